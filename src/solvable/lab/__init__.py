@@ -1,0 +1,1 @@
+"""Where studies run and rest."""

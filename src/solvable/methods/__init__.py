@@ -1,0 +1,1 @@
+"""Mathematics that models share, and that knows no model."""
