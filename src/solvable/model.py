@@ -268,10 +268,12 @@ class Model(eqx.Module):
         """The shape that the controls broadcast to: `()` for a single point."""
         return np.broadcast_shapes(*(np.shape(v) for v in self.controls().values()))
 
-    def with_controls(self, values: Mapping[str, Array]) -> Self:
-        """A copy with other values of the controls and everything else untouched; nothing is checked (for traced code)."""
+    def with_values(self, values: Mapping[str, Array]) -> Self:
+        """A copy with other values of some array fields and everything else untouched; unchecked (for traced code)."""
         names = tuple(values)
-        return eqx.tree_at(lambda m: [getattr(m, n) for n in names], self, [values[n] for n in names])
+        return eqx.tree_at(
+            lambda m: [getattr(m, n) for n in names], self, [values[n] for n in names], is_leaf=lambda x: x is None
+        )
 
     def observables(self) -> dict[str, Observable]:
         """The observables that exist for this model's choices."""
@@ -374,14 +376,16 @@ class Model(eqx.Module):
         residual = jnp.asarray(values.pop("residual"))
         return self._labelled(values, converged, residual, "simulation")
 
-    def count(self, name: str, size: int) -> int:
-        """How many things the counting control `name` gives at this size (at least one)."""
-        return max(1, round(float(getattr(self, name)) * size))
+    @classmethod
+    def realised_ratio(cls, name: str, value: float, size: int) -> float:
+        """The ratio that a simulation of this size really has, where it was asked for `value`."""
+        return max(1, round(value * size)) / size if cls.fields()[name].counts else value
 
     def realised(self, size: int) -> Self:
         """The model at the ratios that a simulation of this size really has."""
         counting = [n for n, said in self.fields_of("control").items() if said.counts]
-        return self.with_controls({n: jnp.asarray(self.count(n, size) / size) for n in counting}) if counting else self
+        real = {n: self.realised_ratio(n, float(getattr(self, n)), size) for n in counting}
+        return self.with_values({n: jnp.asarray(v) for n, v in real.items()}) if counting else self
 
     # --- identity ---------------------------------------------------------------------------------------------------
 
@@ -455,7 +459,7 @@ def _over_controls(model: Model, point: Any):
     shape = np.broadcast_shapes(*(v.shape for v in controls.values()))
     flat = {n: jnp.broadcast_to(v, shape).reshape(-1) for n, v in controls.items()}
     # One lane is vmapped too: a point then takes the same program whether asked alone or in a sweep.
-    values = jax.vmap(lambda c: point(model.with_controls(c)))(flat)
+    values = jax.vmap(lambda c: point(model.with_values(c)))(flat)
     values, converged, residual = masked(values)
     return jax.tree.map(lambda v: v.reshape(shape + v.shape[1:]), (values, converged, residual))
 
@@ -477,41 +481,44 @@ def masked(values: dict[str, Array]) -> tuple[dict[str, Array], Array, Array]:
 
 def simulate_batch(
     model: Model,
-    controls: Mapping[str, Array],
+    fields: Mapping[str, Any],
     keys: PRNGKeyArray,
     size: int,
     *,
-    counts: Mapping[str, np.ndarray] | None = None,
     padded: Mapping[str, int] | None = None,
     dtype: str | None = None,
 ) -> dict[str, Array]:
     """Simulate one lane per key, all of one size and padding, in one compiled program.
 
-    `controls` gives the controls that differ between lanes (all others are the model's own); `counts` the whole numbers
-    that the counting controls realise, lane by lane; `padded` the length their arrays are padded to.
+    `fields` gives the values that differ between lanes, along a leading axis (all others are the model's own); `padded`
+    the length to which the arrays of each counting control are padded.
     """
     lanes = keys.shape[0]
-    counting = [n for n, said in model.fields_of("control").items() if said.counts]
-    if counts is None:
-        counts = {n: np.full(lanes, model.count(n, size)) for n in counting}
+    each = {n: np.asarray(v, float) for n, v in fields.items()}
+    counts = {}
+    for name, said in model.fields_of("control").items():
+        if said.counts:
+            ratios = each.get(name, np.full(lanes, float(getattr(model, name))))
+            counts[name] = np.maximum(1, np.rint(ratios * size)).astype(np.int32)
+            each[name] = counts[name] / size
     if padded is None:
-        padded = {n: bucket(int(np.max(counts[n]))) for n in counting}
-    realised = {n: jnp.asarray(np.asarray(counts[n]) / size) for n in counting}
-    each = {n: jnp.broadcast_to(jnp.asarray(v, float), (lanes,)) for n, v in {**controls, **realised}.items()}
-    actual = {n: jnp.asarray(np.asarray(counts[n], dtype=np.int32)) for n in counting}
+        padded = {n: bucket(int(c.max())) for n, c in counts.items()}
+    lengths = tuple(sorted(padded.items()))
     name = dtype or type(model).simulation_dtype
     if name not in ("float32", "float64"):
         raise InvalidValue(f"dtype = {name!r} is not one of 'float32', 'float64': the precision of a simulation.")
     if type(model).runs == "host":
-        rows = [_lane(model, {n: v[i] for n, v in each.items()}, keys[i], {n: v[i] for n, v in actual.items()},
-                      size, tuple(sorted(padded.items())), name) for i in range(lanes)]  # fmt: skip
-        return {n: jnp.stack([jnp.asarray(row[n]) for row in rows]) for n in rows[0]}
-    return _simulate(model, each, keys, actual, size, tuple(sorted(padded.items())), name)
+        rows = []
+        for i in range(lanes):
+            lane = ({n: jnp.asarray(v[i]) for n, v in each.items()}, keys[i], {n: c[i] for n, c in counts.items()})
+            rows.append(_lane(model, *lane, size, lengths, name))
+        return {n: jnp.stack([row[n] for row in rows]) for n in rows[0]}
+    return _simulate(model, each, keys, counts, size, lengths, name)
 
 
-def _lane(model, controls, key, actual, size, padded, dtype):
+def _lane(model, fields, key, actual, size, padded, dtype):
     counts = {n: Count(actual[n], p) for n, p in padded}
-    values = model.with_controls(controls).experiment(key, size, counts, jnp.dtype(dtype))
+    values = model.with_values(fields).experiment(key, size, counts, jnp.dtype(dtype))
     declared = model.observables()
     extra = [n for n in values if n not in declared and n not in ("converged", "residual")]
     if extra:
@@ -524,12 +531,11 @@ def _lane(model, controls, key, actual, size, padded, dtype):
 
 
 @eqx.filter_jit
-def _simulate(model, controls, keys, actual, size: int, padded: tuple[tuple[str, int], ...], dtype: str):
+def _simulate(model, fields, keys, actual, size: int, padded: tuple[tuple[str, int], ...], dtype: str):
     def lane(cell):
-        c, k, a = cell
-        return _lane(model, c, k, a, size, padded, dtype)
+        return _lane(model, *cell, size, padded, dtype)
 
-    cells = (controls, keys, actual)
+    cells = (fields, keys, actual)
     return jax.vmap(lane)(cells) if type(model).runs == "vmap" else jax.lax.map(lane, cells)
 
 
