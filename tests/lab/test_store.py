@@ -244,6 +244,18 @@ def test_done_is_told_by_manifests_and_not_by_files(run):
     assert run.verify() == []
 
 
+def test_what_a_shrunken_or_vanished_manifest_said_no_longer_counts(run):
+    run.commit(KEY, ARRAYS)
+    Store.open(run.path).commit(OTHER, ARRAYS)
+    reader = Store.open(run.path)
+    assert set(reader.done()) == {KEY, OTHER}
+    manifests = {path.stem: path for path in Path(run.path).glob("manifests/*")}
+    os.truncate(manifests[reader.done()[KEY].writer], 100)
+    assert set(reader.done()) == {OTHER}
+    manifests[reader.done()[OTHER].writer].unlink()
+    assert reader.done() == {}
+
+
 def test_done_reads_only_what_was_appended_since(run, monkeypatch):
     reader = Store.open(run.path)
     run.commit(KEY, ARRAYS)

@@ -3,8 +3,10 @@
 import io
 import os
 import pickle
+import struct
 import tracemalloc
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -78,15 +80,28 @@ def pickled() -> bytes:
 
 
 def overlapping() -> bytes:
-    """Three hundred names in the directory for one and the same member: a bomb without compression."""
-    whole = zipped(("x.npy", npy("'|u1'", "(1000,)", bytes(1000))))
-    start = whole.index(b"PK\x01\x02")
-    end = whole.index(b"PK\x05\x06")
-    directory = b"".join(whole[start:end].replace(b"x.npy", b"%05d" % number) for number in range(300))
-    trailer = bytearray(whole[end:])
-    trailer[8:12] = (300).to_bytes(2, "little") * 2
-    trailer[12:16] = len(directory).to_bytes(4, "little")
-    return whole[:start] + directory + bytes(trailer)
+    """Two hundred sound arrays, each holding all the later ones as its data: a bomb without compression."""
+    blob, directory = b"", []
+    for number in reversed(range(200)):
+        data = npy("'|u1'", f"({len(blob)},)", blob)
+        name = b"%05d.npy" % number
+        header = struct.pack("<5H3L2H", 20, 0, 0, 0, 33, zlib.crc32(data), len(data), len(data), len(name), 0)
+        blob = b"PK\x03\x04" + header + name + data
+        directory.append((header, name, len(blob)))
+    entries = b"".join(
+        b"PK\x01\x02" + struct.pack("<H", 20) + header + struct.pack("<3H2L", 0, 0, 0, 0, len(blob) - start) + name
+        for header, name, start in directory
+    )
+    return blob + entries + b"PK\x05\x06" + struct.pack("<4H2LH", 0, 0, 200, 200, len(entries), len(blob), 0)
+
+
+def lying_bomb() -> bytes:
+    """Fifty million bytes that claim to be a hundred."""
+    data = bytearray(zipped(("x.npy", bytes(50_000_000)), method=zipfile.ZIP_BZIP2))
+    for signature, offset in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
+        start = data.index(signature) + offset
+        data[start : start + 4] = struct.pack("<L", 100)
+    return bytes(data)
 
 
 HOSTILE = {
@@ -107,6 +122,7 @@ HOSTILE = {
     "other version": lambda: zipped(("x.npy", b"\x93NUMPY\x02\x00" + bytes(100))),
     "no npy": lambda: zipped(("x.npy", b"hello")),
     "zip bomb": lambda: zipped(("x.npy", bytes(50_000_000)), method=zipfile.ZIP_DEFLATED),
+    "zip bomb that lies": lying_bomb,
     "overlapping members": overlapping,
     "names that leave": lambda: zipped(("../../x.npy", npy("'<f8'", "(1,)", bytes(8)))),
     "one name twice": lambda: zipped(("x.npy", npy("'<f8'", "()", bytes(8))), ("x", npy("'<f8'", "()", bytes(8)))),

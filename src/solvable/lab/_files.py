@@ -202,7 +202,7 @@ def _unpack_array(data: bytes) -> np.ndarray:
     shape, fortran_order, dtype = npy.read_array_header_1_0(file)
     if not _is_plain(dtype):
         raise ValueError(f"dtype {dtype} is refused")
-    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(data) - file.tell():
+    if math.prod(shape) * dtype.itemsize != len(data) - file.tell():
         raise ValueError(f"shape {shape} does not match {len(data) - file.tell()} bytes")
     return np.ndarray(shape, dtype, data, file.tell(), order="F" if fortran_order else "C").copy()
 
