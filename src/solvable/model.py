@@ -189,6 +189,10 @@ class Model(eqx.Module):
     runs: ClassVar[Literal["vmap", "map", "host"]] = "vmap"
     simulation_dtype: ClassVar[str] = "float32"
     typical_sizes: ClassVar[tuple[int, ...]] = (100, 200, 400)
+    accuracy: ClassVar[float] = 1e-8  # what finer numerics may move at most
+    batch_accuracy: ClassVar[float] = 1e-12  # how far a point may differ between a batch and alone
+    gradient_accuracy: ClassVar[float] = 1e-6
+    check_study: ClassVar[Mapping[str, Any]] = {}  # arguments of the small Study that `solvable check` runs
 
     _from_defaults: tuple[str, ...] = eqx.field(default=(), init=False, static=True, repr=False)
 

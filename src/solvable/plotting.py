@@ -92,7 +92,9 @@ def plot_study(
     data = study.dataset()
     names = _observables(study, data, observables)
     first = data[_any_variable(data, names[0])]
-    swept = [d for d in first.dims if d not in ("size", "seed") and np.issubdtype(_coordinate(data, d).dtype, np.number)]
+    swept = [
+        d for d in first.dims if d not in ("size", "seed") and np.issubdtype(_coordinate(data, d).dtype, np.number)
+    ]
     flat = [d for d in study.over if d in swept and len(study.over[d]) > 2]
     time_like = [d for d in swept if d not in study.over]
     with house_style():
@@ -135,7 +137,11 @@ def _observables(study: Study, data: Any, wanted: str | Sequence[str] | None) ->
 
 def _size_of(data: Any, name: str, study: Study) -> int:
     """How many curves an observable would need: matrices over time are not drawn unless asked for."""
-    inner = [d for d in data[_any_variable(data, name)].dims if d not in (*study._grid(), "size", "seed", "time", "eigenvalue")]
+    inner = [
+        d
+        for d in data[_any_variable(data, name)].dims
+        if d not in (*study._grid(), "size", "seed", "time", "eigenvalue")
+    ]
     return int(np.prod([data.sizes[d] for d in inner])) * 1000 if inner else 1
 
 
@@ -184,7 +190,9 @@ def _curves(axis: Axes, study: Study, data: Any, name: str, along: str, only: in
             axis.plot(*line, style, color=colour, label=said or "theory",
                       zorder=2, markerfacecolor="none")  # fmt: skip
         if f"{name}_simulated" in data:
-            points = data[f"{name}_simulated"].isel({d: i for d, i in pick.items() if d in data[f"{name}_simulated"].dims})
+            points = data[f"{name}_simulated"].isel(
+                {d: i for d, i in pick.items() if d in data[f"{name}_simulated"].dims}
+            )
             _points(axis, study, points, positions, along, colour, only, dense=len(x) > 25)
     spec = next(iter(study.models.values()))
     fields, declared = spec.fields(), {n: o for m in study.variants().values() for n, o in m.observables().items()}
@@ -213,7 +221,13 @@ def _smooth(study: Study, along: str, at: dict[str, Any], name: str) -> tuple[np
     """The theory on a finer grid than the study's own, where a line through few points would show its corners."""
     x = np.asarray(study.over.get(along, ()), dtype=object)
     model, _ = study._variant_at(at)
-    if along not in study.over or along in study._choices or not 3 <= len(x) <= 60 or study.prepare or not model.has_theory:
+    if (
+        along not in study.over
+        or along in study._choices
+        or not 3 <= len(x) <= 60
+        or study.prepare
+        or not model.has_theory
+    ):
         return None
     x = np.asarray(x, float)
     fine = np.geomspace(x.min(), x.max(), 181) if model.fields()[along].scale == "log" and x.min() > 0 else np.linspace(

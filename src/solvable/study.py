@@ -1,9 +1,9 @@
 """A study: theory and simulation over a grid of controls, choices, arms, sizes and seeds, with the agreement measured.
 
-    study = sv.Study(model, over={"samples": np.geomspace(0.2, 8, 60)}, sizes=[200, 400, 800], seeds=20)
-    study.run("runs/curve")     # progress; interrupt it and run it again
-    study.agreement()           # per observable and point: deviation, error, verdict
-    study.plot()                # theory as lines, experiment as points with error bars
+study = sv.Study(model, over={"samples": np.geomspace(0.2, 8, 60)}, sizes=[200, 400, 800], seeds=20)
+study.run("runs/curve")     # progress; interrupt it and run it again
+study.agreement()           # per observable and point: deviation, error, verdict
+study.plot()                # theory as lines, experiment as points with error bars
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ class Study:
         self.numerics, self.prepare, self.dtype = dict(numerics or {}), prepare, dtype
         for name, each in self.models.items():
             if each.shape != ():
-                raise InvalidValue(f"model {name!r} has controls of shape {each.shape}: sweep them with `over` instead.")
+                raise InvalidValue(
+                    f"model {name!r} has controls of shape {each.shape}: sweep them with `over` instead."
+                )
             type(each).numerics.updated(self.numerics)
         self.over = self._checked_over(over or {})
         self._store: Store | _Memory | None = None
@@ -173,7 +175,9 @@ class Study:
                 found = [Cell("theory", key, controls, size, seed) for size in self.sizes for seed in self.seeds]
             else:
                 realised = self._counts(models[key])
-                found = [Cell("theory", key, controls, size, None) for size in ([None, *self.sizes] if realised else [None])]
+                found = [
+                    Cell("theory", key, controls, size, None) for size in ([None, *self.sizes] if realised else [None])
+                ]
             cells.update(dict.fromkeys(found))
         return list(cells)
 
@@ -522,7 +526,14 @@ def _progress(show: bool | None, total: int, finished: int, path: Any):
         yield lambda number: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (TextColumn("cells"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"),
                TimeRemainingColumn())  # fmt: skip

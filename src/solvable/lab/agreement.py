@@ -91,7 +91,9 @@ class Agreement:
             z = f"{abs(worst.z):.1f}" if worst else "-"
             lines.append(f"{name:<{width}}  {len(rows):>6}  {z:>11}  {gap:>10.2g}  {verdicts}")
         seeds = sorted({r.seeds for r in self.rows})
-        lines.append(f"sizes {', '.join(map(str, self.sizes))}; seeds {', '.join(map(str, seeds))}; overall: {self.verdict}")
+        lines.append(
+            f"sizes {', '.join(map(str, self.sizes))}; seeds {', '.join(map(str, seeds))}; overall: {self.verdict}"
+        )
         return "\n".join(lines)
 
 

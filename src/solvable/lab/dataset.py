@@ -29,7 +29,9 @@ def assemble(study: Study, results: Mapping[Cell, tuple[dict[str, np.ndarray], i
     shape = tuple(len(v) for v in grid.values())
     holders: dict[str, tuple[tuple[str, ...], np.ndarray]] = {}
 
-    def put(name: str, dims: tuple[str, ...], outer: tuple[int, ...], index: tuple[int, ...], value: np.ndarray) -> None:
+    def put(
+        name: str, dims: tuple[str, ...], outer: tuple[int, ...], index: tuple[int, ...], value: np.ndarray
+    ) -> None:
         base = name.rsplit("_", 1)[0]
         own = declared[base].dims if base in declared else ()
         if name not in holders:

@@ -44,7 +44,9 @@ def pad_lengths(counts: Iterable[int], most: int = BUCKETS) -> list[int]:
         row = {}
         for i, v in enumerate(distinct):
             options = [
-                (cost + v * (up_to[v] - up_to[distinct[j]]), chosen + [v]) for j, (cost, chosen) in best[-1].items() if j < i
+                (cost + v * (up_to[v] - up_to[distinct[j]]), chosen + [v])
+                for j, (cost, chosen) in best[-1].items()
+                if j < i
             ]
             row[i] = min([*options, best[-1][i]])
         best.append(row)
@@ -89,7 +91,9 @@ def plan_blocks(
     return blocks
 
 
-def _padded_families(members: Sequence[Cell], positions: tuple[int, ...], size: int) -> dict[tuple[int, ...], list[Cell]]:
+def _padded_families(
+    members: Sequence[Cell], positions: tuple[int, ...], size: int
+) -> dict[tuple[int, ...], list[Cell]]:
     """Split cells by the lengths that their counting controls are padded to."""
 
     def count(cell: Cell, position: int) -> int:

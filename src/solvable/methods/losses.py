@@ -152,9 +152,16 @@ class Logistic(Loss):
         return y * u
 
     def breaks(self, width: Float[Array, ""]) -> Float[Array, " breaks"]:
-        # The prox turns from logarithmic to linear at ω ≈ log V, on a scale of one; what is left falls as exp(−ω).
-        turn = jnp.log1p(width)
-        return turn + jnp.asarray([-80.0, -8.0, 0.0, 9.0, 38.0])
+        # Three regimes: linear below ω = −V, logarithmic up to ω = log V, linear above. Each turn has a scale of one,
+        # what is left beyond it falls exponentially, and between the turns the logarithm wants geometric panels.
+        upper, lower, far = jnp.log1p(width), -width, jnp.minimum(80.0, 0.5 * width)
+        return jnp.concatenate(
+            [
+                upper + jnp.asarray([-8.0, 0.0, 9.0, 38.0]),
+                lower + jnp.asarray([-38.0, -9.0, 0.0, 8.0]),
+                jnp.stack([-far, lower + far]),
+            ]
+        )
 
     def value_breaks(self) -> Float[Array, " breaks"]:
         return jnp.asarray([-38.0, -9.0, 0.0, 9.0, 38.0])

@@ -45,7 +45,7 @@ class Perceptron(Model):
     id = "perceptron"
     title = "Teacher–student perceptron"
     family = "replica"
-    numerics = Numerics(nodes=20, tolerance=1e-11, max_steps=400)
+    numerics = Numerics(nodes=14, tolerance=1e-11, max_steps=400)
     typical_sizes = (100, 200, 400)
     references = (
         Reference(

@@ -1,0 +1,60 @@
+"""Settings of our own processes (command line, workers), made before JAX is imported; never on `import solvable`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from pathlib import Path
+
+CACHE_LIMIT = 2 * 1024**3
+
+
+def configure() -> None:
+    """Keep compiled programs between processes, per kind of processor and with a size cap.
+
+    Diffrax's solves are cached only if Equinox reports runtime errors as NaN; result codes are checked by us anyway.
+    `SOLVABLE_CACHE` names another folder, or switches the cache off with `0`.
+    """
+    os.environ.setdefault("EQX_ON_ERROR", "nan")
+    where = os.environ.get("SOLVABLE_CACHE", "")
+    if where == "0" or "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return
+    base = Path(where) if where else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "solvable"
+    try:
+        folder = base / f"programs-{_processor()}"
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return  # a read-only home costs compile time, nothing else
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+    _trim(folder)
+
+
+def _processor() -> str:
+    """A short name for this kind of processor: programs compiled for another one may not run here."""
+    told = platform.machine() + platform.processor()
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith(("model name", "flags", "Features")):
+                told += line
+            elif not line and "flags" in told:
+                break
+    except OSError:
+        pass
+    return hashlib.sha256(told.encode()).hexdigest()[:12]
+
+
+def _trim(folder: Path) -> None:
+    """Forget the programs that were used longest ago when the cache has grown too large."""
+    try:
+        files = [(f.stat().st_atime, f.stat().st_size, f) for f in folder.iterdir() if f.is_file()]
+        total = sum(size for _, size, _ in files)
+        for _, size, file in sorted(files, key=lambda f: f[0]):
+            if total <= CACHE_LIMIT:
+                break
+            file.unlink(missing_ok=True)
+            total -= size
+    except OSError:
+        pass

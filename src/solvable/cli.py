@@ -1,0 +1,420 @@
+"""The command line. Nothing heavy is imported until a command needs it; `list` and `--help` never import JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from tyro.conf import OmitSubcommandPrefixes, Positional, UseAppendAction, arg, subcommand
+
+from .errors import InvalidValue, SolvableError
+
+Json = Annotated[bool, arg(help="Print one JSON object on standard output.")]
+Model = Annotated[str, arg(metavar="MODEL", help="A model's id, as `solvable list` prints it.")]
+Values = Annotated[
+    tuple[str, ...],
+    arg(metavar="NAME=VALUE", help="Fields of the model: a number, a word, a,b,c, a:b:n[:log], [[..]], or @file.npy."),
+]
+
+
+@dataclasses.dataclass
+class List:
+    """All models, one line each."""
+
+    json: Json = False
+
+
+@dataclasses.dataclass
+class Show:
+    """What a model is: fields, observables, references."""
+
+    model: Positional[Model]
+    json: Json = False
+
+
+@dataclasses.dataclass
+class Theory:
+    """The exact prediction of a model."""
+
+    model: Positional[Model]
+    values: Positional[Values] = ()
+    json: Json = False
+
+
+@dataclasses.dataclass
+class Simulate:
+    """One realisation of finite size, with the theory beside it."""
+
+    model: Positional[Model]
+    values: Positional[Values] = ()
+    size: Annotated[int | None, arg(metavar="N", help="Size of the realisation (default: the model's own).")] = None
+    seed: Annotated[int, arg(metavar="S", help="Number of the realisation.")] = 0
+    json: Json = False
+
+
+@dataclasses.dataclass
+class Study:
+    """Theory and simulation over a grid, with the agreement measured; interrupt it and run it again."""
+
+    model: Positional[Model]
+    values: Positional[Values] = ()
+    over: Annotated[
+        UseAppendAction[tuple[str, ...]],
+        arg(metavar="NAME=RANGE", help="Sweep a field: a:b:n, a:b:n:log, or a,b,c. Repeat for a grid."),
+    ] = ()
+    size: Annotated[
+        UseAppendAction[tuple[str, ...]],
+        arg(metavar="N", help="Size to simulate (a list a,b,c, or repeat); none: theory only."),
+    ] = ()
+    seeds: Annotated[int, arg(metavar="S", help="Realisations of each cell.")] = 8
+    out: Annotated[Path | None, arg(metavar="RUN", help="Folder in which the study rests and resumes.")] = None
+    figure: Annotated[
+        Path | None, arg(metavar="FILE", help="Where to draw it (default: RUN.png beside the folder).")
+    ] = None
+    prepare: Annotated[bool, arg(help="Draw what the theory needs at each size, seed by seed.")] = False
+    json: Json = False
+
+
+@dataclasses.dataclass
+class Figure:
+    """Draw a figure of a paper; without a name, list them."""
+
+    name: Positional[Annotated[str, arg(metavar="NAME", help="The figure's name.")]] = ""
+    quick: Annotated[bool, arg(help="A coarser version, within a minute.")] = False
+    recompute: Annotated[bool, arg(help="Compute again what is kept with the package.")] = False
+    out: Annotated[Path, arg(metavar="FOLDER", help="Where the picture and its data go.")] = Path("figures")
+    json: Json = False
+
+
+@dataclasses.dataclass
+class Check:
+    """The contract, the reference values and a small agreement study of models; all models if none is named."""
+
+    models: Positional[Annotated[tuple[str, ...], arg(metavar="MODEL")]] = ()
+    values: Annotated[Path | None, arg(metavar="FILE", help="Check only this file of reference cases.")] = None
+    full: Annotated[bool, arg(help="Larger studies: more seeds and the largest sizes (minutes).")] = False
+    json: Json = False
+
+
+@dataclasses.dataclass
+class Cite:
+    """BibTeX of a model, or of everything in a stored run."""
+
+    what: Positional[Annotated[str, arg(metavar="MODEL|RUN")]]
+    json: Json = False
+
+
+Command = OmitSubcommandPrefixes[
+    Annotated[List, subcommand("list")]
+    | Annotated[Show, subcommand("show")]
+    | Annotated[Theory, subcommand("theory")]
+    | Annotated[Simulate, subcommand("simulate")]
+    | Annotated[Study, subcommand("study")]
+    | Annotated[Figure, subcommand("figure")]
+    | Annotated[Check, subcommand("check")]
+    | Annotated[Cite, subcommand("cite")]
+]
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Entry point of `solvable`: exit code 0, 1 (something did not hold) or 2 (wrong input)."""
+    words = sys.argv[1:] if argv is None else argv
+    if words in (["--version"], ["-V"]):
+        from ._version import __version__
+
+        print(f"solvable {__version__}")
+        return
+    command = tyro.cli(Command, prog="solvable", description=_ABOUT, args=words or ["--help"])  # type: ignore[arg-type]
+    try:
+        code = _RUN[type(command)](command)
+    except SolvableError as problem:
+        _complain(command, str(problem))
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(1)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+    sys.exit(code)
+
+
+_ABOUT = "Exactly solvable models of learning: theory and experiment on the same axis, with the agreement measured."
+
+
+def _complain(command: Any, sentence: str) -> None:
+    if command.json:
+        print(json.dumps({"error": sentence}))
+    print(f"solvable: {sentence}", file=sys.stderr)
+
+
+def _print_json(value: Any) -> None:
+    from ._text import json_ready
+
+    print(json.dumps(json_ready(value), ensure_ascii=False))
+
+
+def _table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=160)
+    console.print(table, highlight=False)
+
+
+def _made(id: str, words: tuple[str, ...]) -> Any:
+    from ._process import configure
+
+    configure()
+    from ._text import assignments
+    from .registry import model_class
+
+    return model_class(id).create(**assignments(words))
+
+
+def _params(model: Any) -> dict[str, Any]:
+    return {
+        n: getattr(model, n) for n in model.fields() if n not in model._from_defaults and getattr(model, n) is not None
+    }
+
+
+def _run_list(command: List) -> int:
+    from .registry import listings
+
+    lines = list(listings().values())
+    if command.json:
+        _print_json({"models": [line._asdict() for line in lines]})
+    else:
+        _table("", ["model", "family", "what"], [[line.id, line.family, line.sentence] for line in lines])
+    return 0
+
+
+def _run_show(command: Show) -> int:
+    from ._describe import describe
+    from .registry import model_class
+
+    told = describe(model_class(command.model))
+    if command.json:
+        _print_json(told)
+        return 0
+    print(f"{told['title']} ({told['id']}, family {told['family']})\n\n{told['about']}\n")
+    rows = [[f["name"], f["kind"], f["symbol"], f["default"], f["range"], f["meaning"]] for f in told["fields"]]
+    _table("Fields", ["name", "kind", "symbol", "default", "range", "meaning"], rows)
+    print()
+    rows = [[o["name"], " × ".join(o["dims"]), o["status"], o["when"], o["meaning"]] for o in told["observables"]]
+    _table("Observables", ["name", "dimensions", "status", "when", "meaning"], rows)
+    print("\nReferences\n" + "\n".join(f"  {r}" for r in told["references"]))
+    return 0
+
+
+def _run_theory(command: Theory) -> int:
+    model = _made(command.model, command.values)
+    outcome = model.theory()
+    if command.json:
+        _print_json(
+            {
+                "model": model.id,
+                "params": _params(model),
+                "observables": dict(outcome.values),
+                "status": outcome.status,
+                "residual": outcome.residual,
+                "coordinates": model.coordinates(),
+            }
+        )
+    else:
+        print(f"{model}\n{outcome}")
+    return 0
+
+
+def _run_simulate(command: Simulate) -> int:
+    model = _made(command.model, command.values)
+    size = command.size if command.size is not None else type(model).typical_sizes[-1]
+    outcome = model.simulate(command.seed, size)
+    theory = model.realised(size).theory() if model.has_theory else None
+    if command.json:
+        _print_json(
+            {
+                "model": model.id,
+                "params": _params(model),
+                "size": size,
+                "seed": command.seed,
+                "observables": dict(outcome.values),
+                "status": outcome.status,
+                "theory": dict(theory.values) if theory else None,
+                "coordinates": model.coordinates(),
+            }
+        )
+        return 0
+    import numpy as np
+
+    print(f"{model}, d = {size}, seed {command.seed}: {outcome.status}")
+    rows = []
+    for name in outcome:
+        value = np.asarray(outcome[name])
+        beside = np.asarray(theory[name]) if theory is not None and name in theory else None
+        if value.ndim == 0:
+            rows.append([name, f"{float(value):.6g}", "" if beside is None else f"{float(beside):.6g}"])
+        else:
+            gap = "" if beside is None else f"largest difference {np.nanmax(np.abs(value - beside)):.3g}"
+            rows.append([name, f"{'×'.join(map(str, value.shape))} values", gap])
+    _table("", ["observable", "simulated", "theory"], rows)
+    return 0
+
+
+def _run_study(command: Study) -> int:
+    from ._text import values_of
+
+    model = _made(command.model, command.values)
+    from .study import Study as Lab
+
+    over: dict[str, Any] = {}
+    for word in command.over:
+        name, equals, text = word.partition("=")
+        if not equals or not name or name in over:
+            raise InvalidValue(f"--over {word!r} is not of the form name=range, or repeats a name.")
+        over[name] = values_of(name, text)
+    sizes = []
+    for word in command.size:
+        sizes += [s if isinstance(s, int) else _refuse_size(s) for s in values_of("size", word)]
+    if sizes and command.seeds < 1:
+        raise InvalidValue(f"seeds = {command.seeds} is not a whole number in [1, ∞): the realisations of each cell.")
+    study = Lab(model, over, sizes=sorted(sizes), seeds=command.seeds if sizes else 0, prepare=command.prepare)
+    try:
+        data = study.run(command.out, progress=None if not command.json else False)
+    except KeyboardInterrupt:
+        _interrupted(study, command)
+        return 1
+    agreement = study.agreement() if sizes and model.has_theory else None
+    picture = command.figure or (command.out.with_name(command.out.name + ".png") if command.out else None)
+    if picture is not None and (over or model.coordinates()):
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        study.plot().savefig(picture)
+    if command.json:
+        _print_json(
+            {
+                "model": model.id,
+                "params": _params(model),
+                "out": str(command.out) if command.out else None,
+                "cells": len(study.cells()),
+                "missing": study.missing(),
+                "agreement": None if agreement is None else {
+                    "verdict": agreement.verdict,
+                    "observables": {o: agreement.counts(o) for o in agreement.observables},
+                },
+                "theory": {n: data[n].values for n in data if str(n).endswith("_theory")},
+                "figure": str(picture) if picture else None,
+            }
+        )  # fmt: skip
+        return 0
+    print(agreement if agreement is not None else data)
+    if command.out:
+        print(f"results in {command.out}; picture {picture}" if picture else f"results in {command.out}")
+    return 0
+
+
+def _refuse_size(value: Any) -> int:
+    raise InvalidValue(f"size = {value!r} is not a whole number in [2, 1000000]: the dimension d of one realisation.")
+
+
+def _interrupted(study: Any, command: Study) -> None:
+    total = len(study.cells())
+    if command.out is None:
+        print("solvable: interrupted; nothing was kept, because no --out was given.", file=sys.stderr)
+        return
+    import shlex
+
+    done = total - study.missing()
+    again = " ".join(shlex.quote(w) for w in ["solvable", *sys.argv[1:]])
+    print(f"solvable: interrupted; {done} of {total} cells are kept. Resume with: {again}", file=sys.stderr)
+
+
+def _run_figure(command: Figure) -> int:
+    from .figures import FIGURES, figure_named
+
+    if not command.name:
+        if command.json:
+            _print_json({"figures": [dataclasses.asdict(f) for f in FIGURES]})
+        else:
+            _table("", ["figure", "model", "what"], [[f.name, f.model, f.sentence] for f in FIGURES])
+        return 0
+    if command.quick and command.recompute:
+        raise InvalidValue("--quick and --recompute exclude each other.")
+    figure_named(command.name)
+    from ._process import configure
+
+    configure()
+    from .figures.draw import draw
+
+    files = draw(command.name, command.out, quick=command.quick, recompute=command.recompute)
+    if command.json:
+        _print_json({"figure": command.name, "files": [str(f) for f in files]})
+    else:
+        print("\n".join(str(f) for f in files))
+    return 0
+
+
+def _run_check(command: Check) -> int:
+    from ._process import configure
+
+    configure()
+    from .lab.check import check_models, check_values
+
+    if command.values is not None:
+        report = check_values(command.values, only=command.models)
+    else:
+        report = check_models(command.models, full=command.full, say=lambda s: print(s, file=sys.stderr, flush=True))
+    if command.json:
+        _print_json({"passed": all(r.passed for r in report), "rows": [dataclasses.asdict(r) for r in report]})
+    else:
+        rows = [[r.model, r.part, "ok" if r.passed else "FAIL", r.seen] for r in report]
+        _table("", ["model", "part", "", "seen"], rows)
+        failed = sum(not r.passed for r in report)
+        print(f"{len(report) - failed} of {len(report)} checks hold")
+    return 0 if all(r.passed for r in report) else 1
+
+
+def _run_cite(command: Cite) -> int:
+    from .registry import listings, model_class
+
+    if command.what in listings():
+        ids = [command.what]
+    elif Path(command.what).is_dir():
+        from .lab.store import Store
+
+        store = Store.open(command.what)
+        studies = [store.read_document(n) for n in store.documents() if n.startswith("study-")]
+        ids = sorted({m["id"] for s in studies for m in s["models"].values()})
+        if not ids:
+            raise SolvableError(f"the run at {command.what} holds no study.")
+    else:
+        from .errors import nearest
+
+        raise SolvableError(f"{command.what!r} is neither a model nor a run; {nearest(command.what, list(listings()))}")
+    entries = {r.key: r.bibtex() for i in ids for r in model_class(i).references}
+    if command.json:
+        _print_json({"models": ids, "bibtex": list(entries.values())})
+    else:
+        print("\n\n".join(entries.values()))
+    return 0
+
+
+_RUN = {
+    List: _run_list,
+    Show: _run_show,
+    Theory: _run_theory,
+    Simulate: _run_simulate,
+    Study: _run_study,
+    Figure: _run_figure,
+    Check: _run_check,
+    Cite: _run_cite,
+}

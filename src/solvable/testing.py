@@ -1,0 +1,280 @@
+"""Check that a model keeps the contract: for the house's own models and for anyone else's.
+
+from solvable.testing import check_model
+check_model(MyModel)          # raises AssertionError with one sentence per broken promise
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .errors import InvalidValue, SolvableError
+from .model import Model
+
+POINTS = 48
+RESIDUAL = 1e-10
+
+
+@dataclasses.dataclass
+class Finding:
+    """One promise of the contract: kept or not, with what was seen."""
+
+    promise: str
+    kept: bool
+    seen: str = ""
+
+    def __str__(self) -> str:
+        return f"{'ok  ' if self.kept else 'FAIL'} {self.promise}{': ' + self.seen if self.seen else ''}"
+
+
+def check_model(model: Model | type[Model], *, size: int | None = None) -> list[Finding]:
+    """Check every promise of the contract; raise AssertionError with one sentence for each that is broken.
+
+    >>> import solvable as sv
+    >>> all(f.kept for f in check_model(sv.Perceptron(loss="square")))
+    True
+    """
+    findings = examine_model(model, size=size)
+    broken = [f for f in findings if not f.kept]
+    if broken:
+        raise AssertionError("\n".join(str(f) for f in broken))
+    return findings
+
+
+def examine_model(model: Model | type[Model], *, size: int | None = None) -> list[Finding]:
+    """The same as `check_model`, as a list of findings that raises nothing."""
+    findings: list[Finding] = []
+    try:
+        made = model() if isinstance(model, type) else model
+    except Exception as problem:
+        return [Finding("a model can be made from its defaults", False, str(problem))]
+    checks: list[Callable[[Model], list[Finding]]] = [_declarations, _refusals, _identity]
+    if made.has_theory:
+        checks += [_theory, _physicality, _batches, _gradients, _numerics]
+    for check in checks:
+        findings += _guarded(check, made)
+    if type(made).experiment is not Model.experiment:
+        findings += _guarded(lambda m: _simulation(m, size or type(m).typical_sizes[0]), made)
+    return findings
+
+
+def _guarded(check: Callable[[Model], list[Finding]], model: Model) -> list[Finding]:
+    try:
+        return check(model)
+    except Exception as problem:
+        name = getattr(check, "__name__", "simulation").strip("_<>")
+        return [Finding(f"the check of its {name} runs through", False, f"{type(problem).__name__}: {problem}")]
+
+
+def _declarations(model: Model) -> list[Finding]:
+    cls, fields, found = type(model), model.fields(), []
+    found.append(Finding("has id, title and family", bool(cls.id and cls.title and cls.family)))
+    found.append(Finding("has a docstring that says what it is", bool((cls.__doc__ or "").strip())))
+    found.append(Finding("cites at least one reference", bool(cls.references)))
+    unsaid = [n for n, f in fields.items() if not f.meaning]
+    found.append(Finding("every field says what it means", not unsaid, ", ".join(unsaid)))
+    endless = [n for n, f in model.fields_of("control").items() if not all(map(math.isfinite, f.span))]
+    found.append(Finding("every control has a finite interval to search", not endless, ", ".join(endless)))
+    names = [o.name for o in cls.observables_declared]
+    found.append(Finding("observables have distinct names", len(names) == len(set(names)) and bool(names)))
+    clash = sorted(set(names) & (set(fields) | {"converged", "residual", "status"}))
+    found.append(Finding("no observable is named like a field", not clash, ", ".join(clash)))
+    doubled = [o.name for o in cls.observables_declared if len(set(o.dims)) != len(o.dims)]
+    found.append(Finding("no observable repeats a dimension", not doubled, ", ".join(doubled)))
+    return found
+
+
+def _refusals(model: Model) -> list[Finding]:
+    found = []
+    for name, said in model.fields().items():
+        bad: list[Any] = ["nonsense", None] if said.kind in ("control", "choice") else ["nonsense"]
+        if said.kind == "control":
+            bad += [math.nan, math.inf, [said.span[0], math.nan]]
+            bad += [said.low - 1] if math.isfinite(said.low) else []
+            bad += [said.high + 1] if math.isfinite(said.high) else []
+        elif said.kind == "choice" and said.options is None:
+            bad += [int(said.high) + 1, int(said.low) - 1, 1.5]
+        for value in bad:
+            try:
+                model.replace(**{name: value})
+                found.append(Finding(f"{name} = {value!r} is refused", False, "it was accepted"))
+            except InvalidValue as refusal:
+                text = str(refusal)
+                if name not in text or "\n" in text:
+                    found.append(Finding(f"{name} = {value!r} is refused in one sentence that names it", False, text))
+    return found or [Finding("wrong values are refused in one sentence that names the field", True)]
+
+
+def _identity(model: Model) -> list[Finding]:
+    spec = model.specification()
+    again = type(model)(**{n: getattr(model, n) for n in model.fields()}).specification()
+    same = json.dumps(spec, sort_keys=True) == json.dumps(again, sort_keys=True)
+    return [Finding("its specification is plain JSON and reproducible", same)]
+
+
+def _theory(model: Model) -> list[Finding]:
+    outcome, declared = model.theory(), model.observables()
+    wanted = {n for n, o in declared.items() if o.predicted}
+    found = [Finding("the theory gives exactly the declared observables", set(outcome.keys()) == wanted,
+                     f"differing: {sorted(set(outcome.keys()) ^ wanted)}" if set(outcome.keys()) != wanted else "")]  # fmt: skip
+    ranks = [n for n in outcome if outcome[n].ndim != len(declared[n].dims)]
+    found.append(Finding("observables have their declared dimensions", not ranks, ", ".join(ranks)))
+    found.append(Finding("the theory converges at the defaults", bool(np.all(outcome.converged))))
+    return found
+
+
+def random_points(model: Model, number: int, seed: int = 0) -> Model:
+    """The model at `number` points that cover the typical ranges of all its controls, their ends included."""
+    rng, values = np.random.default_rng(seed), {}
+    for name, said in model.fields_of("control").items():
+        u = rng.permutation((np.arange(number) + rng.uniform(size=number)) / number)
+        u[rng.permutation(number)[:2]] = (0.0, 1.0)
+        low, high = said.span
+        low = low + 1e-6 * (high - low) if said.low_open and low == said.low else low
+        high = high - 1e-6 * (high - low) if said.high_open and high == said.high else high
+        logarithmic = said.scale == "log" and low > 0
+        values[name] = np.exp(np.log(low) + u * np.log(high / low)) if logarithmic else low + u * (high - low)
+        values[name] = np.clip(values[name], low, high)
+    return model.replace(**values) if values else model
+
+
+def _physicality(model: Model) -> list[Finding]:
+    outcome, found = random_points(model, POINTS).theory(), []
+    converged = np.asarray(outcome.converged)
+    share = float(converged.mean())
+    found.append(
+        Finding("the theory converges over the typical ranges", share >= 0.95, f"{share:.0%} of {POINTS} points")
+    )
+    worst = float(np.max(np.asarray(outcome.residual)[converged], initial=0.0))
+    found.append(Finding(f"residuals are at most {RESIDUAL:.0e}", worst <= RESIDUAL, f"{worst:.1e}"))
+    for name, said in model.observables().items():
+        if said.predicted:
+            value = np.asarray(outcome[name])
+            there = value[converged.reshape(-1)] if converged.ndim else value
+            if not np.isfinite(there).all():
+                found.append(Finding(f"{name} is a number wherever the theory converged", False))
+            slack = 1e-9 * (1 + np.abs(there))
+            outside = (there < said.low - slack) | (there > said.high + slack)
+            if outside.any():
+                seen = f"{there[outside][0]:g} outside [{said.low:g}, {said.high:g}]"
+                found.append(Finding(f"{name} keeps its physical bounds", False, seen))
+            missing = value[~converged] if converged.ndim else value[:0]
+            if np.isfinite(missing).any():
+                found.append(Finding(f"{name} is NaN where the theory did not converge", False))
+    return found
+
+
+def _lanes(model: Model, rows: list[dict[str, float]]) -> Model:
+    """The model at some points, filled up to the one batch shape that all these checks share (and compile once)."""
+    filled = [rows[min(i, len(rows) - 1)] for i in range(POINTS)]
+    return model.with_values({n: jnp.asarray([row[n] for row in filled]) for n in model.fields_of("control")})
+
+
+def _batches(model: Model) -> list[Finding]:
+    if not model.controls():
+        return []
+    many = random_points(model, POINTS, seed=1)
+    together, worst = many.theory(), 0.0
+    for lane in range(3):
+        alone = model.with_values({n: jnp.asarray(np.asarray(v)[lane]) for n, v in many.controls().items()}).theory()
+        for name in together:
+            a, b = np.asarray(alone[name]), np.asarray(together[name][lane])
+            gap = np.abs(a - b) / (1 + np.abs(b))
+            worst = max(worst, float(np.nanmax(gap)) if np.isfinite(gap).any() else 0.0)
+            if (np.isnan(a) != np.isnan(b)).any():
+                worst = math.inf
+    limit = type(model).batch_accuracy
+    return [Finding(f"a point alone and in a batch agree to {limit:.0e}", worst <= limit, f"{worst:.1e}")]
+
+
+def _gradients(model: Model) -> list[Finding]:
+    """The implicit gradient against a central difference, extrapolated once (Richardson), along every control.
+
+    Each observable enters as Σ sin(values), a number that no symmetry makes flat.
+    """
+    controls = model.fields_of("control")
+    if not controls:
+        return []
+    numbers = [n for n, o in model.observables().items() if o.predicted]
+    centre, steps = {}, {}
+    for name, said in controls.items():
+        low, high = said.span
+        at = float(getattr(model, name))
+        room = min(at - said.low, said.high - at)
+        if room <= 0:
+            at, room = 0.5 * (low + high), 0.5 * (high - low)
+        centre[name] = at
+        steps[name] = min(1e-3 * max(abs(at), 1e-2 * (high - low)), 0.4 * room)
+    ratios = (-1.0, -0.5, 0.5, 1.0)
+    rows = [centre | {n: centre[n] + r * steps[n]} for n in controls for r in ratios]
+    if len(rows) > POINTS:
+        raise ValueError(f"{len(controls)} controls need more than {POINTS} lanes")
+
+    def totals(out: Any, lead: int) -> Any:
+        return jnp.stack([jnp.sum(jnp.sin(out[n]), axis=tuple(range(lead, out[n].ndim))) for n in numbers])
+
+    heights = np.asarray(totals(_lanes(model, rows).theory(), 1))
+    slopes = jax.jit(jax.jacfwd(lambda c: totals(model.with_values(c).theory(), 0)))(
+        {n: jnp.asarray(v) for n, v in centre.items()}
+    )
+    found = []
+    for i, name in enumerate(controls):
+        h = steps[name]
+        down, half_down, half_up, up = heights[:, 4 * i : 4 * i + 4].T
+        difference = (4 * (half_up - half_down) / h - (up - down) / (2 * h)) / 3
+        # Where an observable hardly moves, rounding of the difference is all there is to compare with.
+        scale = np.maximum(np.abs(difference), 1e-6 * (1 + np.abs(half_up)) / max(abs(centre[name]), h))
+        error = np.abs(np.asarray(slopes[name]) - difference) / scale
+        worst = int(np.argmax(np.where(np.isfinite(error), error, np.inf)))
+        seen = f"{error[worst]:.1e} for {numbers[worst]}"
+        limit = type(model).gradient_accuracy
+        found.append(Finding(f"the gradient along {name} is right to {limit:.0e}", bool(error[worst] < limit), seen))
+    return found
+
+
+def _numerics(model: Model) -> list[Finding]:
+    """Finer numerics move nothing beyond the stated accuracy: whole numbers are doubled, tolerances divided by ten."""
+    if not type(model).numerics:
+        return []
+    finer = {
+        n: 2 * v if isinstance(v, int) else v / 10 for n, v in type(model).numerics.items() if not isinstance(v, str)
+    }
+    points = random_points(model, POINTS)
+    coarse, fine = points.theory(), points.theory(finer)
+    both = np.asarray(coarse.converged & fine.converged)
+    worst, where = 0.0, ""
+    for name in coarse:
+        a, b = np.asarray(coarse[name])[both], np.asarray(fine[name])[both]
+        gap = float(np.max(np.abs(a - b) / (1 + np.abs(b)), initial=0.0))
+        worst, where = max((worst, where), (gap, name))
+    limit = type(model).accuracy
+    return [Finding(f"finer numerics move nothing beyond {limit:.0e}", worst <= limit, f"{worst:.1e} in {where}")]
+
+
+def _simulation(model: Model, size: int) -> list[Finding]:
+    declared = {n for n, o in model.observables().items() if o.simulated}
+    first, again, other = model.simulate(0, size), model.simulate(0, size), model.simulate(1, size)
+    found = [Finding("the simulation measures exactly the declared observables", set(first.keys()) == declared,
+                     f"differing: {sorted(set(first.keys()) ^ declared)}" if set(first.keys()) != declared else "")]  # fmt: skip
+    same = all(np.array_equal(first[n], again[n], equal_nan=True) for n in first)
+    found.append(Finding("the same seed gives the same realisation, bit by bit", same))
+    differs = any(not np.array_equal(first[n], other[n], equal_nan=True) for n in first)
+    found.append(Finding("another seed gives another realisation", differs))
+    if model.has_theory:
+        theory = model.realised(size).theory()
+        shapes = [n for n in first if n in theory and first[n].shape != theory[n].shape]
+        found.append(Finding("theory and simulation have the same shapes", not shapes, ", ".join(shapes)))
+    try:
+        model.simulate(0, 1)
+        found.append(Finding("a size of one is refused", False))
+    except SolvableError:
+        pass
+    return found
