@@ -192,7 +192,9 @@ class Model(eqx.Module):
     accuracy: ClassVar[float] = 1e-8  # what finer numerics may move at most
     batch_accuracy: ClassVar[float] = 1e-12  # how far a point may differ between a batch and alone
     gradient_accuracy: ClassVar[float] = 1e-6
-    check_study: ClassVar[Mapping[str, Any]] = {}  # arguments of the small Study that `solvable check` runs
+    check_study: ClassVar[
+        Mapping[str, Any] | tuple[Mapping[str, Any], ...]
+    ] = {}  # arguments of `solvable check`'s studies
 
     _from_defaults: tuple[str, ...] = eqx.field(default=(), init=False, static=True, repr=False)
 

@@ -47,6 +47,10 @@ class Perceptron(Model):
     family = "replica"
     numerics = Numerics(nodes=14, tolerance=1e-11, max_steps=400)
     typical_sizes = (100, 200, 400)
+    check_study = (
+        {"over": {"loss": ["square", "logistic", "hinge"], "samples": [0.5, 1.5, 4.0]}, "values": {"noise": 0.1}},
+        {"over": {"samples": [0.5, 2.0]}, "values": {"teacher": "linear", "loss": "square", "noise": 0.2}},
+    )
     references = (
         Reference(
             "gardner1989three", "E. Gardner and B. Derrida", "Three unfinished works on the optimal storage capacity of "

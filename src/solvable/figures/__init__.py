@@ -1,0 +1,45 @@
+"""The figures of the papers, each a few declarative lines on top of a model. Listing them imports no JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..errors import UnknownName, nearest
+
+
+@dataclasses.dataclass(frozen=True)
+class FigureListing:
+    """A figure's name, the model it shows, and what is to be seen, in one sentence."""
+
+    name: str
+    model: str
+    module: str
+    sentence: str
+
+
+FIGURES = (
+    FigureListing(
+        "perceptron-learning-curves",
+        "perceptron",
+        "solvable.figures.perceptron",
+        "Test error and training loss of square, logistic and hinge losses against the number of samples, beside Bayes.",
+    ),
+    FigureListing(
+        "perceptron-phase-diagram",
+        "perceptron",
+        "solvable.figures.perceptron",
+        "Test error of logistic regression over samples and penalty, with the best penalty as a line.",
+    ),
+)
+
+
+def figure_named(name: str) -> FigureListing:
+    """The listing of a figure, or one sentence with the nearest name.
+
+    >>> figure_named("perceptron-learning-curves").model
+    'perceptron'
+    """
+    for line in FIGURES:
+        if line.name == name:
+            return line
+    raise UnknownName(f"there is no figure {name!r}; {nearest(name, [f.name for f in FIGURES])}")

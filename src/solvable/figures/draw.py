@@ -1,0 +1,84 @@
+"""Draw a figure and lay its data beside it (netCDF 3, which SciPy writes: no further dependency).
+
+A figure's module defines `STUDIES = {name: function(quick) -> {label: Study}}` and `PICTURES = {name: function(figure
+axes...)}`; results that take minutes are kept in `figures/data` as small netCDF files with their provenance.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..errors import SolvableError
+from ..plotting import house_style
+from . import figure_named
+
+KEPT = Path(__file__).parent / "data"
+
+
+def draw(name: str, folder: Path, *, quick: bool = False, recompute: bool = False) -> list[Path]:
+    """Write NAME.png, NAME.pdf and NAME.nc (the data) into a folder; returns the files."""
+    listing = figure_named(name)
+    recipe: Recipe = importlib.import_module(listing.module).RECIPES[name]
+    datasets = _kept(name) if not (quick or recompute) else None
+    if datasets is None:
+        datasets = recipe.compute(quick)
+    import matplotlib.pyplot as plt
+
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise SolvableError(f"the folder {str(folder)!r} cannot be made: {problem.strerror}.") from None
+    with house_style():
+        figure = recipe.picture(datasets)
+        files = [folder / f"{name}.png", folder / f"{name}.pdf"]
+        for file in files:
+            figure.savefig(file)
+        plt.close(figure)
+    return [*files, *_write(datasets, folder, name)]
+
+
+class Recipe:
+    """How to make a figure: what to compute (datasets by name) and how to show it."""
+
+    def __init__(self, compute: Callable[[bool], dict[str, Any]], picture: Callable[[dict[str, Any]], Any]):
+        self.compute, self.picture = compute, picture
+
+
+def keep(name: str, datasets: dict[str, Any]) -> list[Path]:
+    """Commit a figure's minutes-long results to the package."""
+    KEPT.mkdir(exist_ok=True)
+    return _write(datasets, KEPT, name)
+
+
+def _write(datasets: dict[str, Any], folder: Path, name: str) -> list[Path]:
+    files = []
+    for part, data in datasets.items():
+        file = folder / (f"{name}.{part}.nc" if part else f"{name}.nc")
+        flags = {v: data[v].astype("int8") for v in data.variables if data[v].dtype == bool}
+        data.assign(flags).to_netcdf(file, engine="scipy")
+        files.append(file)
+    return files
+
+
+def _kept(name: str) -> dict[str, Any] | None:
+    import xarray as xr
+
+    files = sorted(KEPT.glob(f"{name}.*nc")) if KEPT.is_dir() else []
+    if not files:
+        return None
+    parts = {}
+    for file in files:
+        part = file.name.removeprefix(name).removesuffix("nc").strip(".")
+        with xr.open_dataset(file, engine="scipy") as data:
+            parts[part] = data.load()
+    return parts
+
+
+def provenance(data: Any) -> dict[str, Any]:
+    """The specification of the study behind a dataset."""
+    return json.loads(data.attrs["study"])

@@ -1,0 +1,169 @@
+"""`solvable check`: the contract, the reference values and a small agreement study of every model, in one table."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidValue, SolvableError
+from ..model import Model
+from ..registry import listings, model_class
+from ..study import Study
+from ..testing import examine_model
+
+CASE = {"model", "params", "observable", "value", "tolerance", "provenance"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Checked:
+    """One line of the table."""
+
+    model: str
+    part: str
+    passed: bool
+    seen: str
+
+
+def reference_folder() -> Path:
+    """Where the reference values lie: inside an installed package, or beside the sources."""
+    package = Path(__file__).resolve().parents[1]
+    inside = package / "reference"
+    return inside if inside.is_dir() else package.parents[1] / "tests" / "reference"
+
+
+def load_cases(file: Path) -> list[dict[str, Any]]:
+    """The cases of a file of reference values, or one sentence about what is wrong with it."""
+    try:
+        cases = json.loads(Path(file).read_text())
+    except OSError as problem:
+        raise InvalidValue(f"the file {str(file)!r} cannot be read: {problem.strerror}.") from None
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise InvalidValue(f"the file {str(file)!r} is not valid JSON.") from None
+    if not isinstance(cases, list):
+        raise InvalidValue(f"the file {str(file)!r} is not a list of cases.")
+    for i, case in enumerate(cases):
+        missing = CASE - {"provenance"} - set(case) if isinstance(case, dict) else CASE
+        if missing:
+            raise InvalidValue(f"case {i} of {str(file)!r} lacks {', '.join(sorted(missing))}.")
+        if not isinstance(case["params"], dict):
+            raise InvalidValue(f"case {i} of {str(file)!r}: params is not an object of field names and values.")
+    return cases
+
+
+def evaluate_case(case: Mapping[str, Any]) -> tuple[np.ndarray, float]:
+    """The theory's value for a case, and how far it is from the reference.
+
+    `at` picks along the observable's dimensions: a coordinate (times, bin centres) where the dimension has one, an index
+    where it has none.
+    """
+    model = model_class(case["model"]).create(**case["params"])
+    outcome = model.theory(case.get("numerics"))
+    value = np.asarray(outcome[case["observable"]])
+    dims = list(model.observables()[case["observable"]].dims)
+    coordinates = model.coordinates()
+    for dim, where in case.get("at", {}).items():
+        if dim not in dims:
+            raise InvalidValue(f"{case['observable']!r} has no dimension {dim!r}.")
+        if dim in coordinates:
+            grid = np.asarray(coordinates[dim])
+            where = int(np.argmin(np.abs(grid - where))) if np.min(np.abs(grid - where)) < 1e-9 else None
+            if where is None:
+                raise InvalidValue(f"{dim!r} has no coordinate {case['at'][dim]!r}.")
+        axis = dims.index(dim)
+        value = np.take(value, where, axis=axis)
+        dims.pop(axis)
+    wanted = np.asarray(case["value"], float)
+    if value.shape != wanted.shape:
+        raise InvalidValue(f"{case['observable']!r} has shape {value.shape}, the reference {wanted.shape}.")
+    return value, float(np.max(np.abs(value - wanted), initial=0.0))
+
+
+def check_case(case: Mapping[str, Any]) -> Checked:
+    """One reference value against the theory."""
+    said = ", ".join(f"{k}={_brief(v)}" for k, v in case["params"].items())
+    part = f"{case['observable']}({said})"
+    try:
+        value, gap = evaluate_case(case)
+        seen = f"{_brief(value)} against {_brief(case['value'])}, off by {gap:.1e} of {float(np.max(case['tolerance'])):.1e}"
+        return Checked(case["model"], part, bool(gap <= np.max(case["tolerance"])), seen)
+    except SolvableError as problem:
+        return Checked(case["model"], part, False, str(problem))
+
+
+def check_values(file: Path, only: Iterable[str] = ()) -> list[Checked]:
+    """Every case of a file."""
+    wanted = set(only)
+    return [check_case(c) for c in load_cases(file) if not wanted or c["model"] in wanted]
+
+
+def check_models(
+    ids: Iterable[str] = (), *, full: bool = False, say: Callable[[str], None] = lambda _: None
+) -> list[Checked]:
+    """The whole table for some models, or for all."""
+    chosen = list(ids) or list(listings())
+    classes = {id: model_class(id) for id in chosen}
+    report = []
+    for id, kind in classes.items():
+        begun = time.perf_counter()
+        say(f"{id}: contract")
+        report.append(_contract(id, kind))
+        file = reference_folder() / f"{id}.json"
+        say(f"{id}: reference values")
+        report += (
+            check_values(file)
+            if file.exists()
+            else [Checked(id, "reference values", False, f"there is no {file.name}")]
+        )
+        if kind.point is not Model.point and kind.experiment is not Model.experiment:
+            say(f"{id}: agreement study")
+            report += _agreement(id, kind, full)
+        say(f"{id}: {time.perf_counter() - begun:.0f} s")
+    return report
+
+
+def _contract(id: str, kind: type[Model]) -> Checked:
+    findings = examine_model(kind)
+    broken = [f for f in findings if not f.kept]
+    seen = "; ".join(f"{f.promise}: {f.seen}" for f in broken) if broken else f"{len(findings)} promises kept"
+    return Checked(id, "contract", not broken, seen)
+
+
+def check_studies(kind: type[Model], full: bool = False) -> list[Study]:
+    """The agreement studies of a model: what it declares in `check_study`, or its defaults at its typical sizes."""
+    declared = kind.check_study or {}
+    several = declared if isinstance(declared, (list, tuple)) else [declared]
+    studies = []
+    for each in several:
+        options: dict[str, Any] = {"sizes": kind.typical_sizes, "seeds": 12, **each}
+        values = options.pop("values", {})
+        if full:
+            options["sizes"] = [*options["sizes"], 2 * options["sizes"][-1]]
+            options["seeds"] = 3 * options["seeds"]
+        studies.append(Study(kind.create(**values), **options))
+    return studies
+
+
+def _agreement(id: str, kind: type[Model], full: bool) -> list[Checked]:
+    rows = []
+    for study in check_studies(kind, full):
+        study.run(progress=False)
+        table = study.agreement()
+        for name in table.observables:
+            counts = table.counts(name)
+            said = ", ".join(f"{n} {v}" for v, n in counts.items())
+            seeds = max(r.seeds for r in table if r.observable == name)
+            passed = "disagree" not in counts and "undefined" not in counts
+            rows.append(Checked(id, f"agreement: {name}", passed, f"{said} (d = {list(table.sizes)}, {seeds} seeds)"))
+    return rows
+
+
+def _brief(value: Any) -> str:
+    if np.ndim(value) == 0:
+        return f"{value:.8g}" if isinstance(value, (float, np.floating, np.ndarray)) else str(value)
+    return f"[{'×'.join(map(str, np.shape(value)))}]"
