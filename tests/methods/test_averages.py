@@ -1,5 +1,7 @@
 """The Gaussian averages against reference values, sampling, identities and finite differences."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,11 +12,26 @@ from solvable.methods.averages import Erf, ReLU, Sign, activation
 COVARIANCE = np.array([[1.2, 0.3, -0.2, 0.5], [0.3, 0.8, 0.4, 0.1], [-0.2, 0.4, 1.5, 0.6], [0.5, 0.1, 0.6, 2.0]])
 EVERY = np.ix_(*[np.arange(4)] * 4)
 
+NAMES = ("erf", "relu")
 
-@pytest.fixture(autouse=True)
-def strict_promotion():
-    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
-        yield
+
+@functools.cache
+def all_I4(nodes):
+    """The full table of relu's I4 over four fields, compiled once."""
+    return jax.jit(lambda cov: ReLU(nodes).table_I4(cov, *EVERY))
+
+
+@functools.cache
+def weighted_averages_and_gradient(name):
+    """A fixed combination of all averages of four fields, with its gradient; compiled once."""
+    g, weights = activation(name), np.linspace(1, 2, 256)
+
+    def everything(cov):
+        total = jnp.sum(g.table_I4(cov, *EVERY) * jnp.asarray(weights.reshape(4, 4, 4, 4)))
+        total += jnp.sum(g.table_I3(cov, *np.ix_(*[np.arange(4)] * 3)) * jnp.asarray(weights[:64].reshape(4, 4, 4)))
+        return total + jnp.sum((g.table_I2(cov) + g.table_J2(cov)) * jnp.asarray(weights[:16].reshape(4, 4)))
+
+    return jax.jit(jax.value_and_grad(everything))
 
 
 def covariance_with_near_copies(distance, seed=0):
@@ -41,7 +58,7 @@ def test_averages_equal_reference_values(name, average, units, value, tolerance)
     assert table(jnp.asarray(COVARIANCE), *units) == pytest.approx(value, abs=tolerance)
 
 
-@pytest.mark.parametrize("name", ["erf", "relu"])
+@pytest.mark.parametrize("name", NAMES)
 def test_every_average_agrees_with_sampling(name):
     g = activation(name)
     fields = np.random.default_rng(7).multivariate_normal(np.zeros(4), COVARIANCE, size=400_000)
@@ -77,19 +94,19 @@ def test_sign_averages_are_derivatives_of_erf_averages_of_large_fields():
 def test_relu_I4_of_two_fields_used_twice_is_their_I2(distance):
     cov = covariance_with_near_copies(distance)
     i, j = np.ix_(np.arange(4), np.arange(4))
-    np.testing.assert_allclose(ReLU().table_I4(cov, i, j, i, j), ReLU().table_I2(cov), atol=1e-11)
+    np.testing.assert_allclose(all_I4(16)(cov)[i, j, i, j], ReLU().table_I2(cov), atol=1e-11)
 
 
 @pytest.mark.parametrize(("distance", "accuracy"), [(1.0, 1e-11), (0.1, 2e-8), (1e-2, 5e-8), (1e-5, 1e-8), (0.0, 1e-12)])
 def test_doubling_the_nodes_of_relu_I4_moves_nothing(distance, accuracy):
     cov = covariance_with_near_copies(distance)
-    np.testing.assert_allclose(ReLU(16).table_I4(cov, *EVERY), ReLU(32).table_I4(cov, *EVERY), atol=accuracy)
-    np.testing.assert_allclose(ReLU(32).table_I4(cov, *EVERY), ReLU(64).table_I4(cov, *EVERY), atol=5e-10)
+    np.testing.assert_allclose(all_I4(16)(cov), all_I4(32)(cov), atol=accuracy)
+    np.testing.assert_allclose(all_I4(32)(cov), all_I4(64)(cov), atol=5e-10)
 
 
 def test_relu_I4_is_continuous_where_fields_coincide():
-    limit = ReLU().table_I4(covariance_with_near_copies(0.0), *EVERY)
-    near = ReLU().table_I4(covariance_with_near_copies(1e-5), *EVERY)
+    limit = all_I4(16)(covariance_with_near_copies(0.0))
+    near = all_I4(16)(covariance_with_near_copies(1e-5))
     np.testing.assert_allclose(near, limit, atol=1e-4)
 
 
@@ -130,33 +147,34 @@ def test_averages_are_linear_or_homogeneous_as_the_activation_is(name):
         np.testing.assert_allclose(g.table_I4(cov, 0, 1, 2, 3), -g.table_I4(flipped, 0, 1, 2, 3), rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["erf", "relu"])
+@pytest.mark.parametrize("name", NAMES)
 def test_gradients_equal_central_differences(name):
-    g = activation(name)
-
-    def everything(packed):
-        cov = packed + packed.T
-        ix = np.ix_(np.arange(4), np.arange(4), np.arange(4))
-        weights = np.linspace(1, 2, 256)
-        total = jnp.sum(g.table_I4(cov, *EVERY) * jnp.asarray(weights.reshape(4, 4, 4, 4)))
-        total += jnp.sum(g.table_I3(cov, *ix) * jnp.asarray(weights[:64].reshape(4, 4, 4)))
-        return total + jnp.sum((g.table_I2(cov) + g.table_J2(cov)) * jnp.asarray(weights[:16].reshape(4, 4)))
-
-    everything = jax.jit(everything)
-    packed = jnp.asarray(COVARIANCE / 2)
-    step = 1e-5
+    everything = weighted_averages_and_gradient(name)
+    cov, step = jnp.asarray(COVARIANCE), 1e-5
+    _, gradient = everything(cov)
     rng = np.random.default_rng(3)
-    gradient = jax.grad(everything)(packed)
     for _ in range(3):
-        direction = jnp.asarray(rng.normal(size=(4, 4)))
-        numeric = (everything(packed + step * direction) - everything(packed - step * direction)) / (2 * step)
+        direction = rng.normal(size=(4, 4))
+        direction = jnp.asarray(direction + direction.T)
+        numeric = (everything(cov + step * direction)[0] - everything(cov - step * direction)[0]) / (2 * step)
         np.testing.assert_allclose(jnp.sum(gradient * direction), numeric, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["erf", "relu"])
+def test_gradient_is_right_where_fields_coincide_and_stay_coincident():
+    # two pairs of copies: moving them together is a smooth change although each I4 sits on a cusp
+    everything = weighted_averages_and_gradient("relu")
+    rng = np.random.default_rng(5)
+    pair, step = rng.normal(size=(2, 6)), 1e-5
+    double = np.concatenate([np.eye(2), np.eye(2)])
+    base, direction = (double @ m @ double.T for m in (pair @ pair.T, np.array([[0.3, -0.2], [-0.2, 0.5]])))
+    _, gradient = everything(jnp.asarray(base))
+    up, down = (everything(jnp.asarray(base + s * step * direction))[0] for s in (1, -1))
+    np.testing.assert_allclose(np.sum(np.asarray(gradient) * direction), (up - down) / (2 * step), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("case", ["copies", "silent", "all silent", "identical", "opposite"])
 def test_values_and_gradients_are_finite_in_degenerate_cases(name, case):
-    g = activation(name)
     cov = {
         "copies": covariance_with_near_copies(0.0),
         "silent": jnp.asarray(COVARIANCE).at[1, :].set(0.0).at[:, 1].set(0.0),
@@ -164,11 +182,9 @@ def test_values_and_gradients_are_finite_in_degenerate_cases(name, case):
         "identical": jnp.full((4, 4), 0.7),
         "opposite": jnp.asarray(np.outer([1, -1, 1, -1], [1, -1, 1, -1]) * 0.7),
     }[case]
-    ix = np.ix_(*[np.arange(4)] * 3)
-    for table, indices in ((g.table_I2, ()), (g.table_J2, ()), (g.table_I3, ix), (g.table_I4, EVERY)):
-        value, gradient = jax.value_and_grad(lambda c, table=table, at=indices: jnp.sum(table(c, *at)))(cov)
-        assert jnp.isfinite(value)
-        assert jnp.all(jnp.isfinite(gradient))
+    value, gradient = weighted_averages_and_gradient(name)(cov)
+    assert jnp.isfinite(value)
+    assert jnp.all(jnp.isfinite(gradient))
 
 
 def test_an_unknown_activation_is_refused_with_the_list_of_known_ones():

@@ -53,7 +53,7 @@ def integrate(
     rtol: float = 1e-8,
     atol: float = 1e-10,
     max_steps: int = 4096,
-    solver: str = "tsit5",
+    solver: str = "dopri8",
     event: Callable[[Float[Array, ""], PyTree, PyTree], Float[Array, ""]] | None = None,
 ) -> Flow:
     """Follow dy/dt = vector_field(t, y, args) from `start` at `times[0]` through all `times` (increasing).
@@ -82,7 +82,7 @@ def integrate(
             SOLVERS[solver](),
             times[0],
             times[-1],
-            None,
+            1e-4 * (times[-1] - times[0]),  # the controller corrects it; letting Diffrax choose costs two more copies of the field
             start,
             args,
             saveat=diffrax.SaveAt(subs=[diffrax.SubSaveAt(ts=times), diffrax.SubSaveAt(t1=True)]),
@@ -142,7 +142,7 @@ def _differentiable_both_ways(solve: Callable[[PyTree], tuple[PyTree, PyTree]], 
 
     @run.defjvp
     def _(primals: Any, tangents: Any) -> Any:
-        (x,), (dx,) = primals, tangents
+        x, dx = jax.tree.map(jnp.asarray, (primals[0], tangents[0]))
         y, status = run(x)
 
         # One vector for both halves: a transposed system wants every part of its right-hand side to be a tangent.
@@ -159,7 +159,8 @@ def _differentiable_both_ways(solve: Callable[[PyTree], tuple[PyTree, PyTree]], 
 
         def backward(_: Any, both: Float[Array, " n"]) -> Float[Array, " n"]:
             (dx,) = jax.vjp(lambda x: solve(x)[0], x)[1](unpack_y(both[size:]))
-            return jnp.concatenate([both[:size] + pack(dx), both[size:]])
+            # a NaN asked of a value that was never reached is lost inside the solve: hand it on
+            return jnp.concatenate([both[:size] + pack(dx) + 0 * jnp.sum(both[size:]), both[size:]])
 
         right = jnp.pad(pack(dx), (0, sum(leaf.size for leaf in jax.tree.leaves(y))))
         both = jax.lax.custom_linear_solve(matvec, right, solve=forward, transpose_solve=backward)
