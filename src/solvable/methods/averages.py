@@ -28,6 +28,7 @@ subclass of `Activation` that answers the same four questions by quadrature.
 from __future__ import annotations
 
 import dataclasses
+import math
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -50,8 +51,10 @@ class Activation:
 
     The methods take covariance entries in reading order of the upper triangle, leaving out those the average does not
     depend on: `I2(c11, c12, c22)`, `I3(c11, c12, c13, c23, c33)`, `I4(c11, c12, c13, c14, c22, c23, c24, c33, c34, c44)`.
+    `nodes` is the number of quadrature nodes of an average without closed form.
     """
 
+    nodes: int = 16
     name = "abstract"
 
     def function(self, x: Entry) -> Entry:
@@ -197,10 +200,10 @@ class Erf(Sign):
     _added_variance = 1.0
 
     def function(self, x: Entry) -> Entry:
-        return jax.lax.erf(x * np.sqrt(0.5))
+        return jax.lax.erf(x * math.sqrt(0.5))
 
     def derivative(self, x: Entry) -> Entry:
-        return np.sqrt(2 / np.pi) * jnp.exp(-0.5 * x * x)
+        return math.sqrt(2 / math.pi) * jnp.exp(-0.5 * x * x)
 
     # The added variance keeps every determinant positive: no guards, and a program half as long to compile.
 
@@ -226,12 +229,9 @@ class ReLU(Activation):
         I2 = √D12/2π + c12 P2(1,2)      J2 = P2      I3 = (c12/c11) √D13/2π + c23 P2(1,3)
 
     The angle comes from an arctangent because √D and θ then share their rounding error, which cancels in I2: a student
-    that has learnt its teacher is exactly where an arcsine would lose half of the digits.
-
-    `nodes` is the number of Gauss-Legendre nodes of I4.
+    that has learnt its teacher is exactly where an arcsine would lose half of the digits. I4 is a quadrature.
     """
 
-    nodes: int = 16
     name = "relu"
 
     def function(self, x: Entry) -> Entry:
@@ -334,15 +334,15 @@ class ReLU(Activation):
 _KNOWN = {kind.name: kind for kind in (Erf, ReLU, Sign)}
 
 
-def activation(name: str, **numerics: int) -> Activation:
-    """The activation of that name; `numerics` such as `nodes=32` go to it.
+def activation(name: str, nodes: int = 16) -> Activation:
+    """The activation of that name; `nodes` for those of its averages that need a quadrature.
 
     >>> activation("relu").name
     'relu'
     """
     if name not in _KNOWN:
         raise ValueError(f"activation must be one of {', '.join(sorted(_KNOWN))}, not {name!r}.")
-    return _KNOWN[name](**numerics)
+    return _KNOWN[name](nodes)
 
 
 def _pairs(cov: Float[Array, "n n"], first: Index | None, second: Index | None) -> tuple[Index, Index]:
