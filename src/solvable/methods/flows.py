@@ -103,7 +103,7 @@ def integrate(
     inputs = jax.tree.leaves(eqx.filter((field, start, times, args), eqx.is_inexact_array))
     anything = jnp.where(converged, 1.0, jnp.nan) * sum(jnp.sum(leaf) for leaf in inputs)
 
-    def mask(value: Float[Array, "time *rest"]) -> Float[Array, "time *rest"]:
+    def mask(value: Float[Array, time * rest]) -> Float[Array, time * rest]:
         seen = reached.reshape(-1, *[1] * (value.ndim - 1))
         beyond = jnp.where(converged, jnp.full_like(anything, jnp.nan), anything)
         return jnp.where(seen, value, beyond.astype(value.dtype))

@@ -75,7 +75,9 @@ class SoftCommittee(Model):
         meaning="learning rate of the second layer; 0 freezes it")  # fmt: skip
     noise: Array = control(
         0.0, low=0.0, high=100.0, typical=(0.0, 1.0), symbol=r"\sigma^2", meaning="variance of the label noise")  # fmt: skip
-    activation: str = choice("erf", options=("erf", "relu"), symbol="g", meaning="activation of all units, erf(x/√2) or ReLU")
+    activation: str = choice(
+        "erf", options=("erf", "relu"), symbol="g", meaning="activation of all units, erf(x/√2) or ReLU"
+    )
     students: int = choice(2, high=64, symbol="K", meaning="hidden units of the student")
     teachers: int = choice(2, high=64, symbol="M", meaning="hidden units of the teacher")
     start: str = choice(
@@ -188,12 +190,16 @@ class SoftCommittee(Model):
             fields, teacher_fields = w @ x / math.sqrt(size), teacher @ x / math.sqrt(size)
             hidden = g.function(fields)
             error = v @ hidden - target @ g.function(teacher_fields) - scatter * label_noise
-            return w - (rate * error * v * g.derivative(fields))[:, None] * x[None, :], v - readout_rate * error * hidden
+            return w - (rate * error * v * g.derivative(fields))[:, None] * x[
+                None, :
+            ], v - readout_rate * error * hidden
 
         def until(carry: Any, end: Array) -> tuple[Any, Overlaps]:
             begin, (w, v) = carry
             w, v = jax.lax.fori_loop(begin, end, step, (w, v))
-            return (end, (w, v)), Overlaps((w @ w.T).astype(float) / size, (w @ teacher.T).astype(float) / size, v.astype(float))
+            return (end, (w, v)), Overlaps(
+                (w @ w.T).astype(float) / size, (w @ teacher.T).astype(float) / size, v.astype(float)
+            )
 
         ends = jnp.rint((self.times - self.times[0]) * size).astype(jnp.int32)
         _, path = jax.lax.scan(until, (jnp.zeros_like(ends[0]), (student, self.initial_readout.astype(dtype))), ends)
@@ -202,7 +208,9 @@ class SoftCommittee(Model):
 
     def _check_size(self, size: int) -> None:
         if size < self.students + self.teachers:
-            raise InvalidValue(f"size = {size} is smaller than the {self.students + self.teachers} units of both networks.")
+            raise InvalidValue(
+                f"size = {size} is smaller than the {self.students + self.teachers} units of both networks."
+            )
 
 
 def _weights_with_gram(key: PRNGKeyArray, gram: Float[Array, "n n"], size: int) -> Float[Array, "n size"]:
