@@ -93,7 +93,8 @@ class SoftCommittee(Model):
         _small_asymmetric_overlaps, dims=("students", "teachers"), symbol="R(0)",
         meaning="initial overlaps of student and teacher units, w_i·u_n/N")  # fmt: skip
     initial_readout: Array = input(
-        lambda m: np.ones(m.students), dims=("students",), symbol="v(0)", meaning="initial second layer of the student")  # fmt: skip
+        lambda m: np.ones(m.students), dims=("students",), symbol="v(0)",
+        meaning="initial second layer of the student")  # fmt: skip
     teacher_norm: Array = input(
         lambda m: np.eye(m.teachers), dims=("teachers", "teachers"), symbol="T",
         meaning="Gram matrix of the teacher units, u_n·u_m/N")  # fmt: skip
