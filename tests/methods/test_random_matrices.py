@@ -237,8 +237,8 @@ def test_masses_sum_to_one_and_are_not_negative():
     edges = jnp.linspace(-3.0, 0.9, 20)
     for samples, penalty in ((2.0, 0.3), (2 / 3, 0.5), (0.4, 0.0), (1.0, 1e-3)):
         found = masses(masked_below(number(samples), number(penalty), edges))
-        assert abs(found.sum() - 1) < 1e-12
-        assert found.min() > -1e-7
+        assert abs(found.sum() - 1) < 1e-6
+        assert found.min() >= 0
 
 
 def test_a_contour_twice_as_fine_moves_nothing():
