@@ -1,0 +1,30 @@
+"""What can go wrong, said in one sentence each. Imports nothing."""
+
+
+class SolvableError(Exception):
+    """Base of every error that is meant for the user: its message is one clear sentence.
+
+    The command line prints it without a traceback and leaves with exit code 2.
+    """
+
+
+class InvalidValue(SolvableError, ValueError):
+    """A field was given a value outside its declared range, or of the wrong kind or shape."""
+
+
+class UnknownName(SolvableError, LookupError):
+    """A model, field, observable or figure that does not exist; the message names the nearest ones."""
+
+
+def nearest(name: str, known: list[str] | tuple[str, ...]) -> str:
+    """Half a sentence that helps with a misspelt name.
+
+    >>> nearest("percetron", ["perceptron", "soft-committee"])
+    "did you mean 'perceptron'?"
+    """
+    import difflib
+
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return "known: " + ", ".join(sorted(known)) + "."

@@ -1,0 +1,211 @@
+"""What the store asks of the file system: durable writes, suspicious reads, and the bytes of a block.
+
+Every system call that changes the disk stands in this file, so that tests can fail each of them in turn.
+"""
+
+import errno
+import hashlib
+import io
+import math
+import os
+import re
+import stat
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+import numpy as np
+from numpy.lib import format as npy
+
+from solvable.errors import SolvableError
+
+TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{32}")
+ARRAY_NAME = re.compile(r"[A-Za-z0-9_]+([./-][A-Za-z0-9_]+)*")
+PLAIN_DTYPES = "?bhilqBHILQefdFDSUmM"  # no objects, no structures, nothing with padding or of another package
+NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EACCES}  # file systems, or parents, that do not offer it
+NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
+
+
+class StoreError(SolvableError):
+    """A store that cannot be read or written, told in one sentence."""
+
+
+@contextmanager
+def explained(doing: str) -> Iterator[None]:
+    """Turn a failing system call into one sentence: `Could not <doing>: No space left on device.`"""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"Could not {doing}: {error.strerror or error}.") from error
+
+
+def sync_folder(folder: str) -> None:
+    """Make the names inside `folder` survive a power cut."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in NO_FOLDER_SYNC:
+            raise
+
+
+def make_folder(folder: str) -> None:
+    """Make `folder` and its parents durably; another writer may be making them at the same moment."""
+    parent = os.path.dirname(folder)
+    if not os.path.isdir(parent):
+        make_folder(parent)
+    try:
+        os.mkdir(folder)
+    except FileExistsError:
+        if not os.path.isdir(folder):
+            raise
+    sync_folder(parent)
+
+
+def write_atomically(path: str, data: bytes | memoryview, *, once: bool = False) -> None:
+    """Put `data` at `path` whole or not at all; with `once`, FileExistsError instead of replacing what is there."""
+    folder = os.path.dirname(path)
+    temporary = os.path.join(folder, f".tmp-{os.urandom(16).hex()}")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if not (once and _link(temporary, path)):
+            os.rename(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+    sync_folder(folder)
+
+
+def _link(temporary: str, path: str) -> bool:
+    """Give the file its name unless the name is taken (rename would replace); False where links do not exist."""
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        if error.errno not in NO_HARD_LINKS:
+            raise
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
+        return False
+    os.unlink(temporary)
+    return True
+
+
+def append(path: str, line: bytes) -> None:
+    """Append `line` durably with a single write; a short write is an error and leaves a torn line."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o666)
+    try:
+        if os.write(descriptor, line) != len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_file(path: str) -> None:
+    """Make another writer's file and its name durable before vouching for them."""
+    with _open_regular(path) as file:
+        os.fsync(file.fileno())
+    sync_folder(os.path.dirname(path))
+
+
+def remove(path: str, *, unchanged_since: float) -> bool:
+    """Remove a file last written before the time `unchanged_since`; somebody else may remove it first."""
+    try:
+        if os.lstat(path).st_mtime > unchanged_since:
+            return False
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _open_regular(path: str) -> io.BufferedReader:
+    # Non-blocking, because opening a pipe would otherwise wait for ever.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise StoreError(f"{path} is not a regular file.")
+    return open(descriptor, "rb")
+
+
+def read(path: str, *, start: int = 0, most: int) -> bytes:
+    """At most `most` bytes of a regular file, from `start`; never allocates more than the file holds."""
+    with _open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(start)
+        return file.read(max(0, min(size - start, most)))
+
+
+def digest(path: str) -> str | None:
+    """SHA-256 of a regular file in constant memory; None when there is no such file."""
+    try:
+        with _open_regular(path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return None
+
+
+def pack(arrays: Mapping[str, np.ndarray]) -> memoryview:
+    """The bytes of an uncompressed npz file: the same arrays give the same bytes, whenever and in whatever order."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name in sorted(arrays, key=str):
+            if not (isinstance(name, str) and ARRAY_NAME.fullmatch(name) and len(name) <= 200):
+                raise StoreError(f"An array cannot be called {name!r}: use letters, digits and _, joined by . / or -.")
+            array = np.asarray(arrays[name], order="C")
+            if not _is_plain(array.dtype):
+                raise StoreError(f"Array {name!r} has dtype {array.dtype}, but a block holds only numbers and strings.")
+            member = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
+            member.create_system, member.external_attr = 3, 0o644 << 16  # else they tell of the machine
+            with archive.open(member, "w", force_zip64=True) as file:
+                npy.write_array(file, array, version=(1, 0), allow_pickle=False)
+    return buffer.getbuffer()
+
+
+def unpack(data: bytes) -> dict[str, np.ndarray]:
+    """The arrays of an npz file that may be hostile: every claimed size is held against the bytes first.
+
+    Raises ValueError with a few words, whatever the bytes.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = archive.infolist()
+            names = [member.filename.removesuffix(".npy") for member in members]
+            if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+                raise ValueError("it is compressed")
+            if sum(member.file_size for member in members) > len(data):
+                raise ValueError("its members claim more bytes than the file has")
+            if len(set(names)) != len(names) or not all(map(ARRAY_NAME.fullmatch, names)):
+                raise ValueError("its arrays have impossible names")
+            return {name: _unpack_array(archive.read(member)) for name, member in zip(names, members, strict=True)}
+    except Exception as error:  # hostile bytes can trip the parsers in any way; none of them may escape
+        words = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(words[:120]) from error
+
+
+def _unpack_array(data: bytes) -> np.ndarray:
+    file = io.BytesIO(data)
+    if npy.read_magic(file) != (1, 0):
+        raise ValueError("unknown version of the npy format")
+    shape, fortran_order, dtype = npy.read_array_header_1_0(file)
+    if not _is_plain(dtype):
+        raise ValueError(f"dtype {dtype} is refused")
+    if math.prod(shape) * dtype.itemsize != len(data) - file.tell():
+        raise ValueError(f"shape {shape} does not match {len(data) - file.tell()} bytes")
+    return np.ndarray(shape, dtype, data, file.tell(), order="F" if fortran_order else "C").copy()
+
+
+def _is_plain(dtype: np.dtype) -> bool:
+    return dtype.char in PLAIN_DTYPES and dtype.itemsize > 0 and dtype.isbuiltin != 2

@@ -1,0 +1,120 @@
+"""What is wrong with a run: everything in its folder is looked at and everything vouched for is read."""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from solvable.lab import _files as files
+from solvable.lab import _records as records
+from solvable.lab._files import StoreError
+
+if TYPE_CHECKING:
+    from solvable.lab.store import Store
+
+FOLDER = re.compile(r"documents|manifests|blocks(/[0-9a-f]{2})?")
+FILE = re.compile(
+    r"run\.json|documents/(?P<document>[a-z0-9][a-z0-9._-]{0,80})\.json|manifests/(?P<writer>[0-9a-f]{32})\.jsonl"
+    r"|blocks/(?P<two>[0-9a-f]{2})/(?P<block>(?P=two)[0-9a-f]{62})\.npz"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something `Store.verify` found; prints as one sentence.
+
+    `kind` is one of missing, truncated, flipped, unreadable, conflict, garbled, link, unexpected, or of the leftovers
+    temporary, unreferenced, torn. `path` is relative to the run.
+    """
+
+    kind: str
+    sentence: str
+    path: str
+    block: str | None = None
+
+    @property
+    def leftover(self) -> bool:
+        """Whether this is only what an interrupted (or busy) writer leaves behind, and everybody ignores."""
+        return self.kind in ("temporary", "unreferenced", "torn")
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def problems_of(store: "Store", run_file: bytes) -> Iterator[Problem]:
+    """Every problem of the run, in the order of its files."""
+    blocks: dict[str, str] = {}
+    ledger = records.Ledger()
+    for relative, item in walk(store.path):
+        name = FILE.fullmatch(relative)
+        if item is None:
+            yield Problem("unreadable", f"{relative or store.path} cannot be listed.", relative)
+        elif item.is_symlink():
+            yield Problem("link", f"{relative} is a symbolic link, which no run contains.", relative)
+        elif not item.is_file(follow_symlinks=False):
+            yield Problem("unexpected", f"{relative} is no part of a run.", relative)
+        elif files.TEMPORARY.fullmatch(item.name):
+            yield Problem("temporary", f"{relative} was left by an interrupted writer, or one is at work.", relative)
+        elif name is None:
+            yield Problem("unexpected", f"{relative} is no part of a run.", relative)
+        elif name["block"]:
+            blocks[name["block"]] = relative
+        else:
+            yield from _problems_of_text(store, relative, name, run_file, ledger)
+    if not os.path.lexists(os.path.join(store.path, "run.json")):
+        yield Problem("missing", "run.json is missing.", "run.json")
+    for block, entries in sorted(ledger.entries.items()):
+        yield from _problems_of_block(store, block, entries)
+    for block, relative in blocks.items():
+        if block not in ledger.entries:
+            sentence = f"{relative} is mentioned by no manifest: its writer was interrupted, or is at work."
+            yield Problem("unreferenced", sentence, relative, block)
+
+
+def _problems_of_text(
+    store: "Store", relative: str, name: re.Match[str], run_file: bytes, ledger: records.Ledger
+) -> Iterator[Problem]:
+    try:
+        if name["document"]:
+            store.read_document(name["document"])
+        elif name["writer"]:
+            garbled, torn = ledger.scan(os.path.join(store.path, relative), name["writer"])
+            if garbled:
+                yield Problem("garbled", f"{relative} has {garbled} lines that cannot be trusted.", relative)
+            if torn:
+                yield Problem("torn", f"{relative} ends in a torn line, which is ignored.", relative)
+        elif files.read(os.path.join(store.path, relative), most=len(run_file) + 1) != run_file:
+            yield Problem("flipped", f"{relative} is not as it was written.", relative)
+    except StoreError as error:
+        yield Problem("flipped", str(error), relative)
+    except OSError as error:
+        yield Problem("unreadable", f"{relative} cannot be read: {error.strerror}.", relative)
+
+
+def _problems_of_block(store: "Store", block: str, entries: list[records.Entry]) -> Iterator[Problem]:
+    relative = f"blocks/{block[:2]}/{block}.npz"
+    try:
+        store.load(block, entries)
+    except StoreError as error:
+        yield Problem(getattr(error, "kind", "unreadable"), str(error), relative, block)
+    if len({entry.sha256 for entry in entries}) > 1:
+        writers = sorted({entry.writer[:8] for entry in entries})
+        sentence = f"Block {block[:12]}… was committed with different contents by writers {', '.join(writers)}."
+        yield Problem("conflict", sentence, relative, block)
+
+
+def walk(root: str, folder: str = "") -> Iterator[tuple[str, os.DirEntry[str] | None]]:
+    """Everything in the run except its own folders, entering nothing but those; None for one that cannot be listed."""
+    try:
+        with os.scandir(os.path.join(root, folder)) as found:
+            items = sorted(found, key=lambda item: item.name)
+    except OSError:
+        yield folder, None
+        return
+    for item in items:
+        relative = os.path.join(folder, item.name)
+        if FOLDER.fullmatch(relative) and item.is_dir(follow_symlinks=False):
+            yield from walk(root, relative)
+        else:
+            yield relative, item

@@ -1,0 +1,183 @@
+"""How well theory and simulation agree, with verdicts that a referee would accept.
+
+For every observable and point the simulated mean at the largest size is compared with the theory at the realised
+controls by Student's t. Holm's correction over the whole table keeps the chance of one false alarm anywhere below the
+level. What deviates significantly is then asked whether it falls as the *declared* power of 1/size, by an F test of the
+one-amplitude fit over all sizes.
+
+- **agree**: no significant deviation, and the standard error is at most 2 % of the observable's scale;
+- **finite-size**: a deviation that the declared power explains;
+- **inconclusive**: no significant deviation, but too noisy to say more;
+- **disagree**: a deviation that the declared power does not explain;
+- **undefined**: theory or simulation did not converge there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+VERDICTS = ("agree", "finite-size", "inconclusive", "disagree", "undefined")
+LEVEL = 0.05
+PRECISION = 0.02
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One observable at one point."""
+
+    observable: str
+    point: Mapping[str, Any]
+    verdict: str
+    theory: float
+    simulated: float
+    error: float
+    z: float
+    size: int
+    seeds: int
+    amplitude: float
+    power: float
+    status: str
+
+    def __str__(self) -> str:
+        where = ", ".join(f"{k}={_short(v)}" for k, v in self.point.items())
+        said = f"{self.simulated:.5g} ± {self.error:.2g} ({self.seeds} seeds, d = {self.size})"
+        return f"{self.observable}[{where}]  {said}  theory {self.theory:.5g}  z = {self.z:+.1f}  {self.verdict}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Agreement:
+    """The whole table."""
+
+    rows: tuple[Row, ...]
+    sizes: tuple[int, ...]
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def counts(self, observable: str | None = None) -> dict[str, int]:
+        """How many rows have each verdict."""
+        found = Counter(r.verdict for r in self.rows if observable in (None, r.observable))
+        return {v: found[v] for v in VERDICTS if found[v]}
+
+    @property
+    def verdict(self) -> str:
+        """The worst of the table: disagree, then undefined, inconclusive, finite-size, agree."""
+        found = self.counts()
+        return next((v for v in ("disagree", "undefined", "inconclusive", "finite-size") if v in found), "agree")
+
+    @property
+    def observables(self) -> list[str]:
+        return list(dict.fromkeys(r.observable for r in self.rows))
+
+    def __repr__(self) -> str:
+        if not self.rows:
+            return "nothing to compare: the study has no observable with both theory and simulation"
+        width = max(len(o) for o in self.observables)
+        lines = [f"{'observable':<{width}}  {'points':>6}  {'largest |z|':>11}  {'deviation':>10}  verdicts"]
+        for name in self.observables:
+            rows = [r for r in self.rows if r.observable == name]
+            finite = [r for r in rows if np.isfinite(r.z)]
+            worst = max(finite, key=lambda r: abs(r.z), default=None)
+            gap = max((abs(r.simulated - r.theory) for r in finite), default=np.nan)
+            verdicts = ", ".join(f"{n} {v}" for v, n in self.counts(name).items())
+            z = f"{abs(worst.z):.1f}" if worst else "-"
+            lines.append(f"{name:<{width}}  {len(rows):>6}  {z:>11}  {gap:>10.2g}  {verdicts}")
+        seeds = sorted({r.seeds for r in self.rows})
+        lines.append(f"sizes {', '.join(map(str, self.sizes))}; seeds {', '.join(map(str, seeds))}; overall: {self.verdict}")
+        return "\n".join(lines)
+
+
+def compare(
+    observable: str,
+    points: list[Mapping[str, Any]],
+    simulated: np.ndarray,
+    expected: np.ndarray,
+    sizes: np.ndarray,
+    *,
+    power: float,
+    status: str = "asymptotic",
+) -> list[dict[str, Any]]:
+    """Raw statistics of one observable: arrays are (point, size, seed); verdicts come from `judge`, for the whole table."""
+    from scipy.special import fdtrc, stdtr
+
+    rows = []
+    finite = np.isfinite(expected).any()
+    scale = float(np.nanmax(np.abs(expected))) if finite else np.nan
+    for i, point in enumerate(points):
+        deviation = simulated[i] - expected[i]
+        number = np.isfinite(deviation).sum(axis=1)
+        largest = len(sizes) - 1
+        row = dict(observable=observable, point=point, power=power, status=status, size=int(sizes[largest]),
+                   seeds=int(number[largest]), scale=scale, theory=_mean(expected[i, largest]),
+                   simulated=_mean(simulated[i, largest]), error=np.nan, z=np.nan, amplitude=np.nan, p=np.nan,
+                   p_fit=np.nan, sizes_used=0)  # fmt: skip
+        missing = number[largest] < deviation.shape[1]
+        if missing or number[largest] < 2:
+            rows.append(row)
+            continue
+        usable = number >= 2
+        mean = np.array([_mean(d) for d in deviation[usable]])
+        spread = np.array([np.nanstd(d, ddof=1) for d in deviation[usable]]) / np.sqrt(number[usable])
+        # Rounding is the smallest error there can be: observables that do not fluctuate are compared against it.
+        spread = np.maximum(spread, 1e-12 * max(scale, 1e-300))
+        freedom = number[usable] - 1
+        z = mean[-1] / spread[-1]
+        row |= dict(error=float(spread[-1]), z=float(z), p=float(2 * stdtr(freedom[-1], -abs(z))))
+        shape = sizes[usable].astype(float) ** -power
+        weight = 1 / spread**2
+        amplitude = float((weight * shape * mean).sum() / (weight * shape**2).sum())
+        row |= dict(amplitude=amplitude, sizes_used=int(usable.sum()))
+        if usable.sum() >= 2:
+            misfit = (weight * (mean - amplitude * shape) ** 2).sum() / (usable.sum() - 1)
+            row["p_fit"] = float(fdtrc(usable.sum() - 1, freedom.sum(), misfit))
+        rows.append(row)
+    return rows
+
+
+def judge(table: list[dict[str, Any]], level: float = LEVEL) -> list[Row]:
+    """Turn raw statistics into verdicts, with Holm's correction over the whole table."""
+    significant = holm([r["p"] for r in table], level)
+    misfitting = holm([r["p_fit"] if s else np.nan for r, s in zip(table, significant, strict=True)], level)
+    rows = []
+    for r, far, misfit in zip(table, significant, misfitting, strict=True):
+        if not np.isfinite(r["p"]):
+            verdict = "undefined"
+        elif far:
+            verdict = "finite-size" if r["sizes_used"] >= 2 and not misfit else "disagree"
+        else:
+            verdict = "agree" if r["error"] <= PRECISION * r["scale"] else "inconclusive"
+        kept = {f.name: r[f.name] for f in dataclasses.fields(Row) if f.name != "verdict"}
+        rows.append(Row(verdict=verdict, **kept))
+    return rows
+
+
+def holm(p_values: list[float], level: float) -> list[bool]:
+    """Which hypotheses Holm's step-down procedure rejects; NaN is never rejected and does not count.
+
+    >>> holm([0.001, 0.04, 0.03, float("nan")], 0.05)
+    [True, False, False, False]
+    """
+    p = np.asarray(p_values, float)
+    rejected = np.zeros(p.shape, bool)
+    order = [i for i in np.argsort(p) if np.isfinite(p[i])]
+    for rank, i in enumerate(order):
+        if p[i] > level / (len(order) - rank):
+            break
+        rejected[i] = True
+    return [bool(r) for r in rejected]
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, (float, np.floating)) else str(value)

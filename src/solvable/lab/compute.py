@@ -1,0 +1,84 @@
+"""Compute one block from its specification: the only place where the lab meets JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..model import Model, key_words, simulate_batch
+
+PREPARE = 1  # folded into a cell's key for what is drawn before the simulation proper
+
+
+def compute_block(model: Model, block: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The results of a block, one row per cell; `model` is the block's variant with any controls."""
+    names = list(model.fields_of("control"))
+    columns = {n: np.array([float.fromhex(row[i]) for row in block["controls"]]) for i, n in enumerate(names)}
+    number, lanes = len(block["seeds"]), block["lanes"]
+    fill = np.minimum(np.arange(lanes), number - 1)  # the last cell is repeated, so that every block has one shape
+    if block["kind"] == "theory":
+        out = _theories(model, columns, block, fill)
+    else:
+        out = _simulations(model, columns, block, fill)
+    return {name: np.asarray(value)[:number] for name, value in out.items()}
+
+
+def _keys(model: Model, columns: Mapping[str, np.ndarray], size: int, seeds: Any) -> Any:
+    words = []
+    for lane, seed in enumerate(seeds):
+        spec = model.specification() | {n: float(v[lane]).hex() for n, v in columns.items()}
+        words.append(key_words(spec, size, seed))
+    return jax.random.wrap_key_data(jnp.asarray(np.array(words)), impl="threefry2x32")
+
+
+def _prepared(model: Model, columns: Mapping[str, np.ndarray], size: int, keys: Any) -> dict[str, np.ndarray]:
+    """The fields that `prepare` draws, stacked over cells."""
+    drawn: dict[str, list[np.ndarray]] = {}
+    for lane in range(keys.shape[0]):
+        cell = model.with_values({n: jnp.asarray(v[lane]) for n, v in columns.items()})
+        filled = cell.prepare(jax.random.fold_in(keys[lane], PREPARE), size)
+        for name in model.fields_of("input", "data"):
+            value = getattr(filled, name)
+            if value is not None:
+                drawn.setdefault(name, []).append(np.asarray(value))
+    return {name: np.stack(values) for name, values in drawn.items()}
+
+
+def _theories(model: Model, columns: dict[str, np.ndarray], block: Mapping[str, Any], fill: np.ndarray):
+    if block["prepare"]:
+        keys = _keys(model, columns, block["size"], block["seeds"])
+        drawn = _prepared(model, columns, block["size"], keys)
+    else:
+        drawn = {}
+    real = {
+        n: np.array([v if s is None else model.realised_ratio(n, v, s) for v, s in zip(c, block["sizes"], strict=True)])
+        for n, c in columns.items()
+    }
+    if drawn:  # every cell has its own inputs: one program, cell by cell
+        rows = []
+        for lane in range(len(block["seeds"])):
+            values = {n: jnp.asarray(v[lane]) for n, v in {**real, **drawn}.items()}
+            rows.append(model.with_values(values).theory(block["numerics"]))
+        out = {n: np.stack([np.asarray(r[n]) for r in rows]) for n in rows[0]}
+        return out | {n: np.stack([np.asarray(getattr(r, n)) for r in rows]) for n in ("converged", "residual")}
+    outcome = model.with_values({n: jnp.asarray(v[fill]) for n, v in real.items()}).theory(block["numerics"])
+    return dict(outcome.values) | {"converged": outcome.converged, "residual": outcome.residual}
+
+
+def _simulations(model: Model, columns: dict[str, np.ndarray], block: Mapping[str, Any], fill: np.ndarray):
+    size = block["size"]
+    keys = _keys(model, columns, size, block["seeds"])
+    fields = {**columns, **(_prepared(model, columns, size, keys) if block["prepare"] else {})}
+    counting = [n for n, said in model.fields_of("control").items() if said.counts]
+    return simulate_batch(
+        model,
+        {n: v[fill] for n, v in fields.items()},
+        keys[fill],
+        size,
+        padded=dict(zip(counting, block["padded"], strict=True)),
+        dtype=block["dtype"],
+    )

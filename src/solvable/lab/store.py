@@ -1,0 +1,316 @@
+"""Where studies rest: a folder of blocks that survives kills, power cuts, full disks and many writers at once.
+
+    run.json                        the format, written once
+    documents/<name>.json           small named documents, written once
+    blocks/<2 hex>/<block id>.npz   arrays; the id is the hash of what the block was asked to compute
+    manifests/<writer id>.jsonl     one append-only file per writer: what it committed, what failed
+
+A block is *done* when a manifest says so, never because a file exists. To commit: write a temporary file, fsync it,
+rename it, fsync its folder, append one sealed line to this writer's own manifest, fsync that. A writer killed anywhere
+leaves the old state or the new one, and at most leftovers (a temporary file, a block no manifest mentions, a torn last
+line) that everybody ignores. No two writers append to the same file, so no lock is needed on any file system.
+Nothing in a store is executed or believed: no pickle, no symbolic link, no size taken before it is checked.
+"""
+
+import json
+import os
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from solvable.lab import _files as files
+from solvable.lab import _records as records
+from solvable.lab._files import StoreError
+from solvable.lab._records import BLOCK_ID, Entry, block_id, canonical
+from solvable.lab._verify import Problem, problems_of, walk
+
+__all__ = ["DamagedBlock", "Entry", "Problem", "Store", "StoreError", "block_id", "canonical"]
+
+KIND, VERSION = "solvable run", 1
+RUN_FILE = json.dumps({"kind": KIND, "version": VERSION}).encode() + b"\n"
+DOCUMENT_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,80}")
+LARGEST_BLOCK = 1 << 32
+LARGEST_DOCUMENT = 1 << 26
+LONGEST_ERROR = 4000
+
+Path = str | os.PathLike[str]
+
+
+class DamagedBlock(StoreError):
+    """A block that a manifest vouches for and the disk no longer holds; committing it again heals it."""
+
+    def __init__(self, kind: str, sentence: str):
+        super().__init__(sentence)
+        self.kind = kind
+
+
+class Store:
+    """A run's folder; open it as often, and from as many processes and machines, as you like (one per thread).
+
+    >>> import tempfile
+    >>> store = Store.create(tempfile.mkdtemp())
+    >>> block = block_id({"model": "ridge", "penalty": 0.1})
+    >>> entry = store.commit(block, {"test_error": np.array([0.2, np.nan])}, {"seconds": 0.3})
+    >>> block in store.done(), store.read(block)["test_error"], store.verify()
+    (True, array([0.2, nan]), [])
+    """
+
+    def __init__(self, path: Path):
+        self.path = _resolved(path)
+        self._ledger = records.Ledger()
+        self._writer = ("", 0)  # id and process: another writer after a fork, and after a failed append
+        self._durable: set[str] = set()  # folders and manifests whose names this process has made durable
+        if not os.path.isdir(self.path):
+            raise StoreError(f"There is no run at {self.path}.")
+        with files.explained(f"open the run at {self.path}"):
+            try:
+                told = json.loads(files.read(self._inside("run.json"), most=LARGEST_DOCUMENT))
+                kind, version = told["kind"], told["version"]
+            except FileNotFoundError:
+                raise StoreError(f"{self.path} is not a run: it has no run.json.") from None
+            except records.NOT_JSON:
+                raise StoreError(f"{self.path} is not a run: its run.json cannot be understood.") from None
+        if kind != KIND:
+            raise StoreError(f"{self.path} is not a run: its run.json says {str(kind)[:80]!r}.")
+        if version != VERSION:
+            raise StoreError(f"{self.path} has run format {str(version)[:20]}, but only {VERSION} is known here.")
+
+    @classmethod
+    def open(cls, path: Path) -> "Store":
+        """Open the run at `path`."""
+        return cls(path)
+
+    @classmethod
+    def create(cls, path: Path) -> "Store":
+        """Start a run in a new or empty folder."""
+        return cls._make(path, may_exist=False)
+
+    @classmethod
+    def open_or_create(cls, path: Path) -> "Store":
+        """Open the run at `path`, or start one in a new or empty folder; any number of processes may do so at once."""
+        return cls._make(path, may_exist=True)
+
+    @classmethod
+    def _make(cls, path: Path, may_exist: bool) -> "Store":
+        root = _resolved(path)
+        with files.explained(f"create a run in {root}"):
+            if os.path.lexists(root) and not os.path.isdir(root):
+                raise StoreError(f"{root} is a file, so no run can be created there.")
+            files.make_folder(root)
+            present = {name for name in os.listdir(root) if not files.TEMPORARY.fullmatch(name)}
+            if present and "run.json" not in present:
+                raise StoreError(f"{root} holds something else ({min(present)!r}): choose a new or empty folder.")
+            try:
+                if not present:
+                    files.write_atomically(os.path.join(root, "run.json"), RUN_FILE, once=True)
+                    may_exist = True  # it is ours
+            except FileExistsError:
+                pass  # somebody else was faster
+        if not may_exist:
+            raise StoreError(f"{root} already holds a run: open it, or choose another folder.")
+        return cls(root)
+
+    def __reduce__(self) -> tuple[type["Store"], tuple[str]]:
+        return Store, (self.path,)  # another process is another writer
+
+    def __repr__(self) -> str:
+        return f"Store({self.path!r})"
+
+    def write_document(self, name: str, document: Any) -> None:
+        """Keep a small JSON document under `name`, once: the same content again is fine, another is refused."""
+        relative, data = _document_path(name), records.document_file(document)
+        if len(data) > LARGEST_DOCUMENT:
+            raise StoreError(f"Document {name!r} takes {len(data)} bytes, but may take {LARGEST_DOCUMENT}.")
+        with files.explained(f"write document {name!r} in {self.path}"):
+            self._make_durable("documents")
+            path = self._inside(relative)
+            if not os.path.lexists(path):
+                try:
+                    return files.write_atomically(path, data, once=True)
+                except FileExistsError:
+                    pass  # somebody else was faster
+            if canonical(self.read_document(name)) != canonical(document):
+                raise StoreError(f"The run at {self.path} already has another document {name!r}.")
+            files.sync_file(path)  # its writer may have died before doing so
+
+    def read_document(self, name: str) -> Any:
+        """The document called `name`, held against its own hash."""
+        relative = _document_path(name)
+        with files.explained(f"read document {name!r} in {self.path}"):
+            try:
+                data = files.read(self._inside(relative), most=LARGEST_DOCUMENT)
+                document = json.loads(data)["document"]
+                if records.document_file(document) == data:
+                    return document
+            except FileNotFoundError:
+                raise StoreError(f"The run at {self.path} has no document {name!r}.") from None
+            except records.NOT_JSON:
+                pass
+        raise StoreError(f"Document {name!r} of the run at {self.path} is damaged.")
+
+    def commit(self, block: str, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any] | None = None) -> Entry:
+        """Keep `arrays` as `block`; when this returns they are done, and survive a power cut.
+
+        Committing a block again is harmless. When a sound block with other bytes is already vouched for, that one
+        stays and its entry is returned; `verify` tells of the disagreement.
+        """
+        relative, data = _block_path(block), files.pack(arrays)
+        if len(data) > LARGEST_BLOCK:
+            raise StoreError(f"Block {block[:12]}… takes {len(data)} bytes, but may take {LARGEST_BLOCK}: split it.")
+        record = {"block": block, "sha256": records.sha256(data), "bytes": len(data), "time": records.now()}
+        record["meta"] = records.plain(dict(meta or {}))
+        records.manifest_line(record)  # refuses a large meta before anything is written
+        with files.explained(f"commit block {block[:12]}… in {self.path}"):
+            self._make_durable("manifests")  # first, so that a block is not written in vain
+            self._make_durable(os.path.dirname(relative))
+            path = self._inside(relative)
+            found = files.digest(path)
+            if found == record["sha256"]:
+                files.sync_file(path)  # its writer may have died before doing so
+            elif found is None or found not in {entry.sha256 for entry in self._entries(block)}:
+                files.write_atomically(path, data)
+            record["time"] = records.now()
+            writer = self._append(record)
+        if found in (None, record["sha256"]):
+            return Entry(**record, writer=writer)
+        return self._winner(self._entries(block))
+
+    def record_failure(self, block: str, error: str) -> None:
+        """Note that an attempt at `block` failed, and why."""
+        _block_path(block)
+        text = str(error).encode(errors="backslashreplace").decode()
+        text = text if len(text) <= LONGEST_ERROR else text[: LONGEST_ERROR - 1] + "…"
+        attempt = len(self._refreshed().failures.get(block, ())) + 1
+        with files.explained(f"record a failure of block {block[:12]}… in {self.path}"):
+            self._append({"kind": "failed", "block": block, "error": text, "attempt": attempt, "time": records.now()})
+
+    def done(self) -> dict[str, Entry]:
+        """Every committed block and its entry; cheap to ask again."""
+        entries = self._refreshed().entries
+        return {block: said[0] if len(said) == 1 else self._winner(said) for block, said in entries.items()}
+
+    def failed(self) -> dict[str, list[str]]:
+        """The errors, oldest first, of every block that failed and is not done."""
+        ledger = self._refreshed()
+        unfinished = {block: sorted(said) for block, said in ledger.failures.items() if block not in ledger.entries}
+        return {block: [error for _, _, error in said] for block, said in unfinished.items()}
+
+    def read(self, block: str, check: bool = True) -> dict[str, np.ndarray]:
+        """The arrays of a done block, held against their SHA-256 unless `check` is False."""
+        _block_path(block)
+        if known := self._ledger.entries.get(block):
+            try:
+                return self.load(block, known, check)
+            except DamagedBlock:
+                pass  # or another writer replaced it meanwhile: ask the manifests again
+        if not (entries := self._entries(block)):
+            raise StoreError(f"Block {block[:12]}… is not done in the run at {self.path}.")
+        return self.load(block, entries, check)
+
+    def load(self, block: str, entries: list[Entry], check: bool = True) -> dict[str, np.ndarray]:
+        """The arrays of a block that one of `entries` vouches for, or DamagedBlock."""
+        relative, name = _block_path(block), f"Block {block[:12]}…"
+        sizes = {entry.bytes for entry in entries if 0 <= entry.bytes <= LARGEST_BLOCK}
+        with files.explained(f"read block {block[:12]}… in {self.path}"):
+            try:
+                data = files.read(self._inside(relative), most=max(sizes, default=0) + 1)
+            except FileNotFoundError:
+                raise DamagedBlock("missing", f"{name} is missing: there is no file {relative}.") from None
+        if len(data) not in sizes:
+            kind = "truncated" if len(data) < min(sizes, default=0) else "flipped"
+            raise DamagedBlock(kind, f"{name} is damaged: it has not the {entries[0].bytes} bytes that were committed.")
+        if check and records.sha256(data) not in {entry.sha256 for entry in entries}:
+            raise DamagedBlock("flipped", f"{name} is damaged: its bytes are not those that were committed.")
+        try:
+            return files.unpack(data)
+        except ValueError as error:
+            raise DamagedBlock("unreadable", f"{name} holds no arrays that can be read: {error}.") from error
+
+    def verify(self) -> list[Problem]:
+        """Read everything and tell what is wrong; an empty list when all is well.
+
+        A `leftover` is harmless; a damaged block heals when it is committed again.
+        """
+        return list(problems_of(self, RUN_FILE))
+
+    def clean_temporaries(self, older_than_s: float) -> int:
+        """Remove temporary files untouched for `older_than_s` seconds; returns how many."""
+        found = [item for _, item in walk(self.path) if item and files.TEMPORARY.fullmatch(item.name)]
+        temporaries = [item.path for item in found if item.is_file(follow_symlinks=False)]
+        with files.explained(f"clean {self.path}"):
+            return sum(files.remove(path, unchanged_since=time.time() - older_than_s) for path in temporaries)
+
+    def _winner(self, entries: list[Entry]) -> Entry:
+        """The first entry whose bytes are on disk, or simply the first when none is."""
+        ordered = sorted(entries, key=lambda entry: (entry.time, entry.writer))
+        if len({entry.sha256 for entry in ordered}) > 1:
+            block = ordered[0].block
+            with files.explained(f"read block {block[:12]}… in {self.path}"):
+                found = files.digest(self._inside(_block_path(block)))
+            ordered.sort(key=lambda entry: entry.sha256 != found)
+        return ordered[0]
+
+    def _entries(self, block: str) -> list[Entry]:
+        return self._refreshed().entries.get(block, [])
+
+    def _refreshed(self) -> records.Ledger:
+        with files.explained(f"read the manifests of {self.path}"):
+            folder = self._inside("manifests")
+            if os.path.isdir(folder):
+                self._ledger.refresh(folder)
+            else:
+                self._ledger = records.Ledger()
+        return self._ledger
+
+    def _append(self, record: dict[str, Any]) -> str:
+        """Add a line to this writer's own manifest; returns the writer's id."""
+        writer, process = self._writer
+        if process != os.getpid():
+            writer = os.urandom(16).hex()
+        self._writer = ("", 0)  # until this line is whole: nothing is ever written behind a torn one
+        self._make_durable("manifests")
+        path = self._inside(f"manifests/{writer}.jsonl")
+        files.append(path, records.manifest_line(record))
+        if path not in self._durable:
+            files.sync_folder(os.path.dirname(path))
+            self._durable.add(path)
+        self._writer = (writer, os.getpid())
+        return writer
+
+    def _make_durable(self, folder: str) -> None:
+        """Make a folder of the run, and its name durable once per process, even if another process made it."""
+        if parent := os.path.dirname(folder):
+            self._make_durable(parent)
+        path = self._inside(folder)
+        if path not in self._durable or not os.path.isdir(path):
+            files.make_folder(path)
+            self._durable.add(path)
+
+    def _inside(self, relative: str) -> str:
+        """The absolute path, refused when any part of it is a symbolic link, wherever that leads."""
+        path = os.path.join(self.path, relative)
+        if os.path.realpath(path) != path:
+            raise StoreError(f"{path} goes through a symbolic link, which no run contains.")
+        return path
+
+
+def _resolved(path: Path) -> str:
+    try:
+        return os.path.realpath(os.fspath(path))
+    except (TypeError, ValueError, OSError):
+        raise StoreError(f"{path!r} is not a path.") from None
+
+
+def _block_path(block: str) -> str:
+    if not (isinstance(block, str) and BLOCK_ID.fullmatch(block)):
+        raise StoreError(f"{str(block)[:100]!r} is not a block id: 64 hexadecimal digits, as block_id gives them.")
+    return f"blocks/{block[:2]}/{block}.npz"
+
+
+def _document_path(name: str) -> str:
+    if not (isinstance(name, str) and DOCUMENT_NAME.fullmatch(name)):
+        raise StoreError(f"A document cannot be called {str(name)[:100]!r}: use a-z, 0-9, '.', '_' and '-'.")
+    return f"documents/{name}.json"

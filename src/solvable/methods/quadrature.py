@@ -1,0 +1,110 @@
+"""Gaussian averages by quadrature, with a stated accuracy.
+
+Smooth integrands: Gauss–Hermite. Integrands with kinks or steep steps: Gauss–Legendre panels split there, the Gaussian
+weight included. Functions take and return arrays whose *leading* axis is the node axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+# Beyond nine standard deviations the Gaussian has mass 2e-19: nothing in float64.
+CUT = 9.0
+
+
+@cache
+def hermite(nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights that average polynomials up to degree 2·nodes−1 exactly over a standard Gaussian.
+
+    >>> x, w = hermite(8)
+    >>> bool(abs(w @ x**4 - 3) < 1e-12)
+    True
+    """
+    x, w = np.polynomial.hermite_e.hermegauss(nodes)
+    return x, w / np.sqrt(2 * np.pi)
+
+
+@cache
+def legendre(nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss–Legendre nodes and weights on [0, 1]."""
+    x, w = np.polynomial.legendre.leggauss(nodes)
+    return (x + 1) / 2, w / 2
+
+
+def gaussian_average(
+    function: Callable[[Float[Array, " nodes"]], Float[Array, "nodes ..."]],
+    mean: float | Float[Array, ""] = 0.0,
+    variance: float | Float[Array, ""] = 1.0,
+    nodes: int = 64,
+) -> Float[Array, ...]:
+    """E f(x), x ~ N(mean, variance), for smooth f.
+
+    For f analytic in a strip of half-width a (in standard deviations) the error falls like exp(-a·sqrt(2·nodes)):
+    64 nodes give 1e-12 for an error function of unit slope.
+
+    >>> round(float(gaussian_average(jnp.cos)), 12) == round(float(np.exp(-0.5)), 12)
+    True
+    """
+    x, w = hermite(nodes)
+    return jnp.tensordot(jnp.asarray(w), function(mean + jnp.sqrt(variance) * jnp.asarray(x)), axes=1)
+
+
+def gaussian_panels(breaks: Float[Array, " breaks"], nodes: int) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+    """Nodes and weights of a standard Gaussian average, split at `breaks` (traced, any order; clipped to ±9).
+
+    Panels of zero length cost nothing but time. With 16 nodes a panel of up to 3 standard deviations integrates a
+    function that is smooth on its own scale to 1e-13.
+    """
+    inner = jnp.sort(jnp.clip(breaks, -CUT, CUT))
+    edges = jnp.concatenate([jnp.asarray([-CUT]), inner, jnp.asarray([CUT])])
+    u, w = legendre(nodes)
+    left, length = edges[:-1, None], (edges[1:] - edges[:-1])[:, None]
+    x = left + length * jnp.asarray(u)[None, :]
+    density = jnp.exp(-0.5 * x**2) / np.sqrt(2 * np.pi)
+    return x.reshape(-1), (length * jnp.asarray(w)[None, :] * density).reshape(-1)
+
+
+def gaussian_average_split(
+    function: Callable[[Float[Array, " nodes"]], Float[Array, "nodes ..."]],
+    breaks: Float[Array, " breaks"],
+    nodes: int = 20,
+) -> Float[Array, ...]:
+    """E f(x), x ~ N(0, 1), for f smooth between `breaks`: put one at every kink and around every steep step.
+
+    >>> relu = lambda x: jnp.maximum(x - 0.3, 0.0)
+    >>> exact = np.exp(-0.045) / np.sqrt(2 * np.pi) - 0.3 * 0.3820885778110474
+    >>> bool(abs(gaussian_average_split(relu, jnp.asarray([-3.0, 0.3, 3.0])) - exact) < 1e-14)
+    True
+    """
+    x, w = gaussian_panels(breaks, nodes)
+    return jnp.tensordot(w, function(x), axes=1)
+
+
+def gaussian_average_2d(
+    function: Callable[[Float[Array, " n"], Float[Array, " n"]], Float[Array, "n ..."]],
+    covariance: Float[Array, "2 2"],
+    nodes: int = 48,
+) -> Float[Array, ...]:
+    """E f(x, y) over a centred Gaussian pair, for smooth f (tensor Gauss–Hermite on the Cholesky factor).
+
+    A singular covariance is fine: the second direction then has zero length. The accuracy is that of
+    `gaussian_average` in each direction.
+
+    >>> c = jnp.asarray([[1.0, 0.6], [0.6, 2.0]])
+    >>> round(float(gaussian_average_2d(lambda x, y: x * y, c)), 12)
+    0.6
+    """
+    a, b, c = covariance[0, 0], covariance[0, 1], covariance[1, 1]
+    root = jnp.sqrt(a)
+    slope = jnp.where(a > 0, b / jnp.where(a > 0, root, 1.0), 0.0)
+    rest = jnp.sqrt(jnp.maximum(c - slope**2, 0.0))
+    x, w = hermite(nodes)
+    first, second = (g.reshape(-1) for g in np.meshgrid(x, x, indexing="ij"))
+    weight = np.outer(w, w).reshape(-1)
+    first, second = jnp.asarray(first), jnp.asarray(second)
+    return jnp.tensordot(jnp.asarray(weight), function(root * first, slope * first + rest * second), axes=1)

@@ -1,0 +1,549 @@
+"""The contract that every model fulfils: what it declares, what it predicts, what it measures.
+
+A model is a frozen Equinox module. Its author writes three things:
+
+- the fields, with `control`, `choice`, `input` and `data`;
+- `point(numerics)`: the theory at *scalar* controls, pure JAX, returning `{observable: value}` together with
+  `converged` and `residual`;
+- `experiment(key, size, counts, dtype)`: one finite-size realisation, returning measurements under the same names.
+
+Broadcasting, batching, compilation, padding, random keys, NaN for what did not converge, labels: the base class.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any, ClassVar, Literal, Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from ._declarations import (
+    Declaration,
+    Observable,
+    Reference,
+    checked_array,
+    checked_choice,
+    checked_number,
+    choice,
+    control,
+    data,
+    input,
+    observable,
+    resolve_default,
+)
+from .errors import InvalidValue, SolvableError, UnknownName, nearest
+
+__all__ = [
+    "Count",
+    "Declaration",
+    "Model",
+    "Numerics",
+    "Observable",
+    "Outcome",
+    "Reference",
+    "choice",
+    "control",
+    "data",
+    "input",
+    "observable",
+]
+
+
+class Numerics(Mapping[str, Any]):
+    """How finely a theory is computed: nodes, steps, tolerances. Not physics; hashable; read as attributes.
+
+    >>> Numerics(nodes=64, tolerance=1e-12).nodes
+    64
+    """
+
+    def __init__(self, **settings: int | float | str):
+        self._settings = dict(sorted(settings.items()))
+
+    def __getitem__(self, name: str) -> Any:
+        return self._settings[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._settings)
+
+    def __len__(self) -> int:
+        return len(self._settings)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self._settings[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._settings.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Numerics) and self._settings == other._settings
+
+    def __repr__(self) -> str:
+        return f"Numerics({', '.join(f'{k}={v!r}' for k, v in self._settings.items())})"
+
+    def updated(self, changes: Mapping[str, Any] | None) -> Numerics:
+        """A copy with some settings changed; a name that does not exist is refused."""
+        for name in changes or {}:
+            if name not in self._settings:
+                raise UnknownName(f"numerics has no setting {name!r}; {nearest(name, list(self._settings))}")
+        return Numerics(**{**self._settings, **(changes or {})})
+
+
+class Count(eqx.Module):
+    """How many of something a simulation has: `actual` of them (traced), in arrays padded to `padded` (static).
+
+    Padding lets a sweep over, say, the number of samples share a handful of compiled programs. Draws of shape
+    `(padded, ...)` have the same leading rows for every padding, so the realisation does not depend on it.
+    """
+
+    actual: Array
+    padded: int = eqx.field(static=True)
+
+    def mask(self, dtype: Any = float) -> Array:
+        """One for the rows that exist, zero for the padding."""
+        return (jnp.arange(self.padded, dtype=jnp.int32) < self.actual).astype(dtype)
+
+
+class Outcome(eqx.Module):
+    """Named observables of a theory or a simulation, with their status. Reads like a mapping and by attribute."""
+
+    values: dict[str, Array]
+    converged: Array
+    residual: Array
+    source: str = eqx.field(static=True)
+    dims: tuple[tuple[str, tuple[str, ...]], ...] = eqx.field(static=True)
+
+    def __getitem__(self, name: str) -> Array:
+        try:
+            return self.values[name]
+        except KeyError:
+            raise UnknownName(f"no observable {name!r} here; {nearest(name, list(self.values))}") from None
+
+    def __getattr__(self, name: str) -> Array:
+        if name.startswith("_") or name == "values":
+            raise AttributeError(name)
+        try:
+            return self.values[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values)
+
+    def keys(self):
+        return self.values.keys()
+
+    @property
+    def status(self) -> str | np.ndarray:
+        """`"converged"` or `"not converged"`, one per point."""
+        words = np.where(np.asarray(self.converged), "converged", "not converged")
+        return str(words) if words.ndim == 0 else words
+
+    def __repr__(self) -> str:
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(self)):
+            return f"<{self.source} outcome, traced: {', '.join(self.values)}>"
+        width = max((len(n) for n in self.values), default=0)
+        lines = [f"{n:<{width}}  {_brief(np.asarray(v))}" for n, v in self.values.items()]
+        done = np.asarray(self.converged)
+        what = self.status if done.ndim == 0 else f"{int(done.sum())} of {done.size} points converged"
+        worst = np.asarray(self.residual)
+        residual = f", residual {np.nanmax(worst):.1e}" if worst.size and np.isfinite(worst).any() else ""
+        return "\n".join([*lines, f"{self.source}: {what}{residual}"])
+
+
+def _brief(value: np.ndarray) -> str:
+    if value.ndim == 0:
+        return f"{float(value):.8g}"
+    with np.printoptions(precision=6, threshold=8, edgeitems=3):
+        return str(value).replace("\n", " ")
+
+
+class Model(eqx.Module):
+    """Base class of all models: see the module's docstring for what an author writes.
+
+    A model holds physics only. Constructing one checks every value and does no work; `replace` gives a changed copy.
+    """
+
+    id: ClassVar[str] = ""
+    title: ClassVar[str] = ""
+    family: ClassVar[str] = ""
+    revision: ClassVar[int] = 1
+    observables_declared: ClassVar[tuple[Observable, ...]] = ()
+    references: ClassVar[tuple[Reference, ...]] = ()
+    numerics: ClassVar[Numerics] = Numerics()
+    runs: ClassVar[Literal["vmap", "map", "host"]] = "vmap"
+    simulation_dtype: ClassVar[str] = "float32"
+    typical_sizes: ClassVar[tuple[int, ...]] = (100, 200, 400)
+
+    _from_defaults: tuple[str, ...] = eqx.field(default=(), init=False, static=True, repr=False)
+
+    # --- construction -----------------------------------------------------------------------------------------------
+
+    def __post_init__(self) -> None:
+        sizes: dict[str, int] = {}
+        fields = self.fields()
+        for name, said in fields.items():
+            value = getattr(self, name)
+            if said.kind == "control":
+                self.__setattr__(name, checked_number(name, said, value))
+            elif said.kind == "choice":
+                self.__setattr__(name, checked_choice(name, said, value))
+                if said.options is None:
+                    sizes[name] = getattr(self, name)
+        defaulted = []
+        for name, said in fields.items():
+            if said.kind in ("input", "data"):
+                value = getattr(self, name)
+                if value is None and said.default is not None:
+                    defaulted.append(name)
+                    value = resolve_default(said, self)
+                if value is not None:
+                    self.__setattr__(name, checked_array(name, said, value, sizes))
+        self._from_defaults = tuple(defaulted)
+        try:
+            np.broadcast_shapes(*(np.shape(v) for v in self.controls().values()))
+        except ValueError:
+            shapes = ", ".join(f"{n} {np.shape(v)}" for n, v in self.controls().items() if np.shape(v))
+            raise InvalidValue(f"the controls' shapes do not broadcast together: {shapes}.") from None
+        self.validate()
+
+    def validate(self) -> None:
+        """Override to refuse combinations of choices that make no sense (raise `InvalidValue`, one sentence)."""
+
+    @classmethod
+    def fields(cls) -> dict[str, Declaration]:
+        """Every declared field, in order."""
+        return {f.name: f.metadata["solvable"] for f in dataclasses.fields(cls) if "solvable" in f.metadata}
+
+    @classmethod
+    def fields_of(cls, *kinds: str) -> dict[str, Declaration]:
+        """The declared fields of some kinds: `"control"`, `"choice"`, `"input"`, `"data"`."""
+        return {name: said for name, said in cls.fields().items() if said.kind in kinds}
+
+    @classmethod
+    def create(cls, **values: Any) -> Self:
+        """Like the constructor, but a misspelt field is answered in one sentence."""
+        cls.check_names(values)
+        return cls(**values)
+
+    @classmethod
+    def check_names(cls, names: Any) -> None:
+        """Refuse, in one sentence, names that are not fields of this model."""
+        for name in names:
+            if name not in cls.fields():
+                raise UnknownName(f"{cls.id} has no field {name!r}; {nearest(name, list(cls.fields()))}")
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed; inputs that were left to their defaults follow the new choices.
+
+        >>> import solvable as sv
+        >>> float(sv.Perceptron(samples=2).replace(samples=3).samples)
+        3.0
+        """
+        self.check_names(changes)
+        kept = {n: getattr(self, n) for n in self.fields() if n not in self._from_defaults}
+        return type(self)(**{**kept, **changes})
+
+    def controls(self) -> dict[str, Array]:
+        """The values of the controls, by name."""
+        return {n: getattr(self, n) for n in self.fields_of("control")}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape that the controls broadcast to: `()` for a single point."""
+        return np.broadcast_shapes(*(np.shape(v) for v in self.controls().values()))
+
+    def with_values(self, values: Mapping[str, Array]) -> Self:
+        """A copy with other values of some array fields and everything else untouched; unchecked (for traced code)."""
+        names = tuple(values)
+        return eqx.tree_at(
+            lambda m: [getattr(m, n) for n in names], self, [values[n] for n in names], is_leaf=lambda x: x is None
+        )
+
+    def observables(self) -> dict[str, Observable]:
+        """The observables that exist for this model's choices."""
+        return {
+            o.name: o
+            for o in self.observables_declared
+            if all(getattr(self, name) in allowed for name, allowed in o.when)
+        }
+
+    def coordinates(self) -> dict[str, np.ndarray]:
+        """The coordinate of each dimension of the observables (times, bin centres); override where there are any."""
+        return {}
+
+    # --- theory -----------------------------------------------------------------------------------------------------
+
+    def point(self, numerics: Numerics) -> dict[str, Array]:
+        """The theory at scalar controls. An experiment (a model without a closed theory) does not define it."""
+        raise SolvableError(f"{self.id} has no closed theory: it is an experiment, measured by `simulate`.")
+
+    def point_branches(self, numerics: Numerics) -> dict[str, Array]:
+        """All solutions at scalar controls: a leading branch axis of fixed size, NaN-padded, with `free_energy`."""
+        values = self.point(numerics)
+        return {name: jnp.asarray(v)[None] for name, v in values.items()}
+
+    @property
+    def has_theory(self) -> bool:
+        return type(self).point is not Model.point
+
+    @property
+    def prepares(self) -> bool:
+        """Whether the theory may need something drawn at finite size (see `prepare`)."""
+        return type(self).prepare is not Model.prepare
+
+    def theory(self, numerics: Mapping[str, Any] | None = None) -> Outcome:
+        """The exact prediction at every point of the broadcast controls.
+
+        >>> import solvable as sv
+        >>> outcome = sv.Perceptron(loss="logistic", samples=[0.5, 2.0], penalty=0.1).theory()
+        >>> [round(float(e), 6) for e in outcome.test_error]
+        [0.322751, 0.179662]
+        """
+        return self._predict(_theory, "theory", numerics, ())
+
+    def branches(self, numerics: Mapping[str, Any] | None = None) -> Outcome:
+        """Every solution that was found, on a NaN-padded `branch` axis behind the controls, with its free energy."""
+        return self._predict(_branches, "branches", numerics, ("branch",))
+
+    def _predict(
+        self, compiled: Any, source: str, numerics: Mapping[str, Any] | None, extra: tuple[str, ...]
+    ) -> Outcome:
+        if not jax.config.jax_enable_x64:
+            raise SolvableError("theories need 64-bit floats: unset SOLVABLE_ENABLE_X64=0 or enable jax_enable_x64.")
+        values, converged, residual = compiled(self, type(self).numerics.updated(numerics))
+        return self._labelled(values, converged, residual, source, extra)
+
+    def _labelled(
+        self, values: dict[str, Array], converged: Array, residual: Array, source: str, extra: tuple[str, ...] = ()
+    ) -> Outcome:
+        declared = self.observables()
+        order = [*(n for n in declared if n in values), *(n for n in values if n not in declared)]
+        dims = tuple((n, extra + (declared[n].dims if n in declared else ())) for n in order)
+        return Outcome({n: values[n] for n in order}, converged, residual, source, dims)
+
+    # --- simulation -------------------------------------------------------------------------------------------------
+
+    def experiment(self, key: PRNGKeyArray, size: int, counts: Mapping[str, Count], dtype: Any) -> dict[str, Array]:
+        """One finite-size realisation at scalar controls: pure JAX for `runs = "vmap" | "map"`, any Python for `"host"`."""
+        raise SolvableError(f"{self.id} has no simulation.")
+
+    def prepare(self, key: PRNGKeyArray, size: int) -> Model:
+        """Draw what the theory needs at this size (initial overlaps, a trained map) and return the filled model."""
+        return self
+
+    def simulate(
+        self,
+        seed: int | None = None,
+        size: int | None = None,
+        *,
+        key: PRNGKeyArray | None = None,
+        dtype: str | None = None,
+    ) -> Outcome:
+        """Draw one realisation of this size and measure the same observables.
+
+        The random key follows from the model's content, the size and the seed number, so that the cell of a study
+        and this call are the same realisation; or give a `key` of your own.
+        """
+        size = checked_size(type(self).typical_sizes[-1] if size is None else size)
+        if self.shape != ():
+            raise InvalidValue(f"simulate takes single values, and the controls have shape {self.shape}: use a Study.")
+        if (seed is None) == (key is None) and seed is not None:
+            raise InvalidValue("simulate takes a seed or a key, not both.")
+        if key is None:
+            key = self.key(size, checked_seed(0 if seed is None else seed))
+        return self.outcome_of(simulate_batch(self, {}, key[None], size, dtype=dtype), lane=0)
+
+    def outcome_of(self, batch: dict[str, Array], lane: int) -> Outcome:
+        """One lane of a simulated batch, with labels."""
+        values = {n: v[lane] for n, v in batch.items()}
+        converged = jnp.asarray(values.pop("converged"))
+        residual = jnp.asarray(values.pop("residual"))
+        return self._labelled(values, converged, residual, "simulation")
+
+    @classmethod
+    def realised_ratio(cls, name: str, value: float, size: int) -> float:
+        """The ratio that a simulation of this size really has, where it was asked for `value`."""
+        return max(1, round(value * size)) / size if cls.fields()[name].counts else value
+
+    def realised(self, size: int) -> Self:
+        """The model at the ratios that a simulation of this size really has."""
+        counting = [n for n, said in self.fields_of("control").items() if said.counts]
+        real = {n: self.realised_ratio(n, float(getattr(self, n)), size) for n in counting}
+        return self.with_values({n: jnp.asarray(v) for n, v in real.items()}) if counting else self
+
+    # --- identity ---------------------------------------------------------------------------------------------------
+
+    def specification(self) -> dict[str, Any]:
+        """Everything that this model is, as plain JSON values: floats by their bits, arrays by their hash."""
+        spec: dict[str, Any] = {"model": self.id, "revision": self.revision}
+        for name, said in self.fields().items():
+            value = getattr(self, name)
+            if said.kind == "control" and np.ndim(value) == 0:
+                spec[name] = float(value).hex()
+            elif said.kind == "choice" or value is None:
+                spec[name] = value
+            else:
+                array = np.ascontiguousarray(np.asarray(value, dtype="<f8"))
+                spec[name] = {"shape": list(array.shape), "sha256": hashlib.sha256(array.tobytes()).hexdigest()}
+        return spec
+
+    def key(self, size: int, seed: int) -> PRNGKeyArray:
+        """The random key of the cell (this model, size, seed): a hash of its content, never of its place in a sweep."""
+        return jax.random.wrap_key_data(jnp.asarray(key_words(self.specification(), size, seed)), impl="threefry2x32")
+
+    def __str__(self) -> str:
+        parts = []
+        for name, said in self.fields().items():
+            value = getattr(self, name)
+            if said.kind == "control":
+                parts.append(f"{name}={_brief(np.asarray(value)) if np.ndim(value) else f'{float(value):g}'}")
+            elif said.kind == "choice":
+                parts.append(f"{name}={value!r}")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def key_words(specification: Mapping[str, Any], size: int, seed: int) -> np.ndarray:
+    """Two 32-bit words from the content of a cell."""
+    text = json.dumps({**specification, "size": size, "seed": seed}, sort_keys=True)
+    return np.frombuffer(hashlib.sha256(text.encode()).digest()[:8], dtype="<u4").copy()
+
+
+def checked_size(size: Any) -> int:
+    """A simulation's size, or one sentence about what is wrong with it."""
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 2 <= size <= 1_000_000:
+        raise InvalidValue(
+            f"size = {size!r} is not a whole number in [2, 1000000]: the dimension d of one realisation."
+        )
+    return int(size)
+
+
+def checked_seed(seed: Any) -> int:
+    """A seed number, or one sentence about what is wrong with it."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
+        raise InvalidValue(f"seed = {seed!r} is not a whole number in [0, 2^63): the number of the realisation.")
+    return int(seed)
+
+
+# --- the compiled programs: one per class, choices and shapes ----------------------------------------------------------
+
+
+@partial(eqx.filter_jit)
+def _theory(model: Model, numerics: Numerics):
+    return _over_controls(model, lambda m: m.point(numerics))
+
+
+@partial(eqx.filter_jit)
+def _branches(model: Model, numerics: Numerics):
+    return _over_controls(model, lambda m: m.point_branches(numerics))
+
+
+def _over_controls(model: Model, point: Any):
+    """Broadcast the controls, flatten, `vmap` the controls only, mask what did not converge, reshape."""
+    controls = model.controls()
+    shape = np.broadcast_shapes(*(v.shape for v in controls.values()))
+    flat = {n: jnp.broadcast_to(v, shape).reshape(-1) for n, v in controls.items()}
+    # One lane is vmapped too: a point then takes the same program whether asked alone or in a sweep.
+    values = jax.vmap(lambda c: point(model.with_values(c)))(flat)
+    values, converged, residual = masked(values)
+    return jax.tree.map(lambda v: v.reshape(shape + v.shape[1:]), (values, converged, residual))
+
+
+def masked(values: dict[str, Array]) -> tuple[dict[str, Array], Array, Array]:
+    """Split off `converged` and `residual`; make the rest NaN, in value and in derivative, where not converged."""
+    values = dict(values)
+    some = next(iter(values.values()))
+    converged = values.pop("converged", jnp.ones(some.shape[:1], bool))
+    residual = values.pop("residual", jnp.zeros(converged.shape))
+    # A product, not `where`: the derivative of `where` at a masked point would be a plausible zero.
+    factor = jnp.where(converged, 1.0, jnp.nan)
+
+    def mask(v: Array) -> Array:
+        return v * factor.reshape(factor.shape + (1,) * (v.ndim - factor.ndim)).astype(v.dtype)
+
+    return {n: mask(v) for n, v in values.items()}, converged, residual
+
+
+def simulate_batch(
+    model: Model,
+    fields: Mapping[str, Any],
+    keys: PRNGKeyArray,
+    size: int,
+    *,
+    padded: Mapping[str, int] | None = None,
+    dtype: str | None = None,
+) -> dict[str, Array]:
+    """Simulate one lane per key, all of one size and padding, in one compiled program.
+
+    `fields` gives the values that differ between lanes, along a leading axis (all others are the model's own); `padded`
+    the length to which the arrays of each counting control are padded.
+    """
+    lanes = keys.shape[0]
+    each = {n: np.asarray(v, float) for n, v in fields.items()}
+    counts = {}
+    for name, said in model.fields_of("control").items():
+        if said.counts:
+            ratios = each.get(name, np.full(lanes, float(getattr(model, name))))
+            counts[name] = np.maximum(1, np.rint(ratios * size)).astype(np.int32)
+            each[name] = counts[name] / size
+    if padded is None:
+        padded = {n: bucket(int(c.max())) for n, c in counts.items()}
+    lengths = tuple(sorted(padded.items()))
+    name = dtype or type(model).simulation_dtype
+    if name not in ("float32", "float64"):
+        raise InvalidValue(f"dtype = {name!r} is not one of 'float32', 'float64': the precision of a simulation.")
+    if type(model).runs == "host":
+        rows = []
+        for i in range(lanes):
+            lane = ({n: jnp.asarray(v[i]) for n, v in each.items()}, keys[i], {n: c[i] for n, c in counts.items()})
+            rows.append(_lane(model, *lane, size, lengths, name))
+        return {n: jnp.stack([row[n] for row in rows]) for n in rows[0]}
+    return _simulate(model, each, keys, counts, size, lengths, name)
+
+
+def _lane(model, fields, key, actual, size, padded, dtype):
+    counts = {n: Count(actual[n], p) for n, p in padded}
+    values = model.with_values(fields).experiment(key, size, counts, jnp.dtype(dtype))
+    declared = model.observables()
+    extra = [n for n in values if n not in declared and n not in ("converged", "residual")]
+    if extra:
+        raise SolvableError(f"{model.id} simulates {extra[0]!r}, which is not a declared observable.")
+    values = {n: jnp.asarray(v, float)[None] for n, v in values.items() if n != "converged"} | {
+        "converged": jnp.asarray(values.get("converged", True), bool)[None]
+    }
+    out, converged, residual = masked(values)
+    return {n: v[0] for n, v in out.items()} | {"converged": converged[0], "residual": residual[0]}
+
+
+@eqx.filter_jit
+def _simulate(model, fields, keys, actual, size: int, padded: tuple[tuple[str, int], ...], dtype: str):
+    def lane(cell):
+        return _lane(model, *cell, size, padded, dtype)
+
+    cells = (fields, keys, actual)
+    return jax.vmap(lane)(cells) if type(model).runs == "vmap" else jax.lax.map(lane, cells)
+
+
+def bucket(count: int) -> int:
+    """The padded length for a count: the next of 1, 2, 3, 4, 6, 8, 12, 16, ...
+
+    >>> [bucket(n) for n in (1, 5, 6, 100, 1000)]
+    [1, 6, 6, 128, 1024]
+    """
+    power = 1 << max(0, (count - 1).bit_length())
+    return 3 * power // 4 if power >= 4 and count <= 3 * power // 4 else power

@@ -1,0 +1,30 @@
+"""The models, one line each: what `solvable list` prints without importing JAX.
+
+A new model is one file, its tests, its figure, and one line here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Listing(NamedTuple):
+    """Where a model lives and what it is, in one sentence."""
+
+    id: str
+    module: str
+    name: str
+    family: str
+    sentence: str
+    kind: str = "theory and simulation"
+
+
+LISTINGS = (
+    Listing(
+        "perceptron",
+        "solvable.models.replica.perceptron",
+        "Perceptron",
+        "replica",
+        "A generalised linear model learns from a sign or linear teacher by ridge-penalised empirical risk.",
+    ),
+)

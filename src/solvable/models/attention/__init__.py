@@ -1,0 +1,1 @@
+"""What transformers learn from masked language modelling."""

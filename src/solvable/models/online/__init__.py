@@ -1,0 +1,1 @@
+"""Learning while the data stream: order-parameter flows."""

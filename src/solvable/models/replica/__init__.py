@@ -1,0 +1,1 @@
+"""Learning from a finite batch: replica theory of empirical-risk minimisers."""

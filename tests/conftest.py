@@ -1,0 +1,40 @@
+"""Every test runs with strict promotion of dtypes and ranks, and with shapes and types checked at every call."""
+
+import os
+
+# The environment of a user must not leak into the tests, nor the tests' files into the user's home.
+os.environ.pop("SOLVABLE_ENABLE_X64", None)
+os.environ["MPLBACKEND"] = "agg"
+
+from jaxtyping import install_import_hook
+
+with install_import_hook(["solvable.methods", "solvable.models"], "beartype.beartype"):
+    import solvable
+    import solvable.methods.channels
+    import solvable.methods.erm
+    import solvable.methods.losses
+    import solvable.methods.quadrature
+    import solvable.methods.saddle
+
+    for line in solvable.listings().values():
+        solvable.model_class(line.id)
+
+import jax
+import pytest
+
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture
+def traces():
+    """Counts how often JAX traces a function for compilation while the test runs (cache misses of `jit`)."""
+    counted = []
+
+    def listen(event: str, duration: float, **_):
+        if event == "/jax/core/compile/backend_compile_duration":
+            counted.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield counted
+    jax.monitoring.unregister_event_duration_listener(listen)
