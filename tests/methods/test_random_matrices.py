@@ -11,6 +11,7 @@ from scipy.integrate import quad
 from solvable.methods.random_matrices import (
     Coordinates,
     atoms,
+    chain_modes,
     companion,
     density,
     diagonal_traces,
@@ -23,10 +24,6 @@ from solvable.methods.random_matrices import (
     tridiagonal_traces,
 )
 from solvable.methods.spiked_matrices import Bulk, delocalised_spike, isolated_direction
-
-jax.config.update("jax_enable_x64", True)
-jax.config.update("jax_numpy_dtype_promotion", "strict")
-jax.config.update("jax_numpy_rank_promotion", "raise")
 
 ONE, ZERO = jnp.ones(1), jnp.zeros(1)
 UNEVEN = jnp.array([4.0, 0.5]), jnp.array([0.25, 0.75])
@@ -180,6 +177,14 @@ def test_effective_ridge_gradient_matches_central_differences_and_its_own_ridgel
             e = 1e-5 * jnp.eye(3)[i]
             np.testing.assert_allclose(slope[i], (kappa(x + e) - kappa(x - e)) / 2e-5, rtol=1e-6)
     np.testing.assert_allclose(gradient(jnp.array([2.0, 0.0, 1.0]))[1], 2.0, rtol=1e-12)  # κ ≈ λ/(1 − d/n)
+
+
+@pytest.mark.parametrize(("rho", "accuracy"), [(0.0, 1e-12), (0.8, 1e-12), (-0.95, 1e-12), (0.99, 1e-6)])
+def test_chain_modes_integrate_the_spectrum_of_a_long_chain(rho, accuracy):
+    cosine, weights = chain_modes(number(rho), 64)
+    spectrum = (1 - rho**2) / (1 + rho**2 - 2 * rho * cosine)
+    np.testing.assert_allclose(weights @ spectrum, 1.0, rtol=accuracy)
+    np.testing.assert_allclose(weights @ (1 / spectrum), (1 + rho**2) / (1 - rho**2), rtol=accuracy)
 
 
 def test_effective_ridge_batches_over_controls():

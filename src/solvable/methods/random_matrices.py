@@ -38,6 +38,7 @@ __all__ = [
     "MaskedErrors",
     "Ridge",
     "atoms",
+    "chain_modes",
     "companion",
     "degrees_of_freedom",
     "density",
@@ -208,13 +209,29 @@ def masked_errors(coordinates: Coordinates, samples: Scalar, ridge: Ridge) -> Ma
     return MaskedErrors(test, jnp.where(jnp.isinf(test), 0.0, ridge.slack**2 * test))
 
 
-def ridgeless_factor(samples: Array, dimension: Array) -> Array:
+def ridgeless_factor(samples: int, dimension: int) -> float:
     """Test error over conditional variance for Gaussian data at finite size, no penalty, n > d: (n−1)/(n−d), exact.
 
     >>> ridgeless_factor(20, 10)
     1.9
     """
     return (samples - 1) / (samples - dimension)
+
+
+def chain_modes(rho: Array, nodes: int) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
+    """cos k and weights of a quadrature over the modes k ∈ [0, π] of a long chain with neighbour correlation ρ.
+
+    The spectrum peaks at k = 0 when |ρ| → 1. A Möbius map of the circle with r = (1−√(1−ρ²))/ρ spreads the nodes so that
+    the error is about r^{2·nodes} where even angles would have ρ^{2·nodes}: 1e-6 instead of 0.3 at ρ = 0.99, 64 nodes.
+
+    >>> cosine, weights = chain_modes(jnp.float64(0.8), 64)
+    >>> round(float(weights @ (0.36 / (1.64 - 1.6 * cosine))), 12)   # the variance of a coordinate
+    1.0
+    """
+    r = rho / (1.0 + jnp.sqrt(1.0 - rho**2))
+    cosine = jnp.cos(jnp.pi * (jnp.arange(nodes, dtype=float) + 0.5) / nodes)
+    density = 1.0 + r**2 + 2.0 * r * cosine
+    return ((1.0 + r**2) * cosine + 2.0 * r) / density, (1.0 - r**2) / (density * nodes)
 
 
 # --- spectra ----------------------------------------------------------------------------------------------------------
@@ -287,7 +304,7 @@ def tridiagonal_traces(
 
 
 def companion(
-    traces: Traces, samples: Scalar, path: Complex[Array, "steps ..."], offset: Array, *, start: Array, newton: int = 6
+    traces: Traces, samples: Scalar, path: Complex[Array, "steps ..."], offset: Array, *, start: Array, newton: int = 12
 ) -> Companion:
     """Follow t(z), the root of 1 − s t = (t/n) Tr Σ̃Q(z), along the leading axis of `path`, from t = start.
 
@@ -302,16 +319,21 @@ def companion(
         return 1.0 - offset * t - t * traces(t, path)[0] / samples
 
     def follow(_, guess: Array) -> Array:
-        def step(t, z):
-            def improve(_, t):
-                first, second, _ = traces(t, z)
-                value = 1.0 - offset * t - t * first / samples
-                return t + value / (offset + (first - t * second) / samples)
+        def improve(state):
+            count, t, z, _ = state
+            first, second, _ = traces(t, z)
+            change = (1.0 - offset * t - t * first / samples) / (offset + (first - t * second) / samples)
+            # Quadratic convergence: after a change of 1e-6 the root is known to rounding.
+            return count + 1, t + change, z, jnp.any(jnp.abs(change) > 1e-6 * jnp.abs(t))
 
-            t = lax.fori_loop(0, newton, improve, t)
-            return t, t
+        def step(state, z):
+            before, t = state
+            start = 0, 2.0 * t - before, z, jnp.asarray(True)
+            found = lax.while_loop(lambda s: (s[0] < newton) & s[3], improve, start)[1]
+            return (t, found), found
 
-        return lax.scan(step, jnp.broadcast_to(_complex(start), path.shape[1:]), path)[1]
+        first = jnp.broadcast_to(_complex(start), path.shape[1:])
+        return lax.scan(step, (first, first), path)[1]
 
     t = lax.custom_root(equation, jnp.ones_like(path), follow, lambda g, y: y / g(jnp.ones_like(y)))
     first, _, stieltjes = traces(t, path)

@@ -27,4 +27,11 @@ LISTINGS = (
         "replica",
         "A generalised linear model learns from a sign or linear teacher by ridge-penalised empirical risk.",
     ),
+    Listing(
+        "masked-regression",
+        "solvable.models.attention.masked_regression",
+        "MaskedRegression",
+        "attention",
+        "Every coordinate of a Gaussian vector is ridge-regressed on all others: masked learning against PCA.",
+    ),
 )
