@@ -145,6 +145,16 @@ def test_errors_of_masked_regression_have_their_reference_values(n, penalty, kap
             np.testing.assert_allclose(found, expected, atol=1e-6, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("n", "penalty", "test"), [(150, 0.38, 0.3801), (190, 0.3, 0.3528), (200, 0.3, 0.3473), (210, 0.3, 0.3424)]
+)
+def test_errors_of_a_chain_of_two_hundred_have_their_reference_values(n, penalty, test):
+    k = np.arange(200)
+    covariance = jnp.asarray(0.8 ** np.abs(k[:, None] - k[None, :]))
+    errors = ridge_and_errors(covariance, number(n / 200), number(penalty))[1]
+    np.testing.assert_allclose(errors.test.mean(), test, atol=6e-5)
+
+
 def test_ridgeless_errors_are_conditional_variances_times_the_aspect_factor():
     covariance = wave_covariance(40)
     _, errors = ridge_and_errors(jnp.asarray(covariance), number(2.5), number(0.0))

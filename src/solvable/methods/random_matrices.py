@@ -205,7 +205,8 @@ def masked_errors(coordinates: Coordinates, samples: Scalar, ridge: Ridge) -> Ma
     resolvent = coordinates.loadings @ (1.0 / (values + ridge.kappa))
     spread = coordinates.loadings @ (values / (values + ridge.kappa) ** 2)
     df2 = degrees_of_freedom(values, coordinates.weights, ridge.kappa)[1]
-    test = spread / resolvent**2 / jnp.maximum(1.0 - df2 / samples, 0.0)
+    left = 1.0 - df2 / samples
+    test = spread / resolvent**2 / jnp.where(left > 1e-12, left, 0.0)  # rounding must not hide the divergence at n = d
     return MaskedErrors(test, jnp.where(jnp.isinf(test), 0.0, ridge.slack**2 * test))
 
 

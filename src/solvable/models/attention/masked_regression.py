@@ -22,6 +22,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from ...errors import InvalidValue
@@ -108,19 +109,13 @@ class MaskedRegression(Model):
         "autoregressive", options=("white", "autoregressive", "ring", "paramagnet", "spiked", "localised", "given"),
         symbol=r"\Sigma", meaning="where the correlations come from")  # fmt: skip
     variances: str = choice(
-        "equal",
-        options=("equal", "two-level", "wave"),
-        meaning="variances of the coordinates, of the noise when spiked: one, two values, or exp(cos k), k = 0, 1, 2, …",
-    )
+        "equal", options=("equal", "two-level", "wave"),
+        meaning="variances of the coordinates (of the noise when spiked): one, two values, or exp(cos k), k = 0, 1…")  # fmt: skip
     dimension: int = choice(
-        0,
-        low=0,
-        high=2000,
-        meaning="d of the chain in the theory; 0 is the limit d → ∞, for variances in a wave d = 200 (autoregressive)",
-    )
+        0, low=0, high=2000,
+        meaning="d of the chain in the theory; 0 is the limit, and d = 200 for variances in a wave (autoregressive)")  # fmt: skip
     matrix: Array | None = data(
-        dims=("coordinate", "partner"), symbol=r"\Sigma", meaning="your own covariance, symmetric and positive (given)"
-    )
+        dims=("coordinate", "partner"), symbol=r"\Sigma", meaning="your own positive covariance (given)")  # fmt: skip
 
     observables_declared = (
         observable("test_loss", "mean square error on a fresh sample, averaged over masked coordinates",
@@ -155,6 +150,10 @@ class MaskedRegression(Model):
         if self.covariance == "given":
             if self.matrix is None or self.matrix.shape[0] != self.matrix.shape[1]:
                 raise InvalidValue("covariance = 'given' needs matrix, your own d×d covariance.")
+            if not isinstance(self.matrix, Tracer):
+                own = np.asarray(self.matrix)
+                if not np.allclose(own, own.T) or np.linalg.eigvalsh(own)[0] <= 0:
+                    raise InvalidValue("matrix is not a covariance: it must be symmetric with positive eigenvalues.")
         elif self.matrix is not None:
             raise InvalidValue(f"matrix is used with covariance = 'given' only, not with {self.covariance!r}.")
         if self.dimension == 1:
@@ -239,8 +238,9 @@ class MaskedRegression(Model):
         else:  # an eigenvector lives on one kind of coordinate, so that Δ and Σ are diagonal together
             delta = (scale[:, None] * jnp.sign(population.loadings)).sum(0)
             traces = diagonal_traces(population.eigenvalues * delta, ridge.kappa * delta, population.weights)
-        inner = jnp.asarray(EDGES[1:-1])
-        return masses(masked_distribution(traces, self.samples, ridge.slack, inner, step=numerics.step))
+        below = masked_distribution(traces, self.samples, ridge.slack, jnp.asarray(EDGES[1:-1]), step=numerics.step)
+        # Ridgeless at n = d the spectrum runs off to −∞ with vanishing mass: all the rest is at one.
+        return masses(jnp.where((ridge.kappa == 0) & (ridge.slack < 1e-12), 0.0, below))
 
     def _spiked(self, population: Coordinates, ridge: Ridge, out: dict[str, Array]) -> dict[str, Array]:
         """A delocalised u with u_k² = 1/d: masked regression (Δ_k = 1/(v_k+κ), B = λΔ) and PCA (Δ = 1, B = 0) at once."""
@@ -272,33 +272,32 @@ class MaskedRegression(Model):
         u is then an eigenvector of Σ̃ and of λΔ, with eigenvalues (1+θ)Δ₁ and λΔ₁. It detaches where
         Δ₁((1+θ)t₊ + λ) = z₊, a quadratic equation for θ.
         """
-        theta, gamma, c = self.spike, 1.0 / self.samples, 1.0 + ridge.kappa
+        theta, c = self.spike, 1.0 + ridge.kappa
         bulk_scale = 1.0 / c
         scale = bulk_scale * (1.0 - theta / self.support / (c + theta))
-        bulk = Bulk(bulk_scale[None], (self.penalty * bulk_scale)[None], jnp.ones(1))
-        found = isolated_direction(bulk, self.samples, (1.0 + theta) * scale, self.penalty * scale)
-        q, t, z = found.overlap, found.edge_companion, found.edge
+        one = jnp.ones(())
 
+        def isolated(bulk_scale, scale, penalty):
+            bulk = Bulk(bulk_scale[None], (penalty * bulk_scale)[None], jnp.ones(1))
+            return isolated_direction(bulk, self.samples, (1.0 + theta) * scale, penalty * scale)
+
+        pairs = (bulk_scale, one), (scale, one), (self.penalty, 0.0 * one)  # masked regression, and PCA: Δ = 1, B = 0
+        found = jax.vmap(isolated)(*(jnp.stack(pair) for pair in pairs))
+        q, t, z = found.overlap[0], found.edge_companion[0], found.edge[0]
         spread = 1.0 - 1.0 / self.support
         linear = c * (t - z) + spread * (t + self.penalty)
         constant = c * (z * c - t - self.penalty)
-        root = jnp.sqrt(linear**2 + 4.0 * spread * t * constant)
-        threshold = jnp.where(linear + root > 0, 2.0 * constant / (linear + root), jnp.inf)  # m = 1: never
-
-        pca_threshold = jnp.sqrt(gamma)
-        seen = theta > pca_threshold
-        safe = jnp.where(seen, theta, 1.0)
         return {
             "edge": 1.0 - ridge.slack / z,
-            "outlier": 1.0 - ridge.slack / found.outlier,
+            "outlier": 1.0 - ridge.slack / found.outlier[0],
             "overlap_right": (q / scale) / (q / scale + (1.0 - q) / bulk_scale),
             "overlap_left": q * scale / (q * scale + (1.0 - q) * bulk_scale),
-            "threshold": threshold,
-            "pca_outlier": jnp.where(seen, (1.0 + safe) * (1.0 + gamma / safe), (1.0 + pca_threshold) ** 2),
-            "pca_overlap": jnp.where(seen, (1.0 - gamma / safe**2) / (1.0 + gamma / safe), 0.0),
-            "pca_threshold": pca_threshold,
-            "converged": out["converged"] & found.converged,
-            "residual": jnp.maximum(out["residual"], found.residual),
+            "threshold": 2.0 * constant / (linear + jnp.sqrt(linear**2 + 4.0 * spread * t * constant)),  # m = 1: ∞
+            "pca_outlier": found.outlier[1],
+            "pca_overlap": found.overlap[1],
+            "pca_threshold": jnp.sqrt(1.0 / self.samples),
+            "converged": out["converged"] & jnp.all(found.converged),
+            "residual": jnp.maximum(out["residual"], jnp.max(found.residual)),
         }
 
     # --- simulation -------------------------------------------------------------------------------------------------
@@ -332,15 +331,13 @@ class MaskedRegression(Model):
         if self.covariance == "spiked":
             hidden = jnp.full(size, size**-0.5)
         elif self.covariance == "localised":
-            carried = jnp.arange(size, dtype=float) < jnp.round(self.support)
-            hidden = jnp.where(carried, 1.0 / jnp.sqrt(jnp.round(self.support)), 0.0)
+            carried = jnp.where(jnp.arange(size, dtype=float) < jnp.round(self.support), 1.0, 0.0)
+            hidden = carried / jnp.sqrt(jnp.sum(carried))
         return jnp.diag(self._variances(size)) + self.spike * hidden[:, None] * hidden[None, :], hidden
 
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
         if self.matrix is not None and size != self.matrix.shape[0]:
-            raise InvalidValue(
-                f"size = {size} is not the {self.matrix.shape[0]} of your covariance: simulate at that size."
-            )
+            raise InvalidValue(f"size = {size} is not that of your covariance: simulate at {self.matrix.shape[0]}.")
         samples = counts["samples"]
         draw_key, latent_key, coupling_key = jax.random.split(key, 3)
         sigma, hidden = self._covariance(size, coupling_key)
@@ -358,7 +355,8 @@ class MaskedRegression(Model):
         if self.covariance in SPIKED:
             measured |= self._leading(second_moment, g, hidden, samples.actual, size)
             measured |= {"pca_outlier": values[-1], "pca_overlap": (vectors[:, -1] @ hidden) ** 2}
-        return {name: value.astype(dtype) for name, value in measured.items()}
+        # Near β = 1 a drawn coupling matrix may have no Gibbs measure: no covariance, no answer.
+        return {n: v.astype(dtype) for n, v in measured.items()} | {"converged": jnp.isfinite(measured["test_loss"])}
 
     def _regressions(self, sigma, second_moment, number, size):
         """All d regressions by one eigen-decomposition of S, which also gives the null space of X when n < d."""
@@ -376,7 +374,7 @@ class MaskedRegression(Model):
         measured = {
             "test_loss": test_loss,
             "half_test_loss": test_loss / 2,
-            "train_loss": jnp.sum((rest @ second_moment) * rest) / size,
+            "train_loss": jnp.maximum(jnp.sum((rest @ second_moment) * rest) / size, 0.0),
             "effective_penalty": number.astype(float) / companion,
         }
         if self.covariance in WITH_SPECTRUM:
