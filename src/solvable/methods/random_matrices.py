@@ -348,9 +348,9 @@ def _complex(x: Array) -> Array:
     return lax.complex(x, jnp.zeros_like(x))
 
 
-def _heights(step: float) -> Float[Array, " steps"]:
-    """Geometric heights above the real axis, from far above every eigenvalue (1e4) down to 1e-8."""
-    high, low = 4 * math.log(10), -8 * math.log(10)
+def _heights(step: float, digits: int = 8) -> Float[Array, " steps"]:
+    """Geometric heights above the real axis, from far above every eigenvalue (1e4) down to 10^−digits."""
+    high, low = 4 * math.log(10), -digits * math.log(10)
     return jnp.exp(jnp.linspace(high, low, round((high - low) / step) + 1))
 
 
@@ -363,7 +363,7 @@ def density(traces: Traces, samples: Scalar, points: Float[Array, " x"], *, step
     >>> bool(jnp.allclose(rho, jnp.sqrt(1.75) / jnp.pi))
     True
     """
-    path = _lines(points, _heights(step))
+    path = _lines(points, _heights(step, digits=11))
     solved = companion(traces, samples, path, jnp.ones(()), start=jnp.ones(()))
     return solved.stieltjes[-1].imag / jnp.pi
 
