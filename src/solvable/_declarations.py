@@ -147,6 +147,7 @@ class Observable:
     simulated: bool = True
     predicted: bool = True
     when: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    fraction_of: str = ""
 
 
 def observable(
@@ -162,6 +163,7 @@ def observable(
     simulated: bool = True,
     predicted: bool = True,
     when: dict[str, Any] | None = None,
+    fraction_of: str = "",
 ) -> Observable:
     """Declare an observable.
 
@@ -170,10 +172,14 @@ def observable(
     - `power`: the finite-size correction falls as `size ** -power`.
     - `low`, `high`: physical bounds, checked by the contract test over the whole range of every control.
     - `simulated`, `predicted`: whether the simulation, the theory, gives it.
+    - `fraction_of`: what is counted, for a fraction of a finite number of things: a counting control, or `"size"`. Its
+        error bar is never below that of counting, also when every seed counted the same.
     - `when`: the choices for which it exists, e.g. `{"teacher": "sign"}` or `{"loss": ("hinge", "logistic")}`.
     """
     conditions = tuple((k, v if isinstance(v, tuple) else (v,)) for k, v in (when or {}).items())
-    return Observable(name, meaning, symbol, tuple(dims), status, power, low, high, simulated, predicted, conditions)
+    return Observable(
+        name, meaning, symbol, tuple(dims), status, power, low, high, simulated, predicted, conditions, fraction_of
+    )
 
 
 @dataclasses.dataclass(frozen=True)

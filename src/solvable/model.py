@@ -287,6 +287,14 @@ class Model(eqx.Module):
         """The coordinate of each dimension of the observables (times, bin centres); override where there are any."""
         return {}
 
+    def transition(self, along: str) -> Array:
+        """A number that changes sign at the model's transition along a control, at every point; override where known."""
+        raise SolvableError(f"{self.id} declares no transition.")
+
+    def transition_lines(self, x: str, y: str, values: np.ndarray) -> dict[str, np.ndarray]:
+        """Transition lines in the plane of two controls: `{name: y at each x}`; override where the model knows any."""
+        return {}
+
     # --- theory -----------------------------------------------------------------------------------------------------
 
     def point(self, numerics: Numerics) -> dict[str, Array]:

@@ -104,8 +104,12 @@ def compare(
     *,
     power: float,
     status: str = "asymptotic",
+    counted: np.ndarray | None = None,
 ) -> list[dict[str, Any]]:
-    """Raw statistics of one observable: arrays are (point, size, seed); verdicts come from `judge`, for the whole table."""
+    """Raw statistics of one observable: arrays are (point, size, seed); verdicts come from `judge`, for the whole table.
+
+    `counted` (point, size) says of how many things the observable is a fraction, if it is one.
+    """
     from scipy.special import fdtrc, stdtr
 
     rows = []
@@ -128,6 +132,8 @@ def compare(
         spread = np.array([np.nanstd(d, ddof=1) for d in deviation[usable]]) / np.sqrt(number[usable])
         # Rounding is the smallest error there can be: observables that do not fluctuate are compared against it.
         spread = np.maximum(spread, 1e-12 * max(scale, 1e-300))
+        if counted is not None:
+            spread = np.maximum(spread, _counting_error(expected[i, usable], counted[i, usable], number[usable]))
         freedom = number[usable] - 1
         z = mean[-1] / spread[-1]
         row |= dict(error=float(spread[-1]), z=float(z), p=float(2 * stdtr(freedom[-1], -abs(z))))
@@ -173,6 +179,13 @@ def holm(p_values: list[float], level: float) -> list[bool]:
             break
         rejected[i] = True
     return [bool(r) for r in rejected]
+
+
+def _counting_error(expected: np.ndarray, counted: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    """The binomial error of a fraction of `counted` things over `seeds` draws; at least one count is uncertain."""
+    draws = counted * seeds
+    p = np.clip(np.array([_mean(e) for e in expected]), 0.0, 1.0)
+    return np.sqrt(np.maximum(p * (1 - p), 1 / draws) / draws)
 
 
 def _mean(values: np.ndarray) -> float:

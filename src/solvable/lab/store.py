@@ -151,6 +151,14 @@ class Store:
                 pass
         raise StoreError(f"Document {name!r} of the run at {self.path} is damaged.")
 
+    def documents(self) -> list[str]:
+        """The names of all documents, sorted."""
+        with files.explained(f"list the documents of {self.path}"):
+            folder = self._inside("documents")
+            names = os.listdir(folder) if os.path.isdir(folder) else []
+        found = [n.removesuffix(".json") for n in names if n.endswith(".json")]
+        return sorted(n for n in found if DOCUMENT_NAME.fullmatch(n))
+
     def commit(self, block: str, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any] | None = None) -> Entry:
         """Keep `arrays` as `block`; when this returns they are done, and survive a power cut.
 

@@ -10,7 +10,7 @@ output channel's conjugates per sample (`methods.channels`) the saddle point in 
 
     V = 1/(λ + αV̂),   m = αm̂ V,   q = V²(α²m̂² + αq̂).
 
-**Simulation.** Draw teacher and samples, minimise the risk (normal equations, Newton, or dual ascent), and measure m and
+**Simulation.** Draw teacher and samples, minimise the risk (normal equations, Newton, interior point), and measure m and
 q; test averages are exact Gaussian averages given the weights.
 """
 
@@ -79,7 +79,8 @@ class Perceptron(Model):
                    symbol=r"\mathcal{L}_g", low=0),
         observable("train_loss", "mean loss ℓ over the training samples, penalty not included", symbol=r"\mathcal{L}_t",
                    low=0),
-        observable("train_error", "fraction of training samples with a wrong sign", low=0, high=1, when={"teacher": "sign"}),
+        observable("train_error", "fraction of training samples with a wrong sign", low=0, high=1, fraction_of="samples",
+                   when={"teacher": "sign"}),
         observable("overlap", "student–teacher overlap ŵ·w₀/d", symbol="m"),
         observable("norm", "squared norm of the student |ŵ|²/d", symbol="q", low=0),
         observable("response", "how strongly the prediction on a sample follows that sample", symbol="V", low=0,

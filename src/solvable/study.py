@@ -1,0 +1,536 @@
+"""A study: theory and simulation over a grid of controls, choices, arms, sizes and seeds, with the agreement measured.
+
+    study = sv.Study(model, over={"samples": np.geomspace(0.2, 8, 60)}, sizes=[200, 400, 800], seeds=20)
+    study.run("runs/curve")     # progress; interrupt it and run it again
+    study.agreement()           # per observable and point: deviation, error, verdict
+    study.plot()                # theory as lines, experiment as points with error bars
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ._version import __version__
+from .errors import InvalidValue, SolvableError, UnknownName, nearest
+from .lab.agreement import Agreement, compare, judge
+from .lab.plan import Cell, cells_of, plan_blocks
+from .lab.store import DamagedBlock, Store, block_id
+from .model import Model, checked_seed, checked_size
+from .registry import model_class
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+MOST_CELLS = 10_000_000
+
+
+class Study:
+    """Theory and simulation of a model (or several) over a grid.
+
+    **Arguments:**
+    - `model`: a model, or `{name: model}` for a dimension `model`.
+    - `over`: `{field: values}`; controls are swept in batches, choices block by block.
+    - `arms`: `{name: {field: value}}`, named variations of any fields (schedules, spectra), for a dimension `arm`.
+    - `sizes`, `seeds`: the sizes to simulate and the number of realisations (or their numbers) at each.
+    - `numerics`: settings that differ from the model's own.
+    - `prepare`: draw what the theory needs (see `Model.prepare`) and pair theory and simulation seed by seed.
+    - `dtype`: precision of the simulations, if not the model's own.
+
+    >>> import solvable as sv
+    >>> study = sv.Study(sv.Perceptron(loss="square"), over={"samples": [0.5, 2.0]}, sizes=[40, 80], seeds=8)
+    >>> dict(study.run(progress=False).sizes)
+    {'samples': 2, 'size': 2, 'seed': 8}
+    >>> study.agreement().verdict in ("agree", "inconclusive", "finite-size")
+    True
+    """
+
+    def __init__(
+        self,
+        model: Model | Mapping[str, Model],
+        over: Mapping[str, Sequence[Any] | np.ndarray] | None = None,
+        *,
+        arms: Mapping[str, Mapping[str, Any]] | None = None,
+        sizes: int | Sequence[int] = (),
+        seeds: int | Sequence[int] = 0,
+        numerics: Mapping[str, Any] | None = None,
+        prepare: bool = False,
+        dtype: str | None = None,
+    ):
+        self.several = not isinstance(model, Model)
+        self.models: dict[str, Model] = dict(model) if isinstance(model, Mapping) else {model.id: model}
+        if not self.models:
+            raise InvalidValue("a study needs at least one model.")
+        self.arms = {str(k): dict(v) for k, v in (arms or {}).items()}
+        self.sizes = [checked_size(s) for s in ([sizes] if isinstance(sizes, (int, np.integer)) else sizes)]
+        numbers = range(seeds) if isinstance(seeds, (int, np.integer)) and not isinstance(seeds, bool) else seeds
+        self.seeds = [checked_seed(s) for s in numbers]
+        if self.sizes != sorted(set(self.sizes)) or len(self.seeds) != len(set(self.seeds)):
+            raise InvalidValue(f"sizes = {self.sizes} must grow, and seeds must differ.")
+        if bool(self.sizes) != bool(self.seeds):
+            raise InvalidValue("a study that simulates needs both sizes and seeds; one that does not needs neither.")
+        self.numerics, self.prepare, self.dtype = dict(numerics or {}), prepare, dtype
+        for name, each in self.models.items():
+            if each.shape != ():
+                raise InvalidValue(f"model {name!r} has controls of shape {each.shape}: sweep them with `over` instead.")
+            type(each).numerics.updated(self.numerics)
+        self.over = self._checked_over(over or {})
+        self._store: Store | _Memory | None = None
+        if np.prod([len(v) for v in self._grid().values()], dtype=float) * max(1, len(self.seeds)) > MOST_CELLS:
+            raise InvalidValue(f"this grid has more than {MOST_CELLS} cells: coarsen it or split the study.")
+
+    def _checked_over(self, over: Mapping[str, Any]) -> dict[str, list[Any]]:
+        checked: dict[str, list[Any]] = {}
+        for name, values in over.items():
+            some = list(np.asarray(values).reshape(-1).tolist()) if not isinstance(values, str) else [values]
+            if not some:
+                raise InvalidValue(f"over = {{{name!r}: []}} has no values.")
+            for each in self.models.values():
+                each.check_names([name])
+                said = each.fields()[name]
+                if said.kind not in ("control", "choice"):
+                    raise InvalidValue(f"{name!r} is an {said.kind} field: vary it with arms, not with over.")
+                if said.kind == "control":
+                    some = [float(v) for v in np.asarray(getattr(each.replace(**{name: some}), name))]
+                else:
+                    some = [getattr(each.replace(**{name: v}), name) for v in some]
+            if len(set(some)) != len(some):
+                raise InvalidValue(f"over = {name!r} has repeated values.")
+            checked[name] = some
+        return checked
+
+    # --- the grid ---------------------------------------------------------------------------------------------------
+
+    def _grid(self) -> dict[str, list[Any]]:
+        """The dimensions that theory and simulation share, in order."""
+        dims: dict[str, list[Any]] = {}
+        if self.several:
+            dims["model"] = list(self.models)
+        if self.arms:
+            dims["arm"] = list(self.arms)
+        return dims | self.over
+
+    @cached_property
+    def _points(self) -> list[tuple[tuple[int, ...], str, tuple[str, ...]]]:
+        """Every point of the shared grid: its index, the hash of its variant, its controls in hexadecimal."""
+        grid, points = self._grid(), []
+        for index in itertools.product(*(range(len(v)) for v in grid.values())):
+            at = {name: grid[name][i] for name, i in zip(grid, index, strict=True)}
+            swept = {n: at[n] for n in self.over}
+            model, key = self._variant(at.get("model"), at.get("arm"), _freeze(swept, self._choices))
+            controls = {n: float(v) for n, v in model.controls().items()} | {
+                n: v for n, v in swept.items() if n not in self._choices
+            }
+            points.append((index, key, tuple(float(v).hex() for v in controls.values())))
+        return points
+
+    @cached_property
+    def _choices(self) -> frozenset[str]:
+        fields = next(iter(self.models.values())).fields()
+        return frozenset(n for n in self.over if fields[n].kind == "choice")
+
+    @cached_property
+    def _variants(self) -> dict[Any, tuple[Model, str]]:
+        return {}
+
+    def _variant(self, model: str | None, arm: str | None, choices: tuple[tuple[str, Any], ...]) -> tuple[Model, str]:
+        """The model at one combination of everything that is not a control, and its hash."""
+        at = (model, arm, choices)
+        if at not in self._variants:
+            base = self.models[model] if model is not None else next(iter(self.models.values()))
+            try:
+                made = base.replace(**(self.arms[arm] if arm is not None else {}), **dict(choices))
+            except TypeError:
+                raise InvalidValue(f"arm {arm!r} changes a field that is also swept.") from None
+            self._variants[at] = (made, block_id(_without_controls(made)))
+        return self._variants[at]
+
+    def variants(self) -> dict[str, Model]:
+        """The distinct models of this study, by the hash of everything but their controls."""
+        _ = self._points
+        return {key: model for model, key in self._variants.values()}
+
+    def cells(self) -> list[Cell]:
+        """All units of work: the theory's and the simulation's."""
+        return [*self._theory_cells(), *self._simulation_cells()]
+
+    def _theory_cells(self) -> list[Cell]:
+        cells: dict[Cell, None] = {}
+        models = self.variants()
+        for _, key, controls in self._points:
+            if not models[key].has_theory:
+                continue
+            if self.prepare:
+                found = [Cell("theory", key, controls, size, seed) for size in self.sizes for seed in self.seeds]
+            else:
+                realised = self._counts(models[key])
+                found = [Cell("theory", key, controls, size, None) for size in ([None, *self.sizes] if realised else [None])]
+            cells.update(dict.fromkeys(found))
+        return list(cells)
+
+    def _simulation_cells(self) -> list[Cell]:
+        points = dict.fromkeys((key, controls) for _, key, controls in self._points)
+        return [Cell("simulation", k, c, size, seed) for size in self.sizes for k, c in points for seed in self.seeds]
+
+    @staticmethod
+    def _counts(model: Model) -> tuple[int, ...]:
+        said = model.fields_of("control").values()
+        return tuple(i for i, s in enumerate(said) if s.counts)
+
+    def plan(self, done: set[Cell] | None = None) -> list[dict[str, Any]]:
+        """The blocks that hold every cell of this study that is not among `done`."""
+        models = self.variants()
+        cells = [c for c in self.cells() if c not in (done or ())]
+        return plan_blocks(
+            cells,
+            {k: _without_controls(m) for k, m in models.items()},
+            {k: self._counts(m) for k, m in models.items()},
+            numerics={k: dict(type(m).numerics.updated(self.numerics)) for k, m in models.items()},
+            dtypes={k: self.dtype or type(m).simulation_dtype for k, m in models.items()},
+            prepare=self.prepare,
+        )
+
+    # --- running ----------------------------------------------------------------------------------------------------
+
+    def run(self, path: str | os.PathLike[str] | None = None, *, progress: bool | None = None) -> xr.Dataset:
+        """Compute what is not yet done and return the labelled dataset.
+
+        With a `path` the results rest on disk, and a study that was interrupted (or is run again with more sizes, seeds
+        or points) goes on where it was; without one they live in memory.
+        """
+        store = self._attach(path)
+        blocks = self._planned(store)
+        done = store.done()
+        todo = [(name, block) for name, block in blocks if name not in done]
+        models = self.variants()
+        total = sum(len(b["seeds"]) for _, b in blocks)
+        with _progress(progress, total, total - sum(len(b["seeds"]) for _, b in todo), path) as advance:
+            from .lab.compute import compute_block
+
+            for name, block in todo:
+                begun = time.perf_counter()
+                arrays = compute_block(models[block_id(block["variant"])], block)
+                store.commit(name, arrays, {"seconds": round(time.perf_counter() - begun, 4), **_provenance()})
+                advance(len(block["seeds"]))
+        return self.dataset()
+
+    def _attach(self, path: str | os.PathLike[str] | None) -> Store | _Memory:
+        if path is None:
+            self._store = self._store or _Memory()
+        else:
+            self._store = Store.open_or_create(path)
+            self._write_specification(self._store)
+        return self._store
+
+    def _planned(self, store: Store | _Memory) -> list[tuple[str, dict[str, Any]]]:
+        """The blocks of this study in this store, by name: the plan made when it first ran there, or a new one.
+
+        A plan is kept, so that a resumed study computes in the very batches it would have, bit by bit; cells that an
+        earlier, other plan has already done are left out of a new one.
+        """
+        mine = f"plan-{block_id({'study': self.specification()})[:24]}"
+        if mine not in store.documents():
+            known = set(self.cells())
+            finished = store.done()
+            covered = {
+                cell
+                for name, block in self._all_blocks(store).items()
+                if name in finished
+                for cell in cells_of(block, block_id(block["variant"]))
+                if cell in known
+            }
+            store.write_document(mine, {"blocks": self.plan(covered), "earlier": _earlier(store)})
+        document = store.read_document(mine)
+        blocks = [(block_id(b), b) for b in document["blocks"]]
+        return blocks
+
+    def _all_blocks(self, store: Store | _Memory) -> dict[str, dict[str, Any]]:
+        plans = [store.read_document(n) for n in store.documents() if n.startswith("plan-")]
+        return {block_id(b): b for plan in plans for b in plan["blocks"]}
+
+    # --- identity ---------------------------------------------------------------------------------------------------
+
+    def specification(self) -> dict[str, Any]:
+        """The whole study as plain JSON values; arrays are named by the block that keeps them."""
+        return {
+            "several": self.several,
+            "models": {k: _described(m) for k, m in self.models.items()},
+            "arms": {k: {n: _plain(v) for n, v in a.items()} for k, a in self.arms.items()},
+            "over": self.over,
+            "sizes": self.sizes,
+            "seeds": self.seeds,
+            "numerics": self.numerics,
+            "prepare": self.prepare,
+            "dtype": self.dtype,
+        }
+
+    def _write_specification(self, store: Store) -> None:
+        for values in [*(_fields(m) for m in self.models.values()), *self.arms.values()]:
+            for value in values.values():
+                if np.ndim(value) > 0:
+                    array = np.asarray(value, float)
+                    name = _array_name(array)
+                    if name not in store.done():
+                        store.commit(name, {"array": array}, {"kind": "array"})
+        mine, names = self.specification(), [n for n in store.documents() if n.startswith("study-")]
+        if not any(store.read_document(n) == json.loads(json.dumps(mine)) for n in names):
+            store.write_document(f"study-{len(names) + 1:04d}", mine)
+
+    @classmethod
+    def from_specification(cls, spec: Mapping[str, Any], store: Store) -> Study:
+        """The study that a store describes."""
+
+        def value(v: Any) -> Any:
+            return store.read(v["array"])["array"] if isinstance(v, dict) and set(v) == {"array"} else v
+
+        def model(said: Mapping[str, Any]) -> Model:
+            kind = model_class(said["id"])
+            if kind.revision != said["revision"]:
+                raise SolvableError(
+                    f"this run was made with revision {said['revision']} of {said['id']!r}, and here is {kind.revision}."
+                )
+            return kind.create(**{n: value(v) for n, v in said["fields"].items()})
+
+        models = {k: model(m) for k, m in spec["models"].items()}
+        return cls(
+            models if spec["several"] else next(iter(models.values())),
+            spec["over"],
+            arms={k: {n: value(v) for n, v in a.items()} for k, a in spec["arms"].items()},
+            sizes=spec["sizes"],
+            seeds=spec["seeds"],
+            numerics=spec["numerics"],
+            prepare=spec["prepare"],
+            dtype=spec["dtype"],
+        )
+
+    # --- results ----------------------------------------------------------------------------------------------------
+
+    def missing(self) -> int:
+        """How many cells of this study are not done yet."""
+        if self._store is None:
+            return len(self.cells())
+        wanted = set(self.cells())
+        for _, block in self._finished():
+            wanted.difference_update(cells_of(block, block_id(block["variant"])))
+        return len(wanted)
+
+    def _finished(self) -> list[tuple[str, dict[str, Any]]]:
+        if self._store is None:
+            raise SolvableError("this study has no results yet: call run() first.")
+        done = self._store.done()
+        return [(n, b) for n, b in self._all_blocks(self._store).items() if n in done]
+
+    def dataset(self) -> xr.Dataset:
+        """What is done so far, labelled: for an observable `x` the variables `x_theory` (nominal controls), `x_expected`
+        (the theory at the ratios that were realised) and `x_simulated`; NaN where not done or not converged.
+        """
+        from .lab.dataset import assemble
+
+        assert self._store is not None or self._finished()
+        results: dict[Cell, tuple[dict[str, np.ndarray], int]] = {}
+        wanted = set(self.cells())
+        for name, block in self._finished():
+            cells = cells_of(block, block_id(block["variant"]))
+            if not wanted.isdisjoint(cells):
+                try:
+                    arrays = self._store.read(name)
+                except DamagedBlock as problem:
+                    raise SolvableError(f"{problem} Delete the file and run the study again.") from None
+                for lane, cell in enumerate(cells):
+                    results.setdefault(cell, (arrays, lane))
+        dataset = assemble(self, results)
+        dataset.attrs |= {"solvable": __version__, "study": json.dumps(self.specification()), **_provenance()}
+        return dataset
+
+    def agreement(self) -> Agreement:
+        """Compare simulation with theory at every point: see `solvable.lab.agreement` for the verdicts."""
+        data, table = self.dataset(), []
+        declared = {n: o for m in self.variants().values() for n, o in m.observables().items()}
+        for name, said in declared.items():
+            if f"{name}_simulated" not in data or f"{name}_expected" not in data:
+                continue
+            simulated = data[f"{name}_simulated"]
+            simulated, expected = (a for a in _broadcast(simulated, data[f"{name}_expected"]))
+            rest = [d for d in simulated.dims if d not in ("size", "seed")]
+            simulated = simulated.transpose(*rest, "size", "seed")
+            expected = expected.transpose(*rest, "size", "seed")
+            shape = [simulated.sizes[d] for d in rest]
+            points = []
+            for index in np.ndindex(*shape):
+                labels = {d: simulated.coords[d].values[i] if d in simulated.coords else i
+                          for d, i in zip(rest, index, strict=True)}  # fmt: skip
+                points.append(labels)
+            flat = (-1, len(self.sizes), len(self.seeds))
+            table += compare(
+                name,
+                points,
+                simulated.values.reshape(flat),
+                expected.values.reshape(flat),
+                np.asarray(self.sizes),
+                power=said.power,
+                status=said.status,
+                counted=self._counted(said.fraction_of, points) if said.fraction_of else None,
+            )
+        exists = [r for r in table if np.isfinite(r["theory"]) or np.isfinite(r["simulated"]) or not self._absent(r)]
+        return Agreement(tuple(judge(exists)), tuple(self.sizes))
+
+    def _counted(self, what: str, points: list[Mapping[str, Any]]) -> np.ndarray:
+        """Of how many things an observable is a fraction, point by size."""
+        if what == "size":
+            return np.tile(np.asarray(self.sizes, float), (len(points), 1))
+        counts = []
+        for at in points:
+            model, _ = self._variant_at(at)
+            ratio = float(at.get(what, getattr(model, what)))
+            counts.append([model.realised_ratio(what, ratio, s) * s for s in self.sizes])
+        return np.array(counts)
+
+    def _variant_at(self, labels: Mapping[str, Any]) -> tuple[Model, str]:
+        choices = tuple((n, _python(labels[n])) for n in self.over if n in self._choices)
+        return self._variant(labels.get("model"), labels.get("arm"), choices)
+
+    def _absent(self, row: Mapping[str, Any]) -> bool:
+        """Whether an observable does not exist at a row's choices (as opposed to not having converged)."""
+        model, _ = self._variant_at(row["point"])
+        return row["observable"] not in model.observables()
+
+    def plot(self, observables: str | Sequence[str] | None = None, **options: Any):
+        """Theory as lines, simulation as points with error bars; a heat map where two controls are swept."""
+        from .plotting import plot_study
+
+        return plot_study(self, observables, **options)
+
+    def __repr__(self) -> str:
+        grid = ", ".join(f"{n}: {len(v)}" for n, v in self._grid().items()) or "one point"
+        sims = f"; sizes {self.sizes}, {len(self.seeds)} seeds" if self.sizes else "; theory only"
+        return f"<Study of {', '.join(self.models)} over {grid}{sims}>"
+
+
+def open(path: str | os.PathLike[str]) -> Study:
+    """Open a stored study: its dataset, its agreement, its plot; `run(path)` goes on with what is missing."""
+    store = Store.open(path)
+    names = [n for n in store.documents() if n.startswith("study-")]
+    if not names:
+        raise SolvableError(f"the run at {store.path} holds no study.")
+    study = Study.from_specification(store.read_document(names[-1]), store)
+    study._store = store
+    return study
+
+
+class _Memory:
+    """A store that forgets: the same verbs, in memory."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[str, Any] = {}
+        self._documents: dict[str, Any] = {}
+
+    def documents(self) -> list[str]:
+        return sorted(self._documents)
+
+    def write_document(self, name: str, document: Any) -> None:
+        self._documents[name] = document
+
+    def read_document(self, name: str) -> Any:
+        return self._documents[name]
+
+    def commit(self, block: str, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
+        self._blocks[block] = dict(arrays)
+
+    def done(self) -> dict[str, Any]:
+        return self._blocks
+
+    def read(self, block: str) -> dict[str, np.ndarray]:
+        return self._blocks[block]
+
+
+# --- small helpers ----------------------------------------------------------------------------------------------------
+
+
+def _without_controls(model: Model) -> dict[str, Any]:
+    controls = model.fields_of("control")
+    return {n: v for n, v in model.specification().items() if n not in controls}
+
+
+def _fields(model: Model) -> dict[str, Any]:
+    given = {n: getattr(model, n) for n in model.fields() if n not in model._from_defaults}
+    return {n: v for n, v in given.items() if v is not None}
+
+
+def _described(model: Model) -> dict[str, Any]:
+    return {"id": model.id, "revision": model.revision, "fields": {n: _plain(v) for n, v in _fields(model).items()}}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (str, int)) and not isinstance(value, bool):
+        return value
+    array = np.asarray(value, float)
+    return float(array) if array.ndim == 0 else {"array": _array_name(array)}
+
+
+def _array_name(array: np.ndarray) -> str:
+    return block_id({"array": array.ravel().tolist(), "shape": list(array.shape)})
+
+
+def _python(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _freeze(values: Mapping[str, Any], names: frozenset[str]) -> tuple[tuple[str, Any], ...]:
+    return tuple((n, v) for n, v in values.items() if n in names)
+
+
+def _broadcast(simulated: Any, expected: Any) -> tuple[Any, Any]:
+    import xarray as xr
+
+    return xr.broadcast(simulated, expected)
+
+
+def _earlier(store: Store | _Memory) -> list[str]:
+    return [n for n in store.documents() if n.startswith("plan-")]
+
+
+def _provenance() -> dict[str, str]:
+    import jax
+
+    device = jax.devices()[0]
+    return {
+        "version": __version__,
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+        "device": f"{device.platform} {device.device_kind}",
+        "machine": platform.machine(),
+    }
+
+
+@contextmanager
+def _progress(show: bool | None, total: int, finished: int, path: Any):
+    """A bar on standard error; `show=None` means only on a terminal."""
+    import sys
+
+    if show is None:
+        show = sys.stderr.isatty()
+    if not show or finished == total:
+        yield lambda number: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (TextColumn("cells"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"),
+               TimeRemainingColumn())  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("cells", total=total, completed=finished)
+        yield lambda number: bar.advance(task, number)
+
+
+def unknown_observable(name: str, known: Sequence[str]) -> UnknownName:
+    """The error for an observable that a study does not have."""
+    return UnknownName(f"there is no observable {name!r} in this study; {nearest(name, list(known))}")
