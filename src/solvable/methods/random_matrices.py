@@ -339,7 +339,7 @@ def companion(
     t = lax.custom_root(equation, jnp.ones_like(path), follow, lambda g, y: y / g(jnp.ones_like(y)))
     first, _, stieltjes = traces(t, path)
     residual = jnp.abs(1.0 - offset * t - t * first / samples) / (1.0 + jnp.abs(offset * t))
-    converged = (residual < 1e-9) & (t.imag <= 1e-9 * jnp.abs(t))
+    converged = (residual < 1e-10) & (t.imag <= 1e-9 * jnp.abs(t))
     veil = jnp.where(converged, 1.0, jnp.nan)
     return Companion(t * _complex(veil), stieltjes * _complex(veil), residual, converged)
 
@@ -413,8 +413,8 @@ def masses(below: Float[Array, " inner"]) -> Float[Array, " bins"]:
     >>> masses(jnp.array([0.25, 0.5])).tolist()
     [0.25, 0.25, 0.5]
     """
-    # Where there is no mass, quadrature errors of 1e-9 must not make it negative.
-    return jnp.maximum(jnp.diff(jnp.concatenate([jnp.zeros(1), below, jnp.ones(1)])), 0.0)
+    # Where there is no mass, or all of it, quadrature errors of 1e-9 must not make it negative or more than one.
+    return jnp.clip(jnp.diff(jnp.concatenate([jnp.zeros(1), below, jnp.ones(1)])), 0.0, 1.0)
 
 
 def atoms(shift: Float[Array, " k"], weights: Float[Array, " k"], samples: Scalar) -> Float[Array, " k"]:

@@ -62,11 +62,11 @@ class Isolated(NamedTuple):
     converged: Bool[Array, ""]
 
 
-def _curve(bulk: Bulk, samples: Scalar, t: Scalar) -> Scalar:
-    """z(t). The reciprocal of the sum is concave in z, so Newton climbs to the root from any lower bound."""
-    poles = bulk.signal * t + bulk.shift
+def _curve(bulk: Bulk, samples: Scalar, rise: Scalar) -> Scalar:
+    """z(t), t = 1 + rise. The reciprocal of the sum is concave in z: Newton climbs to the root from any lower bound."""
+    poles = bulk.signal * (1.0 + rise) + bulk.shift
     residues = bulk.weights * bulk.signal / samples
-    target = 1.0 - 1.0 / t
+    target = rise / (1.0 + rise)
 
     def equation(z: Array) -> Array:
         return (residues / (z - poles)).sum() - target
@@ -79,42 +79,43 @@ def _curve(bulk: Bulk, samples: Scalar, t: Scalar) -> Scalar:
 
         return lax.fori_loop(0, 24, climb, jnp.max(poles + residues / target))
 
-    return lax.custom_root(equation, t, solve, lambda g, y: y / g(jnp.ones_like(y)))
+    return lax.custom_root(equation, rise, solve, lambda g, y: y / g(jnp.ones_like(y)))
 
 
 def _root(equation: Callable[[Array], Array], low: Array, high: Array) -> Array:
-    """t > 1 where the equation turns positive, by bisection in log(t−1) between two bounds on t − 1."""
+    """The rise t − 1 at which the equation turns positive, by bisection of its logarithm between two bounds."""
 
     def solve(_, guess: Array) -> Array:
         def halve(_, bracket):
             low, high = bracket
             middle = (low + high) / 2
-            positive = equation(1.0 + jnp.exp(middle)) > 0
+            positive = equation(jnp.exp(middle)) > 0
             return jnp.where(positive, low, middle), jnp.where(positive, middle, high)
 
-        return 1.0 + jnp.exp(lax.fori_loop(0, 60, halve, (jnp.log(low), jnp.log(high)))[0])
+        return jnp.exp(lax.fori_loop(0, 60, halve, (jnp.log(low), jnp.log(high)))[0])
 
     return lax.custom_root(equation, high, solve, lambda g, y: y / g(jnp.ones_like(y)))
 
 
-def _turning(bulk: Bulk, samples: Scalar, t: Array) -> Array:
+def _turning(bulk: Bulk, samples: Scalar, rise: Array) -> Array:
     """Sign of dz/dt: (1/n)Σ (w t g)² − 1, g = 1/(z(t) − w t − B)."""
-    gap = _curve(bulk, samples, t) - bulk.signal * t - bulk.shift
+    t = 1.0 + rise
+    gap = _curve(bulk, samples, rise) - bulk.signal * t - bulk.shift
     return bulk.weights @ (bulk.signal * t / gap) ** 2 / samples - 1.0
 
 
 def upper_edge(bulk: Bulk, samples: Scalar) -> tuple[Scalar, Scalar]:
-    """(t₊, z₊) at the upper edge of the spectrum of M.
+    """(t₊ − 1, z₊) at the upper edge of the spectrum of M.
 
     >>> import jax.numpy as jnp
     >>> one, zero = jnp.ones(1), jnp.zeros(1)
-    >>> t, z = upper_edge(Bulk(one, zero, one), jnp.float64(4.0))   # Marchenko–Pastur: (1 + √(d/n))²
+    >>> _, z = upper_edge(Bulk(one, zero, one), jnp.float64(4.0))   # Marchenko–Pastur: (1 + √(d/n))²
     >>> round(float(z), 12)
     2.25
     """
     bound = 1e8 * (1.0 + 1.0 / samples)
-    t = _root(lambda t: _turning(bulk, samples, t), 1.0 / bound, bound)
-    return t, _curve(bulk, samples, t)
+    rise = _root(lambda rise: _turning(bulk, samples, rise), 1.0 / bound, bound)
+    return rise, _curve(bulk, samples, rise)
 
 
 def delocalised_spike(
@@ -135,16 +136,16 @@ def delocalised_spike(
     """
     signal, shift, weights = bulk
 
-    def gain(t: Array) -> Array:
-        return t * (profile @ (scale / (_curve(bulk, samples, t) - signal * t - shift)))
+    def gain(rise: Array) -> Array:
+        t = 1.0 + rise
+        return t * (profile @ (scale / (_curve(bulk, samples, rise) - signal * t - shift)))
 
-    t_edge, edge = upper_edge(bulk, samples)
-    threshold = 1.0 / gain(t_edge)
+    turn, edge = upper_edge(bulk, samples)
+    threshold = 1.0 / gain(turn)
     above = strength > threshold
     theta = jnp.where(above, strength, 2.0 * threshold)  # keeps the unused branch regular
-    floor = 1e-3 * jnp.minimum(profile @ scale * theta / (edge + 1.0), 1.0) * (t_edge - 1.0) / (1.0 + 1.0 / samples)
-    t = _root(lambda t: theta * gain(t) - 1.0, 1e-8 * floor, t_edge - 1.0)
-    outlier = _curve(bulk, samples, t)
+    rise = _root(lambda rise: theta * gain(rise) - 1.0, 1e-12 * turn * jnp.minimum(threshold / theta, 1.0), turn)
+    t, outlier = 1.0 + rise, _curve(bulk, samples, rise)
 
     g = 1.0 / (outlier - signal * t - shift)
     spread = weights * signal / samples * g**2
@@ -159,9 +160,9 @@ def delocalised_spike(
         form = (f1_t * (loaded @ scale ** (2 * power)) - f2_t * (spread @ scale ** (2 * power))) / determinant
         return jnp.where(above, projection / form, 0.0)
 
-    found = theta * gain(t) - 1.0
-    residual = jnp.maximum(jnp.abs(found), jnp.abs(_turning(bulk, samples, t_edge)))
-    converged = residual < 1e-8
+    found = theta * gain(rise) - 1.0
+    residual = jnp.maximum(jnp.abs(found), jnp.abs(_turning(bulk, samples, turn)))
+    converged = residual < 1e-10
     veil = jnp.where(converged, 1.0, jnp.nan)
     return Spike(
         edge * veil,
@@ -186,19 +187,21 @@ def isolated_direction(bulk: Bulk, samples: Scalar, signal: Scalar, shift: Scala
     >>> [round(float(x), 10) for x in (found.outlier, found.overlap)]
     [2.5, 0.6]
     """
-    t_edge, edge = upper_edge(bulk, samples)
+    turn, edge = upper_edge(bulk, samples)
+    t_edge = 1.0 + turn
     above = signal * t_edge + shift > edge
-    reach = jnp.where(above, signal * t_edge + shift, 2.0 * edge)  # keeps the unused branch regular
-    a = jnp.where(above, signal, (reach - shift) / t_edge)
-    floor = 1e-8 * (t_edge - 1.0) * jnp.minimum(1.0, edge / reach)
-    t = _root(lambda t: (a * t + shift) / _curve(bulk, samples, t) - 1.0, floor, t_edge - 1.0)
-    outlier = _curve(bulk, samples, t)
+    a = jnp.where(above, signal, (2.0 * edge - shift) / t_edge)  # keeps the unused branch regular
+
+    def excess(rise: Array) -> Array:
+        return (a * (1.0 + rise) + shift) / _curve(bulk, samples, rise) - 1.0
+
+    rise = _root(excess, 1e-12 * turn * jnp.minimum(1.0, edge / (a * t_edge + shift)), turn)
+    t, outlier = 1.0 + rise, _curve(bulk, samples, rise)
     g = 1.0 / (outlier - bulk.signal * t - bulk.shift)
     spread = bulk.weights * bulk.signal / samples * g**2
     slope = jnp.sum(spread) / (bulk.signal @ spread - 1.0 / t**2)  # t′(z) < 0
-    found = (a * t + shift) / outlier - 1.0
-    residual = jnp.maximum(jnp.abs(found), jnp.abs(_turning(bulk, samples, t_edge)))
-    converged = residual < 1e-8
+    residual = jnp.maximum(jnp.abs(excess(rise)), jnp.abs(_turning(bulk, samples, turn)))
+    converged = residual < 1e-10
     veil = jnp.where(converged, 1.0, jnp.nan)
     return Isolated(
         edge * veil,
