@@ -76,19 +76,19 @@ class MaskedRegression(Model):
         2.0, low=0.0, low_open=True, high=1e4, typical=(0.2, 8.0), scale="log", counts=True, symbol=r"\alpha",
         meaning="training samples per dimension, n/d")  # fmt: skip
     penalty: Array = control(
-        0.1, low=0.0, high=1e6, typical=(1e-3, 10.0), scale="log", symbol=r"\lambda",
+        0.1, low=0.0, high=1e4, typical=(1e-3, 10.0), scale="log", symbol=r"\lambda",
         meaning="ridge penalty λ|a|² added to the mean of the squared errors; 0 is the ridgeless limit λ → 0⁺")  # fmt: skip
     spike: Array = control(
-        2.0, low=0.0, high=1e4, typical=(0.0, 6.0), symbol=r"\theta",
+        2.0, low=0.0, high=1e3, typical=(0.0, 6.0), symbol=r"\theta",
         meaning="strength of the hidden direction, Σ = V + θuuᵀ (spiked, localised)")  # fmt: skip
     correlation: Array = control(
         0.8, low=-0.99, high=0.99, typical=(0.0, 0.95), symbol=r"\rho",
         meaning="correlation between neighbours of the Markov chain, ρ^|k−l| (autoregressive)")  # fmt: skip
     high_variance: Array = control(
-        4.0, low=1e-3, high=1e3, typical=(0.5, 8.0), scale="log", symbol="v_+",
+        4.0, low=1e-2, high=1e2, typical=(0.5, 8.0), scale="log", symbol="v_+",
         meaning="variance of the noisy coordinates (two-level)")  # fmt: skip
     low_variance: Array = control(
-        0.5, low=1e-3, high=1e3, typical=(0.1, 4.0), scale="log", symbol="v_-",
+        0.5, low=1e-2, high=1e2, typical=(0.1, 4.0), scale="log", symbol="v_-",
         meaning="variance of the other coordinates (two-level)")  # fmt: skip
     high_fraction: Array = control(
         0.25, low=0.0, low_open=True, high=1.0, high_open=True, typical=(0.05, 0.95), symbol="p_+",
