@@ -45,7 +45,7 @@ def test_logistic_point_matches_a_slow_independent_solver():
     for _ in range(60):
 
         def prox(w, V=V):
-            best = minimize_scalar(lambda z: (z - w) ** 2 / (2 * V) + np.logaddexp(0, -z), bounds=(w, w + V),
+            best = minimize_scalar(lambda u: (u - w) ** 2 / (2 * V) + np.logaddexp(0, -u), bounds=(w, w + V),
                                    method="bounded", options={"xatol": 1e-9})  # fmt: skip
             return best.x
 

@@ -33,5 +33,10 @@ LISTINGS = (
         "SoftCommittee",
         "online",
         "A two-layer network learns a two-layer teacher by online gradient descent: plateau, then specialisation.",
+        "masked-regression",
+        "solvable.models.attention.masked_regression",
+        "MaskedRegression",
+        "attention",
+        "Every coordinate of a Gaussian vector is ridge-regressed on all others: masked learning against PCA.",
     ),
 )
