@@ -274,7 +274,10 @@ def class_api(kind: type) -> str:
     doc = own_doc(kind)
     if re.match(rf"{kind.__name__}\(.*\)$", doc, re.DOTALL):  # what dataclasses and named tuples say by themselves
         doc = ""
-    return directive("py:class", kind.__name__, doc, inner="\n\n".join(inner))
+    made = signature(kind) if hasattr(kind, "_fields") else ""
+    if "__init__" in vars(kind) and inspect.isfunction(vars(kind)["__init__"]):
+        made = signature(vars(kind)["__init__"], skip_first=True).partition(" -> ")[0]
+    return directive("py:class", kind.__name__ + made, doc, inner="\n\n".join(inner))
 
 
 def directive(name: str, head: str, doc: str, options: str = "", inner: str = "") -> str:
