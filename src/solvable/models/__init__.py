@@ -33,6 +33,8 @@ LISTINGS = (
         "SoftCommittee",
         "online",
         "A two-layer network learns a two-layer teacher by online gradient descent: plateau, then specialisation.",
+    ),
+    Listing(
         "masked-regression",
         "solvable.models.attention.masked_regression",
         "MaskedRegression",

@@ -62,7 +62,15 @@ class MaskedRegression(Model):
     numerics = Numerics(step=0.5, nodes=64)
     runs = "map"
     simulation_dtype = "float64"
-    typical_sizes = (150, 300, 600)
+    typical_sizes = (100, 200, 400)
+    check_study = (
+        {"over": {"samples": [0.5, 2.0, 4.0]}},
+        {"over": {"samples": [0.5, 2.0]}, "values": {"covariance": "ring", "penalty": 0.05}},
+        {
+            "over": {"variances": ["equal", "two-level"]},
+            "values": {"covariance": "spiked", "spike": 2.5, "penalty": 0.3, "samples": 2.0},
+        },
+    )
     references = (
         Reference(
             "wortsman2026random", "A. Wortsman Zurich, F. Gerace, B. Loureiro and Y. M. Lu",
@@ -165,6 +173,20 @@ class MaskedRegression(Model):
 
     def coordinates(self) -> dict[str, np.ndarray]:
         return {"eigenvalue": (EDGES[1:] + EDGES[:-1]) / 2} if self.covariance in WITH_SPECTRUM else {}
+
+    def transition(self, along: str) -> Array:
+        """Positive where an eigenvalue of A has left the bulk: the spike's strength above the threshold."""
+        if self.covariance not in SPIKED:
+            return super().transition(along)
+        return self.spike - self.theory().threshold
+
+    def transition_lines(self, x: str, y: str, values: np.ndarray) -> dict[str, np.ndarray]:
+        """Thresholds of masked regression and of PCA, in a plane of any control and the spike's strength."""
+        if self.covariance not in SPIKED or y != "spike" or x == "spike":
+            return {}
+        theory = self.replace(**{x: values}).theory()
+        flat = np.ones_like(values)
+        return {"masked regression": theory.threshold * flat, "PCA": theory.pca_threshold * flat}
 
     # --- theory -----------------------------------------------------------------------------------------------------
 

@@ -54,7 +54,14 @@ class SoftCommittee(Model):
     title = "Soft committee machine, online"
     family = "online"
     numerics = Numerics(rtol=1e-8, atol=1e-11, max_steps=4096, nodes=16, solver="dopri8")
-    typical_sizes = (250, 500, 1000)
+    typical_sizes = (125, 250, 500)
+    check_study = (
+        {
+            "values": {"times": [0.0, 2.0, 5.0, 10.0], "readout_rate": 0.5, "noise": 0.04},
+            "over": {"activation": ["erf", "relu"]},
+        },
+        {"values": {"times": [0.0, 2.0, 5.0, 10.0], "start": "random", "students": 3}, "seeds": 8},
+    )
     references = (
         Reference(
             "saad1995online", "D. Saad and S. A. Solla", "On-line learning in soft committee machines", 1995,
@@ -159,10 +166,12 @@ class SoftCommittee(Model):
 
     # --- simulation -------------------------------------------------------------------------------------------------
 
+    @property
+    def unprepared(self) -> bool:
+        return self.start == "random"
+
     def prepare(self, key: PRNGKeyArray, size: int) -> SoftCommittee:
-        """With `start = "random"`: draw independent student weights of the given norms and measure their overlaps."""
-        if self.start == "given":
-            return self
+        """Draw independent student weights of the given norms and measure their overlaps."""
         self._check_size(size)
         teacher_key, student_key = jax.random.split(key)
         teacher = _weights_with_gram(teacher_key, self.teacher_norm, size)
