@@ -36,7 +36,10 @@ _BETTER: tuple[tuple[str, Any], ...] = (
     (r"<mi>(&#x000[4-7][0-9A-F];)</mi>", r'<mi mathvariant="normal">\1</mi>'),
     (r"<mi>(&#x003(?:9[1-9A-F]|A[0-9]);)</mi>", r'<mi mathvariant="normal">\1</mi>'),  # Greek capitals
     (r"<mi>(&#x0(?:2032|27E[89]);)</mi>", r"<mo>\1</mo>"),  # primes and angle brackets
-    (r'<msub>(<mo movablelimits="true">\w+</mo>|<mo>(?:max|min)</mo>)(<mi>[^<]*</mi>)</msub>', r"<munder>\1\2</munder>"),
+    (
+        r'<msub>(<mo movablelimits="true">\w+</mo>|<mo>(?:max|min)</mo>)(<mi>[^<]*</mi>)</msub>',
+        r"<munder>\1\2</munder>",
+    ),
     (r'<mtd columnalign="(\w+)">', r'<mtd class="\1">'),  # browsers align by style
 )
 

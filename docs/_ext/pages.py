@@ -18,6 +18,7 @@ import pkgutil
 import re
 import shutil
 from collections.abc import Iterable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,9 @@ def fields_table(fields: Iterable[dict[str, Any]]) -> str:
         if field["typical"]:
             allowed += f" (typically {field['typical'][0]:g} to {field['typical'][1]:g})"
         meaning = cell(field["meaning"]) + ("; a whole number in a simulation" if field["counts"] else "")
-        rows.append([f"`{field['name']}`", field["kind"], math(field["symbol"]), cell(field["default"]), allowed, meaning])
+        rows.append(
+            [f"`{field['name']}`", field["kind"], math(field["symbol"]), cell(field["default"]), allowed, meaning]
+        )
     return table(["field", "kind", "symbol", "default", "range", "meaning"], rows)
 
 
@@ -85,7 +88,7 @@ def observables_table(observables: Iterable[dict[str, Any]]) -> str:
     for told in observables:
         compared = told["simulated"] and told["predicted"]
         where = "both" if compared else "theory" if told["predicted"] else "simulation"
-        power = "" if told["status"] == "exact" or not compared else math(f"d^{{-{told['power']:.3g}}}")
+        power = "" if told["status"] == "exact" or not compared else math(f"d^{{-{simple(told['power'])}}}")
         name = f"`{told['name']}`"
         dims = " × ".join(told["dims"]) or "–"
         rows.append([name, math(told["symbol"]), dims, told["status"], power, where, cell(told["when"]),
@@ -106,8 +109,8 @@ def numerics_text(model: Any, told: dict[str, Any]) -> str:
         return f"This is an experiment: it has no closed theory. {simulation}"
     settings = code_list(f"{k}={v!r}" for k, v in told["numerics"].items())
     stated = (
-        f"Finer numerics move no observable by more than {told['accuracy']:g}; a point alone and in a batch agree to "
-        f"{model.batch_accuracy:g}; gradients equal central differences to {model.gradient_accuracy:g} (relative)."
+        f"Finer numerics move no observable by more than {small(told['accuracy'])}; a point alone and in a batch agree to "
+        f"{small(model.batch_accuracy)}; gradients equal central differences to {small(model.gradient_accuracy)} (relative)."
     )
     how = f"Numerics: {settings}." if settings else "The theory is a closed form: there is nothing to refine."
     return f"{how} {stated}\n\n{simulation}"
@@ -173,9 +176,15 @@ def figures_text(id: str, folder: Path, draws: bool) -> str:
         command = fenced("shell", f"solvable figure {listing.name}")
         shown = ""
         if draws or (DOCS / picture.lstrip("/")).exists():
-            shown = f"\n\n```{{image}} {picture}\n:alt: {listing.sentence}\n```"
+            file = (folder.parent if draws else DOCS) / picture.lstrip("/")
+            shown = f"\n\n```{{image}} {picture}\n:alt: {listing.sentence}\n:width: {png_width(file) // 2}px\n```"
         parts.append(f"**{listing.name}.** {listing.sentence}{shown}\n\n{command}")
     return "## Figures\n\n" + "\n\n".join(parts) if parts else ""
+
+
+def png_width(file: Path) -> int:
+    """Width in pixels, which stands at a fixed place of every PNG; figures are drawn at twice the screen's density."""
+    return int.from_bytes(file.read_bytes()[16:20], "big")
 
 
 def references_text(model: Any, id: str) -> str:
@@ -194,7 +203,10 @@ def models_index(listings: Iterable[Any]) -> str:
     families: dict[str, list[Any]] = {}
     for line in listings:
         families.setdefault(line.family, []).append(line)
-    parts = ["# Models", "Each page is made from what the model declares about itself: `solvable show MODEL` says the same."]
+    parts = [
+        "# Models",
+        "Each page is made from what the model declares about itself: `solvable show MODEL` says the same.",
+    ]
     for family, lines in families.items():
         title = importlib.import_module(f"solvable.models.{family}").__doc__ or family
         rows = [[f"[{line.id}]({line.id}.md)", line.kind, cell(line.sentence)] for line in lines]
@@ -307,6 +319,7 @@ def signature(function: Any, skip_first: bool = False) -> str:
 
 
 def annotation(said: Any) -> str:
+    said = getattr(said, "__forward_arg__", said)  # what a named tuple makes of a string
     return said if isinstance(said, str) else getattr(said, "__name__", str(said))
 
 
@@ -354,6 +367,15 @@ def cell(text: str) -> str:
 
 def math(symbol: str) -> str:
     return f"${symbol}$".replace("|", r"\|") if symbol else ""
+
+
+def simple(number: float) -> str:
+    """A power as a small fraction: 2/3, not 0.666667."""
+    return str(Fraction(number).limit_denominator(12))
+
+
+def small(number: float) -> str:
+    return f"{number:g}".replace("e-0", "e-")
 
 
 def code_list(words: Iterable[str]) -> str:

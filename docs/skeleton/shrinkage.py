@@ -39,7 +39,7 @@ class Shrinkage(Model):
     title = "Shrinkage of a Gaussian mean"
     family = "tutorial"
     typical_sizes = (50, 100, 200)
-    check_study = {"over": {"estimator": ["ridge", "james-stein"], "samples": [0.5, 2.0]}}
+    check_study = ({"over": {"estimator": ["ridge", "james-stein"], "samples": [0.5, 2.0]}},)
     references = (
         Reference(
             "james1961estimation", "W. James and C. Stein", "Estimation with quadratic loss", 1961,
