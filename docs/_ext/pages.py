@@ -167,17 +167,16 @@ def figures_text(id: str, folder: Path, draws: bool) -> str:
 
     parts = []
     for listing in (f for f in FIGURES if f.model == id):
-        picture = f"/pictures/{listing.name}.png"
+        file, address = DOCS / "pictures" / f"{listing.name}.png", f"/pictures/{listing.name}.png"
         if draws:
             from solvable.figures.draw import draw
 
             draw(listing.name, folder / "figures", quick=True)
-            picture = f"/generated/figures/{listing.name}.png"
-        command = fenced("shell", f"solvable figure {listing.name}")
+            file, address = folder / "figures" / file.name, f"/generated/figures/{file.name}"
         shown = ""
-        if draws or (DOCS / picture.lstrip("/")).exists():
-            file = (folder.parent if draws else DOCS) / picture.lstrip("/")
-            shown = f"\n\n```{{image}} {picture}\n:alt: {listing.sentence}\n:width: {png_width(file) // 2}px\n```"
+        if file.exists():
+            shown = f"\n\n```{{image}} {address}\n:alt: {listing.sentence}\n:width: {png_width(file) // 2}px\n```"
+        command = fenced("shell", f"solvable figure {listing.name}")
         parts.append(f"**{listing.name}.** {listing.sentence}{shown}\n\n{command}")
     return "## Figures\n\n" + "\n\n".join(parts) if parts else ""
 
