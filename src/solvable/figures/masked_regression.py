@@ -95,7 +95,7 @@ def draw_spike(data: dict[str, Any]) -> Any:
         for name, colour in (("threshold", COLOURS[0]), ("pca_threshold", COLOURS[2])):
             place = float(theory[f"{name}_theory"].sel(variances=variances)[0])
             axis.axvline(place, color=colour, linewidth=0.8, linestyle=":")
-        axis.set(xlabel=label("spike", r"\theta"), ylabel="squared overlap with the hidden direction", ylim=(-0.02, 1))
+        axis.set(xlabel=label("spike", r"\theta"), ylabel="squared overlap with $u$", ylim=(-0.02, 1))
         axis.set_title(f"{variances} noise" if variances == "equal" else "a quarter of the coordinates is noisy")
         axis.legend(loc="lower right")
     axis = axes[2]

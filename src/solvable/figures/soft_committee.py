@@ -15,7 +15,7 @@ ACTIVATIONS = ("erf", "relu")
 
 
 def plateau(quick: bool) -> dict[str, Any]:
-    model = SoftCommittee(rate=0.7, times=np.linspace(0.0, 60.0, 61))
+    model = SoftCommittee(rate=1.2, times=np.linspace(0.0, 80.0, 81))
     size, seeds = (200, 4) if quick else (1000, 8)
     study = Study(model, {"activation": list(ACTIVATIONS)}, sizes=[size], seeds=seeds)
     return {"": study.run()}
