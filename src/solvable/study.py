@@ -351,12 +351,19 @@ class Study:
         dataset.attrs |= {"solvable": __version__, "study": json.dumps(self.specification()), **_provenance()}
         return dataset
 
-    def agreement(self) -> Agreement:
-        """Compare simulation with theory at every point: see `solvable.lab.agreement` for the verdicts."""
+    def agreement(self, observables: Sequence[str] = ()) -> Agreement:
+        """Compare simulation with theory at every point: see `solvable.lab.agreement` for the verdicts.
+
+        All observables are compared unless some are named; the correction for many comparisons counts those compared.
+        """
         data, table = self.dataset(), []
         declared = {n: o for m in self.variants().values() for n, o in m.observables().items()}
+        for name in observables:
+            if name not in declared:
+                raise unknown_observable(name, list(declared))
         for name, said in declared.items():
-            if f"{name}_simulated" not in data or f"{name}_expected" not in data:
+            skipped = observables and name not in observables
+            if skipped or f"{name}_simulated" not in data or f"{name}_expected" not in data:
                 continue
             simulated = data[f"{name}_simulated"]
             simulated, expected = (a for a in _broadcast(simulated, data[f"{name}_expected"]))

@@ -17,7 +17,9 @@ PENALTIES = (0.0, 0.01, 0.1)
 
 def peak(quick: bool) -> dict[str, Any]:
     chain = MaskedRegression(correlation=0.8, penalty=0.1)
-    samples = np.unique(np.concatenate([np.geomspace(0.25, 8, 60), [0.9, 0.95, 0.98, 1.02, 1.05, 1.1]]))
+    samples = np.unique(
+        np.concatenate([np.geomspace(0.25, 8, 60), [0.9, 0.95, 0.98, 0.99, 0.995, 1.005, 1.01, 1.02, 1.05, 1.1]])
+    )
     theory = Study(chain, {"penalty": PENALTIES, "samples": samples}).run()
     tuned = np.geomspace(0.25, 8, 7 if quick else 15)
     best = [optimise(chain.replace(samples=a), "penalty", minimise="test_loss").value for a in tuned]

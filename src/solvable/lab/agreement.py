@@ -24,6 +24,7 @@ import numpy as np
 VERDICTS = ("agree", "finite-size", "inconclusive", "disagree", "undefined")
 LEVEL = 0.05
 PRECISION = 0.02
+RESOLUTION = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,8 +133,8 @@ def compare(
         usable = number >= 2
         mean = np.array([_mean(d) for d in deviation[usable]])
         spread = np.array([np.nanstd(d, ddof=1) for d in deviation[usable]]) / np.sqrt(number[usable])
-        # Rounding is the smallest error there can be: observables that do not fluctuate are compared against it.
-        spread = np.maximum(spread, 1e-12 * max(scale, 1e-300))
+        # What a simulation in float32 resolves is the smallest error there can be, also where nothing fluctuates.
+        spread = np.maximum(spread, RESOLUTION * max(scale, 1e-300))
         if counted is not None:
             spread = np.maximum(spread, _counting_error(expected[i, usable], counted[i, usable], number[usable]))
         freedom = number[usable] - 1

@@ -134,26 +134,29 @@ def _contract(id: str, kind: type[Model]) -> Checked:
     return Checked(id, "contract", not broken, seen)
 
 
-def check_studies(kind: type[Model], full: bool = False) -> list[Study]:
-    """The agreement studies of a model: what it declares in `check_study`, or its defaults at its typical sizes."""
+def check_studies(kind: type[Model], full: bool = False) -> list[tuple[Study, tuple[str, ...]]]:
+    """The agreement studies of a model, each with the observables to judge (none: all).
+
+    They are what the model declares in `check_study`, or its defaults at its typical sizes.
+    """
     declared = kind.check_study or {}
     several = declared if isinstance(declared, (list, tuple)) else [declared]
     studies = []
     for each in several:
         options: dict[str, Any] = {"sizes": kind.typical_sizes, "seeds": 12, **each}
-        values = options.pop("values", {})
+        values, judged = options.pop("values", {}), tuple(options.pop("judge", ()))
         if full:
             options["sizes"] = [*options["sizes"], 2 * options["sizes"][-1]]
             options["seeds"] = 3 * options["seeds"]
-        studies.append(Study(kind.create(**values), **options))
+        studies.append((Study(kind.create(**values), **options), judged))
     return studies
 
 
 def _agreement(id: str, kind: type[Model], full: bool) -> list[Checked]:
     rows = []
-    for study in check_studies(kind, full):
+    for study, judged in check_studies(kind, full):
         study.run(progress=False)
-        table = study.agreement()
+        table = study.agreement(judged)
         for name in table.observables:
             counts = table.counts(name)
             said = ", ".join(f"{n} {v}" for v, n in counts.items())
