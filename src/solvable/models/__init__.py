@@ -27,4 +27,11 @@ LISTINGS = (
         "replica",
         "A generalised linear model learns from a sign or linear teacher by ridge-penalised empirical risk.",
     ),
+    Listing(
+        "soft-committee",
+        "solvable.models.online.soft_committee",
+        "SoftCommittee",
+        "online",
+        "A two-layer network learns a two-layer teacher by online gradient descent: plateau, then specialisation.",
+    ),
 )

@@ -1,0 +1,213 @@
+r"""A two-layer student learns a two-layer teacher from a stream of samples: the soft committee machine.
+
+**Data.** Inputs x ~ N(0, 1_N), each used once. A teacher with M hidden units labels them,
+y = Σ_n a_n g(u_n·x/√N) + σζ, with Gram matrix T = UUᵀ/N and label noise of variance σ².
+
+**Learner.** f(x) = Σ_k v_k g(w_k·x/√N) with K hidden units; g is erf(·/√2) or ReLU. Stochastic gradient descent on
+½(f − y)², one fresh sample per step, time t = steps/N:
+
+    w_k ← w_k − (η_w/√N) v_k g'(λ_k) (f − y) x,        v_k ← v_k − (η_v/N) g(λ_k) (f − y).
+
+**Theory** (Saad and Solla 1995; Biehl and Schwarze 1995; both layers and noise: Goldt et al. 2019). For N → ∞ the overlaps
+Q = WWᵀ/N, R = WUᵀ/N and v follow closed differential equations, written out at `methods.committee`. They start at *given*
+overlaps: the escape from the symmetric plateau takes a time ∝ log(1/asymmetry), so a finite network has to be compared with
+the flow that starts where it started.
+
+**Simulation.** Weights with exactly the given overlaps, at any N ≥ K + M, then plain gradient descent. The test loss is the
+exact population average given the weights.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ...errors import InvalidValue
+from ...methods.averages import activation
+from ...methods.committee import Overlaps, committee_drift, committee_loss
+from ...methods.flows import integrate
+from ...model import Model, Numerics, Reference, choice, control, input, observable
+
+
+def _small_asymmetric_overlaps(model: SoftCommittee) -> np.ndarray:
+    """Every unit leans a little, and differently, towards one teacher unit: K units see a plateau, then specialise."""
+    i, n = np.indices((model.students, model.teachers))
+    lean = np.where(i % model.teachers == n, 0.05, 0.02) + 0.002 * ((3 * i + 2 * n) % 5)
+    return lean / math.sqrt(max(1.0, model.students / model.teachers))
+
+
+class SoftCommittee(Model):
+    """Online learning of a two-layer network from a two-layer teacher.
+
+    >>> import solvable as sv
+    >>> curve = sv.SoftCommittee(times=[0.0, 20.0, 100.0]).theory().test_loss
+    >>> bool(curve[0] > curve[1] > curve[2])
+    True
+    """
+
+    id = "soft-committee"
+    title = "Soft committee machine, online"
+    family = "online"
+    numerics = Numerics(rtol=1e-8, atol=1e-11, max_steps=4096, nodes=16, solver="dopri8")
+    typical_sizes = (250, 500, 1000)
+    references = (
+        Reference(
+            "saad1995online", "D. Saad and S. A. Solla", "On-line learning in soft committee machines", 1995,
+            "Phys. Rev. E 52, 4225", doi="10.1103/PhysRevE.52.4225"),
+        Reference(
+            "biehl1995learning", "M. Biehl and H. Schwarze", "Learning by on-line gradient descent", 1995,
+            "J. Phys. A 28, 643", doi="10.1088/0305-4470/28/3/018"),
+        Reference(
+            "goldt2019dynamics", "S. Goldt, M. S. Advani, A. M. Saxe, F. Krzakala and L. Zdeborová", "Dynamics of stochastic "
+            "gradient descent for two-layer neural networks in the teacher-student setup", 2019, "NeurIPS 32",
+            arxiv="1906.08632"),
+    )  # fmt: skip
+
+    rate: Array = control(
+        1.0, low=0.0, high=100.0, typical=(0.1, 2.0), symbol=r"\eta_w", meaning="learning rate of the first layer")  # fmt: skip
+    readout_rate: Array = control(
+        0.0, low=0.0, high=100.0, typical=(0.0, 1.0), symbol=r"\eta_v",
+        meaning="learning rate of the second layer; 0 freezes it")  # fmt: skip
+    noise: Array = control(
+        0.0, low=0.0, high=100.0, typical=(0.0, 1.0), symbol=r"\sigma^2", meaning="variance of the label noise")  # fmt: skip
+    activation: str = choice("erf", options=("erf", "relu"), symbol="g", meaning="activation of all units, erf(x/√2) or ReLU")
+    students: int = choice(2, high=64, symbol="K", meaning="hidden units of the student")
+    teachers: int = choice(2, high=64, symbol="M", meaning="hidden units of the teacher")
+    start: str = choice(
+        "given", options=("given", "random"),
+        meaning="initial overlaps as given, or measured on weights drawn at random with the given norms")  # fmt: skip
+    times: Array = input(
+        np.linspace(0.0, 100.0, 101), dims=("time",), low=0.0, symbol="t", meaning="times of measurement, increasing from "
+        "the start, in steps per input dimension")  # fmt: skip
+    initial_norm: Array = input(
+        lambda m: 0.25 * np.eye(m.students), dims=("students", "students"), symbol="Q(0)",
+        meaning="initial Gram matrix of the student units, w_i·w_j/N")  # fmt: skip
+    initial_overlap: Array = input(
+        _small_asymmetric_overlaps, dims=("students", "teachers"), symbol="R(0)",
+        meaning="initial overlaps of student and teacher units, w_i·u_n/N")  # fmt: skip
+    initial_readout: Array = input(
+        lambda m: np.ones(m.students), dims=("students",), symbol="v(0)", meaning="initial second layer of the student")  # fmt: skip
+    teacher_norm: Array = input(
+        lambda m: np.eye(m.teachers), dims=("teachers", "teachers"), symbol="T",
+        meaning="Gram matrix of the teacher units, u_n·u_m/N")  # fmt: skip
+    teacher_readout: Array = input(
+        lambda m: np.ones(m.teachers), dims=("teachers",), symbol="a", meaning="second layer of the teacher")  # fmt: skip
+
+    observables_declared = (
+        observable("test_loss", "half the mean squared difference to the clean label on a fresh input; label noise, which "
+                   "would add σ²/2, not included", symbol=r"\varepsilon", dims=("time",), low=0),
+        observable("norm", "Gram matrix of the student units", symbol="Q", dims=("time", "student", "other_student")),
+        observable("overlap", "overlaps of student and teacher units", symbol="R", dims=("time", "student", "teacher")),
+        observable("readout", "second layer of the student", symbol="v", dims=("time", "student")),
+    )  # fmt: skip
+
+    def validate(self) -> None:
+        given = (self.times, self.initial_norm, self.initial_overlap, self.teacher_norm)
+        if any(isinstance(value, jax.core.Tracer) for value in given):
+            return
+        times, norm, overlap, teacher = (np.asarray(value) for value in given)
+        if len(times) < 2 or np.any(np.diff(times) <= 0):
+            raise InvalidValue("times must be at least two increasing numbers: the first is the start.")
+        for name, gram in (("initial_norm", norm), ("teacher_norm", teacher)):
+            if not np.allclose(gram, gram.T, rtol=0, atol=1e-9 * (1 + np.abs(gram).max())):
+                raise InvalidValue(f"{name} is not symmetric: it is meant to be a Gram matrix.")
+        joint = np.block([[norm, overlap], [overlap.T, teacher]])
+        lowest = np.linalg.eigvalsh(joint)[0]
+        if lowest < -1e-9 * (1 + np.abs(joint).max()):
+            raise InvalidValue(
+                "no weights have these overlaps: [[initial_norm, initial_overlap], [its transpose, teacher_norm]] has the "
+                f"negative eigenvalue {lowest:.3g}."
+            )
+
+    def coordinates(self) -> dict[str, np.ndarray]:
+        return {"time": np.asarray(self.times)}
+
+    # --- theory -----------------------------------------------------------------------------------------------------
+
+    def point(self, numerics: Numerics) -> dict[str, Array]:
+        g = activation(self.activation, nodes=numerics.nodes)
+
+        def drift(t: Array, state: Overlaps, model: SoftCommittee) -> Overlaps:
+            return committee_drift(
+                g,
+                state,
+                model.teacher_norm,
+                model.teacher_readout,
+                rate=model.rate,
+                readout_rate=model.readout_rate,
+                noise=model.noise,
+            )
+
+        start = Overlaps(self.initial_norm, self.initial_overlap, self.initial_readout)
+        settings = {name: numerics[name] for name in ("rtol", "atol", "max_steps", "solver")}
+        flow = integrate(drift, start, self.times, self, **settings)
+        return {**self._observed(flow.values), "converged": flow.converged}
+
+    def _observed(self, path: Overlaps) -> dict[str, Array]:
+        """The observables along a path of overlaps, time first."""
+        g = activation(self.activation)
+        loss = jax.vmap(lambda state: committee_loss(g, state, self.teacher_norm, self.teacher_readout))(path)
+        return {"test_loss": loss, "norm": path.norm, "overlap": path.overlap, "readout": path.readout}
+
+    # --- simulation -------------------------------------------------------------------------------------------------
+
+    def prepare(self, key: PRNGKeyArray, size: int) -> SoftCommittee:
+        """With `start = "random"`: draw independent student weights of the given norms and measure their overlaps."""
+        if self.start == "given":
+            return self
+        self._check_size(size)
+        teacher_key, student_key = jax.random.split(key)
+        teacher = _weights_with_gram(teacher_key, self.teacher_norm, size)
+        student = jax.random.normal(student_key, (self.students, size), float)
+        student = student * jnp.sqrt(jnp.diagonal(self.initial_norm))[:, None]
+        return self.replace(
+            start="given", initial_norm=student @ student.T / size, initial_overlap=student @ teacher.T / size
+        )
+
+    def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
+        self._check_size(size)
+        g = activation(self.activation)
+        weight_key, sample_key = jax.random.split(key)
+        joint = jnp.block([[self.initial_norm, self.initial_overlap], [self.initial_overlap.T, self.teacher_norm]])
+        weights = _weights_with_gram(weight_key, joint, size).astype(dtype)
+        student, teacher = weights[: self.students], weights[self.students :]
+        target = self.teacher_readout.astype(dtype)
+        scatter, rate, readout_rate = (
+            x.astype(dtype) for x in (jnp.sqrt(self.noise), self.rate / math.sqrt(size), self.readout_rate / size)
+        )
+
+        def step(number: Array, network: tuple[Array, Array]) -> tuple[Array, Array]:
+            w, v = network
+            draw = jax.random.normal(jax.random.fold_in(sample_key, number), (size + 1,), dtype)
+            x, label_noise = draw[:-1], draw[-1]
+            fields, teacher_fields = w @ x / math.sqrt(size), teacher @ x / math.sqrt(size)
+            hidden = g.function(fields)
+            error = v @ hidden - target @ g.function(teacher_fields) - scatter * label_noise
+            return w - (rate * error * v * g.derivative(fields))[:, None] * x[None, :], v - readout_rate * error * hidden
+
+        def until(carry: Any, end: Array) -> tuple[Any, Overlaps]:
+            begin, (w, v) = carry
+            w, v = jax.lax.fori_loop(begin, end, step, (w, v))
+            return (end, (w, v)), Overlaps((w @ w.T).astype(float) / size, (w @ teacher.T).astype(float) / size, v.astype(float))
+
+        ends = jnp.rint((self.times - self.times[0]) * size).astype(jnp.int32)
+        _, path = jax.lax.scan(until, (jnp.zeros_like(ends[0]), (student, self.initial_readout.astype(dtype))), ends)
+        observed = self._observed(path)
+        return {**observed, "converged": jnp.all(jnp.isfinite(observed["test_loss"]))}
+
+    def _check_size(self, size: int) -> None:
+        if size < self.students + self.teachers:
+            raise InvalidValue(f"size = {size} is smaller than the {self.students + self.teachers} units of both networks.")
+
+
+def _weights_with_gram(key: PRNGKeyArray, gram: Float[Array, "n n"], size: int) -> Float[Array, "n size"]:
+    """Vectors w with w_a·w_b/size exactly as given, in random directions; a singular Gram matrix is welcome."""
+    directions, _ = jnp.linalg.qr(jax.random.normal(key, (size, gram.shape[0]), float))
+    values, vectors = jnp.linalg.eigh(gram)
+    root = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[None, :]
+    return math.sqrt(size) * root @ directions.T
