@@ -34,4 +34,11 @@ LISTINGS = (
         "online",
         "A two-layer network learns a two-layer teacher by online gradient descent: plateau, then specialisation.",
     ),
+    Listing(
+        "masked-regression",
+        "solvable.models.attention.masked_regression",
+        "MaskedRegression",
+        "attention",
+        "Every coordinate of a Gaussian vector is ridge-regressed on all others: masked learning against PCA.",
+    ),
 )
