@@ -8,7 +8,7 @@ os.environ["MPLBACKEND"] = "agg"
 
 from jaxtyping import install_import_hook
 
-with install_import_hook(["solvable.methods", "solvable.models"], "beartype.beartype"):
+with install_import_hook(["solvable.methods"], "beartype.beartype"):
     import solvable
     import solvable.methods.channels
     import solvable.methods.erm

@@ -75,7 +75,6 @@ class Study:
     figure: Annotated[
         Path | None, arg(metavar="FILE", help="Where to draw it (default: RUN.png beside the folder).")
     ] = None
-    prepare: Annotated[bool, arg(help="Draw what the theory needs at each size, seed by seed.")] = False
     json: Json = False
 
 
@@ -240,7 +239,8 @@ def _run_simulate(command: Simulate) -> int:
     model = _made(command.model, command.values)
     size = command.size if command.size is not None else type(model).typical_sizes[-1]
     outcome = model.simulate(command.seed, size)
-    theory = model.realised(size).theory() if model.has_theory else None
+    drawn = model.prepared(model.key(size, command.seed), size)
+    theory = drawn.realised(size).theory() if model.has_theory else None
     if command.json:
         _print_json(
             {
@@ -288,7 +288,7 @@ def _run_study(command: Study) -> int:
         sizes += [s if isinstance(s, int) else _refuse_size(s) for s in values_of("size", word)]
     if sizes and command.seeds < 1:
         raise InvalidValue(f"seeds = {command.seeds} is not a whole number in [1, ∞): the realisations of each cell.")
-    study = Lab(model, over, sizes=sorted(sizes), seeds=command.seeds if sizes else 0, prepare=command.prepare)
+    study = Lab(model, over, sizes=sorted(sizes), seeds=command.seeds if sizes else 0)
     try:
         data = study.run(command.out, progress=None if not command.json else False)
     except KeyboardInterrupt:

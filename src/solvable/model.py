@@ -173,6 +173,16 @@ def _brief(value: np.ndarray) -> str:
         return str(value).replace("\n", " ")
 
 
+class _Names(tuple[str, ...]):
+    """Names that do not count: two models that differ only here share their compiled programs."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tuple)
+
+    def __hash__(self) -> int:
+        return 0
+
+
 class Model(eqx.Module):
     """Base class of all models: see the module's docstring for what an author writes.
 
@@ -196,7 +206,7 @@ class Model(eqx.Module):
         Mapping[str, Any] | tuple[Mapping[str, Any], ...]
     ] = {}  # arguments of `solvable check`'s studies
 
-    _from_defaults: tuple[str, ...] = eqx.field(default=(), init=False, static=True, repr=False)
+    _from_defaults: _Names = eqx.field(default=(), init=False, static=True, repr=False)
 
     # --- construction -----------------------------------------------------------------------------------------------
 
@@ -220,7 +230,7 @@ class Model(eqx.Module):
                     value = resolve_default(said, self)
                 if value is not None:
                     self.__setattr__(name, checked_array(name, said, value, sizes))
-        self._from_defaults = tuple(defaulted)
+        self._from_defaults = _Names(defaulted)
         try:
             np.broadcast_shapes(*(np.shape(v) for v in self.controls().values()))
         except ValueError:
@@ -317,9 +327,9 @@ class Model(eqx.Module):
         return type(self).point is not Model.point
 
     @property
-    def prepares(self) -> bool:
-        """Whether the theory may need something drawn at finite size (see `prepare`)."""
-        return type(self).prepare is not Model.prepare
+    def unprepared(self) -> bool:
+        """Whether the theory needs something drawn at finite size first; override together with `prepare`."""
+        return False
 
     def theory(self, numerics: Mapping[str, Any] | None = None) -> Outcome:
         """The exact prediction at every point of the broadcast controls.
@@ -340,6 +350,10 @@ class Model(eqx.Module):
     ) -> Outcome:
         if not jax.config.jax_enable_x64:
             raise SolvableError("theories need 64-bit floats: unset SOLVABLE_ENABLE_X64=0 or enable jax_enable_x64.")
+        if self.unprepared:
+            raise SolvableError(
+                f"the theory of this {self.id} needs something drawn: use prepare(key, size), or a Study."
+            )
         values, converged, residual = compiled(self, type(self).numerics.updated(numerics))
         return self._labelled(values, converged, residual, source, extra)
 
@@ -381,7 +395,12 @@ class Model(eqx.Module):
             raise InvalidValue("simulate takes a seed or a key, not both.")
         if key is None:
             key = self.key(size, checked_seed(0 if seed is None else seed))
-        return self.outcome_of(simulate_batch(self, {}, key[None], size, dtype=dtype), lane=0)
+        model = self.prepared(key, size)
+        return model.outcome_of(simulate_batch(model, {}, key[None], size, dtype=dtype), lane=0)
+
+    def prepared(self, key: PRNGKeyArray, size: int) -> Model:
+        """The model of the cell with this key: prepared if it needs to be, else as it is."""
+        return self.prepare(jax.random.fold_in(key, 1), size) if self.unprepared else self
 
     def outcome_of(self, batch: dict[str, Array], lane: int) -> Outcome:
         """One lane of a simulated batch, with labels."""

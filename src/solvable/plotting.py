@@ -225,7 +225,7 @@ def _smooth(study: Study, along: str, at: dict[str, Any], name: str) -> tuple[np
         along not in study.over
         or along in study._choices
         or not 3 <= len(x) <= 60
-        or study.prepare
+        or model.unprepared
         or not model.has_theory
     ):
         return None

@@ -43,7 +43,6 @@ class Study:
     - `arms`: `{name: {field: value}}`, named variations of any fields (schedules, spectra), for a dimension `arm`.
     - `sizes`, `seeds`: the sizes to simulate and the number of realisations (or their numbers) at each.
     - `numerics`: settings that differ from the model's own.
-    - `prepare`: draw what the theory needs (see `Model.prepare`) and pair theory and simulation seed by seed.
     - `dtype`: precision of the simulations, if not the model's own.
 
     >>> import solvable as sv
@@ -63,7 +62,6 @@ class Study:
         sizes: int | Sequence[int] = (),
         seeds: int | Sequence[int] = 0,
         numerics: Mapping[str, Any] | None = None,
-        prepare: bool = False,
         dtype: str | None = None,
     ):
         self.several = not isinstance(model, Model)
@@ -78,7 +76,7 @@ class Study:
             raise InvalidValue(f"sizes = {self.sizes} must grow, and seeds must differ.")
         if bool(self.sizes) != bool(self.seeds):
             raise InvalidValue("a study that simulates needs both sizes and seeds; one that does not needs neither.")
-        self.numerics, self.prepare, self.dtype = dict(numerics or {}), prepare, dtype
+        self.numerics, self.dtype = dict(numerics or {}), dtype
         for name, each in self.models.items():
             if each.shape != ():
                 raise InvalidValue(
@@ -171,7 +169,7 @@ class Study:
         for _, key, controls in self._points:
             if not models[key].has_theory:
                 continue
-            if self.prepare:
+            if models[key].unprepared:  # theory and simulation are paired, seed by seed
                 found = [Cell("theory", key, controls, size, seed) for size in self.sizes for seed in self.seeds]
             else:
                 realised = self._counts(models[key])
@@ -200,7 +198,7 @@ class Study:
             {k: self._counts(m) for k, m in models.items()},
             numerics={k: dict(type(m).numerics.updated(self.numerics)) for k, m in models.items()},
             dtypes={k: self.dtype or type(m).simulation_dtype for k, m in models.items()},
-            prepare=self.prepare,
+            prepare={k: m.unprepared for k, m in models.items()},
         )
 
     # --- running ----------------------------------------------------------------------------------------------------
@@ -273,7 +271,6 @@ class Study:
             "sizes": self.sizes,
             "seeds": self.seeds,
             "numerics": self.numerics,
-            "prepare": self.prepare,
             "dtype": self.dtype,
         }
 
@@ -312,7 +309,6 @@ class Study:
             sizes=spec["sizes"],
             seeds=spec["seeds"],
             numerics=spec["numerics"],
-            prepare=spec["prepare"],
             dtype=spec["dtype"],
         )
 

@@ -29,9 +29,24 @@ BOTH_LAYERS = {
 }
 
 
+PLAIN = {
+    "initial_norm": 0.25 * np.eye(2),
+    "initial_readout": np.ones(2),
+    "teacher_norm": np.eye(2),
+    "teacher_readout": np.ones(2),
+}
+
+
+def committee(**values):
+    """The model with every input given, as an array: inputs left to their defaults would compile another program."""
+    return SoftCommittee(
+        **{n: v if isinstance(v, str | int) else jnp.asarray(v) for n, v in {**PLAIN, **values}.items()}
+    )
+
+
 @cache
 def case(name):
-    model = SoftCommittee(activation=name, **BOTH_LAYERS)
+    model = committee(activation=name, **BOTH_LAYERS)
     return model, model.theory()
 
 
@@ -41,19 +56,22 @@ def test_theory_equals_the_reference_value(entry):
     at = params["times"].index(entry["at"]["time"])
     # the same number of times as elsewhere in this file: one compiled program
     params["times"] = [params["times"][0], params["times"][at] / 2, params["times"][at]]
-    outcome = SoftCommittee(**params).theory()
+    outcome = committee(**params).theory()
     assert outcome.converged
     np.testing.assert_allclose(outcome[entry["observable"]][-1], entry["value"], rtol=0, atol=entry["tolerance"])
 
 
 def test_an_exactly_symmetric_start_stays_on_its_plateau_and_a_small_asymmetry_leaves_it():
-    symmetric = SoftCommittee(times=[0.0, 50.0, 100.0], initial_overlap=np.full((2, 2), 0.05))
-    outcome = symmetric.theory()
-    np.testing.assert_allclose(outcome.overlap[:, 0, 0], outcome.overlap[:, 0, 1], atol=1e-9)
-    np.testing.assert_allclose(outcome.test_loss[1], outcome.test_loss[2], rtol=1e-3)
-    assert outcome.test_loss[2] > 0.02
-    tilted = symmetric.replace(initial_overlap=[[0.06, 0.05], [0.05, 0.06]], times=[0.0, 50.0, 150.0]).theory()
-    assert tilted.test_loss[2] < 0.1 * outcome.test_loss[2]
+    # inside the symmetric subspace the norms still relax, at a rate of about 0.03 (the slow twin below agrees): wait
+    times = [0.0, 150.0, 200.0]
+    plateau = committee(times=times, initial_overlap=np.full((2, 2), 0.05)).theory()
+    spread = np.ptp(np.asarray(plateau.overlap).reshape(3, -1), axis=1)
+    np.testing.assert_allclose(spread, 0.0, atol=1e-9)
+    np.testing.assert_allclose(plateau.norm[:, 0, 0], plateau.norm[:, 1, 1], atol=1e-9)
+    np.testing.assert_allclose(plateau.test_loss[1], plateau.test_loss[2], rtol=1e-3)
+    assert plateau.test_loss[2] > 0.02
+    tilted = committee(times=times, initial_overlap=[[0.06, 0.05], [0.05, 0.06]]).theory()
+    assert tilted.test_loss[1] < 0.1 * plateau.test_loss[1]
 
 
 def test_one_unit_follows_the_textbook_equations():
@@ -71,11 +89,18 @@ def test_one_unit_follows_the_textbook_equations():
 
     times = [0.0, 3.0, 10.0]
     exact = solve_ivp(textbook, (0, 10), (0.1, 0.5), "DOP853", times, rtol=1e-11, atol=1e-12).y
-    alone = SoftCommittee(
-        students=1, teachers=1, rate=eta, times=times, initial_norm=[[0.5]], initial_overlap=[[0.1]]
+    # the second student and teacher unit have no readout: they see the task and take no part in it
+    outcome = committee(
+        rate=eta,
+        times=times,
+        initial_norm=[[0.5, 0.1], [0.1, 0.3]],
+        initial_overlap=[[0.1, 0.2], [0.05, -0.1]],
+        initial_readout=[1.0, 0.0],
+        teacher_readout=[1.0, 0.0],
     ).theory()
-    np.testing.assert_allclose(alone.overlap[:, 0, 0], exact[0], rtol=1e-7)
-    np.testing.assert_allclose(alone.norm[:, 0, 0], exact[1], rtol=1e-7)
+    np.testing.assert_allclose(outcome.overlap[:, 0, 0], exact[0], rtol=1e-7)
+    np.testing.assert_allclose(outcome.norm[:, 0, 0], exact[1], rtol=1e-7)
+    np.testing.assert_allclose(outcome.norm[:, 1, 1], 0.3, rtol=1e-12)
 
 
 def test_a_slow_twin_without_any_closed_form_gives_the_same_path():
@@ -84,6 +109,7 @@ def test_a_slow_twin_without_any_closed_form_gives_the_same_path():
     nodes, weights = np.polynomial.hermite_e.hermegauss(14)
     z = np.stack(np.meshgrid(*[nodes] * 4, indexing="ij")).reshape(4, -1)
     weight = np.prod(np.meshgrid(*[weights / weights.sum()] * 4, indexing="ij"), axis=0).ravel()
+    z, weight = z[:, z[0] > 0], 2 * weight[z[0] > 0]  # every average is even in the fields
     eta, eta_v, noise = float(model.rate), float(model.readout_rate), float(model.noise)
 
     def drift(t, y):
@@ -113,9 +139,9 @@ def test_gradient_descent_of_both_layers_with_noise_follows_the_flow(name, sizes
             runs, exact = np.asarray(batch[observable]), np.asarray(theory[observable])
             np.testing.assert_allclose(runs[:, 0], np.broadcast_to(exact[0], runs[:, 0].shape), atol=2e-6)
             error = runs[:, 1:].std(axis=0, ddof=1) / np.sqrt(seeds)
-            # 22 comparisons per size; the correction of order 1/N, measured at N = 16 … 128, is below 0.3/N
+            # 22 comparisons per size; the correction of order 1/N was measured at N = 32 … 128: at most 0.24/N
             deviation = np.abs(runs[:, 1:].mean(axis=0) - exact[1:])
-            assert np.all(deviation < 3.7 * error + 0.3 / size), (observable, size)
+            assert np.all(deviation < 3.7 * error + 0.24 / size), (observable, size)
             assert np.all(error < 0.02 * np.abs(exact).max()), f"{observable} too noisy to say"
 
 
@@ -126,8 +152,8 @@ def test_population_loss_given_the_weights_equals_the_loss_on_a_fresh_test_set(n
     v, a = np.array([0.8, -1.1]), np.array([1.0, 0.5])
     inputs = rng.normal(size=(size, 200_000))
     outputs = [
-        np.asarray(readout @ g.function(jnp.asarray(w @ inputs / np.sqrt(size))))
-        for readout, w in ((jnp.asarray(v), student), (jnp.asarray(a), teacher))
+        readout @ np.asarray(g.function(jnp.asarray(w @ inputs / np.sqrt(size))))
+        for readout, w in ((v, student), (a, teacher))
     ]
     losses = 0.5 * (outputs[0] - outputs[1]) ** 2
     state = Overlaps(*(jnp.asarray(x) for x in (student @ student.T / size, student @ teacher.T / size, v)))
@@ -138,7 +164,7 @@ def test_population_loss_given_the_weights_equals_the_loss_on_a_fresh_test_set(n
 
 
 def test_gradient_of_the_final_loss_in_the_rates_equals_central_differences():
-    model = SoftCommittee(**BOTH_LAYERS)
+    model = case("erf")[0]
 
     @jax.jit
     def final(rates, directions):
@@ -156,7 +182,7 @@ def test_gradient_of_the_final_loss_in_the_rates_equals_central_differences():
 
 
 def test_random_starts_are_measured_and_reproducible():
-    model = SoftCommittee(start="random")
+    model = committee(start="random")
     one, again = (model.prepare(jax.random.key(3), 200) for _ in range(2))
     other = model.prepare(jax.random.key(4), 200)
     assert one.start == "given"
@@ -168,10 +194,10 @@ def test_random_starts_are_measured_and_reproducible():
 
 def test_impossible_overlaps_times_and_sizes_are_refused_in_one_sentence():
     with pytest.raises(sv.InvalidValue, match="no weights have these overlaps"):
-        SoftCommittee(initial_overlap=[[0.9, 0.0], [0.0, 0.1]])
+        committee(initial_overlap=[[0.9, 0.0], [0.0, 0.1]])
     with pytest.raises(sv.InvalidValue, match="not symmetric"):
-        SoftCommittee(teacher_norm=[[1.0, 0.5], [0.0, 1.0]])
+        committee(initial_overlap=np.zeros((2, 2)), teacher_norm=[[1.0, 0.5], [0.0, 1.0]])
     with pytest.raises(sv.InvalidValue, match="increasing"):
-        SoftCommittee(times=[0.0, 2.0, 1.0])
+        committee(times=[0.0, 2.0, 1.0])
     with pytest.raises(sv.InvalidValue, match="smaller than the 4 units"):
-        SoftCommittee().simulate(seed=0, size=3)
+        committee().simulate(seed=0, size=3)

@@ -64,6 +64,8 @@ def draw_phase_diagram(data: dict[str, Any]) -> Any:
     figure, axis = plt.subplots(figsize=(5.2, 3.8))
     error = diagram.test_error_theory.transpose("penalty", "samples")
     mesh = axis.pcolormesh(diagram.samples, diagram.penalty, error, cmap="viridis", shading="nearest", rasterized=True)
+    log_axis(axis.xaxis)  # before the contours: their labels are placed in the plane as it is drawn
+    log_axis(axis.yaxis)
     lines = axis.contour(diagram.samples, diagram.penalty, error, levels=8, colors="white", linewidths=0.6)
     axis.clabel(lines, fontsize=7)
     axis.plot(diagram.best_samples, diagram.best_penalty, color="white", linewidth=3)
@@ -72,8 +74,6 @@ def draw_phase_diagram(data: dict[str, Any]) -> Any:
     )
     axis.grid(False)
     axis.set(xlabel=label("samples", r"\alpha"), ylabel=label("penalty", r"\lambda"))
-    log_axis(axis.xaxis)
-    log_axis(axis.yaxis)
     axis.legend(loc="upper right", frameon=True, framealpha=0.85)
     figure.colorbar(mesh, ax=axis, label=label("test_error", r"\varepsilon_g"))
     figure.suptitle(r"Logistic regression of a noisy sign teacher, $\Delta = 0.25$", fontsize=11)

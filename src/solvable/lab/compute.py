@@ -11,8 +11,6 @@ import numpy as np
 
 from ..model import Model, key_words, simulate_batch
 
-PREPARE = 1  # folded into a cell's key for what is drawn before the simulation proper
-
 
 def compute_block(model: Model, block: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """The results of a block, one row per cell; `model` is the block's variant with any controls."""
@@ -35,23 +33,26 @@ def _keys(model: Model, columns: Mapping[str, np.ndarray], size: int, seeds: Any
     return jax.random.wrap_key_data(jnp.asarray(np.array(words)), impl="threefry2x32")
 
 
-def _prepared(model: Model, columns: Mapping[str, np.ndarray], size: int, keys: Any) -> dict[str, np.ndarray]:
-    """The fields that `prepare` draws, stacked over cells."""
+def _prepared(
+    model: Model, columns: Mapping[str, np.ndarray], size: int, keys: Any
+) -> tuple[Model, dict[str, np.ndarray]]:
+    """A prepared model, and the fields that `prepare` draws, stacked over cells."""
     drawn: dict[str, list[np.ndarray]] = {}
+    filled = model
     for lane in range(keys.shape[0]):
         cell = model.with_values({n: jnp.asarray(v[lane]) for n, v in columns.items()})
-        filled = cell.prepare(jax.random.fold_in(keys[lane], PREPARE), size)
+        filled = cell.prepared(keys[lane], size)
         for name in model.fields_of("input", "data"):
             value = getattr(filled, name)
             if value is not None:
                 drawn.setdefault(name, []).append(np.asarray(value))
-    return {name: np.stack(values) for name, values in drawn.items()}
+    return filled, {name: np.stack(values) for name, values in drawn.items()}
 
 
 def _theories(model: Model, columns: dict[str, np.ndarray], block: Mapping[str, Any], fill: np.ndarray):
     if block["prepare"]:
         keys = _keys(model, columns, block["size"], block["seeds"])
-        drawn = _prepared(model, columns, block["size"], keys)
+        model, drawn = _prepared(model, columns, block["size"], keys)
     else:
         drawn = {}
     real = {
@@ -72,7 +73,8 @@ def _theories(model: Model, columns: dict[str, np.ndarray], block: Mapping[str, 
 def _simulations(model: Model, columns: dict[str, np.ndarray], block: Mapping[str, Any], fill: np.ndarray):
     size = block["size"]
     keys = _keys(model, columns, size, block["seeds"])
-    fields = {**columns, **(_prepared(model, columns, size, keys) if block["prepare"] else {})}
+    model, drawn = _prepared(model, columns, size, keys) if block["prepare"] else (model, {})
+    fields = {**columns, **drawn}
     counting = [n for n, said in model.fields_of("control").items() if said.counts]
     return simulate_batch(
         model,

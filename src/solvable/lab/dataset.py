@@ -41,21 +41,27 @@ def assemble(study: Study, results: Mapping[Cell, tuple[dict[str, np.ndarray], i
         holders[name][1][index] = value
 
     sizes, seeds = study.sizes, study.seeds
+    paired = any(m.unprepared for m in models.values())
     for index, variant, controls in study._points:
-        counts = bool(study._counts(models[variant]))
+        counts, prepare = bool(study._counts(models[variant])), models[variant].unprepared
         nominal = results.get(Cell("theory", variant, controls, None, None))
         if nominal is not None:
             for name, value in _lane(nominal):
                 put(f"{name}_theory", shared, shape, index, value)
         for i, size in enumerate(sizes):
-            if not study.prepare:
+            if not prepare:
                 cell = Cell("theory", variant, controls, size if counts else None, None)
                 for name, value in _lane(results.get(cell)):
                     if name not in EXTRA:
-                        put(f"{name}_expected", (*shared, "size"), (*shape, len(sizes)), (*index, i), value)
+                        if paired:  # some variant's theory differs from seed to seed: give all the same dimensions
+                            whole = (*shape, len(sizes), len(seeds))
+                            for j in range(len(seeds)):
+                                put(f"{name}_expected", (*shared, "size", "seed"), whole, (*index, i, j), value)
+                        else:
+                            put(f"{name}_expected", (*shared, "size"), (*shape, len(sizes)), (*index, i), value)
             for j, seed in enumerate(seeds):
                 whole, at = (*shape, len(sizes), len(seeds)), (*index, i, j)
-                if study.prepare:
+                if prepare:
                     for name, value in _lane(results.get(Cell("theory", variant, controls, size, seed))):
                         put(f"{name}_expected", (*shared, "size", "seed"), whole, at, value)
                 for name, value in _lane(results.get(Cell("simulation", variant, controls, size, seed))):

@@ -60,7 +60,7 @@ def plan_blocks(
     *,
     numerics: Mapping[str, dict[str, Any]],
     dtypes: Mapping[str, str],
-    prepare: bool,
+    prepare: Mapping[str, bool],
 ) -> list[dict[str, Any]]:
     """Group cells into block specifications.
 
@@ -69,10 +69,17 @@ def plan_blocks(
     """
     groups: dict[tuple[Any, ...], list[Cell]] = defaultdict(list)
     for cell in cells:
-        groups[cell.kind, cell.variant, cell.size if cell.kind == "simulation" or prepare else None].append(cell)
+        groups[
+            cell.kind, cell.variant, cell.size if cell.kind == "simulation" or prepare[cell.variant] else None
+        ].append(cell)
     blocks = []
     for (kind, variant, size), members in groups.items():
-        common: dict[str, Any] = {"format": FORMAT, "kind": kind, "variant": variants[variant], "prepare": prepare}
+        common: dict[str, Any] = {
+            "format": FORMAT,
+            "kind": kind,
+            "variant": variants[variant],
+            "prepare": prepare[variant],
+        }
         if kind == "theory":
             common["numerics"] = numerics[variant]
             families = {(): members}

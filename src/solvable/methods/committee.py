@@ -31,9 +31,7 @@ class Overlaps(NamedTuple):
     readout: Float[Array, " student"]
 
 
-def joint_covariance(
-    state: Overlaps, teacher_norm: Float[Array, "teacher teacher"]
-) -> Float[Array, "student+teacher student+teacher"]:
+def joint_covariance(state: Overlaps, teacher_norm: Float[Array, "teacher teacher"]) -> Float[Array, "units units"]:
     """Covariance [[Q, R], [Rᵀ, T]] of the fields of all units."""
     return jnp.block([[state.norm, state.overlap], [state.overlap.T, teacher_norm]])
 

@@ -13,6 +13,7 @@ in its own lane of a `vmap` only.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import diffrax
 import equinox as eqx
@@ -75,7 +76,7 @@ def integrate(
     if gradients not in ADJOINTS:
         raise ValueError(f"gradients must be one of {', '.join(ADJOINTS)}, not {gradients!r}.")
     times = jnp.asarray(times)
-    field = eqx.filter_closure_convert(vector_field, times[0], start, args)
+    field: Any = eqx.filter_closure_convert(vector_field, times[0], start, args)
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(field),
         SOLVERS[solver](),
@@ -92,7 +93,8 @@ def integrate(
         max_steps=max_steps,
         throw=False,
     )
-    assert solution.ts is not None and solution.ys is not None
+    assert solution.ts is not None
+    assert solution.ys is not None
     happened = solution.result == diffrax.RESULTS.event_occurred
     converged = happened | (solution.result == diffrax.RESULTS.successful)
     finite = [jnp.all(jnp.isfinite(v).reshape(len(times), -1), axis=1) for v in jax.tree.leaves(solution.ys[0])]
@@ -103,7 +105,7 @@ def integrate(
     inputs = jax.tree.leaves(eqx.filter((field, start, times, args), eqx.is_inexact_array))
     anything = jnp.where(converged, 1.0, jnp.nan) * sum(jnp.sum(leaf) for leaf in inputs)
 
-    def mask(value: Float[Array, "time *rest"]) -> Float[Array, "time *rest"]:
+    def mask(value: Array) -> Array:
         seen = reached.reshape(-1, *[1] * (value.ndim - 1))
         beyond = jnp.where(converged, jnp.full_like(anything, jnp.nan), anything)
         return jnp.where(seen, value, beyond.astype(value.dtype))

@@ -324,8 +324,8 @@ def companion(
             count, t, z, _ = state
             first, second, _ = traces(t, z)
             change = (1.0 - offset * t - t * first / samples) / (offset + (first - t * second) / samples)
-            # Quadratic convergence: after a change of 1e-6 the root is known to rounding.
-            return count + 1, t + change, z, jnp.any(jnp.abs(change) > 1e-6 * jnp.abs(t))
+            # Quadratic convergence: after a change of 1e-8 the root is known to rounding.
+            return count + 1, t + change, z, jnp.any(jnp.abs(change) > 1e-8 * jnp.abs(t))
 
         def step(state, z):
             before, t = state
@@ -337,8 +337,10 @@ def companion(
         return lax.scan(step, (first, first), path)[1]
 
     t = lax.custom_root(equation, jnp.ones_like(path), follow, lambda g, y: y / g(jnp.ones_like(y)))
-    first, _, stieltjes = traces(t, path)
-    residual = jnp.abs(1.0 - offset * t - t * first / samples) / (1.0 + jnp.abs(offset * t))
+    first, second, stieltjes = traces(t, path)
+    # Where the equation is steep, on a narrow band, it amplifies the rounding of t: its slope sets the scale there.
+    slope = jnp.abs(offset * t + t * (first - t * second) / samples)
+    residual = jnp.abs(1.0 - offset * t - t * first / samples) / jnp.maximum(1.0, slope)
     converged = (residual < 1e-10) & (t.imag <= 1e-9 * jnp.abs(t))
     veil = jnp.where(converged, 1.0, jnp.nan)
     return Companion(t * _complex(veil), stieltjes * _complex(veil), residual, converged)

@@ -62,7 +62,15 @@ class MaskedRegression(Model):
     numerics = Numerics(step=0.5, nodes=64)
     runs = "map"
     simulation_dtype = "float64"
-    typical_sizes = (150, 300, 600)
+    typical_sizes = (100, 200, 400)
+    check_study = (
+        {"over": {"samples": [0.5, 2.0, 4.0]}},
+        {"over": {"samples": [0.5, 2.0]}, "values": {"covariance": "ring", "penalty": 0.05}},
+        {
+            "over": {"variances": ["equal", "two-level"]},
+            "values": {"covariance": "spiked", "spike": 2.5, "penalty": 0.3, "samples": 2.0},
+        },
+    )
     references = (
         Reference(
             "wortsman2026random", "A. Wortsman Zurich, F. Gerace, B. Loureiro and Y. M. Lu",
@@ -76,19 +84,19 @@ class MaskedRegression(Model):
         2.0, low=0.0, low_open=True, high=1e4, typical=(0.2, 8.0), scale="log", counts=True, symbol=r"\alpha",
         meaning="training samples per dimension, n/d")  # fmt: skip
     penalty: Array = control(
-        0.1, low=0.0, high=1e6, typical=(1e-3, 10.0), scale="log", symbol=r"\lambda",
+        0.1, low=0.0, high=1e4, typical=(1e-3, 10.0), scale="log", symbol=r"\lambda",
         meaning="ridge penalty λ|a|² added to the mean of the squared errors; 0 is the ridgeless limit λ → 0⁺")  # fmt: skip
     spike: Array = control(
-        2.0, low=0.0, high=1e4, typical=(0.0, 6.0), symbol=r"\theta",
+        2.0, low=0.0, high=1e3, typical=(0.0, 6.0), symbol=r"\theta",
         meaning="strength of the hidden direction, Σ = V + θuuᵀ (spiked, localised)")  # fmt: skip
     correlation: Array = control(
         0.8, low=-0.99, high=0.99, typical=(0.0, 0.95), symbol=r"\rho",
         meaning="correlation between neighbours of the Markov chain, ρ^|k−l| (autoregressive)")  # fmt: skip
     high_variance: Array = control(
-        4.0, low=1e-3, high=1e3, typical=(0.5, 8.0), scale="log", symbol="v_+",
+        4.0, low=1e-2, high=1e2, typical=(0.5, 8.0), scale="log", symbol="v_+",
         meaning="variance of the noisy coordinates (two-level)")  # fmt: skip
     low_variance: Array = control(
-        0.5, low=1e-3, high=1e3, typical=(0.1, 4.0), scale="log", symbol="v_-",
+        0.5, low=1e-2, high=1e2, typical=(0.1, 4.0), scale="log", symbol="v_-",
         meaning="variance of the other coordinates (two-level)")  # fmt: skip
     high_fraction: Array = control(
         0.25, low=0.0, low_open=True, high=1.0, high_open=True, typical=(0.05, 0.95), symbol="p_+",
@@ -165,6 +173,20 @@ class MaskedRegression(Model):
 
     def coordinates(self) -> dict[str, np.ndarray]:
         return {"eigenvalue": (EDGES[1:] + EDGES[:-1]) / 2} if self.covariance in WITH_SPECTRUM else {}
+
+    def transition(self, along: str) -> Array:
+        """Positive where an eigenvalue of A has left the bulk: the spike's strength above the threshold."""
+        if self.covariance not in SPIKED:
+            return super().transition(along)
+        return self.spike - self.theory().threshold
+
+    def transition_lines(self, x: str, y: str, values: np.ndarray) -> dict[str, np.ndarray]:
+        """Thresholds of masked regression and of PCA, in a plane of any control and the spike's strength."""
+        if self.covariance not in SPIKED or y != "spike" or x == "spike":
+            return {}
+        theory = self.replace(**{x: values}).theory()
+        flat = np.ones_like(values)
+        return {"masked regression": theory.threshold * flat, "PCA": theory.pca_threshold * flat}
 
     # --- theory -----------------------------------------------------------------------------------------------------
 

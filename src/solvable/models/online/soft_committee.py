@@ -54,7 +54,14 @@ class SoftCommittee(Model):
     title = "Soft committee machine, online"
     family = "online"
     numerics = Numerics(rtol=1e-8, atol=1e-11, max_steps=4096, nodes=16, solver="dopri8")
-    typical_sizes = (250, 500, 1000)
+    typical_sizes = (125, 250, 500)
+    check_study = (
+        {
+            "values": {"times": [0.0, 2.0, 5.0, 10.0], "readout_rate": 0.5, "noise": 0.04},
+            "over": {"activation": ["erf", "relu"]},
+        },
+        {"values": {"times": [0.0, 2.0, 5.0, 10.0], "start": "random", "students": 3}, "seeds": 8},
+    )
     references = (
         Reference(
             "saad1995online", "D. Saad and S. A. Solla", "On-line learning in soft committee machines", 1995,
@@ -75,7 +82,9 @@ class SoftCommittee(Model):
         meaning="learning rate of the second layer; 0 freezes it")  # fmt: skip
     noise: Array = control(
         0.0, low=0.0, high=100.0, typical=(0.0, 1.0), symbol=r"\sigma^2", meaning="variance of the label noise")  # fmt: skip
-    activation: str = choice("erf", options=("erf", "relu"), symbol="g", meaning="activation of all units, erf(x/√2) or ReLU")
+    activation: str = choice(
+        "erf", options=("erf", "relu"), symbol="g", meaning="activation of all units, erf(x/√2) or ReLU"
+    )
     students: int = choice(2, high=64, symbol="K", meaning="hidden units of the student")
     teachers: int = choice(2, high=64, symbol="M", meaning="hidden units of the teacher")
     start: str = choice(
@@ -91,7 +100,8 @@ class SoftCommittee(Model):
         _small_asymmetric_overlaps, dims=("students", "teachers"), symbol="R(0)",
         meaning="initial overlaps of student and teacher units, w_i·u_n/N")  # fmt: skip
     initial_readout: Array = input(
-        lambda m: np.ones(m.students), dims=("students",), symbol="v(0)", meaning="initial second layer of the student")  # fmt: skip
+        lambda m: np.ones(m.students), dims=("students",), symbol="v(0)",
+        meaning="initial second layer of the student")  # fmt: skip
     teacher_norm: Array = input(
         lambda m: np.eye(m.teachers), dims=("teachers", "teachers"), symbol="T",
         meaning="Gram matrix of the teacher units, u_n·u_m/N")  # fmt: skip
@@ -156,10 +166,12 @@ class SoftCommittee(Model):
 
     # --- simulation -------------------------------------------------------------------------------------------------
 
+    @property
+    def unprepared(self) -> bool:
+        return self.start == "random"
+
     def prepare(self, key: PRNGKeyArray, size: int) -> SoftCommittee:
-        """With `start = "random"`: draw independent student weights of the given norms and measure their overlaps."""
-        if self.start == "given":
-            return self
+        """Draw independent student weights of the given norms and measure their overlaps."""
         self._check_size(size)
         teacher_key, student_key = jax.random.split(key)
         teacher = _weights_with_gram(teacher_key, self.teacher_norm, size)
@@ -188,12 +200,16 @@ class SoftCommittee(Model):
             fields, teacher_fields = w @ x / math.sqrt(size), teacher @ x / math.sqrt(size)
             hidden = g.function(fields)
             error = v @ hidden - target @ g.function(teacher_fields) - scatter * label_noise
-            return w - (rate * error * v * g.derivative(fields))[:, None] * x[None, :], v - readout_rate * error * hidden
+            return w - (rate * error * v * g.derivative(fields))[:, None] * x[
+                None, :
+            ], v - readout_rate * error * hidden
 
         def until(carry: Any, end: Array) -> tuple[Any, Overlaps]:
             begin, (w, v) = carry
             w, v = jax.lax.fori_loop(begin, end, step, (w, v))
-            return (end, (w, v)), Overlaps((w @ w.T).astype(float) / size, (w @ teacher.T).astype(float) / size, v.astype(float))
+            return (end, (w, v)), Overlaps(
+                (w @ w.T).astype(float) / size, (w @ teacher.T).astype(float) / size, v.astype(float)
+            )
 
         ends = jnp.rint((self.times - self.times[0]) * size).astype(jnp.int32)
         _, path = jax.lax.scan(until, (jnp.zeros_like(ends[0]), (student, self.initial_readout.astype(dtype))), ends)
@@ -202,7 +218,9 @@ class SoftCommittee(Model):
 
     def _check_size(self, size: int) -> None:
         if size < self.students + self.teachers:
-            raise InvalidValue(f"size = {size} is smaller than the {self.students + self.teachers} units of both networks.")
+            raise InvalidValue(
+                f"size = {size} is smaller than the {self.students + self.teachers} units of both networks."
+            )
 
 
 def _weights_with_gram(key: PRNGKeyArray, gram: Float[Array, "n n"], size: int) -> Float[Array, "n size"]:

@@ -1,0 +1,61 @@
+# Everything sets itself up: a fresh machine needs Python (3.11 or later) and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+EXTRAS := dev,docs
+
+.PHONY: demo test verify bench docs check figures clean help
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo     theory and experiment of the main model, with a picture (a minute after set-up)"
+	@echo "make test     linters, types, tests"
+	@echo "make verify   the long agreement studies of every model"
+	@echo "make check    contract, reference values and agreement of every model, as one table"
+	@echo "make bench    speed, as ratios against peers and floors"
+	@echo "make docs     the documents, in docs/_build/html"
+	@echo "make figures  every figure, in figures/"
+
+# uv when it is there, else venv and pip; versions come from constraints.txt.
+$(VENV)/ready: pyproject.toml constraints.txt
+	@if command -v uv >/dev/null 2>&1; then \
+	  uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
+	  uv pip install --quiet --python $(BIN)/python -c constraints.txt -e ".[$(EXTRAS)]"; \
+	else \
+	  $(PYTHON) -m venv $(VENV) && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"; \
+	fi
+	@touch $@
+
+demo: $(VENV)/ready
+	$(BIN)/solvable figure masked-regression-peak --quick --out figures
+	$(BIN)/solvable figure masked-regression-spike --quick --out figures
+	@echo "Look at figures/masked-regression-peak.png and figures/masked-regression-spike.png"
+
+test: $(VENV)/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+verify: $(VENV)/ready
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
+	$(BIN)/solvable check --full
+
+check: $(VENV)/ready
+	$(BIN)/solvable check
+
+bench: $(VENV)/ready
+	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/ready
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+figures: $(VENV)/ready
+	@for name in $$($(BIN)/solvable figure --json | $(BIN)/python -c "import json,sys; print(*(f['name'] for f in json.load(sys.stdin)['figures']))"); do \
+	  $(BIN)/solvable figure $$name --out figures || exit 1; \
+	done
+
+clean:
+	rm -rf $(VENV) build dist docs/_build docs/generated .pytest_cache .ruff_cache

@@ -1,0 +1,62 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+
+from solvable.methods.losses import Custom, Hinge, Logistic, Square, loss_named
+
+LOSSES = {"square": Square(), "logistic": Logistic(), "hinge": Hinge()}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("y", [-1.0, 1.0])
+@pytest.mark.parametrize(("centre", "width"), [(-3.0, 0.5), (0.2, 2.0), (1.4, 1e-3), (-20.0, 30.0)])
+def test_proximal_point_is_the_minimiser(name, y, centre, width):
+    loss = LOSSES[name]
+    objective = lambda z: (z - centre) ** 2 / (2 * width) + float(loss.value(jnp.asarray(y), jnp.asarray(z)))  # noqa: E731
+    best = minimize_scalar(objective, bounds=(centre - 2 * width - 5, centre + 2 * width + 5), method="bounded",
+                           options={"xatol": 1e-10})  # fmt: skip
+    found = float(loss.prox(jnp.asarray(y), jnp.asarray(centre), jnp.asarray(width)))
+    assert objective(found) <= best.fun + 1e-12
+    assert abs(found - best.x) < 1e-5
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(-1e3, 1e3), st.floats(-8, 8))
+def test_logistic_proximal_point_is_stationary_over_sixteen_orders_of_magnitude(centre, exponent):
+    width = 10.0**exponent
+    z = Logistic().prox(jnp.asarray(1.0), jnp.asarray(centre), jnp.asarray(width))
+    gap = z - centre - width * jax.nn.sigmoid(-z)
+    assert abs(gap) <= 2e-14 * (1 + abs(centre) + abs(z) + width * jax.nn.sigmoid(-z))
+
+
+def test_any_smooth_convex_loss_has_a_proximal_operator_with_derivatives_of_all_orders():
+    pseudo_huber = Custom(lambda y, z: jnp.sqrt(1 + (y - z) ** 2))
+    y, c, v = jnp.asarray(0.3), jnp.asarray(-2.0), jnp.asarray(1.7)
+    z = pseudo_huber.prox(y, c, v)
+    assert abs(z - c + v * pseudo_huber.slope(y, z)) < 1e-13
+    for argument in range(3):
+        h = 1e-5
+        args = [y, c, v]
+        up, down = ([a + h * s * (i == argument) for i, a in enumerate(args)] for s in (1, -1))
+        first = jax.grad(pseudo_huber.prox, argument)
+        assert abs(first(*args) - (pseudo_huber.prox(*up) - pseudo_huber.prox(*down)) / (2 * h)) < 1e-8
+        second = jax.grad(first, argument)
+        assert abs(second(*args) - (first(*up) - first(*down)) / (2 * h)) < 1e-7
+
+
+def test_slopes_and_curvatures_agree_with_differentiation():
+    z = jnp.linspace(-3, 3, 13) + 0.01
+    for loss in LOSSES.values():
+        y = jnp.ones_like(z)
+        generic = Custom(loss.value)
+        np.testing.assert_allclose(loss.slope(y, z), generic.slope(y, z), atol=1e-12)
+        np.testing.assert_allclose(loss.curvature(y, z), generic.curvature(y, z), atol=1e-12)
+
+
+def test_an_unknown_loss_is_answered_with_the_nearest_name():
+    with pytest.raises(LookupError, match="did you mean 'hinge'"):
+        loss_named("hing")
