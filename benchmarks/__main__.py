@@ -14,32 +14,23 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
 
 COLUMNS = ("what", "ours", "against", "theirs", "ratio", "required", "met", "largest difference")
-NAMES = (
-    "perceptron",
-    "soft-committee",
-    "masked-regression",
-    "minimisers",
-    "compilations",
-    "cold-start",
-    "command-line",
-)
 
 
 def main() -> int:
+    from .rows import GROUPS
+
     about = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    about.add_argument("groups", nargs="*", metavar="GROUP", help=f"some of: {', '.join(NAMES)} (default: all)")
+    about.add_argument("groups", nargs="*", metavar="GROUP", help=f"some of: {', '.join(GROUPS)} (default: all)")
     form = about.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON object on standard output")
     form.add_argument("--markdown", action="store_true", help="a table for a README")
     chosen = about.parse_args()
-    unknown = [name for name in chosen.groups if name not in NAMES]
+    unknown = [name for name in chosen.groups if name not in GROUPS]
     if unknown:
-        about.error(f"there is no group {unknown[0]!r}; there are {', '.join(NAMES)}")
-
-    from .rows import GROUPS
+        about.error(f"there is no group {unknown[0]!r}; there are {', '.join(GROUPS)}")
 
     rows = []
-    for name in chosen.groups or NAMES:
+    for name in chosen.groups or GROUPS:
         print(f"{name} …", file=sys.stderr, flush=True)
         rows += GROUPS[name]()
     show = _print_json if chosen.json else _print_markdown if chosen.markdown else _print_table
