@@ -204,7 +204,9 @@ class Reference:
           year = {1989},
         }
         """
-        entries = {"author": self.authors, "title": self.title, "year": str(self.year)}
+        # In prose authors are separated by commas, in BibTeX by "and".
+        authors = " and ".join(a.strip() for a in self.authors.replace(" and ", ", ").split(", "))
+        entries = {"author": authors, "title": self.title, "year": str(self.year)}
         if self.venue:
             entries["journal"] = self.venue
         if self.arxiv:

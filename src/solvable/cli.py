@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import json
 import sys
 from pathlib import Path
@@ -51,7 +53,9 @@ class Simulate:
 
     model: Positional[Model]
     values: Positional[Values] = ()
-    size: Annotated[int | None, arg(metavar="N", help="Size of the realisation (default: the model's own).")] = None
+    size: Annotated[
+        int, arg(metavar="N", help="Size of the realisation (0: the largest of the model's typical sizes).")
+    ] = 0
     seed: Annotated[int, arg(metavar="S", help="Number of the realisation.")] = 0
     json: Json = False
 
@@ -127,7 +131,7 @@ def main(argv: list[str] | None = None) -> None:
 
         print(f"solvable {__version__}")
         return
-    command = tyro.cli(Command, prog="solvable", description=_ABOUT, args=words or ["--help"])  # type: ignore[arg-type]
+    command = _parsed(words or ["--help"])
     try:
         code = _RUN[type(command)](command)
     except SolvableError as problem:
@@ -139,6 +143,25 @@ def main(argv: list[str] | None = None) -> None:
         sys.stderr.close()
         sys.exit(1)
     sys.exit(code)
+
+
+def _parsed(words: list[str]) -> Any:
+    """The command that the words mean; what the parser refuses is told in one sentence, like everything else."""
+    refusal = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(refusal):
+            return tyro.cli(Command, prog="solvable", description=_ABOUT, args=words)  # type: ignore[arg-type]
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        lines = [line.strip("╭╮╰╯│─- \t") for line in refusal.getvalue().splitlines()]
+        told = [line for line in lines if line and not line.startswith("For full helptext")]
+        # The first line is the box's title; it is repeated where it says enough by itself.
+        sentence = " ".join(told[1:] or told).partition(" Argument helptext:")[0]
+        if "--json" in words:
+            print(json.dumps({"error": sentence}))
+        print(f"solvable: {sentence} (see solvable --help)", file=sys.stderr)
+        sys.exit(2)
 
 
 _ABOUT = "Exactly solvable models of learning: theory and experiment on the same axis, with the agreement measured."
@@ -237,7 +260,7 @@ def _run_theory(command: Theory) -> int:
 
 def _run_simulate(command: Simulate) -> int:
     model = _made(command.model, command.values)
-    size = command.size if command.size is not None else type(model).typical_sizes[-1]
+    size = command.size or type(model).typical_sizes[-1]
     outcome = model.simulate(command.seed, size)
     drawn = model.prepared(model.key(size, command.seed), size)
     theory = drawn.realised(size).theory() if model.has_theory else None

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -59,21 +60,19 @@ def optimise(
     _check(model, names, observable)
     axes = [_Axis.of(model, n, between) for n in names]
 
-    def at(u: Any) -> Model:
-        return model.with_values({n: a.value(u[..., i]) for i, (n, a) in enumerate(zip(names, axes, strict=True))})
-
+    settings = type(model).numerics.updated(numerics)
     scan = _latin(starts if len(names) == 1 else starts * 4, len(names))
-    heights = sign * np.asarray(at(jnp.asarray(scan)).theory(numerics)[str(observable)])
+    swept = {n: a.value(scan[:, i]) for i, (n, a) in enumerate(zip(names, axes, strict=True))}
+    heights = sign * np.asarray(model.replace(**swept).theory(numerics)[str(observable)])
     if not np.isfinite(heights).any():
         raise SolvableError(f"the theory of {model.id} converged nowhere in the range searched.")
     order = np.argsort(np.where(np.isfinite(heights), heights, np.inf))
-    f = jax.value_and_grad(lambda u: sign * at(u).theory(numerics)[str(observable)])
 
     def objective(u):
-        value, slope = f(jnp.asarray(u))
+        value, slope = _height_and_slope(model, jnp.asarray(u), tuple(names), tuple(axes), str(observable), settings)
         if not np.isfinite(value):
             return 1e300, np.zeros(len(names))
-        return float(value), np.asarray(slope)
+        return sign * float(value), sign * np.asarray(slope)
 
     best = None
     for start in scan[order[: 1 if len(names) == 1 else 3]]:
@@ -87,6 +86,19 @@ def optimise(
     values = {n: float(a.value(jnp.asarray(u[i]))) for i, (n, a) in enumerate(zip(names, axes, strict=True))}
     free = float(np.max(np.abs(slope[~edge]))) if (~edge).any() else 0.0
     return Optimum(model.replace(**values), values, sign * float(best.fun), free, bool(edge.any()))
+
+
+@eqx.filter_jit
+def _height_and_slope(model: Model, u: Any, names: tuple, axes: tuple, observable: str, numerics: Any):
+    """An observable and its gradient at a point of the unit cube; forward mode, since controls are few."""
+
+    def height(u: Any) -> Any:
+        at = {n: a.value(u[i]) for i, (n, a) in enumerate(zip(names, axes, strict=True))}
+        value = model.with_values(at).theory(numerics)[observable]
+        return value, value
+
+    slope, value = jax.jacfwd(height, has_aux=True)(u)
+    return value, slope
 
 
 def locate(
@@ -209,7 +221,7 @@ class _Axis:
 
     def value(self, u: Any) -> Any:
         if self.log:
-            return jnp.exp(np.log(self.low) + u * np.log(self.high / self.low))
+            return jnp.clip(jnp.exp(np.log(self.low) + u * np.log(self.high / self.low)), self.low, self.high)
         return self.low + u * (self.high - self.low)
 
 

@@ -30,6 +30,24 @@ FIGURES = (
         "solvable.figures.perceptron",
         "Test error of logistic regression over samples and penalty, with the best penalty as a line.",
     ),
+    FigureListing(
+        "soft-committee-plateau",
+        "soft-committee",
+        "solvable.figures.soft_committee",
+        "Loss and overlaps of an online two-layer student: symmetric plateau, then specialisation.",
+    ),
+    FigureListing(
+        "masked-regression-peak",
+        "masked-regression",
+        "solvable.figures.masked_regression",
+        "Masked regression has an interpolation peak although there are no labels; the best penalty removes it.",
+    ),
+    FigureListing(
+        "masked-regression-spike",
+        "masked-regression",
+        "solvable.figures.masked_regression",
+        "When masked regression sees a hidden direction and PCA does not; the predictor's spectrum.",
+    ),
 )
 
 

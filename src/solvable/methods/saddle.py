@@ -49,7 +49,7 @@ def solve(
     >>> magnet = lambda m, beta: jnp.tanh(beta * m)
     >>> found = solve(magnet, jnp.asarray([1.0]), jnp.asarray(1.5))
     >>> round(float(found.x[0]), 8), bool(found.converged)
-    (0.85859569, True)
+    (0.85855964, True)
     """
     options = (tolerance, warmup, damping, max_steps, memory, reach)
     return Solution(*_fixed_point(args, update=update, start=jax.lax.stop_gradient(start), options=options))
@@ -376,7 +376,7 @@ def spinodals(
     >>> path = follow(magnet, jnp.asarray([0.95]), 0.5, towards=-1.0)
     >>> x, h = spinodals(magnet, path)
     >>> [round(float(v), 6) for v in h[:2]]
-    [-0.207555, 0.207555]
+    [-0.207546, 0.207546]
     """
     n = path.x.shape[1]
     turn = (path.direction[1:] * path.direction[:-1] < 0) & path.converged[1:]

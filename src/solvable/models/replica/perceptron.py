@@ -46,9 +46,9 @@ class Perceptron(Model):
     title = "Teacher–student perceptron"
     family = "replica"
     numerics = Numerics(nodes=14, tolerance=1e-11, max_steps=400)
-    typical_sizes = (100, 200, 400)
+    typical_sizes = (50, 100, 200)
     check_study = (
-        {"over": {"loss": ["square", "logistic", "hinge"], "samples": [0.5, 1.5, 4.0]}, "values": {"noise": 0.1}},
+        {"over": {"loss": ["square", "logistic", "hinge"], "samples": [0.5, 2.0]}, "values": {"noise": 0.1}},
         {"over": {"samples": [0.5, 2.0]}, "values": {"teacher": "linear", "loss": "square", "noise": 0.2}},
     )
     references = (

@@ -1,0 +1,179 @@
+"""The command line: answers, JSON, refusals, start-up, interruption."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import solvable as sv
+from solvable.cli import main
+
+SOURCE = str(Path(sv.__file__).parents[1])
+
+
+def answer(capsys, *words):
+    """Exit code, standard output, standard error of one command in this process."""
+    with pytest.raises(SystemExit) as stop:
+        main(list(words))
+    out, err = capsys.readouterr()
+    return stop.value.code or 0, out, err
+
+
+@pytest.fixture(autouse=True)
+def _no_cache(monkeypatch):
+    monkeypatch.setenv("SOLVABLE_CACHE", "0")
+    monkeypatch.setenv("EQX_ON_ERROR", "nan")
+
+
+def test_theory_prints_one_json_object(capsys):
+    code, out, _ = answer(capsys, "theory", "perceptron", "loss=square", "samples=2", "penalty=0.1", "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert told["model"] == "perceptron"
+    assert told["params"]["samples"] == 2.0
+    assert told["status"] == "converged"
+    expected = sv.Perceptron(loss="square", samples=2, penalty=0.1).theory().test_error
+    assert told["observables"]["test_error"] == float(expected)
+
+
+def test_ranges_and_lists_sweep_a_theory(capsys):
+    code, out, _ = answer(capsys, "theory", "perceptron", "loss=square", "samples=0.5:2:3:log", "--json")
+    assert code == 0
+    assert json.loads(out)["params"]["samples"] == [0.5, 1.0, 2.0]
+    assert len(json.loads(out)["observables"]["norm"]) == 3
+
+
+def test_list_show_and_cite_know_every_model(capsys):
+    _, out, _ = answer(capsys, "list", "--json")
+    ids = [m["id"] for m in json.loads(out)["models"]]
+    assert {"perceptron", "soft-committee", "masked-regression"} <= set(ids)
+    for id in ids:
+        assert answer(capsys, "show", id)[0] == 0
+        assert "@article{" in answer(capsys, "cite", id)[1]
+
+
+def test_simulate_puts_the_theory_beside(capsys):
+    code, out, _ = answer(capsys, "simulate", "perceptron", "loss=square", "--size", "20", "--seed", "3", "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert told["size"] == 20
+    assert set(told["observables"]) <= set(told["theory"])
+
+
+def test_study_keeps_its_run_draws_it_and_can_be_cited(capsys, tmp_path):
+    words = ("study", "perceptron", "loss=square", "--over", "samples=0.5,1,2", "--size", "20", "--size", "40",
+             "--seeds", "4", "--out", str(tmp_path / "run"))  # fmt: skip
+    code, out, _ = answer(capsys, *words)
+    assert code == 0
+    assert "overall:" in out
+    assert (tmp_path / "run.png").stat().st_size > 10_000
+    code, out, _ = answer(capsys, *words, "--json")
+    assert json.loads(out)["missing"] == 0
+    assert "loureiro2021learning" in answer(capsys, "cite", str(tmp_path / "run"))[1]
+    assert sv.open(tmp_path / "run").missing() == 0
+
+
+BAD = [
+    ("theory", "perceptro"),
+    ("theory", "perceptron", "sample=2"),
+    ("theory", "perceptron", "samples=-1"),
+    ("theory", "perceptron", "samples=nan"),
+    ("theory", "perceptron", "samples=0.5,1,-2"),
+    ("theory", "perceptron", "samples=two"),
+    ("theory", "perceptron", "samples"),
+    ("theory", "perceptron", "=2"),
+    ("theory", "perceptron", "samples=1", "samples=2"),
+    ("theory", "perceptron", "samples=1:2"),
+    ("theory", "perceptron", "samples=1:2:x"),
+    ("theory", "perceptron", "samples=0:2:3:log"),
+    ("theory", "perceptron", "samples=1:2:3:cubic"),
+    ("theory", "perceptron", "samples=1:inf:3"),
+    ("theory", "perceptron", "samples=[1,2"),
+    ("theory", "perceptron", "samples=@nowhere.npy"),
+    ("theory", "perceptron", "samples=@pyproject.toml"),
+    ("theory", "perceptron", "loss=hing"),
+    ("theory", "perceptron", "loss=3"),
+    ("theory", "perceptron", "teacher=linear", "loss=hinge"),
+    ("theory", "soft-committee", "students=0"),
+    ("theory", "soft-committee", "students=2.5"),
+    ("theory", "soft-committee", "initial_norm=[[1,0],[0,-1]]"),
+    ("theory", "soft-committee", "initial_norm=[[1,0]]"),
+    ("theory", "soft-committee", "times=[3,2,1]"),
+    ("theory", "soft-committee", "start=random"),
+    ("theory", "masked-regression", "covariance=given"),
+    ("simulate", "perceptron", "--size", "1"),
+    ("simulate", "perceptron", "--size", "many"),
+    ("simulate", "perceptron", "--seed", "-1"),
+    ("simulate", "perceptron", "samples=1,2"),
+    ("study", "perceptron", "--over", "samples"),
+    ("study", "perceptron", "--over", "sample=1,2"),
+    ("study", "perceptron", "--over", "samples=1,1"),
+    ("study", "perceptron", "--size", "2.5", "--seeds", "2"),
+    ("study", "perceptron", "--size", "20", "--seeds", "0"),
+    ("study", "perceptron", "samples=1,2"),
+    ("figure", "perceptron-learning-curve"),
+    ("figure", "perceptron-phase-diagram", "--quick", "--recompute"),
+    ("check", "nonsense"),
+    ("check", "--values", "nowhere.json"),
+    ("cite", "nonsense"),
+    ("show", "nonsense"),
+    ("theory",),
+    ("theory", "perceptron", "--nonsense"),
+    ("nonsense",),
+]
+
+
+@pytest.mark.parametrize("words", BAD, ids=" ".join)
+def test_wrong_input_gives_one_sentence_and_code_two(capsys, words):
+    code, out, err = answer(capsys, *words)
+    assert code == 2
+    assert out == ""
+    assert "Traceback" not in err
+    assert err.startswith("solvable: ")
+    assert err.count("\n") == 1
+
+
+def test_with_json_a_refusal_is_json_too(capsys):
+    code, out, _ = answer(capsys, "theory", "perceptron", "samples=-1", "--json")
+    assert code == 2
+    assert "outside its range" in json.loads(out)["error"]
+
+
+@pytest.mark.parametrize("words", [["--help"], ["list"], ["theory", "--help"], ["figure"]])
+def test_help_and_list_answer_without_importing_jax(words):
+    program = (
+        "import sys; from solvable.cli import main\ntry: main(sys.argv[1:])\nfinally: assert 'jax' not in sys.modules"
+    )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60,
+                          env=os.environ | {"PYTHONPATH": SOURCE})  # fmt: skip
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == 0, done.stderr
+    assert (
+        after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
+    )  # the bound of 0.2 is in benchmarks
+
+
+def test_control_c_leaves_a_store_that_resumes_and_says_how(tmp_path):
+    words = ["study", "perceptron", "loss=square", "--over", "samples=0.3:3:40", "--size", "30,40", "--seeds", "40",
+             "--out", str(tmp_path / "run")]  # fmt: skip
+    program = "import sys; from solvable.cli import main; main()"
+    process = subprocess.Popen([sys.executable, "-c", program, *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+                               text=True, env=os.environ | {"PYTHONPATH": SOURCE, "SOLVABLE_CACHE": "0"})  # fmt: skip
+    blocks = tmp_path / "run" / "blocks"
+    begun = time.time()
+    while time.time() - begun < 60 and len(list(blocks.glob("*/*.npz")) if blocks.is_dir() else []) < 2:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Traceback" not in err
+    assert "Resume with: solvable study perceptron" in err
+    study = sv.open(tmp_path / "run")
+    assert 0 < study.missing() < len(study.cells())

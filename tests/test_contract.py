@@ -1,0 +1,58 @@
+"""Every registered model keeps the contract; every reference value holds."""
+
+import json
+
+import pytest
+
+import solvable as sv
+from solvable.lab.check import check_case, load_cases, reference_folder
+from solvable.testing import examine_model
+
+MODELS = list(sv.listings())
+
+
+@pytest.mark.parametrize("id", MODELS)
+def test_the_contract_is_kept(id):
+    findings = examine_model(sv.model_class(id))
+    assert len(findings) > 10
+    assert [str(f) for f in findings if not f.kept] == []
+
+
+@pytest.mark.parametrize("id", MODELS)
+def test_reference_values_hold(id):
+    cases = load_cases(reference_folder() / f"{id}.json")
+    assert len(cases) >= 4
+    broken = [c for c in map(check_case, cases) if not c.passed]
+    assert [f"{b.part}: {b.seen}" for b in broken] == []
+
+
+@pytest.mark.parametrize("id", MODELS)
+def test_listing_and_class_tell_the_same(id):
+    line, kind = sv.listings()[id], sv.model_class(id)
+    assert (line.id, line.name, line.family) == (kind.id, kind.__name__, kind.family)
+    assert line.sentence.endswith(".")
+
+
+def test_a_wrong_reference_value_is_found(tmp_path):
+    right = load_cases(reference_folder() / "perceptron.json")[-1]
+    assert check_case(right).passed
+    assert not check_case(right | {"value": right["value"] + 2 * right["tolerance"]}).passed
+    assert not check_case(right | {"observable": "nonsense"}).passed
+    file = tmp_path / "cases.json"
+    file.write_text(json.dumps([{"model": "perceptron"}]))
+    with pytest.raises(sv.InvalidValue, match="case 0 of .* lacks observable, params, tolerance, value"):
+        load_cases(file)
+
+
+def test_a_broken_model_is_told_so():
+    class Broken(sv.Perceptron):
+        """Claims an observable that it does not predict."""
+
+        observables_declared = (*sv.Perceptron.observables_declared, sv.observable("ghost", "nothing"))
+
+        def point(self, numerics):
+            return super().point(numerics) | {"norm": -self.samples}
+
+    kept = {f.promise: f.kept for f in examine_model(Broken(loss="square"))}
+    assert not kept["the theory gives exactly the declared observables"]
+    assert not kept["norm keeps its physical bounds"]

@@ -1,0 +1,103 @@
+"""The documents say what is so: their examples run, and every model, symbol and test they name exists."""
+
+import doctest
+import importlib
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import solvable as sv
+
+DOCS = Path(__file__).parents[1] / "docs"
+sys.path.insert(0, str(DOCS / "_ext"))
+
+WRITTEN = sorted(page for page in DOCS.glob("**/*.md") if not {"generated", "_build"} & set(page.parts))
+RUN = [DOCS / "start.md", DOCS / "laboratory.md"]
+RUN += [pytest.param(page, marks=pytest.mark.slow, id=page.stem) for page in sorted((DOCS / "methods").glob("*.md"))]
+BLOCK = re.compile(r"^```(python|pycon)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
+def test_the_examples_of_a_page_run_from_top_to_bottom(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict = {"__name__": page.stem}
+    blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
+    assert blocks
+    for language, text in blocks:
+        if language == "python":
+            exec(compile(text, str(page), "exec"), names)
+            continue
+        example = doctest.DocTestParser().get_doctest(text, names, page.name, str(page), 0)
+        report: list[str] = []
+        runner = doctest.DocTestRunner()
+        runner.run(example, out=report.append, clear_globs=False)
+        names |= example.globs
+        assert not report, "".join(report)
+
+
+def test_every_model_has_a_page_with_all_its_fields_and_observables(tmp_path):
+    pages = pytest.importorskip("pages")
+    pages.write_pages(tmp_path / "generated", figures=False)
+    for line in sv.models.LISTINGS:
+        text = (tmp_path / "generated" / "models" / f"{line.id}.md").read_text(encoding="utf-8")
+        model = sv.model_class(line.id)
+        for name in [*model.fields(), *(o.name for o in model.observables_declared)]:
+            assert f"| `{name}` |" in text, (line.id, name)
+        assert all(paper.bibtex() in text for paper in model.references)
+        assert f"({line.id}.md)" in (tmp_path / "generated" / "models" / "index.md").read_text(encoding="utf-8")
+
+
+def test_every_public_function_of_the_methods_has_a_docstring_and_a_place():
+    pages = pytest.importorskip("pages")
+    for name in pages.method_modules():
+        module, text = importlib.import_module(f"solvable.{name}"), pages.module_api(name)
+        for n, thing in vars(module).items():
+            if not n.startswith("_") and inspect.isfunction(thing) and thing.__module__ == module.__name__:
+                assert f"{{py:function}} {n}(" in text, (name, n)
+
+
+def test_every_symbol_becomes_a_formula_without_loose_ends():
+    mathml = pytest.importorskip("mathml")
+    for line in sv.models.LISTINGS:
+        model = sv.model_class(line.id)
+        said = [*model.fields().values(), *model.observables_declared]
+        for symbol in {s.symbol for s in said if s.symbol}:
+            assert "\\" not in mathml.mathml(symbol), symbol
+
+
+def test_every_formula_of_the_written_pages_is_understood():
+    mathml = pytest.importorskip("mathml")
+    for page in WRITTEN:
+        text = re.sub(r"^```.*?^```$|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for formula in [*re.findall(r"\$\$(.+?)\$\$", text, re.DOTALL), *re.findall(r"(?<!\$)\$([^$]+)\$(?!\$)", text)]:
+            made = mathml.mathml(formula)
+            assert "\\" not in made, (page.name, formula)
+            assert "<mi>&</mi>" not in made, (page.name, formula)
+
+
+def test_every_test_and_source_file_that_the_documents_name_exists():
+    root = DOCS.parent
+    for page in WRITTEN:
+        for name in re.findall(r"`((?:tests|docs)/[\w/.-]+\.\w+)`", page.read_text(encoding="utf-8")):
+            assert "ID" in name or (root / name).exists(), (page.name, name)
+
+
+@pytest.mark.slow
+def test_the_build_has_no_warning_and_loads_nothing_from_elsewhere(tmp_path):
+    pytest.importorskip("furo")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", str(DOCS), str(tmp_path)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | {"http_proxy": "http://127.0.0.1:9"}
+    )
+    assert done.returncode == 0, done.stderr
+    for page in tmp_path.glob("**/*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r"<(?:script|img|link|iframe|source)\b[^>]*\b(?:src|href)=\"(?:https?:)?//", text), page
+        assert not re.search(r"url\(['\"]?(?:https?:)?//", text), page
+    for sheet in tmp_path.glob("_static/**/*.css"):
+        assert not re.search(r"(?:url\(|@import )['\"]?(?:https?:)?//", sheet.read_text(encoding="utf-8")), sheet
