@@ -66,7 +66,9 @@ def _cells(row) -> list[str]:
     times = "" if row.ratio is None else f"{row.ratio:,.3g}" if row.ratio < 100 else f"{row.ratio:,.0f}"
     return [
         f"{row.group}: {row.ours_is}",
-        amount(row.ours) + ("" if row.unit == "CPU s" else f" {row.unit}"),
+        amount(row.ours)
+        + ("" if row.unit == "CPU s" else f" {row.unit}")
+        + (f" (wall {row.wall:.1f})" if row.wall else ""),
         row.theirs_is + (" (floor)" if row.floor else ""),
         "" if row.theirs is None else amount(row.theirs),
         times + (" × the floor" if row.floor and times else "×" if times else ""),

@@ -41,6 +41,7 @@ class Row:
     difference: float | None = None
     tolerance: float | None = None
     unit: str = "CPU s"
+    wall: float | None = None  # shown beside the CPU seconds where a person waits; judged are the CPU seconds
     note: str = ""
 
     @property
@@ -283,7 +284,8 @@ def cold_start() -> Iterator[Row]:
                 floor,
                 floor=True,
                 most=most,
-                note=f"wall {wall:.1f} s" + (", over the bound under this load" if wall > most else ""),
+                wall=wall,
+                note=f"wall {wall:.1f} s, over the bound under this load" if wall > most else "",
             )
 
 
