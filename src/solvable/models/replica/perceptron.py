@@ -172,12 +172,14 @@ class Perceptron(Model):
 
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
         samples = counts["samples"]
-        teacher_key, input_key, noise_key = jax.random.split(key, 3)
-        teacher = jax.random.normal(teacher_key, (size,), dtype)
+        # One draw, because each costs half a second of compilation. Row 0 is the teacher's, the others are the samples'
+        # (inputs and label noise), so that the rows that exist do not depend on the padding.
+        rows, columns = samples.padded + 1, size + 1
+        draws = jax.random.normal(key, (rows * columns,), dtype).reshape(rows, columns)
+        teacher = draws[0, :size]
         teacher = teacher * (math.sqrt(size) / jnp.linalg.norm(teacher))
-        inputs = jax.random.normal(input_key, (samples.padded, size), dtype) / math.sqrt(size)
-        scatter = jnp.sqrt(self.noise).astype(dtype)
-        field = inputs @ teacher + scatter * jax.random.normal(noise_key, (samples.padded,), dtype)
+        inputs = draws[1:, :size] / math.sqrt(size)
+        field = inputs @ teacher + jnp.sqrt(self.noise).astype(dtype) * draws[1:, size]
         labels = jnp.where(field >= 0, jnp.ones_like(field), -jnp.ones_like(field)) if self.teacher == "sign" else field
         loss, mask = loss_named(self.loss), samples.mask(dtype)
         fit = minimise_risk(loss, inputs, labels, self.penalty.astype(dtype), mask)

@@ -1,0 +1,1 @@
+"""Speed as ratios against a peer or a floor, measured side by side in one run: `python -m benchmarks`."""

@@ -1,0 +1,67 @@
+"""Programs are counted, never timed: a sweep compiles a handful, and asking again compiles nothing."""
+
+import jax
+import numpy as np
+import pytest
+
+import solvable as sv
+from solvable.model import Model, control, observable
+
+POINTS, SIZES = np.geomspace(0.2, 8, 60), [20, 40, 80]
+
+
+class Counting(Model):
+    """Adds up rows whose number is a control: quick to compile, and padded like any other model."""
+
+    id = "counting"
+    samples: jax.Array = control(1.0, low=0.0, low_open=True, high=100.0, counts=True, meaning="rows per dimension")
+    observables_declared = (observable("rows", "rows per dimension"),)
+
+    def point(self, numerics):
+        return {"rows": self.samples}
+
+    def experiment(self, key, size, counts, dtype):
+        return {"rows": counts["samples"].mask(dtype).sum() / size}
+
+
+@pytest.fixture
+def programs():
+    """The names of the theory and simulation programs that are compiled while the test runs."""
+    names: list[str] = []
+
+    def listen(event: str, duration: float, **about):
+        if event.endswith("backend_compile_duration") and about["fun_name"] in ("jit(_theory)", "jit(_simulate)"):
+            names.append(about["fun_name"])
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield names
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def shapes(study):
+    """What a block's compiled program depends on."""
+    return {(b["kind"], str(b["variant"]), b["size"], tuple(b["padded"]), b["lanes"]) for b in study.plan()}
+
+
+def test_sixty_points_at_three_sizes_compile_at_most_ten_programs_and_run_again_none(programs):
+    study = sv.Study(Counting(), {"samples": POINTS}, sizes=SIZES, seeds=2)
+    data = study.run(progress=False)
+    assert len(programs) == len(shapes(study)) <= 10
+    np.testing.assert_allclose(data["rows_simulated"][..., 0], data["rows_expected"], atol=1e-6)
+
+    programs.clear()
+    sv.Study(Counting(), {"samples": POINTS * 0.999}, sizes=SIZES, seeds=[5, 6]).run(progress=False)
+    assert programs.count("jit(_theory)") == 0  # new values and seeds, the same program
+
+
+@pytest.mark.parametrize("id", ["perceptron", "masked-regression"])
+def test_the_plan_of_a_real_model_holds_at_most_ten_programs(id):
+    study = sv.Study(sv.create(id), {"samples": POINTS}, sizes=SIZES, seeds=2)
+    assert len(study.plan()) > len(shapes(study))  # several blocks share a program
+    assert len(shapes(study)) <= 10
+
+
+def test_a_new_value_of_a_control_does_not_compile_the_theory_again(programs):
+    for penalty in (0.1, 0.2, 3, np.float64(0.4)):
+        sv.Perceptron(loss="square", teacher="linear", samples=np.linspace(0.5, 7, 13), penalty=penalty).theory()
+    assert len(programs) == 1
