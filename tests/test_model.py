@@ -181,3 +181,13 @@ def test_references_give_bibtex():
     text = sv.Perceptron.references[1].bibtex()
     assert text.startswith("@article{loureiro2021learning,")
     assert "eprint = {2102.08127}" in text
+
+
+def test_a_theory_in_several_batches_is_the_same_as_in_one():
+    class Small(Toy):
+        theory_lanes = 4
+
+    gains = np.linspace(0, 9, 11)
+    whole, parts = Toy(gain=gains).theory(), Small(gain=gains).theory()
+    np.testing.assert_array_equal(whole.height, parts.height)
+    np.testing.assert_array_equal(whole.curve, parts.curve)

@@ -198,6 +198,7 @@ class Model(eqx.Module):
     numerics: ClassVar[Numerics] = Numerics()
     runs: ClassVar[Literal["vmap", "map", "host"]] = "vmap"
     simulation_dtype: ClassVar[str] = "float32"
+    theory_lanes: ClassVar[int] = 1024  # points of a theory computed at once: fewer for theories that need much memory
     typical_sizes: ClassVar[tuple[int, ...]] = (100, 200, 400)
     accuracy: ClassVar[float] = 1e-8  # what finer numerics may move at most
     batch_accuracy: ClassVar[float] = 1e-12  # how far a point may differ between a batch and alone
@@ -492,9 +493,21 @@ def _over_controls(model: Model, point: Any):
     shape = np.broadcast_shapes(*(v.shape for v in controls.values()))
     flat = {n: jnp.broadcast_to(v, shape).reshape(-1) for n, v in controls.items()}
     # One lane is vmapped too: a point then takes the same program whether asked alone or in a sweep.
-    values = jax.vmap(lambda c: point(model.with_values(c)))(flat)
+    values = _in_batches(jax.vmap(lambda c: point(model.with_values(c))), flat, type(model).theory_lanes)
     values, converged, residual = masked(values)
     return jax.tree.map(lambda v: v.reshape(shape + v.shape[1:]), (values, converged, residual))
+
+
+def _in_batches(function: Any, flat: dict[str, Array], most: int) -> dict[str, Array]:
+    """Apply a batched function to at most `most` lanes at a time; the last batch is filled up with its last lane."""
+    number = next((v.shape[0] for v in flat.values()), 1)
+    if number <= most:
+        return function(flat)
+    batches = -(-number // most)
+    lanes = -(-number // batches)
+    fill = np.minimum(np.arange(batches * lanes), number - 1).reshape(batches, lanes)
+    out = jax.lax.map(function, {n: v[fill] for n, v in flat.items()})
+    return {n: v.reshape(-1, *v.shape[2:])[:number] for n, v in out.items()}
 
 
 def masked(values: dict[str, Array]) -> tuple[dict[str, Array], Array, Array]:

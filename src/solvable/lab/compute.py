@@ -26,9 +26,10 @@ def compute_block(model: Model, block: Mapping[str, Any]) -> dict[str, np.ndarra
 
 
 def _keys(model: Model, columns: Mapping[str, np.ndarray], size: int, seeds: Any) -> Any:
-    words = []
+    """The cells' random keys, as `Model.key` gives them one by one."""
+    words, common = [], model.specification()
     for lane, seed in enumerate(seeds):
-        spec = model.specification() | {n: float(v[lane]).hex() for n, v in columns.items()}
+        spec = common | {n: float(v[lane]).hex() for n, v in columns.items()}
         words.append(key_words(spec, size, seed))
     return jax.random.wrap_key_data(jnp.asarray(np.array(words)), impl="threefry2x32")
 

@@ -60,8 +60,9 @@ class MaskedRegression(Model):
     title = "Masked self-supervised regression"
     family = "attention"
     numerics = Numerics(step=0.5, nodes=256)
-    accuracy = 1e-5  # of the spectrum of strongly correlated chains; the errors are good to 1e-10
+    accuracy = 1e-6  # of the spectrum of strongly correlated chains; the errors are good to 1e-10
     runs = "map"
+    theory_lanes = 8
     simulation_dtype = "float64"
     typical_sizes = (100, 200, 400)
     check_study = (
