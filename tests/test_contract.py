@@ -44,15 +44,24 @@ def test_a_wrong_reference_value_is_found(tmp_path):
         load_cases(file)
 
 
-def test_a_broken_model_is_told_so():
-    class Broken(sv.Perceptron):
+def test_a_model_that_promises_too_much_is_told_so():
+    class Ghostly(sv.Perceptron):
         """Claims an observable that it does not predict."""
 
         observables_declared = (*sv.Perceptron.observables_declared, sv.observable("ghost", "nothing"))
 
-        def point(self, numerics):
-            return super().point(numerics) | {"norm": -self.samples}
-
-    kept = {f.promise: f.kept for f in examine_model(Broken(loss="square"))}
+    kept = {f.promise: f.kept for f in examine_model(Ghostly(loss="square"))}
     assert not kept["the theory gives exactly the declared observables"]
+
+
+def test_a_model_that_breaks_physics_or_its_accuracy_is_told_so():
+    class Unphysical(sv.Perceptron):
+        """Has a negative squared norm, and a training loss that depends on the number of nodes."""
+
+        def point(self, numerics):
+            values = super().point(numerics)
+            return values | {"norm": -values["norm"], "train_loss": values["train_loss"] * (1 + 1 / numerics.nodes)}
+
+    kept = {f.promise: f.kept for f in examine_model(Unphysical(loss="square"))}
     assert not kept["norm keeps its physical bounds"]
+    assert not kept["finer numerics move nothing beyond 1e-08"]

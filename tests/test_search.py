@@ -26,7 +26,7 @@ class Magnet(sv.Model):
             p = jnp.clip((1 + m[0]) / 2, 1e-300, 1 - 1e-16)
             return -0.5 * m[0] ** 2 - h * m[0] + (p * jnp.log(p) + (1 - p) * jnp.log1p(-p)) / self.beta
 
-        found = branches(lambda m, h: jnp.tanh(self.beta * (m + h)), jnp.asarray([[-1.0], [0.0], [1.0]]), self.field,
+        found = branches(lambda m, h: jnp.tanh(self.beta * (m + h)), jnp.linspace(-1.0, 1.0, 21)[:, None], self.field,
                          free_energy=energy, most=3)  # fmt: skip
         ends = jnp.sort(found.x[:, 0])
         return {"magnetisation": found.x[:, 0], "free_energy": found.free_energy, "ends": ends,

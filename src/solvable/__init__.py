@@ -24,7 +24,9 @@ _HOMES = {
     "Model": "model",
     "Numerics": "model",
     "Outcome": "model",
+    "Control": "model",
     "Count": "model",
+    "Input": "model",
     "Reference": "model",
     "control": "model",
     "choice": "model",
@@ -47,7 +49,9 @@ if TYPE_CHECKING:
     from .errors import InvalidValue as InvalidValue
     from .errors import SolvableError as SolvableError
     from .errors import UnknownName as UnknownName
+    from .model import Control as Control
     from .model import Count as Count
+    from .model import Input as Input
     from .model import Model as Model
     from .model import Numerics as Numerics
     from .model import Outcome as Outcome

@@ -15,6 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from .errors import InvalidValue
 
@@ -227,7 +228,7 @@ class Reference:
 
 def checked_number(name: str, said: Declaration, value: Any) -> jax.Array:
     """A control's value as a float64 array, or one sentence about what is wrong with it."""
-    if isinstance(value, jax.core.Tracer):
+    if isinstance(value, Tracer):
         return value if value.dtype == jnp.float64 else value.astype(float)
     array = _as_floats(name, said, value)
     inside = said.inside(array)
@@ -254,7 +255,7 @@ def checked_choice(name: str, said: Declaration, value: Any) -> str | int:
 
 def checked_array(name: str, said: Declaration, value: Any, sizes: dict[str, int]) -> jax.Array:
     """An input's or data field's value, its shape checked against (and entered into) the known sizes of dimensions."""
-    array = value if isinstance(value, jax.core.Tracer) else _as_floats(name, said, value)
+    array = value if isinstance(value, Tracer) else _as_floats(name, said, value)
     shape = "×".join(said.dims)
     if array.ndim != len(said.dims):
         raise InvalidValue(
@@ -263,7 +264,7 @@ def checked_array(name: str, said: Declaration, value: Any, sizes: dict[str, int
     for dim, size in zip(said.dims, array.shape, strict=True):
         if sizes.setdefault(dim, size) != size:
             raise InvalidValue(f"{name} has {size} entries along {dim!r} where {sizes[dim]} are meant: {said.meaning}.")
-    if isinstance(array, jax.core.Tracer):
+    if isinstance(array, Tracer):
         return array
     if not said.inside(array).all():
         raise InvalidValue(f"{name} has an entry that is not finite or not in {said.range}: {said.meaning}.")

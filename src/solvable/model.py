@@ -17,12 +17,13 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, PRNGKeyArray
 
 from ._declarations import (
@@ -41,9 +42,19 @@ from ._declarations import (
 )
 from .errors import InvalidValue, SolvableError, UnknownName, nearest
 
+if TYPE_CHECKING:
+    Control = Any
+    Input = Any
+else:
+    # What the annotations of fields mean: anything number-like is taken, a float64 array is kept.
+    Control = Array
+    Input = Array
+
 __all__ = [
+    "Control",
     "Count",
     "Declaration",
+    "Input",
     "Model",
     "Numerics",
     "Observable",
@@ -155,7 +166,7 @@ class Outcome(eqx.Module):
         return str(words) if words.ndim == 0 else words
 
     def __repr__(self) -> str:
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(self)):
+        if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(self)):
             return f"<{self.source} outcome, traced: {', '.join(self.values)}>"
         width = max((len(n) for n in self.values), default=0)
         lines = [f"{n:<{width}}  {_brief(np.asarray(v))}" for n, v in self.values.items()]
@@ -308,7 +319,7 @@ class Model(eqx.Module):
         """A number that changes sign at the model's transition along a control, at every point; override where known."""
         raise SolvableError(f"{self.id} declares no transition.")
 
-    def transition_lines(self, x: str, y: str, values: np.ndarray) -> dict[str, np.ndarray]:
+    def transition_lines(self, x: str, y: str, values: np.ndarray) -> dict[str, Any]:
         """Transition lines in the plane of two controls: `{name: y at each x}`; override where the model knows any."""
         return {}
 
@@ -349,7 +360,7 @@ class Model(eqx.Module):
     def _predict(
         self, compiled: Any, source: str, numerics: Mapping[str, Any] | None, extra: tuple[str, ...]
     ) -> Outcome:
-        if not jax.config.jax_enable_x64:
+        if jnp.result_type(float) != jnp.float64:
             raise SolvableError("theories need 64-bit floats: unset SOLVABLE_ENABLE_X64=0 or enable jax_enable_x64.")
         if self.unprepared:
             raise SolvableError(
@@ -556,8 +567,8 @@ def simulate_batch(
     if type(model).runs == "host":
         rows = []
         for i in range(lanes):
-            lane = ({n: jnp.asarray(v[i]) for n, v in each.items()}, keys[i], {n: c[i] for n, c in counts.items()})
-            rows.append(_lane(model, *lane, size, lengths, name))
+            values, count = {n: jnp.asarray(v[i]) for n, v in each.items()}, {n: c[i] for n, c in counts.items()}
+            rows.append(_lane(model, values, keys[i], count, size, lengths, name))
         return {n: jnp.stack([row[n] for row in rows]) for n in rows[0]}
     return _simulate(model, each, keys, counts, size, lengths, name)
 
@@ -579,7 +590,8 @@ def _lane(model, fields, key, actual, size, padded, dtype):
 @eqx.filter_jit
 def _simulate(model, fields, keys, actual, size: int, padded: tuple[tuple[str, int], ...], dtype: str):
     def lane(cell):
-        return _lane(model, *cell, size, padded, dtype)
+        values, key, count = cell
+        return _lane(model, values, key, count, size, padded, dtype)
 
     cells = (fields, keys, actual)
     return jax.vmap(lane)(cells) if type(model).runs == "vmap" else jax.lax.map(lane, cells)

@@ -59,7 +59,7 @@ def house_style():
     """Draw in the house style, and leave the user's own settings as they were."""
     import matplotlib as mpl
 
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(STYLE):  # type: ignore[arg-type]
         yield
 
 
@@ -149,7 +149,7 @@ def _any_variable(data: Any, name: str) -> str | None:
     return next((f"{name}_{k}" for k in ("theory", "expected", "simulated") if f"{name}_{k}" in data), None)
 
 
-def _coordinate(data: Any, dim: str) -> np.ndarray:
+def _coordinate(data: Any, dim: Any) -> np.ndarray:
     return np.asarray(data.coords[dim].values) if dim in data.coords else np.arange(data.sizes[dim])
 
 

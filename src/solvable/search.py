@@ -74,7 +74,7 @@ def optimise(
             return 1e300, np.zeros(len(names))
         return sign * float(value), sign * np.asarray(slope)
 
-    best = None
+    best: Any = None
     for start in scan[order[: 1 if len(names) == 1 else 3]]:
         found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(names),
                          options={"ftol": 1e-15, "gtol": 1e-10, "maxiter": 200})  # fmt: skip

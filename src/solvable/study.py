@@ -70,7 +70,7 @@ class Study:
             raise InvalidValue("a study needs at least one model.")
         self.arms = {str(k): dict(v) for k, v in (arms or {}).items()}
         self.sizes = [checked_size(s) for s in ([sizes] if isinstance(sizes, (int, np.integer)) else sizes)]
-        numbers = range(seeds) if isinstance(seeds, (int, np.integer)) and not isinstance(seeds, bool) else seeds
+        numbers: Any = range(seeds) if isinstance(seeds, (int, np.integer)) else seeds
         self.seeds = [checked_seed(s) for s in numbers]
         if self.sizes != sorted(set(self.sizes)) or len(self.seeds) != len(set(self.seeds)):
             raise InvalidValue(f"sizes = {self.sizes} must grow, and seeds must differ.")
@@ -335,14 +335,15 @@ class Study:
         """
         from .lab.dataset import assemble
 
-        assert self._store is not None or self._finished()
         results: dict[Cell, tuple[dict[str, np.ndarray], int]] = {}
         wanted = set(self.cells())
-        for name, block in self._finished():
+        finished, store = self._finished(), self._store
+        assert store is not None
+        for name, block in finished:
             cells = cells_of(block, block_id(block["variant"]))
             if not wanted.isdisjoint(cells):
                 try:
-                    arrays = self._store.read(name)
+                    arrays = store.read(name)
                 except DamagedBlock as problem:
                     raise SolvableError(f"{problem} Delete the file and run the study again.") from None
                 for lane, cell in enumerate(cells):

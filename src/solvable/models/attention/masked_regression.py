@@ -38,7 +38,7 @@ from ...methods.random_matrices import (
     tridiagonal_traces,
 )
 from ...methods.spiked_matrices import Bulk, delocalised_spike, isolated_direction
-from ...model import Model, Numerics, Reference, choice, control, data, observable
+from ...model import Control, Input, Model, Numerics, Reference, choice, control, data, observable
 
 EDGES = np.round(np.arange(-3.07, 1.04, 0.1), 2)
 """Bins of A's eigenvalues; the first also holds everything below it. Off round numbers, where atoms like to sit."""
@@ -87,37 +87,37 @@ class MaskedRegression(Model):
             "nonnull complex sample covariance matrices", 2005, "Ann. Probab. 33, 1643", arxiv="math/0403022"),
     )  # fmt: skip
 
-    samples: Array = control(
+    samples: Control = control(
         2.0, low=0.0, low_open=True, high=1e4, typical=(0.2, 8.0), scale="log", counts=True, symbol=r"\alpha",
         meaning="training samples per dimension, n/d")  # fmt: skip
-    penalty: Array = control(
+    penalty: Control = control(
         0.1, low=0.0, high=1e4, typical=(1e-3, 10.0), scale="log", symbol=r"\lambda",
         meaning="ridge penalty λ|a|² added to the mean of the squared errors; 0 is the ridgeless limit λ → 0⁺")  # fmt: skip
-    spike: Array = control(
+    spike: Control = control(
         2.0, low=0.0, high=1e3, typical=(0.0, 6.0), symbol=r"\theta",
         meaning="strength of the hidden direction, Σ = V + θuuᵀ (spiked, localised)")  # fmt: skip
-    correlation: Array = control(
+    correlation: Control = control(
         0.8, low=-0.99, high=0.99, typical=(0.0, 0.9), symbol=r"\rho",
         meaning="correlation between neighbours of the Markov chain, ρ^|k−l| (autoregressive)")  # fmt: skip
-    high_variance: Array = control(
+    high_variance: Control = control(
         4.0, low=1e-2, high=1e2, typical=(0.5, 8.0), scale="log", symbol="v_+",
         meaning="variance of the noisy coordinates (two-level)")  # fmt: skip
-    low_variance: Array = control(
+    low_variance: Control = control(
         0.5, low=1e-2, high=1e2, typical=(0.1, 4.0), scale="log", symbol="v_-",
         meaning="variance of the other coordinates (two-level)")  # fmt: skip
-    high_fraction: Array = control(
+    high_fraction: Control = control(
         0.25, low=0.0, low_open=True, high=1.0, high_open=True, typical=(0.05, 0.95), symbol="p_+",
         meaning="fraction of noisy coordinates (two-level)")  # fmt: skip
-    precision: Array = control(
+    precision: Control = control(
         1.25, low=1e-3, high=1e3, typical=(0.5, 4.0), scale="log", symbol="a",
         meaning="inverse conditional variance of a coordinate given all others (ring)")  # fmt: skip
-    bond: Array = control(
+    bond: Control = control(
         0.64, low=0.0, high=0.99, typical=(0.0, 0.95), symbol="b/a",
         meaning="coupling of neighbours as a fraction of the precision, Σ⁻¹ having eigenvalues a − b cos k (ring)")  # fmt: skip
-    coupling: Array = control(
+    coupling: Control = control(
         0.5, low=0.0, high=0.8, typical=(0.0, 0.8), symbol=r"\beta",
         meaning="inverse temperature of spin-glass couplings J, Σ = ((1+β²)I − βJ)⁻¹ (paramagnet)")  # fmt: skip
-    support: Array = control(
+    support: Control = control(
         5.0, low=1.0, high=1000.0, typical=(1.0, 20.0), symbol="m",
         meaning="number of coordinates that carry u, a whole number in the simulation (localised)")  # fmt: skip
     covariance: str = choice(
@@ -129,7 +129,7 @@ class MaskedRegression(Model):
     dimension: int = choice(
         0, low=0, high=2000,
         meaning="d of the chain in the theory; 0 is the limit, and d = 200 for variances in a wave (autoregressive)")  # fmt: skip
-    matrix: Array | None = data(
+    matrix: Input | None = data(
         dims=("coordinate", "partner"), symbol=r"\Sigma", meaning="your own positive covariance (given)")  # fmt: skip
 
     observables_declared = (
@@ -187,7 +187,7 @@ class MaskedRegression(Model):
             return super().transition(along)
         return self.spike - self.theory().threshold
 
-    def transition_lines(self, x: str, y: str, values: np.ndarray) -> dict[str, np.ndarray]:
+    def transition_lines(self, x: str, y: str, values: np.ndarray) -> dict[str, Any]:
         """Thresholds of masked regression and of PCA, in a plane of any control and the spike's strength."""
         if self.covariance not in SPIKED or y != "spike" or x == "spike":
             return {}

@@ -25,13 +25,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ...errors import InvalidValue
 from ...methods.averages import activation
 from ...methods.committee import Overlaps, committee_drift, committee_loss
 from ...methods.flows import integrate
-from ...model import Model, Numerics, Reference, choice, control, input, observable
+from ...model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
 
 
 def _small_asymmetric_overlaps(model: SoftCommittee) -> np.ndarray:
@@ -76,12 +77,12 @@ class SoftCommittee(Model):
             arxiv="1906.08632"),
     )  # fmt: skip
 
-    rate: Array = control(
+    rate: Control = control(
         1.0, low=0.0, high=100.0, typical=(0.1, 2.0), symbol=r"\eta_w", meaning="learning rate of the first layer")  # fmt: skip
-    readout_rate: Array = control(
+    readout_rate: Control = control(
         0.0, low=0.0, high=100.0, typical=(0.0, 1.0), symbol=r"\eta_v",
         meaning="learning rate of the second layer; 0 freezes it")  # fmt: skip
-    noise: Array = control(
+    noise: Control = control(
         0.0, low=0.0, high=100.0, typical=(0.0, 1.0), symbol=r"\sigma^2", meaning="variance of the label noise")  # fmt: skip
     activation: str = choice(
         "erf", options=("erf", "relu"), symbol="g", meaning="activation of all units, erf(x/√2) or ReLU"
@@ -91,22 +92,22 @@ class SoftCommittee(Model):
     start: str = choice(
         "given", options=("given", "random"),
         meaning="initial overlaps as given, or measured on weights drawn at random with the given norms")  # fmt: skip
-    times: Array = input(
+    times: Input = input(
         np.linspace(0.0, 100.0, 101), dims=("time",), low=0.0, symbol="t", meaning="times of measurement, increasing from "
         "the start, in steps per input dimension")  # fmt: skip
-    initial_norm: Array = input(
+    initial_norm: Input = input(
         lambda m: 0.25 * np.eye(m.students), dims=("students", "students"), symbol="Q(0)",
         meaning="initial Gram matrix of the student units, w_i·w_j/N")  # fmt: skip
-    initial_overlap: Array = input(
+    initial_overlap: Input = input(
         _small_asymmetric_overlaps, dims=("students", "teachers"), symbol="R(0)",
         meaning="initial overlaps of student and teacher units, w_i·u_n/N")  # fmt: skip
-    initial_readout: Array = input(
+    initial_readout: Input = input(
         lambda m: np.ones(m.students), dims=("students",), symbol="v(0)",
         meaning="initial second layer of the student")  # fmt: skip
-    teacher_norm: Array = input(
+    teacher_norm: Input = input(
         lambda m: np.eye(m.teachers), dims=("teachers", "teachers"), symbol="T",
         meaning="Gram matrix of the teacher units, u_n·u_m/N")  # fmt: skip
-    teacher_readout: Array = input(
+    teacher_readout: Input = input(
         lambda m: np.ones(m.teachers), dims=("teachers",), symbol="a", meaning="second layer of the teacher")  # fmt: skip
 
     observables_declared = (
@@ -119,7 +120,7 @@ class SoftCommittee(Model):
 
     def validate(self) -> None:
         given = (self.times, self.initial_norm, self.initial_overlap, self.teacher_norm)
-        if any(isinstance(value, jax.core.Tracer) for value in given):
+        if any(isinstance(value, Tracer) for value in given):
             return
         times, norm, overlap, teacher = (np.asarray(value) for value in given)
         if len(times) < 2 or np.any(np.diff(times) <= 0):

@@ -31,7 +31,7 @@ from ...methods.erm import minimise_risk
 from ...methods.losses import loss_named
 from ...methods.quadrature import gaussian_average_split
 from ...methods.saddle import solve
-from ...model import Model, Numerics, Reference, choice, control, observable
+from ...model import Control, Model, Numerics, Reference, choice, control, observable
 
 
 class Perceptron(Model):
@@ -64,13 +64,13 @@ class Perceptron(Model):
             "phase transitions in high-dimensional generalized linear models", 2019, "PNAS 116, 5451", arxiv="1708.03395"),
     )  # fmt: skip
 
-    samples: Array = control(
+    samples: Control = control(
         2.0, low=0.0, low_open=True, high=1e4, typical=(0.1, 10.0), scale="log", counts=True, symbol=r"\alpha",
         meaning="training samples per dimension, n/d")  # fmt: skip
-    penalty: Array = control(
+    penalty: Control = control(
         0.1, low=1e-10, high=1e6, typical=(1e-4, 1e2), scale="log", symbol=r"\lambda",
         meaning="ridge penalty λ|w|²/2 added to the sum of the losses")  # fmt: skip
-    noise: Array = control(
+    noise: Control = control(
         0.0, low=0.0, high=100.0, typical=(0.0, 2.0), symbol=r"\Delta",
         meaning="variance of the label noise, added to the teacher's field (sign: before the sign is taken)")  # fmt: skip
     loss: str = choice("logistic", options=("square", "logistic", "hinge"), symbol=r"\ell", meaning="training loss")
