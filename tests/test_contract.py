@@ -1,6 +1,10 @@
 """Every registered model keeps the contract; every reference value holds."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -65,3 +69,29 @@ def test_a_model_that_breaks_physics_or_its_accuracy_is_told_so():
     kept = {f.promise: f.kept for f in examine_model(Unphysical(loss="square"))}
     assert not kept["norm keeps its physical bounds"]
     assert not kept["finer numerics move nothing beyond 1e-08"]
+
+
+def test_models_of_other_packages_are_found_by_their_entry_point(tmp_path):
+    """A package that declares `solvable.models` is listed, described and computed like the house's own."""
+    info = tmp_path / "elsewhere-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: elsewhere\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[solvable.models]\nshrinkage = elsewhere:Shrinkage\nbroken = nowhere:Nothing\n"
+    )
+    skeleton = Path(__file__).parents[1] / "docs" / "skeleton" / "shrinkage.py"
+    (tmp_path / "elsewhere.py").write_text(skeleton.read_text())
+    program = (
+        "import solvable as sv\n"
+        "assert sv.listings()['shrinkage'].sentence == 'A model of elsewhere.'\n"
+        "print(sv.create('shrinkage').theory())\n"
+        "try: sv.create('broken')\n"
+        "except sv.SolvableError as told: print(told)\n"
+    )
+    path = os.pathsep.join([str(tmp_path), str(Path(sv.__file__).parents[1])])
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "converged" in done.stdout
+    assert "model 'broken' could not be loaded from nowhere:Nothing" in done.stdout

@@ -97,6 +97,8 @@ def plot_study(
     ]
     flat = [d for d in study.over if d in swept and len(study.over[d]) > 2]
     time_like = [d for d in swept if d not in study.over]
+    if _is_plane(flat, along, time_like) and observables is None:
+        names = [n for n in names if set(data[_any_variable(data, n)].dims) <= {*study._grid(), "size", "seed"}]
     with house_style():
         if axes is None:
             rows = -(-len(names) // columns)
@@ -106,7 +108,7 @@ def plot_study(
         else:
             axes = [axes] if not isinstance(axes, (list, tuple, np.ndarray)) else list(axes)
             figure = axes[0].figure
-        heat = len(flat) == 2 and along is None and not time_like
+        heat = _is_plane(flat, along, time_like)
         for axis, name in zip(axes, names, strict=False):
             if heat:
                 _heat_map(axis, study, data, name, flat)
@@ -116,9 +118,14 @@ def plot_study(
             axis.set_visible(False)
         title = "; ".join(dict.fromkeys(m.title or m.id for m in study.models.values()))
         figure.suptitle(title, fontsize=11)
-        if not heat and axes:
+        if axes:
             _legend(figure, axes[0])
     return figure
+
+
+def _is_plane(swept: list[str], along: str | None, inner: list[str]) -> bool:
+    """Two swept controls and nothing else to draw along: a heat map."""
+    return len(swept) == 2 and along is None and not inner
 
 
 def _observables(study: Study, data: Any, wanted: str | Sequence[str] | None) -> list[str]:
@@ -266,17 +273,18 @@ def _heat_map(axis: Axes, study: Study, data: Any, name: str, dims: list[str]) -
     axis.figure.colorbar(mesh, ax=axis, label=label(name, declared[name].symbol if name in declared else ""))
     if np.isnan(values.values).any():
         axis.set_facecolor("#dddddd")
-    for line_name, line in model.transition_lines(x, y, _coordinate(data, x)).items():
-        axis.plot(_coordinate(data, x), line, color="white", linewidth=2.2)
-        axis.plot(_coordinate(data, x), line, color=INK, linewidth=1.1, linestyle="--", label=line_name)
+    lines = model.transition_lines(x, y, _coordinate(data, x))
+    for (line_name, line), style in zip(lines.items(), ("-", "--", ":", "-."), strict=False):
+        axis.plot(_coordinate(data, x), line, color="white", linewidth=3)
+        axis.plot(
+            _coordinate(data, x), line, color=INK, linewidth=1.3, linestyle=style, label=f"transition: {line_name}"
+        )
     axis.set_xlim(_coordinate(data, x).min(), _coordinate(data, x).max())
     axis.set_ylim(_coordinate(data, y).min(), _coordinate(data, y).max())
     for dim, which in ((x, "x"), (y, "y")):
         getattr(axis, f"set_{which}label")(label(dim, fields[dim].symbol))
         if fields[dim].scale == "log":
             log_axis(getattr(axis, f"{which}axis"))
-    if axis.get_legend_handles_labels()[1]:
-        axis.legend(loc="best", labelcolor=INK, facecolor="white", frameon=True, framealpha=0.8)
 
 
 def _legend(figure: Figure, axis: Axes) -> None:
