@@ -1,5 +1,10 @@
 """The contract: declarations, checks, broadcasting, transformations, identity."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -191,3 +196,24 @@ def test_a_theory_in_several_batches_is_the_same_as_in_one():
     whole, parts = Toy(gain=gains).theory(), Small(gain=gains).theory()
     np.testing.assert_array_equal(whole.height, parts.height)
     np.testing.assert_array_equal(whole.curve, parts.curve)
+
+
+def test_without_64_bit_floats_a_theory_refuses_in_one_sentence():
+    program = (
+        "import solvable as sv\n"
+        "model = sv.Perceptron(loss='square')\n"
+        "assert model.simulate(0, 20).converged\n"
+        "try: model.theory()\n"
+        "except sv.SolvableError as told: print(told)\n"
+    )
+    environment = os.environ | {"SOLVABLE_ENABLE_X64": "0", "PYTHONPATH": str(Path(sv.__file__).parents[1])}
+    environment.pop("JAX_ENABLE_X64", None)
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert done.stdout.startswith("theories need 64-bit floats"), done.stderr
+
+
+def test_importing_after_jax_still_switches_64_bit_floats_on():
+    program = "import jax, jax.numpy as jnp, solvable; assert jnp.zeros(1).dtype == jnp.float64"
+    environment = os.environ | {"PYTHONPATH": str(Path(sv.__file__).parents[1])}
+    environment.pop("JAX_ENABLE_X64", None)
+    assert subprocess.run([sys.executable, "-c", program], env=environment).returncode == 0

@@ -84,6 +84,13 @@ def test_choices_arms_and_several_models_become_dimensions():
     assert np.isfinite(data.test_error_theory.sel(teacher="sign")).all()
 
 
+def test_choices_that_go_together_may_be_swept_together_and_others_are_refused():
+    base = sv.Perceptron(loss="logistic")
+    assert len(sv.Study(base, {"loss": ["square"], "teacher": ["sign", "linear"]}).variants()) == 2
+    with pytest.raises(sv.InvalidValue, match="needs labels ±1"):
+        sv.Study(base, {"loss": ["square", "hinge"], "teacher": ["sign", "linear"]})
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._declarations import checked_choice, checked_number
 from ._version import __version__
 from .errors import InvalidValue, SolvableError, UnknownName, nearest
 from .lab.agreement import Agreement, compare, judge
@@ -85,6 +86,7 @@ class Study:
             type(each).numerics.updated(self.numerics)
         self.over = self._checked_over(over or {})
         self._store: Store | _Memory | None = None
+        self.variants()  # refuses, now rather than later, choices that do not go together
         if np.prod([len(v) for v in self._grid().values()], dtype=float) * max(1, len(self.seeds)) > MOST_CELLS:
             raise InvalidValue(f"this grid has more than {MOST_CELLS} cells: coarsen it or split the study.")
 
@@ -99,10 +101,11 @@ class Study:
                 said = each.fields()[name]
                 if said.kind not in ("control", "choice"):
                     raise InvalidValue(f"{name!r} is an {said.kind} field: vary it with arms, not with over.")
+                # One field at a time: whether choices go together is checked where they meet, in the variants.
                 if said.kind == "control":
-                    some = [float(v) for v in np.asarray(getattr(each.replace(**{name: some}), name))]
+                    some = [float(v) for v in np.asarray(checked_number(name, said, some))]
                 else:
-                    some = [getattr(each.replace(**{name: v}), name) for v in some]
+                    some = [checked_choice(name, said, v) for v in some]
             if len(set(some)) != len(some):
                 raise InvalidValue(f"over = {name!r} has repeated values.")
             checked[name] = some
