@@ -123,7 +123,7 @@ def plot_study(
     return figure
 
 
-def _is_plane(swept: list[str], along: str | None, inner: list[str]) -> bool:
+def _is_plane(swept: list[Any], along: str | None, inner: list[Any]) -> bool:
     """Two swept controls and nothing else to draw along: a heat map."""
     return len(swept) == 2 and along is None and not inner
 

@@ -285,7 +285,8 @@ class ReLU(Activation):
 
         Where a or b vanishes, so do its columns of m and the angle is π/2: the convention 1(0) = 1/2. s = 1 - u⁴ removes
         the square root at s = 1 that appears when a field of {1,2} coincides with one of {3,4}, and resolves the
-        approach to it: 16 nodes give 1e-13 for fields in general position and 1e-7 in the worst approach (take 32 where that matters).
+        approach to it: 16 nodes give 1e-13 for fields in general position and 1e-7 in the worst
+        approach (take 32 where that matters).
         """
         entries = (c11, c12, c13, c14, c22, c23, c24, c33, c34, c44)
         rank = max(jnp.ndim(c) for c in entries)
