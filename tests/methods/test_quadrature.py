@@ -5,7 +5,14 @@ import pytest
 from scipy import integrate
 from scipy.stats import norm
 
-from solvable.methods.quadrature import gaussian_average, gaussian_average_2d, gaussian_average_split, hermite
+from solvable.methods.averages import activation
+from solvable.methods.quadrature import (
+    gaussian_average,
+    gaussian_average_2d,
+    gaussian_average_2d_split,
+    gaussian_average_split,
+    hermite,
+)
 
 
 def test_hermite_rule_is_exact_for_polynomials_up_to_its_degree():
@@ -45,3 +52,22 @@ def test_correlated_pair_average_matches_closed_forms_also_when_singular():
     assert (
         abs(gaussian_average_2d(lambda x, y: jnp.cos(y), jnp.asarray([[0.0, 0.0], [0.0, 1.0]])) - np.exp(-0.5)) < 1e-12
     )
+
+
+@pytest.mark.parametrize("correlation", [-0.9, -0.3, 0.0, 0.5, 0.99])
+@pytest.mark.parametrize("name", ["relu", "sign"])
+def test_split_pair_average_matches_the_closed_forms_of_kinked_activations(name, correlation):
+    c = jnp.asarray([[1.3, correlation * np.sqrt(1.3 * 0.7)], [correlation * np.sqrt(1.3 * 0.7), 0.7]])
+    g, zero = activation(name), jnp.zeros(1)
+    rule = jax.jit(lambda c: gaussian_average_2d_split(lambda x, y: g.function(x) * g.function(y), c, zero, zero))
+    assert abs(rule(c) - g.I2(c[0, 0], c[0, 1], c[1, 1])) < 2e-12
+
+
+def test_split_pair_average_has_kinks_anywhere_and_is_converged():
+    c = jnp.asarray([[1.0, -0.7], [-0.7, 2.0]])
+
+    def rule(nodes):
+        f = lambda x, y: jnp.where(x > 0.4, 1.0, x) * jnp.abs(y + 1.1)  # noqa: E731
+        return gaussian_average_2d_split(f, c, jnp.asarray([0.4]), jnp.asarray([-1.1]), nodes)
+
+    assert abs(rule(20) - rule(40)) < 1e-12

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -41,7 +42,7 @@ def gaussian_average(
     mean: float | Float[Array, ""] = 0.0,
     variance: float | Float[Array, ""] = 1.0,
     nodes: int = 64,
-) -> Float[Array, ...]:
+) -> Float[Array, "..."]:
     """E f(x), x ~ N(mean, variance), for smooth f.
 
     For f analytic in a strip of half-width a (in standard deviations) the error falls like exp(-a·sqrt(2·nodes)):
@@ -73,7 +74,7 @@ def gaussian_average_split(
     function: Callable[[Float[Array, " nodes"]], Float[Array, "nodes ..."]],
     breaks: Float[Array, " breaks"],
     nodes: int = 20,
-) -> Float[Array, ...]:
+) -> Float[Array, "..."]:
     """E f(x), x ~ N(0, 1), for f smooth between `breaks`: put one at every kink and around every steep step.
 
     >>> relu = lambda x: jnp.maximum(x - 0.3, 0.0)
@@ -89,7 +90,7 @@ def gaussian_average_2d(
     function: Callable[[Float[Array, " n"], Float[Array, " n"]], Float[Array, "n ..."]],
     covariance: Float[Array, "2 2"],
     nodes: int = 48,
-) -> Float[Array, ...]:
+) -> Float[Array, "..."]:
     """E f(x, y) over a centred Gaussian pair, for smooth f (tensor Gauss–Hermite on the Cholesky factor).
 
     A singular covariance is fine: the second direction then has zero length. The accuracy is that of
@@ -99,12 +100,53 @@ def gaussian_average_2d(
     >>> round(float(gaussian_average_2d(lambda x, y: x * y, c)), 12)
     0.6
     """
-    a, b, c = covariance[0, 0], covariance[0, 1], covariance[1, 1]
-    root = jnp.sqrt(a)
-    slope = jnp.where(a > 0, b / jnp.where(a > 0, root, 1.0), 0.0)
-    rest = jnp.sqrt(jnp.maximum(c - slope**2, 0.0))
+    root, slope, rest = _cholesky(covariance)
     x, w = hermite(nodes)
     first, second = (g.reshape(-1) for g in np.meshgrid(x, x, indexing="ij"))
     weight = np.outer(w, w).reshape(-1)
     first, second = jnp.asarray(first), jnp.asarray(second)
     return jnp.tensordot(jnp.asarray(weight), function(root * first, slope * first + rest * second), axes=1)
+
+
+def gaussian_average_2d_split(
+    function: Callable[[Float[Array, " n"], Float[Array, " n"]], Float[Array, "n ..."]],
+    covariance: Float[Array, "2 2"],
+    breaks_x: Float[Array, " a"],
+    breaks_y: Float[Array, " b"],
+    nodes: int = 20,
+) -> Float[Array, "..."]:
+    """E f(x, y) over a centred Gaussian pair, for f with kinks or steps at x ∈ `breaks_x` and at y ∈ `breaks_y`.
+
+    The outer average over x is split at its breaks and, where x carries y over one of *its* breaks, on the scale of what
+    x leaves open; the inner average over y given x is split exactly. With 20 nodes a panel the error is 1e-12 unless the
+    correlation exceeds 0.999; a singular covariance is not for this rule.
+
+    >>> relu = lambda u: jnp.maximum(u, 0.0)
+    >>> c, zero = jnp.asarray([[1.0, 0.6], [0.6, 2.0]]), jnp.zeros(1)
+    >>> found = gaussian_average_2d_split(lambda x, y: relu(x) * relu(y), c, zero, zero)
+    >>> exact = np.sqrt(2 - 0.36) / (2 * np.pi) + 0.6 * (0.25 + np.arcsin(0.6 / np.sqrt(2)) / (2 * np.pi))
+    >>> bool(abs(found - exact) < 1e-12)
+    True
+    """
+    root, slope, rest = _cholesky(covariance)
+    # Given x, the step of y at a break looks like a smooth step of x, of width rest/slope.
+    steep = rest / jnp.maximum(jnp.abs(slope), 1e-12)
+    centre = breaks_y / jnp.where(jnp.abs(slope) > 1e-12, slope, 1e-12)
+    smooth_steps = (centre[:, None] + steep * jnp.asarray([-9.0, -3.0, 0.0, 3.0, 9.0])[None, :]).reshape(-1)
+    fixed = jnp.asarray([-4.5, -1.5, 1.5, 4.5])
+    first, weight = gaussian_panels(jnp.concatenate([breaks_x / root, smooth_steps, fixed]), nodes)
+
+    def inner(xi):
+        places = jnp.concatenate([(breaks_y - slope * xi) / rest, fixed])
+        eta, mass = gaussian_panels(places, nodes)
+        return jnp.tensordot(mass, function(jnp.full_like(eta, root * xi), slope * xi + rest * eta), axes=1)
+
+    return jnp.tensordot(weight, jax.vmap(inner)(first), axes=1)
+
+
+def _cholesky(covariance: Float[Array, "2 2"]) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
+    """x = root·ξ, y = slope·ξ + rest·η."""
+    a, b, c = covariance[0, 0], covariance[0, 1], covariance[1, 1]
+    root = jnp.sqrt(a)
+    slope = jnp.where(a > 0, b / jnp.where(a > 0, root, 1.0), 0.0)
+    return root, slope, jnp.sqrt(jnp.maximum(c - slope**2, 0.0))

@@ -243,7 +243,7 @@ class Companion(NamedTuple):
 
     t: Complex[Array, ...]
     stieltjes: Complex[Array, ...]
-    residual: Float[Array, ...]
+    residual: Float[Array, "..."]
     converged: Bool[Array, ...]
 
 
