@@ -241,10 +241,10 @@ def chain_modes(rho: Array, nodes: int) -> tuple[Float[Array, " k"], Float[Array
 class Companion(NamedTuple):
     """The companion t(z) on a list of points, m(z) = (1/d)Tr Q(z), and the residual of the fixed point."""
 
-    t: Complex[Array, ...]
-    stieltjes: Complex[Array, ...]
+    t: Complex[Array, "..."]
+    stieltjes: Complex[Array, "..."]
     residual: Float[Array, "..."]
-    converged: Bool[Array, ...]
+    converged: Bool[Array, "..."]
 
 
 def diagonal_traces(signal: Float[Array, " k"], shift: Float[Array, " k"], weights: Float[Array, " k"]) -> Traces:
