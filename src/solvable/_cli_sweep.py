@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import re
 import shlex
@@ -20,12 +21,20 @@ def _say(sentence: str) -> None:
     print(sentence, file=sys.stderr, flush=True)
 
 
+def _use_one_thread() -> None:
+    """Before JAX is imported: however a sweep is launched, it gives the same bits."""
+    from .lab.launch import one_thread
+
+    os.environ.update(one_thread(os.environ))
+
+
 def _run(command: SweepRun) -> int:
     if command.workers and command.slurm is not None:
         raise InvalidValue("--workers and --slurm exclude each other.")
     if command.workers < 0:
         raise InvalidValue(f"workers = {command.workers} is not a whole number in [0, ∞).")
     begun = time.monotonic()
+    _use_one_thread()
     lab = cli._study_of(command)
     from .lab.launch import run_workers, slurm_script
     from .lab.status import status
@@ -33,7 +42,7 @@ def _run(command: SweepRun) -> int:
 
     store = lab._attach(command.run)
     blocks = lab._planned(store)
-    specification = lab.specification()
+    specification = json.loads(json.dumps(lab.specification()))
     studies = [n for n in store.documents() if n.startswith("study-")]
     name = next(n for n in studies if store.read_document(n) == specification)
     if command.slurm is not None:
@@ -95,6 +104,7 @@ def _write_script(command: SweepRun, script: str) -> int:
 
 def _work(command: SweepWork | SweepRetry) -> int:
     shard = _shard(command.shard)
+    _use_one_thread()
     from ._process import configure
 
     configure()

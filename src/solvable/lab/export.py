@@ -6,7 +6,7 @@ import csv
 import importlib.util
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +52,8 @@ def _replacing(file: Path) -> Iterator[Path]:
     except OSError as problem:
         raise SolvableError(f"Could not write {str(file)!r}: {problem.strerror or problem}.") from problem
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
 
 
 def _write_csv(data: xr.Dataset, part: Path) -> None:

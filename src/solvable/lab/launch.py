@@ -21,14 +21,15 @@ from ..errors import InvalidValue
 MOST_WORKERS = 1024
 MOST_TASKS = 100_000
 PARENT = "SOLVABLE_PARENT"  # the process without which a local worker stops after its block
+# One thread per worker, and not only for speed: XLA splits sums among its threads, so their number can change the last
+# bits of large simulations. Set by the environment, never by XLA flags: those compile other programs, with other bits.
 ONE_THREAD = {
+    "NPROC": "1",  # XLA's pool of threads
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
-    "NPROC": "1",  # XLA's own pools
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # workers that share a device must not each take most of its memory
 }
-ONE_THREAD_FLAG = "--xla_cpu_multi_thread_eigen=false"
 GRACE = 10.0  # seconds that a worker has to end when told to
 
 
@@ -48,13 +49,10 @@ class Dead:
 def one_thread(environment: Mapping[str, str]) -> dict[str, str]:
     """An environment in which a worker uses one thread; what the user has set stays.
 
-    >>> one_thread({"XLA_FLAGS": "--xla_dump_to=x", "NPROC": "2"})["XLA_FLAGS"]
-    '--xla_dump_to=x --xla_cpu_multi_thread_eigen=false'
+    >>> [one_thread({"NPROC": "2"})[name] for name in ("NPROC", "OMP_NUM_THREADS")]
+    ['2', '1']
     """
-    flags = environment.get("XLA_FLAGS", "")
-    if "xla_cpu_multi_thread_eigen" not in flags:
-        flags = f"{flags} {ONE_THREAD_FLAG}".strip()
-    return ONE_THREAD | dict(environment) | {"XLA_FLAGS": flags}
+    return ONE_THREAD | dict(environment)
 
 
 def run_workers(
@@ -164,6 +162,5 @@ def slurm_script(path: str, tasks: int, *, study: str = "") -> str:
 # Add here what your cluster asks for: --time, --mem, --partition, --account.
 # A task that is killed loses only the block it was at: submit the script again to go on.
 {settings}
-export XLA_FLAGS="${{XLA_FLAGS:-}} {ONE_THREAD_FLAG}"
 exec {shlex.quote(sys.executable)} -m solvable sweep work {shlex.quote(path)} --shard "$SLURM_ARRAY_TASK_ID/{tasks}"{asked}
 """

@@ -1,7 +1,9 @@
 """The worker of a sweep: any number of them, anywhere, finish one stored study together.
 
 There are no claims and no locks. A block's content follows from its specification, so two workers that compute the same
-block commit the same bytes: the worst that can happen is work done twice. A worker may be killed at any moment.
+block commit the same bytes: the worst that can happen is work done twice. (The same bytes on the same kind of processor
+and with the same number of threads, which is why the commands give every worker one. Elsewhere the last bits may differ;
+then the block that was committed first stays, and `verify` tells of the other.) A worker may be killed at any moment.
 """
 
 from __future__ import annotations
