@@ -51,15 +51,15 @@ def _run(command: SweepRun) -> int:
     dead = []
     try:
         if command.workers:
-            now = status(store, name)
+            cells = {block: len(said["seeds"]) for block, said in blocks}
+            done = {block for block in store.done() if block in cells}
             show = None if not command.json else False
-            with _progress(show, now.cells["all"], now.cells["done"], command.run) as advance:
-                seen = [now.cells["done"]]
+            with _progress(show, sum(cells.values()), sum(cells[b] for b in done), command.run) as advance:
 
                 def watch() -> None:
-                    done = status(store, name).cells["done"]
-                    advance(done - seen[0])
-                    seen[0] = done
+                    new = {block for block in store.done() if block in cells} - done
+                    advance(sum(cells[b] for b in new))
+                    done.update(new)
 
                 dead = run_workers(store.path, command.workers, study=name, watch=watch)
         else:

@@ -136,6 +136,14 @@ def test_a_worker_that_cannot_begin_says_why(tmp_path):
     assert "There is no run at" in str(dead)
 
 
+def test_a_worker_that_crashes_is_not_taken_for_one_that_gave_up_blocks(tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text("import solvable.lab.store as s\ndel s.Store\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), SOURCE]))
+    [dead] = run_workers(str(tmp_path), 1)
+    assert dead.code == 1
+    assert "ImportError" in str(dead)
+
+
 def test_a_block_that_fails_is_tried_three_times_and_does_not_stop_the_rest(finished, tmp_path, monkeypatch):
     planned(tmp_path / "run")
     bad = sorted(contents(finished))[7]

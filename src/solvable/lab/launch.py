@@ -61,42 +61,49 @@ def run_workers(
     """Work on the run with `number` processes, each started afresh, and wait; returns those that died.
 
     None is started again: the others help with what a dead one leaves, and so does the next call. `watch` is called
-    every so often. However this function is left (Ctrl-C, SIGTERM), no worker stays behind.
+    every so often. Ctrl-C and SIGTERM end the workers and raise KeyboardInterrupt.
     """
     if not 1 <= number <= MOST_WORKERS:
         raise InvalidValue(f"workers = {number} is not a whole number in [1, {MOST_WORKERS}].")
     environment = one_thread(os.environ) | {PARENT: str(os.getpid())}
     workers: list[subprocess.Popen[bytes]] = []
     with ExitStack() as stack:
-        stack.enter_context(_terminated_like_interrupted())
-        logs = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(number)]
+        stop = stack.enter_context(_told_to_stop())
+        logs, reports = (
+            [stack.enter_context(tempfile.TemporaryFile()) for _ in range(number)] for _ in ("errors", "output")
+        )
         try:
-            for index, log in enumerate(logs):
+            for index, (log, report) in enumerate(zip(logs, reports, strict=True)):
                 command = [sys.executable, "-m", "solvable", "sweep", "work", os.path.realpath(path)]
                 command += ["--shard", f"{index}/{number}", *(["--study", study] if study else [])]
                 # A group of their own, so that Ctrl-C reaches the parent alone, which ends them.
                 workers.append(
                     subprocess.Popen(
                         command, env=environment, process_group=0,
-                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log,
+                        stdin=subprocess.DEVNULL, stdout=report, stderr=log,
                     )
                 )  # fmt: skip
-            while any(worker.poll() is None for worker in workers):
+            while any(worker.poll() is None for worker in workers) and not stop.is_set():
                 watch()
-                _wait(workers, every)
+                _wait(workers, every, stop)
         finally:
             _end(workers)
+        if stop.is_set():
+            raise KeyboardInterrupt
         watch()
-        # Code 1 says that blocks were given up, which the store tells better; then the worker itself was well.
-        codes = [worker.returncode for worker in workers]
-        return [
-            Dead(i, c, _last_words(log)) for i, (c, log) in enumerate(zip(codes, logs, strict=True)) if c not in (0, 1)
+        # Code 1 with a report says that blocks were given up, which the store tells better: the worker itself was well.
+        ended = [
+            (worker.returncode, bool(_last_words(report))) for worker, report in zip(workers, reports, strict=True)
         ]
+        well = [code in (0, 1) and reported for code, reported in ended]
+        return [Dead(i, ended[i][0], _last_words(log)) for i, log in enumerate(logs) if not well[i]]
 
 
-def _wait(workers: list[subprocess.Popen[bytes]], most: float) -> None:
+def _wait(workers: list[subprocess.Popen[bytes]], most: float, stop: threading.Event | None = None) -> None:
     until = time.monotonic() + most
     while time.monotonic() < until and any(worker.poll() is None for worker in workers):
+        if stop is not None and stop.is_set():
+            return
         time.sleep(0.02)
 
 
@@ -113,20 +120,19 @@ def _end(workers: list[subprocess.Popen[bytes]]) -> None:
 
 
 @contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM, too, is an interruption while this lasts (signals can be handled in the main thread only)."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+def _told_to_stop() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set while this lasts (signals can be handled in the main thread only).
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
+    An exception raised by a handler would be lost if it came while Python runs a finaliser; an event is not.
+    """
+    stop = threading.Event()
+    kinds = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    before = {kind: signal.signal(kind, lambda *_: stop.set()) for kind in kinds}
     try:
-        yield
+        yield stop
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
 
 
 def _last_words(log: IO[bytes]) -> str:
