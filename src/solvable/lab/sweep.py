@@ -118,7 +118,10 @@ def _damaged(
     lab: Study, store: Store, ours: Callable[[str], bool], say: Callable[[str], None]
 ) -> dict[str, Mapping[str, Any]]:
     """The done blocks of this study, of whatever plan, that the disk no longer holds as they were committed."""
-    done, cells, found = store.done(), set(lab.cells()), {}
+    done, found = store.done(), {}
+    if not any(map(ours, done)):
+        return {}
+    cells = set(lab.cells())
     for block, said in lab._all_blocks(store).items():
         if block in done and ours(block) and not cells.isdisjoint(cells_of(said, block_id(said["variant"]))):
             try:
