@@ -8,7 +8,7 @@ import io
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 from tyro.conf import OmitSubcommandPrefixes, Positional, UseAppendAction, arg, subcommand
@@ -21,6 +21,18 @@ Values = Annotated[
     tuple[str, ...],
     arg(metavar="NAME=VALUE", help="Fields of the model: a number, a word, a,b,c, a:b:n[:log], [[..]], or @file.npy."),
 ]
+Over = Annotated[
+    UseAppendAction[tuple[str, ...]],
+    arg(metavar="NAME=RANGE", help="Sweep a field: a:b:n, a:b:n:log, or a,b,c. Repeat for a grid."),
+]
+Sizes = Annotated[
+    UseAppendAction[tuple[str, ...]],
+    arg(metavar="N", help="Size to simulate (a list a,b,c, or repeat); none: theory only."),
+]
+Seeds = Annotated[int, arg(metavar="S", help="Realisations of each cell.")]
+Run = Annotated[Path, arg(metavar="RUN", help="Folder in which the study rests.")]
+StudyName = Annotated[str, arg(metavar="NAME", help="Which study of the run, as study-0001 (default: the latest).")]
+Shard = Annotated[str, arg(metavar="I/N", help="Begin with this part of the blocks; then help with the others.")]
 
 
 @dataclasses.dataclass
@@ -66,15 +78,9 @@ class Study:
 
     model: Positional[Model]
     values: Positional[Values] = ()
-    over: Annotated[
-        UseAppendAction[tuple[str, ...]],
-        arg(metavar="NAME=RANGE", help="Sweep a field: a:b:n, a:b:n:log, or a,b,c. Repeat for a grid."),
-    ] = ()
-    size: Annotated[
-        UseAppendAction[tuple[str, ...]],
-        arg(metavar="N", help="Size to simulate (a list a,b,c, or repeat); none: theory only."),
-    ] = ()
-    seeds: Annotated[int, arg(metavar="S", help="Realisations of each cell.")] = 8
+    over: Over = ()
+    size: Sizes = ()
+    seeds: Seeds = 8
     out: Annotated[Path | None, arg(metavar="RUN", help="Folder in which the study rests and resumes.")] = None
     figure: Annotated[
         Path | None, arg(metavar="FILE", help="Where to draw it (default: RUN.png beside the folder).")
@@ -111,12 +117,103 @@ class Cite:
     json: Json = False
 
 
+@dataclasses.dataclass
+class SweepRun:
+    """Plan a study and compute it: here, with worker processes, or by a script for a Slurm array."""
+
+    run: Positional[Run]
+    model: Positional[Model]
+    values: Positional[Values] = ()
+    over: Over = ()
+    size: Sizes = ()
+    seeds: Seeds = 8
+    workers: Annotated[int, arg(metavar="N", help="Worker processes, one thread each (0: compute in this one).")] = 0
+    slurm: Annotated[
+        Path | None, arg(metavar="SCRIPT", help="Compute nothing; write a script for `sbatch` there (-: print it).")
+    ] = None
+    tasks: Annotated[int, arg(metavar="N", help="Array tasks of the Slurm script, at most one per block.")] = 16
+    json: Json = False
+
+
+@dataclasses.dataclass
+class SweepWork:
+    """Be one worker: compute what is undone in a run, beside any number of others, here or elsewhere."""
+
+    run: Positional[Run]
+    shard: Shard = "0/1"
+    study: StudyName = ""
+    json: Json = False
+
+
+@dataclasses.dataclass
+class SweepRetry:
+    """Work, and give the blocks that were given up three more attempts."""
+
+    run: Positional[Run]
+    shard: Shard = "0/1"
+    study: StudyName = ""
+    json: Json = False
+
+
+@dataclasses.dataclass
+class SweepStatus:
+    """What is done, failed and undone, how fast it goes and when it will end; others may be writing."""
+
+    run: Positional[Run]
+    study: StudyName = ""
+    json: Json = False
+
+
+@dataclasses.dataclass
+class SweepVerify:
+    """Read everything in a run and hold it against its hashes; exit code 1 if something is wrong."""
+
+    run: Positional[Run]
+    json: Json = False
+
+
+@dataclasses.dataclass
+class SweepExport:
+    """Write what is done for other programs: csv (one row per cell), netcdf, or zarr."""
+
+    run: Positional[Run]
+    to: Annotated[Literal["csv", "netcdf", "zarr"], arg(help="Format.")]
+    out: Annotated[Path, arg(metavar="FILE", help="Where it goes.")]
+    study: StudyName = ""
+    json: Json = False
+
+
+@dataclasses.dataclass
+class SweepGc:
+    """Remove the temporary files of writers that were killed."""
+
+    run: Positional[Run]
+    older: Annotated[float, arg(metavar="SECONDS", help="Leave files that were touched since.")] = 3600.0
+    json: Json = False
+
+
+@dataclasses.dataclass
+class Sweep:
+    """Studies that outgrow one process: many workers, one run."""
+
+    action: (
+        Annotated[SweepRun, subcommand("run")]
+        | Annotated[SweepWork, subcommand("work")]
+        | Annotated[SweepStatus, subcommand("status")]
+        | Annotated[SweepVerify, subcommand("verify")]
+        | Annotated[SweepRetry, subcommand("retry")]
+        | Annotated[SweepExport, subcommand("export")]
+        | Annotated[SweepGc, subcommand("gc")]
+    )
+
+
 Command = OmitSubcommandPrefixes[
     Annotated[List, subcommand("list")]
     | Annotated[Show, subcommand("show")]
     | Annotated[Theory, subcommand("theory")]
     | Annotated[Simulate, subcommand("simulate")]
     | Annotated[Study, subcommand("study")]
+    | Annotated[Sweep, subcommand("sweep")]
     | Annotated[Figure, subcommand("figure")]
     | Annotated[Check, subcommand("check")]
     | Annotated[Cite, subcommand("cite")]
@@ -132,6 +229,7 @@ def main(argv: list[str] | None = None) -> None:
         print(f"solvable {__version__}")
         return
     command = _parsed(words or ["--help"])
+    command = command.action if isinstance(command, Sweep) else command
     try:
         code = _RUN[type(command)](command)
     except SolvableError as problem:
@@ -294,7 +392,8 @@ def _run_simulate(command: Simulate) -> int:
     return 0
 
 
-def _run_study(command: Study) -> int:
+def _study_of(command: Study | SweepRun) -> Any:
+    """The study that the words of a command describe."""
     from ._text import values_of
 
     model = _made(command.model, command.values)
@@ -311,7 +410,12 @@ def _run_study(command: Study) -> int:
         sizes += [s if isinstance(s, int) else _refuse_size(s) for s in values_of("size", word)]
     if sizes and command.seeds < 1:
         raise InvalidValue(f"seeds = {command.seeds} is not a whole number in [1, ∞): the realisations of each cell.")
-    study = Lab(model, over, sizes=sorted(sizes), seeds=command.seeds if sizes else 0)
+    return Lab(model, over, sizes=sorted(sizes), seeds=command.seeds if sizes else 0)
+
+
+def _run_study(command: Study) -> int:
+    study = _study_of(command)
+    model, over, sizes = next(iter(study.models.values())), study.over, study.sizes
     try:
         data = study.run(command.out, progress=None if not command.json else False)
     except KeyboardInterrupt:
@@ -431,7 +535,14 @@ def _run_cite(command: Cite) -> int:
     return 0
 
 
+def _run_sweep(command: Any) -> int:
+    from . import _cli_sweep
+
+    return _cli_sweep.RUN[type(command)](command)
+
+
 _RUN = {
+    **dict.fromkeys((SweepRun, SweepWork, SweepRetry, SweepStatus, SweepVerify, SweepExport, SweepGc), _run_sweep),
     List: _run_list,
     Show: _run_show,
     Theory: _run_theory,

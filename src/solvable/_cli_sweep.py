@@ -1,0 +1,214 @@
+"""What the commands `solvable sweep …` do. Status, verify and gc import no JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from . import cli
+from .cli import SweepExport, SweepGc, SweepRetry, SweepRun, SweepStatus, SweepVerify, SweepWork
+from .errors import InvalidValue, SolvableError
+
+
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def _use_one_thread() -> None:
+    """Before JAX is imported: however a sweep is launched, it gives the same bits."""
+    from .lab.launch import one_thread
+
+    os.environ.update(one_thread(os.environ))
+
+
+def _run(command: SweepRun) -> int:
+    if command.workers and command.slurm is not None:
+        raise InvalidValue("--workers and --slurm exclude each other.")
+    if command.workers < 0:
+        raise InvalidValue(f"workers = {command.workers} is not a whole number in [0, ∞).")
+    begun = time.monotonic()
+    _use_one_thread()
+    lab = cli._study_of(command)
+    from .lab.launch import run_workers, slurm_script
+    from .lab.status import status
+    from .study import _progress
+
+    store = lab._attach(command.run)
+    blocks = lab._planned(store)
+    specification = json.loads(json.dumps(lab.specification()))
+    studies = [n for n in store.documents() if n.startswith("study-")]
+    name = next(n for n in studies if store.read_document(n) == specification)
+    if command.slurm is not None:
+        # A script names its study: by the time it runs, the run may hold a later one.
+        return _write_script(command, slurm_script(store.path, max(1, min(command.tasks, len(blocks))), study=name))
+    dead = []
+    try:
+        if command.workers:
+            cells = {block: len(said["seeds"]) for block, said in blocks}
+            done = {block for block in store.done() if block in cells}
+            show = None if not command.json else False
+            with _progress(show, sum(cells.values()), sum(cells[b] for b in done), command.run) as advance:
+
+                def watch() -> None:
+                    new = {block for block in store.done() if block in cells} - done
+                    advance(sum(cells[b] for b in new))
+                    done.update(new)
+
+                dead = run_workers(store.path, command.workers, study=name, watch=watch)
+        else:
+            from .lab.sweep import work
+
+            work(store.path, say=_say if sys.stderr.isatty() else lambda sentence: None, study=name)
+    except KeyboardInterrupt:
+        told = status(store, name)
+        again = " ".join(shlex.quote(w) for w in ["solvable", *sys.argv[1:]])
+        kept = f"{told.cells['done']} of {told.cells['all']} cells are kept"
+        _say(f"solvable: interrupted; {kept}. Resume with: {again}")
+        return 1
+    told = status(store, name)
+    for each in dead:
+        _say(f"solvable: {each}")
+    if command.json:
+        cli._print_json(
+            {"run": str(command.run), **dataclasses.asdict(told), "complete": told.complete,
+             "dead": [dataclasses.asdict(d) for d in dead], "seconds": round(time.monotonic() - begun, 3)}
+        )  # fmt: skip
+    else:
+        print(told)
+        if not told.complete:
+            print(f"go on with: solvable sweep {'retry' if told.blocks['failed'] else 'work'} {command.run}")
+    return 0 if told.complete else 1
+
+
+def _write_script(command: SweepRun, script: str) -> int:
+    assert command.slurm is not None
+    shown = str(command.slurm) == "-"
+    if not shown:
+        try:
+            command.slurm.write_text(script, encoding="utf-8")
+        except OSError as problem:
+            raise SolvableError(f"Could not write {str(command.slurm)!r}: {problem.strerror}.") from None
+    if command.json:
+        cli._print_json({"run": str(command.run), "slurm": None if shown else str(command.slurm), "script": script})
+    else:
+        print(script if shown else f"planned in {command.run}; submit with: sbatch {shlex.quote(str(command.slurm))}")
+    return 0
+
+
+def _work(command: SweepWork | SweepRetry) -> int:
+    shard = _shard(command.shard)
+    _use_one_thread()
+    from ._process import configure
+
+    configure()
+    from .lab.launch import parent_lives
+    from .lab.store import Store
+
+    Store.open(command.run)  # refuses before JAX is imported
+    from .lab.sweep import work
+
+    retry = isinstance(command, SweepRetry)
+    worked = work(command.run, shard, _say, study=command.study, retry=retry, wanted=parent_lives)
+    if command.json:
+        cli._print_json({"run": str(command.run), **dataclasses.asdict(worked)})
+    else:
+        print(
+            f"{worked.computed} blocks computed ({worked.healed} of them healed), {worked.failures} attempts failed, "
+            f"{worked.left} blocks left, in {worked.seconds:.1f} s"
+        )
+    return 0 if not worked.left else 1
+
+
+def _shard(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"([0-9]{1,7})/([0-9]{1,7})", text)
+    if not found or not int(found[1]) < int(found[2]) <= 1_000_000:
+        raise InvalidValue(f"--shard {text!r} is not of the form i/n with 0 ≤ i < n ≤ 1000000.")
+    return int(found[1]), int(found[2])
+
+
+def _status(command: SweepStatus) -> int:
+    from .lab.status import status
+
+    told = status(command.run, command.study)
+    if command.json:
+        cli._print_json({"run": str(command.run), **dataclasses.asdict(told), "complete": told.complete})
+    else:
+        print(told)
+    return 0
+
+
+def _verify(command: SweepVerify) -> int:
+    from .lab.store import Store
+
+    problems = Store.open(command.run).verify()
+    wrong = [p for p in problems if not p.leftover]
+    if command.json:
+        rows = [{**dataclasses.asdict(p), "leftover": p.leftover} for p in problems]
+        cli._print_json({"run": str(command.run), "sound": not wrong, "problems": rows})
+    else:
+        for problem in problems:
+            print(f"{'leftover' if problem.leftover else 'WRONG':9}{problem}")
+        print(f"{len(wrong)} problems, {len(problems) - len(wrong)} leftovers of interrupted or busy writers")
+    return 1 if wrong else 0
+
+
+def _export(command: SweepExport) -> int:
+    from .lab.status import stored_study
+    from .lab.store import Store
+
+    store = Store.open(command.run)
+    _, specification = stored_study(store, command.study)
+    if _within(command.out, store.path):
+        raise InvalidValue(f"--out {str(command.out)!r} lies inside the run: choose another place.")
+    from ._process import configure
+
+    configure()
+    from .lab.export import export
+    from .study import Study
+
+    lab = Study.from_specification(specification, store)
+    lab._store = store
+    missing = lab.missing()
+    export(lab.dataset(), command.to, command.out)
+    if command.json:
+        told = {"run": str(command.run), "out": str(command.out), "cells": len(lab.cells()), "missing": missing}
+        cli._print_json(told)
+    else:
+        print(f"{command.out}" + (f" ({missing} of {len(lab.cells())} cells are not done yet)" if missing else ""))
+    return 0
+
+
+def _within(path: Path, folder: str) -> bool:
+    real = os.path.realpath(path)
+    return real == folder or real.startswith(folder + os.sep)
+
+
+def _gc(command: SweepGc) -> int:
+    if not 0 <= command.older < float("inf"):
+        raise InvalidValue(f"older = {command.older} is not a number of seconds in [0, ∞).")
+    from .lab.store import Store
+
+    removed = Store.open(command.run).clean_temporaries(command.older)
+    if command.json:
+        cli._print_json({"run": str(command.run), "removed": removed})
+    else:
+        print(f"{removed} temporary files removed")
+    return 0
+
+
+RUN: dict[type, Any] = {
+    SweepRun: _run,
+    SweepWork: _work,
+    SweepRetry: _work,
+    SweepStatus: _status,
+    SweepVerify: _verify,
+    SweepExport: _export,
+    SweepGc: _gc,
+}

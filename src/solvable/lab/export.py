@@ -1,0 +1,86 @@
+"""A study's dataset for other programs: CSV, netCDF, and zarr where it is installed."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import SolvableError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+KINDS = ("theory", "expected", "simulated")
+
+
+def export(data: xr.Dataset, to: str, out: str | os.PathLike[str]) -> None:
+    """Write the dataset to the file `out`, whole or not at all (zarr: a folder)."""
+    file = Path(out)
+    if to == "zarr":
+        if importlib.util.find_spec("zarr") is None:
+            raise SolvableError("zarr is not installed: export to netcdf or csv, or install solvable[cluster].")
+        if file.exists():
+            raise SolvableError(f"{str(file)!r} exists already: choose another name.")
+        data.to_zarr(file)
+        return
+    writers: dict[str, Callable[[Path], Any]] = {
+        "csv": lambda part: _write_csv(data, part),
+        "netcdf": lambda part: data.to_netcdf(part, engine="scipy"),
+    }
+    if to not in writers:
+        raise SolvableError(f"there is no export to {to!r}: csv, netcdf or zarr.")
+    with _replacing(file) as part:
+        writers[to](part)
+
+
+@contextmanager
+def _replacing(file: Path) -> Iterator[Path]:
+    part = file.with_name(f".{file.name}.{os.urandom(8).hex()}.part")
+    try:
+        if file.is_dir():
+            raise SolvableError(f"{str(file)!r} is a folder: name a file.")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        yield part
+        os.replace(part, file)
+    except OSError as problem:
+        raise SolvableError(f"Could not write {str(file)!r}: {problem.strerror or problem}.") from problem
+    finally:
+        with suppress(OSError):
+            part.unlink()
+
+
+def _write_csv(data: xr.Dataset, part: Path) -> None:
+    """One row per cell: its kind, its coordinates, its observables.
+
+    An observable with dimensions of its own (times, eigenvalues) has rows of its own, one per value, which carry the
+    cell's coordinates and theirs. What does not apply is empty; what did not converge, or is not done, is nan.
+    """
+    groups: dict[tuple[str, tuple[str, ...]], dict[str, xr.DataArray]] = {}
+    for variable, array in data.data_vars.items():
+        base, _, kind = str(variable).rpartition("_")
+        groups.setdefault((kind, tuple(map(str, array.dims))), {})[base] = array
+    dims = list(dict.fromkeys(d for _, own in groups for d in own))
+    names = list(dict.fromkeys(n for members in groups.values() for n in members))
+    with part.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["kind", *dims, *names])
+        for (kind, own), members in sorted(groups.items(), key=lambda g: (KINDS.index(g[0][0]), len(g[0][1]))):
+            sizes = [data.sizes[d] for d in own]
+            labels = {d: (data[d].values if d in data.coords else np.arange(data.sizes[d])).tolist() for d in own}
+            columns = {n: a.values for n, a in members.items()}
+            for index in np.ndindex(*sizes):
+                at = {d: labels[d][i] for d, i in zip(own, index, strict=True)}
+                # repr of a float gives back the same bits when read.
+                values = [_text(columns[n][index].item()) if n in columns else "" for n in names]
+                rows.writerow([kind, *(_text(at[d]) if d in at else "" for d in dims), *values])
+
+
+def _text(value: Any) -> str:
+    return repr(value) if isinstance(value, float) else str(value)

@@ -1,0 +1,232 @@
+"""`solvable sweep …`: answers, JSON, exit codes, refusals, start-up, interruption."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import solvable as sv
+from solvable.cli import main
+from solvable.lab.launch import ONE_THREAD
+from solvable.lab.status import status
+
+SOURCE = str(Path(sv.__file__).parents[1])
+STUDY = ("perceptron", "loss=square", "samples=0.5", "--over", "penalty=0.1,1", "--size", "16", "--seeds", "40")
+TOTAL = {"all": 84, "done": 84, "failed": 0, "undone": 0}  # 2 × 40 simulations; 2 theories, nominal and realised
+
+
+def answer(capsys, *words):
+    """Exit code, standard output, standard error of one command in this process."""
+    with pytest.raises(SystemExit) as stop:
+        main(list(words))
+    out, err = capsys.readouterr()
+    return stop.value.code or 0, out, err
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch):
+    monkeypatch.setenv("SOLVABLE_CACHE", "0")
+    monkeypatch.setenv("EQX_ON_ERROR", "nan")
+    for name, value in ONE_THREAD.items():  # the commands set them; they must not outlive the test
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    run = tmp_path_factory.mktemp("sweep") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"SOLVABLE_CACHE": "0", "EQX_ON_ERROR": "nan", **ONE_THREAD}.items():
+            patch.setenv(name, value)
+        with pytest.raises(SystemExit) as stop:
+            main(["sweep", "run", str(run), *STUDY])
+    assert not stop.value.code
+    return run
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+def test_a_finished_sweep_says_so_and_run_again_computes_nothing(capsys, run):
+    code, out, _ = answer(capsys, "sweep", "status", str(run), "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert told["cells"] == TOTAL
+    assert told["complete"]
+    assert told["rate"] > 0
+    before = sorted(p.name for p in (run / "manifests").iterdir())
+    code, out, _ = answer(capsys, "sweep", "run", str(run), *STUDY, "--json")
+    assert code == 0
+    assert json.loads(out)["cells"] == TOTAL
+    assert json.loads(out)["dead"] == []
+    assert sorted(p.name for p in (run / "manifests").iterdir()) == before
+    assert "84 of 84 done" in answer(capsys, "sweep", "status", str(run))[1]
+
+
+def test_work_tells_what_it_did_and_verify_finds_damage_until_then(capsys, run):
+    assert answer(capsys, "sweep", "verify", str(run))[0] == 0
+    next((run / "blocks").glob("*/*.npz")).unlink()
+    code, out, _ = answer(capsys, "sweep", "verify", str(run), "--json")
+    assert code == 1
+    assert [p["kind"] for p in json.loads(out)["problems"]] == ["missing"]
+    code, out, err = answer(capsys, "sweep", "work", str(run), "--shard", "0/1", "--json")
+    told = json.loads(out)
+    assert (code, told["computed"], told["healed"], told["left"]) == (0, 1, 1, 0)
+    assert "It is computed again." in err
+    code, out, _ = answer(capsys, "sweep", "verify", str(run))
+    assert (code, out) == (0, "0 problems, 0 leftovers of interrupted or busy writers\n")
+
+
+def test_leftovers_are_no_problem_and_gc_removes_them(capsys, run):
+    (run / "blocks" / f".tmp-{'0' * 32}").write_bytes(b"half a blo")
+    code, out, _ = answer(capsys, "sweep", "verify", str(run), "--json")
+    assert code == 0
+    assert [p["leftover"] for p in json.loads(out)["problems"]] == [True]
+    assert json.loads(answer(capsys, "sweep", "gc", str(run), "--json")[1])["removed"] == 0  # too young
+    assert json.loads(answer(capsys, "sweep", "gc", str(run), "--older", "0", "--json")[1])["removed"] == 1
+    assert json.loads(answer(capsys, "sweep", "verify", str(run), "--json")[1])["problems"] == []
+
+
+def test_given_up_blocks_make_exit_code_one_until_a_retry_succeeds(capsys, tmp_path, monkeypatch):
+    from solvable.lab import compute
+
+    def broken(model, block):
+        raise MemoryError("too large")
+
+    monkeypatch.setattr(compute, "compute_block", broken)
+    run = tmp_path / "run"
+    code, out, _ = answer(capsys, "sweep", "run", str(run), *STUDY)
+    assert code == 1
+    assert "MemoryError: too large" in out
+    assert f"solvable sweep retry {run}" in out
+    assert answer(capsys, "sweep", "work", str(run))[0] == 1
+    monkeypatch.undo()
+    assert answer(capsys, "sweep", "retry", str(run))[0] == 0
+    assert status(run).cells == TOTAL
+
+
+def test_export_writes_files_that_others_read(capsys, run, tmp_path):
+    for to, name in (("csv", "a.csv"), ("netcdf", "a.nc")):
+        code, out, _ = answer(capsys, "sweep", "export", str(run), "--to", to, "--out", str(tmp_path / name), "--json")
+        assert code == 0
+        assert json.loads(out)["missing"] == 0
+    with (tmp_path / "a.csv").open(newline="") as file:
+        assert sum(row["kind"] == "simulated" for row in csv.DictReader(file)) == 80
+    assert (tmp_path / "a.nc").read_bytes()[:3] == b"CDF"
+
+
+def test_a_slurm_script_is_written_and_nothing_is_computed(capsys, tmp_path):
+    words = ("sweep", "run", str(tmp_path / "run"), *STUDY)
+    code, out, _ = answer(capsys, *words, "--slurm", str(tmp_path / "job.sh"), "--tasks", "2")
+    assert code == 0
+    assert f"sbatch {tmp_path}/job.sh" in out
+    script = (tmp_path / "job.sh").read_text()
+    assert '--shard "$SLURM_ARRAY_TASK_ID/2" --study study-0001' in script
+    assert answer(capsys, *words, "--slurm", "-", "--tasks", "2")[1].rstrip() == script.rstrip()
+    assert json.loads(answer(capsys, *words, "--slurm", "-", "--tasks", "2", "--json")[1])["script"] == script
+    assert status(tmp_path / "run").cells["undone"] == 84
+
+
+BAD = [
+    ("sweep",),
+    ("sweep", "nonsense"),
+    ("sweep", "run", "RUN"),
+    ("sweep", "run", "RUN", "perceptro"),
+    ("sweep", "run", "RUN", "perceptron", "--over", "sample=1,2"),
+    ("sweep", "run", "RUN", "perceptron", "--size", "20", "--seeds", "0"),
+    ("sweep", "run", "RUN", "perceptron", "--workers", "-1"),
+    ("sweep", "run", "RUN", "perceptron", "--workers", "many"),
+    ("sweep", "run", "RUN", "perceptron", "--workers", "2", "--slurm", "job.sh"),
+    ("sweep", "run", "FILE", "perceptron"),
+    ("sweep", "work", "NOWHERE"),
+    ("sweep", "work", "FILE"),
+    ("sweep", "work", "RUN", "--shard", "2/2"),
+    ("sweep", "work", "RUN", "--shard", "1"),
+    ("sweep", "work", "RUN", "--shard", "a/b"),
+    ("sweep", "work", "RUN", "--study", "study-0009"),
+    ("sweep", "work", "RUN", "--study", "../../x"),
+    ("sweep", "retry", "NOWHERE"),
+    ("sweep", "status", "NOWHERE"),
+    ("sweep", "status", "EMPTY"),
+    ("sweep", "verify", "NOWHERE"),
+    ("sweep", "gc", "NOWHERE"),
+    ("sweep", "gc", "RUN", "--older", "-1"),
+    ("sweep", "gc", "RUN", "--older", "nan"),
+    ("sweep", "export", "RUN", "--to", "xlsx", "--out", "x"),
+    ("sweep", "export", "RUN", "--to", "csv"),
+    ("sweep", "export", "RUN", "--to", "csv", "--out", "EMPTY"),
+    ("sweep", "export", "RUN", "--to", "csv", "--out", "RUN/x.csv"),
+    ("sweep", "export", "NOWHERE", "--to", "csv", "--out", "x"),
+]
+
+
+@pytest.mark.parametrize("words", BAD, ids=" ".join)
+def test_wrong_input_gives_one_sentence_and_code_two(capsys, words, finished, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "EMPTY").mkdir()
+    (tmp_path / "FILE").write_text("dear diary")
+    (tmp_path / "RUN").symlink_to(finished)
+    code, out, err = answer(capsys, *words)
+    assert code == 2
+    assert out == ""
+    assert "Traceback" not in err
+    assert err.startswith("solvable: ")
+    assert err.count("\n") == 1
+    code, out, _ = answer(capsys, *words, "--json")
+    assert code == 2
+    assert json.loads(out)["error"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["EMPTY", "FILE", "RUN"]
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["status", "RUN"], ["verify", "RUN"], ["gc", "RUN"]])
+def test_help_status_verify_and_gc_answer_without_importing_jax(words, finished):
+    program = (
+        "import sys; from solvable.cli import main\ntry: main(sys.argv[1:])\nfinally: assert 'jax' not in sys.modules"
+    )
+    words = ["sweep", *(str(finished) if w == "RUN" else w for w in words)]
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60,
+                          env=os.environ | {"PYTHONPATH": SOURCE})  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def _children(process: int) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            after = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(after[1]) == process and after[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc for the workers")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["control-c", "terminated"])
+def test_an_interrupted_sweep_ends_its_workers_and_says_how_to_resume(tmp_path, how):
+    run = tmp_path / "run"
+    words = ["sweep", "run", str(run), "perceptron", "loss=square", "samples=0.5", "--over", "penalty=0.1:1:40",
+             "--size", "16", "--seeds", "400", "--workers", "2"]  # fmt: skip
+    parent = subprocess.Popen([sys.executable, "-m", "solvable", *words], stderr=subprocess.PIPE, text=True,
+                              stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": SOURCE})  # fmt: skip
+    workers, begun = [], time.time()
+    while time.time() - begun < 60 and (len(workers) < 2 or not any((run / "blocks").glob("*/*.npz"))):
+        workers = _children(parent.pid)
+        time.sleep(0.02)
+    assert len(workers) == 2
+    parent.send_signal(how)
+    _, err = parent.communicate(timeout=60)
+    assert parent.returncode == 1
+    assert "Traceback" not in err
+    assert f"Resume with: solvable sweep run {run} perceptron" in err
+    assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
+    told = status(run)
+    assert 0 < told.blocks["undone"] < told.blocks["all"]
