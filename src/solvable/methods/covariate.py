@@ -6,11 +6,12 @@ the output channel's conjugates (`methods.channels`, times α), R = 1/(λ + V̂�
 
     V = ⟨ωR⟩,   m = m̂⟨τR⟩,   q = ⟨(m̂²τω + q̂ω²)R²⟩        (Loureiro et al. 2021, arXiv:2102.08127).
 
-In place of the conjugates we use κ = λ/V̂ (the effective ridge), a = m̂/V̂ and b = q̂/V̂², which stay finite as λ → 0 on
-both sides of interpolation: V = (κ/λ)⟨ω/(ω+κ)⟩, m = a⟨τ/(ω+κ)⟩, q = a²⟨τω/(ω+κ)²⟩ + b⟨ω²/(ω+κ)²⟩.
+The unknowns of the solver are log(1+z), log A and log B with z = V̂ω̄/λ, ω̄ = ⟨ω⟩, A = m̂/(λ + V̂ω̄), B = q̂/(λ + V̂ω̄)². They
+stay finite as λ → 0, on both sides of interpolation, and where V̂ vanishes (the hinge loss under a strong penalty):
+with r = (1+z)/(1+zω/ω̄), V = ⟨ωr⟩/(λ(1+z)), m = A⟨τr⟩ and q = A²⟨τωr²⟩ + B⟨ω²r²⟩.
 
 What the student's field leaves open of the teacher's, 1 − m²/q, is computed as a sum of positive terms: with μ = τ/ω
-it is (1 − ⟨μ⟩) + ⟨μ⟩(b⟨ω²/(ω+κ)²⟩ + a²κ²⟨μ(1/(ω+κ) − mean)²⟩)/q.
+it is (1 − ⟨μ⟩) + ⟨μ⟩(B⟨ω²r²⟩ + A²⟨μ(ωr − mean)²⟩)/q.
 """
 
 from __future__ import annotations
@@ -178,30 +179,34 @@ class Student(NamedTuple):
 
 
 class _Scaled(NamedTuple):
-    """κ = λ/V̂, a = m̂/V̂, b = q̂/V̂²."""
+    """z = V̂ω̄/λ, A = m̂/(λ + V̂ω̄), B = q̂/(λ + V̂ω̄)²."""
 
-    kappa: Scalar
-    a: Scalar
-    b: Scalar
+    z: Scalar
+    A: Scalar
+    B: Scalar
 
 
 def _order_parameters(spectrum: Spectrum, penalty: Scalar, noise: Scalar, at: _Scaled):
     """(m, q, V, rest) by the formulas at the top of the module."""
     omega, tau, weights, unexplained = spectrum
-    inverse = 1 / (omega + at.kappa)
-    share = omega * inverse
-    m = at.a * (weights @ (tau * inverse))
-    spread = at.b * (weights @ share**2)
-    q = at.a**2 * (weights @ (tau * share * inverse)) + spread
-    V = at.kappa / penalty * (weights @ share)
+    mean = weights @ omega
+    r = (1 + at.z) / (1 + at.z * omega / mean)
+    m = at.A * (weights @ (tau * r))
+    spread = at.B * (weights @ (omega * r) ** 2)
+    q = at.A**2 * (weights @ (tau * omega * r**2)) + spread
+    V = weights @ (omega * r) / (penalty * (1 + at.z))
     reach = weights * tau / omega
     total = jnp.sum(reach)
-    centred = inverse - reach @ inverse / total
-    lost = spread + (at.a * at.kappa) ** 2 * (reach @ centred**2)
+    # ωr − mean is −(ω̄/z)(r − mean) as well, which keeps its digits for z → ∞, where ωr is the same for all.
+    large = at.z > 1
+    values = jnp.where(large, r, omega * r)
+    centred = (values - reach @ values / total) * jnp.where(large, mean / jnp.where(large, at.z, 1.0), 1.0)
+    lost = spread + at.A**2 * (reach @ centred**2)
     return m, q, V, unexplained + total * lost / q + noise
 
 
 def _ridge_point(spectrum: Spectrum, samples: Scalar, penalty: Scalar, power: Scalar, correlation: Scalar):
+    """Ridge regression in the solver's unknowns, and its effective ridge κ = λ/V̂ = ω̄/z."""
     omega, tau, weights, _ = spectrum
     ridge = effective_ridge(omega, samples, penalty / samples, weights)
     inverse = 1 / (omega + ridge.kappa)
@@ -212,8 +217,10 @@ def _ridge_point(spectrum: Spectrum, samples: Scalar, penalty: Scalar, power: Sc
     # 1 − noise without cancellation: df1/n = 1 − slack.
     left = ridge.slack + ridge.kappa * (weights @ (share * inverse)) / samples
     q = (bias + noise * (power - 2 * correlation * m)) / left
-    b = (power - 2 * correlation * m + q) / samples
-    return _Scaled(ridge.kappa, jnp.asarray(correlation), b), ridge
+    mean = weights @ omega
+    scale = ridge.kappa + mean
+    residue = (power - 2 * correlation * m + q) / samples  # q̂/V̂²
+    return _Scaled(mean / ridge.kappa, correlation / scale, residue / scale**2), ridge
 
 
 def square_student(
@@ -244,7 +251,7 @@ def sign_student(
     tolerance: float = 1e-11,
     max_steps: int = 400,
 ) -> Student:
-    """Any convex loss under the sign teacher y = sign(ν + √Δ ζ): the output side by quadrature, in log(κ, a, b).
+    """Any convex loss under the sign teacher y = sign(ν + √Δ ζ): the output side by quadrature.
 
     The start is ridge classification at the same point, or at λ = 1e-3 where λ is less.
 
@@ -254,19 +261,23 @@ def sign_student(
     (1.7203, 4.1458)
     """
 
+    def read(x):
+        # A trial below zero means V̂ < 0, which no sample teaches.
+        return _Scaled(jnp.expm1(jnp.maximum(x[0], 0.0)), jnp.exp(x[1]), jnp.exp(x[2]))
+
     def update(x, args):
         spectrum, samples, penalty, noise = args
-        at = _Scaled(*jnp.exp(x))
-        hat = sign_channel(loss, *_order_parameters(spectrum, penalty, noise, at), nodes)
-        response = samples * hat.response
-        return jnp.log(
-            jnp.stack([penalty / response, hat.overlap / hat.response, hat.norm / (hat.response * response)])
+        hat = sign_channel(loss, *_order_parameters(spectrum, penalty, noise, read(x)), nodes)
+        z = samples * hat.response * (spectrum.weights @ spectrum.omega) / penalty
+        scale = penalty * (1 + z)
+        return jnp.stack(
+            [jnp.log1p(z), jnp.log(samples * hat.overlap / scale), jnp.log(samples * hat.norm / scale**2)]
         )
 
     start, _ = _ridge_point(
         spectrum, samples, jnp.maximum(penalty, 1e-3), jnp.ones(()), jnp.sqrt(2 / (np.pi * (1 + noise)))
     )
+    start = jnp.stack([jnp.log1p(start.z), jnp.log(start.A), jnp.log(start.B)])
     args = (spectrum, samples, penalty, noise)
-    found = solve(update, jnp.log(jnp.stack(start)), args, tolerance=tolerance, max_steps=max_steps)
-    overlaps = _order_parameters(spectrum, penalty, noise, _Scaled(*jnp.exp(found.x)))
-    return Student(*overlaps, found.residual, found.converged)
+    found = solve(update, start, args, tolerance=tolerance, max_steps=max_steps)
+    return Student(*_order_parameters(spectrum, penalty, noise, read(found.x)), found.residual, found.converged)
