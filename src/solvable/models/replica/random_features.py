@@ -62,9 +62,11 @@ class RandomFeatures(Model):
     simulation_dtype = "float64"  # small penalties near interpolation are ill-conditioned
     typical_sizes = (50, 100, 200)
     check_study = (
-        {"over": {"loss": ["square", "logistic"], "width": [0.5, 2.0]}, "values": {"samples": 1.5, "noise": 0.1}},
-        {"over": {"projection": ["gaussian", "orthogonal"]}, "values": {"teacher": "linear", "loss": "square"}},
-    )
+        {"over": {"loss": ["square", "logistic", "hinge"], "penalty": [0.01, 1.0]},
+         "values": {"samples": 1.5, "width": 1.0, "noise": 0.1}},
+        {"over": {"penalty": [0.01, 1.0]},
+         "values": {"teacher": "linear", "loss": "square", "projection": "orthogonal", "activation": "relu"}},
+    )  # fmt: skip
     references = (
         Reference(
             "gerace2020generalisation", "F. Gerace, B. Loureiro, F. Krzakala, M. Mézard and L. Zdeborová", "Generalisation "
