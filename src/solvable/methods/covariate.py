@@ -270,9 +270,7 @@ def sign_student(
         hat = sign_channel(loss, *_order_parameters(spectrum, penalty, noise, read(x)), nodes)
         z = samples * hat.response * (spectrum.weights @ spectrum.omega) / penalty
         scale = penalty * (1 + z)
-        return jnp.stack(
-            [jnp.log1p(z), jnp.log(samples * hat.overlap / scale), jnp.log(samples * hat.norm / scale**2)]
-        )
+        return jnp.stack([jnp.log1p(z), jnp.log(samples * hat.overlap / scale), jnp.log(samples * hat.norm / scale**2)])
 
     start, _ = _ridge_point(
         spectrum, samples, jnp.maximum(penalty, 1e-3), jnp.ones(()), jnp.sqrt(2 / (np.pi * (1 + noise)))

@@ -97,7 +97,9 @@ class RandomFeatures(Model):
     teacher: str = choice("sign", options=("sign", "linear"), meaning="how the teacher turns its field into a label")
     activation: str = choice("erf", options=ACTIVATIONS, symbol=r"\sigma", meaning="nonlinearity of the features, "
                              "without mean: erf is erf(z/√2), relu is max(z, 0) − 1/√(2π)")  # fmt: skip
-    projection: str = choice("gaussian", options=("gaussian", "orthogonal"), symbol="F", meaning="law of the projection")
+    projection: str = choice(
+        "gaussian", options=("gaussian", "orthogonal"), symbol="F", meaning="law of the projection"
+    )
 
     observables_declared = (
         observable("test_error", "probability of a wrong label on a fresh noisy sample", symbol=r"\varepsilon_g",
