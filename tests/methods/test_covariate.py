@@ -40,8 +40,8 @@ def test_an_isotropic_spectrum_is_the_perceptron(loss):
     np.testing.assert_allclose(found.rest, 1 - found.m**2 / found.q + noise, rtol=1e-12)
 
 
-def test_orthogonal_linear_features_are_the_perceptron_with_rescaled_penalty():
-    """For p ≥ d and σ(z) = z the features are an isometry of c: Ω = (p/d)·1 on d directions, so λ per p is λ·d/p·p/d."""
+def test_wide_orthogonal_linear_features_are_the_perceptron():
+    """For p ≥ d and σ(z) = z, w·x/√p = (Fw/√p)·c/√d with |Fw/√p| = |w| on the d directions seen: the same penalty."""
     width, samples = jnp.asarray(2.0), jnp.asarray(3.0)
     found = sign_student(
         loss_named("logistic"), orthogonal_features(width, 1.0, 1e-9), samples / width, jnp.asarray(0.1), NONE
