@@ -31,6 +31,12 @@ FIGURES = (
         "Test error of logistic regression over samples and penalty, with the best penalty as a line.",
     ),
     FigureListing(
+        "random-features-double-descent",
+        "random-features",
+        "solvable.figures.random_features",
+        "Test error and training loss against the number of random features: the peak at interpolation, and without it.",
+    ),
+    FigureListing(
         "soft-committee-plateau",
         "soft-committee",
         "solvable.figures.soft_committee",

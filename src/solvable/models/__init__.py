@@ -28,6 +28,13 @@ LISTINGS = (
         "A generalised linear model learns from a sign or linear teacher by ridge-penalised empirical risk.",
     ),
     Listing(
+        "random-features",
+        "solvable.models.replica.random_features",
+        "RandomFeatures",
+        "replica",
+        "A generalised linear model learns on random nonlinear features of its inputs: double descent.",
+    ),
+    Listing(
         "soft-committee",
         "solvable.models.online.soft_committee",
         "SoftCommittee",
