@@ -11,6 +11,7 @@ from jaxtyping import install_import_hook
 with install_import_hook(["solvable.methods"], "beartype.beartype"):
     import solvable
     import solvable.methods.channels
+    import solvable.methods.covariate
     import solvable.methods.erm
     import solvable.methods.losses
     import solvable.methods.quadrature
