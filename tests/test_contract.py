@@ -15,9 +15,10 @@ from solvable.testing import examine_model
 MODELS = list(sv.listings())
 
 
+@pytest.mark.parametrize("thorough", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["quick", "thorough"])
 @pytest.mark.parametrize("id", MODELS)
-def test_the_contract_is_kept(id):
-    findings = examine_model(sv.model_class(id))
+def test_the_contract_is_kept(id, thorough):
+    findings = examine_model(sv.model_class(id), thorough=thorough)
     assert len(findings) > 10
     assert [str(f) for f in findings if not f.kept] == []
 

@@ -49,8 +49,11 @@ def check_model(model: Model | type[Model], *, size: int | None = None) -> list[
     return findings
 
 
-def examine_model(model: Model | type[Model], *, size: int | None = None) -> list[Finding]:
-    """The same as `check_model`, as a list of findings that raises nothing."""
+def examine_model(model: Model | type[Model], *, size: int | None = None, thorough: bool = True) -> list[Finding]:
+    """The same as `check_model`, as a list of findings that raises nothing.
+
+    Without `thorough`, gradients and finer numerics, which compile programs of their own, are left out.
+    """
     findings: list[Finding] = []
     try:
         made = model() if isinstance(model, type) else model
@@ -58,7 +61,7 @@ def examine_model(model: Model | type[Model], *, size: int | None = None) -> lis
         return [Finding("a model can be made from its defaults", False, str(problem))]
     checks: list[Callable[[Model], list[Finding]]] = [_declarations, _refusals, _identity]
     if made.has_theory:
-        checks += [_theory, _physicality, _batches, _gradients, _numerics]
+        checks += [_theory, _physicality, _batches, *((_gradients, _numerics) if thorough else ())]
     for check in checks:
         findings += _guarded(check, made)
     if type(made).experiment is not Model.experiment:
