@@ -15,6 +15,10 @@ the flow that starts where it started.
 
 **Simulation.** Weights with exactly the given overlaps, at any N ≥ K + M, then plain gradient descent. The test loss is the
 exact population average given the weights.
+
+**Finite size.** A start whose asymmetry is not large against 1/√N leaves the plateau at a random time: after the escape
+the mean over networks is then off by an amount that hardly falls at the sizes one can run (ReLU, default start, t = 60:
+0.030 ± 0.006 at N = 2000, theory 0.0145). From a start of asymmetry 0.26 the deviation falls as 1/N all the way.
 """
 
 from __future__ import annotations
