@@ -118,7 +118,7 @@ def orthogonal_features(width: Scalar, linear: float, rest: float) -> Spectrum:
 # --- Gaussian equivalence ---------------------------------------------------------------------------------------------
 
 
-class Activation(NamedTuple):
+class Nonlinearity(NamedTuple):
     """σ with E σ(z) = 0, z standard Gaussian, and its Gaussian equivalent κ1·z + κ⋆·(independent Gaussian)."""
 
     function: Callable[[Array], Array]
@@ -146,21 +146,21 @@ ACTIVATIONS = ("erf", "sign", "tanh", "relu")
 
 
 @cache
-def activation_named(name: str) -> Activation:
+def activation_named(name: str) -> Nonlinearity:
     """erf(z/√2), sign, tanh, or relu: max(z, 0) *less its mean* 1/√(2π), so that no feature has a mean.
 
     >>> round(activation_named("sign").linear ** 2, 6)
     0.63662
     """
     if name == "erf":
-        return Activation(lambda z: jax.scipy.special.erf(z / np.sqrt(2)), np.pi**-0.5, (1 / 3 - 1 / np.pi) ** 0.5)
+        return Nonlinearity(lambda z: jax.scipy.special.erf(z / np.sqrt(2)), np.pi**-0.5, (1 / 3 - 1 / np.pi) ** 0.5)
     if name == "sign":
-        return Activation(jnp.sign, (2 / np.pi) ** 0.5, (1 - 2 / np.pi) ** 0.5)
+        return Nonlinearity(jnp.sign, (2 / np.pi) ** 0.5, (1 - 2 / np.pi) ** 0.5)
     if name == "tanh":
-        return Activation(jnp.tanh, *equivalent(np.tanh)[1:])
+        return Nonlinearity(jnp.tanh, *equivalent(np.tanh)[1:])
     if name == "relu":
         mean = (2 * np.pi) ** -0.5
-        return Activation(lambda z: jnp.maximum(z, 0.0) - float(mean), 0.5, (0.25 - mean**2) ** 0.5)
+        return Nonlinearity(lambda z: jnp.maximum(z, 0.0) - float(mean), 0.5, (0.25 - mean**2) ** 0.5)
     raise UnknownName(f"there is no activation {name!r}; {nearest(name, list(ACTIVATIONS))}")
 
 
