@@ -8,14 +8,14 @@ Functions are told apart by identity: make them once (or as Equinox modules) and
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 Predictor = Callable[[Array, Array], Array]
 """From the tokens of one sequence and where they are hidden to logits at every site."""
@@ -37,14 +37,14 @@ class Optimiser(eqx.Module):
     rate: Float[Array, ""]
     warmup: Float[Array, ""]
     steps: Float[Array, ""] | None
-    kind: Literal["adam", "sgd", "momentum"] = eqx.field(static=True)
+    kind: str = eqx.field(static=True)
     memory: tuple[float, float] = eqx.field(static=True)
     clip: float | None = eqx.field(static=True)
     decay: float = eqx.field(static=True)
 
     def __init__(
         self,
-        kind: Literal["adam", "sgd", "momentum"] = "adam",
+        kind: str = "adam",
         *,
         rate: Any,
         warmup: int = 0,
@@ -101,7 +101,12 @@ def cross_entropies(logits: Float[Array, "*rest colours"], tokens: Int[Array, "*
 
 def draw_rows(key: PRNGKeyArray, data: Int[Array, "rows sites"], number: int) -> Int[Array, "number sites"]:
     """Rows drawn with replacement."""
-    return data[jax.random.randint(key, (number,), 0, data.shape[0])]
+    return data[_below(key, number, data.shape[0])]
+
+
+def _below(key: PRNGKeyArray, number: int, limit: int) -> Array:
+    """Whole numbers below a limit, even to limit/2³²; compiles in half the time of `jax.random.randint`."""
+    return (jax.random.bits(key, (number,), jnp.uint32) % np.uint32(limit)).astype(jnp.int32)
 
 
 def mask_one_site(key: PRNGKeyArray, sequences: Int[Array, "n sites"]) -> Bool[Array, "n sites"]:
@@ -111,7 +116,7 @@ def mask_one_site(key: PRNGKeyArray, sequences: Int[Array, "n sites"]) -> Bool[A
     [1, 1, 1]
     """
     number, sites = sequences.shape
-    return jax.nn.one_hot(jax.random.randint(key, (number,), 0, sites), sites, dtype=bool)
+    return jax.nn.one_hot(_below(key, number, sites), sites, dtype=bool)
 
 
 def mask_fraction(key: PRNGKeyArray, sequences: Int[Array, "n sites"], fraction: float) -> Bool[Array, "n sites"]:
@@ -197,7 +202,7 @@ def train(
     data: PyTree,
     optimiser: Optimiser,
     steps: int,
-    key: PRNGKeyArray,
+    key: Key[Array, "*replicas"],
     *,
     record: Sequence[int] | np.ndarray | None = None,
     measure: Callable[[Any, Any], PyTree] | None = None,
@@ -248,7 +253,7 @@ def geometric_steps(steps: int, number: int = 20) -> np.ndarray:
     return np.unique(np.concatenate([[0], np.geomspace(1, max(steps, 1), number).round()]).astype(int))
 
 
-def _over_replicas(function: Any, key: PRNGKeyArray, batched: Sequence[bool]) -> Any:
+def _over_replicas(function: Any, key: Array, batched: Sequence[bool]) -> Any:
     """The function itself for one key; vmapped over its batched arguments for an array of keys."""
     if key.ndim == 0:
         return function

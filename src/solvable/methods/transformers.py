@@ -45,11 +45,13 @@ class Attention(eqx.Module):
     causal: bool = eqx.field(static=True)
     rotary: bool = eqx.field(static=True)
 
-    def __init__(self, width: int, heads: int, causal: bool, rotary: bool, gain: float, dtype: Any, key: PRNGKeyArray):
-        shape, scale = (3, heads, width, width // heads), 1 / np.sqrt(width)
-        inner, outer = jax.random.split(key)
-        self.query, self.key, self.value = float(scale) * jax.random.normal(inner, shape, dtype)
-        self.output = float(gain * scale) * jax.random.normal(outer, (heads, width // heads, width), dtype)
+    def __init__(
+        self, draws: Float[Array, "rows width"], heads: int, causal: bool, rotary: bool, gain: Float[Array, ""]
+    ):
+        width = draws.shape[1]
+        three, last = draws[: 3 * width], draws[3 * width :]
+        self.query, self.key, self.value = three.reshape(3, heads, width // heads, width).swapaxes(2, 3)
+        self.output = gain * last.reshape(heads, width // heads, width)
         self.causal, self.rotary = causal, rotary
 
     def __call__(
@@ -93,12 +95,14 @@ class Perceptron(eqx.Module):
     outer: Float[Array, "hidden width"]
     offset: Float[Array, " width"]
 
-    def __init__(self, width: int, ratio: int, gain: float, dtype: Any, key: PRNGKeyArray):
-        inner, outer = jax.random.split(key)
-        hidden = ratio * width
-        self.inner = float(1 / np.sqrt(width)) * jax.random.normal(inner, (width, hidden), dtype)
-        self.outer = float(gain / np.sqrt(hidden)) * jax.random.normal(outer, (hidden, width), dtype)
-        self.bias, self.offset = jnp.zeros(hidden, dtype), jnp.zeros(width, dtype)
+    def __init__(self, draws: Float[Array, "rows width"], gain: Float[Array, ""]):
+        inner, self.outer = jnp.split(draws, 2)
+        self.inner = inner.T
+        self.outer = gain * self.outer * float(np.sqrt(draws.shape[1] / inner.shape[0]))
+        self.bias, self.offset = (
+            jnp.zeros_like(draws, shape=inner.shape[0]),
+            jnp.zeros_like(draws, shape=draws.shape[1]),
+        )
 
     def __call__(self, hidden: Float[Array, "sites width"]) -> Float[Array, "sites width"]:
         return jax.nn.gelu(hidden @ self.inner + self.bias[None, :]) @ self.outer + self.offset[None, :]
@@ -169,23 +173,23 @@ class Transformer(eqx.Module):
     ):
         if width % heads:
             raise ValueError(f"{heads} heads do not divide a width of {width}.")
-        token_key, place_key, head_key, *block_keys = jax.random.split(key, 3 + depth)
-        scale = float(1 / np.sqrt(width))
-        self.tokens = scale * jax.random.normal(token_key, (colours + 1, width), dtype)
+        # All weights have an axis of length `width`: one draw of rows of that length, cut into pieces, compiles fast.
         learned = positions == "learned"
-        self.places = scale * jax.random.normal(place_key, (sites, width), dtype) if learned else None
-        gain = 1 / np.sqrt(2 * depth) if residual else 1.0  # the sum over all branches keeps the scale of one
+        pieces = [colours + 1, sites if learned else 0, colours, *depth * [4 * width, 2 * mlp * width]]
+        draws = jax.random.normal(key, (sum(pieces), width), dtype) / float(np.sqrt(width))
+        self.tokens, places, head, *rows = jnp.split(draws, np.cumsum(pieces)[:-1])
+        self.places, self.head = places if learned else None, head.T
+        # The sum over all residual branches keeps the scale of one.
+        gain = jnp.asarray(1 / np.sqrt(2 * depth) if residual else 1.0, dtype)
 
-        def block(key: PRNGKeyArray) -> Block:
-            one, two = jax.random.split(key)
-            attention = Attention(width, heads, causal, positions == "rotary", gain, dtype, one)
-            perceptron = Perceptron(width, mlp, gain, dtype, two) if mlp else None
+        def block(weights: Array, units: Array) -> Block:
+            attention = Attention(weights, heads, causal, positions == "rotary", gain)
+            perceptron = Perceptron(units, gain) if mlp else None
             norms = (LayerNorm(width, dtype), LayerNorm(width, dtype)) if layer_norm else None
             return Block(attention, perceptron, norms, residual)
 
-        self.blocks = tuple(block(k) for k in block_keys)
+        self.blocks = tuple(block(*pair) for pair in zip(rows[::2], rows[1::2], strict=True))
         self.norm = LayerNorm(width, dtype) if layer_norm else None
-        self.head = scale * jax.random.normal(head_key, (width, colours), dtype)
         self.bias = jnp.zeros(colours, dtype)
 
     def __call__(
