@@ -48,4 +48,12 @@ LISTINGS = (
         "attention",
         "Every coordinate of a Gaussian vector is ridge-regressed on all others: masked learning against PCA.",
     ),
+    Listing(
+        "masked-language",
+        "solvable.models.attention.masked_language",
+        "MaskedLanguage",
+        "attention",
+        "What transformers, factored attention and dense couplings learn from masked Potts sequences.",
+        "experiment",
+    ),
 )
