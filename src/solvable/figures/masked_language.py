@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -11,7 +10,7 @@ import numpy as np
 
 from ..methods.potts import zero_sum_colours
 from ..models.attention.masked_language import (
-    Learnt,
+    PENALTIES,
     Planted,
     Sequences,
     contact_precision,
@@ -28,115 +27,133 @@ from .draw import Recipe
 
 FULL = {
     "sites": 20, "colours": 10, "inverse_temperature": 1.0, "instance": 3, "rows": (250, 1000, 4000, 16000, 64000),
-    "seeds": 3, "width": 64, "widths": (8, 16, 32, 64, 128), "depths": (1, 2, 3), "steps": 16000, "held_out": 4000,
+    "seeds": 3, "widths": (8, 16, 32, 64), "depths": (1, 2, 3), "steps": 6000, "held_out": 4000,
 }  # fmt: skip
 QUICK = {
     "sites": 10, "colours": 5, "inverse_temperature": 0.7, "instance": 3, "rows": (200, 1000, 5000),
-    "seeds": 2, "width": 32, "widths": (8, 32), "depths": (1, 2, 3), "steps": 600, "held_out": 1000,
+    "seeds": 2, "widths": (8, 32), "depths": (1, 2, 3), "steps": 600, "held_out": 1000,
 }  # fmt: skip
-LEARNERS = ("factored", "dense")
+FITTED = ("factored", "dense")
+SCORES = ("excess_loss", "map_correlation", "contact_precision", "coupling_error")
 
 
-def compute(quick: bool, settings: dict[str, Any] | None = None) -> dict[str, Any]:
+def compute(quick: bool) -> dict[str, Any]:
     """Every learner on the same law: against the number of sequences, the embedding and the training steps."""
-    import xarray as xr
+    said = QUICK if quick else FULL
+    data, drawn = prepare(said)
+    fitted = {kind: fits(data, drawn, kind, said) for kind in FITTED}
+    trained = {name: [network(data, drawn, name, width, said) for width in said["widths"]] for name in networks(said)}
+    return assemble(data, drawn, fitted, trained, said)
 
-    said = {**(QUICK if quick else FULL), **(settings or {})}
+
+def prepare(said: dict[str, Any]) -> tuple[Planted, Sequences]:
+    """The law, and sequences for all: a stretch of the pool for every seed, small training sets being its beginnings."""
     data = planted(said["instance"], said["sites"], said["colours"], said["inverse_temperature"])
-    rows, seeds, most = said["rows"], said["seeds"], max(said["rows"])
-    # A stretch of the pool for every seed; smaller training sets are its beginnings.
-    drawn = draw_sequences(jax.random.key(said["instance"]), data, seeds * most, said["held_out"])
-    parts = [_fits(data, drawn, kind, said) for kind in LEARNERS]
-    by_rows, by_width, curves, maps = _networks(data, drawn, said)
-    learners = [*LEARNERS, *(f"{d} layer{'s' * (d > 1)}" for d in said["depths"])]
-    names = ("excess_loss", "map_correlation", "contact_precision")
-    against_rows = xr.Dataset(
-        {n: (("learner", "sequences", "seed"), np.stack([p[n] for p in parts] + by_rows[n])) for n in names}
-        | {"coupling_error": (("fitted", "sequences", "seed"), np.stack([p["coupling_error"] for p in parts]))},
-        {"learner": learners, "fitted": list(LEARNERS), "sequences": list(rows)},
-    )
-    blocks = [*(f"{d} layer{'s' * (d > 1)}" for d in said["depths"]), "bare layer"]
-    against_width = xr.Dataset(
-        {
-            "excess_loss": (("network", "width", "seed"), by_width),
-            "curve": (("network", "width", "step", "seed"), curves[1]),
-        },
-        {"network": blocks, "width": list(said["widths"]), "step": curves[0]},
-    )
-    true = {"couplings": np.asarray(data.couplings), "colour_matrix": np.asarray(parts[0]["true_colours"])}
-    learnt = {"factored_map": parts[0]["map"], "factored_colours": parts[0]["colours"], "dense_map": parts[1]["map"]}
-    shown = xr.Dataset(
-        {
-            n: (("site", "partner") if v.shape[0] == said["sites"] else ("colour", "other"), v)
-            for n, v in (true | learnt).items()
-        }
-        | {"attention_map": (("layers", "site", "partner"), maps)},
-        {"layers": list(said["depths"])},
-    )
-    model = {
-        "model": "masked-language",
-        **{k: v for k, v in said.items() if k in ("sites", "colours", "instance", "inverse_temperature")},
-    }
-    attributes = {
-        "study": json.dumps({"models": [model], "settings": said}),
-        "optimal_loss": drawn.optimal,
-        "mixed": int(drawn.mixed),
-        **provenance(),
-    }
-    return {n: d.assign_attrs(attributes) for n, d in
-            {"sequences": against_rows, "width": against_width, "maps": shown}.items()}  # fmt: skip
+    number = said["seeds"] * max(said["rows"])
+    return data, draw_sequences(jax.random.key(said["instance"]), data, number, said["held_out"])
 
 
-def _fits(data: Planted, drawn: Sequences, kind: str, said: dict[str, Any]) -> dict[str, Any]:
+def networks(said: dict[str, Any]) -> list[str]:
+    """The transformers that are trained: some depths, and one attention layer with nothing around it."""
+    return [*(f"{d} layer{'s' * (d > 1)}" for d in said["depths"]), "bare layer"]
+
+
+def fits(data: Planted, drawn: Sequences, kind: str, said: dict[str, Any]) -> dict[str, np.ndarray]:
     """One kind of coupling model at every number of sequences and seed; a fit that did not converge is NaN."""
     shape = (len(said["rows"]), said["seeds"])
-    names = ("excess_loss", "map_correlation", "contact_precision", "coupling_error")
-    out: dict[str, Any] = {name: np.full(shape, np.nan) for name in names}
+    out = {name: np.full(shape, np.nan) for name in SCORES}
     true, most = np.asarray(data.couplings), max(said["rows"])
     for r, rows in enumerate(said["rows"]):
+        penalties = PENALTIES
         for seed in range(said["seeds"]):
             mine = drawn._replace(train=drawn.train[seed * most : seed * most + rows])
-            fit: Learnt = learn_couplings(kind, mine, said["colours"], jax.random.key(seed))
-            out["map"], out["colours"] = fit.map, fit.colours
+            fit = learn_couplings(kind, mine, said["colours"], jax.random.key(seed), penalties=penalties)
+            penalties = (fit.penalty,)  # the first seed chooses for all
+            out["map"] = fit.map
+            if fit.colours is not None:
+                out["colours"] = fit.colours
             if fit.converged and fit.couplings is not None:
                 out["excess_loss"][r, seed] = fit.test_loss - drawn.optimal
                 out["map_correlation"][r, seed] = map_correlation(fit.map, true)
                 out["contact_precision"][r, seed] = contact_precision(fit.map, true)
                 out["coupling_error"][r, seed] = coupling_error(fit.couplings, data, said["inverse_temperature"])
-    out["true_colours"] = zero_sum_colours(data.colours)
     return out
 
 
-def _networks(data: Planted, drawn: Sequences, said: dict[str, Any]) -> Any:
-    """Transformers: all numbers of sequences at one width, and all widths with the most sequences."""
-    rows, seeds, widths = said["rows"], said["seeds"], said["widths"]
+def network(data: Planted, drawn: Sequences, name: str, width: int, said: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Transformers of one kind: every seed with the most sequences and, at the largest width, with fewer too."""
+    rows, seeds, number = said["rows"], said["seeds"], networks(said).index(name)
+    sizes = np.repeat(rows if width == max(said["widths"]) else [max(rows)], seeds).tolist()
+    run = learn_transformers(
+        drawn.train, sizes, drawn.validation, drawn.test, said["colours"], jax.random.key(1000 * number + width),
+        first=[(r % seeds) * max(rows) for r in range(len(sizes))], depth=(*said["depths"], 1)[number], width=width,
+        block="bare" if name == "bare layer" else "full", steps=said["steps"],
+    )  # fmt: skip
     true = np.asarray(data.couplings)
-    by_rows: dict[str, list[Any]] = {"excess_loss": [], "map_correlation": [], "contact_precision": []}
+    return {
+        "excess_loss": run.test_loss.reshape(-1, seeds) - drawn.optimal,
+        "map_correlation": np.array([map_correlation(m, true) for m in run.maps]).reshape(-1, seeds),
+        "contact_precision": np.array([contact_precision(m, true) for m in run.maps]).reshape(-1, seeds),
+        "curve": run.curve[:, -seeds:] - drawn.optimal,
+        "steps": run.steps,
+        "map": run.maps[-1],
+    }
 
-    def learn(number, depth, width):
-        block = "full" if number < len(said["depths"]) else "bare"
-        everything = width == said["width"] and block == "full"
-        sizes = np.repeat(rows if everything else [max(rows)], seeds).tolist()
-        return learn_transformers(
-            drawn.train, sizes, drawn.validation, drawn.test, said["colours"], jax.random.key(1000 * number + width),
-            first=[(r % seeds) * max(rows) for r in range(len(sizes))], depth=depth, width=width, block=block,
-            steps=said["steps"])  # fmt: skip
 
-    # Compilation takes longer than training on a GPU, and several programs compile at once.
-    with ThreadPoolExecutor(1 if jax.default_backend() == "cpu" else 6) as pool:
-        asked = [[pool.submit(learn, n, d, w) for w in widths] for n, d in enumerate((*said["depths"], 1))]
-        runs = [[job.result() for job in jobs] for jobs in asked]
-    maps = []
-    for jobs in runs[:-1]:
-        run = jobs[widths.index(said["width"])]
-        by_rows["excess_loss"].append(run.test_loss.reshape(-1, seeds) - drawn.optimal)
-        for name, score in (("map_correlation", map_correlation), ("contact_precision", contact_precision)):
-            by_rows[name].append(np.array([score(m, true) for m in run.maps]).reshape(-1, seeds))
-        maps.append(run.maps[-1])
-    excess = [[run.test_loss[-seeds:] - drawn.optimal for run in jobs] for jobs in runs]
-    curves = [[run.curve[:, -seeds:] - drawn.optimal for run in jobs] for jobs in runs]
-    steps = runs[0][0].steps
-    return by_rows, np.array(excess), (steps, np.array(curves)), np.array(maps)
+def assemble(data: Planted, drawn: Sequences, fitted: Any, trained: Any, said: dict[str, Any]) -> dict[str, Any]:
+    """All results as labelled datasets."""
+    import xarray as xr
+
+    names, best = list(trained), [runs[-1] for runs in trained.values()]
+    parts = [*fitted.values(), *best]
+    sequences = xr.Dataset(
+        {n: (("learner", "sequences", "seed"), np.stack([p[n] for p in parts])) for n in SCORES[:3]}
+        | {
+            "coupling_error": (
+                ("fitted", "sequences", "seed"),
+                np.stack([p["coupling_error"] for p in fitted.values()]),
+            )
+        },
+        {"learner": [*FITTED, *names], "fitted": list(FITTED), "sequences": list(said["rows"])},
+    )
+    width = xr.Dataset(
+        {
+            "excess_loss": (
+                ("network", "width", "seed"),
+                np.array([[run["excess_loss"][-1] for run in runs] for runs in trained.values()]),
+            ),
+            "curve": (
+                ("network", "width", "step", "seed"),
+                np.array([[run["curve"] for run in runs] for runs in trained.values()]),
+            ),
+        },
+        {"network": names, "width": list(said["widths"]), "step": best[0]["steps"]},
+    )
+    sites, colours = ("site", "partner"), ("colour", "other")
+    maps = xr.Dataset(
+        {
+            "couplings": (sites, np.asarray(data.couplings)),
+            "factored_map": (sites, fitted["factored"]["map"]),
+            "dense_map": (sites, fitted["dense"]["map"]),
+            "attention_map": (("network", *sites), np.stack([run["map"] for run in best])),
+            "colour_matrix": (colours, np.asarray(zero_sum_colours(data.colours))),
+            "factored_colours": (colours, fitted["factored"]["colours"]),
+        },
+        {"network": names},
+    )
+    fields = ("sites", "colours", "instance", "inverse_temperature")
+    attributes = {
+        "study": json.dumps(
+            {"models": [{"model": "masked-language"} | {k: said[k] for k in fields}], "settings": said}
+        ),
+        "optimal_loss": drawn.optimal,
+        "mixed": int(drawn.mixed),
+        **provenance(),
+    }
+    return {
+        name: part.assign_attrs(attributes)
+        for name, part in {"sequences": sequences, "width": width, "maps": maps}.items()
+    }
 
 
 def picture(data: dict[str, Any]) -> Any:
@@ -177,7 +194,7 @@ def picture(data: dict[str, Any]) -> Any:
         ("attention_map", "1 layer: attention"), ("colour_matrix", "true $U$"), ("factored_colours", "factored: values $V$"),
     )  # fmt: skip
     for panel, (name, title) in zip(panels, shown, strict=True):
-        values = maps[name].isel(layers=0) if name == "attention_map" else maps[name]
+        values = maps[name].isel(network=0) if name == "attention_map" else maps[name]
         signed = "colour" in values.dims
         limit = float(np.abs(values).max())
         panel.imshow(values, cmap="RdBu_r" if signed else "Greys", vmin=-limit if signed else 0, vmax=limit)

@@ -48,6 +48,8 @@ from ...methods.transformers import Transformer
 from ...model import Control, Count, Model, Reference, choice, control, observable
 
 PENALTIES = (0.3, 1.0, 3.0, 10.0)
+STARTS = 4
+"""Random starts of factored attention."""
 HELD_OUT = 2000
 """Validation sequences, and as many for the test."""
 
@@ -112,18 +114,30 @@ class Learnt(NamedTuple):
     """The learnt interaction of colours in zero-sum gauge (factored attention only), up to a factor."""
     couplings: Float[np.ndarray, "L C L C"] | None
     converged: bool
+    penalty: float = 0.0
 
 
-def learn_couplings(kind: str, data: Sequences, colours: int, key: PRNGKeyArray, **options: Any) -> Learnt:
-    """Factored attention or dense pseudo-likelihood, at the best of a few penalties."""
+def learn_couplings(
+    kind: str,
+    data: Sequences,
+    colours: int,
+    key: PRNGKeyArray,
+    *,
+    penalties: Sequence[float] = PENALTIES,
+    **options: Any,
+) -> Learnt:
+    """Factored attention or dense pseudo-likelihood, at the penalty of the least validation loss."""
     fits = []
-    for penalty in PENALTIES:
+    for penalty in penalties:
         if kind == "factored":
-            fit = fit_factored(data.train, colours, key=key, penalty=penalty, fields=False, **options)
+            # Not convex: of five starts at 1000 sequences two ended in a poor minimum. The best objective counts.
+            starts = jax.random.split(key, STARTS)
+            tries = [fit_factored(data.train, colours, key=k, penalty=penalty, fields=False, **options) for k in starts]
+            fit = min(tries, key=lambda one: float(one.objective))
         else:
             fit = fit_dense(data.train, colours, penalty=penalty, dtype=jnp.float64, **options)
-        fits.append((test_loss(fit, data.validation), fit))
-    fit = min(fits, key=lambda pair: pair[0])[1]
+        fits.append((test_loss(fit, data.validation), penalty, fit))
+    _, penalty, fit = min(fits, key=lambda found: found[0])
     if kind == "factored":
         _, couplings = fit.potts()
         maps = np.asarray(fit.network.attention_maps()[0])
@@ -135,7 +149,13 @@ def learn_couplings(kind: str, data: Sequences, colours: int, key: PRNGKeyArray,
     flip = -1.0 if kind == "factored" and maps.sum() < 0 else 1.0
     mixed = None if mixed is None else flip * mixed
     return Learnt(
-        test_loss(fit, data.test), float(fit.loss), flip * maps, mixed, np.asarray(couplings), bool(fit.converged)
+        test_loss(fit, data.test),
+        float(fit.loss),
+        flip * maps,
+        mixed,
+        np.asarray(couplings),
+        bool(fit.converged),
+        penalty,
     )
 
 
