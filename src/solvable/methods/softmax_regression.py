@@ -59,7 +59,7 @@ def gaussian_nodes(rank: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
     `nodes` a side for one, two and three components. For a function analytic in a strip of half-width a (in standard
     deviations) its error falls like exp(−2πa·side/14), where Gauss–Hermite has exp(−a√(2·side)). From four components on:
     Sobol's points, 64 times `nodes` rounded up to a power of two, with their mirror images, first and second moments made
-    exact; errors of 1e-5 to 1e-3.
+    exact; errors of 1e-4 to 2e-3, the larger ones for waves.
 
     >>> x, w = gaussian_nodes(2, 40)
     >>> bool(abs(w @ np.cos(x[0] + x[1]) - np.exp(-1)) < 1e-8)
@@ -75,8 +75,11 @@ def gaussian_nodes(rank: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
     from scipy.special import ndtri
     from scipy.stats.qmc import Sobol
 
-    power = int(np.ceil(np.log2(64 * nodes)))
-    u = Sobol(rank, scramble=False).random_base2(power) + 0.5 / 2**power
+    power, bits = int(np.ceil(np.log2(64 * nodes))), 30
+    whole = (Sobol(rank, scramble=False, bits=bits).random_base2(power) * 2**bits).astype(np.int64)
+    # A digital shift, always the same: Sobol's own points crowd along the diagonal.
+    whole = whole ^ np.random.default_rng(1).integers(2**bits, size=rank)[None, :]
+    u = (whole + 0.5) / 2**bits
     x = ndtri(u).T
     x = np.linalg.solve(np.linalg.cholesky(x @ x.T / x.shape[1]), x)
     return np.concatenate([x, -x], axis=1), np.full(2 * x.shape[1], 0.5 / x.shape[1])

@@ -215,7 +215,7 @@ class PottsAttention(Model):
 
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
         model = jax.tree.map(lambda v: v.astype(dtype), self)
-        samples, fresh = counts["samples"], min(20 * size, 4000)
+        samples, fresh = counts["samples"], min(20 * size, 4000) // (1 if self.graph == "star" else MASKED_SITES)
         # Fresh sequences first: then the rows that exist do not depend on the padding of the training ones.
         rows = fresh + samples.padded
         if self.graph == "star":
