@@ -21,7 +21,6 @@ from solvable.methods.softmax_regression import (
     softmax_prox,
 )
 
-
 prox, fit_rows = eqx.filter_jit(softmax_prox), eqx.filter_jit(minimise_cross_entropy)
 
 
@@ -105,9 +104,7 @@ def test_two_classes_are_fitted_like_scikit_learn_fits_them_and_padding_is_ignor
     features = np.concatenate([np.stack([-0.5 * x, 0.5 * x], axis=1), 1e3 * rng.normal(size=(25, 2, 20))])
     labels, mask = np.r_[y, np.zeros(25, int)], np.r_[np.ones(90), np.zeros(25)]
     peer = LogisticRegression(C=1 / 0.3, fit_intercept=False, tol=1e-12, solver="newton-cholesky").fit(x, y)
-    fit = fit_rows(
-        jnp.asarray(features), jnp.asarray(labels), jnp.asarray(0.3), jnp.asarray(mask)
-    )
+    fit = fit_rows(jnp.asarray(features), jnp.asarray(labels), jnp.asarray(0.3), jnp.asarray(mask))
     np.testing.assert_allclose(fit.weights, np.ravel(peer.coef_), atol=1e-8)
     assert fit.residual < 1e-10
 

@@ -54,6 +54,12 @@ FIGURES = (
         "solvable.figures.masked_regression",
         "When masked regression sees a hidden direction and PCA does not; the predictor's spectrum.",
     ),
+    FigureListing(
+        "potts-attention-learning-curves",
+        "potts-attention",
+        "solvable.figures.potts_attention",
+        "Test loss of masked-token learning against the number of sequences, and the couplings on star and dense graphs.",
+    ),
 )
 
 

@@ -18,7 +18,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from .erm import Fit
 
@@ -55,7 +55,7 @@ class Conjugates(NamedTuple):
 def gaussian_nodes(rank: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """Nodes `(rank, n)` and weights of an average over a standard Gaussian of `rank` components.
 
-    Up to three components: the trapezoidal rule on a cubic lattice cut to a ball of radius 7, with 3, 1 and ½ times
+    Up to three components: the trapezoidal rule on a cubic lattice cut to a ball of radius 7, with 12, 1 and ½ times
     `nodes` a side for one, two and three components. For a function analytic in a strip of half-width a (in standard
     deviations) its error falls like exp(−2πa·side/14), where Gauss–Hermite has exp(−a√(2·side)). From four components on:
     Sobol's points, 64 times `nodes` rounded up to a power of two, with their mirror images, first and second moments made
@@ -66,7 +66,7 @@ def gaussian_nodes(rank: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
     True
     """
     if rank <= 3:
-        side = np.linspace(-RADIUS, RADIUS, (3 * nodes, nodes, nodes // 2)[rank - 1] + 1)
+        side = np.linspace(-RADIUS, RADIUS, _side(rank, nodes) + 1)
         x = np.stack([g.reshape(-1) for g in np.meshgrid(*[side] * rank, indexing="ij")])
         square = (x**2).sum(0)
         x, square = x[:, square <= RADIUS**2 + 1e-9], square[square <= RADIUS**2 + 1e-9]
@@ -83,6 +83,23 @@ def gaussian_nodes(rank: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
     x = ndtri(u).T
     x = np.linalg.solve(np.linalg.cholesky(x @ x.T / x.shape[1]), x)
     return np.concatenate([x, -x], axis=1), np.full(2 * x.shape[1], 0.5 / x.shape[1])
+
+
+def _side(rank: int, nodes: int) -> int:
+    """Lattice points a side."""
+    return (12 * nodes, nodes, nodes // 2)[rank - 1]
+
+
+def resolved(channel: Channel, q: Scalar, nodes: int) -> Bool[Array, ""]:
+    """Whether the nodes are close enough for fields of this variance: neighbours differ by at most 3 in any logit.
+
+    Where the classes can almost be separated and nothing holds the weights back, q grows without bound and the softmax
+    becomes a step; averages over it then look converged and are not. (Sobol's points count like a spacing of 0.2.)
+    """
+    B = channel.loadings
+    spacing = 2 * RADIUS / _side(B.shape[1], nodes) if B.shape[1] <= 3 else 0.2 * 64 / nodes
+    steepest = jnp.sqrt(jnp.max(jnp.sum((B[:, None, :] - B[None, :, :]) ** 2, axis=2)))
+    return spacing * jnp.sqrt(q) * steepest < 3
 
 
 def _classes(channel: Channel) -> tuple[Float[Array, "kinds classes"], Float[Array, " kinds"]]:

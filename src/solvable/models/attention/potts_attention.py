@@ -37,7 +37,7 @@ from jaxtyping import Array, Float
 
 from ...errors import InvalidValue
 from ...methods.saddle import solve
-from ...methods.softmax_regression import Channel, conjugates, fresh_loss, losses, minimise_cross_entropy
+from ...methods.softmax_regression import Channel, conjugates, fresh_loss, losses, minimise_cross_entropy, resolved
 from ...model import Control, Input, Model, Numerics, Reference, choice, control, data, observable
 
 MASKED_SITES = 5
@@ -62,6 +62,12 @@ class PottsAttention(Model):
     theory_lanes = 16
     simulation_dtype = "float64"
     typical_sizes = (50, 100, 200)
+    check_study = (
+        {"over": {"samples": [2.0, 6.0]}},
+        {"values": {"interaction": "random", "inverse_temperature": 2.0}, "over": {"samples": [6.0]}},
+        {"values": {"colours": 2, "penalty": 0.0}, "over": {"samples": [8.0]}},
+        {"values": {"graph": "dense"}, "over": {"samples": [6.0]}, "sizes": (30, 60, 120)},
+    )
     references = (
         Reference(
             "rende2024mapping", "R. Rende, F. Gerace, A. Laio and S. Goldt",
@@ -163,7 +169,7 @@ class PottsAttention(Model):
         """Eigenvalues of the other sites' covariance, with weights."""
         if self.graph == "star":
             return jnp.ones(1), jnp.ones(1)
-        number, x = 4 * nodes, self._correlation
+        number, x = 16 * nodes, self._correlation
         angle = np.pi * np.arange(1, number + 1) / (number + 1)
         values = 1.0 / (1.0 + x**2 - 2.0 * x * jnp.cos(angle))
         return values, jnp.asarray(2 / (number + 1) * np.sin(angle) ** 2)
@@ -187,10 +193,10 @@ class PottsAttention(Model):
             return jnp.log(model.samples * jnp.stack([beta * hat.overlap, hat.norm, hat.response]))
 
         beta, channel = self.inverse_temperature, self._channel()
-        # Start from the conjugates of a learner that knows the truth, at the response of many samples.
         truth = beta**2 * self.strength
-        hat = conjugates(channel, truth, truth, 1 / (self.penalty + self.samples), nodes)
-        start = jnp.log(self.samples * jnp.stack([beta * hat.overlap, hat.norm, hat.response]))
+        # Start where weak fields are exact up to a factor: every force has the size of its loading.
+        force = channel.shares @ jnp.sum(channel.loadings**2, axis=1)
+        start = jnp.log(0.5 * self.samples * force * jnp.stack([beta, jnp.ones(()), jnp.ones(())]))
         found = solve(update, start, self, tolerance=numerics.tolerance, max_steps=numerics.max_steps)
         (m, q, V), (overlap, norm) = order_parameters(found.x, self)
         test_loss, train_loss = losses(channel, beta * m, q, V, nodes)
@@ -204,12 +210,12 @@ class PottsAttention(Model):
             "optimal_loss": optimal,
             "excess_loss": test_loss - optimal,
             "response": V,
-            "converged": found.converged,
+            "converged": found.converged & resolved(channel, q, nodes),
             "residual": found.residual,
         }
         if self.graph == "star":
             return values | {"colour_entropy": -jnp.sum(channel.shares * jnp.log(channel.shares))}
-        return values | {"converged": found.converged & (self._correlation < 1)}
+        return values | {"converged": values["converged"] & (self._correlation < 1)}
 
     # --- simulation -------------------------------------------------------------------------------------------------
 
