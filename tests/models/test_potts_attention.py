@@ -15,12 +15,14 @@ from scipy.special import expit, softmax
 import solvable as sv
 from solvable.model import simulate_batch
 
+SIZE = 60
+KEYS = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(7), i))(jnp.arange(12))
 SKEWED = np.array([[1.3, -1.2, 0.0], [-1.2, 0.7, 0.6], [0.0, 0.6, -0.4]])
 
 
 def test_two_colours_solve_the_equations_of_logistic_regression():
     """Adaptive quadrature and bracketed roots, written for one scalar field: nothing is shared with the model."""
-    alpha, beta, b = 4.0, 1.5, np.sqrt(0.5)
+    alpha, beta, b = 5.0, 1.5, np.sqrt(0.5)
     out = sv.PottsAttention(colours=2, samples=alpha, penalty=0.0, inverse_temperature=beta).theory()
     m, q, V = float(out.overlap), float(out.norm), float(out.response)
 
@@ -78,9 +80,16 @@ def test_few_samples_without_penalty_have_no_minimiser_and_no_number():
     theory = sv.PottsAttention(samples=1.0, penalty=0.0).theory()
     assert not theory.converged
     assert all(np.isnan(theory[name]) for name in theory)
-    simulated = sv.PottsAttention(samples=1.0, penalty=0.0).simulate(0, 20)
-    assert not simulated.converged
-    assert np.isnan(simulated.norm)
+    few = simulate_batch(sv.PottsAttention(samples=1.0, penalty=0.0), {}, KEYS, SIZE, padded={"samples": 384})
+    assert not few["converged"].any()
+    assert np.isnan(few["norm"]).all()
+
+
+def test_averages_that_cannot_resolve_the_softmax_are_flagged():
+    """Two colours just above the separability threshold: the weights are huge, and few nodes give another number."""
+    edge = sv.PottsAttention(colours=2, samples=4.0, penalty=0.0)
+    assert not edge.theory({"nodes": 16}).converged
+    assert edge.theory().converged
 
 
 def test_row_and_column_sums_of_the_colour_couplings_do_not_matter():
@@ -156,24 +165,23 @@ def _deviation(states, expected, colours):
 def test_star_and_gibbs_samplers_draw_from_the_enumerated_law():
     """Largest |z| of all C^L frequencies; 4.5 is exceeded once in a few thousand correct samplers of this size."""
     skewed = sv.PottsAttention(interaction="given", colour_matrix=SKEWED, inverse_temperature=1.2)
-    arms, labels, others, _ = skewed._star(jax.random.key(1), 3, 40_000, jnp.float64)
+    arms, labels, others, _ = skewed._star(jax.random.key(1), 3, 20_000, jnp.float64)
     J = np.zeros((4, 4))
     J[0, 1:] = J[1:, 0] = np.asarray(arms) / np.sqrt(3)
     law = _expected(J, np.asarray(skewed._colour_matrix()), 1.2)
     assert _deviation(np.column_stack([labels, others]), law, 3) < 4.5
     dense = sv.PottsAttention(graph="dense")
-    J, states = dense._dense(jax.random.key(2), 3, 40_000, jnp.float64)
+    J, states = dense._dense(jax.random.key(2), 3, 20_000, jnp.float64)
     assert _deviation(states, _expected(np.asarray(J), np.asarray(dense._colour_matrix()), 1.5), 3) < 4.5
     assert _deviation(states, _expected(0.7 * np.asarray(J), np.asarray(dense._colour_matrix()), 1.5), 3) > 6
 
 
-@pytest.mark.parametrize("values", [{}, {"graph": "dense", "samples": 4.0}])
-def test_simulations_agree_with_theory_within_error_bars(values):
-    model, size, lanes = sv.PottsAttention(**values), 60, 12
-    keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(7), i))(jnp.arange(lanes))
-    out = simulate_batch(model, {}, keys, size)
-    theory = model.realised(size).theory()
+@pytest.mark.parametrize(("graph", "size"), [("star", SIZE), ("dense", 40)])
+def test_simulations_agree_with_theory_within_error_bars(graph, size):
+    model = sv.PottsAttention(graph=graph)
+    out = simulate_batch(model, {}, KEYS, size)
+    theory = model.theory()
     assert bool(out["converged"].all())
     for name in ("overlap", "norm", "coupling_error", "test_loss", "train_loss", "optimal_loss", "excess_loss"):
-        mean, error = out[name].mean(), out[name].std(ddof=1) / np.sqrt(lanes)
+        mean, error = out[name].mean(), out[name].std(ddof=1) / np.sqrt(len(KEYS))
         assert abs(mean - theory[name]) < 4.5 * error + 3.0 / size * abs(theory[name]), name
