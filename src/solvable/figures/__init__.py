@@ -58,7 +58,7 @@ FIGURES = (
         "potts-attention-learning-curves",
         "potts-attention",
         "solvable.figures.potts_attention",
-        "Test loss of masked-token learning against the number of sequences, and the couplings on star and dense graphs.",
+        "Excess loss of masked-token learning against the number of sequences; the couplings on star and dense graphs.",
     ),
 )
 

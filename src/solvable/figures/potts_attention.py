@@ -35,9 +35,11 @@ def draw_learning_curves(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.3))
+    interactions = {"potts": "Potts colour couplings", "random": "random colour couplings"}
+    graphs = {"star": "star graph", "dense": "dense graph"}
     panels = (
-        (axes[0], "loss", "test_loss", "interaction", {"potts": "Potts couplings", "random": "random couplings"}),
-        (axes[1], "couplings", "coupling_error", "graph", {"star": "star graph", "dense": "dense graph"}),
+        (axes[0], "loss", "excess_loss", "interaction", interactions),
+        (axes[1], "couplings", "coupling_error", "graph", graphs),
     )
     for axis, part, name, choice, words in panels:
         theory, experiment = data[part], data[f"{part}_experiment"]
@@ -48,15 +50,12 @@ def draw_learning_curves(data: dict[str, Any]) -> Any:
             points = experiment[f"{name}_simulated"].sel(at | {"size": size})
             error = points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
             axis.errorbar(experiment.samples, points.mean("seed"), error, fmt=marker, color=colour)
-            if part == "loss":
-                optimal = float(theory.optimal_loss_theory.sel(at).mean())
-                axis.axhline(optimal, color=colour, linestyle="--", label=f"{word.split()[0]}, optimal")
         axis.plot([], [], MARKERS[0], color="0.4", label=f"experiment, N = {size}")
         axis.set_xlabel(label("samples", r"\alpha = M/N"))
         log_axis(axis.xaxis)
-        axis.legend(fontsize=7.5)
-    log_axis(axes[1].yaxis)
-    axes[0].set(ylabel=label("test_loss"), title=r"$\beta = 2$, $\lambda = 0.5$")
+        log_axis(axis.yaxis)
+        axis.legend()
+    axes[0].set(ylabel="test loss above the optimal one", title=r"$\beta = 2$, $\lambda = 0.5$")
     axes[1].set(ylabel=label("coupling_error", r"\varepsilon"), title=r"$\beta = 1.5$, $\lambda = 0$")
     figure.suptitle(
         "Masked-token learning of Potts sequences, three colours: theory (lines) and experiment", fontsize=11

@@ -108,7 +108,7 @@ class PottsAttention(Model):
         observable("train_loss", "mean cross-entropy of the masked colour on the training sequences", low=0),
         observable("optimal_loss", "conditional entropy of the masked colour: the test loss of the truth", low=0),
         observable("excess_loss", "test loss above the optimal one", low=0),
-        observable("colour_entropy", "entropy of the masked colour p(y): the loss of a learner that knows nothing else",
+        observable("colour_entropy", "entropy of the masked colour: the loss of a learner that knows the colours' frequencies alone",
                    low=0, when={"graph": "star"}),
         observable("response", "how strongly the field on a sequence follows that sequence", symbol="V", low=0,
                    simulated=False),
@@ -270,6 +270,7 @@ class PottsAttention(Model):
             uniform = jax.random.uniform(jax.random.fold_in(key, 2 + step), (rows, 1), jnp.float32)
             return state.at[site].set(jax.nn.one_hot(jnp.sum(uniform > below, axis=1), self.colours, dtype=jnp.float32))
 
+        # Chains are rows of every draw, so that no chain depends on how many there are (nor on padding).
         # In the paramagnet the slowest mode shrinks by (2x/(1+x²))² a sweep.
         x = self._correlation
         sweeps = jnp.ceil(8 / (-2 * jnp.log(2 * x / (1 + x**2)))).astype(jnp.int32)
