@@ -108,7 +108,7 @@ class PottsAttention(Model):
         observable("train_loss", "mean cross-entropy of the masked colour on the training sequences", low=0),
         observable("optimal_loss", "conditional entropy of the masked colour: the test loss of the truth", low=0),
         observable("excess_loss", "test loss above the optimal one", low=0),
-        observable("colour_entropy", "entropy of the masked colour: the loss of a learner that knows the colours' frequencies alone",
+        observable("colour_entropy", "entropy of the masked colour: the loss of a learner that knows frequencies alone",
                    low=0, when={"graph": "star"}),
         observable("response", "how strongly the field on a sequence follows that sequence", symbol="V", low=0,
                    simulated=False),
