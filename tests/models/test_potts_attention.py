@@ -2,6 +2,7 @@
 
 import itertools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -165,13 +166,15 @@ def _deviation(states, expected, colours):
 def test_star_and_gibbs_samplers_draw_from_the_enumerated_law():
     """Largest |z| of all C^L frequencies; 4.5 is exceeded once in a few thousand correct samplers of this size."""
     skewed = sv.PottsAttention(interaction="given", colour_matrix=SKEWED, inverse_temperature=1.2)
-    arms, labels, others, _ = skewed._star(jax.random.key(1), 3, 20_000, jnp.float64)
+    draw = eqx.filter_jit(lambda model, key: model._star(key, 3, 20_000, jnp.float64))
+    arms, labels, others, _ = draw(skewed, jax.random.key(1))
     J = np.zeros((4, 4))
     J[0, 1:] = J[1:, 0] = np.asarray(arms) / np.sqrt(3)
     law = _expected(J, np.asarray(skewed._colour_matrix()), 1.2)
     assert _deviation(np.column_stack([labels, others]), law, 3) < 4.5
     dense = sv.PottsAttention(graph="dense")
-    J, states = dense._dense(jax.random.key(2), 3, 20_000, jnp.float64)
+    draw = eqx.filter_jit(lambda model, key: model._dense(key, 3, 20_000, jnp.float64))
+    J, states = draw(dense, jax.random.key(2))
     assert _deviation(states, _expected(np.asarray(J), np.asarray(dense._colour_matrix()), 1.5), 3) < 4.5
     assert _deviation(states, _expected(0.7 * np.asarray(J), np.asarray(dense._colour_matrix()), 1.5), 3) > 6
 
