@@ -19,6 +19,12 @@ class FigureListing:
 
 FIGURES = (
     FigureListing(
+        "what-transformers-learn",
+        "masked-language",
+        "solvable.figures.masked_language",
+        "Masked loss of factored attention, dense couplings and transformers against the number of sequences, and their maps.",
+    ),
+    FigureListing(
         "perceptron-learning-curves",
         "perceptron",
         "solvable.figures.perceptron",

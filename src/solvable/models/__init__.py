@@ -55,4 +55,12 @@ LISTINGS = (
         "attention",
         "One row of factored attention learns a site's couplings from Potts sequences by masked-token prediction.",
     ),
+    Listing(
+        "masked-language",
+        "solvable.models.attention.masked_language",
+        "MaskedLanguage",
+        "attention",
+        "What transformers, factored attention and dense couplings learn from masked Potts sequences.",
+        "experiment",
+    ),
 )
