@@ -60,6 +60,12 @@ FIGURES = (
         "solvable.figures.masked_regression",
         "When masked regression sees a hidden direction and PCA does not; the predictor's spectrum.",
     ),
+    FigureListing(
+        "potts-attention-learning-curves",
+        "potts-attention",
+        "solvable.figures.potts_attention",
+        "Excess loss of masked-token learning against the number of sequences; the couplings on star and dense graphs.",
+    ),
 )
 
 
