@@ -26,8 +26,8 @@ from ..study import provenance
 from .draw import Recipe
 
 FULL = {
-    "sites": 20, "colours": 10, "inverse_temperature": 1.0, "instance": 3, "rows": (250, 1000, 4000, 16000, 64000),
-    "seeds": 3, "widths": (8, 16, 32, 64), "depths": (1, 2, 3), "steps": 6000, "held_out": 4000,
+    "sites": 20, "colours": 10, "inverse_temperature": 1.0, "instance": 3, "rows": (250, 1000, 4000, 16000),
+    "seeds": 3, "widths": (8, 16, 32, 64), "depths": (1, 2, 3), "steps": 3500, "held_out": 4000,
 }  # fmt: skip
 QUICK = {
     "sites": 10, "colours": 5, "inverse_temperature": 0.7, "instance": 3, "rows": (200, 1000, 5000),

@@ -282,12 +282,13 @@ class Factored(eqx.Module):
         return self.colour_matrix.dtype
 
     def log_weights(self, states: Int[Array, "n L"]) -> Float[Array, " n"]:
-        def one(state):
-            pairs = self.colour_matrix[state[:, None], state[None, :]]
-            off = jnp.where(jnp.eye(self.sites, dtype=bool), 0.0, self.couplings)
-            return 0.5 * self.inverse_temperature * jnp.sum(off * pairs)
+        off = jnp.where(jnp.eye(self.sites, dtype=bool), 0.0, self.couplings)
 
-        return jax.lax.map(one, states, batch_size=256)
+        def one(state):
+            hot = jax.nn.one_hot(state, self.colours, dtype=self.dtype)
+            return 0.5 * self.inverse_temperature * jnp.sum((off @ hot) * self.colour_matrix[state])
+
+        return jax.lax.map(one, jnp.asarray(states, jnp.int32), batch_size=256)
 
     def begin(self, states: Int[Array, "n L"]):
         columns = jnp.asarray(states, jnp.int32).T

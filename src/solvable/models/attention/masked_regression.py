@@ -12,7 +12,8 @@ that. A's eigenvalues are 1 − (λ/κ)/z with z those of Δ^½SΔ^½ + λΔ, Δ
 its left ones Δ^½q. On Σ = V + θuuᵀ one eigenvalue leaves the bulk at a threshold that PCA shares only if V ∝ I.
 
 **Simulation.** Draw X, form A by one inverse, measure errors with the population Σ (no test set), eigenvalues, and the
-leading eigenvectors' squared cosine with u.
+leading eigenvectors' squared cosine with u. With `covariance = "spins"` X are genuine ±1 spins of a spin glass in its
+paramagnet, drawn by Gibbs sampling: the theory only knows their covariance, and predicts them as if they were Gaussian.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from ...errors import InvalidValue
+from ...methods.monte_carlo import gibbs, mixing, random_states
+from ...methods.potts import Factored
 from ...methods.random_matrices import (
     Coordinates,
     Ridge,
@@ -44,7 +47,10 @@ EDGES = np.round(np.arange(-3.07, 1.04, 0.1), 2)
 """Bins of A's eigenvalues; the first also holds everything below it. Off round numbers, where atoms like to sit."""
 
 SPIKED = ("spiked", "localised")
-WITH_SPECTRUM = ("white", "autoregressive", "ring", "paramagnet", *SPIKED)
+GLASSY = ("paramagnet", "spins")
+WITH_SPECTRUM = ("white", "autoregressive", "ring", *GLASSY, *SPIKED)
+SWEEPS, FRESH = 64, 2000
+"""Gibbs sweeps from random spins, and fresh configurations that measure their covariance (spins)."""
 
 
 class MaskedRegression(Model):
@@ -76,6 +82,12 @@ class MaskedRegression(Model):
         {
             "over": {"variances": ["equal", "two-level"]},
             "values": {"covariance": "spiked", "spike": 2.5, "penalty": 0.3, "samples": 2.0},
+        },
+        {
+            "over": {"samples": [0.5, 2.0]},
+            "values": {"covariance": "spins", "penalty": 0.05},
+            "sizes": (40, 80, 160),
+            "judge": ("test_loss", "train_loss", "effective_penalty"),
         },
     )
     references = (
@@ -116,13 +128,14 @@ class MaskedRegression(Model):
         meaning="coupling of neighbours as a fraction of the precision, Σ⁻¹ having eigenvalues a − b cos k (ring)")  # fmt: skip
     coupling: Control = control(
         0.5, low=0.0, high=0.8, typical=(0.0, 0.8), symbol=r"\beta",
-        meaning="inverse temperature of spin-glass couplings J, Σ = ((1+β²)I − βJ)⁻¹ (paramagnet)")  # fmt: skip
+        meaning="inverse temperature of spin-glass couplings J, Σ = ((1+β²)I − βJ)⁻¹ (paramagnet, spins)")  # fmt: skip
     support: Control = control(
         5.0, low=1.0, high=1000.0, typical=(1.0, 20.0), symbol="m",
         meaning="number of coordinates that carry u, a whole number in the simulation (localised)")  # fmt: skip
     covariance: str = choice(
-        "autoregressive", options=("white", "autoregressive", "ring", "paramagnet", "spiked", "localised", "given"),
-        symbol=r"\Sigma", meaning="where the correlations come from")  # fmt: skip
+        "autoregressive", symbol=r"\Sigma",
+        options=("white", "autoregressive", "ring", "paramagnet", "spins", "spiked", "localised", "given"),
+        meaning="where correlations come from; spins: genuine ±1 with the paramagnet's covariance, not Gaussian")  # fmt: skip
     variances: str = choice(
         "equal", options=("equal", "two-level", "wave"),
         meaning="variances of the coordinates (of the noise when spiked): one, two values, or exp(cos k), k = 0, 1…")  # fmt: skip
@@ -229,7 +242,7 @@ class MaskedRegression(Model):
             # Neighbours with Σ⁻¹ ∝ 1 − b cos k are an autoregressive chain closed to a ring, b = 2ρ/(1+ρ²).
             cosine, weights = chain_modes(self.bond / (1.0 + jnp.sqrt(1.0 - self.bond**2)), numerics.nodes)
             return Coordinates.alike(1.0 / (self.precision * (1.0 - self.bond * cosine)), weights)
-        if self.covariance == "paramagnet":  # J's semicircle by its own Gauss rule; its diagonal is self-averaging
+        if self.covariance in GLASSY:  # J's semicircle by its own Gauss rule; its diagonal is self-averaging
             angle = np.pi * np.arange(1, numerics.nodes + 1) / (numerics.nodes + 1)
             values = 1.0 / (1.0 + self.coupling**2 - 2.0 * self.coupling * jnp.cos(angle))
             return Coordinates.alike(values, jnp.asarray(2 / (numerics.nodes + 1) * np.sin(angle) ** 2))
@@ -357,8 +370,8 @@ class MaskedRegression(Model):
             step = jnp.roll(jnp.eye(size), 1, axis=0)
             return jnp.linalg.inv(self.precision * (jnp.eye(size) - self.bond / 2 * (step + step.T))), hidden
         if self.covariance == "paramagnet":
-            draw = jnp.tril(jax.random.normal(key, (size, size), float), -1) / np.sqrt(size)
-            return jnp.linalg.inv((1.0 + self.coupling**2) * jnp.eye(size) - self.coupling * (draw + draw.T)), hidden
+            glass = self.coupling * self._glass(size, key)
+            return jnp.linalg.inv((1.0 + self.coupling**2) * jnp.eye(size) - glass), hidden
         if self.covariance == "spiked":
             hidden = jnp.full(size, size**-0.5)
         elif self.covariance == "localised":
@@ -366,11 +379,26 @@ class MaskedRegression(Model):
             hidden = carried / jnp.sqrt(jnp.sum(carried))
         return jnp.diag(self._variances(size)) + self.spike * hidden[:, None] * hidden[None, :], hidden
 
+    def _glass(self, size: int, key: Array) -> Float[Array, "d d"]:
+        """Symmetric couplings J_ij ~ N(0, 1/d)."""
+        draw = jnp.tril(jax.random.normal(key, (size, size), float), -1) / np.sqrt(size)
+        return draw + draw.T
+
+    def _spins(self, size: int, rows: int, key: Array, coupling_key: Array) -> tuple[Float[Array, "n d"], Array]:
+        """Configurations ±1 from exp(β Σ_{i<j} J_ij s_i s_j), one per Gibbs chain, and whether the chains have mixed."""
+        glass = (self.coupling * self._glass(size, coupling_key)).astype(jnp.float32)
+        law = Factored(glass, jnp.array([[1.0, -1.0], [-1.0, 1.0]], jnp.float32), jnp.ones((), jnp.float32))
+        start_key, run_key = jax.random.split(key)
+        states, traces = gibbs(law, run_key, random_states(start_key, rows, size, 2), SWEEPS)
+        return 1.0 - 2.0 * states.astype(float), mixing(traces[SWEEPS // 2 :]).mixed
+
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
         if self.matrix is not None and size != self.matrix.shape[0]:
             raise InvalidValue(f"size = {size} is not that of your covariance: simulate at {self.matrix.shape[0]}.")
         samples = counts["samples"]
         draw_key, latent_key, coupling_key = jax.random.split(key, 3)
+        if self.covariance == "spins":
+            return self._experiment_on_spins(draw_key, coupling_key, size, samples, dtype)
         sigma, hidden = self._covariance(size, coupling_key)
         rows = jax.random.normal(draw_key, (samples.padded, size), float) * samples.mask()[:, None]
         number = samples.actual.astype(float)
@@ -388,6 +416,15 @@ class MaskedRegression(Model):
             measured |= {"pca_outlier": values[-1], "pca_overlap": (vectors[:, -1] @ hidden) ** 2}
         # Near β = 1 a drawn coupling matrix may have no Gibbs measure: no covariance, no answer.
         return {n: v.astype(dtype) for n, v in measured.items()} | {"converged": jnp.isfinite(measured["test_loss"])}
+
+    def _experiment_on_spins(self, draw_key, coupling_key, size, samples, dtype):
+        """The same regressions on spins; their covariance is measured on fresh ones, no formula for it being exact."""
+        spins, mixed = self._spins(size, FRESH + samples.padded, draw_key, coupling_key)
+        x = spins[FRESH:] * samples.mask()[:, None]
+        second_moment = x.T @ x / samples.actual.astype(float)
+        sigma = spins[:FRESH].T @ spins[:FRESH] / FRESH
+        measured = self._regressions(sigma, second_moment, samples.actual, size)[0]
+        return {n: v.astype(dtype) for n, v in measured.items()} | {"converged": mixed}
 
     def _regressions(self, sigma, second_moment, number, size):
         """All d regressions by one eigen-decomposition of S, which also gives the null space of X when n < d."""
