@@ -54,6 +54,12 @@ FIGURES = (
         "solvable.figures.masked_regression",
         "When masked regression sees a hidden direction and PCA does not; the predictor's spectrum.",
     ),
+    FigureListing(
+        "rooted-trees-learning",
+        "rooted-trees",
+        "solvable.figures.rooted_trees",
+        "A transformer reads the whole numbers as rooted trees and passes Markov chains on the way to trial division.",
+    ),
 )
 
 

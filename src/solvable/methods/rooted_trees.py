@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 Ids = Int[np.ndarray, " n"]
 
@@ -46,7 +46,7 @@ def integer_tree(n: int) -> tuple:
     """The tree of n as nested tuples: each vertex is the tuple of its children.
 
     >>> integer_tree(12), integer_tree(18), integer_tree(2**16)
-    ((((),), ()), ((), ((),)), ((((),),),))
+    ((((),), ()), ((), ((),)), (((((),),),),))
     """
     return tuple(integer_tree(exponent) for _, exponent in factors(n))
 
@@ -117,11 +117,12 @@ class Corpus:
         return _block_entropy(self.ids, given + 1) - (_block_entropy(self.ids[:-1], given) if given else 0.0)
 
 
-def rooted_trees(numbers: int) -> Corpus:
+def rooted_trees(numbers: int, largest: int | None = None) -> Corpus:
     """The words of 1..`numbers`, by a sieve: ten million take seconds.
 
     Going through the primes p ≤ √N upwards, the word of the part of n made of smaller primes is prolonged by the subtree of
-    p's exponent; what then is left of n is 1 or a last prime.
+    p's exponent; what then is left of n is 1 or a last prime. With `largest`, only primes up to it are divided out, and the
+    words are those of that part of n.
 
     >>> corpus = rooted_trees(12)
     >>> [corpus.word(n) for n in (1, 2, 4, 6, 12)]
@@ -149,7 +150,7 @@ def rooted_trees(numbers: int) -> Corpus:
         return after
 
     ids, smooth = np.zeros(numbers, np.int16), np.ones(numbers, np.int32 if numbers < 2**31 else np.int64)
-    for p in map(int, primes_to(int(numbers**0.5) + 1)):
+    for p in map(int, primes_to(int(numbers**0.5) + 1 if largest is None else min(largest, numbers))):
         multiples = slice(p - 1, None, p)
         exponent = np.ones(numbers // p, np.int8)
         power = p
@@ -158,11 +159,12 @@ def rooted_trees(numbers: int) -> Corpus:
             power *= p
         ids[multiples] = prolong(ids[multiples], kind_of[exponent])
         power = p
-        while power <= numbers:
+        while largest is None and power <= numbers:
             smooth[power - 1 :: power] *= p
             power *= p
-    rest = smooth != np.arange(1, numbers + 1)
-    ids[rest] = prolong(ids[rest], np.broadcast_to(kind_of[1], int(rest.sum())))
+    if largest is None:
+        rest = smooth != np.arange(1, numbers + 1)
+        ids[rest] = prolong(ids[rest], np.broadcast_to(kind_of[1], int(rest.sum())))
     first = np.full(len(words), numbers)
     first[ids[::-1]] = np.arange(numbers)[::-1]  # of equal indices the last assignment stays
     order = np.argsort(first, kind="stable")
@@ -238,18 +240,39 @@ def context_scores(
     return scores
 
 
-def residue_scores(ids: Ids, vocabulary: int, begin: int, modulus: int) -> Score:
-    """Predict n's word from n mod m: the counts of n ≤ `begin`, one half added to each, tested on the later numbers.
+def table_scores(context: Ids, ids: Ids, vocabulary: int, begin: int) -> Score:
+    """Predict words from a known context: counts up to index `begin`, one half added to each, tested on the rest.
 
-    >>> residue_scores(rooted_trees(1000).ids, 30, 800, 4).accuracy
-    0.32
+    >>> ids = np.array([0, 1, 0, 1, 0, 1])
+    >>> table_scores(np.arange(6) % 2, ids, 2, 4)
+    Score(accuracy=1.0, loss=0.1823215567939546)
     """
-    residue = np.arange(1, len(ids) + 1) % modulus
-    table = np.bincount(residue[:begin] * vocabulary + ids[:begin], minlength=modulus * vocabulary)
-    table = table.reshape(modulus, vocabulary)
-    later, words = residue[begin:], ids[begin:]
-    chance = (table[later, words] + 0.5) / (table.sum(1)[later] + 0.5 * vocabulary)
-    return Score(float(np.mean(np.argmax(table, 1)[later] == words)), float(-np.mean(np.log(chance))))
+    table = np.bincount(
+        context[:begin] * np.int64(vocabulary) + ids[:begin], minlength=(int(context.max()) + 1) * vocabulary
+    )
+    table = table.reshape(-1, vocabulary)
+    where, words = context[begin:], ids[begin:]
+    chance = (table[where, words] + 0.5) / (table.sum(1)[where] + 0.5 * vocabulary)
+    return Score(float(np.mean(np.argmax(table, 1)[where] == words)), float(-np.mean(np.log(chance))))
+
+
+def residue_scores(corpus: Corpus, begin: int, modulus: int) -> Score:
+    """Predict n's word from n mod m, which is as much as a clock knows.
+
+    >>> residue_scores(rooted_trees(1000), 800, 4).accuracy
+    0.35
+    """
+    return table_scores(np.arange(1, len(corpus) + 1) % modulus, corpus.ids, len(corpus.words), begin)
+
+
+def division_scores(corpus: Corpus, begin: int, largest: int) -> Score:
+    """Predict n's word from the exponents of its primes up to `largest`: trial division that stops there.
+
+    >>> division_scores(rooted_trees(1000), 800, 31).accuracy > residue_scores(rooted_trees(1000), 800, 4).accuracy
+    True
+    """
+    known = rooted_trees(len(corpus), largest)
+    return table_scores(known.ids, corpus.ids, len(corpus.words), begin)
 
 
 def _coded(

@@ -48,4 +48,12 @@ LISTINGS = (
         "attention",
         "Every coordinate of a Gaussian vector is ridge-regressed on all others: masked learning against PCA.",
     ),
+    Listing(
+        "rooted-trees",
+        "solvable.models.attention.rooted_trees",
+        "RootedTrees",
+        "attention",
+        "A transformer reads the whole numbers as rooted trees, beside Markov, residue and trial-division tables.",
+        "experiment",
+    ),
 )
