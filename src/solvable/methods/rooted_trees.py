@@ -139,10 +139,11 @@ def rooted_trees(numbers: int, largest: int | None = None) -> Corpus:
     def prolong(state: np.ndarray, kind: np.ndarray) -> np.ndarray:
         nonlocal longer
         after = longer[state, kind]
-        if (after < 0).any():
-            missing = after < 0
-            pairs = np.unique(np.stack([state[missing], kind[missing]], 1), axis=0)
-            for word, child in pairs:
+        missing = after < 0
+        if missing.any():
+            new = np.zeros(longer.shape, bool)
+            new[state[missing], kind[missing]] = True
+            for word, child in np.argwhere(new):
                 longer[word, child] = len(words)
                 words.append(words[word] + kinds[child])
                 longer = np.concatenate([longer, np.full((1, len(kinds)), -1, np.int16)])
@@ -280,10 +281,21 @@ def _coded(
 ) -> tuple[Int[np.ndarray, " a"], Int[np.ndarray, " b"]]:
     """One whole number per context; renumbered after every word, so that no length overflows."""
     both = np.concatenate([train, test])
-    code = np.zeros(len(both), np.int64)
+    code, number, words = np.zeros(len(both), np.int64), 1, int(ids.max()) + 1
     for k in offsets:
-        code = np.unique(code * (int(ids.max()) + 1) + ids[both + k], return_inverse=True)[1]
+        code, number = _renumbered(code * words + ids[both + k], number * words)
     return code[: len(train)], code[len(train) :]
+
+
+def _renumbered(code: Int[np.ndarray, " n"], limit: int) -> tuple[Int[np.ndarray, " n"], int]:
+    """The same codes counted from 0 without gaps, in order, and how many there are."""
+    if limit > 1 << 26:  # too many for a table of flags: sort
+        distinct, code = np.unique(code, return_inverse=True)
+        return code, len(distinct)
+    there = np.zeros(limit, bool)
+    there[code] = True
+    rank = np.cumsum(there) - 1
+    return rank[code], int(rank[-1]) + 1
 
 
 def _block_entropy(ids: Ids, length: int) -> float:

@@ -56,7 +56,7 @@ MODULI = (1, 4, 12, 36, 180, 900)
 PRIMES = (2, 3, 5, 7, 11, 13)
 PROGRESS = (0.0, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 HIDDEN = 8
-"""One word in so many is hidden (task `masked`), in training at random, in the test at equal distances."""
+"""One word in so many is hidden (task `masked`), at random in each group of so many; in the test every word once."""
 
 CURVE = 256  # windows of the test on which the learning curve is measured; the final scores use all
 PRIME = 1  # the word "10" is the second to appear
@@ -176,7 +176,7 @@ class RootedTrees(Model):
         )
         steps = round(float(self.steps))
         optimiser = Optimiser(
-            "adam", rate=self.rate, warmup=steps // 10, steps=steps, memory=(0.9, 0.99), clip=1.0, decay=0.01
+            "adam", rate=self.rate, warmup=steps // 10, steps=steps, memory=(0.9, 0.99), clip=1.0, decay=0.1
         )
         test = jnp.asarray(windows(corpus.ids[begin:], self.context))
         some = test[np.unique(np.linspace(0, len(test) - 1, CURVE).round().astype(int))]
@@ -255,7 +255,9 @@ class Scores(eqx.Module):
         if self.task == "next":
             logits = network(row)
             return jnp.concatenate([logits[:1], logits[:-1]])  # the first place has no past and is not scored
-        here = np.arange(row.shape[0]) % HIDDEN
+        # Like in training, each group of eight hides a place of its own: equal distances would hide one phase of n.
+        shift = np.random.default_rng(0).integers(HIDDEN, size=row.shape[0] // HIDDEN)
+        here = (np.arange(row.shape[0]) + np.repeat(shift, HIDDEN)) % HIDDEN
         masks = jnp.asarray(here[None, :] == np.arange(HIDDEN)[:, None])
         logits = jax.vmap(lambda masked: network(row, masked))(masks)
         return jnp.sum(jnp.where(masks[:, :, None], logits, 0.0), 0)
