@@ -102,6 +102,23 @@ def test_words_are_balanced_and_stand_in_order_of_first_appearance(million):
     assert firsts == sorted(firsts)
 
 
+def exponent_lists(limit, primes):
+    """Every list of exponents that a number up to the limit has: the least such number uses the first primes."""
+    found, power = [()], primes[0]
+    while power <= limit:
+        exponent = round(np.log(power) / np.log(primes[0]))
+        found += [(exponent, *rest) for rest in exponent_lists(limit // power, primes[1:])]
+        power *= primes[0]
+    return found
+
+
+def test_the_words_are_those_of_all_possible_lists_of_exponents(million):
+    lists = exponent_lists(10**6, primes_to(40).tolist())
+    assert len(lists) == len(set(lists)) == 785
+    words = {"".join(f"1{dyck_word(a)}0" for a in exponents) for exponents in lists}
+    assert words == set(million.words)
+
+
 def test_a_longer_text_begins_like_a_shorter_one(million):
     short = rooted_trees(12345)
     np.testing.assert_array_equal(short.ids, million.ids[:12345])

@@ -1,5 +1,6 @@
 """Rooted trees read by a transformer: what is scored, what is seen, and that it learns more than its neighbours tell."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import solvable as sv
 from solvable.methods.rooted_trees import rooted_trees
 from solvable.methods.training import evaluate
-from solvable.models.attention.rooted_trees import HIDDEN, Scores, tables, windows
+from solvable.models.attention.rooted_trees import HIDDEN, Reading, Scores, tables, windows
 
 
 def test_the_network_passes_the_markov_chains_that_read_the_same_text():
@@ -69,6 +70,19 @@ def test_a_scored_word_is_hidden_from_the_network():
     np.testing.assert_allclose(found["loss"], np.log(words), rtol=1e-6)  # nothing leaks from the places in sight
     assert len(seen) == 1
     assert seen[0].shape == (32,)
+
+
+def test_only_hidden_words_teach_and_every_group_hides_one():
+    text = jnp.asarray(rooted_trees(700).ids)
+
+    def sees_all_but(row, masked):
+        groups = jnp.sum(masked.reshape(-1, HIDDEN), 1)
+        fair = jnp.all(groups == 1)
+        shown = 50.0 * jax.nn.one_hot((row + 1) % 40, 40, dtype=jnp.float32)  # surely wrong where it is in sight
+        return jnp.where(masked[:, None] & fair, 0.0, shown)
+
+    loss = eqx.filter_jit(Reading("masked", 5, 32))(sees_all_but, text, jax.random.key(0))
+    np.testing.assert_allclose(loss, np.log(40), rtol=1e-6)
 
 
 def test_windows_overlap_by_half_so_that_scored_halves_do_not():

@@ -13,13 +13,13 @@ TASKS = {"next": "next word, from the past", "masked": "hidden word, from both s
 
 
 def learning(quick: bool) -> dict[str, Any]:
-    """Full: N = 10⁶, four layers, minutes on an accelerator. Quick: N = 10⁵, two small layers.
+    """Full: N = 10⁶, four layers, minutes on an accelerator. Quick: N = 50 000, one small layer.
 
     Only hidden words teach anything in the masked task, one of eight: it reads larger batches.
     """
     if quick:
-        model = RootedTrees(depth=2, context=48, embedding=32, steps=250, rate=5e-3)
-        size, seeds, batch = 100_000, 1, {"next": 16, "masked": 64}
+        model = RootedTrees(depth=1, context=48, embedding=48, steps=250, rate=1e-2)
+        size, seeds, batch = 50_000, 1, {"next": 16, "masked": 48}
     else:
         model = RootedTrees(depth=4, heads=8, embedding=128, context=256, steps=3000, rate=2e-3)
         size, seeds, batch = 1_000_000, 3, {"next": 32, "masked": 64}
@@ -57,7 +57,7 @@ def draw_learning(data: dict[str, Any]) -> Any:
     axes[1, 0].set(ylabel="cross-entropy (nats)")
     axes[1, 0].legend(loc="upper right")
     numbers, fields = int(data["next"]["size"].values[0]), _fields(data["next"])
-    said = f"{fields['depth']} layers, width {fields['embedding']}, context {fields['context']}"
+    said = f"{fields['depth']} layer{'s' * (fields['depth'] > 1)}, width {fields['embedding']}, context {fields['context']}"
     figure.suptitle(
         f"The numbers to {numbers:,} as rooted trees: a transformer ({said}) beside exact tables", fontsize=11
     )
