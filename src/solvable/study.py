@@ -224,7 +224,7 @@ class Study:
             for name, block in todo:
                 begun = time.perf_counter()
                 arrays = compute_block(models[block_id(block["variant"])], block)
-                store.commit(name, arrays, {"seconds": round(time.perf_counter() - begun, 4), **_provenance()})
+                store.commit(name, arrays, {"seconds": round(time.perf_counter() - begun, 4), **provenance()})
                 advance(len(block["seeds"]))
         return self.dataset()
 
@@ -352,7 +352,7 @@ class Study:
                 for lane, cell in enumerate(cells):
                     results.setdefault(cell, (arrays, lane))
         dataset = assemble(self, results)
-        dataset.attrs |= {"solvable": __version__, "study": json.dumps(self.specification()), **_provenance()}
+        dataset.attrs |= {"solvable": __version__, "study": json.dumps(self.specification()), **provenance()}
         return dataset
 
     def agreement(self, observables: Sequence[str] = ()) -> Agreement:
@@ -509,7 +509,7 @@ def _earlier(store: Store | _Memory) -> list[str]:
     return [n for n in store.documents() if n.startswith("plan-")]
 
 
-def _provenance() -> dict[str, str]:
+def provenance() -> dict[str, str]:
     import jax
 
     device = jax.devices()[0]

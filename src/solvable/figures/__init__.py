@@ -19,6 +19,12 @@ class FigureListing:
 
 FIGURES = (
     FigureListing(
+        "what-transformers-learn",
+        "masked-language",
+        "solvable.figures.masked_language",
+        "Masked loss of factored attention, dense couplings and transformers against the number of sequences, and their maps.",
+    ),
+    FigureListing(
         "perceptron-learning-curves",
         "perceptron",
         "solvable.figures.perceptron",
@@ -53,6 +59,12 @@ FIGURES = (
         "masked-regression",
         "solvable.figures.masked_regression",
         "When masked regression sees a hidden direction and PCA does not; the predictor's spectrum.",
+    ),
+    FigureListing(
+        "potts-attention-learning-curves",
+        "potts-attention",
+        "solvable.figures.potts_attention",
+        "Excess loss of masked-token learning against the number of sequences; the couplings on star and dense graphs.",
     ),
     FigureListing(
         "rooted-trees-learning",

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InvalidValue
-from ..study import Study, _provenance
+from ..study import Study, provenance
 from . import compute
 from .plan import cells_of
 from .status import MOST_FAILURES, stored_study
@@ -98,7 +98,7 @@ def work(
             queue.append(block)
             continue
         seconds = time.perf_counter() - started
-        store.commit(block, arrays, {"seconds": round(seconds, 4), "shard": f"{index}/{number}", **_provenance()})
+        store.commit(block, arrays, {"seconds": round(seconds, 4), "shard": f"{index}/{number}", **provenance()})
         computed["healed" if block in damaged else "new"] += 1
         say(f"block {block[:12]}… done: {len(said['seeds'])} cells of {said['kind']} in {seconds:.3g} s")
     done = store.done()

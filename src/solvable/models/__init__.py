@@ -49,6 +49,21 @@ LISTINGS = (
         "Every coordinate of a Gaussian vector is ridge-regressed on all others: masked learning against PCA.",
     ),
     Listing(
+        "potts-attention",
+        "solvable.models.attention.potts_attention",
+        "PottsAttention",
+        "attention",
+        "One row of factored attention learns a site's couplings from Potts sequences by masked-token prediction.",
+    ),
+    Listing(
+        "masked-language",
+        "solvable.models.attention.masked_language",
+        "MaskedLanguage",
+        "attention",
+        "What transformers, factored attention and dense couplings learn from masked Potts sequences.",
+        "experiment",
+    ),
+    Listing(
         "rooted-trees",
         "solvable.models.attention.rooted_trees",
         "RootedTrees",

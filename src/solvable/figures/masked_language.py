@@ -1,0 +1,217 @@
+"""What do transformers learn from masked language modelling? Factored attention, dense couplings and transformers on one axis."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..methods.potts import zero_sum_colours
+from ..models.attention.masked_language import (
+    PENALTIES,
+    Planted,
+    Sequences,
+    contact_precision,
+    coupling_error,
+    draw_sequences,
+    learn_couplings,
+    learn_transformers,
+    map_correlation,
+    planted,
+)
+from ..plotting import COLOURS, INK, MARKERS, log_axis
+from ..study import provenance
+from .draw import Recipe
+
+FULL = {
+    "sites": 20, "colours": 10, "inverse_temperature": 1.0, "instance": 3, "rows": (250, 1000, 4000, 16000, 64000),
+    "seeds": 3, "widths": (8, 16, 32, 64), "depths": (1, 2, 3), "steps": 6000, "held_out": 4000,
+}  # fmt: skip
+QUICK = {
+    "sites": 10, "colours": 5, "inverse_temperature": 0.7, "instance": 3, "rows": (200, 1000, 5000),
+    "seeds": 2, "widths": (8, 32), "depths": (1, 2, 3), "steps": 600, "held_out": 1000,
+}  # fmt: skip
+FITTED = ("factored", "dense")
+SCORES = ("excess_loss", "map_correlation", "contact_precision", "coupling_error")
+
+
+def compute(quick: bool) -> dict[str, Any]:
+    """Every learner on the same law: against the number of sequences, the embedding and the training steps."""
+    said = QUICK if quick else FULL
+    data, drawn = prepare(said)
+    fitted = {kind: fits(data, drawn, kind, said) for kind in FITTED}
+    trained = {name: [network(data, drawn, name, width, said) for width in said["widths"]] for name in networks(said)}
+    return assemble(data, drawn, fitted, trained, said)
+
+
+def prepare(said: dict[str, Any]) -> tuple[Planted, Sequences]:
+    """The law, and sequences for all: a stretch of the pool for every seed, small training sets being its beginnings."""
+    data = planted(said["instance"], said["sites"], said["colours"], said["inverse_temperature"])
+    number = said["seeds"] * max(said["rows"])
+    return data, draw_sequences(jax.random.key(said["instance"]), data, number, said["held_out"])
+
+
+def networks(said: dict[str, Any]) -> list[str]:
+    """The transformers that are trained: some depths, and one attention layer with nothing around it."""
+    return [*(f"{d} layer{'s' * (d > 1)}" for d in said["depths"]), "bare layer"]
+
+
+def fits(data: Planted, drawn: Sequences, kind: str, said: dict[str, Any]) -> dict[str, np.ndarray]:
+    """One kind of coupling model at every number of sequences and seed; a fit that did not converge is NaN."""
+    shape = (len(said["rows"]), said["seeds"])
+    out = {name: np.full(shape, np.nan) for name in SCORES}
+    true, most = np.asarray(data.couplings), max(said["rows"])
+    for r, rows in enumerate(said["rows"]):
+        penalties = PENALTIES
+        for seed in range(said["seeds"]):
+            mine = drawn._replace(train=drawn.train[seed * most : seed * most + rows])
+            fit = learn_couplings(kind, mine, said["colours"], jax.random.key(seed), penalties=penalties)
+            penalties = (fit.penalty,)  # the first seed chooses for all
+            out["map"] = fit.map
+            if fit.colours is not None:
+                out["colours"] = fit.colours
+            if fit.converged and fit.couplings is not None:
+                out["excess_loss"][r, seed] = fit.test_loss - drawn.optimal
+                out["map_correlation"][r, seed] = map_correlation(fit.map, true)
+                out["contact_precision"][r, seed] = contact_precision(fit.map, true)
+                out["coupling_error"][r, seed] = coupling_error(fit.couplings, data, said["inverse_temperature"])
+    return out
+
+
+def network(data: Planted, drawn: Sequences, name: str, width: int, said: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Transformers of one kind: every seed with the most sequences and, at the largest width, with fewer too."""
+    rows, seeds, number = said["rows"], said["seeds"], networks(said).index(name)
+    sizes = np.repeat(rows if width == max(said["widths"]) else [max(rows)], seeds).tolist()
+    run = learn_transformers(
+        drawn.train, sizes, drawn.validation, drawn.test, said["colours"], jax.random.key(1000 * number + width),
+        first=[(r % seeds) * max(rows) for r in range(len(sizes))], depth=(*said["depths"], 1)[number], width=width,
+        block="bare" if name == "bare layer" else "full", steps=said["steps"],
+    )  # fmt: skip
+    true = np.asarray(data.couplings)
+    return {
+        "excess_loss": run.test_loss.reshape(-1, seeds) - drawn.optimal,
+        "map_correlation": np.array([map_correlation(m, true) for m in run.maps]).reshape(-1, seeds),
+        "contact_precision": np.array([contact_precision(m, true) for m in run.maps]).reshape(-1, seeds),
+        "curve": run.curve[:, -seeds:] - drawn.optimal,
+        "steps": run.steps,
+        "map": run.maps[-1],
+    }
+
+
+def assemble(data: Planted, drawn: Sequences, fitted: Any, trained: Any, said: dict[str, Any]) -> dict[str, Any]:
+    """All results as labelled datasets."""
+    import xarray as xr
+
+    names, best = list(trained), [runs[-1] for runs in trained.values()]
+    parts = [*fitted.values(), *best]
+    sequences = xr.Dataset(
+        {n: (("learner", "sequences", "seed"), np.stack([p[n] for p in parts])) for n in SCORES[:3]}
+        | {
+            "coupling_error": (
+                ("fitted", "sequences", "seed"),
+                np.stack([p["coupling_error"] for p in fitted.values()]),
+            )
+        },
+        {"learner": [*FITTED, *names], "fitted": list(FITTED), "sequences": list(said["rows"])},
+    )
+    width = xr.Dataset(
+        {
+            "excess_loss": (
+                ("network", "width", "seed"),
+                np.array([[run["excess_loss"][-1] for run in runs] for runs in trained.values()]),
+            ),
+            "curve": (
+                ("network", "width", "step", "seed"),
+                np.array([[run["curve"] for run in runs] for runs in trained.values()]),
+            ),
+        },
+        {"network": names, "width": list(said["widths"]), "step": best[0]["steps"]},
+    )
+    sites, colours = ("site", "partner"), ("colour", "other")
+    maps = xr.Dataset(
+        {
+            "couplings": (sites, np.asarray(data.couplings)),
+            "factored_map": (sites, fitted["factored"]["map"]),
+            "dense_map": (sites, fitted["dense"]["map"]),
+            "attention_map": (("network", *sites), np.stack([run["map"] for run in best])),
+            "colour_matrix": (colours, np.asarray(zero_sum_colours(data.colours))),
+            "factored_colours": (colours, fitted["factored"]["colours"]),
+        },
+        {"network": names},
+    )
+    fields = ("sites", "colours", "instance", "inverse_temperature")
+    attributes = {
+        "study": json.dumps(
+            {"models": [{"model": "masked-language"} | {k: said[k] for k in fields}], "settings": said}
+        ),
+        "optimal_loss": drawn.optimal,
+        "mixed": int(drawn.mixed),
+        **provenance(),
+    }
+    return {
+        name: part.assign_attrs(attributes)
+        for name, part in {"sequences": sequences, "width": width, "maps": maps}.items()
+    }
+
+
+def picture(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    rows, width, maps = data["sequences"], data["width"], data["maps"]
+    optimal = rows.attrs["optimal_loss"]
+    figure = plt.figure(figsize=(12.4, 6.6), layout="constrained")
+    parts: Any = figure.subfigures(2, 1, height_ratios=(1.25, 1.0))
+    top, bottom = parts
+    left, middle, right = top.subplots(1, 3)
+    for k, learner in enumerate(rows.learner.values):
+        style = {"fmt": f"{MARKERS[k]}-", "color": COLOURS[k], "markersize": 4, "linewidth": 1.2}
+        _line(left, rows.sequences, rows.excess_loss.sel(learner=learner) + optimal, label=_name(learner), **style)
+    left.axhline(optimal, color=INK, linestyle="--", linewidth=1, label="true conditionals")
+    left.set(xlabel="training sequences $M$", ylabel="masked loss on fresh sequences (nats)")
+    left.set_title("learning curves")
+    log_axis(left.xaxis)
+    left.legend(fontsize=8)
+    for k, network in enumerate(width.network.values):
+        style = {"fmt": f"{MARKERS[k + 2]}-", "color": COLOURS[k + 2], "markersize": 4, "linewidth": 1.2}
+        _line(middle, width.width, width.excess_loss.sel(network=network), label=network, **style)
+        last = width.curve.sel(network=network).isel(width=-1)
+        right.plot(width.step[1:], last.mean("seed")[1:], color=COLOURS[k + 2], label=network)
+    best = float(rows.excess_loss.sel(learner="factored").isel(sequences=-1).mean())
+    for axis in (middle, right):
+        axis.axhline(max(best, 1e-5), color=COLOURS[0], linestyle="--", linewidth=1, label="factored attention")
+        log_axis(axis.xaxis)
+        axis.set_yscale("log")
+        axis.set_ylabel("loss above the optimal one")
+    most = int(rows.sequences[-1])
+    middle.set(xlabel="embedding width", title=f"transformers, $M = {most:,}$".replace(",", r"\,"))
+    right.set(xlabel="steps of Adam", title=f"training, width {int(width.width[-1])}")
+    middle.legend(fontsize=8)
+    panels = bottom.subplots(1, 6)
+    shown = (
+        ("couplings", "true $J$"), ("factored_map", "factored: map $A$"), ("dense_map", "dense: contact scores"),
+        ("attention_map", "1 layer: attention"), ("colour_matrix", "true $U$"), ("factored_colours", "factored: values $V$"),
+    )  # fmt: skip
+    for panel, (name, title) in zip(panels, shown, strict=True):
+        values = maps[name].isel(network=0) if name == "attention_map" else maps[name]
+        signed = "colour" in values.dims
+        limit = float(np.abs(values).max())
+        panel.imshow(values, cmap="RdBu_r" if signed else "Greys", vmin=-limit if signed else 0, vmax=limit)
+        panel.set_title(title, fontsize=9)
+        panel.set(xticks=[], yticks=[], xlabel="colour" if signed else "site")
+        panel.grid(visible=False)
+    figure.suptitle("What transformers learn from masked language modelling of Potts sequences", fontsize=11)
+    return figure
+
+
+def _name(learner: str) -> str:
+    return {"factored": "factored attention", "dense": "dense couplings"}.get(learner, f"transformer, {learner}")
+
+
+def _line(axis: Any, x: Any, values: Any, **style: Any) -> None:
+    error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
+    axis.errorbar(x, values.mean("seed"), error, **style)
+
+
+RECIPES = {"what-transformers-learn": Recipe(compute, picture)}
