@@ -49,6 +49,18 @@ def test_a_wrong_reference_value_is_found(tmp_path):
         load_cases(file)
 
 
+def test_a_reference_value_may_be_that_of_a_realisation():
+    model = sv.Perceptron(loss="square", samples=2.0)
+    seen = float(model.simulate(seed=3, size=20).norm)
+    case = {"model": "perceptron", "params": {"loss": "square", "samples": 2.0}, "observable": "norm",
+            "simulate": {"size": 20, "seed": 3}, "value": seen, "tolerance": 0}  # fmt: skip
+    assert check_case(case).passed
+    assert not check_case(case | {"simulate": {"size": 20, "seed": 4}}).passed
+    told = check_case(case | {"simulate": {"sizes": [20]}})
+    assert not told.passed
+    assert "is not an object with a size and a seed" in told.seen
+
+
 def test_a_model_that_promises_too_much_is_told_so():
     class Ghostly(sv.Perceptron):
         """Claims an observable that it does not predict."""

@@ -106,6 +106,8 @@ def test_replicas_and_sequences_are_batched_and_single_precision():
     assert np.abs(logits[0] - logits[1]).max() > 0.1
 
 
-def test_heads_that_do_not_divide_the_width_are_refused():
+def test_senseless_settings_are_refused():
     with pytest.raises(ValueError, match="3 heads do not divide a width of 16"):
         made(heads=3)
+    with pytest.raises(ValueError, match="'sinus' is not one of"):
+        made(positions="sinus")

@@ -66,6 +66,12 @@ FIGURES = (
         "solvable.figures.potts_attention",
         "Excess loss of masked-token learning against the number of sequences; the couplings on star and dense graphs.",
     ),
+    FigureListing(
+        "rooted-trees-learning",
+        "rooted-trees",
+        "solvable.figures.rooted_trees",
+        "A transformer reads the whole numbers as rooted trees and passes Markov chains on the way to trial division.",
+    ),
 )
 
 

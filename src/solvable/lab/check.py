@@ -6,13 +6,14 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..errors import InvalidValue, SolvableError
-from ..model import Model
+from ..model import Model, Outcome
 from ..registry import listings, model_class
 from ..study import Study
 from ..testing import examine_model
@@ -59,11 +60,15 @@ def load_cases(file: Path) -> list[dict[str, Any]]:
 def evaluate_case(case: Mapping[str, Any]) -> tuple[np.ndarray, float]:
     """The theory's value for a case, and how far it is from the reference.
 
-    `at` picks along the observable's dimensions: a coordinate (times, bin centres) where the dimension has one, an index
-    where it has none.
+    A case with `simulate`, say `{"size": 1000, "seed": 0}`, looks at that realisation instead: exact counts of an
+    experiment. `at` picks along the observable's dimensions: a coordinate (times, bin centres) where the dimension has
+    one, an index where it has none.
     """
     model = model_class(case["model"]).create(**case["params"])
-    outcome = model.theory(case.get("numerics"))
+    if "simulate" in case:
+        outcome = _simulated(case["model"], json.dumps(case["params"]), json.dumps(case["simulate"]))
+    else:
+        outcome = model.theory(case.get("numerics"))
     value = np.asarray(outcome[case["observable"]])
     dims = list(model.observables()[case["observable"]].dims)
     coordinates = model.coordinates()
@@ -84,10 +89,19 @@ def evaluate_case(case: Mapping[str, Any]) -> tuple[np.ndarray, float]:
     return value, float(np.max(np.abs(value - wanted), initial=0.0))
 
 
+@lru_cache(maxsize=4)
+def _simulated(id: str, params: str, how: str) -> Outcome:
+    """One realisation; several cases that differ only in what they look at share it."""
+    said = json.loads(how)
+    if not isinstance(said, dict) or set(said) != {"size", "seed"}:
+        raise InvalidValue(f"simulate = {how} is not an object with a size and a seed.")
+    return model_class(id).create(**json.loads(params)).simulate(said["seed"], said["size"])
+
+
 def check_case(case: Mapping[str, Any]) -> Checked:
-    """One reference value against the theory."""
+    """One reference value against the theory, or against a realisation."""
     said = ", ".join(f"{k}={_brief(v)}" for k, v in case["params"].items())
-    part = f"{case['observable']}({said})"
+    part = f"{case['observable']}({said})" + (f" in {json.dumps(case['simulate'])}" if "simulate" in case else "")
     try:
         value, gap = evaluate_case(case)
         seen = f"{_brief(value)} against {_brief(case['value'])}, off by {gap:.1e} of {float(np.max(case['tolerance'])):.1e}"

@@ -104,6 +104,17 @@ def draw_rows(key: PRNGKeyArray, data: Int[Array, "rows sites"], number: int) ->
     return data[_below(key, number, data.shape[0])]
 
 
+def draw_windows(key: PRNGKeyArray, text: Int[Array, " n"], number: int, length: int) -> Int[Array, "number length"]:
+    """Stretches of one long text, at places drawn evenly.
+
+    >>> rows = draw_windows(jax.random.key(0), jnp.arange(100), 2, 4)
+    >>> jnp.diff(rows, axis=1).tolist()
+    [[1, 1, 1], [1, 1, 1]]
+    """
+    starts = _below(key, number, text.shape[0] - length + 1)
+    return text[starts[:, None] + jnp.arange(length, dtype=jnp.int32)[None, :]]
+
+
 def _below(key: PRNGKeyArray, number: int, limit: int) -> Array:
     """Whole numbers below a limit, even to limit/2³²; compiles in half the time of `jax.random.randint`."""
     return (jax.random.bits(key, (number,), jnp.uint32) % np.uint32(limit)).astype(jnp.int32)
@@ -234,7 +245,7 @@ def train(
         span = (jnp.asarray(before, jnp.int32), jnp.asarray(stop, jnp.int32))
         network, state, mean = _advance(network, state, loss, data, optimiser, key, *span)
         if stop in stops:
-            seen = None if measure is None else jax.device_get(_measure(network, measure, held_out, key))
+            seen = None if measure is None else jax.device_get(evaluate(network, measure, held_out, key.ndim > 0))
             losses.append(np.asarray(mean))
             measures.append(seen)
             if say is not None:
@@ -253,9 +264,19 @@ def geometric_steps(steps: int, number: int = 20) -> np.ndarray:
     return np.unique(np.concatenate([[0], np.geomspace(1, max(steps, 1), number).round()]).astype(int))
 
 
-def _over_replicas(function: Any, key: Array, batched: Sequence[bool]) -> Any:
-    """The function itself for one key; vmapped over its batched arguments for an array of keys."""
-    if key.ndim == 0:
+def evaluate(network: Any, measure: Callable[[Any, Any], PyTree], data: PyTree, replicas: bool = False) -> PyTree:
+    """`measure(network, data)` by the compiled program that `train` uses; with `replicas`, of each of them."""
+    return _evaluate(network, measure, data, replicas)
+
+
+@eqx.filter_jit
+def _evaluate(network, measure, data, replicas):
+    return _over_replicas(measure, replicas, [True, False])(network, data)
+
+
+def _over_replicas(function: Any, replicas: bool, batched: Sequence[bool]) -> Any:
+    """The function itself, or vmapped over its batched arguments."""
+    if not replicas:
         return function
     return eqx.filter_vmap(function, in_axes=tuple(eqx.if_array(0) if b else None for b in batched))
 
@@ -265,12 +286,7 @@ def _start(network, optimiser, key):
     def start(network):
         return optimiser.transformation().init(eqx.filter(network, eqx.is_inexact_array))
 
-    return _over_replicas(start, key, [True])(network)
-
-
-@eqx.filter_jit
-def _measure(network, measure, held_out, key):
-    return _over_replicas(measure, key, [True, False])(network, held_out)
+    return _over_replicas(start, key.ndim > 0, [True])(network)
 
 
 @eqx.filter_jit
@@ -294,4 +310,4 @@ def _advance(network, state, loss, data, optimiser, key, begin, end):
         mean = jnp.where(end > begin, total / jnp.maximum(end - begin, 1).astype(jnp.float32), jnp.nan)
         return eqx.combine(weights, rest), state, mean
 
-    return _over_replicas(advance, key, [True, True, True, False])(network, state, key, data)
+    return _over_replicas(advance, key.ndim > 0, [True, True, True, False])(network, state, key, data)

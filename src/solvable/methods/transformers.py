@@ -11,7 +11,7 @@ without all three and with depth 1 what remains is one attention layer and a lin
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -167,12 +167,14 @@ class Transformer(eqx.Module):
         layer_norm: bool = True,
         residual: bool = True,
         causal: bool = False,
-        positions: Literal["learned", "rotary", "none"] = "learned",
+        positions: str = "learned",
         dtype: Any = jnp.float32,
         key: PRNGKeyArray,
     ):
         if width % heads:
             raise ValueError(f"{heads} heads do not divide a width of {width}.")
+        if positions not in ("learned", "rotary", "none"):
+            raise ValueError(f"positions = {positions!r} is not one of 'learned', 'rotary', 'none'.")
         # All weights have an axis of length `width`: one draw of rows of that length, cut into pieces, compiles fast.
         learned = positions == "learned"
         pieces = [colours + 1, sites if learned else 0, colours, *depth * [4 * width, 2 * mlp * width]]

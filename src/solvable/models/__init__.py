@@ -63,4 +63,12 @@ LISTINGS = (
         "What transformers, factored attention and dense couplings learn from masked Potts sequences.",
         "experiment",
     ),
+    Listing(
+        "rooted-trees",
+        "solvable.models.attention.rooted_trees",
+        "RootedTrees",
+        "attention",
+        "A transformer reads the whole numbers as rooted trees, beside Markov, residue and trial-division tables.",
+        "experiment",
+    ),
 )

@@ -1,0 +1,122 @@
+"""Rooted trees read by a transformer: what is scored, what is seen, and that it learns more than its neighbours tell."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import solvable as sv
+from solvable.methods.rooted_trees import rooted_trees
+from solvable.methods.training import evaluate
+from solvable.models.attention.rooted_trees import HIDDEN, Reading, Scores, tables, windows
+
+
+def test_the_network_passes_the_markov_chains_that_read_the_same_text():
+    """Markov chains of every order are beaten by finding the periods in the context; the clock n mod 4 is close."""
+    model = sv.RootedTrees(depth=1, embedding=48, context=48, steps=250, rate=1e-2, batch=16)
+    found = model.simulate(seed=0, size=100_000)
+    assert found.network_accuracy > float(np.max(found.markov_accuracy)) + 0.01
+    assert found.network_loss < float(np.min(found.markov_loss))
+    assert found.accuracy_curve[0] < 0.1 < 0.2 < found.accuracy_curve[-1]
+    assert found.loss_curve[-1] < found.loss_curve[len(found.loss_curve) // 2] < found.loss_curve[0]
+    assert np.isnan(found.train_curve[0])
+    assert np.isfinite(found.train_curve[1:]).all()
+
+
+def oracle(ids, words, causal):
+    """A 'network' that finds its window in the text and says what stands there (next: one place later)."""
+    text = jnp.asarray(ids, jnp.int32)
+
+    def predict(row, masked=None):
+        length = row.shape[0]
+        places = jnp.arange(len(ids) - length, dtype=jnp.int32)[:, None] + jnp.arange(length, dtype=jnp.int32)[None, :]
+        shown = jnp.ones(length, bool) if masked is None else ~masked
+        alike = jnp.sum((text[places] == row[None, :]) & shown[None, :], 1)
+        there = places[jnp.argmax(alike)] + (1 if causal else 0)
+        return 20.0 * jax.nn.one_hot(text[there], words, dtype=jnp.float32)
+
+    return predict
+
+
+@pytest.mark.parametrize("task", ["next", "masked"])
+def test_scores_are_those_of_every_word_in_the_scored_half(task):
+    corpus = rooted_trees(700)
+    test = windows(corpus.ids[500:], 32)
+    perfect = evaluate(oracle(corpus.ids, len(corpus.words), task == "next"), Scores(task), jnp.asarray(test))
+    begin = 16 if task == "next" else 8
+    scored = test[:, begin : begin + 16]
+    assert perfect["accuracy"] == 1.0
+    assert perfect["loss"] < 1e-6
+    assert perfect["prime"] == perfect["called"] == perfect["called_and_prime"] == (scored == 1).sum()
+    words = len(corpus.words)
+    flat = jnp.zeros((32, words), jnp.float32).at[:, 1].set(1.0)  # everything is called prime
+    constant = evaluate(lambda row, masked=None: flat, Scores(task), jnp.asarray(test))
+    np.testing.assert_allclose(constant["accuracy"], (scored == 1).mean(), rtol=1e-6)
+    assert constant["called"] == scored.size
+    expected = np.log(words - 1 + np.e) - (scored == 1).mean()
+    np.testing.assert_allclose(constant["loss"], expected, rtol=1e-5)
+
+
+def test_a_scored_word_is_hidden_from_the_network():
+    corpus, seen = rooted_trees(700), []
+    words = len(corpus.words)
+
+    def watch(row, masked):
+        seen.append(masked)
+        return jnp.where(masked[:, None], 0.0, 50.0 * jax.nn.one_hot(row, words, dtype=jnp.float32))
+
+    found = evaluate(watch, Scores("masked"), jnp.asarray(windows(corpus.ids[500:], 32)))
+    np.testing.assert_allclose(found["loss"], np.log(words), rtol=1e-6)  # nothing leaks from the places in sight
+    assert len(seen) == 1
+    assert seen[0].shape == (32,)
+
+
+def test_only_hidden_words_teach_and_every_group_hides_one():
+    text = jnp.asarray(rooted_trees(700).ids)
+
+    def sees_all_but(row, masked):
+        groups = jnp.sum(masked.reshape(-1, HIDDEN), 1)
+        fair = jnp.all(groups == 1)
+        shown = 50.0 * jax.nn.one_hot((row + 1) % 40, 40, dtype=jnp.float32)  # surely wrong where it is in sight
+        return jnp.where(masked[:, None] & fair, 0.0, shown)
+
+    loss = eqx.filter_jit(Reading("masked", 5, 32))(sees_all_but, text, jax.random.key(0))
+    np.testing.assert_allclose(loss, np.log(40), rtol=1e-6)
+
+
+def test_windows_overlap_by_half_so_that_scored_halves_do_not():
+    rows = windows(np.arange(100), 16)
+    scored = rows[:, 8:].reshape(-1)
+    np.testing.assert_array_equal(scored, np.arange(8, 8 + len(scored)))
+    assert 100 - scored[-1] <= 16 // 2 + 1 + 8
+    assert 16 % HIDDEN == 0
+
+
+def test_tables_belong_to_their_task():
+    following, hidden = tables(4000, "next"), tables(4000, "masked")
+    assert following["markov_accuracy"].shape == (5,)
+    assert hidden["neighbour_accuracy"].shape == (3,)
+    np.testing.assert_array_equal(following["residue_loss"], hidden["residue_loss"])
+    for task in ("next", "masked"):
+        model = sv.RootedTrees(task=task)
+        coordinates = model.coordinates()
+        assert all(v.shape == tuple(len(coordinates[d]) for d in model.observables()[n].dims)
+                   for n, v in tables(4000, task).items() if np.ndim(v))  # fmt: skip
+
+
+@pytest.mark.parametrize(("values", "said"), [({"heads": 3}, "heads = 3"), ({"context": 50}, "context = 50")])
+def test_senseless_networks_are_refused_in_one_sentence(values, said):
+    with pytest.raises(sv.InvalidValue, match=said):
+        sv.RootedTrees(**values)
+
+
+def test_a_text_too_short_for_its_window_is_refused():
+    with pytest.raises(sv.InvalidValue, match="size = 300 leaves no test for context = 48"):
+        sv.RootedTrees().simulate(0, 300)
+
+
+def test_there_is_no_theory_and_the_model_says_so():
+    assert not sv.RootedTrees().has_theory
+    with pytest.raises(sv.SolvableError, match="no closed theory"):
+        sv.RootedTrees().theory()
