@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -188,18 +190,39 @@ def _text(path: Path | None) -> str | None:
 
 @contextmanager
 def _progress(show: bool) -> Iterator[Callable[[int, float, float], None]]:
-    """One line on a terminal that tells how far a fit is."""
-    if not (show and sys.stderr.isatty()):
-        yield lambda iterations, objective, residual: None  # still gives Ctrl-C its chances
-        return
-    from rich.console import Console
+    """One line on a terminal that tells how far a fit is. Ctrl-C ends it between two evaluations, never inside one: a
+    computation torn out of its threads can take the process down with it."""
+    asked = []
 
-    with Console(stderr=True).status("reading") as line:
+    def ask(*_: Any) -> None:
+        asked.append(True)
+        signal.signal(signal.SIGINT, before)  # the second time, at once
+        _say("solvable: stopping after this evaluation …")
 
-        def tell(iterations: int, objective: float, residual: float) -> None:
-            line.update(f"iteration {iterations}, objective {objective:.6g}, residual {residual:.1e}")
+    def listen(*_: Any) -> None:
+        if asked:
+            raise KeyboardInterrupt
 
-        yield tell
+    here = threading.current_thread() is threading.main_thread()  # elsewhere Python gives no signals
+    before = signal.getsignal(signal.SIGINT)
+    if here:
+        signal.signal(signal.SIGINT, ask)
+    try:
+        if not (show and sys.stderr.isatty()):
+            yield listen
+            return
+        from rich.console import Console
+
+        with Console(stderr=True).status("reading") as line:
+
+            def tell(iterations: int, objective: float, residual: float) -> None:
+                listen()
+                line.update(f"iteration {iterations}, objective {objective:.6g}, residual {residual:.1e}")
+
+            yield tell
+    finally:
+        if here:
+            signal.signal(signal.SIGINT, before)
 
 
 def _show(contacts: list[Any]) -> None:
