@@ -2,6 +2,7 @@
 
 import itertools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -89,7 +90,7 @@ def test_dense_objective_and_gradient_equal_those_of_the_plain_definition(sites,
         return pl.negative_log_pseudolikelihood(packed.fields, w, s, weights) + squares
 
     packed = pl.Packed(fields, pl.pack(couplings))
-    value, gradient = jax.jit(objective)(packed)
+    value, gradient = eqx.filter_jit(objective)(packed)
     wanted, slopes = jax.jit(jax.value_and_grad(plain))(packed)
     assert float(value) == pytest.approx(float(wanted), rel=1e-13)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), gradient, slopes)
@@ -100,9 +101,9 @@ def test_dense_gradient_and_curvatures_equal_finite_differences():
     chunks = pl._chunked(np.asarray(random_sequences()), np.ones(M), C, jnp.float64, None)
     objective = pl.DenseObjective(*chunks, jnp.asarray(0.7), jnp.asarray(0.3), C)
     packed, step = pl.Packed(fields, pl.pack(couplings)), 1e-4
-    curved = jax.jit(objective.curvatures)(packed)
+    curved = eqx.filter_jit(objective.curvatures)(packed)
     flat, restore = jax.flatten_util.ravel_pytree(packed)
-    slopes, _ = jax.flatten_util.ravel_pytree(jax.jit(objective)(packed)[1])
+    slopes, _ = jax.flatten_util.ravel_pytree(eqx.filter_jit(objective)(packed)[1])
     second, _ = jax.flatten_util.ravel_pytree(curved)
     value = jax.jit(lambda x: objective(restore(x))[0])
     middle = value(flat)
@@ -123,7 +124,7 @@ def test_packing_keeps_each_pair_once_and_loses_nothing():
 
 
 @pytest.mark.parametrize("attention", ["free", "softmax"])
-@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("heads", [1, 2])
 def test_masked_language_loss_of_the_network_is_the_pseudolikelihood_of_its_couplings(attention, heads):
     rng = np.random.default_rng(2)
     network = pl.Factored(
@@ -137,9 +138,9 @@ def test_masked_language_loss_of_the_network_is_the_pseudolikelihood_of_its_coup
 
     chunks = pl._chunked(np.asarray(s), np.ones(M), C, jnp.float64, 3)
     objective = pl.FactoredObjective(*chunks, jnp.asarray(0.0), jnp.asarray(0.0), True)
-    wanted, slopes = jax.jit(jax.value_and_grad(pl.masked_language_loss))(network, s)
-    value, gradient = jax.jit(jax.value_and_grad(potts))(network)
-    fitted, fitted_gradient = jax.jit(objective)(network)
+    wanted, slopes = eqx.filter_jit(jax.value_and_grad(pl.masked_language_loss))(network, s)
+    value, gradient = eqx.filter_jit(jax.value_and_grad(potts))(network)
+    fitted, fitted_gradient = eqx.filter_jit(objective)(network)
     assert float(value) == pytest.approx(float(wanted), rel=1e-14)
     assert float(fitted) / (M * L) == pytest.approx(float(wanted), rel=1e-14)
     for found in (gradient, jax.tree.map(lambda g: g / (M * L), fitted_gradient)):
@@ -186,8 +187,8 @@ def test_scores_without_a_colour_ignore_its_couplings():
 
 
 def test_dense_fit_is_stationary_finds_the_planted_graph_and_does_not_depend_on_chunks():
-    s, contacts, _ = planted()
-    fit = pl.fit_dense(s, 4, penalty=2.0, tolerance=1e-8, dtype=jnp.float64)
+    s, contacts, _ = planted(number=1000)
+    fit = pl.fit_dense(s, 4, penalty=2.0, tolerance=1e-5, dtype=jnp.float64)
     assert fit.converged
     plain = jax.jit(
         jax.grad(
@@ -195,10 +196,10 @@ def test_dense_fit_is_stationary_finds_the_planted_graph_and_does_not_depend_on_
             argnums=(0, 1),
         )
     )(fit.fields, fit.couplings)
-    np.testing.assert_allclose(plain[0], 0, atol=1e-5)
-    np.testing.assert_allclose(plain[1] + plain[1].transpose(2, 3, 0, 1), 0, atol=1e-5)
+    np.testing.assert_allclose(plain[0], 0, atol=5e-4)
+    np.testing.assert_allclose(plain[1] + plain[1].transpose(2, 3, 0, 1), 0, atol=5e-4)
     assert strongest(pl.contact_scores(fit.couplings), len(contacts)) == contacts
-    single = pl.fit_dense(s, 4, penalty=2.0, rows=400)
+    single = pl.fit_dense(s, 4, penalty=2.0, rows=300)
     assert single.converged
     np.testing.assert_allclose(single.couplings, fit.couplings, atol=3e-3)
     assert pl.test_loss(fit, s) == pytest.approx(float(fit.loss), rel=1e-12)
@@ -217,27 +218,29 @@ def test_weight_two_is_the_sequence_twice():
 def test_factored_fit_finds_graph_and_colours_and_loses_less_than_the_dense_one_on_new_sequences():
     s, contacts, u = planted()
     train, new = s[:1000], s[1000:]
-    fit = pl.fit_factored(train, 4, key=jax.random.key(0), tolerance=1e-5)
+    fit = pl.fit_factored(train, 4, key=jax.random.key(0))
     assert fit.converged
     assert strongest(pl.contact_scores(fit.couplings), len(contacts)) == contacts
     centred = u - u.mean(0) - u.mean(1)[:, None] + u.mean()
     block = np.asarray(fit.couplings)[0, :, 1]
     assert np.corrcoef(block.ravel(), centred.ravel())[0, 1] > 0.99
-    assert pl.test_loss(fit, new) < pl.test_loss(pl.fit_dense(train, 4, penalty=2.0), new)
+    dense = pl.fit_dense(train, 4, penalty=2.0, rows=300)
+    assert pl.test_loss(fit, new) < pl.test_loss(dense, new)
     np.testing.assert_allclose(fit.couplings, fit.couplings.transpose(2, 3, 0, 1), atol=1e-14)
 
 
 def test_two_heads_fit_two_kinds_of_contacts_where_one_cannot():
     rng = np.random.default_rng(4)
-    a, b = rng.integers(0, 3, (2, 3000))
-    same = np.where(rng.random(3000) < 0.8, a, rng.integers(0, 3, 3000))
-    next_one = np.where(rng.random(3000) < 0.8, (b + 1) % 3, rng.integers(0, 3, 3000))
+    a, b = rng.integers(0, 3, (2, 1000))
+    same = np.where(rng.random(1000) < 0.8, a, rng.integers(0, 3, 1000))
+    next_one = np.where(rng.random(1000) < 0.8, (b + 1) % 3, rng.integers(0, 3, 1000))
     s = np.stack([a, same, b, next_one], axis=1)
     one = pl.fit_factored(s, 3, key=jax.random.key(1), heads=1)
     three = pl.fit_factored(s, 3, key=jax.random.key(1), heads=3)
-    dense = pl.fit_dense(s, 3, penalty=0.1)
     assert float(one.loss) > float(three.loss) + 0.03
-    assert float(three.loss) == pytest.approx(float(dense.loss), abs=2e-3)
+    # Three heads have all that the two kinds of contacts need: the conditional entropy of the law is what remains.
+    right, wrong = 0.8 + 0.2 / 3, 0.2 / 3
+    assert float(three.loss) == pytest.approx(-right * np.log(right) - 2 * wrong * np.log(wrong), abs=0.03)
 
 
 def test_softmax_attention_without_fields_keeps_the_fields_at_zero():

@@ -315,6 +315,11 @@ def fit_dense(
         history = 8 if 2 * size**2 * jnp.dtype(dtype).itemsize <= 1 << 26 else 5
     # Curvatures fall by an order of magnitude once the couplings predict: twice they are measured anew.
     done = used = 0
+
+    def tell(number: int, value: float, residual: float) -> None:
+        if report is not None:
+            report(done + number, value, residual)
+
     for stage in (10, 20, iterations):
         found = minimise(
             objective,
@@ -323,9 +328,8 @@ def fit_dense(
             iterations=min(stage, iterations - done),
             history=history,
             curvatures=curvatures,
-            report=None
-            if report is None
-            else (lambda n, value, residual, done=done: report(done + n, value, residual)),
+            report=None if report is None else tell,
+            every=10 if told.size * sites * colours**2 < 10**10 else 1,  # back in Python after seconds, not minutes
         )
         done, used = done + int(found.iterations), used + int(found.evaluations)
         if not float(found.residual) > tolerance or done >= iterations:
