@@ -16,6 +16,7 @@ same function with W = Σ_h A^h ⊗ V^h (Bhattacharya et al. 2020; Rende, Gerace
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -33,6 +34,7 @@ from .couplings import (
     negative_log_pseudolikelihood,
     one_hot,
     pair_energies,
+    product,
     surprise,
     zero_sum,
 )
@@ -172,7 +174,8 @@ class DenseObjective(eqx.Module):
             sequences = jnp.pad(sequences, ((0, 0), (0, 2 * half - sites)), constant_values=-1)
             x = one_hot(sequences, colours, fields.dtype)
             x1, x2 = x[:, :half].reshape(-1, size), x[:, half:].reshape(-1, size)
-            z1, z2 = x1 @ first + x2 @ pairs.across.T, x1 @ pairs.across + x2 @ second
+            z1 = product(x1, first) + product(x2, pairs.across.T)
+            z2 = product(x1, pairs.across) + product(x2, second)
             z = jnp.concatenate([z1, z2], axis=1).reshape(x.shape) + h[None]
             z = z - jnp.max(z, axis=2, keepdims=True)
             e = jnp.exp(z)
@@ -184,9 +187,9 @@ class DenseObjective(eqx.Module):
             r1, r2 = r[:, :half].reshape(-1, size), r[:, half:].reshape(-1, size)
             sums = (
                 value,
-                g_first + x1.T @ r1,
-                g_second + x2.T @ r2,
-                g_across + x1.T @ r2 + r1.T @ x2,
+                g_first + product(x1.T, r1),
+                g_second + product(x2.T, r2),
+                g_across + product(x1.T, r2) + product(r1.T, x2),
                 g_fields + jnp.sum(r, axis=0),
             )
             return sums, None
@@ -342,9 +345,11 @@ def fit_dense(
     return DenseFit(kept.fields, kept.pairs, (found.value - penalties) / float(heavy.sum() * sites), *_told(found))
 
 
-def _curvatures(frequencies: np.ndarray, total: float, penalty: float, fields_penalty: float, dtype: Any) -> Packed:
+@partial(jax.jit, static_argnames="dtype")
+def _curvatures(frequencies: Any, total: Any, penalty: Any, fields_penalty: Any, dtype: Any) -> Packed:
     """Diagonal of the Hessian for independent sites: M f_ia f_jb (2 − f_ia − f_jb) + λ for a coupling."""
-    f = jnp.asarray(frequencies, dtype)
+    f = frequencies.astype(dtype)
+    total, penalty, fields_penalty = (jnp.asarray(number, dtype) for number in (total, penalty, fields_penalty))
     sites, colours = f.shape
     half = (sites + 1) // 2
     f = jnp.pad(f, ((0, 2 * half - sites), (0, 0)), constant_values=0.5)
@@ -401,10 +406,11 @@ class Factored(eqx.Module):
     def logits(self, sequences: Int[Array, "m sites"]) -> Float[Array, "m sites colours"]:
         """Logits of every site given all others, without ever composing the couplings."""
         heads, colours = self.values.shape[:2]
-        x = one_hot(sequences, colours, self.values.dtype)
-        tokens = x @ self.values.reshape(heads * colours, colours).T
+        x = one_hot(sequences, colours, self.values.dtype).reshape(-1, colours)
+        tokens = product(x, self.values.reshape(heads * colours, colours).T)
         tokens = tokens.reshape(*sequences.shape, heads, colours)
-        return jnp.einsum("hij,mjha->mia", self.attention_maps(), tokens) + self.fields[None]
+        maps, best = self.attention_maps(), jax.lax.Precision.HIGHEST
+        return jnp.einsum("hij,mjha->mia", maps, tokens, precision=best) + self.fields[None]
 
 
 def masked_language_loss(network: Factored, sequences: Int[Array, "m sites"]) -> Float[Array, ""]:
