@@ -14,8 +14,8 @@ with install_import_hook(["solvable.methods"], "beartype.beartype"):
     import solvable.methods.covariate
     import solvable.methods.erm
     import solvable.methods.losses
-    import solvable.methods.quadrature
     import solvable.methods.pseudolikelihood
+    import solvable.methods.quadrature
     import solvable.methods.saddle
     import solvable.methods.training
     import solvable.methods.transformers
