@@ -277,7 +277,7 @@ def fit(
 
     `method="dense"`: a free coupling for every pair of sites and letters; `penalty` λ/2·Σ(W² + h²) against the weighted sum
     over sequences (default λ = 0.2·(sites − 1)). `method="factored"`: one layer of attention with `heads` maps of sites
-    and matrices of letters, far fewer numbers; λ/2·Σ(A² + V²), default 0.1; `seed` draws its start. `reweight`: sequences
+    and matrices of letters, far fewer numbers; λ/2·Σ(A² + V²), default 1; `seed` draws its start. `reweight`: sequences
     with at least this share of equal sites share one vote (None: every sequence has one). `unknown`, `inserts`: see
     `solvable.tools.alignments.read_fasta`.
 
@@ -311,7 +311,7 @@ def fit(
     else:
         import jax
 
-        used = 0.1 if penalty is None else penalty
+        used = 1.0 if penalty is None else penalty
         found = pseudolikelihood.fit_factored(
             told, colours, key=jax.random.key(seed), heads=heads, attention=attention, penalty=used, **shared
         )
