@@ -296,11 +296,18 @@ def command_line() -> Iterator[Row]:
         yield Row("command-line", f"solvable {word}", cpu, "python -c pass", floor, floor=True, most=0.2)
 
 
+def potts() -> Iterator[Row]:
+    from .potts import potts as rows
+
+    yield from rows()
+
+
 GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
     "perceptron": perceptron,
     "soft-committee": soft_committee,
     "masked-regression": masked_regression,
     "minimisers": minimisers,
+    "potts": potts,
     "compilations": compilations,
     "cold-start": cold_start,
     "command-line": command_line,

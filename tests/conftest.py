@@ -14,6 +14,7 @@ with install_import_hook(["solvable.methods"], "beartype.beartype"):
     import solvable.methods.covariate
     import solvable.methods.erm
     import solvable.methods.losses
+    import solvable.methods.pseudolikelihood
     import solvable.methods.quadrature
     import solvable.methods.saddle
     import solvable.methods.training

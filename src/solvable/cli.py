@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import OmitSubcommandPrefixes, Positional, UseAppendAction, arg, subcommand
 
+from ._cli_potts import COMMANDS as POTTS_COMMANDS
+from ._cli_potts import Potts
 from .errors import InvalidValue, SolvableError
 
 Json = Annotated[bool, arg(help="Print one JSON object on standard output.")]
@@ -214,6 +216,7 @@ Command = OmitSubcommandPrefixes[
     | Annotated[Simulate, subcommand("simulate")]
     | Annotated[Study, subcommand("study")]
     | Annotated[Sweep, subcommand("sweep")]
+    | Annotated[Potts, subcommand("potts")]
     | Annotated[Figure, subcommand("figure")]
     | Annotated[Check, subcommand("check")]
     | Annotated[Cite, subcommand("cite")]
@@ -229,7 +232,7 @@ def main(argv: list[str] | None = None) -> None:
         print(f"solvable {__version__}")
         return
     command = _parsed(words or ["--help"])
-    command = command.action if isinstance(command, Sweep) else command
+    command = command.action if isinstance(command, (Sweep, Potts)) else command
     try:
         code = _RUN[type(command)](command)
     except SolvableError as problem:
@@ -542,6 +545,7 @@ def _run_sweep(command: Any) -> int:
 
 
 _RUN = {
+    **POTTS_COMMANDS,
     **dict.fromkeys((SweepRun, SweepWork, SweepRetry, SweepStatus, SweepVerify, SweepExport, SweepGc), _run_sweep),
     List: _run_list,
     Show: _run_show,

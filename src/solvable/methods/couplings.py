@@ -14,6 +14,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 
+def product(a: Float[Array, "m k"], b: Float[Array, "k n"]) -> Float[Array, "m n"]:
+    """Matrix product in the full precision of its dtype: GPUs would round float32 to ten bits, and a fit would stall."""
+    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
+
+
 def one_hot(sequences: Int[Array, "*m sites"], colours: int, dtype: Any = float) -> Float[Array, "*m sites colours"]:
     """Indicator of each site's colour; a negative colour is nothing (a masked token)."""
     return jax.nn.one_hot(sequences, colours, dtype=dtype)
@@ -34,7 +39,7 @@ def conditional_logits(
     apart = 1 - jnp.eye(sites, dtype=fields.dtype)
     x = one_hot(sequences, colours, fields.dtype).reshape(len(sequences), sites * colours)
     table = (couplings * apart[:, None, :, None]).reshape(sites * colours, sites * colours)
-    return (x @ table.T).reshape(-1, sites, colours) + fields[None]
+    return product(x, table.T).reshape(-1, sites, colours) + fields[None]
 
 
 def negative_log_pseudolikelihood(

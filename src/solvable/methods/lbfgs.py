@@ -210,7 +210,6 @@ def _turn(objective: Objective, curvatures: Any, state: _State) -> _State:
 def _direction(gradient: Any, steps: Any, changes: Any, inner: Array, newest: Array, curvatures: Any) -> Any:
     """−H·gradient by the two-loop recursion (Nocedal, 1980)."""
     slots = inner.shape[0]
-    order = [(newest - back) % slots for back in range(slots - 1)]  # newest first
     safe = jnp.where(inner > 0, inner, 1.0)
     there = (inner > 0).astype(inner.dtype)
 
@@ -220,19 +219,24 @@ def _direction(gradient: Any, steps: Any, changes: Any, inner: Array, newest: Ar
     def plus(a: Any, factor: Array, b: Any) -> Any:
         return jax.tree.map(lambda u, v: u + factor * v, a, b)
 
-    q, weights = gradient, []
-    for index in order:
+    # Loops, not unrolled: the program stays small, and compiles in a fraction of the time.
+    def newest_first(back, carry):
+        q, weights = carry
+        index = (newest - back) % slots
         weight = there[index] * dot(at(steps, index), q) / safe[index]
-        q = plus(q, -weight, at(changes, index))
-        weights.append(weight)
+        return plus(q, -weight, at(changes, index)), weights.at[index].set(weight)
+
+    def oldest_first(back, q):
+        index = (newest + 2 + back) % slots  # the slot behind the newest is the next trial's
+        weight = there[index] * dot(at(changes, index), q) / safe[index]
+        return plus(q, weights[index] - weight, at(steps, index))
+
+    q, weights = jax.lax.fori_loop(0, slots - 1, newest_first, (gradient, jnp.zeros_like(inner)))
     last = at(changes, newest)
     scale = safe[newest] / jnp.maximum(dot(last, _metric(last, curvatures)), jnp.finfo(inner.dtype).tiny)
     scale = jnp.where(there[newest] > 0, scale, 1.0)
     q = jax.tree.map(lambda a: scale * a, _metric(q, curvatures))
-    for index, weight in zip(order[::-1], weights[::-1], strict=True):
-        back = there[index] * dot(at(changes, index), q) / safe[index]
-        q = plus(q, weight - back, at(steps, index))
-    return jax.tree.map(jnp.negative, q)
+    return jax.tree.map(jnp.negative, jax.lax.fori_loop(0, slots - 1, oldest_first, q))
 
 
 def _metric(vector: Any, curvatures: Any) -> Any:

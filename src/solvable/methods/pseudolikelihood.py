@@ -16,6 +16,7 @@ same function with W = Σ_h A^h ⊗ V^h (Bhattacharya et al. 2020; Rende, Gerace
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -33,6 +34,7 @@ from .couplings import (
     negative_log_pseudolikelihood,
     one_hot,
     pair_energies,
+    product,
     surprise,
     zero_sum,
 )
@@ -108,10 +110,8 @@ def unpack(pairs: Triangle, sites: int, colours: int) -> Float[Array, "sites col
     >>> bool(jnp.all(unpack(pack(w), 3, 2) == w))
     True
     """
-    first, second = _halves(pairs, colours)
-    table = jnp.block([[first, pairs.across], [pairs.across.T, second]])
-    half = len(first) // colours
-    return table.reshape(2 * half, colours, 2 * half, colours)[:sites, :, :sites]
+    half = len(pairs.within) // colours
+    return _table(pairs, colours).reshape(2 * half, colours, 2 * half, colours)[:sites, :, :sites]
 
 
 def _triangles(size: int, colours: int) -> tuple[Bool[Array, "size size"], Bool[Array, "size size"]]:
@@ -120,18 +120,18 @@ def _triangles(size: int, colours: int) -> tuple[Bool[Array, "size size"], Bool[
     return site[:, None] < site[None, :], site[:, None] > site[None, :]
 
 
-def _halves(pairs: Triangle, colours: int) -> tuple[Float[Array, "size size"], Float[Array, "size size"]]:
-    """Couplings within the first half of the sites, and within the second."""
+def _table(pairs: Triangle, colours: int) -> Float[Array, "size size"]:
+    """The symmetric matrix of all couplings."""
     upper, lower = _triangles(len(pairs.within), colours)
     first, second = jnp.where(upper, pairs.within, 0.0), jnp.where(lower, pairs.within, 0.0)
-    return first + first.T, second + second.T
+    return jnp.block([[first + first.T, pairs.across], [pairs.across.T, second + second.T]])
 
 
 class DenseObjective(eqx.Module):
     """The penalised negative log pseudo-likelihood of dense couplings: value and gradient, a chunk at a time.
 
-    A chunk's logits are products of its one-hot sequences with the four quarters of the couplings, and the gradient is
-    three such products with the residuals softmax − one-hot; full couplings are never formed.
+    A chunk's logits are the product of its one-hot sequences with the table of couplings, the gradient is their product
+    with the residuals softmax − one-hot.
     """
 
     sequences: Int[Array, "chunks rows sites"]
@@ -141,50 +141,57 @@ class DenseObjective(eqx.Module):
     colours: int = eqx.field(static=True)
 
     def __call__(self, packed: Packed) -> tuple[Float[Array, ""], Packed]:
+        value, fields, pairs = self._sums(packed, curved=False)
+        value = (
+            value + 0.5 * self.penalty * _squares(packed.pairs) + 0.5 * self.fields_penalty * _squares(packed.fields)
+        )
+        pairs = Triangle(
+            pairs.within + self.penalty * packed.pairs.within, pairs.across + self.penalty * packed.pairs.across
+        )
+        return value, Packed(fields + self.fields_penalty * packed.fields, pairs)
+
+    def curvatures(self, packed: Packed) -> Packed:
+        """Diagonal of the Hessian: the gradient's sums with p(1 − p) instead of p − one-hot."""
+        _, fields, pairs = self._sums(packed, curved=True)
+        least = 1e-6 * jnp.sum(self.weights)  # what no sequence shows is not divided by zero
+        pairs = Triangle(pairs.within + self.penalty + least, pairs.across + self.penalty + least)
+        return Packed(fields + self.fields_penalty + least, pairs)
+
+    def _sums(self, packed: Packed, curved: bool) -> tuple[Float[Array, ""], Float[Array, "sites colours"], Triangle]:
+        """Σ over sequences of the costs, and of their derivatives to fields and couplings (the second, if `curved`)."""
         fields, pairs = packed
         (sites, colours), size = fields.shape, len(pairs.within)
-        half = size // colours
-        first, second = _halves(pairs, colours)
-        h = jnp.pad(fields, ((0, 2 * half - sites), (0, 0)))
-        exists = jnp.arange(2 * half) < sites
+        places = 2 * size // colours  # sites, and one that does not exist if their number is odd
+        table = _table(pairs, colours)
+        h = jnp.pad(fields, ((0, places - sites), (0, 0)))
+        exists = jnp.arange(places) < sites
 
         def add(sums, chunk):
-            value, g_first, g_second, g_across, g_fields = sums
+            value, g_pairs, g_fields = sums
             sequences, weights = chunk
-            sequences = jnp.pad(sequences, ((0, 0), (0, 2 * half - sites)), constant_values=-1)
+            sequences = jnp.pad(sequences, ((0, 0), (0, places - sites)), constant_values=-1)
             x = one_hot(sequences, colours, fields.dtype)
-            x1, x2 = x[:, :half].reshape(-1, size), x[:, half:].reshape(-1, size)
-            z1, z2 = x1 @ first + x2 @ pairs.across.T, x1 @ pairs.across + x2 @ second
-            z = jnp.concatenate([z1, z2], axis=1).reshape(x.shape) + h[None]
+            flat = x.reshape(-1, 2 * size)
+            z = product(flat, table).reshape(x.shape) + h[None]
             z = z - jnp.max(z, axis=2, keepdims=True)
             e = jnp.exp(z)
             norm = jnp.sum(e, axis=2, keepdims=True)
             cost = jnp.log(norm[..., 0]) - jnp.sum(x * z, axis=2)
             value = value + weights @ jnp.sum(jnp.where(exists[None], cost, 0.0), axis=1)
-            r = jnp.where(exists[None, :, None], weights[:, None, None] * (e / norm - x), 0.0)
-            r1, r2 = r[:, :half].reshape(-1, size), r[:, half:].reshape(-1, size)
-            sums = (
-                value,
-                g_first + x1.T @ r1,
-                g_second + x2.T @ r2,
-                g_across + x1.T @ r2 + r1.T @ x2,
-                g_fields + jnp.sum(r, axis=0),
-            )
-            return sums, None
+            p = e / norm
+            r = jnp.where(exists[None, :, None], weights[:, None, None] * (p * (1 - p) if curved else p - x), 0.0)
+            return (value, g_pairs + product(flat.T, r.reshape(-1, 2 * size)), g_fields + jnp.sum(r, axis=0)), None
 
-        zero = jnp.zeros_like(pairs.within)
-        begin = (jnp.zeros((), fields.dtype), zero, zero, zero, jnp.zeros_like(h))
+        sums = (jnp.zeros((), fields.dtype), jnp.zeros_like(table), jnp.zeros_like(h))
         if len(self.sequences) == 1:
-            sums, _ = add(begin, (self.sequences[0], self.weights[0]))
+            sums, _ = add(sums, (self.sequences[0], self.weights[0]))
         else:
-            sums, _ = jax.lax.scan(add, begin, (self.sequences, self.weights))
-        value, g_first, g_second, g_across, g_fields = sums
+            sums, _ = jax.lax.scan(add, sums, (self.sequences, self.weights))
+        value, g, g_fields = sums
         upper, lower = _triangles(size, colours)
-        within = jnp.where(upper, g_first + g_first.T, 0.0) + jnp.where(lower, g_second + g_second.T, 0.0)
-        squares = jnp.sum(jnp.sum(pairs.within**2, axis=1)) + jnp.sum(jnp.sum(pairs.across**2, axis=1))
-        value = value + 0.5 * self.penalty * squares + 0.5 * self.fields_penalty * jnp.sum(fields**2)
-        gradient = Triangle(within + self.penalty * pairs.within, g_across + self.penalty * pairs.across)
-        return value, Packed(g_fields[:sites] + self.fields_penalty * fields, gradient)
+        first, second = g[:size, :size], g[size:, size:]
+        within = jnp.where(upper, first + first.T, 0.0) + jnp.where(lower, second + second.T, 0.0)
+        return value, g_fields[:sites], Triangle(within, g[:size, size:] + g[size:, :size].T)
 
 
 def _chunked(
@@ -192,15 +199,14 @@ def _chunked(
 ) -> tuple[Int[Array, "chunks rows sites"], Float[Array, "chunks rows"]]:
     """Chunks of equal length; what fills the last one up has weight zero."""
     number, sites = sequences.shape
-    if rows is None:
-        rows = max(1, LARGEST_CHUNK // (sites * colours * jnp.dtype(dtype).itemsize))
-    chunks = -(-number // rows)
-    rows = -(-number // chunks)
-    room = chunks * rows - number
+    most = rows or max(1, LARGEST_CHUNK // (sites * colours * jnp.dtype(dtype).itemsize))
+    chunks = -(-number // most)
+    long = -(-number // chunks)
+    room = chunks * long - number
     kind = np.int8 if colours <= 127 else np.int32
     padded = np.concatenate([sequences, np.zeros((room, sites), sequences.dtype)]).astype(kind)
     heavy = np.concatenate([weights, np.zeros(room)]).astype(dtype)
-    return jnp.asarray(padded.reshape(chunks, rows, sites)), jnp.asarray(heavy.reshape(chunks, rows))
+    return jnp.asarray(padded.reshape(chunks, long, sites)), jnp.asarray(heavy.reshape(chunks, long))
 
 
 def _frequencies(sequences: np.ndarray, weights: np.ndarray, colours: int) -> np.ndarray:
@@ -254,7 +260,7 @@ def fit_dense(
     *,
     weights: ArrayLike | None = None,
     penalty: float | None = None,
-    fields_penalty: float = 0.01,
+    fields_penalty: float | None = None,
     tolerance: float = 1e-3,
     iterations: int = 1000,
     history: int | None = None,
@@ -264,11 +270,14 @@ def fit_dense(
 ) -> DenseFit:
     """The dense Potts model of largest penalised pseudo-likelihood.
 
-    `penalty` λ stands against the sum over sequences (default 0.2·(sites − 1)); the relative error of the couplings is at
-    most about `tolerance`/λ. `rows`: sequences at a time (default: 64 MB of them as one-hot vectors).
+    `penalty` λ stands against the sum over sequences (default 0.2·(sites − 1)), `fields_penalty` λ_h is the same unless
+    given: then what the couplings can say in the fields' place costs least there, and the search is well conditioned (a
+    tiny λ_h takes five times as long). The relative error of the parameters is at most `tolerance`/λ. `rows`: sequences
+    at a time (default: 64 MB of them as one-hot vectors).
 
-    Memory: with P = sites²·colours²/2 numbers, the search holds 2·history + 8 of P, the objective about 3 more. `history`
-    is 8 pairs of P, or 5 where P is above 64 MB. 500 sites of 21 colours in float32: P takes 220 MB.
+    Memory: with P = sites²·colours²/2 numbers, the search holds 2·history + 8 of P, the objective about 6 more. `history`
+    is 8 pairs of P, or 5 where P is above 64 MB. 500 sites of 21 colours in float32: P takes 220 MB, and the process was
+    seen to peak at 5.9 GB, whatever the number of sequences (each takes one byte per site).
 
     >>> rng = np.random.default_rng(0)
     >>> first = rng.integers(0, 3, 2000)
@@ -280,12 +289,12 @@ def fit_dense(
     """
     told, heavy = _checked(sequences, colours, weights)
     sites = told.shape[1]
-    if penalty is None:
-        penalty = 0.2 * (sites - 1)
+    ridge = 0.2 * (sites - 1) if penalty is None else float(penalty)
+    fields_ridge = ridge if fields_penalty is None else float(fields_penalty)
     objective = DenseObjective(
         *_chunked(told, heavy, colours, dtype, rows),
-        jnp.asarray(penalty, dtype),
-        jnp.asarray(fields_penalty, dtype),
+        jnp.asarray(ridge, dtype),
+        jnp.asarray(fields_ridge, dtype),
         colours,
     )
     frequencies = _frequencies(told, heavy, colours)
@@ -293,26 +302,43 @@ def fit_dense(
     fields = fields - fields.mean(axis=1, keepdims=True)
     size = -(-sites // 2) * colours
     start = Packed(jnp.asarray(fields, dtype), Triangle(jnp.zeros((size, size), dtype), jnp.zeros((size, size), dtype)))
-    curvatures = _curvatures(frequencies, float(heavy.sum()), float(penalty), float(fields_penalty), dtype)
+    curvatures = _curvatures(frequencies, float(heavy.sum()), ridge, fields_ridge, dtype)
     if history is None:
         history = 8 if 2 * size**2 * jnp.dtype(dtype).itemsize <= 1 << 26 else 5
-    found = minimise(
-        objective,
-        start,
-        tolerance=tolerance,
-        iterations=iterations,
-        history=history,
-        curvatures=curvatures,
-        report=report,
-    )
+    # Curvatures fall by an order of magnitude once the couplings predict: twice they are measured anew.
+    done = used = 0
+
+    def tell(number: int, value: float, residual: float) -> None:
+        if report is not None:
+            report(done + number, value, residual)
+
+    for stage in (10, 20, iterations):
+        found = minimise(
+            objective,
+            start,
+            tolerance=tolerance,
+            iterations=min(stage, iterations - done),
+            history=history,
+            curvatures=curvatures,
+            report=None if report is None else tell,
+            every=10 if told.size * sites * colours**2 < 10**10 else 1,  # back in Python after seconds, not minutes
+        )
+        done, used = done + int(found.iterations), used + int(found.evaluations)
+        if not float(found.residual) > tolerance or done >= iterations:
+            break
+        start = found.parameters
+        curvatures = _measured(objective, start)
+    found = found._replace(iterations=jnp.asarray(done), evaluations=jnp.asarray(used))
     kept: Packed = found.parameters
-    penalties = 0.5 * penalty * _squares(kept.pairs) + 0.5 * fields_penalty * _squares(kept.fields)
+    penalties = 0.5 * ridge * _squares(kept.pairs) + 0.5 * fields_ridge * _squares(kept.fields)
     return DenseFit(kept.fields, kept.pairs, (found.value - penalties) / float(heavy.sum() * sites), *_told(found))
 
 
-def _curvatures(frequencies: np.ndarray, total: float, penalty: float, fields_penalty: float, dtype: Any) -> Packed:
+@partial(jax.jit, static_argnames="dtype")
+def _curvatures(frequencies: Any, total: Any, penalty: Any, fields_penalty: Any, dtype: Any) -> Packed:
     """Diagonal of the Hessian for independent sites: M f_ia f_jb (2 − f_ia − f_jb) + λ for a coupling."""
-    f = jnp.asarray(frequencies, dtype)
+    f = frequencies.astype(dtype)
+    total, penalty, fields_penalty = (jnp.asarray(number, dtype) for number in (total, penalty, fields_penalty))
     sites, colours = f.shape
     half = (sites + 1) // 2
     f = jnp.pad(f, ((0, 2 * half - sites), (0, 0)), constant_values=0.5)
@@ -325,6 +351,11 @@ def _curvatures(frequencies: np.ndarray, total: float, penalty: float, fields_pe
     within = jnp.where(upper, pairs(first, first), pairs(second, second))
     f = f[:sites]
     return Packed(total * f * (1 - f) + fields_penalty, Triangle(within, pairs(first, second)))
+
+
+@eqx.filter_jit
+def _measured(objective: DenseObjective, packed: Packed) -> Packed:
+    return objective.curvatures(packed)
 
 
 def _squares(tree: Any) -> Float[Array, ""]:
@@ -364,10 +395,11 @@ class Factored(eqx.Module):
     def logits(self, sequences: Int[Array, "m sites"]) -> Float[Array, "m sites colours"]:
         """Logits of every site given all others, without ever composing the couplings."""
         heads, colours = self.values.shape[:2]
-        x = one_hot(sequences, colours, self.values.dtype)
-        tokens = x @ self.values.reshape(heads * colours, colours).T
+        x = one_hot(sequences, colours, self.values.dtype).reshape(-1, colours)
+        tokens = product(x, self.values.reshape(heads * colours, colours).T)
         tokens = tokens.reshape(*sequences.shape, heads, colours)
-        return jnp.einsum("hij,mjha->mia", self.attention_maps(), tokens) + self.fields[None]
+        maps, best = self.attention_maps(), jax.lax.Precision.HIGHEST
+        return jnp.einsum("hij,mjha->mia", maps, tokens, precision=best) + self.fields[None]
 
 
 def masked_language_loss(network: Factored, sequences: Int[Array, "m sites"]) -> Float[Array, ""]:
@@ -457,9 +489,9 @@ def fit_factored(
     heads: int = 1,
     attention: Attention = "free",
     weights: ArrayLike | None = None,
-    penalty: float = 0.1,
+    penalty: float = 1.0,
     fields: bool = True,
-    fields_penalty: float = 0.01,
+    fields_penalty: float = 1.0,
     tolerance: float = 1e-3,
     iterations: int = 2000,
     history: int = 10,
