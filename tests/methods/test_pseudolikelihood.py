@@ -127,7 +127,7 @@ def test_packing_keeps_each_pair_once_and_loses_nothing():
 @pytest.mark.parametrize("heads", [1, 2])
 def test_masked_language_loss_of_the_network_is_the_pseudolikelihood_of_its_couplings(attention, heads):
     rng = np.random.default_rng(2)
-    network = pl.Factored(
+    network = pl.FactoredAttention(
         jnp.asarray(rng.normal(size=(heads, L, L))), jnp.asarray(rng.normal(size=(heads, C, C))),
         jnp.asarray(rng.normal(size=(L, C))), attention,
     )  # fmt: skip
@@ -148,7 +148,7 @@ def test_masked_language_loss_of_the_network_is_the_pseudolikelihood_of_its_coup
 
 
 def test_softmax_maps_are_positive_with_unit_rows_and_no_self_attention():
-    maps = pl.Factored(jnp.ones((2, L, L)), jnp.ones((2, C, C)), jnp.zeros((L, C)), "softmax").attention_maps()
+    maps = pl.FactoredAttention(jnp.ones((2, L, L)), jnp.ones((2, C, C)), jnp.zeros((L, C)), "softmax").attention_maps()
     np.testing.assert_allclose(jnp.sum(maps, axis=2), 1.0, rtol=1e-14)
     np.testing.assert_array_equal(jnp.diagonal(maps, axis1=1, axis2=2), 0.0)
 

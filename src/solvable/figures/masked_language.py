@@ -27,11 +27,13 @@ from .draw import Recipe
 
 FULL = {
     "sites": 20, "colours": 10, "inverse_temperature": 1.0, "instance": 3, "rows": (250, 1000, 4000, 16000),
-    "seeds": 3, "widths": (8, 16, 32, 64), "depths": (1, 2, 3), "steps": 3500, "held_out": 4000,
+    "seeds": 3, "widths": (8, 16, 32, 64), "depths": (1, 2, 3), "bare": True, "steps": 3500, "batch": 256,
+    "recorded": 24, "held_out": 4000, "penalties": PENALTIES,
 }  # fmt: skip
 QUICK = {
-    "sites": 10, "colours": 5, "inverse_temperature": 0.7, "instance": 3, "rows": (200, 1000, 5000),
-    "seeds": 2, "widths": (8, 32), "depths": (1, 2, 3), "steps": 600, "held_out": 1000,
+    "sites": 10, "colours": 5, "inverse_temperature": 0.7, "instance": 3, "rows": (200, 1000, 4000),
+    "seeds": 2, "widths": (32,), "depths": (1, 2, 3), "bare": False, "steps": 400, "batch": 128,
+    "recorded": 6, "held_out": 500, "penalties": (1.0, 3.0),
 }  # fmt: skip
 FITTED = ("factored", "dense")
 SCORES = ("excess_loss", "map_correlation", "contact_precision", "coupling_error")
@@ -55,7 +57,7 @@ def prepare(said: dict[str, Any]) -> tuple[Planted, Sequences]:
 
 def networks(said: dict[str, Any]) -> list[str]:
     """The transformers that are trained: some depths, and one attention layer with nothing around it."""
-    return [*(f"{d} layer{'s' * (d > 1)}" for d in said["depths"]), "bare layer"]
+    return [*(f"{d} layer{'s' * (d > 1)}" for d in said["depths"]), *(["bare layer"] if said["bare"] else [])]
 
 
 def fits(data: Planted, drawn: Sequences, kind: str, said: dict[str, Any]) -> dict[str, np.ndarray]:
@@ -64,7 +66,7 @@ def fits(data: Planted, drawn: Sequences, kind: str, said: dict[str, Any]) -> di
     out = {name: np.full(shape, np.nan) for name in SCORES}
     true, most = np.asarray(data.couplings), max(said["rows"])
     for r, rows in enumerate(said["rows"]):
-        penalties = PENALTIES
+        penalties = said["penalties"]
         for seed in range(said["seeds"]):
             mine = drawn._replace(train=drawn.train[seed * most : seed * most + rows])
             fit = learn_couplings(kind, mine, said["colours"], jax.random.key(seed), penalties=penalties)
@@ -87,7 +89,8 @@ def network(data: Planted, drawn: Sequences, name: str, width: int, said: dict[s
     run = learn_transformers(
         drawn.train, sizes, drawn.validation, drawn.test, said["colours"], jax.random.key(1000 * number + width),
         first=[(r % seeds) * max(rows) for r in range(len(sizes))], depth=(*said["depths"], 1)[number], width=width,
-        block="bare" if name == "bare layer" else "full", steps=said["steps"],
+        block="bare" if name == "bare layer" else "full", steps=said["steps"], batch=said["batch"],
+        recorded=said["recorded"],
     )  # fmt: skip
     true = np.asarray(data.couplings)
     return {

@@ -87,7 +87,7 @@ def rotate(vectors: Float[Array, "heads sites size"]) -> Float[Array, "heads sit
     return jnp.concatenate([a * cosine - b * sine, a * sine + b * cosine, vectors[..., 2 * half :]], -1)
 
 
-class Perceptron(eqx.Module):
+class FeedForward(eqx.Module):
     """One hidden layer of `ratio * width` GELU units, position by position."""
 
     inner: Float[Array, "width hidden"]
@@ -112,7 +112,7 @@ class Block(eqx.Module):
     """Attention and MLP, each behind its layer norm and beside its residual, where there are any."""
 
     attention: Attention
-    mlp: Perceptron | None
+    mlp: FeedForward | None
     norms: tuple[LayerNorm, LayerNorm] | None
     residual: bool = eqx.field(static=True)
 
@@ -186,7 +186,7 @@ class Transformer(eqx.Module):
 
         def block(weights: Array, units: Array) -> Block:
             attention = Attention(weights, heads, causal, positions == "rotary", gain)
-            perceptron = Perceptron(units, gain) if mlp else None
+            perceptron = FeedForward(units, gain) if mlp else None
             norms = (LayerNorm(width, dtype), LayerNorm(width, dtype)) if layer_norm else None
             return Block(attention, perceptron, norms, residual)
 

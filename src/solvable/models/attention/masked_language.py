@@ -48,8 +48,6 @@ from ...methods.transformers import Transformer
 from ...model import Control, Count, Model, Reference, choice, control, observable
 
 PENALTIES = (0.3, 1.0, 3.0, 10.0)
-STARTS = 4
-"""Random starts of factored attention."""
 HELD_OUT = 2000
 """Validation sequences, and as many for the test."""
 
@@ -130,10 +128,7 @@ def learn_couplings(
     fits = []
     for penalty in penalties:
         if kind == "factored":
-            # Not convex: of five starts at 1000 sequences two ended in a poor minimum. The best objective counts.
-            starts = jax.random.split(key, STARTS)
-            tries = [fit_factored(data.train, colours, key=k, penalty=penalty, fields=False, **options) for k in starts]
-            fit = min(tries, key=lambda one: float(one.objective))
+            fit = fit_factored(data.train, colours, key=key, penalty=penalty, fields=False, **options)
         else:
             fit = fit_dense(data.train, colours, penalty=penalty, dtype=jnp.float64, **options)
         fits.append((test_loss(fit, data.validation), penalty, fit))
