@@ -16,6 +16,8 @@ with install_import_hook(["solvable.methods"], "beartype.beartype"):
     import solvable.methods.losses
     import solvable.methods.quadrature
     import solvable.methods.saddle
+    import solvable.methods.training
+    import solvable.methods.transformers
 
     for line in solvable.listings().values():
         solvable.model_class(line.id)

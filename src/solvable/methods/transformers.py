@@ -1,0 +1,232 @@
+"""A small transformer for sequences of tokens: masked (sees both sides) or causal (sees the past).
+
+Tokens are whole numbers 0..C−1; the number C is the mask. The network is written for *one* sequence: `jax.vmap` it over
+sequences, `eqx.filter_vmap` it over replicas. Token and position vectors are summed, then come `depth` blocks
+
+    h ← h + Attention(LN h),    h ← h + MLP(LN h),
+
+a last LN and a linear head to C logits at every position. Layer norms, residuals and MLPs can be left out one by one:
+without all three and with depth 1 what remains is one attention layer and a linear head.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+
+class LayerNorm(eqx.Module):
+    """Each position's vector shifted and scaled to mean 0 and variance 1, then by learned factors and offsets."""
+
+    scale: Float[Array, " width"]
+    shift: Float[Array, " width"]
+
+    def __init__(self, width: int, dtype: Any):
+        self.scale, self.shift = jnp.ones(width, dtype), jnp.zeros(width, dtype)
+
+    def __call__(self, hidden: Float[Array, "sites width"]) -> Float[Array, "sites width"]:
+        centred = hidden - jnp.mean(hidden, -1, keepdims=True)
+        normal = centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-5)
+        return normal * self.scale[None, :] + self.shift[None, :]
+
+
+class Attention(eqx.Module):
+    """Multi-head attention, Σ_j softmax_j(q_i·k_j/√size) v_j, without biases."""
+
+    query: Float[Array, "heads width size"]
+    key: Float[Array, "heads width size"]
+    value: Float[Array, "heads width size"]
+    output: Float[Array, "heads size width"]
+    causal: bool = eqx.field(static=True)
+    rotary: bool = eqx.field(static=True)
+
+    def __init__(
+        self, draws: Float[Array, "rows width"], heads: int, causal: bool, rotary: bool, gain: Float[Array, ""]
+    ):
+        width = draws.shape[1]
+        three, last = draws[: 3 * width], draws[3 * width :]
+        self.query, self.key, self.value = three.reshape(3, heads, width // heads, width).swapaxes(2, 3)
+        self.output = gain * last.reshape(heads, width // heads, width)
+        self.causal, self.rotary = causal, rotary
+
+    def __call__(
+        self, hidden: Float[Array, "sites width"]
+    ) -> tuple[Float[Array, "sites width"], Float[Array, "heads sites sites"]]:
+        """The attended vectors, and the map: `map[h, i, j]` is how much position i takes from j."""
+        query, key, value = (
+            jnp.einsum("sw,hwk->hsk", hidden, weights) for weights in (self.query, self.key, self.value)
+        )
+        if self.rotary:
+            query, key = rotate(query), rotate(key)
+        score = jnp.einsum("hik,hjk->hij", query, key) / float(np.sqrt(query.shape[-1]))
+        if self.causal:
+            past = jnp.tril(jnp.ones(score.shape[1:], bool))
+            score = jnp.where(past[None], score, -jnp.inf)
+        taken = jax.nn.softmax(score, axis=-1)
+        return jnp.einsum("hij,hjk,hkw->iw", taken, value, self.output), taken
+
+
+def rotate(vectors: Float[Array, "heads sites size"]) -> Float[Array, "heads sites size"]:
+    """Turn pairs of components by angles that grow with the position (Su et al. 2021, arXiv:2104.09864).
+
+    A product of two rotated vectors depends on their distance only: attention then knows relative positions.
+
+    >>> v = rotate(jnp.ones((1, 3, 4)))
+    >>> [round(float(v[0, i] @ v[0, i + 1]), 6) for i in (0, 1)]
+    [3.080505, 3.080505]
+    """
+    sites, half = vectors.shape[1], vectors.shape[2] // 2
+    angle = np.arange(sites)[:, None] * 1e4 ** (-np.arange(half) / half)[None, :]
+    cosine, sine = (jnp.asarray(f(angle), vectors.dtype)[None] for f in (np.cos, np.sin))
+    a, b = vectors[..., :half], vectors[..., half : 2 * half]
+    return jnp.concatenate([a * cosine - b * sine, a * sine + b * cosine, vectors[..., 2 * half :]], -1)
+
+
+class Perceptron(eqx.Module):
+    """One hidden layer of `ratio * width` GELU units, position by position."""
+
+    inner: Float[Array, "width hidden"]
+    bias: Float[Array, " hidden"]
+    outer: Float[Array, "hidden width"]
+    offset: Float[Array, " width"]
+
+    def __init__(self, draws: Float[Array, "rows width"], gain: Float[Array, ""]):
+        inner, self.outer = jnp.split(draws, 2)
+        self.inner = inner.T
+        self.outer = gain * self.outer * float(np.sqrt(draws.shape[1] / inner.shape[0]))
+        self.bias, self.offset = (
+            jnp.zeros_like(draws, shape=inner.shape[0]),
+            jnp.zeros_like(draws, shape=draws.shape[1]),
+        )
+
+    def __call__(self, hidden: Float[Array, "sites width"]) -> Float[Array, "sites width"]:
+        return jax.nn.gelu(hidden @ self.inner + self.bias[None, :]) @ self.outer + self.offset[None, :]
+
+
+class Block(eqx.Module):
+    """Attention and MLP, each behind its layer norm and beside its residual, where there are any."""
+
+    attention: Attention
+    mlp: Perceptron | None
+    norms: tuple[LayerNorm, LayerNorm] | None
+    residual: bool = eqx.field(static=True)
+
+    def __call__(
+        self, hidden: Float[Array, "sites width"]
+    ) -> tuple[Float[Array, "sites width"], Float[Array, "heads sites sites"]]:
+        first, second = self.norms or (_same, _same)
+        moved, taken = self.attention(first(hidden))
+        hidden = hidden + moved if self.residual else moved
+        if self.mlp is not None:
+            moved = self.mlp(second(hidden))
+            hidden = hidden + moved if self.residual else moved
+        return hidden, taken
+
+
+def _same(hidden: Array) -> Array:
+    return hidden
+
+
+class Transformer(eqx.Module):
+    """An encoder (`causal=False`) or a language model (`causal=True`) over `colours` tokens and `sites` positions.
+
+    **Arguments:**
+    - `colours`: number of tokens C; the token C is the mask.
+    - `sites`: the longest sequence.
+    - `width`, `depth`, `heads`: length of the vectors, number of blocks, heads per block (must divide the width).
+    - `mlp`: hidden units of the MLP per unit of width; 0 leaves the MLP out.
+    - `layer_norm`, `residual`: `False` leaves them out.
+    - `positions`: `"learned"` vectors, `"rotary"` angles (relative positions), or `"none"`.
+
+    >>> network = Transformer(5, 8, width=16, depth=2, heads=4, key=jax.random.key(0))
+    >>> network(jnp.asarray([0, 1, 2, 3, 4, 0, 1, 2])).shape
+    (8, 5)
+    """
+
+    tokens: Float[Array, "symbols width"]
+    places: Float[Array, "sites width"] | None
+    blocks: tuple[Block, ...]
+    norm: LayerNorm | None
+    head: Float[Array, "width colours"]
+    bias: Float[Array, " colours"]
+
+    def __init__(
+        self,
+        colours: int,
+        sites: int,
+        *,
+        width: int,
+        depth: int = 1,
+        heads: int = 1,
+        mlp: int = 4,
+        layer_norm: bool = True,
+        residual: bool = True,
+        causal: bool = False,
+        positions: Literal["learned", "rotary", "none"] = "learned",
+        dtype: Any = jnp.float32,
+        key: PRNGKeyArray,
+    ):
+        if width % heads:
+            raise ValueError(f"{heads} heads do not divide a width of {width}.")
+        # All weights have an axis of length `width`: one draw of rows of that length, cut into pieces, compiles fast.
+        learned = positions == "learned"
+        pieces = [colours + 1, sites if learned else 0, colours, *depth * [4 * width, 2 * mlp * width]]
+        draws = jax.random.normal(key, (sum(pieces), width), dtype) / float(np.sqrt(width))
+        self.tokens, places, head, *rows = jnp.split(draws, np.cumsum(pieces)[:-1])
+        self.places, self.head = places if learned else None, head.T
+        # The sum over all residual branches keeps the scale of one.
+        gain = jnp.asarray(1 / np.sqrt(2 * depth) if residual else 1.0, dtype)
+
+        def block(weights: Array, units: Array) -> Block:
+            attention = Attention(weights, heads, causal, positions == "rotary", gain)
+            perceptron = Perceptron(units, gain) if mlp else None
+            norms = (LayerNorm(width, dtype), LayerNorm(width, dtype)) if layer_norm else None
+            return Block(attention, perceptron, norms, residual)
+
+        self.blocks = tuple(block(*pair) for pair in zip(rows[::2], rows[1::2], strict=True))
+        self.norm = LayerNorm(width, dtype) if layer_norm else None
+        self.bias = jnp.zeros(colours, dtype)
+
+    def __call__(
+        self, tokens: Int[Array, " sites"], masked: Bool[Array, " sites"] | None = None
+    ) -> Float[Array, "sites colours"]:
+        """Logits at every position of one sequence; where `masked`, the token is hidden from the network."""
+        return self.with_maps(tokens, masked)[0]
+
+    def with_maps(
+        self, tokens: Int[Array, " sites"], masked: Bool[Array, " sites"] | None = None
+    ) -> tuple[Float[Array, "sites colours"], Float[Array, "depth heads sites sites"]]:
+        """Logits, and the attention maps of all blocks: `maps[b, h, i, j]` is how much i takes from j."""
+        tokens = tokens.astype(jnp.int32)
+        if masked is not None:
+            tokens = jnp.where(masked, self.mask, tokens)
+        # A product with one-hot rows instead of indexing: its gradient needs no atomic sums, so runs repeat bit by bit.
+        hidden = jax.nn.one_hot(tokens, self.mask + 1, dtype=self.tokens.dtype) @ self.tokens
+        if self.places is not None:
+            hidden = hidden + self.places[: tokens.shape[0]]
+        maps = []
+        for block in self.blocks:
+            hidden, taken = block(hidden)
+            maps.append(taken)
+        hidden = hidden if self.norm is None else self.norm(hidden)
+        return hidden @ self.head + self.bias[None, :], jnp.stack(maps)
+
+    @property
+    def mask(self) -> int:
+        """The token that stands for a hidden one."""
+        return self.head.shape[-1]
+
+
+def number_of_parameters(network: Any) -> int:
+    """How many numbers a network learns.
+
+    >>> bare = dict(mlp=0, layer_norm=False, residual=False)
+    >>> number_of_parameters(Transformer(5, 8, width=16, **bare, key=jax.random.key(0)))
+    1333
+    """
+    return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(network, eqx.is_inexact_array)))
