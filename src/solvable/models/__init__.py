@@ -48,4 +48,11 @@ LISTINGS = (
         "attention",
         "Every coordinate of a Gaussian vector is ridge-regressed on all others: masked learning against PCA.",
     ),
+    Listing(
+        "many-body",
+        "solvable.models.attention.many_body",
+        "ManyBodyBias",
+        "attention",
+        "Tokens interact in pairs, triplets, quadruplets: the lowest masked-token loss of every order, and who reaches it.",
+    ),
 )
