@@ -9,7 +9,7 @@ left to gain. At p = L the polynomial is any function and ℓ_L is the loss of t
 The logits of N layers have degree 2^{N−1} in the visible sites, hence at most 2^{N−1}+1 bodies, and their loss is never
 below ℓ_{2^{N−1}+1}.
 
-**Laws.** `SumOfBodies` adds many-body laws of different orders; `PolynomialConditionals` samples from fitted conditionals.
+**Laws.** `SumOfBodies` adds many-body laws of different orders; `TablesOfGroups` is fitted to data; `maximum_entropy` is exact.
 """
 
 from __future__ import annotations
@@ -387,3 +387,167 @@ class SumOfBodies(eqx.Module):
 
     def states(self, work: Int[Array, "L n"]) -> Int[Array, "n L"]:
         return work.T
+
+
+def subgroups(groups: Any, order: int) -> Int[np.ndarray, "T order"]:
+    """All sets of `order` sites that lie within one of the groups, each once.
+
+    >>> subgroups([(0, 1, 2), (1, 2, 3)], 2).tolist()
+    [[0, 1], [0, 2], [1, 2], [1, 3], [2, 3]]
+    """
+    return np.array(sorted({tuple(sorted(s)) for g in np.asarray(groups).tolist() for s in itertools.combinations(g, order)}))
+
+
+class TablesOfGroups(eqx.Module):
+    """log w(s) = Σ_g θ_g[s_{g₁}, …] with a table of its own for every group of sites, of any order: a law to be fitted.
+
+    >>> law = TablesOfGroups.zeros(3, 2, [[(0,), (1,), (2,)], [(0, 1), (1, 2)]])
+    >>> law.logits(law.begin(jnp.zeros((4, 3), int)), jnp.asarray(1)).shape
+    (4, 2)
+    """
+
+    tables: tuple[Float[Array, "T cells"], ...]
+    groups: tuple[Int[Array, "T q"], ...]
+    members: tuple[Int[Array, "L D"], ...]
+    """The groups of every site, of every order; −1 for padding."""
+    partners: tuple[Int[Array, "L D q"], ...]
+    strides: tuple[Int[Array, "L D q"], ...]
+    """How far one more in a partner's colour moves within the table; zero for the site itself."""
+    own: tuple[Int[Array, "L D"], ...]
+    sites: int = eqx.field(static=True)
+    colours: int = eqx.field(static=True)
+
+    @classmethod
+    def zeros(cls, sites: int, colours: int, groups: Any, dtype: Any = jnp.float32) -> TablesOfGroups:
+        """All tables zero, for lists of groups, one list for each order."""
+        columns: list[list[Any]] = [[] for _ in range(6)]
+        for each in groups:
+            each = np.asarray(each)
+            bodies = each.shape[1]
+            steps = colours ** np.arange(bodies - 1, -1, -1)
+            belongs = [np.argwhere(each == i) for i in range(sites)]
+            most = max(1, *(len(b) for b in belongs))
+            members = np.full((sites, most), -1)
+            partners, strides = np.zeros((2, sites, most, bodies), int)
+            own = np.zeros((sites, most), int)
+            for i, found in enumerate(belongs):
+                for slot, (group, place) in enumerate(found):
+                    members[i, slot], own[i, slot] = group, steps[place]
+                    partners[i, slot] = each[group]
+                    strides[i, slot] = np.where(np.arange(bodies) == place, 0, steps)
+            table = jnp.zeros((len(each), colours**bodies), dtype)
+            whole = (jnp.asarray(x, jnp.int32) for x in (each, members, partners, strides, own))
+            for column, x in zip(columns, (table, *whole), strict=True):
+                column.append(x)
+        return cls(*(tuple(c) for c in columns), sites, colours)
+
+    @property
+    def dtype(self):
+        return self.tables[0].dtype
+
+    def log_weights(self, states: Int[Array, "n L"]) -> Float[Array, " n"]:
+        columns = jnp.asarray(states, jnp.int32).T
+        total = jnp.zeros(columns.shape[1], self.dtype)
+        for table, groups in zip(self.tables, self.groups, strict=True):
+            index = jnp.zeros((groups.shape[0], columns.shape[1]), jnp.int32)
+            for k in range(groups.shape[1]):
+                index = index * self.colours + columns[groups[:, k]]
+            total = total + jnp.sum(jnp.take_along_axis(table, index, axis=1), axis=0)
+        return total
+
+    def begin(self, states: Int[Array, "n L"]) -> Int[Array, "L n"]:
+        return jnp.asarray(states, jnp.int32).T
+
+    def logits(self, work: Int[Array, "L n"], site: Any) -> Float[Array, "n C"]:
+        total = jnp.zeros((work.shape[1], self.colours), self.dtype)
+        colour = jnp.arange(self.colours, dtype=jnp.int32)[None, None, :]
+        parts = zip(self.tables, self.members, self.partners, self.strides, self.own, strict=True)
+        for table, members, partners, strides, own in parts:
+            member = members[site]
+            index = jnp.sum(strides[site][:, :, None] * work[partners[site]], axis=1, dtype=jnp.int32)
+            first = jnp.maximum(member, 0) * table.shape[1]
+            cells = (index + first[:, None])[:, :, None] + own[site][:, None, None] * colour
+            found = table.reshape(-1)[cells]
+            total = total + jnp.sum(jnp.where(member[:, None, None] >= 0, found, 0.0), axis=0)
+        return total
+
+    def weights(self, work: Any, site: Any) -> None:
+        """Exponentials are needed here."""
+        return None
+
+    def assign(self, work: Int[Array, "L n"], site: Any, colours: Int[Array, " n"]) -> Int[Array, "L n"]:
+        return work.at[site].set(colours)
+
+    def states(self, work: Int[Array, "L n"]) -> Int[Array, "n L"]:
+        return work.T
+
+
+class GroupPseudoLikelihood(eqx.Module):
+    """Masked-token loss of a law's own conditionals at all sites of a batch of sequences: a loss for `training.train`."""
+
+    batch: int = eqx.field(static=True)
+    ridge: float = eqx.field(static=True, default=0.0)
+
+    def __call__(self, law: TablesOfGroups, data: Int[Array, "n L"], key: Any) -> Float[Array, ""]:
+        rows = data[(jax.random.bits(key, (self.batch,), jnp.uint32) % np.uint32(data.shape[0])).astype(jnp.int32)]
+        return law_loss(law, rows) + self.ridge * sum(jnp.sum(t**2) for t in law.tables)
+
+
+def law_loss(law: Any, sequences: Int[Array, "n L"]) -> Float[Array, ""]:
+    """Masked-token loss of the conditionals of a law on some sequences, nats per site."""
+    work = law.begin(sequences)
+    logits = jax.vmap(lambda i: law.logits(work, i))(jnp.arange(law.sites))
+    own = jnp.take_along_axis(jax.nn.log_softmax(logits, axis=2), jnp.asarray(sequences, jnp.int32).T[..., None], axis=2)
+    return -jnp.mean(own)
+
+
+def maximum_entropy(
+    probability: Any, sites: int, colours: int, order: int, *, tolerance: float = 1e-12, most_rounds: int = 5000
+) -> Float[np.ndarray, " states"]:
+    """The law of largest entropy among those with the same joint law of every `order` sites: a clone without more bodies.
+
+    Iterative proportional fitting: every marginal in turn is made right; what has not converged is NaN.
+
+    >>> coins = maximum_entropy(np.array([0.5, 0.0, 0.0, 0.5]), 2, 2, 1)        # each is fair; that they agree is lost
+    >>> coins.tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
+    cube = np.asarray(probability, float).reshape((colours,) * sites)
+    law = np.full_like(cube, 1.0 / cube.size)
+    others = [tuple(sorted(set(range(sites)) - set(g))) for g in itertools.combinations(range(sites), order)]
+    wanted = [cube.sum(axes, keepdims=True) for axes in others]
+    for _ in range(most_rounds):
+        worst = 0.0
+        for axes, target in zip(others, wanted, strict=True):
+            now = law.sum(axes, keepdims=True)
+            worst = max(worst, float(np.abs(now - target).max()))
+            law = law * (target / np.where(now > 0, now, 1.0))
+        if worst < tolerance:
+            return law.reshape(-1)
+    return np.full(law.size, np.nan)
+
+
+def order_components(logits: Float[Array, "rows C"], sites: int, colours: int, orders: int) -> Float[Array, "order rows C"]:
+    """The parts of logits at `population_rows` that couple exactly 1, 2, … bodies: they are orthogonal over all contexts.
+
+    The part of p bodies depends on p−1 visible sites and averages to zero over each of them (a Hoeffding, or ANOVA,
+    decomposition over uniform contexts); colours are centred first, because a constant in all logits says nothing.
+
+    >>> logits = jax.random.normal(jax.random.key(0), (12, 2))                  # three sites of two colours
+    >>> parts = order_components(logits, 3, 2, 3)
+    >>> bool(jnp.allclose(parts.sum(0), logits - logits.mean(1, keepdims=True)))
+    True
+    """
+    centred = logits - jnp.mean(logits, axis=1, keepdims=True)
+    cube = centred.reshape((sites,) + (colours,) * sites)
+    parts = []
+    for order in range(1, orders + 1):
+        total = jnp.zeros_like(cube)
+        for group in itertools.combinations(range(1, sites), order - 1):
+            part = cube
+            for axis in range(1, sites):
+                mean = jnp.mean(part, axis=axis, keepdims=True)
+                part = part - mean if axis in group else jnp.broadcast_to(mean, part.shape)
+            total = total + part
+        parts.append(total.reshape(centred.shape))
+    return jnp.stack(parts)

@@ -1,0 +1,303 @@
+"""Which orders of interaction a network learns, and when: depths against floors, learning curves, clones of every order.
+
+The full version takes minutes on an accelerator; everything runs over its seeds side by side.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import warnings
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+from jaxtyping import Array
+
+from ..methods.interactions import (
+    GroupPseudoLikelihood,
+    InteractionStack,
+    PopulationLoss,
+    SumOfBodies,
+    TablesOfGroups,
+    displacement,
+    interaction_floors,
+    law_loss,
+    maximum_entropy,
+    order_components,
+    population_rows,
+    subgroups,
+)
+from ..methods.monte_carlo import sample
+from ..methods.potts import ManyBody, enumerated, optimal_loss, random_groups
+from ..methods.training import MaskedTokens, Optimiser, geometric_steps, masked_loss, train
+from ..methods.transformers import Transformer
+from ..models.attention.many_body import ManyBodyBias
+from ..plotting import COLOURS, INK, log_axis
+from ..study import _provenance
+from .draw import Recipe
+
+DEPTHS = (1, 2, 3)
+LEARNERS = ("stack", "encoder")
+ORDERS = (2, 3, 4)
+
+SETTINGS = (("sgd", 0.1, 4.0), ("sgd", 0.1, 8.0), ("sgd", 0.5, 4.0), ("adam", 1e-3, 2.0))
+"""Optimiser, rate and initial scale of the networks on long sequences."""
+
+LAWS = {"quadruplets": {4: 0.45}, "hierarchy": {2: 0.8, 3: 0.4, 4: 0.3}}
+"""Strength of a group of every order, on long sequences."""
+
+
+class Tracked(eqx.Module):
+    """A network that remembers where it began (what a loss does not see, an optimiser does not move)."""
+
+    network: Any
+    begin: Any
+
+    def __call__(self, tokens: Any, masked: Any) -> Array:
+        return self.network(tokens, masked)
+
+
+def _said(data: xr.Dataset, **study: Any) -> xr.Dataset:
+    return data.assign_attrs(study=json.dumps({"models": ["many-body"], **study}), **_provenance())
+
+
+def _stacks(keys: Any, colours: int, sites: int, depth: int, heads: int, width: int, scale: float) -> Any:
+    return eqx.filter_vmap(lambda k: InteractionStack(colours, sites, depth, heads, width, k, scale=scale))(keys)
+
+
+def _rows(probability: Any, sites: int, colours: int) -> Any:
+    tokens, masks, targets = population_rows(probability, sites, colours)
+    return jnp.asarray(tokens), jnp.asarray(masks), jnp.asarray(targets, jnp.float32)
+
+
+# --- everything exact: short sequences ----------------------------------------------------------------------------------
+
+
+def depths(quick: bool) -> xr.Dataset:
+    """Networks of one, two, three layers, trained on the whole distribution: their last losses beside the floors."""
+    model = ManyBodyBias(sites=5 if quick else 6, inverse_temperature=1.0 if quick else 1.5, depth=0)
+    heads, width, steps, seeds = (4, 12, 400, 2) if quick else (8, 24, 4000, 8)
+    probability = jnp.exp(enumerated(model.law())[1])
+    rows, theory = _rows(probability, model.sites, model.colours), model.theory()
+    keys, final = jax.random.split(jax.random.key(0), seeds), []
+    rule = Optimiser("adam", rate=1e-2 if quick else 5e-3, steps=steps)
+    for depth in DEPTHS:
+        begin = _stacks(keys, model.colours, model.sites, depth, heads, width, 1.0)
+        run = train(begin, _exact, rows, rule, steps, keys, record=[steps], measure=_exact, held_out=rows)
+        final.append(run.measures[-1])
+    return _said(
+        xr.Dataset(
+            {"loss": (("depth", "seed"), np.array(final)), "floor": (("order",), np.asarray(theory.floor))},
+            {"depth": list(DEPTHS), "order": model.coordinates()["order"]},
+        ),
+        model=str(model), heads=heads, width=width, steps=steps, optimiser="adam, cosine",
+    )  # fmt: skip
+
+
+_exact = PopulationLoss()
+
+
+class _Watch(eqx.Module):
+    """Exact loss on a law and on clones of it, the share of every order in the true logits, and displacements."""
+
+    truth: Array
+    orders: int = eqx.field(static=True)
+    sites: int = eqx.field(static=True)
+    colours: int = eqx.field(static=True)
+
+    def __call__(self, tracked: Any, held_out: Any) -> dict[str, Array]:
+        tokens, masks, targets = held_out
+        logits = jnp.sum(jnp.where(masks[:, :, None], jax.vmap(tracked)(tokens, masks), 0.0), axis=1)
+        losses = -jnp.sum(targets * jax.nn.log_softmax(logits, axis=1)[None], axis=(1, 2))
+        parts = order_components(logits, self.sites, self.colours, self.orders)
+        missing = jnp.sum((parts - self.truth) ** 2, axis=(1, 2)) / jnp.sum(self.truth**2, axis=(1, 2))
+        seen = {"loss": losses, "share": 1.0 - missing}
+        if isinstance(tracked.network, InteractionStack):
+            seen["msd"] = displacement(tracked.network, tracked.begin)
+        return seen
+
+
+def exact(quick: bool) -> xr.Dataset:
+    """Learning on a whole distribution with pure interactions of two, three and four bodies, and on its exact clones.
+
+    A clone of order p is the law of largest entropy with the same joint law of every p sites.
+    """
+    sites, colours, seeds, heads, width = (5, 2, 2, 4, 12) if quick else (6, 3, 6, 4, 16)
+    strengths = {2: 1.0, 3: 1.0, 4: 1.0}
+    law = pure_law(sites, colours, strengths, 1)
+    probability = jnp.exp(enumerated(law)[1])
+    found = interaction_floors(probability, sites, colours, 3)
+    clones = [maximum_entropy(probability, sites, colours, p, tolerance=1e-10) for p in (1, 2, 3)]
+    laws = [*clones, np.asarray(probability)]
+    optimal = [float(interaction_floors(jnp.asarray(q), sites, colours, 1).optimal) for q in laws]
+    tokens, masks, targets = _rows(probability, sites, colours)
+    several = jnp.stack([_rows(q, sites, colours)[2] for q in laws])
+    truth = np.log(population_rows(probability, sites, colours)[2])
+    truth = order_components(jnp.asarray(truth), sites, colours, 4)
+    watch = _Watch(jnp.asarray(truth, jnp.float32), 4, sites, colours)
+    keys = jax.random.split(jax.random.key(1), seeds)
+    steps = 1000 if quick else 6000
+    record = np.linspace(0, steps, 41 if quick else 121).astype(int)
+    runs = [("stack, gradient descent", "sgd", 0.3, 2.0), ("stack, Adam", "adam", 3e-3, 1.0), ("encoder, Adam", "adam", 1e-3, 0.0)]
+    losses, shares, moved = [], [], []
+    for said, kind, rate, scale in runs:
+        if said.startswith("encoder"):
+            make = partial(Transformer, colours, sites, width=32, depth=2 if quick else 3, heads=4)
+            begin = eqx.filter_vmap(lambda k, make=make: make(key=k))(keys)
+            begin = Tracked(begin, None)
+        else:
+            begin = _stacks(keys, colours, sites, 3, heads, width, scale)
+            begin = Tracked(begin, begin)
+        run = train(begin, _exact, (tokens, masks, targets), Optimiser(kind, rate=rate), steps, keys,
+                    record=record, measure=watch, held_out=(tokens, masks, several))  # fmt: skip
+        losses.append(run.measures["loss"])
+        shares.append(run.measures["share"])
+        moved.append(run.measures.get("msd", np.full((len(record), seeds, 3), np.nan)))
+    dims = ("run", "step", "seed")
+    return _said(
+        xr.Dataset(
+            {"loss": ((*dims, "clone"), np.array(losses, "f4")), "share": ((*dims, "order"), np.array(shares, "f4")),
+             "msd": ((*dims, "layer"), np.array(moved, "f4")), "clone_optimal": (("clone",), optimal),
+             "floor": (("order",), np.append(found.floors, found.optimal))},
+            {"run": [r[0] for r in runs], "step": record, "clone": [1, 2, 3, 4], "order": [1, 2, 3, 4], "layer": [1, 2, 3]},
+        ),
+        sites=sites, colours=colours, strengths=strengths, heads=heads, width=width, runs=runs,
+    )  # fmt: skip
+
+
+def pure_law(sites: int, colours: int, strengths: dict[int, float], seed: int) -> SumOfBodies:
+    """Interactions of every order that contain nothing of lower ones: tables sum to zero over each of their colours."""
+    rng, parts = np.random.default_rng(seed), []
+    for order, strength in strengths.items():
+        groups = np.array(list(itertools.combinations(range(sites), order)))
+        raw = rng.normal(size=(colours,) * order)
+        table = sum(np.transpose(raw, p) for p in itertools.permutations(range(order)))
+        for axis in range(order):
+            table = table - table.mean(axis, keepdims=True)
+        table = table / np.sqrt(np.mean(table**2))
+        on = rng.uniform(size=len(groups)) < 0.5
+        on[0] = True
+        beta = strength / math.sqrt(on.sum())
+        parts.append(ManyBody.of_groups(sites, groups[on], table, inverse_temperature=beta))
+    return SumOfBodies(tuple(parts))
+
+
+# --- long sequences: sampled, with planted groups -------------------------------------------------------------------------
+
+
+def planted_law(sites: int, colours: int, groups: int, strengths: dict[int, float], seed: int) -> SumOfBodies:
+    """Sparse random groups of every order with Gaussian symmetric tables, in single precision for speed."""
+    rng, parts = np.random.default_rng(seed), []
+    for order, strength in strengths.items():
+        raw = rng.normal(size=(colours,) * order)
+        table = sum(np.transpose(raw, p) for p in itertools.permutations(range(order))) / math.sqrt(math.factorial(order))
+        members = random_groups(rng, sites, order, groups)
+        parts.append(ManyBody.of_groups(sites, members, jnp.asarray(table, jnp.float32), inverse_temperature=strength))
+    return SumOfBodies(tuple(parts))
+
+
+def graph_fits(law: SumOfBodies, data: Array, steps: int, batch: int, rate: float, ridge: float) -> list[TablesOfGroups]:
+    """Laws of one, two, three bodies on the planted graph, fitted by pseudo-likelihood: they bound the floors from above."""
+    groups = [np.asarray(part.groups) for part in law.parts]
+    fits = []
+    for order in (1, 2, 3):
+        every = [np.arange(law.sites)[:, None]]
+        for size in range(2, order + 1):
+            found = [tuple(g) for part in groups if part.shape[1] >= size for g in subgroups(part, size).tolist()]
+            every += [np.array(sorted(set(found)))] if found else []
+        begin = TablesOfGroups.zeros(law.sites, law.colours, every)
+        rule = Optimiser("adam", rate=rate, steps=steps)
+        run = train(begin, GroupPseudoLikelihood(batch, ridge), data, rule, steps, jax.random.key(order), record=[steps])
+        fits.append(run.network)
+    return fits
+
+
+class _WatchSets(eqx.Module):
+    """Masked-token loss on several sets of sequences (every site hidden once) and displacements."""
+
+    def __call__(self, tracked: Any, held_out: Any) -> dict[str, Array]:
+        seen = {"loss": jnp.stack([masked_loss(tracked, s, 256) for s in held_out])}
+        if isinstance(tracked.network, InteractionStack):
+            seen["msd"] = displacement(tracked.network, tracked.begin)
+        return seen
+
+
+def long(quick: bool) -> dict[str, xr.Dataset]:
+    """Sparse planted groups on long sequences, mini-batches: curves of every depth and setting, and clones by Gibbs."""
+    sites, colours, groups = (8, 4, 8) if quick else (20, 10, 20)
+    number, tested, fitted = (3000, 256, 6000) if quick else (25_600, 1024, 262_144)
+    steps, seeds, batch, heads, width = (600, 1, 128, 4, 12) if quick else (20_000, 3, 256, 8, 32)
+    settings = SETTINGS[:1] if quick else SETTINGS
+    record = geometric_steps(steps, 12 if quick else 60)
+    out: dict[str, list[Any]] = {"loss": [], "msd": [], "clones": [], "floor": [], "spread": [], "mixed": [], "r_hat": []}
+    watch, loss = _WatchSets(), MaskedTokens(batch)
+    keys = jax.random.split(jax.random.key(2), seeds)
+    for name in LAWS:
+        law = planted_law(sites, colours, groups, LAWS[name], 0)
+        drawn = _drawn(law, jax.random.key(0), number + fitted + 4 * tested, quick)
+        data, more, test = jnp.split(drawn.sequences, [number, number + fitted])
+        fits = graph_fits(law, more, *((200, 256, 0.05, 1e-6) if quick else (3000, 2048, 0.03, 1e-7)))
+        held = test[:tested]
+        out["floor"].append([*(float(_loss_of(f, test)) for f in fits), float(optimal_loss(law, test))])
+        out["spread"].append([*(float(_loss_of(f, more[: len(test)])) for f in fits), float(optimal_loss(law, more[: len(test)]))])
+        copies = [_drawn(f, jax.random.key(p), tested, quick) for p, f in enumerate(fits)]
+        sets = (held, *(c.sequences for c in copies))
+        out["mixed"].append([drawn.mixed, *(c.mixed for c in copies)])
+        out["r_hat"].append([float(x.mixing.r_hat) for x in (drawn, *copies)])
+        curves, msd, clones = [], [], []
+        for kind, rate, scale in settings:
+            for depth in DEPTHS:
+                begin = _stacks(keys, colours, sites, depth, heads, width, scale)
+                run = train(Tracked(begin, begin), loss, data, Optimiser(kind, rate=rate), steps, keys, record=record,
+                            measure=watch, held_out=sets if depth == 3 else sets[:1])  # fmt: skip
+                curves.append(run.measures["loss"][..., 0])
+                msd.append(np.pad(run.measures["msd"], ((0, 0), (0, 0), (0, 3 - depth)), constant_values=np.nan))
+                clones += [run.measures["loss"]] if depth == 3 else []
+        encoder = eqx.filter_vmap(
+            lambda k: Transformer(colours, sites, width=32 if quick else 128, depth=1 if quick else 4, heads=4, key=k))(keys)  # fmt: skip
+        run = train(Tracked(encoder, None), loss, data, Optimiser("adam", rate=1e-3), steps, keys, record=record,
+                    measure=watch, held_out=sets)  # fmt: skip
+        clones.append(run.measures["loss"])
+        out["loss"].append(np.reshape(curves, (len(settings), 3, len(record), seeds)))
+        out["msd"].append(np.reshape(msd, (len(settings), 3, len(record), seeds, 3)))
+        out["clones"].append(np.array(clones))
+    said = dict(sites=sites, colours=colours, groups=groups, laws=LAWS, sequences=number, batch=batch, heads=heads, width=width)
+    labels = [f"{kind} {rate:g}, scale {scale:g}" for kind, rate, scale in settings]
+    floors = {
+        "floor": (("law", "order"), np.array(out["floor"])),
+        "floor_fitted": (("law", "order"), np.array(out["spread"])),
+        "mixed": (("law", "set"), np.array(out["mixed"])),
+        "r_hat": (("law", "set"), np.array(out["r_hat"])),
+    }
+    where = {"law": list(LAWS), "order": [1, 2, 3, 4], "step": record}
+    curves = xr.Dataset(
+        floors | {"loss": (("law", "setting", "depth", "step", "seed"), np.array(out["loss"], "f4")),
+                  "msd": (("law", "setting", "depth", "step", "seed", "layer"), np.array(out["msd"], "f4"))},
+        where | {"setting": labels, "depth": list(DEPTHS), "layer": [1, 2, 3], "set": ["data", "1", "2", "3"]},
+    )  # fmt: skip
+    clones = xr.Dataset(
+        {"loss": (("law", "learner", "step", "seed", "set"), np.array(out["clones"], "f4"))},
+        where | {"learner": [*labels, "encoder"], "set": ["data", "1", "2", "3"]},
+    )
+    return {"long": _said(curves, **said), "clones": _said(clones, **said)}
+
+
+def _drawn(law: Any, key: Any, number: int, quick: bool) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # whether chains mixed is stored with the data
+        return sample(law, key, number, chains=1024 if quick else 32_768, sweeps=64, most_sweeps=64 if quick else 2048)
+
+
+@eqx.filter_jit
+def _loss_of(law: Any, sequences: Array) -> Array:
+    return jnp.mean(jax.lax.map(lambda part: law_loss(law, part), sequences.reshape(-1, 256, sequences.shape[1])))
+
+
+def simplicity(quick: bool) -> dict[str, Any]:
+    return {"depths": depths(quick), "exact": exact(quick), **long(quick)}
