@@ -54,6 +54,12 @@ FIGURES = (
         "solvable.figures.masked_regression",
         "When masked regression sees a hidden direction and PCA does not; the predictor's spectrum.",
     ),
+    FigureListing(
+        "many-body-simplicity",
+        "many-body",
+        "solvable.figures.many_body",
+        "Depth caps the order of interactions a network learns; orders are learnt one after the other; clones saturate in turn.",
+    ),
 )
 
 

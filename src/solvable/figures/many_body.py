@@ -46,10 +46,10 @@ DEPTHS = (1, 2, 3)
 LEARNERS = ("stack", "encoder")
 ORDERS = (2, 3, 4)
 
-SETTINGS = (("sgd", 0.1, 4.0), ("sgd", 0.1, 8.0), ("sgd", 0.5, 4.0), ("adam", 1e-3, 2.0))
+SETTINGS = (("sgd", 0.1, 4.0), ("sgd", 0.5, 4.0), ("sgd", 0.5, 3.0), ("adam", 1e-3, 2.0))
 """Optimiser, rate and initial scale of the networks on long sequences."""
 
-LAWS = {"quadruplets": {4: 0.45}, "hierarchy": {2: 0.8, 3: 0.4, 4: 0.3}}
+LAWS = {"hierarchy": {2: 0.7, 3: 0.4, 4: 0.25}, "quadruplets": {4: 0.42}}
 """Strength of a group of every order, on long sequences."""
 
 
@@ -116,8 +116,9 @@ class _Watch(eqx.Module):
         logits = jnp.sum(jnp.where(masks[:, :, None], jax.vmap(tracked)(tokens, masks), 0.0), axis=1)
         losses = -jnp.sum(targets * jax.nn.log_softmax(logits, axis=1)[None], axis=(1, 2))
         parts = order_components(logits, self.sites, self.colours, self.orders)
-        missing = jnp.sum((parts - self.truth) ** 2, axis=(1, 2)) / jnp.sum(self.truth**2, axis=(1, 2))
-        seen = {"loss": losses, "share": 1.0 - missing}
+        size = jnp.sum(self.truth**2, axis=(1, 2))
+        missing = jnp.sum((parts - self.truth) ** 2, axis=(1, 2)) / size
+        seen = {"loss": losses, "share": jnp.where(size > 1e-9 * jnp.sum(size), 1.0 - missing, jnp.nan)}
         if isinstance(tracked.network, InteractionStack):
             seen["msd"] = displacement(tracked.network, tracked.begin)
         return seen
@@ -144,7 +145,11 @@ def exact(quick: bool) -> xr.Dataset:
     keys = jax.random.split(jax.random.key(1), seeds)
     steps = 1000 if quick else 6000
     record = np.linspace(0, steps, 41 if quick else 121).astype(int)
-    runs = [("stack, gradient descent", "sgd", 0.3, 2.0), ("stack, Adam", "adam", 3e-3, 1.0), ("encoder, Adam", "adam", 1e-3, 0.0)]
+    runs = [
+        ("stack, gradient descent", "sgd", 0.3, 2.0),
+        ("stack, Adam", "adam", 3e-3, 1.0),
+        ("encoder, Adam", "adam", 1e-3, 0.0),
+    ]
     losses, shares, moved = [], [], []
     for said, kind, rate, scale in runs:
         if said.startswith("encoder"):
@@ -160,15 +165,33 @@ def exact(quick: bool) -> xr.Dataset:
         shares.append(run.measures["share"])
         moved.append(run.measures.get("msd", np.full((len(record), seeds, 3), np.nan)))
     dims = ("run", "step", "seed")
+    levels = np.append(found.floors, found.optimal)
+    curve = np.array(losses)[..., -1]
+    late = dict(
+        dwell=(("run", "seed", "order"), dwelling(np.moveaxis(curve, 1, -1), record, levels)),
+        half_time=(("run", "seed", "order"), first_time(np.moveaxis(np.array(shares) > 0.5, 1, -1), record)),
+        best_time=(("run", "seed", "clone"), record[np.argmin(losses, axis=1)]),
+    )
     return _said(
         xr.Dataset(
             {"loss": ((*dims, "clone"), np.array(losses, "f4")), "share": ((*dims, "order"), np.array(shares, "f4")),
              "msd": ((*dims, "layer"), np.array(moved, "f4")), "clone_optimal": (("clone",), optimal),
-             "floor": (("order",), np.append(found.floors, found.optimal))},
+             "floor": (("order",), levels), **late},
             {"run": [r[0] for r in runs], "step": record, "clone": [1, 2, 3, 4], "order": [1, 2, 3, 4], "layer": [1, 2, 3]},
         ),
         sites=sites, colours=colours, strengths=strengths, heads=heads, width=width, runs=runs,
     )  # fmt: skip
+
+
+def dwelling(curves: np.ndarray, record: np.ndarray, levels: np.ndarray, width: float = 0.05) -> np.ndarray:
+    """Steps that loss curves (…, step) spend within `width` of the whole fall ℓ_1 − ℓ_opt around each level (…, level)."""
+    near = np.abs(curves[..., None] - levels) < width * (levels[0] - levels[-1])
+    return np.sum(near[..., :-1, :] * np.diff(record)[:, None], axis=-2)
+
+
+def first_time(reached: np.ndarray, record: np.ndarray) -> np.ndarray:
+    """The first recorded step at which something (…, step) is so; NaN if it never is."""
+    return np.where(reached.any(-1), record[np.argmax(reached, -1)], np.nan)
 
 
 def pure_law(sites: int, colours: int, strengths: dict[int, float], seed: int) -> SumOfBodies:
@@ -196,13 +219,17 @@ def planted_law(sites: int, colours: int, groups: int, strengths: dict[int, floa
     rng, parts = np.random.default_rng(seed), []
     for order, strength in strengths.items():
         raw = rng.normal(size=(colours,) * order)
-        table = sum(np.transpose(raw, p) for p in itertools.permutations(range(order))) / math.sqrt(math.factorial(order))
+        table = sum(np.transpose(raw, p) for p in itertools.permutations(range(order))) / math.sqrt(
+            math.factorial(order)
+        )
         members = random_groups(rng, sites, order, groups)
         parts.append(ManyBody.of_groups(sites, members, jnp.asarray(table, jnp.float32), inverse_temperature=strength))
     return SumOfBodies(tuple(parts))
 
 
-def graph_fits(law: SumOfBodies, data: Array, steps: int, batch: int, rate: float, ridge: float) -> list[TablesOfGroups]:
+def graph_fits(
+    law: SumOfBodies, data: Array, steps: int, batch: int, rate: float, ridge: float
+) -> list[TablesOfGroups]:
     """Laws of one, two, three bodies on the planted graph, fitted by pseudo-likelihood: they bound the floors from above."""
     groups = [np.asarray(part.groups) for part in law.parts]
     fits = []
@@ -213,7 +240,9 @@ def graph_fits(law: SumOfBodies, data: Array, steps: int, batch: int, rate: floa
             every += [np.array(sorted(set(found)))] if found else []
         begin = TablesOfGroups.zeros(law.sites, law.colours, every)
         rule = Optimiser("adam", rate=rate, steps=steps)
-        run = train(begin, GroupPseudoLikelihood(batch, ridge), data, rule, steps, jax.random.key(order), record=[steps])
+        run = train(
+            begin, GroupPseudoLikelihood(batch, ridge), data, rule, steps, jax.random.key(order), record=[steps]
+        )
         fits.append(run.network)
     return fits
 
@@ -231,21 +260,32 @@ class _WatchSets(eqx.Module):
 def long(quick: bool) -> dict[str, xr.Dataset]:
     """Sparse planted groups on long sequences, mini-batches: curves of every depth and setting, and clones by Gibbs."""
     sites, colours, groups = (8, 4, 8) if quick else (20, 10, 20)
-    number, tested, fitted = (3000, 256, 6000) if quick else (25_600, 1024, 262_144)
-    steps, seeds, batch, heads, width = (600, 1, 128, 4, 12) if quick else (20_000, 3, 256, 8, 32)
-    settings = SETTINGS[:1] if quick else SETTINGS
+    number, tested, fitted = (3000, 256, 6000) if quick else (25_600, 1024, 131_072)
+    steps, seeds, batch, heads, width = (500, 1, 128, 4, 12) if quick else (16_000, 3, 256, 8, 32)
+    settings = (("sgd", 0.1, 2.5),) if quick else SETTINGS
+    laws = {"hierarchy": {2: 0.5, 3: 0.3, 4: 0.2}} if quick else LAWS
     record = geometric_steps(steps, 12 if quick else 60)
-    out: dict[str, list[Any]] = {"loss": [], "msd": [], "clones": [], "floor": [], "spread": [], "mixed": [], "r_hat": []}
+    out: dict[str, list[Any]] = {
+        "loss": [],
+        "msd": [],
+        "clones": [],
+        "floor": [],
+        "spread": [],
+        "mixed": [],
+        "r_hat": [],
+    }
     watch, loss = _WatchSets(), MaskedTokens(batch)
     keys = jax.random.split(jax.random.key(2), seeds)
-    for name in LAWS:
-        law = planted_law(sites, colours, groups, LAWS[name], 0)
+    for name in laws:
+        law = planted_law(sites, colours, groups, laws[name], 0)
         drawn = _drawn(law, jax.random.key(0), number + fitted + 4 * tested, quick)
         data, more, test = jnp.split(drawn.sequences, [number, number + fitted])
-        fits = graph_fits(law, more, *((200, 256, 0.05, 1e-6) if quick else (3000, 2048, 0.03, 1e-7)))
+        fits = graph_fits(law, more, *((200, 256, 0.05, 1e-6) if quick else (3000, 1024, 0.03, 1e-7)))
         held = test[:tested]
         out["floor"].append([*(float(_loss_of(f, test)) for f in fits), float(optimal_loss(law, test))])
-        out["spread"].append([*(float(_loss_of(f, more[: len(test)])) for f in fits), float(optimal_loss(law, more[: len(test)]))])
+        out["spread"].append(
+            [*(float(_loss_of(f, more[: len(test)])) for f in fits), float(optimal_loss(law, more[: len(test)]))]
+        )
         copies = [_drawn(f, jax.random.key(p), tested, quick) for p, f in enumerate(fits)]
         sets = (held, *(c.sequences for c in copies))
         out["mixed"].append([drawn.mixed, *(c.mixed for c in copies)])
@@ -260,14 +300,16 @@ def long(quick: bool) -> dict[str, xr.Dataset]:
                 msd.append(np.pad(run.measures["msd"], ((0, 0), (0, 0), (0, 3 - depth)), constant_values=np.nan))
                 clones += [run.measures["loss"]] if depth == 3 else []
         encoder = eqx.filter_vmap(
-            lambda k: Transformer(colours, sites, width=32 if quick else 128, depth=1 if quick else 4, heads=4, key=k))(keys)  # fmt: skip
+            lambda k: Transformer(colours, sites, width=32 if quick else 64, depth=1 if quick else 3, heads=4, key=k))(keys)  # fmt: skip
         run = train(Tracked(encoder, None), loss, data, Optimiser("adam", rate=1e-3), steps, keys, record=record,
                     measure=watch, held_out=sets)  # fmt: skip
         clones.append(run.measures["loss"])
         out["loss"].append(np.reshape(curves, (len(settings), 3, len(record), seeds)))
         out["msd"].append(np.reshape(msd, (len(settings), 3, len(record), seeds, 3)))
         out["clones"].append(np.array(clones))
-    said = dict(sites=sites, colours=colours, groups=groups, laws=LAWS, sequences=number, batch=batch, heads=heads, width=width)
+    said = dict(
+        sites=sites, colours=colours, groups=groups, laws=laws, sequences=number, batch=batch, heads=heads, width=width
+    )
     labels = [f"{kind} {rate:g}, scale {scale:g}" for kind, rate, scale in settings]
     floors = {
         "floor": (("law", "order"), np.array(out["floor"])),
@@ -275,7 +317,7 @@ def long(quick: bool) -> dict[str, xr.Dataset]:
         "mixed": (("law", "set"), np.array(out["mixed"])),
         "r_hat": (("law", "set"), np.array(out["r_hat"])),
     }
-    where = {"law": list(LAWS), "order": [1, 2, 3, 4], "step": record}
+    where = {"law": list(laws), "order": [1, 2, 3, 4], "step": record}
     curves = xr.Dataset(
         floors | {"loss": (("law", "setting", "depth", "step", "seed"), np.array(out["loss"], "f4")),
                   "msd": (("law", "setting", "depth", "step", "seed", "layer"), np.array(out["msd"], "f4"))},
@@ -291,7 +333,7 @@ def long(quick: bool) -> dict[str, xr.Dataset]:
 def _drawn(law: Any, key: Any, number: int, quick: bool) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # whether chains mixed is stored with the data
-        return sample(law, key, number, chains=1024 if quick else 32_768, sweeps=64, most_sweeps=64 if quick else 2048)
+        return sample(law, key, number, chains=1024 if quick else 32_768, sweeps=64, most_sweeps=256 if quick else 2048)
 
 
 @eqx.filter_jit
@@ -301,3 +343,119 @@ def _loss_of(law: Any, sequences: Array) -> Array:
 
 def simplicity(quick: bool) -> dict[str, Any]:
     return {"depths": depths(quick), "exact": exact(quick), **long(quick)}
+
+
+# --- the picture ----------------------------------------------------------------------------------------------------------
+
+
+def draw_simplicity(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(2, 3, figsize=(12.4, 7.0))
+    _draw_depths(axes[0, 0], data["depths"])
+    _draw_shares(axes[0, 1], data["exact"])
+    _draw_exact_clones(axes[0, 2], data["exact"])
+    long = data["long"].isel(law=0)
+    # The setting in which the deepest network ends lowest.
+    ends = long.loss.sel(depth=3).isel(step=-1).mean("seed")
+    best = int(np.nanargmin(ends)) if np.isfinite(ends).any() else 0
+    _draw_long(axes[1, 0], long.isel(setting=best))
+    _draw_msd(axes[1, 1], long.isel(setting=best))
+    _draw_long_clones(axes[1, 2], data["clones"].isel(law=0).sel(learner="encoder"), long)
+    figure.suptitle(
+        "Orders of interaction are learnt one after the other, without a halt at the floors between", fontsize=11
+    )
+    return figure
+
+
+def _draw_depths(axis: Any, data: Any) -> None:
+    for order, floor in zip(data.order.values, data.floor.values, strict=True):
+        axis.axhline(floor, color=COLOURS[(order - 1) % 6], linewidth=1, linestyle="--")
+        axis.annotate(rf"$\ell_{order}$", (3.42, floor), va="bottom", fontsize=8, color=COLOURS[(order - 1) % 6])
+    for i, depth in enumerate(data.depth.values):
+        losses = data.loss.sel(depth=depth).values
+        axis.plot(depth + np.linspace(-0.15, 0.15, losses.size), losses, "o", color=INK, markersize=3.5, alpha=0.8)
+        axis.annotate(f"≤ {2**i + 1} bodies", (depth, losses.max()), xytext=(0, 7), textcoords="offset points",
+                      ha="center", fontsize=8)  # fmt: skip
+    axis.set(xlabel="layers", ylabel="loss (nats)", xticks=DEPTHS, xlim=(0.5, 3.7), yscale="log")
+    axis.set_title("depth caps the order: trained networks and floors")
+
+
+def _draw_shares(axis: Any, data: Any) -> None:
+    for run, style in ((0, "-"), (1, ":")):
+        for order in ORDERS:
+            every = data.share.isel(run=run).sel(order=order)
+            for seed in range(1, every.sizes["seed"]) if run == 0 else ():
+                axis.plot(data.step, every.isel(seed=seed), color=COLOURS[order - 1], linewidth=0.5, alpha=0.35)
+            said = f"{order} bodies" if run == 0 else None
+            axis.plot(data.step, every.isel(seed=0), style, color=COLOURS[order - 1], label=said)
+    axis.set(
+        xlabel="steps", ylabel="share of the true logits' part", ylim=(-0.3, 1.02), xlim=(data.step.values[1], None)
+    )
+    log_axis(axis.xaxis)
+    axis.legend(loc="center left")
+    axis.set_title("three layers: gradient descent (–), Adam (:)")
+
+
+def _draw_exact_clones(axis: Any, data: Any) -> None:
+    for clone in data.clone.values:
+        excess = (data.loss.isel(run=0, seed=0) - data.clone_optimal).sel(clone=clone)
+        said = f"clone of order {clone}" if clone < 4 else "data"
+        axis.plot(data.step, excess, color=COLOURS[clone - 1], label=said)
+        least = int(np.argmin(excess.values)) if clone < 4 else None
+        if least is not None:
+            axis.plot(data.step[least], excess[least], "v", color=COLOURS[clone - 1])
+    axis.set(xlabel="steps", ylabel="loss above the clone's own optimum", xlim=(data.step.values[1], None))
+    log_axis(axis.xaxis)
+    axis.legend()
+    axis.set_title("low-order clones are left behind first (▼ best)")
+
+
+def _draw_long(axis: Any, long: Any) -> None:
+    steps = long.step.values
+    for depth in long.depth.values:
+        curves = long.loss.sel(depth=depth)
+        for seed in range(curves.sizes["seed"]):
+            said = f"{depth} layer{'s' if depth > 1 else ''}" if seed == 0 else None
+            axis.plot(steps[1:], curves.isel(seed=seed)[1:], color=COLOURS[depth - 1], linewidth=1.1, label=said)
+    for order, level in zip(long.order.values, long.floor.values, strict=True):
+        axis.axhline(level, color=INK, linewidth=0.8, linestyle="--" if order < 4 else "-")
+        name = rf"$\ell_{order}$" if order < 4 else "optimal"
+        axis.annotate(name, (steps[1], level), va="bottom", fontsize=8)
+    top = float(long.floor.values[0])
+    axis.set(xlabel="steps", ylabel="test loss (nats)", ylim=(0, 1.25 * top))
+    log_axis(axis.xaxis)
+    axis.legend()
+    law = json.loads(long.attrs["study"])
+    axis.set_title(f"L = {law['sites']}, C = {law['colours']}, {long.setting.values!s}")
+
+
+def _draw_msd(axis: Any, long: Any) -> None:
+    moved = long.msd.sel(depth=3)
+    for layer in moved.layer.values:
+        for seed in range(moved.sizes["seed"]):
+            said = f"layer {layer}" if seed == 0 else None
+            axis.plot(long.step[1:], moved.sel(layer=layer).isel(seed=seed)[1:], color=COLOURS[layer - 1],
+                      linewidth=1.1, label=said)  # fmt: skip
+    axis.set(xlabel="steps", ylabel=r"MSD $|\Delta A|^2/L + |\Delta V|^2/C$")
+    log_axis(axis.xaxis)
+    log_axis(axis.yaxis)
+    axis.legend()
+    axis.set_title("three layers: how far each has moved")
+
+
+def _draw_long_clones(axis: Any, clones: Any, long: Any) -> None:
+    names = {"1": "clone of order 1", "2": "clone of order 2", "3": "clone of order 3", "data": "data"}
+    for colour, (which, said) in zip((0, 1, 2, 3), names.items(), strict=True):
+        curve = clones.loss.sel(set=which).mean("seed")
+        axis.plot(clones.step[1:], curve[1:], color=COLOURS[colour], label=said)
+        if which != "data":
+            least = 1 + int(np.argmin(curve.values[1:]))
+            axis.plot(clones.step[least], curve[least], "v", color=COLOURS[colour])
+    axis.set(xlabel="steps", ylabel="loss of an encoder (nats)")
+    log_axis(axis.xaxis)
+    axis.legend()
+    axis.set_title("clones of long sequences, by Gibbs sampling")
+
+
+RECIPES = {"many-body-simplicity": Recipe(simplicity, draw_simplicity)}

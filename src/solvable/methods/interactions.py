@@ -43,9 +43,7 @@ def monomial_count(sites: int, colours: int, degree: int) -> int:
     return sum(math.comb(sites, k) * (colours - 1) ** k for k in range(min(degree, sites) + 1))
 
 
-def indicator_features(
-    contexts: Int[np.ndarray, "n K"], colours: int, degree: int
-) -> Float[np.ndarray, "n features"]:
+def indicator_features(contexts: Int[np.ndarray, "n K"], colours: int, degree: int) -> Float[np.ndarray, "n features"]:
     """All monomials of degree ≤ `degree` in the indicators 1[s_j = c], c = 1…C−1, one column each, the constant first.
 
     >>> indicator_features(np.array([[0, 0], [1, 0], [1, 1]]), 2, 2).astype(int).tolist()
@@ -63,9 +61,7 @@ def indicator_features(
     return np.concatenate(columns, 1)
 
 
-def group_features(
-    contexts: Int[np.ndarray, "n K"], colours: int, groups: Any
-) -> Float[np.ndarray, "n features"]:
+def group_features(contexts: Int[np.ndarray, "n K"], colours: int, groups: Any) -> Float[np.ndarray, "n features"]:
     """One indicator for every colouring of every group of sites: redundant, and as many as tables have entries.
 
     >>> group_features(np.array([[0, 1]]), 2, [(0,), (0, 1)]).astype(int).tolist()
@@ -97,7 +93,9 @@ class SoftmaxFit(NamedTuple):
     steps: Int[Array, ""]
 
 
-def softmax_logits(features: Float[Array, "n features"], weights: Float[Array, "features others"]) -> Float[Array, "n C"]:
+def softmax_logits(
+    features: Float[Array, "n features"], weights: Float[Array, "features others"]
+) -> Float[Array, "n C"]:
     """Logits with that of colour 0 fixed to zero."""
     return jnp.pad(features @ weights, ((0, 0), (1, 0)))
 
@@ -395,7 +393,9 @@ def subgroups(groups: Any, order: int) -> Int[np.ndarray, "T order"]:
     >>> subgroups([(0, 1, 2), (1, 2, 3)], 2).tolist()
     [[0, 1], [0, 2], [1, 2], [1, 3], [2, 3]]
     """
-    return np.array(sorted({tuple(sorted(s)) for g in np.asarray(groups).tolist() for s in itertools.combinations(g, order)}))
+    return np.array(
+        sorted({tuple(sorted(s)) for g in np.asarray(groups).tolist() for s in itertools.combinations(g, order)})
+    )
 
 
 class TablesOfGroups(eqx.Module):
@@ -497,7 +497,9 @@ def law_loss(law: Any, sequences: Int[Array, "n L"]) -> Float[Array, ""]:
     """Masked-token loss of the conditionals of a law on some sequences, nats per site."""
     work = law.begin(sequences)
     logits = jax.vmap(lambda i: law.logits(work, i))(jnp.arange(law.sites))
-    own = jnp.take_along_axis(jax.nn.log_softmax(logits, axis=2), jnp.asarray(sequences, jnp.int32).T[..., None], axis=2)
+    own = jnp.take_along_axis(
+        jax.nn.log_softmax(logits, axis=2), jnp.asarray(sequences, jnp.int32).T[..., None], axis=2
+    )
     return -jnp.mean(own)
 
 
@@ -527,7 +529,9 @@ def maximum_entropy(
     return np.full(law.size, np.nan)
 
 
-def order_components(logits: Float[Array, "rows C"], sites: int, colours: int, orders: int) -> Float[Array, "order rows C"]:
+def order_components(
+    logits: Float[Array, "rows C"], sites: int, colours: int, orders: int
+) -> Float[Array, "order rows C"]:
     """The parts of logits at `population_rows` that couple exactly 1, 2, … bodies: they are orthogonal over all contexts.
 
     The part of p bodies depends on p−1 visible sites and averages to zero over each of them (a Hoeffding, or ANOVA,
