@@ -2,6 +2,7 @@
 
 import itertools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,13 +16,19 @@ from solvable.methods.interactions import (
     InteractionStack,
     PopulationLoss,
     SumOfBodies,
+    TablesOfGroups,
+    displacement,
     fit_softmax,
     group_features,
     indicator_features,
     interaction_floors,
+    log_probabilities,
+    maximum_entropy,
+    order_components,
     population_rows,
+    subgroups,
 )
-from solvable.methods.potts import ManyBody, enumerated, random_symmetric
+from solvable.methods.potts import ManyBody, random_symmetric
 
 
 def quadruplets(sites):
@@ -44,9 +51,10 @@ def card_law():
 
 
 def probability(law):
-    return jnp.exp(enumerated(law)[1])
+    return jnp.exp(chances(law))
 
 
+chances = eqx.filter_jit(log_probabilities)
 floors_of = jax.jit(interaction_floors, static_argnums=(1, 2, 3))
 
 
@@ -109,7 +117,7 @@ def test_the_gradient_of_a_floor_is_that_at_fixed_weights():
 
 
 def test_a_fit_that_ran_out_of_steps_says_so_and_its_floor_is_no_number():
-    few = interaction_floors(probability(cosine_law(1.0)), 5, 3, 2, most_steps=2)
+    few = jax.jit(lambda p: interaction_floors(p, 5, 3, 2, most_steps=2))(probability(cosine_law(1.0)))
     assert not few.converged.any()
     assert np.isnan(few.floors).all()
 
@@ -117,7 +125,8 @@ def test_a_fit_that_ran_out_of_steps_says_so_and_its_floor_is_no_number():
 def test_a_penalty_pulls_the_weights_and_bad_orders_are_refused():
     features = jnp.asarray(indicator_features(np.array([[0], [1]]), 2, 1))
     targets = jnp.array([[3.0, 1.0], [1.0, 3.0]])
-    free, pulled = fit_softmax(features, targets), fit_softmax(features, targets, penalty=1.0)
+    fit = jax.jit(lambda penalty: fit_softmax(features, targets, penalty=penalty))
+    free, pulled = fit(0.0), fit(1.0)
     assert pulled.converged
     assert pulled.loss > free.loss
     slope = jax.grad(lambda w: interactions.cross_entropy(features, w, targets) + 0.5 * jnp.sum(w**2))(pulled.weights)
@@ -131,13 +140,12 @@ def test_a_penalty_pulls_the_weights_and_bad_orders_are_refused():
 
 def mixed_difference(network, group, hidden, sites, other):
     """The alternating sum of the logits over all ways of changing the colours of a group of sites: their joint effect."""
-    total = 0.0
-    for change in itertools.product((0, 1), repeat=len(group)):
-        state = np.zeros(sites, int)
-        state[list(group)] = other * np.array(change)
-        sign = (-1) ** (len(group) - sum(change))
-        total = total + sign * network(jnp.asarray(state), jnp.arange(sites) == hidden)[hidden]
-    return np.asarray(total)
+    changes = np.array(list(itertools.product((0, 1), repeat=len(group))))
+    states = np.zeros((len(changes), sites), int)
+    states[:, list(group)] = other * changes
+    signs = (-1.0) ** (len(group) - changes.sum(1))
+    logits = eqx.filter_jit(jax.vmap(network, in_axes=(0, None)))(jnp.asarray(states), jnp.arange(sites) == hidden)
+    return signs @ np.asarray(logits)[:, hidden]
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
@@ -157,13 +165,13 @@ def test_a_hidden_token_is_in_no_layer():
     network = InteractionStack(4, 5, 3, 2, 6, jax.random.key(0))
     mask = jnp.array([False, False, True, False, False])
     states = jnp.tile(jnp.array([1, 3, 0, 2, 0]), (4, 1)).at[:, 2].set(jnp.arange(4))
-    logits = jax.vmap(network, in_axes=(0, None))(states, mask)
+    logits = eqx.filter_jit(jax.vmap(network, in_axes=(0, None)))(states, mask)
     assert (logits == logits[:1]).all()
 
 
 def test_the_loss_on_a_population_is_that_on_all_states_weighted():
     law = cosine_law(1.0)
-    states, log_probability = enumerated(law)
+    states, log_probability = interactions.every_state(law.sites, law.colours), chances(law)
     network = InteractionStack(3, 5, 2, 2, 4, jax.random.key(0), scale=4.0, dtype=jnp.float64)
     short = PopulationLoss()(network, population_rows(jnp.exp(log_probability), 5, 3))
     total = 0.0
@@ -182,9 +190,51 @@ def test_orders_add_up_and_conditionals_follow_from_the_weights():
     pair = ManyBody.of_groups(4, [(0, 1), (2, 3)], random_symmetric(key, 3), inverse_temperature=0.5)
     triple = ManyBody.of_groups(4, [(0, 2, 3)], random_symmetric(key, 3, 3), inverse_temperature=0.3)
     law = SumOfBodies((pair, triple))
-    states, log_probability = enumerated(law)
+    states, log_probability = interactions.every_state(law.sites, law.colours), chances(law)
     cube = np.exp(log_probability).reshape((3,) * 4)
     conditional = np.log(cube / cube.sum(2, keepdims=True))
     logits = law.logits(law.begin(jnp.asarray(states)), jnp.asarray(2))
     mine = np.asarray(jax.nn.log_softmax(logits, axis=1))[np.arange(81), states[:, 2]]
     np.testing.assert_allclose(mine, conditional.reshape(-1), atol=1e-12)
+
+
+def test_tables_of_groups_have_the_conditionals_of_their_weights():
+    planted = [(0, 1, 2), (1, 2, 3)]
+    groups = [np.arange(4)[:, None], subgroups(planted, 2), subgroups(planted, 3)]
+    law = TablesOfGroups.zeros(4, 2, groups, jnp.float64)
+    keys = jax.random.split(jax.random.key(0), 3)
+    drawn = tuple(0.7 * jax.random.normal(k, t.shape, t.dtype) for k, t in zip(keys, law.tables, strict=True))
+    law = eqx.tree_at(lambda x: x.tables, law, drawn)
+    states, cube = interactions.every_state(4, 2), np.exp(chances(law)).reshape((2,) * 4)
+    for site in range(4):
+        wanted = np.log(cube / cube.sum(site, keepdims=True)).reshape(-1)
+        logits = law.logits(law.begin(jnp.asarray(states)), jnp.asarray(site))
+        mine = np.asarray(jax.nn.log_softmax(logits, axis=1))[np.arange(16), states[:, site]]
+        np.testing.assert_allclose(mine, wanted, atol=1e-12)
+
+
+def test_clones_have_the_same_marginals_and_no_interaction_of_a_higher_order():
+    chance = np.asarray(probability(cosine_law(1.0)))
+    clone = maximum_entropy(chance, 5, 3, 2)
+    cubes = [c.reshape((3,) * 5) for c in (chance, clone)]
+    np.testing.assert_allclose(cubes[0].sum((0, 2, 4)), cubes[1].sum((0, 2, 4)), atol=1e-11)
+    found = floors_of(jnp.asarray(clone), 5, 3, 4)
+    np.testing.assert_allclose(found.floors[1], found.optimal, atol=1e-9)
+    assert np.isnan(maximum_entropy(chance, 5, 3, 2, most_rounds=2)).all()
+
+
+def test_parts_of_logits_by_order_are_orthogonal_and_those_of_a_network_end_at_its_depth():
+    network = InteractionStack(3, 5, 2, 2, 6, jax.random.key(0), scale=4.0, dtype=jnp.float64)
+    tokens, masks, _ = population_rows(np.full(243, 1 / 243), 5, 3)
+    logits = jnp.sum(jnp.where(masks[:, :, None], jax.vmap(network)(tokens, masks), 0.0), axis=1)
+    parts = order_components(logits, 5, 3, 5)
+    size = jnp.sum(parts**2, axis=(1, 2))
+    np.testing.assert_allclose(jnp.sum(size), jnp.sum((logits - logits.mean(1, keepdims=True)) ** 2), rtol=1e-12)
+    assert (size[:3] > 1e-3 * size[0]).all()
+    assert (size[3:] < 1e-24 * size[0]).all()
+
+
+def test_displacement_counts_attention_per_site_and_values_per_colour():
+    network = InteractionStack(2, 4, 2, 1, 3, jax.random.key(0))
+    moved = eqx.tree_at(lambda n: n.attention[1], network, network.attention[1] + 0.5)
+    np.testing.assert_allclose(displacement(moved, network), [0.0, 16 * 0.25 / 4], atol=1e-6)

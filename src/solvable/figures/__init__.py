@@ -58,7 +58,7 @@ FIGURES = (
         "many-body-simplicity",
         "many-body",
         "solvable.figures.many_body",
-        "Depth caps the order of interactions a network learns; orders are learnt one after the other; clones saturate in turn.",
+        "Depth caps the order of interactions that a network learns; low orders and their clones come first.",
     ),
 )
 

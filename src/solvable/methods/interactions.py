@@ -2,8 +2,8 @@
 
 **Floors.** ℓ_p is the smallest masked-token loss (nats, mean over hidden sites) of conditionals with up to p bodies:
 log P(s_i = a | rest) a polynomial of degree ≤ p−1 in the indicators 1[s_j = c], c = 1…C−1, of the other sites. This is a
-convex problem, solved here over all contexts by damped (Levenberg–Marquardt) Newton steps; half the squared Newton decrement bounds what is
-left to gain. At p = L the polynomial is any function and ℓ_L is the loss of the true conditionals.
+convex problem, solved here over all contexts by damped (Levenberg–Marquardt) Newton steps; half the squared Newton
+decrement tells what is left to gain. At p = L the polynomial is any function and ℓ_L the loss of the true conditionals.
 
 **Networks.** `InteractionStack`: layers of factored attention z_i = Σ_h Σ_j A^h_ij V^h x_j with squares between them.
 The logits of N layers have degree 2^{N−1} in the visible sites, hence at most 2^{N−1}+1 bodies, and their loss is never
@@ -501,6 +501,11 @@ def law_loss(law: Any, sequences: Int[Array, "n L"]) -> Float[Array, ""]:
         jax.nn.log_softmax(logits, axis=2), jnp.asarray(sequences, jnp.int32).T[..., None], axis=2
     )
     return -jnp.mean(own)
+
+
+def log_probabilities(law: Any) -> Float[Array, " states"]:
+    """Logarithms of the exact probabilities of all states of any law, in the order of `every_state`."""
+    return jax.nn.log_softmax(law.log_weights(jnp.asarray(every_state(law.sites, law.colours))))
 
 
 def maximum_entropy(

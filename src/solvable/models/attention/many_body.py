@@ -39,11 +39,13 @@ from ...methods.interactions import (
     fit_softmax,
     group_features,
     interaction_floors,
+    law_loss,
+    log_probabilities,
     monomial_count,
     optimal_conditional_loss,
     population_rows,
 )
-from ...methods.potts import ManyBody, enumerated, every_state, optimal_loss, sample_enumerated
+from ...methods.potts import ManyBody, every_state
 from ...methods.training import Optimiser, train
 from ...model import Control, Model, Numerics, Reference, choice, control, observable
 
@@ -95,7 +97,7 @@ class ManyBodyBias(Model):
     theory_lanes = 48
     simulation_dtype = "float64"
     typical_sizes = (8000, 16000, 32000)
-    check_study = {"over": {"inverse_temperature": [0.5, 1.0]}, "values": {"depth": 0}, "seeds": 8}
+    check_study = ({"over": {"inverse_temperature": [0.5, 1.0]}, "values": {"depth": 0}, "seeds": 8},)
     references = (
         Reference(
             "rende2024distributional", "R. Rende, F. Gerace, A. Laio and S. Goldt", "A distributional simplicity bias in "
@@ -159,7 +161,7 @@ class ManyBodyBias(Model):
     # --- theory -----------------------------------------------------------------------------------------------------
 
     def point(self, numerics: Numerics) -> dict[str, Array]:
-        probability = jnp.exp(enumerated(self.law())[1])
+        probability = jnp.exp(log_probabilities(self.law()))
         tables = conditional_tables(probability, self.sites, self.colours)
         optimal = optimal_conditional_loss(tables)
         found = interaction_floors(
@@ -177,12 +179,9 @@ class ManyBodyBias(Model):
 
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
         draw, begin = jax.random.split(key)
-        sequences = sample_enumerated(self.law(), draw, size)
-        powers = jnp.asarray(self.colours ** np.arange(self.sites - 1, -1, -1), sequences.dtype)
-        seen = jnp.zeros(self.colours**self.sites).at[sequences @ powers].add(1.0)
-        probability = jnp.exp(enumerated(self.law())[1])
+        seen, optimal, probability = _sampled(self.law(), draw, size)
         floors, converged = _fitted(seen, probability, self.sites, self.colours, self.bodies)
-        out = {"floor": floors, "optimal_loss": optimal_loss(self.law(), sequences)}
+        out = {"floor": floors, "optimal_loss": optimal}
         if self.depth:
             make = InteractionStack(self.colours, self.sites, self.depth, HEADS, WIDTH, begin)
             rule = Optimiser("adam", rate=RATE, steps=STEPS)
@@ -194,6 +193,16 @@ class ManyBodyBias(Model):
     def _rows(self, probability: Array) -> tuple[Array, Array, Array]:
         tokens, masks, targets = population_rows(probability, self.sites, self.colours)
         return jnp.asarray(tokens), jnp.asarray(masks), jnp.asarray(targets, jnp.float32)
+
+
+@eqx.filter_jit
+def _sampled(law: SumOfBodies, key: Array, size: int) -> tuple[Array, Array, Array]:
+    """How often every state was drawn, the loss of the true conditionals on what was drawn, and all probabilities."""
+    probability = jnp.exp(log_probabilities(law))
+    below = jnp.cumsum(probability)
+    drawn = jnp.searchsorted(below, jax.random.uniform(key, (size,)) * below[-1])
+    sequences = jnp.asarray(every_state(law.sites, law.colours))[drawn]
+    return jnp.zeros(probability.size).at[drawn].add(1.0), law_loss(law, sequences), probability
 
 
 @eqx.filter_jit
