@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import OmitSubcommandPrefixes, Positional, UseAppendAction, arg, subcommand
 
+from ._cli_text import COMMANDS as TEXT_COMMANDS
+from ._cli_text import Text
 from .errors import InvalidValue, SolvableError
 
 Json = Annotated[bool, arg(help="Print one JSON object on standard output.")]
@@ -214,6 +216,7 @@ Command = OmitSubcommandPrefixes[
     | Annotated[Simulate, subcommand("simulate")]
     | Annotated[Study, subcommand("study")]
     | Annotated[Sweep, subcommand("sweep")]
+    | Annotated[Text, subcommand("text")]
     | Annotated[Figure, subcommand("figure")]
     | Annotated[Check, subcommand("check")]
     | Annotated[Cite, subcommand("cite")]
@@ -542,6 +545,7 @@ def _run_sweep(command: Any) -> int:
 
 
 _RUN = {
+    **TEXT_COMMANDS,
     **dict.fromkeys((SweepRun, SweepWork, SweepRetry, SweepStatus, SweepVerify, SweepExport, SweepGc), _run_sweep),
     List: _run_list,
     Show: _run_show,

@@ -1,0 +1,1 @@
+"""What practitioners bring their own data to."""
