@@ -53,6 +53,12 @@ SETTINGS = (("sgd", 0.1, 4.0), ("sgd", 0.5, 4.0), ("sgd", 0.5, 3.0), ("adam", 1e
 LAWS = {"hierarchy": {2: 1.0, 3: 0.75, 4: 0.55}, "quadruplets": {4: 0.9}}
 """Strength of a group of every order, on long sequences."""
 
+FULL = {"sites": 20, "colours": 10, "groups": 20, "sequences": 25_600, "tested": 1024, "fitted": 131_072,
+        "steps": 16_000, "seeds": 3, "batch": 256, "heads": 8, "width": 32, "chains": 32_768, "sweeps": 2048}  # fmt: skip
+QUICK = {"sites": 8, "colours": 4, "groups": 8, "sequences": 3000, "tested": 256, "fitted": 6000,
+         "steps": 500, "seeds": 1, "batch": 128, "heads": 4, "width": 12, "chains": 1024, "sweeps": 512}  # fmt: skip
+QUICK_SETTINGS, QUICK_LAWS = (("sgd", 0.1, 2.5),), {"hierarchy": {2: 0.7, 3: 0.5, 4: 0.4}}
+
 
 class Tracked(eqx.Module):
     """A network that remembers where it began (what a loss does not see, an optimiser does not move)."""
@@ -145,9 +151,9 @@ def exact(quick: bool) -> xr.Dataset:
     watch = _Watch(jnp.asarray(truth, jnp.float32), 4, sites, colours)
     keys = jax.random.split(jax.random.key(1), seeds)
     steps = 1000 if quick else 6000
-    record = np.linspace(0, steps, 41 if quick else 121).astype(int)
+    record = geometric_steps(steps, 60 if quick else 140)
     runs = [
-        ("stack, gradient descent", "sgd", 0.3, 2.0),
+        ("stack, gradient descent", "sgd", 0.3, 2.0 if quick else 1.5),
         ("stack, Adam", "adam", 3e-3, 1.0),
         ("encoder, Adam", "adam", 1e-3, 0.0),
     ]
@@ -201,7 +207,7 @@ def pure_law(sites: int, colours: int, strengths: dict[int, float], seed: int) -
     for order, strength in strengths.items():
         groups = np.array(list(itertools.combinations(range(sites), order)))
         raw = rng.normal(size=(colours,) * order)
-        table = sum(np.transpose(raw, p) for p in itertools.permutations(range(order)))
+        table = np.sum([np.transpose(raw, p) for p in itertools.permutations(range(order))], axis=0)
         for axis in range(order):
             table = table - table.mean(axis, keepdims=True)
         table = table / np.sqrt(np.mean(table**2))
@@ -263,11 +269,12 @@ class _WatchSets(eqx.Module):
 
 def long(quick: bool) -> dict[str, xr.Dataset]:
     """Sparse planted groups on long sequences, mini-batches: curves of every depth and setting, and clones by Gibbs."""
-    sites, colours, groups = (8, 4, 8) if quick else (20, 10, 20)
-    number, tested, fitted = (3000, 256, 6000) if quick else (25_600, 1024, 131_072)
-    steps, seeds, batch, heads, width = (500, 1, 128, 4, 12) if quick else (16_000, 3, 256, 8, 32)
-    settings = (("sgd", 0.1, 2.5),) if quick else SETTINGS
-    laws = {"hierarchy": {2: 0.7, 3: 0.5, 4: 0.4}} if quick else LAWS
+    size = QUICK if quick else FULL
+    sites, colours, groups, number, tested, fitted = (
+        size[n] for n in ("sites", "colours", "groups", "sequences", "tested", "fitted")
+    )
+    steps, seeds, batch, heads, width = (size[n] for n in ("steps", "seeds", "batch", "heads", "width"))
+    settings, laws = (QUICK_SETTINGS, QUICK_LAWS) if quick else (SETTINGS, LAWS)
     record = geometric_steps(steps, 12 if quick else 60)
     out: dict[str, list[Any]] = {
         "loss": [],
@@ -336,7 +343,8 @@ def long(quick: bool) -> dict[str, xr.Dataset]:
 def _drawn(law: Any, key: Any, number: int, quick: bool) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # whether chains mixed is stored with the data
-        return sample(law, key, number, chains=1024 if quick else 32_768, sweeps=64, most_sweeps=512 if quick else 2048)
+        size = QUICK if quick else FULL
+        return sample(law, key, number, chains=size["chains"], sweeps=64, most_sweeps=size["sweeps"])
 
 
 @eqx.filter_jit
@@ -378,7 +386,8 @@ def _draw_depths(axis: Any, data: Any) -> None:
         axis.plot(depth + np.linspace(-0.15, 0.15, losses.size), losses, "o", color=INK, markersize=3.5, alpha=0.8)
         axis.annotate(f"≤ {2**i + 1} bodies", (depth, losses.max()), xytext=(0, 7), textcoords="offset points",
                       ha="center", fontsize=8)  # fmt: skip
-    axis.set(xlabel="layers", ylabel="loss (nats)", xticks=DEPTHS, xlim=(0.5, 3.7), yscale="log")
+    axis.set(xlabel="layers", ylabel="loss (nats)", xticks=DEPTHS, xlim=(0.5, 3.7))
+    log_axis(axis.yaxis)
     axis.set_title("depth caps the order: trained networks and floors")
 
 
@@ -390,9 +399,7 @@ def _draw_shares(axis: Any, data: Any) -> None:
                 axis.plot(data.step, every.isel(seed=seed), color=COLOURS[order - 1], linewidth=0.5, alpha=0.35)
             said = f"{order} bodies" if run == 0 else None
             axis.plot(data.step, every.isel(seed=0), style, color=COLOURS[order - 1], label=said)
-    axis.set(
-        xlabel="steps", ylabel="share of the true logits' part", ylim=(-0.3, 1.02), xlim=(data.step.values[1], None)
-    )
+    axis.set(xlabel="steps", ylabel="share of the true logits' part", ylim=(-0.3, 1.02), xlim=(10, None))
     log_axis(axis.xaxis)
     axis.legend(loc="center left")
     axis.set_title("three layers: gradient descent (–), Adam (:)")
@@ -406,7 +413,7 @@ def _draw_exact_clones(axis: Any, data: Any) -> None:
         least = int(np.argmin(excess.values)) if clone < 4 else None
         if least is not None:
             axis.plot(data.step[least], excess[least], "v", color=COLOURS[clone - 1])
-    axis.set(xlabel="steps", ylabel="loss above the clone's own optimum", xlim=(data.step.values[1], None))
+    axis.set(xlabel="steps", ylabel="loss above the clone's own optimum", xlim=(10, None))
     log_axis(axis.xaxis)
     axis.legend()
     axis.set_title("low-order clones are left behind first (▼ best)")

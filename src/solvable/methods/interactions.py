@@ -439,7 +439,8 @@ class TablesOfGroups(eqx.Module):
             whole = (jnp.asarray(x, jnp.int32) for x in (each, members, partners, strides, own))
             for column, x in zip(columns, (table, *whole), strict=True):
                 column.append(x)
-        return cls(*(tuple(c) for c in columns), sites, colours)
+        tables, each, members, partners, strides, own = (tuple(c) for c in columns)
+        return cls(tables, each, members, partners, strides, own, sites, colours)
 
     @property
     def dtype(self):

@@ -71,9 +71,8 @@ def planted(energy: str, sites: int, colours: int, bodies: int, instance: int) -
             parts.append((groups, np.cos(np.prod(factors, axis=0)), 1.0))
             continue
         raw = rng.normal(size=(colours,) * order)
-        table = sum(np.transpose(raw, p) for p in itertools.permutations(range(order))) / math.sqrt(
-            math.factorial(order)
-        )
+        every = [np.transpose(raw, p) for p in itertools.permutations(range(order))]
+        table = np.sum(every, axis=0) / math.sqrt(math.factorial(order))
         on = rng.integers(0, 2, len(groups)).astype(bool)
         on = on if on.any() else ~on
         parts.append((groups[on], table, 1.0 / math.sqrt(on.sum())))
