@@ -153,10 +153,10 @@ def exact(quick: bool) -> xr.Dataset:
     truth = order_components(jnp.asarray(truth), sites, colours, 4)
     watch = _Watch(jnp.asarray(truth, jnp.float32), 4, sites, colours)
     keys = jax.random.split(jax.random.key(1), seeds)
-    steps = 600 if quick else 6000
+    steps = 600 if quick else 10_000
     record = geometric_steps(steps, 50 if quick else 140)
     runs = [
-        ("stack, gradient descent", "sgd", 0.3, 2.0 if quick else 1.5),
+        ("stack, gradient descent", "sgd", 0.3 if quick else 0.1, 2.0 if quick else 1.5),
         ("stack, Adam", "adam", 3e-3, 1.0),
         *(() if quick else (("encoder, Adam", "adam", 1e-3, 0.0),)),
     ]
