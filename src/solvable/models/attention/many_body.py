@@ -85,7 +85,7 @@ class ManyBodyBias(Model):
     >>> import solvable as sv
     >>> found = sv.ManyBodyBias(energy="cosine", inverse_temperature=0.5).theory()
     >>> [round(float(x), 4) for x in found.floor]
-    [1.0961, 1.0495, 0.9283, 0.9219]
+    [1.0961, 1.0252, 0.9283, 0.9219]
     """
 
     id = "many-body"
