@@ -406,14 +406,15 @@ class TablesOfGroups(eqx.Module):
     (4, 2)
     """
 
-    tables: tuple[Float[Array, "T cells"], ...]
-    groups: tuple[Int[Array, "T q"], ...]
-    members: tuple[Int[Array, "L D"], ...]
+    tables: tuple[Float[Array, "_ _"], ...]
+    """Of every order: group × cells. (Shapes differ between orders, hence no names for them here.)"""
+    groups: tuple[Int[Array, "_ _"], ...]
+    members: tuple[Int[Array, "_ _"], ...]
     """The groups of every site, of every order; −1 for padding."""
-    partners: tuple[Int[Array, "L D q"], ...]
-    strides: tuple[Int[Array, "L D q"], ...]
+    partners: tuple[Int[Array, "_ _ _"], ...]
+    strides: tuple[Int[Array, "_ _ _"], ...]
     """How far one more in a partner's colour moves within the table; zero for the site itself."""
-    own: tuple[Int[Array, "L D"], ...]
+    own: tuple[Int[Array, "_ _"], ...]
     sites: int = eqx.field(static=True)
     colours: int = eqx.field(static=True)
 
