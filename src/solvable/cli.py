@@ -15,6 +15,8 @@ from tyro.conf import OmitSubcommandPrefixes, Positional, UseAppendAction, arg, 
 
 from ._cli_potts import COMMANDS as POTTS_COMMANDS
 from ._cli_potts import Potts
+from ._cli_text import COMMANDS as TEXT_COMMANDS
+from ._cli_text import Text
 from .errors import InvalidValue, SolvableError
 
 Json = Annotated[bool, arg(help="Print one JSON object on standard output.")]
@@ -217,6 +219,7 @@ Command = OmitSubcommandPrefixes[
     | Annotated[Study, subcommand("study")]
     | Annotated[Sweep, subcommand("sweep")]
     | Annotated[Potts, subcommand("potts")]
+    | Annotated[Text, subcommand("text")]
     | Annotated[Figure, subcommand("figure")]
     | Annotated[Check, subcommand("check")]
     | Annotated[Cite, subcommand("cite")]
@@ -546,6 +549,7 @@ def _run_sweep(command: Any) -> int:
 
 _RUN = {
     **POTTS_COMMANDS,
+    **TEXT_COMMANDS,
     **dict.fromkeys((SweepRun, SweepWork, SweepRetry, SweepStatus, SweepVerify, SweepExport, SweepGc), _run_sweep),
     List: _run_list,
     Show: _run_show,

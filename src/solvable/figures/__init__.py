@@ -72,6 +72,12 @@ FIGURES = (
         "solvable.figures.rooted_trees",
         "A transformer reads the whole numbers as rooted trees and passes Markov chains on the way to trial division.",
     ),
+    FigureListing(
+        "many-body-simplicity",
+        "many-body",
+        "solvable.figures.many_body",
+        "Depth caps the order of interactions that a network learns; low orders and their clones come first.",
+    ),
 )
 
 

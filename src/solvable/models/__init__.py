@@ -71,4 +71,11 @@ LISTINGS = (
         "A transformer reads the whole numbers as rooted trees, beside Markov, residue and trial-division tables.",
         "experiment",
     ),
+    Listing(
+        "many-body",
+        "solvable.models.attention.many_body",
+        "ManyBodyBias",
+        "attention",
+        "Tokens interact in pairs, triplets, quadruplets: the lowest masked-token loss of every order, and who reaches it.",
+    ),
 )

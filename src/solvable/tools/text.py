@@ -1,0 +1,217 @@
+"""Clones of a text: which orders of interaction between characters a transformer learns first.
+
+A text becomes windows of L characters over its C−1 most common ones and *other*. Stacks of factored attention of one, two,
+three layers (interactions of 2, 3 and 5 characters) are trained to predict hidden characters; Gibbs sweeps with their
+conditionals, begun at held-out windows, turn these into *clones* without higher interactions. An encoder is then trained
+on the text itself, and its loss on the held-out text and on every clone is followed: low orders saturate first
+(Rende, Gerace, Laio and Goldt 2024, arXiv:2410.19637).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..errors import InvalidValue
+from ..methods.interactions import InteractionStack
+from ..methods.monte_carlo import sweep
+from ..methods.training import MaskedTokens, Optimiser, geometric_steps, masked_loss, train
+from ..methods.transformers import Transformer
+
+OTHER = "�"
+LEAST_WINDOWS = 50
+HELD_OUT = 0.1
+
+
+class Windows(NamedTuple):
+    """A text in tokens: windows to train on, others of its last tenth, and what the tokens stand for."""
+
+    train: np.ndarray
+    test: np.ndarray
+    characters: tuple[str, ...]
+
+
+class Saturation(NamedTuple):
+    """How the loss on one set of windows went while the encoder was trained on the text."""
+
+    order: int
+    """Interactions of the clone; 0 for the text itself."""
+    losses: np.ndarray
+    best_step: int
+    settled_step: int
+    """From here on the loss stays within 5 % of its last value."""
+
+
+class Learnt(NamedTuple):
+    """What came out: for the text and its clones, and the loss of each stack on held-out text."""
+
+    steps: np.ndarray
+    sets: tuple[Saturation, ...]
+    stack_losses: dict[int, float]
+    seeds: int
+
+
+def read_text(file: Path) -> str:
+    """The text of a file, or one sentence about why there is none."""
+    try:
+        raw = Path(file).read_bytes()
+    except OSError as problem:
+        raise InvalidValue(f"the file {str(file)!r} cannot be read: {problem.strerror}.") from None
+    if not raw.strip():
+        raise InvalidValue(f"the file {str(file)!r} is empty.")
+    if b"\0" in raw:
+        raise InvalidValue(f"the file {str(file)!r} is not a text: it has zero bytes.")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        raise InvalidValue(f"the file {str(file)!r} is not a text in UTF-8: byte {problem.start} is not.") from None
+
+
+def cut_windows(text: str, sites: int, colours: int, stride: int = 0) -> Windows:
+    """Windows of `sites` characters, `stride` apart (default: a quarter of a window); runs of blanks count as one.
+
+    >>> windows = cut_windows("to be or not to be " * 40, sites=6, colours=5)
+    >>> windows.train.shape[1], windows.characters
+    (6, (' ', 'o', 't', 'b', '�'))
+    """
+    if not 3 <= sites <= 256 or not 2 <= colours <= 127:
+        raise InvalidValue(f"sites = {sites} is not in [3, 256], or colours = {colours} is not in [2, 127].")
+    text = " ".join(text.split())
+    held = int(len(text) * (1 - HELD_OUT))
+    stride = stride or max(1, sites // 4)
+    if (len(text) - held - sites) // sites < LEAST_WINDOWS // 10:
+        least = int((LEAST_WINDOWS // 10 + 2) * sites / HELD_OUT)
+        raise InvalidValue(f"the text is too short: {len(text)} characters, where windows of {sites} need {least}.")
+    common = [c for c, _ in sorted(Counter(text[:held]).items(), key=lambda item: (-item[1], item[0]))[: colours - 1]]
+    place = {c: i for i, c in enumerate(common)}
+    tokens = np.array([place.get(c, len(common)) for c in text], np.int8)
+    every = np.lib.stride_tricks.sliding_window_view
+    return Windows(
+        every(tokens[:held], sites)[::stride].copy(), every(tokens[held:], sites)[::stride].copy(), (*common, OTHER)
+    )
+
+
+class ConditionalNetwork(eqx.Module):
+    """A network's conditionals as a law to sweep with: what it predicts for a site when that one is hidden."""
+
+    network: Any
+    sites: int = eqx.field(static=True)
+    colours: int = eqx.field(static=True)
+    dtype: Any = eqx.field(static=True, default=jnp.float32)
+
+    def begin(self, states: Array) -> Array:
+        return jnp.asarray(states, jnp.int32)
+
+    def logits(self, work: Array, site: Any) -> Array:
+        hidden = jnp.arange(self.sites) == site
+        return jax.vmap(self.network, in_axes=(0, None))(work, hidden)[:, site]
+
+    def weights(self, work: Any, site: Any) -> None:
+        """Exponentials are needed here."""
+        return None
+
+    def assign(self, work: Array, site: Any, colours: Array) -> Array:
+        return work.at[:, site].set(colours)
+
+    def states(self, work: Array) -> Array:
+        return work
+
+
+@eqx.filter_jit
+def clone(law: ConditionalNetwork, key: Array, windows: Array, sweeps: int) -> Array:
+    """Windows after some Gibbs sweeps with the conditionals of a network."""
+
+    def step(work, key):
+        return sweep(law, work, key), None
+
+    return law.states(jax.lax.scan(step, law.begin(windows), jax.random.split(key, sweeps))[0])
+
+
+class _OnSets(eqx.Module):
+    def __call__(self, network: Any, sets: Any) -> Array:
+        return jnp.stack([masked_loss(network, s, 64) for s in sets])
+
+
+_on_sets = _OnSets()
+
+
+def settled(steps: np.ndarray, losses: np.ndarray, share: float = 0.05) -> int:
+    """The first recorded step from which on a loss stays within a share of its last value.
+
+    >>> settled(np.array([0, 10, 20, 30]), np.array([2.0, 1.04, 1.06, 1.0]))
+    30
+    """
+    far = np.flatnonzero(np.abs(losses - losses[-1]) > share * abs(losses[-1]))
+    return int(steps[far[-1] + 1]) if far.size and far[-1] + 1 < len(steps) else int(steps[0 if not far.size else -1])
+
+
+def learn_text(
+    windows: Windows,
+    *,
+    depths: tuple[int, ...] = (1, 2, 3),
+    steps: int = 2000,
+    sweeps: int = 20,
+    seeds: int = 2,
+    heads: int = 4,
+    width: int = 16,
+    batch: int = 64,
+    held: int = 256,
+    seed: int = 0,
+) -> Learnt:
+    """Train the stacks, make the clones, train encoders, and follow their loss on text and clones."""
+    if not depths or min(depths) < 1 or max(depths) > 4:
+        raise InvalidValue(f"depths = {depths} are not whole numbers in [1, 4]: the layers of the stacks.")
+    sites, colours = windows.train.shape[1], len(windows.characters)
+    data = jnp.asarray(windows.train)
+    chosen = np.random.default_rng(seed).permutation(len(windows.test))[:held]
+    test = jnp.asarray(windows.test[np.sort(chosen)], jnp.int32)
+    first, second, *own = jax.random.split(jax.random.key(seed), 2 + len(depths))
+    loss, sets, stack_losses = MaskedTokens(batch), {0: test}, {}
+    for depth, key in zip(depths, own, strict=True):
+        begin = InteractionStack(colours, sites, depth, heads, width, key, scale=2.0)
+        run = train(begin, loss, data, Optimiser("adam", rate=3e-3, steps=steps, clip=1.0), steps, key,
+                    record=[steps], measure=_on_sets, held_out=(test,))  # fmt: skip
+        stack_losses[begin.bodies] = float(run.measures[-1, 0])
+        law = ConditionalNetwork(run.network, sites, colours)
+        sets[begin.bodies] = clone(law, jax.random.fold_in(first, depth), test, sweeps)
+    keys = jax.random.split(second, seeds)
+    make = eqx.filter_vmap(lambda k: Transformer(colours, sites, width=48, depth=2, heads=4, key=k))(keys)
+    rule = Optimiser("adam", rate=2e-3, steps=steps, warmup=min(50, steps // 10 + 1))
+    run = train(make, loss, data, rule, steps, keys, record=geometric_steps(steps, 24), measure=_on_sets,
+                held_out=tuple(sets.values()))  # fmt: skip
+    losses = run.measures.mean(1)
+    told = tuple(
+        Saturation(order, losses[:, i], int(run.steps[np.argmin(losses[:, i])]), settled(run.steps, losses[:, i]))
+        for i, order in enumerate(sets)
+    )
+    return Learnt(run.steps, told, stack_losses, seeds)
+
+
+def draw_learnt(learnt: Learnt, file: Path) -> None:
+    """Loss of the encoder on the text and on every clone against steps, as a picture."""
+    import matplotlib.pyplot as plt
+
+    from ..plotting import COLOURS, house_style, log_axis
+
+    with house_style():
+        figure, axis = plt.subplots(figsize=(5.4, 3.8))
+        for colour, one in zip(COLOURS, learnt.sets, strict=False):
+            said = f"clone of {one.order} bodies" if one.order else "text"
+            axis.plot(learnt.steps[1:], one.losses[1:], color=colour, label=said)
+            axis.axvline(max(one.settled_step, 1), color=colour, linewidth=0.7, linestyle=":")
+        axis.set(xlabel="steps", ylabel="masked-character loss (nats)")
+        log_axis(axis.xaxis)
+        axis.legend()
+        try:
+            figure.savefig(file)
+        except (OSError, ValueError) as problem:
+            raise InvalidValue(f"the picture {str(file)!r} cannot be written: {problem}.") from None
+        finally:
+            plt.close(figure)
