@@ -8,7 +8,7 @@ EXTRAS := dev,docs
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo     theory and experiment of the main model, with a picture (a minute after set-up)"
+	@echo "make demo     what transformers learn from masked language modelling, with a picture (three minutes at most)"
 	@echo "make test     linters, types, tests"
 	@echo "make verify   the long agreement studies of every model"
 	@echo "make check    contract, reference values and agreement of every model, as one table"
@@ -28,9 +28,8 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(VENV)/ready
-	$(BIN)/solvable figure masked-regression-peak --quick --out figures
-	$(BIN)/solvable figure masked-regression-spike --quick --out figures
-	@echo "Look at figures/masked-regression-peak.png and figures/masked-regression-spike.png"
+	$(BIN)/solvable figure what-transformers-learn --quick --out figures
+	@echo "Look at figures/what-transformers-learn.png"
 
 test: $(VENV)/ready
 	$(BIN)/ruff check .

@@ -1,4 +1,6 @@
-"""Dense pseudo-likelihood against pydca's plmDCA: the same sequences, the same penalised objective, the same run.
+"""Gibbs sampling against a numba chain, and dense pseudo-likelihood against pydca's plmDCA.
+
+The same sequences, the same penalised objective, the same run.
 
 pydca minimises −Σ log P(s_i | rest) + λ_h Σ h² + λ_J Σ_{i<j} W², so its λ is half of ours. It stops at |gradient| ≤
 1e-3·max(1, |parameters|), as we do, or when its line search fails: in its C++ source (version 1.23) the logits of a sequence
@@ -19,6 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from solvable.methods import monte_carlo
+from solvable.methods import potts as laws
 from solvable.methods import pseudolikelihood as pl
 from solvable.tools.alignments import write_fasta
 
@@ -102,7 +106,39 @@ def objective(fields: np.ndarray, couplings: np.ndarray, sequences: np.ndarray) 
     return float(value) + 0.5 * PENALTY * float(np.sum(fields**2) + 0.5 * np.sum(couplings**2))
 
 
+def gibbs() -> Iterator[Row]:
+    """Spin updates of the batched sampler against one chain compiled by numba, on the same law; wall seconds."""
+    rng = np.random.default_rng(0)
+    groups = laws.random_groups(rng, SITES, 2, CONTACTS)
+    table = np.asarray(laws.random_symmetric(jax.random.key(1), COLOURS), np.float32)
+    law = laws.ManyBody.of_groups(SITES, groups, table)
+    chains, chunks = 4096, 8
+    runner = monte_carlo._Runner(
+        law, jax.random.key(0), monte_carlo.random_states(jax.random.key(1), chains, SITES, COLOURS), None
+    )
+    runner.run()
+    begun = time.time()
+    for _ in range(chunks):
+        runner.run()
+    ours = (time.time() - begun) / (chains * SITES * chunks * monte_carlo.CHUNK) * 1e6
+    what = f"Gibbs, {SITES} sites, {COLOURS} colours, {chains} chains, diagnostics included: a million updates"
+    python = os.environ.get(INTERPRETER)
+    if not python:
+        yield Row(
+            "potts", what, ours, unit="wall s", note=f"the numba chain was skipped: {INTERPRETER} names no interpreter"
+        )
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "law.npz"
+        np.savez(file, neighbours=law.partners[:, :, 0], degrees=law.degrees, table=table.astype(float))
+        words = [python, str(Path(__file__).with_name("gibbs_peer.py")), str(file), "400"]
+        told = json.loads(subprocess.run(words, capture_output=True, text=True, timeout=600, check=True).stdout)
+    theirs = told["wall"] / told["updates"] * 1e6
+    yield Row("potts", what, ours, "one chain compiled by numba", theirs, ratio_least=5.0, unit="wall s")
+
+
 def potts() -> Iterator[Row]:
+    yield from gibbs()
     sequences, contacts = planted()
     what = f"dense fit, {SITES} sites, {COLOURS} colours, {NUMBER} sequences"
     spent(sequences)  # compiles

@@ -95,8 +95,8 @@ def gibbs(
 
     >>> from solvable.methods.potts import ManyBody, ring, standard_potts
     >>> law = ManyBody.of_matrix(ring(6), standard_potts(3), inverse_temperature=1.0)
-    >>> states, traces = gibbs(law, jax.random.key(0), jnp.zeros((100, 6), jnp.int32), 20)
-    >>> bool(mixing(traces[10:]).mixed)
+    >>> states, traces = gibbs(law, jax.random.key(0), jnp.zeros((100, 6), jnp.int32), 100)
+    >>> bool(mixing(traces[50:]).mixed)
     True
     """
     weigh = _projections(law)
