@@ -196,8 +196,7 @@ class PottsFit:
                 label=f"{len(best)} strongest pairs",
             )  # fmt: skip
             ax.grid(False)
-            for axis in (ax.xaxis, ax.yaxis):
-                axis.get_major_locator().set_params(integer=True)
+            ax.locator_params(integer=True)
             ax.set(xlabel="site", ylabel="site", xlim=ends, ylim=ends)
             ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0))
             ax.figure.colorbar(picture, ax=ax, label="coupling score")
