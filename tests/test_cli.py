@@ -161,7 +161,7 @@ def test_help_and_list_answer_without_importing_jax(words):
 
 
 def test_control_c_leaves_a_store_that_resumes_and_says_how(tmp_path):
-    words = ["study", "perceptron", "loss=square", "--over", "samples=0.3:3:40", "--size", "30,40", "--seeds", "40",
+    words = ["study", "perceptron", "loss=square", "--over", "samples=0.3:3:40", "--size", "30,40,60,80,100", "--seeds", "60",
              "--out", str(tmp_path / "run")]  # fmt: skip
     program = "import sys; from solvable.cli import main; main()"
     process = subprocess.Popen([sys.executable, "-c", program, *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE,

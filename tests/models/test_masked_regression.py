@@ -273,3 +273,18 @@ def test_a_covariance_of_your_own_gives_the_errors_of_its_ring():
     assert "spectrum" not in given.observables()
     with pytest.raises(sv.InvalidValue):
         given.simulate(seed=0, size=50)
+
+
+def test_genuine_spins_follow_the_theory_of_gaussians_with_their_covariance():
+    spins = sv.MaskedRegression(covariance="spins", coupling=0.5, samples=2.0, penalty=0.1)
+    study = sv.Study(spins, sizes=[80], seeds=8)
+    data = study.run(progress=False)
+    measured = data.test_loss_simulated.isel(size=0)
+    assert measured.notnull().all()  # every chain has mixed
+    error = float(measured.std("seed", ddof=1)) / np.sqrt(8)
+    theory = float(spins.theory().test_loss)
+    assert abs(float(measured.mean()) - theory) < 4 * error + 1 / 80
+    assert error < 0.02
+    # In the paramagnet the diagonal of Σ is one: a theory of white noise (test loss above one) is far away.
+    white = float(sv.MaskedRegression(covariance="white", samples=2.0, penalty=0.1).theory().test_loss)
+    assert abs(float(measured.mean()) - white) > 10 * error

@@ -280,7 +280,7 @@ class _Runner:
         self.warm, self.parts = True, [states for states, _ in done]
         return jnp.concatenate([traces for _, traces in done], axis=1)
 
-    def _one(self, key: PRNGKeyArray, states: Int[Array, "n L"]) -> Any:
+    def _one(self, key: PRNGKeyArray, states: Int[Array, "... L"]) -> Any:
         return jax.block_until_ready(_chunk(self.law, key, states, self.ladder))
 
     def states(self) -> Int[Array, "n L"]:
