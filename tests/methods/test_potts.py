@@ -69,10 +69,10 @@ def test_gibbs_samples_have_the_enumerated_pair_frequencies(name):
     drawn = monte_carlo.sample(law, KEY, 20_000, chains=2000, sweeps=32)
     assert drawn.mixed
     states, log_probability = potts.enumerated(small_laws()[name])
-    compare_pairs(drawn.sequences, states, np.exp(log_probability))
+    assert_pairs_agree(drawn.sequences, states, np.exp(log_probability))
 
 
-def compare_pairs(sequences, states, probability):
+def assert_pairs_agree(sequences, states, probability):
     """All two-site frequencies within five standard errors, and not all of them much too close."""
     sequences, scores = np.asarray(sequences), []
     for a, b in itertools.combinations(range(sequences.shape[1]), 2):
@@ -88,8 +88,8 @@ def test_exact_samplers_have_the_enumerated_pair_frequencies():
     arms, colours = jnp.array([0.9, -0.4, 1.6]), potts.random_symmetric(KEY, 3)
     law = potts.ManyBody.of_matrix(potts.star(arms), colours)
     states, log_probability = potts.enumerated(law)
-    compare_pairs(potts.sample_star(KEY, arms, colours, 20_000), states, np.exp(log_probability))
-    compare_pairs(potts.sample_enumerated(law, KEY, 20_000), states, np.exp(log_probability))
+    assert_pairs_agree(potts.sample_star(KEY, arms, colours, 20_000), states, np.exp(log_probability))
+    assert_pairs_agree(potts.sample_enumerated(law, KEY, 20_000), states, np.exp(log_probability))
 
 
 def frozen_magnet():
