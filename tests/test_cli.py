@@ -12,17 +12,9 @@ from pathlib import Path
 import pytest
 
 import solvable as sv
-from solvable.cli import main
+from commands import answer
 
 SOURCE = str(Path(sv.__file__).parents[1])
-
-
-def answer(capsys, *words):
-    """Exit code, standard output, standard error of one command in this process."""
-    with pytest.raises(SystemExit) as stop:
-        main(list(words))
-    out, err = capsys.readouterr()
-    return stop.value.code or 0, out, err
 
 
 @pytest.fixture(autouse=True)

@@ -12,18 +12,11 @@ import numpy as np
 import pytest
 
 import solvable as sv
+from commands import answer
 from solvable.cli import main
 from solvable.lab.store import Store
 
 SOURCE = str(Path(sv.__file__).parents[1])
-
-
-def answer(capsys, *words):
-    """Exit code, standard output, standard error of one command in this process."""
-    with pytest.raises(SystemExit) as stop:
-        main([str(word) for word in words])
-    out, err = capsys.readouterr()
-    return stop.value.code or 0, out, err
 
 
 @pytest.fixture(autouse=True)

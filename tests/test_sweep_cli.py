@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import solvable as sv
+from commands import answer
 from solvable.cli import main
 from solvable.lab.launch import ONE_THREAD
 from solvable.lab.status import status
@@ -20,14 +21,6 @@ from solvable.lab.status import status
 SOURCE = str(Path(sv.__file__).parents[1])
 STUDY = ("perceptron", "loss=square", "samples=0.5", "--over", "penalty=0.1,1", "--size", "16", "--seeds", "40")
 TOTAL = {"all": 84, "done": 84, "failed": 0, "undone": 0}  # 2 × 40 simulations; 2 theories, nominal and realised
-
-
-def answer(capsys, *words):
-    """Exit code, standard output, standard error of one command in this process."""
-    with pytest.raises(SystemExit) as stop:
-        main(list(words))
-    out, err = capsys.readouterr()
-    return stop.value.code or 0, out, err
 
 
 @pytest.fixture(autouse=True)

@@ -25,13 +25,13 @@ import numpy as np
 from jax.scipy.special import ndtr
 from jaxtyping import Array
 
-from ...errors import InvalidValue
 from ...methods.channels import bayes_sign_conjugate, sign_channel, sign_risks, square_student
 from ...methods.erm import minimise_risk
 from ...methods.losses import loss_named
 from ...methods.quadrature import gaussian_average_split
 from ...methods.saddle import solve
 from ...model import Control, Model, Numerics, Reference, choice, control, observable
+from ._labels import RISKS, refuse_loss_without_labels
 
 
 class Perceptron(Model):
@@ -77,14 +77,7 @@ class Perceptron(Model):
     teacher: str = choice("sign", options=("sign", "linear"), meaning="how the teacher turns its field into a label")
 
     observables_declared = (
-        observable("test_error", "probability of a wrong label on a fresh noisy sample", symbol=r"\varepsilon_g",
-                   low=0, high=1, when={"teacher": "sign"}),
-        observable("test_loss", "mean training loss ℓ on a fresh noisy sample (square: half the squared error)",
-                   symbol=r"\mathcal{L}_g", low=0),
-        observable("train_loss", "mean loss ℓ over the training samples, penalty not included", symbol=r"\mathcal{L}_t",
-                   low=0),
-        observable("train_error", "fraction of training samples with a wrong sign", low=0, high=1, fraction_of="samples",
-                   when={"teacher": "sign"}),
+        *RISKS,
         observable("overlap", "student–teacher overlap ŵ·w₀/d", symbol="m"),
         observable("norm", "squared norm of the student |ŵ|²/d", symbol="q", low=0),
         observable("response", "how strongly the prediction on a sample follows that sample", symbol="V", low=0,
@@ -94,8 +87,7 @@ class Perceptron(Model):
     )  # fmt: skip
 
     def validate(self) -> None:
-        if self.teacher == "linear" and self.loss != "square":
-            raise InvalidValue(f"loss = {self.loss!r} needs labels ±1: with teacher = 'linear' use loss = 'square'.")
+        refuse_loss_without_labels(self.loss, self.teacher)
 
     # --- theory -----------------------------------------------------------------------------------------------------
 

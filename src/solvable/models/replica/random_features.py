@@ -27,7 +27,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ...errors import InvalidValue
 from ...methods.channels import sign_risks
 from ...methods.covariate import (
     ACTIVATIONS,
@@ -42,6 +41,7 @@ from ...methods.covariate import (
 from ...methods.erm import minimise_risk
 from ...methods.losses import loss_named
 from ...model import Control, Model, Numerics, Reference, choice, control, observable
+from ._labels import RISKS, refuse_loss_without_labels
 
 TEST_SAMPLES = 4096
 
@@ -102,14 +102,7 @@ class RandomFeatures(Model):
     )
 
     observables_declared = (
-        observable("test_error", "probability of a wrong label on a fresh noisy sample", symbol=r"\varepsilon_g",
-                   low=0, high=1, when={"teacher": "sign"}),
-        observable("test_loss", "mean training loss ℓ on a fresh noisy sample (square: half the squared error)",
-                   symbol=r"\mathcal{L}_g", low=0),
-        observable("train_loss", "mean loss ℓ over the training samples, penalty not included", symbol=r"\mathcal{L}_t",
-                   low=0),
-        observable("train_error", "fraction of training samples with a wrong sign", low=0, high=1, fraction_of="samples",
-                   when={"teacher": "sign"}),
+        *RISKS,
         observable("overlap", "covariance of the student's and the teacher's fields on a fresh input", symbol="m"),
         observable("norm", "mean square of the student's field on a fresh input", symbol="q", low=0),
         observable("response", "how strongly the prediction on a sample follows that sample", symbol="V", low=0,
@@ -117,8 +110,7 @@ class RandomFeatures(Model):
     )  # fmt: skip
 
     def validate(self) -> None:
-        if self.teacher == "linear" and self.loss != "square":
-            raise InvalidValue(f"loss = {self.loss!r} needs labels ±1: with teacher = 'linear' use loss = 'square'.")
+        refuse_loss_without_labels(self.loss, self.teacher)
 
     # --- theory -----------------------------------------------------------------------------------------------------
 
