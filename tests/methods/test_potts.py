@@ -63,6 +63,27 @@ def test_weights_and_conditionals_are_those_of_the_definition(name):
             assert np.allclose(given[k, site], rivals - np.logaddexp.reduce(rivals), atol=1e-12)
 
 
+def test_two_partners_at_once_weigh_colours_as_one_by_one():
+    groups = np.array([[0, 1], [0, 2], [0, 3], [1, 4], [2, 4]])  # degrees 3, 2, 2, 1, 2, and a site without partners
+    law = potts.ManyBody.of_groups(6, groups, potts.random_symmetric(jax.random.key(0), 4), inverse_temperature=0.8)
+    work = law.begin(jax.random.randint(jax.random.key(1), (20, 6), 0, 4))
+    for site in map(jnp.asarray, range(6)):
+        one, two = law._weights_one_by_one(work, site), law._weights_two_by_two(work, site)
+        np.testing.assert_allclose(two, one, rtol=1e-12)
+        wanted = jax.nn.softmax(law.logits(work, site), axis=1)
+        np.testing.assert_allclose(two / jnp.sum(two, axis=1, keepdims=True), wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("colours", [5, monte_carlo.UNROLLED + 1])
+def test_colours_are_drawn_by_inversion_however_many(colours):
+    weights = jax.random.uniform(jax.random.key(0), (50, colours), minval=0.1)
+    uniform = jax.random.uniform(jax.random.key(1), (50,))
+    wanted = [
+        np.searchsorted(np.cumsum(w), u * np.sum(w)) for w, u in zip(*map(np.asarray, (weights, uniform)), strict=True)
+    ]
+    assert monte_carlo.draw_colours(weights, uniform).tolist() == wanted
+
+
 @pytest.mark.parametrize("name", list(small_laws()))
 def test_gibbs_samples_have_the_enumerated_pair_frequencies(name):
     law = jax.tree.map(lambda x: x.astype(jnp.float32) if x.dtype == jnp.float64 else x, small_laws()[name])

@@ -115,6 +115,34 @@ def test_dense_gradient_and_curvatures_equal_finite_differences():
         assert float((up - 2 * middle + down) / step**2) == pytest.approx(float(second[k]), rel=1e-4)
 
 
+@pytest.mark.parametrize(("sites", "cached"), [(4, 1 << 23), (5, 1 << 23), (5, 600), (7, 2000)])
+def test_rows_picked_by_a_processor_sum_to_the_products_of_an_accelerator(sites, cached, monkeypatch):
+    monkeypatch.setattr(pl, "CACHED", cached)  # small: several blocks of sites, the last of which begins early
+    fields, couplings = random_potts(sites=sites)
+    s, weights = np.asarray(random_sequences(sites=sites)), np.linspace(0.5, 2, M)
+    chunks = pl._chunked(s, weights, C, jnp.float64, 3)
+    filled = np.asarray(chunks[0]).reshape(-1, sites)
+    members = pl._members(filled, sites + sites % 2, C)
+    packed = pl.Packed(fields, pl.pack(couplings))
+    by_chunks, by_sites = (
+        pl.DenseObjective(*chunks, jnp.asarray(0.7), jnp.asarray(0.3), C, found) for found in (None, members)
+    )
+    (one, slopes), (other, same) = (eqx.filter_jit(objective)(packed) for objective in (by_chunks, by_sites))
+    assert float(one) == pytest.approx(float(other), rel=1e-13)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), slopes, same)
+    curved = [eqx.filter_jit(objective.curvatures)(packed) for objective in (by_chunks, by_sites)]
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), *curved)
+
+
+def test_lists_of_members_hold_every_sequence_once_per_site():
+    s = np.random.default_rng(0).integers(0, 3, (500, 4))
+    found = pl._members(s, 4, 3)
+    shown = [
+        (int(of), int(m)) for of, row in zip(found.of, np.asarray(found.rows), strict=True) for m in row if m < 500
+    ]
+    assert sorted(shown) == sorted((3 * i + int(s[m, i]), m) for m in range(500) for i in range(4))
+
+
 def test_packing_keeps_each_pair_once_and_loses_nothing():
     for sites in (4, 5):
         _, couplings = random_potts(sites=sites)

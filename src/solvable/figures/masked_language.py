@@ -26,16 +26,20 @@ from ..study import provenance
 from .draw import Recipe
 
 FULL = {
-    "sites": 20, "colours": 10, "inverse_temperature": 1.0, "instance": 3, "rows": (250, 1000, 4000, 16000),
-    "seeds": 3, "widths": (8, 16, 32, 64), "depths": (1, 2, 3), "bare": True, "steps": 3500, "batch": 256,
-    "recorded": 24, "held_out": 4000, "penalties": PENALTIES,
+    "sites": 20, "colours": 10, "inverse_temperature": 1.0, "instance": 3, "rows": (250, 1000, 4000, 16000, 64000),
+    "seeds": 3, "widths": (8, 16, 32, 64), "depths": (1, 2, 3), "bare": True, "batch": 512,
+    "steps": {400: (250, 1000), 1200: (250, 1000, 4000), 3000: (1000, 4000, 16000), 8000: (16000, 64000)},
+    "recorded": 30, "held_out": 4000, "penalties": PENALTIES,
 }  # fmt: skip
 QUICK = {
     "sites": 10, "colours": 5, "inverse_temperature": 0.7, "instance": 3, "rows": (200, 1000, 4000),
-    "seeds": 2, "widths": (32,), "depths": (1, 2, 3), "bare": False, "steps": 400, "batch": 128,
+    "seeds": 2, "widths": (32,), "depths": (1, 2, 3), "bare": False, "batch": 128, "steps": {400: (200, 1000, 4000)},
     "recorded": 6, "held_out": 500, "penalties": (1.0, 3.0),
 }  # fmt: skip
+"""`steps`: how long transformers train, each time with a rate that falls to zero, and on how many sequences; where
+several lengths are tried, the validation loss chooses."""
 FITTED = ("factored", "dense")
+CURVES = ("curve", "steps")
 SCORES = ("excess_loss", "map_correlation", "contact_precision", "coupling_error")
 
 
@@ -84,23 +88,57 @@ def fits(data: Planted, drawn: Sequences, kind: str, said: dict[str, Any]) -> di
 
 def network(data: Planted, drawn: Sequences, name: str, width: int, said: dict[str, Any]) -> dict[str, np.ndarray]:
     """Transformers of one kind: every seed with the most sequences and, at the largest width, with fewer too."""
-    rows, seeds, number = said["rows"], said["seeds"], networks(said).index(name)
-    sizes = np.repeat(rows if width == max(said["widths"]) else [max(rows)], seeds).tolist()
-    run = learn_transformers(
-        drawn.train, sizes, drawn.validation, drawn.test, said["colours"], jax.random.key(1000 * number + width),
-        first=[(r % seeds) * max(rows) for r in range(len(sizes))], depth=(*said["depths"], 1)[number], width=width,
-        block="bare" if name == "bare layer" else "full", steps=said["steps"], batch=said["batch"],
-        recorded=said["recorded"],
-    )  # fmt: skip
-    true = np.asarray(data.couplings)
+    true, seeds, most = np.asarray(data.couplings), said["seeds"], max(said["rows"])
+    rows = said["rows"] if width == max(said["widths"]) else (most,)
+    runs: dict[int, dict[str, np.ndarray]] = {}
+    for steps, some in said["steps"].items():
+        wanted = [r for r in some if r in rows]
+        if wanted:
+            run = training(drawn, name, width, steps, wanted, said)
+            for k, r in enumerate(wanted):
+                mine = {what: values[seeds * k : seeds * (k + 1)] for what, values in run.items()}
+                runs[r] = mine if r not in runs else _better(runs[r], mine)
+    kept = [runs[r] for r in rows]
     return {
-        "excess_loss": run.test_loss.reshape(-1, seeds) - drawn.optimal,
-        "map_correlation": np.array([map_correlation(m, true) for m in run.maps]).reshape(-1, seeds),
-        "contact_precision": np.array([contact_precision(m, true) for m in run.maps]).reshape(-1, seeds),
-        "curve": run.curve[:, -seeds:] - drawn.optimal,
-        "steps": run.steps,
-        "map": run.maps[-1],
+        "excess_loss": np.stack([run["test_loss"] for run in kept]) - drawn.optimal,
+        "map_correlation": np.array([[map_correlation(m, true) for m in run["maps"]] for run in kept]),
+        "contact_precision": np.array([[contact_precision(m, true) for m in run["maps"]] for run in kept]),
+        "trained": np.stack([run["length"] for run in kept]),
+        "curve": kept[-1]["curve"].T - drawn.optimal,
+        "steps": kept[-1]["steps"][0],
+        "map": kept[-1]["maps"][-1],
     }
+
+
+def training(
+    drawn: Sequences, name: str, width: int, steps: int, rows: list[int], said: dict[str, Any]
+) -> dict[str, np.ndarray]:
+    """One training of some length for every number of sequences and seed: what became of each, best validation loss."""
+    number, seeds = networks(said).index(name), said["seeds"]
+    sizes = np.repeat(rows, seeds).tolist()
+    run = learn_transformers(
+        drawn.train, sizes, drawn.validation, drawn.test, said["colours"],
+        jax.random.key(1000 * number + width), first=[(r % seeds) * max(said["rows"]) for r in range(len(sizes))],
+        depth=(*said["depths"], 1)[number], width=width, block="bare" if name == "bare layer" else "full",
+        steps=steps, batch=said["batch"], recorded=said["recorded"],
+    )  # fmt: skip
+    return {
+        "test_loss": run.test_loss,
+        "validation_loss": run.validation_loss,
+        "maps": run.maps,
+        "curve": run.curve.T,
+        "steps": np.tile(run.steps, (len(sizes), 1)),
+        "length": np.full(len(sizes), steps),
+    }
+
+
+def _better(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Seed by seed the training of lower validation loss; curves, which may differ in length, are the other's."""
+    first = one["validation_loss"] <= other["validation_loss"]
+    chosen = {
+        n: np.where(first.reshape(-1, *[1] * (v.ndim - 1)), one[n], v) for n, v in other.items() if n not in CURVES
+    }
+    return chosen | {n: other[n] for n in CURVES}
 
 
 def assemble(data: Planted, drawn: Sequences, fitted: Any, trained: Any, said: dict[str, Any]) -> dict[str, Any]:
@@ -112,12 +150,13 @@ def assemble(data: Planted, drawn: Sequences, fitted: Any, trained: Any, said: d
     sequences = xr.Dataset(
         {n: (("learner", "sequences", "seed"), np.stack([p[n] for p in parts])) for n in SCORES[:3]}
         | {
+            "trained": (("network", "sequences", "seed"), np.stack([run["trained"] for run in best])),
             "coupling_error": (
                 ("fitted", "sequences", "seed"),
                 np.stack([p["coupling_error"] for p in fitted.values()]),
-            )
+            ),
         },
-        {"learner": [*FITTED, *names], "fitted": list(FITTED), "sequences": list(said["rows"])},
+        {"learner": [*FITTED, *names], "fitted": list(FITTED), "network": names, "sequences": list(said["rows"])},
     )
     width = xr.Dataset(
         {

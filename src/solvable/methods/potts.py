@@ -34,6 +34,9 @@ MOST_STATES = 1_000_000
 LARGEST_EXPONENT = 80.0
 """Products of single-precision factors stay above exp(−80): none of them can underflow."""
 
+MOST_COLOURS = 64
+"""For tables of two partners at once."""
+
 
 # --- who interacts with whom, and how colours do ------------------------------------------------------------------------
 
@@ -137,6 +140,9 @@ class ManyBody(eqx.Module):
     factors: Float[Array, "rows C"] | None
     """exp βJ(U − largest in the row), where all groups pull alike and no product of them can underflow: multiplying
     these spares the sampler its exponentials, most of its time."""
+    products: tuple[Float[Array, "couples C"], Int[Array, "L K 2"]] | None
+    """For groups of two and few colours, the factors of two partners at once (their colours a and b pick row
+    a(C + 1) + b, the colour C standing for none), and the partners of every site two by two, L standing for none."""
 
     @classmethod
     def of_groups(cls, sites: int, groups, table, strengths=None, inverse_temperature=1.0) -> ManyBody:
@@ -167,9 +173,15 @@ class ManyBody(eqx.Module):
             rows = pull * rows - jnp.max(pull * rows, axis=1, keepdims=True)
             if bool(jnp.all(strengths == strengths[0])) and most * float(-jnp.min(rows)) < LARGEST_EXPONENT:
                 factors = jnp.exp(rows)
+        products = None
+        if factors is not None and groups.shape[1] == 2 and len(factors) <= MOST_COLOURS:
+            none = jnp.concatenate([factors, jnp.ones_like(factors[:1])])
+            couples = np.where(which >= 0, partners[:, :, 0], sites)
+            couples = np.pad(couples, ((0, 0), (0, most % 2)), constant_values=sites).reshape(sites, -1, 2)
+            products = (none[:, None] * none[None]).reshape(-1, factors.shape[1]), jnp.asarray(couples, jnp.int32)
         return cls(
             jnp.asarray(groups, jnp.int32), strengths, jnp.asarray(partners), pulls,
-            jnp.asarray(degrees, jnp.int32), table, beta, factors)  # fmt: skip
+            jnp.asarray(degrees, jnp.int32), table, beta, factors, products)  # fmt: skip
 
     @classmethod
     def of_matrix(cls, couplings, colours, inverse_temperature=1.0) -> ManyBody:
@@ -207,11 +219,12 @@ class ManyBody(eqx.Module):
         total, _ = jax.lax.scan(add, jnp.zeros(columns.shape[1], self.dtype), (self.groups, self.strengths))
         return self.inverse_temperature * total
 
-    # What the sampler works on: here simply the states, sites first.
-    def begin(self, states: Int[Array, "n L"]) -> Int[Array, "L n"]:
-        return jnp.asarray(states, jnp.int32).T
+    # What the sampler works on: the states, sites first, and behind them the one that stands for no partner.
+    def begin(self, states: Int[Array, "n L"]) -> Int[Array, "rows n"]:
+        columns = jnp.asarray(states, jnp.int32).T
+        return jnp.concatenate([columns, jnp.full_like(columns[:1], self.colours)])
 
-    def logits(self, work: Int[Array, "L n"], site: Int[Array, ""]) -> Float[Array, "n C"]:
+    def logits(self, work: Int[Array, "rows n"], site: Int[Array, ""]) -> Float[Array, "n C"]:
         rows = self.table.reshape(-1, self.colours)
 
         def add(slot, total):
@@ -219,11 +232,22 @@ class ManyBody(eqx.Module):
 
         return self._over_groups(site, add, jnp.zeros((work.shape[1], self.colours), self.dtype))
 
-    def weights(self, work: Int[Array, "L n"], site: Int[Array, ""]) -> Float[Array, "n C"] | None:
+    def weights(self, work: Int[Array, "rows n"], site: Int[Array, ""]) -> Float[Array, "n C"] | None:
         """The conditional's weights up to a factor, where products give them without exponentials; else None."""
-        factors = self.factors
-        if factors is None:
+        if self.factors is None:
             return None
+        if self.products is None:
+            return self._weights_one_by_one(work, site)
+        # An accelerator is faster with the small table: its units share a cache.
+        return jax.lax.platform_dependent(
+            work,
+            cpu=lambda work: self._weights_two_by_two(work, site),
+            default=lambda work: self._weights_one_by_one(work, site),
+        )
+
+    def _weights_one_by_one(self, work: Int[Array, "rows n"], site: Int[Array, ""]) -> Float[Array, "n C"]:
+        factors = self.factors
+        assert factors is not None
 
         def multiply(slot, total):
             row = factors[self._index(work, site, slot)]
@@ -231,30 +255,46 @@ class ManyBody(eqx.Module):
 
         return self._over_groups(site, multiply, jnp.ones((work.shape[1], self.colours), self.dtype))
 
-    def _index(self, work: Int[Array, "L n"], site: Int[Array, ""], slot: Any) -> Int[Array, " n"]:
+    def _weights_two_by_two(self, work: Int[Array, "rows n"], site: Int[Array, ""]) -> Float[Array, "n C"]:
+        assert self.products is not None
+        table, couples = self.products
+
+        def both(turn):
+            colours = work[couples[site, turn]]
+            return table[colours[0] * (self.colours + 1) + colours[1]]
+
+        turns = (self.degrees[site] + 1) // 2
+        return self._over(lambda turn, total: total * both(turn), both(0), 1, turns, couples.shape[1])
+
+    def _index(self, work: Int[Array, "rows n"], site: Int[Array, ""], slot: Any) -> Int[Array, " n"]:
         """The row of the table that the other members of a group select, chain by chain."""
         index = jnp.zeros(work.shape[1], jnp.int32)
         for k in range(self.partners.shape[2]):
             index = index * self.colours + work[self.partners[site, slot, k]]
         return index
 
-    def _over_groups(self, site: Int[Array, ""], body: Any, begin: Array) -> Array:
-        """A loop over the groups of a site: as many as it has on a CPU, the padded number elsewhere (a GPU would wait)."""
-        most = self.partners.shape[1]
+    def _over_groups(self, site: Int[Array, ""], body: Any, start: Array) -> Array:
+        return self._over(body, start, 0, self.degrees[site], self.partners.shape[1])
+
+    @staticmethod
+    def _over(body: Any, start: Array, first: int, number: Int[Array, ""], most: int) -> Array:
+        """A loop over what a site has: as many turns as it needs on a CPU, the padded number elsewhere (a GPU would wait)."""
 
         def padded(start):
-            return jax.lax.fori_loop(0, most, body, start, unroll=most <= 16)
+            return jax.lax.fori_loop(first, most, body, start, unroll=most <= 16)
 
         def counted(start):
-            return jax.lax.fori_loop(0, self.degrees[site], body, start)
+            return jax.lax.fori_loop(first, number, body, start)
 
-        return jax.lax.platform_dependent(begin, cpu=counted, default=padded)
+        return jax.lax.platform_dependent(start, cpu=counted, default=padded)
 
-    def assign(self, work: Int[Array, "L n"], site: Int[Array, ""], colours: Int[Array, " n"]) -> Int[Array, "L n"]:
+    def assign(
+        self, work: Int[Array, "rows n"], site: Int[Array, ""], colours: Int[Array, " n"]
+    ) -> Int[Array, "rows n"]:
         return work.at[site].set(colours)
 
-    def states(self, work: Int[Array, "L n"]) -> Int[Array, "n L"]:
-        return work.T
+    def states(self, work: Int[Array, "rows n"]) -> Int[Array, "n L"]:
+        return work[:-1].T
 
 
 class Factored(eqx.Module):

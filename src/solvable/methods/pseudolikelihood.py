@@ -67,6 +67,7 @@ __all__ = [
 Attention = Literal["free", "softmax"]
 Report = Callable[[int, float, float], None]
 LARGEST_CHUNK = 1 << 26  # bytes of one-hot sequences at a time; logits and residuals take as much again
+CACHED = 1 << 23  # bytes of the table of couplings from which rows are picked at random
 
 
 # --- dense couplings --------------------------------------------------------------------------------------------------
@@ -127,11 +128,23 @@ def _table(pairs: Triangle, colours: int) -> Float[Array, "size size"]:
     return jnp.block([[first + first.T, pairs.across], [pairs.across.T, second + second.T]])
 
 
-class DenseObjective(eqx.Module):
-    """The penalised negative log pseudo-likelihood of dense couplings: value and gradient, a chunk at a time.
+class Members(NamedTuple):
+    """Which sequences show which colour: `rows[v]` are some sequences with the colour `of[v]` (of all sites in a row).
 
-    A chunk's logits are the product of its one-hot sequences with the table of couplings, the gradient is their product
-    with the residuals softmax − one-hot.
+    What fills a row up is the number of sequences, which no sequence has. A colour with many sequences has several rows.
+    """
+
+    rows: Int[Array, "lists length"]
+    of: Int[Array, " lists"]
+
+
+class DenseObjective(eqx.Module):
+    """The penalised negative log pseudo-likelihood of dense couplings: value and gradient.
+
+    Logits are the product of the one-hot sequences with the table of couplings, the gradient is their product with the
+    residuals softmax − one-hot. Accelerators multiply matrices, a chunk of sequences at a time. Processors add the few
+    rows that a one-hot matrix picks (`members` tells which for the gradient), a block of sites at a time: a number of
+    colours times fewer operations, from tables that fit a cache.
     """
 
     sequences: Int[Array, "chunks rows sites"]
@@ -139,6 +152,7 @@ class DenseObjective(eqx.Module):
     penalty: Float[Array, ""]
     fields_penalty: Float[Array, ""]
     colours: int = eqx.field(static=True)
+    members: Members | None = None
 
     def __call__(self, packed: Packed) -> tuple[Float[Array, ""], Packed]:
         value, fields, pairs = self._sums(packed, curved=False)
@@ -162,36 +176,114 @@ class DenseObjective(eqx.Module):
         fields, pairs = packed
         (sites, colours), size = fields.shape, len(pairs.within)
         places = 2 * size // colours  # sites, and one that does not exist if their number is odd
-        table = _table(pairs, colours)
         h = jnp.pad(fields, ((0, places - sites), (0, 0)))
+        sum_up = self._by_chunks if self.members is None else self._by_sites
+        value, g, g_fields = sum_up(_table(pairs, colours), h, sites, curved)
+        upper, lower = _triangles(size, colours)
+        first, second = g[:size, :size], g[size:, size:]
+        within = jnp.where(upper, first + first.T, 0.0) + jnp.where(lower, second + second.T, 0.0)
+        return value, g_fields[:sites], Triangle(within, g[:size, size:] + g[size:, :size].T)
+
+    def _by_chunks(self, table: Array, h: Array, sites: int, curved: bool) -> tuple[Array, Array, Array]:
+        places, colours = h.shape
         exists = jnp.arange(places) < sites
 
         def add(sums, chunk):
             value, g_pairs, g_fields = sums
             sequences, weights = chunk
             sequences = jnp.pad(sequences, ((0, 0), (0, places - sites)), constant_values=-1)
-            x = one_hot(sequences, colours, fields.dtype)
-            flat = x.reshape(-1, 2 * size)
+            x = one_hot(sequences, colours, h.dtype)
+            flat = x.reshape(-1, places * colours)
             z = product(flat, table).reshape(x.shape) + h[None]
-            z = z - jnp.max(z, axis=2, keepdims=True)
-            e = jnp.exp(z)
-            norm = jnp.sum(e, axis=2, keepdims=True)
-            cost = jnp.log(norm[..., 0]) - jnp.sum(x * z, axis=2)
-            value = value + weights @ jnp.sum(jnp.where(exists[None], cost, 0.0), axis=1)
-            p = e / norm
-            r = jnp.where(exists[None, :, None], weights[:, None, None] * (p * (1 - p) if curved else p - x), 0.0)
-            return (value, g_pairs + product(flat.T, r.reshape(-1, 2 * size)), g_fields + jnp.sum(r, axis=0)), None
+            costs, r = _costs_and_residuals(z, x, curved)
+            r = jnp.where(exists[None, :, None], weights[:, None, None] * r, 0.0)
+            value = value + weights @ jnp.sum(jnp.where(exists[None], costs, 0.0), axis=1)
+            return (value, g_pairs + product(flat.T, r.reshape(flat.shape)), g_fields + jnp.sum(r, axis=0)), None
 
-        sums = (jnp.zeros((), fields.dtype), jnp.zeros_like(table), jnp.zeros_like(h))
+        sums = (jnp.zeros((), h.dtype), jnp.zeros_like(table), jnp.zeros_like(h))
         if len(self.sequences) == 1:
-            sums, _ = add(sums, (self.sequences[0], self.weights[0]))
-        else:
-            sums, _ = jax.lax.scan(add, sums, (self.sequences, self.weights))
-        value, g, g_fields = sums
-        upper, lower = _triangles(size, colours)
-        first, second = g[:size, :size], g[size:, size:]
-        within = jnp.where(upper, first + first.T, 0.0) + jnp.where(lower, second + second.T, 0.0)
-        return value, g_fields[:sites], Triangle(within, g[:size, size:] + g[size:, :size].T)
+            return add(sums, (self.sequences[0], self.weights[0]))[0]
+        return jax.lax.scan(add, sums, (self.sequences, self.weights))[0]
+
+    def _by_sites(self, table: Array, h: Array, sites: int, curved: bool) -> tuple[Array, Array, Array]:
+        assert self.members is not None
+        (places, colours), itemsize = h.shape, h.dtype.itemsize
+        sequences = self.sequences.reshape(-1, sites).astype(jnp.int32)
+        weights = self.weights.reshape(-1)
+        # The columns of a block of sites: the table's fit a cache, and the sequences' are bounded like a chunk.
+        most = min(CACHED // (places * colours), LARGEST_CHUNK // (2 * len(sequences))) // (colours * itemsize)
+        some = max(1, min(places, most))
+        picked = sequences + colours * jnp.arange(sites, dtype=jnp.int32)[None, :]
+
+        def add(sums, block):
+            value, g_pairs, g_fields = sums
+            begin = jnp.minimum(block * some, places - some)  # the last block begins early, and leaves out what is done
+            here = begin + jnp.arange(some)
+            counts = (here >= block * some) & (here < sites)
+            columns = jax.lax.dynamic_slice_in_dim(table, begin * colours, some * colours, axis=1)
+            own = jax.lax.dynamic_slice_in_dim(h, begin, some)
+            z = _sum_of_rows(columns, picked).reshape(-1, some, colours) + own[None]
+            x = one_hot(jnp.take(sequences, here, axis=1, mode="clip"), colours, h.dtype)
+            costs, r = _costs_and_residuals(z, x, curved)
+            r = jnp.where(counts[None, :, None], weights[:, None, None] * r, 0.0)
+            value = value + weights @ jnp.sum(jnp.where(counts[None], costs, 0.0), axis=1)
+            g_fields = _add_slice(g_fields, jnp.sum(r, axis=0), begin, axis=0)
+            flat = jnp.pad(r.reshape(len(sequences), -1), ((0, 1), (0, 0)))  # the sequence that fills lists up
+            lists = _sum_of_rows(flat, self.members.rows)
+            found = jax.ops.segment_sum(lists, self.members.of, len(table), indices_are_sorted=True)
+            return (value, _add_slice(g_pairs, found, begin * colours, axis=1), g_fields), None
+
+        sums = (jnp.zeros((), h.dtype), jnp.zeros_like(table), jnp.zeros_like(h))
+        return jax.lax.scan(add, sums, jnp.arange(-(-places // some)))[0]
+
+
+def _costs_and_residuals(
+    z: Float[Array, "rows sites colours"], x: Float[Array, "rows sites colours"], curved: bool
+) -> tuple[Float[Array, "rows sites"], Float[Array, "rows sites colours"]]:
+    """Cross-entropies of logits z at one-hot colours x; and their slopes p − x, or their curvatures p(1 − p)."""
+    z = z - jnp.max(z, axis=2, keepdims=True)
+    e = jnp.exp(z)
+    norm = jnp.sum(e, axis=2, keepdims=True)
+    p = e / norm
+    return jnp.log(norm[..., 0]) - jnp.sum(x * z, axis=2), p * (1 - p) if curved else p - x
+
+
+def _sum_of_rows(table: Float[Array, "n k"], picked: Int[Array, "m number"], unroll: int = 10) -> Float[Array, "m k"]:
+    """Σ_t table[picked[:, t]]: what a product with a sparse matrix of ones would be."""
+    number = picked.shape[1]
+
+    def add(some: Any, total: Array) -> Array:
+        for t in some:
+            total = total + table.at[jax.lax.dynamic_index_in_dim(picked, t, 1, False)].get(mode="promise_in_bounds")
+        return total
+
+    zero = jnp.zeros((len(picked), table.shape[1]), table.dtype)
+    rounds = number // unroll
+    total = jax.lax.fori_loop(0, rounds, lambda k, total: add([k * unroll + u for u in range(unroll)], total), zero)
+    return add(range(rounds * unroll, number), total)
+
+
+def _add_slice(to: Array, what: Array, begin: Array, axis: int) -> Array:
+    now = jax.lax.dynamic_slice_in_dim(to, begin, what.shape[axis], axis=axis)
+    return jax.lax.dynamic_update_slice_in_dim(to, now + what, begin, axis=axis)
+
+
+def _members(sequences: np.ndarray, places: int, colours: int) -> Members:
+    """Lists of equal length, at most 64, of the sequences that show each colour of each site.
+
+    >>> _members(np.asarray([[0, 1], [1, 1], [0, 1]]), 2, 2).of.tolist()
+    [0, 1, 3]
+    """
+    number, sites = sequences.shape
+    longest = int(min(64, 2 ** np.ceil(np.log2(max(8, number / colours)))))
+    at = (sequences.astype(np.int64) + colours * np.arange(sites)).T.reshape(-1)  # site after site
+    order = np.argsort(at, kind="stable")
+    counts = np.bincount(at, minlength=places * colours)
+    lists = -(-counts // longest)
+    nth = np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)  # of its colour
+    rows = np.full((int(lists.sum()), longest), number, np.int32)
+    rows[np.repeat(np.cumsum(lists) - lists, counts) + nth // longest, nth % longest] = order % number
+    return Members(jnp.asarray(rows), jnp.asarray(np.repeat(np.arange(len(counts), dtype=np.int32), lists)))
 
 
 def _chunked(
@@ -291,11 +383,16 @@ def fit_dense(
     sites = told.shape[1]
     ridge = 0.2 * (sites - 1) if penalty is None else float(penalty)
     fields_ridge = ridge if fields_penalty is None else float(fields_penalty)
+    chunks, heavy_chunks = _chunked(told, heavy, colours, dtype, rows)
+    on_processor = jax.default_backend() == "cpu"
+    filled = np.asarray(chunks).reshape(-1, sites)
     objective = DenseObjective(
-        *_chunked(told, heavy, colours, dtype, rows),
+        chunks,
+        heavy_chunks,
         jnp.asarray(ridge, dtype),
         jnp.asarray(fields_ridge, dtype),
         colours,
+        _members(filled, 2 * -(-sites // 2), colours) if on_processor else None,
     )
     frequencies = _frequencies(told, heavy, colours)
     fields = np.log(frequencies)

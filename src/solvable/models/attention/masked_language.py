@@ -186,6 +186,7 @@ class Transformers(NamedTuple):
 
     test_loss: Float[np.ndarray, " replicas"]
     train_loss: Float[np.ndarray, " replicas"]
+    validation_loss: Float[np.ndarray, " replicas"]
     best_step: Int[np.ndarray, " replicas"]
     steps: Int[np.ndarray, " recorded"]
     curve: Float[np.ndarray, "recorded replicas"]
@@ -236,8 +237,9 @@ def learn_transformers(
     replica = np.arange(replicas)
     maps = np.asarray(_mean_maps(run.network, test[:200]))
     return Transformers(
-        on_test[best, replica], np.asarray(run.losses)[best, replica], run.steps[best], run.steps, on_test, maps
-    )
+        on_test[best, replica], np.asarray(run.losses)[best, replica], on_validation[best, replica], run.steps[best],
+        run.steps, on_test, maps,
+    )  # fmt: skip
 
 
 @eqx.filter_jit
