@@ -1,0 +1,242 @@
+"""The curves: computed by compiled programs that neither the values nor the number of points change.
+
+All controls go in as arrays of 1, 64 or (in pieces) 256 lanes, filled up with their last point. A program is therefore
+compiled once per model and choices, whichever control is swept and however finely; what is compiled for the first time
+does not hold up what is.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..errors import InvalidValue
+from ..model import Model
+from .told import symbol
+from .views import View
+
+LANES = (1, 64, 256)
+MOST_NUMBERS = 2_000_000  # of one answer
+MOST_KEPT = 8_000_000  # numbers in the cache
+
+
+class Stale(Exception):
+    """A newer request of the same stream has come."""
+
+
+@dataclass(frozen=True)
+class Curves:
+    """A theory over the grid of a view: arrays with the grid's axes first (then `branch`, then the observable's own)."""
+
+    values: dict[str, np.ndarray]
+    converged: np.ndarray
+    lines: dict[str, np.ndarray]
+    seconds: float
+
+    @property
+    def numbers(self) -> int:
+        return sum(v.size for v in self.values.values())
+
+
+def compute(view: View, wanted: Callable[[], bool] = lambda: True) -> Curves:
+    """Evaluate the theory of a view; raises `Stale` between pieces once it is not wanted any more."""
+    begun = time.perf_counter()
+    model, grid = view.model, view.grid
+    shape = tuple(len(v) for v in grid.values())
+    number = int(np.prod(shape, dtype=int))
+    own = {n: int(np.prod([len(model.coordinates().get(d, ())) or 1 for d in o.dims]))
+           for n, o in model.observables().items()}  # fmt: skip
+    if number * max(own.values(), default=1) > MOST_NUMBERS:
+        raise InvalidValue(f"this view has more than {MOST_NUMBERS} numbers: take fewer points.")
+    mesh = np.meshgrid(*(np.asarray(v) for v in grid.values()), indexing="ij")
+    swept = {n: m.reshape(-1) for n, m in zip(grid, mesh, strict=True)}
+    columns = {n: swept.get(n, np.full(number, float(v))) for n, v in model.controls().items()}
+    lanes = lanes_for(number)
+    pieces = []
+    for begin in range(0, number, lanes):
+        if not wanted():
+            raise Stale
+        fill = np.minimum(np.arange(begin, begin + lanes), number - 1)
+        piece = model.with_values({n: jnp.asarray(c[fill]) for n, c in columns.items()})
+        outcome = piece.branches() if view.branches else piece.theory()
+        got = {n: np.asarray(v) for n, v in outcome.values.items()} | {"converged": np.asarray(outcome.converged)}
+        pieces.append({n: v[: min(lanes, number - begin)] for n, v in got.items()})
+    whole = {n: np.concatenate([p[n] for p in pieces]) for n in pieces[0]}
+    whole = {n: v.reshape(shape + v.shape[1:]) for n, v in whole.items()}
+    lines = {}
+    if view.x is not None and view.y is not None:
+        across = np.asarray(grid[view.x.field])
+        lines = {n: np.asarray(v) for n, v in model.transition_lines(view.x.field, view.y.field, across).items()}
+    converged = whole.pop("converged")
+    return Curves(whole, converged, lines, time.perf_counter() - begun)
+
+
+def lanes_for(number: int) -> int:
+    """How many points one program computes at once.
+
+    >>> [lanes_for(n) for n in (1, 2, 60, 64, 65, 3600)]
+    [1, 64, 64, 64, 256, 256]
+    """
+    return next((lanes for lanes in LANES if number <= lanes), LANES[-1])
+
+
+def program(view: View) -> tuple[Any, ...]:
+    """What a compiled program depends on."""
+    model = view.model
+    choices = tuple(getattr(model, n) for n in model.fields_of("choice"))
+    shapes = tuple(np.shape(getattr(model, n)) for n in model.fields_of("input", "data"))
+    number = int(np.prod([len(v) for v in view.grid.values()], dtype=int))
+    return model.id, choices, shapes, lanes_for(number), view.branches
+
+
+def answer(view: View, curves: Curves) -> dict[str, Any]:
+    """The observables of a view, as the page draws them."""
+    model, grid = view.model, view.grid
+    declared = model.observables()
+    series = []
+    for name in view.observables:
+        if name not in curves.values:
+            continue
+        said = declared[name]
+        common = {"observable": name, "label": name.replace("_", " "), "symbol_mathml": symbol(said.symbol),
+                  "status": said.status, "dims": [*grid, *said.dims]}  # fmt: skip
+        values, converged = curves.values[name], curves.converged
+        if view.branches:
+            for b in range(values.shape[len(grid)]):
+                at = (slice(None),) * len(grid) + (b,)
+                done = converged[at] if converged.ndim > len(grid) else converged
+                series.append(common | {"values": plain(values[at]), "converged": done.tolist(), "branch": b})
+        else:
+            series.append(common | {"values": plain(values), "converged": converged.tolist()})
+    inner = {d for s in series for d in s["dims"] if d not in grid}
+    coordinates = {d: np.asarray(v).tolist() for d, v in model.coordinates().items() if d in inner}
+    first = next((d for s in series for d in s["dims"] if d in coordinates), None)
+    across: dict[str, Any] | None = {"field": first, "values": coordinates[first]} if first else None
+    if view.x is not None:
+        across = {"field": view.x.field, "values": grid[view.x.field]}
+    return {
+        "x": across,
+        "y": {"field": view.y.field, "values": grid[view.y.field]} if view.y else None,
+        "coordinates": coordinates,
+        "series": series,
+        "lines": [{"name": n, "x": grid[view.x.field], "y": plain(v)} for n, v in curves.lines.items()]
+        if view.x else [],
+        "not_converged": int(curves.converged.size - np.count_nonzero(curves.converged)),
+        "seconds": round(curves.seconds, 6),
+    }  # fmt: skip
+
+
+def without_theory(view: View, sentence: str) -> dict[str, Any]:
+    """The answer for a model whose theory does not exist, or needs something drawn first."""
+    across = {"field": view.x.field, "values": view.grid[view.x.field]} if view.x else None
+    up = {"field": view.y.field, "values": view.grid[view.y.field]} if view.y else None
+    return {"x": across, "y": up, "coordinates": {}, "series": [], "lines": [], "not_converged": 0, "seconds": 0.0,
+            "note": sentence}  # fmt: skip
+
+
+def plain(values: np.ndarray) -> Any:
+    """Nested lists with null for what is not finite."""
+    values = np.asarray(values)
+    if values.dtype.kind != "f" or np.isfinite(values).all():
+        return values.tolist()
+    boxed = values.astype(object)
+    boxed[~np.isfinite(values)] = None
+    return boxed.tolist()
+
+
+class Theories:
+    """One thread for what is compiled, one for what is not; a cache; and nothing computed that nobody waits for."""
+
+    def __init__(self) -> None:
+        self._ready = ThreadPoolExecutor(1, "theory")
+        self._first = ThreadPoolExecutor(1, "compile")
+        self._known: set[tuple[Any, ...]] = set()
+        self._kept: OrderedDict[str, Curves] = OrderedDict()
+        self._newest: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._compiling: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._ended = False
+
+    def note(self, session: str, stream: str, sequence: int) -> Callable[[], bool]:
+        """Register a request; the function returned says whether it is still wanted."""
+        at = (session, stream)
+        with self._lock:
+            self._newest[at] = max(sequence, self._newest.get(at, sequence))
+            self._newest.move_to_end(at)
+            while len(self._newest) > 512:
+                self._newest.popitem(last=False)
+        return lambda: not self._ended and self._newest.get(at, sequence) <= sequence
+
+    def kept(self, view: View) -> Curves | None:
+        with self._lock:
+            found = self._kept.get(view.theory_key)
+            if found is not None:
+                self._kept.move_to_end(view.theory_key)
+            return found
+
+    def submit(self, view: View, wanted: Callable[[], bool]) -> Any:
+        """Compute in the background; a future of the curves, or of `Stale`."""
+        pool = self._ready if program(view) in self._known else self._first
+        return pool.submit(self._run, view, wanted)
+
+    def warm(self, view: View) -> None:
+        """Compile a view's program, unless somebody compiles already."""
+        if program(view) not in self._known and not self._compiling and not self._ended:
+            self._first.submit(self._run, view, lambda: not self._ended)
+
+    def compiling(self) -> dict[str, float]:
+        """The models whose theory is being compiled, and for how many seconds."""
+        now = time.monotonic()
+        with self._lock:
+            return {model: round(now - since, 3) for model, since in self._compiling.items()}
+
+    def close(self) -> None:
+        self._ended = True
+        self._ready.shutdown(wait=False, cancel_futures=True)
+        self._first.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self, view: View, wanted: Callable[[], bool]) -> Curves:
+        if not wanted():
+            raise Stale
+        if (found := self.kept(view)) is not None:
+            return found
+        with self._telling(view):
+            curves = compute(view, wanted)
+        with self._lock:
+            self._kept[view.theory_key] = curves
+            while sum(c.numbers for c in self._kept.values()) > MOST_KEPT or len(self._kept) > 512:
+                self._kept.popitem(last=False)
+        return curves
+
+    @contextmanager
+    def _telling(self, view: View) -> Iterator[None]:
+        made = program(view)
+        if made in self._known:
+            yield
+            return
+        with self._lock:
+            self._compiling[view.model.id] = time.monotonic()
+        try:
+            yield
+            self._known.add(made)
+        finally:
+            with self._lock:
+                self._compiling.pop(view.model.id, None)
+
+
+def theory_of(model: Model) -> str | None:
+    """Why this model has no curve, in one sentence; None if it has one."""
+    if not model.has_theory:
+        return f"{model.id} has no closed theory: it is an experiment, measured by simulation."
+    if model.unprepared:
+        return f"the theory of this {model.id} needs something drawn: simulate, and it is shown beside the points."
+    return None
