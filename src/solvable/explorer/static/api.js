@@ -33,11 +33,14 @@ async function ask(path, body) {
   throw new Refusal(sentence, answer.status, said.field ?? null, Boolean(said.stale));
 }
 
+// Two pages of one session, or one page opened twice, must not make each other's questions stale.
+const here = Math.random().toString(36).slice(2, 10);
+
 const json = async (path, body) => (await ask(path, body)).json();
 
 export const models = () => json("/api/models");
 export const model = (id) => json(`/api/models/${encodeURIComponent(id)}`);
-export const theory = (view, stream, sequence) => json("/api/theory", { view, stream, sequence });
+export const theory = (view, stream, sequence) => json("/api/theory", { view, stream: `${here}-${stream}`, sequence });
 export const simulate = (view) => json("/api/simulate", { view });
 export const cancel = (job) => json(`/api/jobs/${encodeURIComponent(job)}/cancel`, {});
 export const reproduce = (view) => json("/api/reproduce", { view });

@@ -15,19 +15,19 @@ export function sweepOf(field, points = CURVE) {
 export function axisBar(description, changed) {
   const fields = Object.fromEntries(description.fields.filter((f) => f.kind === "control").map((f) => [f.name, f]));
   let view = null;
-  const first = sweepEditor("Horizontal axis", "x"), second = sweepEditor("Vertical axis", "y");
+  const first = sweepEditor("Along", "Horizontal axis", "x"), second = sweepEditor("and", "Vertical axis", "y");
   const element = h("div", { class: "axes" }, first.element, second.element);
 
-  function sweepEditor(title, which) {
+  function sweepEditor(word, title, which) {
     const ids = Object.fromEntries(["field", "from", "to", "points"].map((k) => [k, unique(`${which}-${k}`)]));
-    const select = h("select", { id: ids.field });
+    const select = h("select", { id: ids.field, "aria-label": title });
     const boxes = Object.fromEntries(["from", "to", "points"].map((k) => [k, h("input", { type: "text", inputmode: "decimal", id: ids[k], class: "box", autocomplete: "off" })]));
     const log = h("input", { type: "checkbox" });
     const refusal = h("p", { class: "refusal", role: "alert", hidden: true });
     const range = h("div", { class: "range" },
-      ["from", "to", "points"].map((k) => h("span", {}, h("label", { for: ids[k] }, k), boxes[k])),
+      ["from", "to", "points"].map((k) => h("span", {}, h("label", { for: ids[k] }, k, h("span", { class: "hidden" }, ` of the ${title.toLowerCase()}`)), boxes[k])),
       h("label", { class: "tick" }, log, "logarithmic"));
-    const element = h("div", { class: "sweep", "data-axis": which }, h("div", { class: "which" }, h("label", { for: ids.field }, title), select), range, refusal);
+    const element = h("div", { class: "sweep", "data-axis": which }, h("div", { class: "which" }, h("label", { for: ids.field }, word), select), range, refusal);
     select.addEventListener("change", () => choose(which, select.value));
     for (const k of ["from", "to", "points"]) {
       boxes[k].addEventListener("change", () => {
@@ -85,7 +85,7 @@ export function axisBar(description, changed) {
       first.refuse("");
       second.refuse("");
       second.element.hidden = !view.x || controls.length < 2 || !description.has_theory;
-      second.show(view.y, [["", view.y ? "none: back to curves" : "none (choose one for a phase diagram)"], ...controls.filter(([n]) => n !== view.x?.field)]);
+      second.show(view.y, [["", view.y ? "nothing else: curves" : "… a second control: phase diagram"], ...controls.filter(([n]) => n !== view.x?.field)]);
     },
     /** Show a refusal about the swept field beside its axis; answers whether it was about one. */
     refuse(field, sentence) {

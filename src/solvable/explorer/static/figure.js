@@ -81,10 +81,18 @@ export function pointsOf(points, series, answer, line, view) {
   return rows.filter((r) => r.mean !== null && r.mean !== undefined).sort((a, b) => a.x - b.x);
 }
 
+/** Ticks of a logarithmic axis: 0.2, 0.5, 1, 2, 5 on short ranges and powers of ten on long ones. */
 function logTicks(values) {
-  const seen = values.filter((v) => typeof v === "number" && v > 0);
-  const ratio = Math.max(...seen) / Math.min(...seen);
-  return ratio < 200 ? { dtick: "D2" } : { dtick: ratio > 1e9 ? 2 : 1, exponentformat: "power", minor: { dtick: "D1", ticks: "outside", ticklen: 3 } };
+  const seen = values.filter((v) => typeof v === "number" && v > 0), low = Math.min(...seen), high = Math.max(...seen);
+  if (high / low >= 1000) {
+    const every = Math.ceil(Math.log10(high / low) / 8), first = Math.ceil(Math.log10(low) - 1e-9);
+    const powers = Array.from({ length: Math.floor(Math.log10(high) + 1e-9) - first + 1 }, (_, k) => first + k).filter((p) => (p - first) % every === 0);
+    const text = (p) => (Math.abs(p) <= 1 ? number(10 ** p) : `10<sup>${String(p).replace("-", "−")}</sup>`);
+    return { tickmode: "array", tickvals: powers.map((p) => 10 ** p), ticktext: powers.map(text), minor: { dtick: "D1", ticks: "outside", ticklen: 3, tickcolor: "#8d929a" } };
+  }
+  const digits = high / low < 4 ? [1, 1.5, 2, 3, 4, 5, 6, 8] : [1, 2, 5], tickvals = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) tickvals.push(...digits.map((d) => Number((d * 10 ** power).toPrecision(3))));
+  return { tickmode: "array", tickvals, ticktext: tickvals.map((v) => number(v, 3)) };
 }
 
 /**
@@ -100,8 +108,7 @@ export function compose({ view, curves, told, look, width, logarithmic }) {
   const single = curves.length === 1;
   const colours = palette(look.dark);
   const gapX = columns > 1 ? (70 * look.scale) / width : 0, gapY = rows > 1 ? 0.26 / rows : 0;
-  const notes = [];
-
+  
   names.forEach((name, k) => {
     const suffix = k === 0 ? "" : String(k + 1), column = k % columns, row = Math.floor(k / columns);
     const wide = (1 - gapX * (columns - 1)) / columns, high = (1 - gapY * (rows - 1)) / rows;
@@ -124,7 +131,7 @@ export function compose({ view, curves, told, look, width, logarithmic }) {
             traces.push({
               type: "scatter", mode: line.axis === null || few ? "lines+markers" : "lines", x: line.axis === null ? [c] : line.x, y: line.y,
               xaxis: `x${suffix}`, yaxis: `y${suffix}`, name: said || "theory", showlegend: false, connectgaps: false,
-              line: { color: colour, width: (c === 0 ? 2.6 : 2) * look.scale, dash },
+              line: { color: colour, width: (c === 0 ? 2.6 : 2) * look.scale, dash, simplify: false },
               marker: { color: colour, size: 8 * look.scale, symbol: "circle-open", line: { width: 2 } },
               hovertemplate: `%{y:.4g}<extra>${said || "theory"}</extra>`, opacity: series.stable === false ? 0.55 : 1,
             });
@@ -139,7 +146,7 @@ export function compose({ view, curves, told, look, width, logarithmic }) {
     const own = axisName !== null && !everyX.every((v) => typeof v === "number");
     layout[`xaxis${suffix}`] = {
       ...axis(look), domain: domainX, anchor: `y${suffix}`, type: own ? "category" : scale === "log" ? "log" : "linear",
-      title: { text: row === rows - 1 || k + columns >= names.length ? axisTitle(axisName, told) : "", standoff: 10 },
+      title: { text: k + columns >= names.length ? axisTitle(axisName, told) : "", standoff: 10, font: { size: 15 * look.scale } },
       ...(scale === "log" && !own ? logTicks(everyX) : {}), showticklabels: axisName !== null,
       ...(markers && !own && scale !== "log" && everyX.every(Number.isInteger) && axisName !== null ? { dtick: Math.max(1, Math.round((Math.max(...everyX) - Math.min(...everyX)) / 8)) } : {}),
     };
@@ -147,7 +154,7 @@ export function compose({ view, curves, told, look, width, logarithmic }) {
     const log = logarithmic && numbers.some((v) => v > 0);
     layout[`yaxis${suffix}`] = {
       ...axis(look), domain: [top - high, top], anchor: `x${suffix}`, type: log ? "log" : "linear", automargin: true,
-      title: { text: names.length > 1 ? "" : labelled(name, told.observables[name]), standoff: 12 },
+      title: { text: names.length > 1 ? "" : labelled(name, told.observables[name]), standoff: 12, font: { size: 15 * look.scale } },
       ...(log ? logTicks(numbers) : { rangemode: numbers.every((v) => v >= 0) ? "tozero" : "normal" }),
     };
     if (names.length > 1) {
@@ -157,8 +164,9 @@ export function compose({ view, curves, told, look, width, logarithmic }) {
       });
     }
   });
-  layout.height = Math.round(rows === 1 ? look.height : Math.max(look.height, rows * 270 * look.scale));
-  return { traces, layout, legend, notes, panels: names };
+  if (names.length > 1) layout.margin.l = 42 * look.scale;
+  layout.height = Math.round(rows === 1 ? look.height : Math.max(look.height, rows * (width < 520 ? 190 : 270 * look.scale)));
+  return { traces, layout, legend, panels: names };
 }
 
 const has = (curve, name) => curve.answer?.series.some((s) => s.observable === name);
@@ -194,7 +202,7 @@ function heatMap({ view, answer, told, look, width }) {
   const z = ys.map((_, j) => xs.map((_, i) => series.values[i]?.[j] ?? null));
   const traces = [{
     type: "heatmap", x: xs, y: ys, z, colorscale: "Viridis", hoverongaps: false,
-    colorbar: { thickness: 14, outlinewidth: 0, len: 1, title: { text: labelled(series.observable, told.observables[series.observable]), side: width < 520 ? "top" : "right" } },
+    colorbar: { thickness: 14, outlinewidth: 0, len: 1, tickfont: { size: 13 * look.scale }, title: { font: { size: 14 * look.scale }, text: labelled(series.observable, told.observables[series.observable]), side: width < 520 ? "top" : "right" } },
     hovertemplate: `${words(x)} %{x:.4g}, ${words(y)} %{y:.4g}<br>${words(series.observable)} %{z:.4g}<extra></extra>`,
   }];
   const legend = [];
@@ -208,12 +216,12 @@ function heatMap({ view, answer, told, look, width }) {
     const log = sweep.scale === "log", edge = (v) => (log ? Math.log10(v) : v);
     return { type: log ? "log" : "linear", range: [edge(values[0]), edge(values.at(-1))], ...(log ? logTicks(values) : {}) };
   };
-  layout.xaxis = { ...axis(look), ...ranged(view.x, xs), title: { text: axisTitle(x, told), standoff: 10 }, showgrid: false, ticks: "outside" };
-  layout.yaxis = { ...axis(look), ...ranged(view.y, ys), title: { text: axisTitle(y, told), standoff: 12 }, showgrid: false, ticks: "outside", automargin: true };
+  layout.xaxis = { ...axis(look), ...ranged(view.x, xs), title: { text: axisTitle(x, told), standoff: 10, font: { size: 15 * look.scale } }, showgrid: false, ticks: "outside" };
+  layout.yaxis = { ...axis(look), ...ranged(view.y, ys), title: { text: axisTitle(y, told), standoff: 12, font: { size: 15 * look.scale } }, showgrid: false, ticks: "outside", automargin: true };
   layout.plot_bgcolor = look.gap;
   layout.hovermode = "closest";
   layout.height = look.height;
-  return { traces, layout, legend, notes: [], panels: [series.observable] };
+  return { traces, layout, legend, panels: [series.observable] };
 }
 
 export function labelled(name, said) {

@@ -51,6 +51,7 @@ export async function gallery(listing, { tour = false } = {}) {
 function card(m) {
   const experiment = m.badge === "experiment";
   const picture = h("img", { src: m.thumbnail, alt: "", loading: "lazy", decoding: "async", width: 480, height: 300 });
+  picture.addEventListener("load", () => picture.parentElement.classList.add("drawn"));
   picture.addEventListener("error", () => picture.remove());
   return h("li", {}, h("a", { class: "card", href: `/?model=${encodeURIComponent(m.id)}`, "data-route": true, "data-model": m.id },
     h("span", { class: "picture" }, picture),

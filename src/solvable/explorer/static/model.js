@@ -214,7 +214,13 @@ class Page {
   wait() {
     this.waiting ??= [
       setTimeout(() => this.figure.classList.add("waits"), 250),
-      setTimeout(() => { this.status.textContent = "Compiling this theory for the first time: a few seconds, once for each choice."; }, 900),
+      setTimeout(() => {
+        const begun = Date.now() - 900;
+        const tell = () => { this.status.textContent = `Compiling this theory, ${Math.round((Date.now() - begun) / 1000)} s so far: once for each choice, then curves take milliseconds.`; };
+        tell();
+        announce("Compiling this theory for the first time.");
+        this.waiting?.push(setInterval(tell, 1000));
+      }, 900),
     ];
   }
 
@@ -251,7 +257,9 @@ class Page {
   curves() {
     const view = this.answerView ?? this.view, values = [this.view.values, ...this.pins.map((p) => p.values)];
     const named = (v) => difference(v, values, view.x?.field, words);
-    const { points, faded } = this.simulations.points(this.view);
+    const simulated = this.simulations.points(this.view), { faded } = simulated;
+    // Points of other values are faint, and gone if the curve that they belong to is pinned with them.
+    const points = faded && this.pins.some((p) => p.key === simulated.key && p.points?.length) ? [] : simulated.points;
     const current = { name: this.pins.length ? named(this.view.values) || "current" : "", colour: 0, answer: completed(this.answer, points, view, this.description), points, faded };
     const pinned = view.y ? [] : this.pins.map((p) => ({ name: named(p.values) || "pinned", colour: p.colour, answer: p.answer ?? { series: [], coordinates: {} }, points: p.points ?? [] }));
     return [current, ...pinned];
@@ -294,7 +302,7 @@ class Page {
     if (answer.note && answer.series.length) parts.push(answer.note);
     const missing = answer.not_converged
       ? `${answer.not_converged} ${answer.not_converged === 1 ? "point" : "points"} did not converge and ${answer.not_converged === 1 ? "is" : "are"} left out.` : "";
-    const took = answer.seconds ? ` Computed in ${number(answer.seconds * 1000, 2)} ms.` : "";
+    const took = answer.seconds ? ` Computed in ${answer.seconds < 1 ? `${number(answer.seconds * 1000, 2)} ms` : `${number(answer.seconds, 2)} s`}.` : "";
     const text = parts.length ? `${parts.join("; ")}.` : "";
     this.status.replaceChildren(text.charAt(0).toUpperCase() + text.slice(1), missing ? h("strong", {}, ` ${missing}`) : "", h("span", { class: "quiet" }, took));
   }

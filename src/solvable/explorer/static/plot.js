@@ -33,6 +33,8 @@ export function look(element) {
 export async function draw(element, input) {
   const Plotly = await plotly(), figure = compose({ ...input, look: look(element), width: element.clientWidth });
   await Plotly.react(element, figure.traces, { ...figure.layout, width: element.clientWidth }, { displayModeBar: false, responsive: false, doubleClick: "reset", scrollZoom: false });
+  // On a phone the plot stays in sight while the controls below it are moved, unless it would fill the screen.
+  element.parentElement.classList.toggle("tall", figure.layout.height > 0.56 * innerHeight);
   return figure;
 }
 

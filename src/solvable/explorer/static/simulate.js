@@ -94,7 +94,7 @@ export function simulations(description, { current, changed, redraw }) {
     if (kind === "progress") {
       bar.max = payload.cells || 1;
       bar.value = payload.done;
-      says.textContent = `${payload.done} of ${payload.cells} realisations, ${number(payload.seconds, 2)} s`;
+      says.textContent = `${payload.done} of ${payload.cells} cells, ${number(payload.seconds, 2)} s`;
     } else if (kind === "points") {
       for (const p of Array.isArray(payload) ? payload : payload.points ?? [payload]) about.points.set(`${p.observable} ${p.size} ${p.x} ${p.y}`, p);
       repaint();
@@ -105,7 +105,7 @@ export function simulations(description, { current, changed, redraw }) {
       busy(false);
       if (kind === "failed") { says.textContent = ""; refuse(payload.error ?? "The simulation failed."); }
       if (kind === "cancelled") says.textContent = about.points.size ? "Cancelled; what had landed stays." : "Cancelled.";
-      if (kind === "done") says.textContent = `${about.cells ?? "All"} realisations done.`;
+      if (kind === "done") says.textContent = `Done${payload.seconds ? ` in ${number(payload.seconds, 2)} s` : ""}.`;
       redraw();
     }
     showVerdict();
@@ -146,7 +146,7 @@ export function simulations(description, { current, changed, redraw }) {
       if (own) return { points: [...own.points.values()], faded: false, job: own.state === "running" ? null : own.id };
       const last = [...jobs.values()].at(-1);
       const comparable = last && last.view.x?.field === view.x?.field;
-      return { points: comparable ? [...last.points.values()] : [], faded: true, job: null };
+      return { points: comparable ? [...last.points.values()] : [], faded: true, job: null, key: last?.key };
     },
     close() {
       stop?.();
