@@ -75,12 +75,17 @@ export function events(job, heard) {
   return () => source.close();
 }
 
+const PACE = 25; // milliseconds from one question to the next: below what the server allows, above what an eye sees
+
 /** Questions of which only the newest matters: one under way, at most one waiting, so that no backlog can grow. */
 export function latest(send, settle) {
-  let busy = false, waiting = null, sequence = 0;
+  let busy = false, waiting = null, sequence = 0, sent = 0;
   const pump = async () => {
     busy = true;
     while (waiting !== null) {
+      const early = sent + PACE - performance.now();
+      if (early > 0) await new Promise((go) => setTimeout(go, early));
+      sent = performance.now();
       const question = waiting;
       waiting = null;
       let answer = null, refusal = null;
