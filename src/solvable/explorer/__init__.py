@@ -6,6 +6,7 @@ Everything on it is made from the models' declarations, so a new model needs no 
     app.py          which address is answered by what
     security.py     who is answered at all: token, cookie, Host, Origin, sizes, rates, headers
     views.py        what is on the screen, checked with the sentences of the command line
+    gallery.py      the models in one line each, before JAX is imported
     told.py         what a model says of itself, for the page
     theory.py       curves: compiled once, cached, given up when a newer request is there
     jobs.py         simulations: a worker process, its events, cancelling

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import json
 import mimetypes
-import sys
-import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,23 +13,23 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from ..errors import InvalidValue, SolvableError, UnknownName
+from ..errors import InvalidValue, nearest
 from ..registry import listings
-from .security import Doorkeeper, Gate, Refusal, strict_json
+from .answers import answer, body_of, guarded, http_error, said
+from .security import Doorkeeper, Gate
 
-LONGEST_SENTENCE = 600
 STATIC = Path(__file__).parent / "static"
 
 
 class Explorer:
     """One running page: what its requests share."""
 
-    def __init__(self, doorkeeper: Doorkeeper, study: Any = None, name: str = ""):
-        self.doorkeeper, self._study, self._name = doorkeeper, study, name
+    def __init__(self, doorkeeper: Doorkeeper, study: Any = None, run: Path | None = None):
+        self.doorkeeper, self._study, self._run = doorkeeper, study, run
         self.address = f"http://127.0.0.1:{doorkeeper.port}"
         self.files = {f.name: f for f in sorted(STATIC.iterdir()) if f.is_file()} if STATIC.is_dir() else {}
         self.plotly = plotly()
@@ -63,7 +60,7 @@ class Explorer:
         if self._opened is None:
             from .opened import Opened
 
-            self._opened = Opened(self._study, self._name)
+            self._opened = Opened(self._study, self._run or Path("study"))
         return self._opened
 
     async def close(self) -> None:
@@ -107,7 +104,7 @@ class Explorer:
     # --- models -----------------------------------------------------------------------------------------------------
 
     async def models(self, request: Request) -> Response:
-        from .told import models
+        from .gallery import models
 
         study = await run_in_threadpool(lambda: self.opened.told()) if self._study is not None else None
         version = self.plotly[1] if self.plotly else None
@@ -116,7 +113,7 @@ class Explorer:
     async def model(self, request: Request) -> Response:
         id = request.path_params["id"]
         if id not in listings():
-            return said(404, "there is no such model.")
+            return said(404, f"there is no model {id[:60]!r}; {nearest(id[:60], list(listings()))}")
         from .told import told
 
         about = await run_in_threadpool(told, id)
@@ -139,7 +136,7 @@ class Explorer:
     # --- theory -----------------------------------------------------------------------------------------------------
 
     async def theory(self, request: Request) -> Response:
-        from .theory import Stale, theory_of, without_theory
+        from .theory import Busy, Stale, theory_of, without_theory
         from .theory import answer as drawn
         from .views import View
 
@@ -162,18 +159,19 @@ class Explorer:
             curves = cached or await asyncio.wrap_future(self.theories.submit(view, wanted))
         except Stale:
             return answer({"error": "stale", "stale": True, "sequence": sequence}, 409)
+        except Busy:
+            return said(429, "too many curves are asked for at once: wait a second.")
         return answer(drawn(view, curves) | {"sequence": sequence, "cached": cached is not None})
 
     # --- simulations ------------------------------------------------------------------------------------------------
 
     async def simulate(self, request: Request) -> Response:
         from .jobs import Busy
-        from .views import Refused, View
+        from .views import View
 
         asked = await body_of(request, ("view",))
         view = await run_in_threadpool(View.checked, asked.get("view"))
-        if not view.sizes:
-            raise Refused("a simulation needs at least one size.", "sizes")
+        view.check_simulation()
         try:
             job = self.jobs.submit(request.scope["session"], view)
         except Busy:
@@ -201,8 +199,20 @@ class Explorer:
         from .views import View
 
         asked = await body_of(request, ("view",))
+        if (study := self._study_view(asked.get("view"))) is not None:
+            return answer(await run_in_threadpool(self.opened.reproduce, study, self.address))
         view = await run_in_threadpool(View.checked, asked.get("view"))
         return answer(reproduce(view, self.address))
+
+    def _study_view(self, view: Any) -> dict[str, Any] | None:
+        """The view, if it is one of the opened study."""
+        from .views import Refused
+
+        if not isinstance(view, dict) or view.get("study") is not True:
+            return None
+        if self._study is None:
+            raise Refused("no stored study is open: start with `solvable explore RUN`.", "study")
+        return view
 
     async def export(self, request: Request) -> Response:
         from .files import FORMATS
@@ -220,13 +230,9 @@ class Explorer:
         from .files import export
         from .views import Refused, View
 
-        said_view = asked.get("view")
-        if isinstance(said_view, dict) and said_view.get("study") is True:
-            if self.opened is None:
-                raise Refused("no stored study is open.", "view")
-            names = said_view.get("observables") or []
-            return "study", export(self.opened.study, [n for n in names if isinstance(n, str)], to)
-        view = View.checked(said_view)
+        if (study := self._study_view(asked.get("view"))) is not None:
+            return "study", export(self.opened.study, self.opened.checked(study.get("observables") or []), to)
+        view = View.checked(asked.get("view"))
         if asked.get("job") is not None:
             job = self.jobs.of(session, asked["job"]) if isinstance(asked["job"], str) else None
             if job is None:
@@ -234,13 +240,14 @@ class Explorer:
             if not job.complete:
                 raise Refused("this simulation has not ended: wait for it, or export the theory alone.", "job")
             return view.model.id, export(job.study, list(view.observables), to)
-        from ..study import Study
+        from .theory import as_study, theory_of
 
-        study = Study(view.model, view.grid)
-        if not study.cells():
-            raise Refused(f"{view.model.id} has no theory to export: simulate first.", "job")
-        study.run(progress=False)
-        return view.model.id, export(study, list(view.observables), to)
+        if view.branches:
+            raise Refused("branches are not exported: take the Python program instead.", "branches")
+        if (why := theory_of(view.model)) is not None:
+            raise Refused(why, "job")
+        curves = self.theories.kept(view) or self.theories.submit(view, lambda: True).result()
+        return view.model.id, export(as_study(view, curves), list(view.observables), to)
 
     # --- a stored study ---------------------------------------------------------------------------------------------
 
@@ -266,58 +273,6 @@ def plotly() -> tuple[Path, str] | None:
 
     file = Path(next(iter(found.submodule_search_locations))) / "package_data" / "plotly.min.js"
     return (file, version("plotly")) if file.is_file() else None
-
-
-async def body_of(request: Request, keys: tuple[str, ...]) -> dict[str, Any]:
-    """The JSON object of a request."""
-    asked = strict_json(await request.body() or b"{}")
-    if not isinstance(asked, dict):
-        raise Refusal(400, "a request is a JSON object.")
-    for key in asked:
-        if key not in keys:
-            raise Refusal(400, f"a request to this address has no {key[:60]!r}.")
-    return asked
-
-
-def answer(value: Any, status: int = 200) -> Response:
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return Response(text.encode("utf-8", "replace"), status, media_type="application/json")
-
-
-def said(status: int, sentence: str, **more: Any) -> Response:
-    short = sentence if len(sentence) <= LONGEST_SENTENCE else sentence[: LONGEST_SENTENCE - 1] + "…"
-    return answer({"error": short, **more}, status)
-
-
-def _guarded(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """A handler whose failures are sentences."""
-
-    async def guarded(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except Refusal:
-            raise
-        except HTTPException as problem:
-            return said(problem.status_code, str(problem.detail))
-        except (InvalidValue, UnknownName) as problem:
-            return said(422, str(problem), field=getattr(problem, "field", None))
-        except SolvableError as problem:
-            return said(422, str(problem), field=None)
-        except ClientDisconnect:
-            return Response(status_code=400)
-        except Exception:
-            traceback.print_exc(file=sys.stderr)
-            return said(500, "something went wrong here: see the terminal in which `solvable explore` runs.")
-
-    return guarded
-
-
-async def _http_error(request: Request, problem: Exception) -> Response:
-    status = getattr(problem, "status_code", 500)
-    told = {404: "there is nothing at this address.", 405: "this address does not answer that method."}
-    response = said(status, told.get(status, "this request is not answered."))
-    response.headers.update(getattr(problem, "headers", None) or {})
-    return response
 
 
 def make_app(explorer: Explorer) -> Any:
@@ -346,8 +301,8 @@ def make_app(explorer: Explorer) -> Any:
         yield
         await explorer.close()
 
-    routes = [Route(path, _guarded(handler), methods=methods) for path, handler, methods in table]
-    handlers: Any = {404: _http_error, 405: _http_error}
+    routes = [Route(path, guarded(handler), methods=methods) for path, handler, methods in table]
+    handlers: Any = {404: http_error, 405: http_error}
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
     app.router.redirect_slashes = False
     return Gate(app, explorer.doorkeeper)

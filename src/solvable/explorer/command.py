@@ -9,8 +9,10 @@ import os
 import socket
 import sys
 import threading
+import time
 import webbrowser
 from pathlib import Path
+from typing import Any
 
 from ..errors import InvalidValue, SolvableError
 
@@ -27,11 +29,7 @@ def explore(run: Path | None, port: int, browser: bool, as_json: bool) -> int:
     from .._process import configure
 
     configure()
-    study = None
-    if run is not None:
-        from ..study import open as open_study
-
-        study = open_study(run)
+    study = _opened(run) if run is not None else None
     import uvicorn
 
     from .app import Explorer, make_app
@@ -39,25 +37,39 @@ def explore(run: Path | None, port: int, browser: bool, as_json: bool) -> int:
 
     listener = _listener(port)
     door = Doorkeeper(listener.getsockname()[1])
-    explorer = Explorer(door, study, run.name if run is not None else "")
+    explorer = Explorer(door, study, run)
     settings = uvicorn.Config(
         make_app(explorer), log_level="error", access_log=False, server_header=False, timeout_graceful_shutdown=1,
         timeout_keep_alive=30, lifespan="on", ws="none", h11_max_incomplete_event_size=65536, limit_concurrency=256,
     )  # fmt: skip
-    server = Server(settings)
+    server = uvicorn.Server(settings)
     address = f"{explorer.address}/?token={door.token}"
     if as_json:
         print(json.dumps({"address": address, "port": door.port, "run": str(run) if run else None}), flush=True)
     else:
         print(f"solvable explorer: {address}\nCtrl-C ends it.", flush=True)
     if browser:
-        server.when_ready = lambda: threading.Thread(target=_open, args=(address,), daemon=True).start()
+        threading.Thread(target=_open, args=(server, address), daemon=True).start()
     _import_early()
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[listener])
     sys.stdout.flush()
     # Threads that still compile cannot be interrupted, and nothing is left to be saved.
     os._exit(0)
+
+
+def _opened(run: Path) -> Any:
+    """The stored study, read once before anything is served: what is wrong with it is told in one sentence."""
+    from ..study import open as open_study
+
+    try:
+        study = open_study(run)
+        study.dataset()
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as problem:
+        if isinstance(problem, SolvableError):
+            raise
+        raise SolvableError(f"the run at {run} holds a study that cannot be understood.") from None
+    return study
 
 
 def _listener(port: int) -> socket.socket:
@@ -71,7 +83,9 @@ def _listener(port: int) -> socket.socket:
     return listener
 
 
-def _open(address: str) -> None:
+def _open(server: Any, address: str) -> None:
+    while not server.started:
+        time.sleep(0.02)
     with contextlib.suppress(Exception):  # no browser: the address is printed anyway
         webbrowser.open(address)
 
@@ -84,20 +98,3 @@ def _import_early() -> None:
             importlib.import_module("solvable.explorer.theory")
 
     threading.Thread(target=work, daemon=True).start()
-
-
-def _server_class():
-    import uvicorn
-
-    class Server(uvicorn.Server):
-        when_ready = staticmethod(lambda: None)
-
-        async def startup(self, sockets=None):
-            await super().startup(sockets=sockets)
-            self.when_ready()
-
-    return Server
-
-
-def Server(settings):  # a class made late: uvicorn is not imported with this file
-    return _server_class()(settings)

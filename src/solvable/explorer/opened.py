@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,18 +22,30 @@ MOST_NUMBERS = 200_000
 class Opened:
     """The study behind `solvable explore RUN`."""
 
-    def __init__(self, study: Study, name: str):
-        self.study, self.name = study, name
-        self.data = study.dataset()
+    def __init__(self, study: Study, run: Path):
+        self.study, self.run = study, run
+        self._seen: int | None = None
+        self._agreement: dict[str, Any] | None = None
+        self._lock = threading.Lock()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read it again if somebody has committed something meanwhile."""
+        with self._lock:
+            done = len(self.study._store.done()) if self.study._store is not None else 0
+            if done != self._seen:
+                self.data, self._agreement = self.study.dataset(), None
+                self._seen = done
 
     def told(self) -> dict[str, Any]:
-        """Dimensions, controls, sizes, seeds, observables, and the agreement."""
+        """Dimensions, controls, sizes, seeds, observables."""
+        self.refresh()
         model = next(iter(self.study.models.values()))
         fields = model.fields()
         grid = self.study._grid()
         declared = self._declared()
         return {
-            "name": self.name,
+            "name": self.run.name,
             "model": model.id,
             "title": "; ".join(dict.fromkeys(m.title for m in self.study.models.values())),
             "models": {n: str(m) for n, m in self.study.models.items()},
@@ -58,9 +73,7 @@ class Opened:
         axes = [a for a in (said.get("x"), said.get("y")) if a is not None]
         if not isinstance(at, dict) or any(not isinstance(a, str) for a in axes) or len(set(axes)) < len(axes):
             raise Refused("x and y are names of different dimensions, at is an object {dimension: value}.")
-        names = said.get("observables") or list(self._declared())[:1]
-        if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
-            raise Refused("the observables are a list of names.", "observables")
+        names = self.checked(said.get("observables") or list(self._declared())[:1])
         pick = {d: self._index(d, at.get(d), grid[d]) for d in grid if d not in axes}
         for name in at:
             if name not in grid:
@@ -69,8 +82,6 @@ class Opened:
                 )
         series, points = [], []
         for name in names:
-            if name not in self._declared():
-                raise Refused(str(unknown_observable(name[:200], list(self._declared()))), "observables")
             own = list(self._declared()[name].dims)
             for axis in axes:
                 if axis not in [*grid, *own]:
@@ -89,7 +100,29 @@ class Opened:
 
         if not self.study.sizes or not any(m.has_theory for m in self.study.models.values()):
             return None
-        return agreement_of(self.study)
+        self._agreement = self._agreement or agreement_of(self.study)
+        return self._agreement
+
+    def checked(self, said: Any) -> list[str]:
+        """The observables that a view of this study shows, or a sentence."""
+        if not isinstance(said, list) or not all(isinstance(n, str) for n in said):
+            raise Refused("the observables of a view are a list of names.", "observables")
+        for name in said:
+            if name not in self._declared():
+                raise Refused(str(unknown_observable(name[:200], list(self._declared()))), "observables")
+        return said
+
+    def reproduce(self, said: dict[str, Any], address: str) -> dict[str, str]:
+        """A program, a command and a link that show this study."""
+        names = self.checked(said.get("observables") or [])
+        path = str(self.run.resolve())
+        shown = repr(names[0]) if len(names) == 1 else repr(names) if names else ""
+        lines = ["import solvable as sv", "", f"study = sv.open({path!r})", "data = study.dataset()", "print(data)"]
+        lines += ["print(study.agreement())"] if self.agreement() is not None else []
+        lines += [f"study.plot({shown}).savefig('study.png')"]
+        shell = f"solvable sweep export {shlex.quote(path)} --to csv --out study.csv\n"
+        link = f"{address}/?study=1" + (f"&show={','.join(names)}" if names else "")
+        return {"python": "\n".join(lines) + "\n", "shell": shell, "link": link}
 
     def _declared(self) -> dict[str, Any]:
         every = {n: o for m in self.study.variants().values() for n, o in m.observables().items()}

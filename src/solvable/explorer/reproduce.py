@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import urlencode
 
 from ..registry import listings
 from .views import Axis, View
@@ -16,9 +16,22 @@ def reproduce(view: View, address: str) -> dict[str, str]:
     return {"python": python(view), "shell": shell(view), "link": link(view, address)}
 
 
+WORDS = ("model", "x", "y", "show", "branches", "sizes", "seeds", "simulated", "study", "at", "pin", "axis", "type", "tour",
+         "token", "step")  # fmt: skip
+
+
 def link(view: View, address: str) -> str:
     """An address that restores the view (in a browser that is let in)."""
-    return f"{address}/?view={quote(json.dumps(view.json(), separators=(',', ':'), ensure_ascii=False), safe='')}"
+    said = [("model", view.model.id)]
+    said += [(f"field.{n}" if n in WORDS else n, _word(v)) for n, v in view.values.items()]
+    said += [("x", _along(view.x) if view.x else "none"), *([("y", _along(view.y))] if view.y else [])]
+    said += [("show", ",".join(view.observables)), *([("branches", "1")] if view.branches else [])]
+    said += [("sizes", ",".join(map(str, view.sizes))), ("seeds", str(view.seeds)), ("simulated", str(view.simulated))]
+    return f"{address}/?{urlencode(said, safe=':,')}"
+
+
+def _along(axis: Axis) -> str:
+    return f"{axis.field}:{axis.low!r}:{axis.high!r}:{axis.points}:{axis.scale}"
 
 
 def python(view: View) -> str:

@@ -1,8 +1,8 @@
 """The curves: computed by compiled programs that neither the values nor the number of points change.
 
-All controls go in as arrays of 1, 64 or (in pieces) 256 lanes, filled up with their last point. A program is therefore
-compiled once per model and choices, whichever control is swept and however finely; what is compiled for the first time
-does not hold up what is.
+All controls go in as arrays of 1, 16 or 64 lanes (more points: in pieces of 64), filled up with their last point. A
+program is therefore compiled once per model and choices, whichever control is swept and however finely; and what is
+compiled for the first time does not hold up what is compiled already.
 """
 
 from __future__ import annotations
@@ -21,12 +21,18 @@ import numpy as np
 
 from ..errors import InvalidValue
 from ..model import Model
+from ..study import Study
 from .told import symbol
 from .views import View
 
-LANES = (1, 64, 256)
+LANES = (1, 16, 64)
 MOST_NUMBERS = 2_000_000  # of one answer
 MOST_KEPT = 8_000_000  # numbers in the cache
+MOST_OPEN = 64  # requests that wait
+
+
+class Busy(Exception):
+    """Too many theories wait already."""
 
 
 class Stale(Exception):
@@ -39,6 +45,7 @@ class Curves:
 
     values: dict[str, np.ndarray]
     converged: np.ndarray
+    residual: np.ndarray
     lines: dict[str, np.ndarray]
     seconds: float
 
@@ -68,23 +75,44 @@ def compute(view: View, wanted: Callable[[], bool] = lambda: True) -> Curves:
         fill = np.minimum(np.arange(begin, begin + lanes), number - 1)
         piece = model.with_values({n: jnp.asarray(c[fill]) for n, c in columns.items()})
         outcome = piece.branches() if view.branches else piece.theory()
-        got = {n: np.asarray(v) for n, v in outcome.values.items()} | {"converged": np.asarray(outcome.converged)}
+        got = {**outcome.values, "converged": outcome.converged, "residual": outcome.residual}
+        got = {n: np.asarray(v) for n, v in got.items()}
         pieces.append({n: v[: min(lanes, number - begin)] for n, v in got.items()})
     whole = {n: np.concatenate([p[n] for p in pieces]) for n in pieces[0]}
     whole = {n: v.reshape(shape + v.shape[1:]) for n, v in whole.items()}
-    lines = {}
-    if view.x is not None and view.y is not None:
-        across = np.asarray(grid[view.x.field])
-        lines = {n: np.asarray(v) for n, v in model.transition_lines(view.x.field, view.y.field, across).items()}
-    converged = whole.pop("converged")
-    return Curves(whole, converged, lines, time.perf_counter() - begun)
+    lines = transition_lines(view)
+    converged, residual = whole.pop("converged"), whole.pop("residual")
+    return Curves(whole, converged, residual, lines, time.perf_counter() - begun)
+
+
+def transition_lines(view: View) -> dict[str, np.ndarray]:
+    """The lines that the model knows in the plane of a view, at its values of x."""
+    if view.x is None or view.y is None:
+        return {}
+    across = np.asarray(view.grid[view.x.field])
+    filled = across[np.minimum(np.arange(LANES[-1] * -(-len(across) // LANES[-1])), len(across) - 1)]
+    found = view.model.transition_lines(view.x.field, view.y.field, filled)
+    return {name: np.asarray(line)[: len(across)] for name, line in found.items()}
+
+
+def as_study(view: View, curves: Curves) -> Study:
+    """The study of the theory alone that has these very curves as its results."""
+    study = Study(view.model, view.grid)
+    store: Any = study._attach(None)
+    flat = {n: v.reshape(-1, *v.shape[len(view.grid) :]) for n, v in
+            {**curves.values, "converged": curves.converged, "residual": curves.residual}.items()}  # fmt: skip
+    begin = 0
+    for name, block in study._planned(store):
+        cells = slice(begin, begin := begin + len(block["seeds"]))
+        store.commit(name, {n: v[cells] for n, v in flat.items()}, {})
+    return study
 
 
 def lanes_for(number: int) -> int:
     """How many points one program computes at once.
 
-    >>> [lanes_for(n) for n in (1, 2, 60, 64, 65, 3600)]
-    [1, 64, 64, 64, 256, 256]
+    >>> [lanes_for(n) for n in (1, 2, 60, 64, 3600)]
+    [1, 16, 64, 64, 64]
     """
     return next((lanes for lanes in LANES if number <= lanes), LANES[-1])
 
@@ -117,8 +145,9 @@ def answer(view: View, curves: Curves) -> dict[str, Any]:
                 series.append(common | {"values": plain(values[at]), "converged": done.tolist(), "branch": b})
         else:
             series.append(common | {"values": plain(values), "converged": converged.tolist()})
-    inner = {d for s in series for d in s["dims"] if d not in grid}
-    coordinates = {d: np.asarray(v).tolist() for d, v in model.coordinates().items() if d in inner}
+    shapes = {d: n for s in series for d, n in zip(s["dims"], np.shape(s["values"]), strict=True) if d not in grid}
+    known = model.coordinates()
+    coordinates = {d: np.asarray(known.get(d, np.arange(n))).tolist() for d, n in shapes.items()}
     first = next((d for s in series for d in s["dims"] if d in coordinates), None)
     across: dict[str, Any] | None = {"field": first, "values": coordinates[first]} if first else None
     if view.x is not None:
@@ -165,6 +194,7 @@ class Theories:
         self._compiling: dict[str, float] = {}
         self._lock = threading.Lock()
         self._ended = False
+        self._open = 0
 
     def note(self, session: str, stream: str, sequence: int) -> Callable[[], bool]:
         """Register a request; the function returned says whether it is still wanted."""
@@ -186,7 +216,17 @@ class Theories:
     def submit(self, view: View, wanted: Callable[[], bool]) -> Any:
         """Compute in the background; a future of the curves, or of `Stale`."""
         pool = self._ready if program(view) in self._known else self._first
-        return pool.submit(self._run, view, wanted)
+        with self._lock:
+            if self._open >= MOST_OPEN:
+                raise Busy
+            self._open += 1
+        future = pool.submit(self._run, view, wanted)
+        future.add_done_callback(self._closed_one)
+        return future
+
+    def _closed_one(self, _: Any) -> None:
+        with self._lock:
+            self._open -= 1
 
     def warm(self, view: View) -> None:
         """Compile a view's program, unless somebody compiles already."""

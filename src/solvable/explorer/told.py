@@ -12,31 +12,10 @@ import numpy as np
 
 from .._describe import describe
 from .._equations import mathml
-from .._version import __version__
 from ..errors import InvalidValue
 from ..model import Model
 from ..registry import listings, model_class
 from .views import View, default_observables
-
-
-def models() -> dict[str, Any]:
-    """The models for the gallery, from the listings alone: no model is imported, and JAX is not."""
-    return {
-        "version": __version__,
-        "models": [
-            {
-                "id": line.id,
-                "title": line.id.replace("-", " ").capitalize(),
-                "family": line.family,
-                "sentence": line.sentence,
-                "kind": line.kind,
-                "has_theory": line.kind != "experiment",
-                "badge": line.kind,
-                "thumbnail": f"/thumbnails/{line.id}.png",
-            }
-            for line in listings().values()
-        ],
-    }
 
 
 @lru_cache(maxsize=64)
@@ -48,7 +27,7 @@ def told(id: str) -> dict[str, Any]:
     fields = [said | _field(kind, said["name"]) for said in about["fields"]]
     observables = [said | {"symbol_mathml": symbol(said["symbol"])} for said in about["observables"]]
     for said, declared in zip(observables, kind.observables_declared, strict=True):
-        said["conditions"] = [{"field": f, "in": list(allowed)} for f, allowed in declared.when]
+        said["exists_when"] = {field: list(allowed) for field, allowed in declared.when}
     return about | {
         "sentence": listings()[id].sentence,
         "kind": listings()[id].kind,

@@ -22,7 +22,7 @@ MOST_GRID = 40_000
 MOST_SEEDS = 1000
 MOST_SIZES = 8
 MOST_CELLS = 50_000
-KEYS = ("model", "values", "x", "y", "observables", "branches", "sizes", "seeds", "simulated", "study")
+KEYS = ("model", "values", "x", "y", "observables", "branches", "sizes", "seeds", "simulated")
 AXIS_KEYS = ("field", "from", "to", "points", "scale")
 
 
@@ -101,10 +101,7 @@ class View:
         sizes, seeds = _sizes(model, said.get("sizes"), said.get("seeds"))
         plain = 6 if y is not None else 12
         simulated = _whole("simulated", said.get("simulated"), 1, MOST_POINTS, min(plain, x.points if x else 1))
-        grid = (simulated if x else 1) * (simulated if y else 1)
-        if grid * len(sizes) * seeds > MOST_CELLS:
-            raise Refused(f"this simulation has {grid * len(sizes) * seeds} cells; the page runs at most {MOST_CELLS}.")
-        kept = {n: v for n, v in values.items() if kind.fields()[n].kind != "input" or v is not None}
+        kept = {n: v for n, v in values.items() if not _is_default(kind.fields()[n], v)}
         return cls(model, kept, x, y, observables, branches, sizes, seeds, simulated)
 
     @property
@@ -118,10 +115,19 @@ class View:
 
     @cached_property
     def changed(self) -> dict[str, Any]:
-        """The values that are not the model's defaults."""
-        fields = self.model.fields()
+        """The values that are not the model's defaults and that no axis sweeps."""
         swept = {a.field for a in self.axes}
-        return {n: v for n, v in self.values.items() if n not in swept and not _is_default(fields[n], v)}
+        return {n: v for n, v in self.values.items() if n not in swept}
+
+    def check_simulation(self) -> None:
+        """Refuse what is no simulation, or one for which a page is the wrong place."""
+        if not self.sizes:
+            raise Refused("a simulation needs at least one size.", "sizes")
+        cells = self.simulated ** len(self.axes) * len(self.sizes) * self.seeds
+        if cells > MOST_CELLS:
+            raise Refused(
+                f"this simulation has {cells} cells and the page runs at most {MOST_CELLS}: use a study.", "seeds"
+            )
 
     def study(self) -> Study:
         """The study whose simulation is shown."""
@@ -132,7 +138,7 @@ class View:
         """The view as plain values, complete."""
         return {
             "model": self.model.id,
-            "values": self.changed,
+            "values": dict(self.values),
             "x": self.x.json() if self.x else None,
             "y": self.y.json() if self.y else None,
             "observables": list(self.observables),
@@ -145,7 +151,7 @@ class View:
     @cached_property
     def theory_key(self) -> str:
         """Everything that the theory depends on (which observables are shown is none of it)."""
-        told = self.json()
+        told = self.json() | {"values": self.changed}
         return json.dumps([told[n] for n in ("model", "values", "x", "y", "branches")], sort_keys=True)
 
 
@@ -187,7 +193,9 @@ def _axis(kind: type[Model], said: Any, which: str) -> Axis | None:
     if declared.kind != "control":
         raise Refused(f"{field!r} is a field of kind {declared.kind}: only controls go on an axis.", which)
     low, high = (_number(which, said.get(end, declared.span[i])) for i, end in enumerate(("from", "to")))
-    points = _whole(f"the points of the {which} axis", said.get("points"), 2, MOST_POINTS, 60 if which == "x" else 30)
+    points = _whole(
+        f"the points of the {which} axis", said.get("points"), 2, MOST_POINTS, 60 if which == "x" else 30, which
+    )
     scale = said.get("scale", declared.scale)
     if scale not in ("linear", "log"):
         raise Refused(f"the scale of the {which} axis is 'linear' or 'log'.", which)
@@ -211,11 +219,11 @@ def _number(which: str, value: Any) -> float:
         return float("inf")
 
 
-def _whole(name: str, value: Any, low: int, high: int, default: int) -> int:
+def _whole(name: str, value: Any, low: int, high: int, default: int, field: str = "") -> int:
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise Refused(f"{name} = {str(value)[:40]} is not a whole number in [{low}, {high}].", name.split(" ")[-2:][0])
+        raise Refused(f"{name} = {str(value)[:40]} is not a whole number in [{low}, {high}].", field or name)
     return value
 
 
@@ -259,4 +267,4 @@ def _sizes(model: Model, said: Any, seeds: Any) -> tuple[tuple[int, ...], int]:
 def _is_default(declared: Any, value: Any) -> bool:
     if declared.kind == "control":
         return float(value) == float(declared.default)
-    return declared.kind == "choice" and value == declared.default
+    return value is None or (declared.kind == "choice" and value == declared.default)

@@ -202,6 +202,8 @@ def main() -> None:
             write_frame(pipe, told, data)
 
     from ..errors import SolvableError
+    from ..lab import compute  # noqa: F401  (the long imports, before anybody waits for them)
+    from . import views  # noqa: F401
 
     send({"ready": True})
     while True:
