@@ -61,7 +61,9 @@ def first_curve(chromium: Any, address: str, query: str, times: int = 7) -> floa
     return statistics.median(spent)
 
 
-def latencies(chromium: Any, address: str, query: str, field: str, moves: int = MOVES) -> tuple[list[float], float, int]:
+def latencies(
+    chromium: Any, address: str, query: str, field: str, moves: int = MOVES
+) -> tuple[list[float], float, int]:
     """Milliseconds of each of some moves; then those from the end of a drag of 50 moves to its last curve, and its curves."""
     context = chromium.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()

@@ -14,8 +14,7 @@ const models = () => (listed ??= api.models().catch((problem) => { listed = null
 
 /** Show what the address says. `moved`: the reader went there, so the focus goes along. */
 async function show(moved) {
-  const mine = ++turn, query = new URLSearchParams(location.search);
-  const id = modelOf(query);
+  const mine = ++turn, query = new URLSearchParams(location.search), id = query.get("model");
   if (page?.accepts?.(id, query)) return page.restore(location.search);
   page?.close?.();
   page = null;
@@ -35,11 +34,6 @@ async function show(moved) {
     if (mine === turn) main.replaceChildren(failure(problem));
   }
   main.removeAttribute("aria-busy");
-}
-
-function modelOf(query) {
-  if (!query.has("view")) return query.get("model");
-  try { return JSON.parse(query.get("view")).model ?? null; } catch { return null; }
 }
 
 async function first(query) {

@@ -16,6 +16,7 @@ const STATUS = {
   approximate: "approximate: known to be off somewhere", measured: "measured: no theory, simulate it",
 };
 const MOST_PINS = 6;
+const COARSE = 16, SLOW = 0.12; // points of a preview while a slider moves, where a whole curve takes longer than so many seconds
 
 /** The page of the model `id`, in the state that the query string describes. */
 export async function modelPage(id, query) {
@@ -123,8 +124,11 @@ class Page {
       this.view.values[name] = value;
       const choice = this.told.fields[name].kind === "choice";
       if (choice) this.repair();
-      this.afterChange(choice, false);
-    } else if (final) this.remember();
+      this.afterChange(choice, false, !choice && !final);
+    } else if (final) {
+      this.remember();
+      if (this.full) this.submit(false);
+    }
   }
 
   change(patch, push) {
@@ -134,12 +138,11 @@ class Page {
     this.afterChange(true, "x" in patch || "y" in patch || "observables" in patch || "branches" in patch);
   }
 
-  afterChange(whole, pinsToo) {
+  afterChange(whole, pinsToo, dragging = false) {
     if (whole) this.refresh();
     else { this.controls.update(this.view); this.simulations.update(this.view); this.away.update(); }
     this.remember();
-    this.ask(structuredClone(this.view));
-    this.wait();
+    this.submit(dragging);
     if (pinsToo) this.pins.forEach((pin) => this.askPin(pin));
   }
 
@@ -205,9 +208,21 @@ class Page {
   // --- asking and drawing ---------------------------------------------------------------------------------------------
 
   askAll() {
-    this.ask(structuredClone(this.view));
-    this.wait();
+    this.submit(false);
     this.pins.forEach((pin) => this.askPin(pin));
+  }
+
+  /** Ask for the curve; where that is slow, for a coarse one while the slider moves and the whole when it rests. */
+  submit(dragging) {
+    const view = structuredClone(this.view);
+    clearTimeout(this.full);
+    this.full = 0;
+    if (dragging && this.slow && view.x && !view.y && view.x.points > COARSE) {
+      view.x.points = COARSE;
+      this.full = setTimeout(() => this.submit(false), 180);
+    }
+    this.ask(view);
+    this.wait();
   }
 
   /** Say that something is being computed, but only if it takes long enough to be noticed. */
@@ -245,6 +260,7 @@ class Page {
     this.say("");
     this.answer = normal(answer);
     this.answerView = view;
+    if (view.x?.points === this.view.x?.points) this.slow = Boolean(answer.coarse) && answer.seconds > SLOW;
     this.redraw();
     announce(sentence(this.answer, view));
   }

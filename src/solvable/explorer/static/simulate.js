@@ -22,7 +22,7 @@ export function physics(view) {
  * `points(view)` answers what is to be drawn for a view: its own points, or those of other values, faded.
  */
 export function simulations(description, { current, changed, redraw }) {
-  let job = null, stop = null;
+  let job = null, stop = null, unwanted = false;
   const jobs = new Map();
   const ids = { sizes: unique("sizes"), seeds: unique("seeds"), simulated: unique("simulated") };
   const sizes = h("input", { type: "text", id: ids.sizes, class: "box wide", autocomplete: "off", inputmode: "numeric" });
@@ -70,12 +70,16 @@ export function simulations(description, { current, changed, redraw }) {
     const view = structuredClone(current());
     if (view.y) return refuse("Simulations run along one axis: set the vertical axis back to none first.");
     busy(true);
-    says.textContent = "Starting a worker…";
+    job = null;
+    unwanted = false;
+    says.textContent = "Starting…";
     try {
       const answer = await api.simulate(forServer(view));
       job = { id: answer.job, cells: answer.cells, key: physics(view), view, points: new Map(), agreement: null, state: "running" };
       jobs.set(job.key, job);
-      stop = api.events(job.id, (kind, payload) => heard(job, kind, payload));
+      const mine = job;
+      stop = api.events(mine.id, (kind, payload) => heard(mine, kind, payload));
+      if (unwanted) await cancel();
     } catch (problem) {
       busy(false);
       says.textContent = "";
@@ -84,14 +88,15 @@ export function simulations(description, { current, changed, redraw }) {
   }
 
   async function cancel() {
-    if (!job) return;
     says.textContent = "Cancelling…";
+    unwanted = true; // also when the server has not yet said which job it is
+    if (!job) return;
     try { await api.cancel(job.id); } catch (problem) { refuse(problem.message); }
   }
 
   function heard(about, kind, payload) {
     if (about !== job) return;
-    if (kind === "progress") {
+    if (kind === "progress" && !unwanted) {
       bar.max = payload.cells || 1;
       bar.value = payload.done;
       says.textContent = `${payload.done} of ${payload.cells} cells, ${number(payload.seconds, 2)} s`;
@@ -100,7 +105,7 @@ export function simulations(description, { current, changed, redraw }) {
       repaint();
     } else if (kind === "agreement") {
       about.agreement = payload;
-    } else {
+    } else if (kind !== "progress") {
       about.state = kind;
       busy(false);
       if (kind === "failed") { says.textContent = ""; refuse(payload.error ?? "The simulation failed."); }

@@ -64,21 +64,9 @@ export function toQuery(view, description, { pins = [], logarithmic = false, tou
   return query.toString().replaceAll("%3A", ":").replaceAll("%2C", ",");
 }
 
-/** The view of a link that carries it as one piece of JSON, as the server writes them. */
-function fromJson(text, view) {
-  try {
-    const said = JSON.parse(text);
-    return { ...view, ...said, values: { ...view.values, ...said.values } };
-  } catch {
-    return view;
-  }
-}
-
 /** A view from a query string; what it does not mention stays as in the model's first view. */
 export function fromQuery(text, description) {
-  const query = new URLSearchParams(text), first = firstView(description), base = { ...first.values };
-  if (query.has("view")) return { view: fromJson(query.get("view"), first), pins: [], logarithmic: false, tour: null, step: 0 };
-  const view = first;
+  const query = new URLSearchParams(text), view = firstView(description), base = { ...view.values };
   const fields = Object.fromEntries(settable(description).map((f) => [f.name, f]));
   for (const [name, field] of Object.entries(fields)) {
     const given = query.get(spoken(name));
