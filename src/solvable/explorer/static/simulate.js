@@ -106,6 +106,7 @@ export function simulations(description, { current, changed, redraw }) {
     } else if (kind === "agreement") {
       about.agreement = payload;
     } else if (kind !== "progress") {
+      if (kind === "failed" && unwanted) kind = "cancelled"; // a worker that was stopped is gone, as asked
       about.state = kind;
       busy(false);
       if (kind === "failed") { says.textContent = ""; refuse(payload.error ?? "The simulation failed."); }
