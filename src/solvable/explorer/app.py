@@ -28,8 +28,8 @@ STATIC = Path(__file__).parent / "static"
 class Explorer:
     """One running page: what its requests share."""
 
-    def __init__(self, doorkeeper: Doorkeeper, study: Any = None, run: Path | None = None):
-        self.doorkeeper, self._study, self._run = doorkeeper, study, run
+    def __init__(self, doorkeeper: Doorkeeper, study: Any = None, run: Path | None = None, *, warm: bool = True):
+        self.doorkeeper, self._study, self._run, self._warms = doorkeeper, study, run, warm
         self.address = f"http://127.0.0.1:{doorkeeper.port}"
         self.files = {f.name: f for f in sorted(STATIC.iterdir()) if f.is_file()} if STATIC.is_dir() else {}
         self.plotly = plotly()
@@ -117,11 +117,13 @@ class Explorer:
         from .told import told
 
         about = await run_in_threadpool(told, id)
-        await run_in_threadpool(self._warm, about)
-        self.jobs.warm()
+        if self._warms:
+            await run_in_threadpool(self._warm, about)
+            self.jobs.warm()
         return answer(about)
 
     def _warm(self, about: dict[str, Any]) -> None:
+        """Compile what will be asked for next, if nobody else waits for a compilation."""
         from .theory import theory_of
         from .views import View
 

@@ -48,7 +48,7 @@ class Refusal(Exception):
 class Bucket:
     """So many requests a second, and so many at once."""
 
-    def __init__(self, rate: float = RATE, burst: float = BURST):
+    def __init__(self, rate: float, burst: float):
         self._rate, self._burst, self._left, self._then = rate, burst, burst, time.monotonic()
 
     def take(self) -> bool:
@@ -64,15 +64,16 @@ class Bucket:
 class Doorkeeper:
     """Knows the token and the sessions."""
 
-    def __init__(self, port: int, token: str | None = None):
+    def __init__(self, port: int, *, rate: float = RATE, burst: float = BURST):
         self.port = port
-        self.token = token or secrets.token_urlsafe(32)
+        self.token = secrets.token_urlsafe(32)
+        self._rate, self._burst = rate, burst
         self.cookie = f"solvable_{port}"  # cookies do not know ports: two explorers must not take each other's
         names = ("127.0.0.1", "localhost", "[::1]")
         self.hosts = {f"{n}:{port}" for n in names}
         self.origins = {f"http://{h}" for h in self.hosts}
         self._sessions: OrderedDict[bytes, str] = OrderedDict()  # hash of the secret: the session's name
-        self._strangers = Bucket()
+        self._strangers = Bucket(rate, burst)
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
     def session_of(self, headers: dict[str, str]) -> str | None:
@@ -94,7 +95,7 @@ class Doorkeeper:
         """Whether the rate allows one more request; strangers share one bucket, which is not the guests'."""
         if session is None:
             return self._strangers.take()
-        bucket = self._buckets.setdefault(session, Bucket())
+        bucket = self._buckets.setdefault(session, Bucket(self._rate, self._burst))
         while len(self._buckets) > MOST_SESSIONS:
             self._buckets.popitem(last=False)
         return bucket.take()
