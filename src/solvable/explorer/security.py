@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 import time
 from collections import OrderedDict
@@ -23,6 +24,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 LARGEST_BODY = 256 * 1024
 LONGEST_QUERY = 32 * 1024
+DEEPEST = 10  # levels of a JSON value
 MOST_SESSIONS = 64
 RATE, BURST = 50.0, 200.0
 HEADERS = {
@@ -220,17 +222,24 @@ def strict_json(body: bytes) -> Any:
         raise ValueError(word)
 
     try:
-        value = json.loads(body.decode("utf-8"), object_pairs_hook=once, parse_constant=never)
+        text = body.decode("utf-8")
+        if _depth(text) > DEEPEST:
+            raise Refusal(400, "the request is nested too deeply.")
+        return json.loads(text, object_pairs_hook=once, parse_constant=never)
     except (ValueError, RecursionError):
         raise Refusal(400, "the request is not valid JSON.") from None
-    if _deep(value, 8):
-        raise Refusal(400, "the request is nested too deeply.")
-    return value
 
 
-def _deep(value: Any, left: int) -> bool:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return left < 0 or any(_deep(v, left - 1) for v in inner if isinstance(v, (dict, list)))
+def _depth(text: str) -> int:
+    """How deeply a JSON text is nested, found before anything recurses into it."""
+    depth = deepest = 0
+    for found in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', text):
+        if found[0] in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif found[0] in "]}":
+            depth -= 1
+    return deepest
 
 
 def _hash(secret: str) -> bytes:
