@@ -241,7 +241,7 @@ class Explorer:
                 raise Refused("there is no such simulation.", "job")
             if not job.complete:
                 raise Refused("this simulation has not ended: wait for it, or export the theory alone.", "job")
-            return view.model.id, export(job.study, list(view.observables), to)
+            return view.model.id, export(job.study, self._drawn(view, to), to)
         from .theory import as_study, theory_of
 
         if view.branches:
@@ -249,7 +249,16 @@ class Explorer:
         if (why := theory_of(view.model)) is not None:
             raise Refused(why, "job")
         curves = self.theories.kept(view) or self.theories.submit(view, lambda: True).result()
-        return view.model.id, export(as_study(view, curves), list(view.observables), to)
+        return view.model.id, export(as_study(view, curves), self._drawn(view, to), to)
+
+    def _drawn(self, view: Any, to: str) -> list[str]:
+        from .reproduce import drawable
+        from .views import Refused
+
+        names = drawable(view.model, list(view.observables), bool(view.axes))
+        if not names and to not in ("csv", "nc"):
+            raise Refused("there is nothing to draw along: put a control on the x axis.", "x")
+        return names
 
     # --- a stored study ---------------------------------------------------------------------------------------------
 
