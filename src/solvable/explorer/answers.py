@@ -45,8 +45,8 @@ def guarded(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Requ
     async def answered(request: Request) -> Response:
         try:
             return await handler(request)
-        except Refusal:
-            raise
+        except Refusal as no:
+            return said(no.status, str(no))
         except HTTPException as problem:
             return said(problem.status_code, str(problem.detail))
         except SolvableError as problem:

@@ -28,8 +28,8 @@ STATIC = Path(__file__).parent / "static"
 class Explorer:
     """One running page: what its requests share."""
 
-    def __init__(self, doorkeeper: Doorkeeper, study: Any = None, run: Path | None = None):
-        self.doorkeeper, self._study, self._run = doorkeeper, study, run
+    def __init__(self, doorkeeper: Doorkeeper, study: Any = None, run: Path | None = None, *, warm: bool = True):
+        self.doorkeeper, self._study, self._run, self._warms = doorkeeper, study, run, warm
         self.address = f"http://127.0.0.1:{doorkeeper.port}"
         self.files = {f.name: f for f in sorted(STATIC.iterdir()) if f.is_file()} if STATIC.is_dir() else {}
         self.plotly = plotly()
@@ -117,11 +117,13 @@ class Explorer:
         from .told import told
 
         about = await run_in_threadpool(told, id)
-        await run_in_threadpool(self._warm, about)
-        self.jobs.warm()
+        if self._warms:
+            await run_in_threadpool(self._warm, about)
+            self.jobs.warm()
         return answer(about)
 
     def _warm(self, about: dict[str, Any]) -> None:
+        """Compile what will be asked for next, if nobody else waits for a compilation."""
         from .theory import theory_of
         from .views import View
 
@@ -239,7 +241,7 @@ class Explorer:
                 raise Refused("there is no such simulation.", "job")
             if not job.complete:
                 raise Refused("this simulation has not ended: wait for it, or export the theory alone.", "job")
-            return view.model.id, export(job.study, list(view.observables), to)
+            return view.model.id, export(job.study, self._drawn(view, to), to)
         from .theory import as_study, theory_of
 
         if view.branches:
@@ -247,7 +249,16 @@ class Explorer:
         if (why := theory_of(view.model)) is not None:
             raise Refused(why, "job")
         curves = self.theories.kept(view) or self.theories.submit(view, lambda: True).result()
-        return view.model.id, export(as_study(view, curves), list(view.observables), to)
+        return view.model.id, export(as_study(view, curves), self._drawn(view, to), to)
+
+    def _drawn(self, view: Any, to: str) -> list[str]:
+        from .reproduce import drawable
+        from .views import Refused
+
+        names = drawable(view.model, list(view.observables), bool(view.axes))
+        if not names and to not in ("csv", "nc"):
+            raise Refused("there is nothing to draw along: put a control on the x axis.", "x")
+        return names
 
     # --- a stored study ---------------------------------------------------------------------------------------------
 

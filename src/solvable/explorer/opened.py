@@ -69,7 +69,7 @@ class Opened:
         """Theory and points along one dimension, with every other dimension at one of its values."""
         if not isinstance(said, dict) or any(k not in ("x", "y", "observables", "at") for k in said):
             raise Refused("a request for a stored study has x, y, observables and at.")
-        grid, at = self.study._grid(), said.get("at") or {}
+        grid, at = self.study._grid(), said.get("at", {})
         axes = [a for a in (said.get("x"), said.get("y")) if a is not None]
         if not isinstance(at, dict) or any(not isinstance(a, str) for a in axes) or len(set(axes)) < len(axes):
             raise Refused("x and y are names of different dimensions, at is an object {dimension: value}.")

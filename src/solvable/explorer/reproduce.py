@@ -7,6 +7,7 @@ import shlex
 from typing import Any
 from urllib.parse import urlencode
 
+from ..model import Model
 from ..registry import listings
 from .views import Axis, View
 
@@ -40,7 +41,8 @@ def python(view: View) -> str:
     line = listings()[view.model.id]
     ours = line.module.startswith("solvable.")
     made = f"sv.{line.name}({fixed})" if ours else f"sv.create({view.model.id!r}{', ' if fixed else ''}{fixed})"
-    shown = repr(view.observables[0]) if len(view.observables) == 1 else repr(list(view.observables))
+    drawn = drawable(view.model, list(view.observables), bool(view.axes))
+    shown = repr(drawn[0]) if len(drawn) == 1 else repr(drawn)
     lines = ["import solvable as sv", "", f"model = {made}"]
     if view.axes:
         lines.insert(0, "import numpy as np")
@@ -51,9 +53,15 @@ def python(view: View) -> str:
         lines += ["", f"study = sv.Study(model{over}, sizes={list(view.sizes)}, seeds={view.seeds})",
                   "simulated = study.run()"]  # fmt: skip
         lines += ["print(study.agreement())"] if view.model.has_theory else ["print(simulated)"]
-        if view.axes or any(view.model.observables()[n].dims for n in view.observables):
+        if drawn:
             lines += [f"study.plot({shown}).savefig({view.model.id + '.png'!r})"]
     return "\n".join(lines) + "\n"
+
+
+def drawable(model: Model, names: list[str], swept: bool) -> list[str]:
+    """The observables that have something to be drawn along: a swept control, or a dimension of their own."""
+    declared = model.observables()
+    return names if swept else [n for n in names if declared[n].dims]
 
 
 def _python_theory(view: View) -> list[str]:

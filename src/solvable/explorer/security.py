@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 import time
 from collections import OrderedDict
@@ -23,6 +24,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 LARGEST_BODY = 256 * 1024
 LONGEST_QUERY = 32 * 1024
+DEEPEST = 10  # levels of a JSON value
 MOST_SESSIONS = 64
 RATE, BURST = 50.0, 200.0
 HEADERS = {
@@ -48,7 +50,7 @@ class Refusal(Exception):
 class Bucket:
     """So many requests a second, and so many at once."""
 
-    def __init__(self, rate: float = RATE, burst: float = BURST):
+    def __init__(self, rate: float, burst: float):
         self._rate, self._burst, self._left, self._then = rate, burst, burst, time.monotonic()
 
     def take(self) -> bool:
@@ -64,15 +66,16 @@ class Bucket:
 class Doorkeeper:
     """Knows the token and the sessions."""
 
-    def __init__(self, port: int, token: str | None = None):
+    def __init__(self, port: int, *, rate: float = RATE, burst: float = BURST):
         self.port = port
-        self.token = token or secrets.token_urlsafe(32)
+        self.token = secrets.token_urlsafe(32)
+        self._rate, self._burst = rate, burst
         self.cookie = f"solvable_{port}"  # cookies do not know ports: two explorers must not take each other's
         names = ("127.0.0.1", "localhost", "[::1]")
         self.hosts = {f"{n}:{port}" for n in names}
         self.origins = {f"http://{h}" for h in self.hosts}
         self._sessions: OrderedDict[bytes, str] = OrderedDict()  # hash of the secret: the session's name
-        self._strangers = Bucket()
+        self._strangers = Bucket(rate, burst)
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
     def session_of(self, headers: dict[str, str]) -> str | None:
@@ -94,7 +97,7 @@ class Doorkeeper:
         """Whether the rate allows one more request; strangers share one bucket, which is not the guests'."""
         if session is None:
             return self._strangers.take()
-        bucket = self._buckets.setdefault(session, Bucket())
+        bucket = self._buckets.setdefault(session, Bucket(self._rate, self._burst))
         while len(self._buckets) > MOST_SESSIONS:
             self._buckets.popitem(last=False)
         return bucket.take()
@@ -219,17 +222,24 @@ def strict_json(body: bytes) -> Any:
         raise ValueError(word)
 
     try:
-        value = json.loads(body.decode("utf-8"), object_pairs_hook=once, parse_constant=never)
+        text = body.decode("utf-8")
+        if _depth(text) > DEEPEST:
+            raise Refusal(400, "the request is nested too deeply.")
+        return json.loads(text, object_pairs_hook=once, parse_constant=never)
     except (ValueError, RecursionError):
         raise Refusal(400, "the request is not valid JSON.") from None
-    if _deep(value, 8):
-        raise Refusal(400, "the request is nested too deeply.")
-    return value
 
 
-def _deep(value: Any, left: int) -> bool:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return left < 0 or any(_deep(v, left - 1) for v in inner if isinstance(v, (dict, list)))
+def _depth(text: str) -> int:
+    """How deeply a JSON text is nested, found before anything recurses into it."""
+    depth = deepest = 0
+    for found in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', text):
+        if found[0] in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif found[0] in "]}":
+            depth -= 1
+    return deepest
 
 
 def _hash(secret: str) -> bytes:

@@ -86,7 +86,8 @@ class View:
         if not isinstance(said.get("model"), str):
             raise Refused("a view names its model.", "model")
         kind = model_class(said["model"])
-        values = said.get("values") or {}
+        values = said.get("values")
+        values = {} if values is None else values
         if not isinstance(values, dict):
             raise Refused("the values of a view are an object {name: value}.", "values")
         model = _made(kind, values)
