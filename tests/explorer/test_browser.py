@@ -177,6 +177,15 @@ def test_the_stories_of_the_tour_name_only_what_exists():
             kind.create(**{n: _meant(kind, n, v) for n, v in pairs})
 
 
+def test_the_written_tour_has_the_views_of_the_page_s_own():
+    written = (ROOT / "docs" / "tour.md").read_text(encoding="utf-8")
+    stories = json.loads((STATIC / "tour.json").read_text(encoding="utf-8"))["stories"]
+    for step in (step for story in stories for step in story["steps"]):
+        assert f"?{step['query']}\n" in written
+    for picture in re.findall(r"\(pictures/(.*?)\)", written):
+        assert (ROOT / "docs" / "pictures" / picture).is_file(), picture
+
+
 def _meant(kind, name, text):
     return text if kind.fields()[name].options else float(text)
 

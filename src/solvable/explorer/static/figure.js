@@ -107,7 +107,8 @@ export function compose({ view, curves, told, look, width, logarithmic }) {
   const traces = [], legend = [], layout = base(look);
   const single = curves.length === 1;
   const colours = palette(look.dark);
-  const gapX = columns > 1 ? (70 * look.scale) / width : 0, gapY = rows > 1 ? 0.26 / rows : 0;
+  const gapX = columns > 1 ? (70 * look.scale) / width : 0, tall = Math.round(rows === 1 ? look.height : Math.max(look.height, rows * (width < 520 ? 200 : 270 * look.scale)));
+  const gapY = rows > 1 ? (62 * look.scale) / tall : 0;
   
   names.forEach((name, k) => {
     const suffix = k === 0 ? "" : String(k + 1), column = k % columns, row = Math.floor(k / columns);
@@ -165,7 +166,7 @@ export function compose({ view, curves, told, look, width, logarithmic }) {
     }
   });
   if (names.length > 1) layout.margin.l = 42 * look.scale;
-  layout.height = Math.round(rows === 1 ? look.height : Math.max(look.height, rows * (width < 520 ? 190 : 270 * look.scale)));
+  layout.height = tall;
   return { traces, layout, legend, panels: names };
 }
 

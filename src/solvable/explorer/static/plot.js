@@ -25,7 +25,7 @@ export function look(element) {
     ink: ink("--ink"), quiet: ink("--quiet"), grid: ink("--grid"), axis: ink("--axis"), paper: ink("--card"), gap: ink("--gap"),
     dark: ink("--dark") === "1", family: ink("--sans"), touch,
     scale: (element.clientWidth < 520 ? 0.86 : 1) * (document.documentElement.dataset.type === "large" ? 1.28 : 1),
-    height: element.clientWidth < 520 ? Math.max(250, Math.min(320, innerHeight * 0.44)) : Math.max(340, Math.min(620, innerHeight * 0.54)),
+    height: element.clientWidth < 520 ? Math.max(250, Math.min(320, innerHeight * 0.44)) : Math.max(330, Math.min(620, innerHeight * 0.48)),
   };
 }
 
