@@ -136,7 +136,7 @@ export function compose({ view, curves, told, look, width, logarithmic }) {
               marker: { color: colour, size: 8 * look.scale, symbol: "circle-open", line: { width: 2 } },
               hovertemplate: `%{y:.4g}<extra>${said || "theory"}</extra>`, opacity: series.stable === false ? 0.55 : 1,
             });
-            entry(legend, { key: `line ${said}`, kind: "line", colour, dash, said, curve: c, plain: !said });
+            entry(legend, { key: `line ${said || name}`, kind: "line", colour, dash, said, curve: c, plain: !said, observable: name });
           }
           drawPoints({ traces, legend, curve, c, series, line, colour, suffix, view, look, said, everyY });
         });
@@ -148,7 +148,7 @@ export function compose({ view, curves, told, look, width, logarithmic }) {
     layout[`xaxis${suffix}`] = {
       ...axis(look), domain: domainX, anchor: `y${suffix}`, type: own ? "category" : scale === "log" ? "log" : "linear",
       title: { text: k + columns >= names.length ? axisTitle(axisName, told) : "", standoff: 10, font: { size: 15 * look.scale } },
-      ...(scale === "log" && !own ? logTicks(everyX) : {}), showticklabels: axisName !== null,
+      ...(scale === "log" && !own ? logTicks(everyX) : {}), showticklabels: axisName !== null, ...(axisName === null ? { showgrid: false, ticks: "", range: [-0.6, curves.length - 0.4] } : {}),
       ...(markers && !own && scale !== "log" && everyX.every(Number.isInteger) && axisName !== null ? { dtick: Math.max(1, Math.round((Math.max(...everyX) - Math.min(...everyX)) / 8)) } : {}),
     };
     const numbers = everyY.filter((v) => v !== null && v !== undefined);
@@ -176,13 +176,15 @@ function drawPoints({ traces, legend, curve, c, series, line, colour, suffix, vi
   const mine = (curve.points ?? []).filter((p) => p.observable === series.observable && !(series.branch > 0));
   const sizes = [...new Set(mine.map((p) => p.size))].sort((a, b) => a - b);
   sizes.forEach((size, s) => {
+    const aside = c + 0.14 * (s - (sizes.length - 1) / 2); // without an axis, sizes stand side by side
     const rows = pointsOf(mine.filter((p) => p.size === size), series, curve.answer, line, view);
     if (!rows.length) return;
     rows.forEach((r) => everyY.push(r.mean));
     const strength = curve.faded ? 0.25 : 0.45 + (0.55 * (s + 1)) / sizes.length;
     const symbol = MARKERS[s % MARKERS.length];
     traces.push({
-      type: "scatter", mode: "markers", x: line.axis === null ? rows.map(() => c) : rows.map((r) => r.x), y: rows.map((r) => r.mean),
+      type: "scatter", mode: line.axis === null ? "markers+text" : "markers", x: rows.map((r) => (line.axis === null ? aside : r.x)), y: rows.map((r) => r.mean),
+      text: line.axis === null ? rows.map((r) => `  ${number(r.mean)} ± ${number(r.error, 2)}`) : undefined, textposition: "middle right", cliponaxis: false,
       xaxis: `x${suffix}`, yaxis: `y${suffix}`, name: `size ${size}`, showlegend: false, opacity: strength,
       error_y: { type: "data", array: rows.map((r) => r.error ?? 0), thickness: 1.4 * look.scale, width: 0, color: curve.faded ? look.quiet : colour },
       marker: { color: curve.faded ? look.quiet : colour, size: 7.5 * look.scale, symbol, line: { width: 1, color: look.paper } },
@@ -207,9 +209,10 @@ function heatMap({ view, answer, told, look, width }) {
     hovertemplate: `${words(x)} %{x:.4g}, ${words(y)} %{y:.4g}<br>${words(series.observable)} %{z:.4g}<extra></extra>`,
   }];
   const legend = [];
-  (answer.lines ?? []).forEach((line, k) => {
-    const dash = DASHES[k % DASHES.length], common = { type: "scatter", mode: "lines", x: line.x, y: line.y, showlegend: false };
-    traces.push({ ...common, line: { color: "#fff", width: 4.5 }, hoverinfo: "skip" });
+  const known = answer.lines ?? [], drawn = (line) => ({ type: "scatter", mode: "lines", x: line.x, y: line.y, showlegend: false });
+  for (const line of known) traces.push({ ...drawn(line), line: { color: "#fff", width: 4.5 }, hoverinfo: "skip" });
+  known.forEach((line, k) => {
+    const dash = DASHES[k % DASHES.length], common = drawn(line);
     traces.push({ ...common, line: { color: "#111", width: 2, dash }, hovertemplate: `${words(line.name)}<extra></extra>` });
     legend.push({ key: `line ${line.name}`, kind: "line", colour: look.ink, dash, said: `transition: ${words(line.name)}` });
   });

@@ -13,7 +13,7 @@ import { caption } from "./tour.js";
 
 const STATUS = {
   exact: "exact: holds at every size", asymptotic: "asymptotic: exact as the size grows",
-  approximate: "approximate: known to be off somewhere", measured: "measured: no theory, simulate it",
+  approximate: "approximate: known to be off somewhere", measured: "measured only: it has no theory",
 };
 const MOST_PINS = 6;
 const COARSE = 16, SLOW = 0.12; // points of a preview while a slider moves, where a whole curve takes longer than so many seconds
@@ -277,7 +277,7 @@ class Page {
     // Points of other values are faint, and gone if the curve that they belong to is pinned with them.
     const points = faded && this.pins.some((p) => p.key === simulated.key && p.points?.length) ? [] : simulated.points;
     const current = { name: this.pins.length ? named(this.view.values) || "current" : "", colour: 0, answer: completed(this.answer, points, view, this.description), points, faded };
-    const pinned = view.y ? [] : this.pins.map((p) => ({ name: named(p.values) || "pinned", colour: p.colour, answer: p.answer ?? { series: [], coordinates: {} }, points: p.points ?? [] }));
+    const pinned = view.y ? [] : this.pins.map((p) => ({ name: named(p.values) || "pinned", colour: p.colour, answer: completed(p.answer, p.points ?? [], view, this.description), points: p.points ?? [] }));
     return [current, ...pinned];
   }
 
@@ -315,7 +315,7 @@ class Page {
     const kinds = new Map();
     for (const s of answer.series) kinds.set(s.status, [...new Set([...(kinds.get(s.status) ?? []), words(s.observable)])]);
     const parts = [...kinds].map(([status, names]) => `${names.join(", ")} ${names.length > 1 ? "are" : "is"} ${STATUS[status] ?? status}`);
-    if (answer.note && answer.series.length) parts.push(answer.note);
+    if (answer.note && answer.series.length && this.description.has_theory) parts.push(answer.note.replace(/\.$/, ""));
     const missing = answer.not_converged
       ? `${answer.not_converged} ${answer.not_converged === 1 ? "point" : "points"} did not converge and ${answer.not_converged === 1 ? "is" : "are"} left out.` : "";
     const took = answer.seconds ? ` Computed in ${answer.seconds < 1 ? `${number(answer.seconds * 1000, 2)} ms` : `${number(answer.seconds, 2)} s`}.` : "";

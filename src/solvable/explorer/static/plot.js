@@ -55,10 +55,14 @@ function swatch(entry) {
 
 /** The legend as a list; a pinned curve has its own button to take it away. */
 export function showLegend(element, figure, pins, unpin) {
-  const shown = figure.legend.filter((e) => !e.plain || figure.legend.length > 1);
+  const lines = figure.legend.filter((e) => e.kind === "line"), mixed = lines.some((e) => !e.plain);
+  const named = lines.map((e) => (e.plain ? { ...e, said: mixed ? words(e.observable) : "theory" } : e));
+  // Several panels of one plain curve each need a single entry, and none at all if nothing else is drawn.
+  const kept = mixed ? named : named.slice(0, 1), points = figure.legend.filter((e) => e.kind !== "line");
+  const shown = mixed || points.length ? [...kept, ...points] : [];
   const handled = new Set();
   element.replaceChildren(...shown.map((e) => {
-    const item = h("li", {}, swatch(e), h("span", {}, e.said || "theory"));
+    const item = h("li", {}, swatch(e), h("span", {}, e.said));
     if (e.kind === "line" && e.curve > 0 && pins[e.curve - 1] && !handled.has(e.curve)) {
       handled.add(e.curve);
       item.append(h("button", { type: "button", class: "unpin", "aria-label": `Unpin ${e.said}`, title: "Unpin", onclick: () => unpin(e.curve - 1) }, "×"));

@@ -175,6 +175,6 @@ export function agreement(told) {
   const explained = [...new Set(told.rows.map((r) => r.verdict))].filter((v) => VERDICTS[v]).map((v) => h("p", { class: "quiet" }, `${VERDICTS[v][0]} ${v}: ${VERDICTS[v][1]}`));
   return h("div", { class: "scroll" }, h("table", {},
     h("caption", {}, "Agreement of theory and simulation"),
-    h("thead", {}, h("tr", {}, ["observable", "verdict", "largest |z|", "sizes", "seeds"].map((t) => h("th", { scope: "col" }, t)))),
+    h("thead", {}, h("tr", {}, ["observable", "verdict", "worst z", "sizes", "seeds"].map((t) => h("th", { scope: "col" }, t)))),
     h("tbody", {}, told.rows.map(cells))), explained);
 }

@@ -87,7 +87,7 @@ class StudyPage {
     const sizes = `${s.sizes.length ? `sizes ${s.sizes.join(", ")}` : "no sizes"}, ${s.seeds} ${s.seeds === 1 ? "seed" : "seeds"}`;
     const fixed = Object.entries(s.values ?? {}).filter(([n]) => !(n in s.dims));
     this.element = h("div", { class: "model study" },
-      h("div", { class: "title" }, h("h1", {}, s.title), h("p", {}, `Stored study ${s.name}: ${sizes}. `, h("span", { class: "badge pair" }, "stored study"), s.missing ? h("strong", {}, ` ${s.missing} cells are not computed yet.`) : "")),
+      h("div", { class: "title" }, h("h1", {}, s.title), h("p", {}, `Stored study “${s.name}”: ${sizes}. `, h("span", { class: "badge pair" }, "stored study"), s.missing ? h("strong", {}, ` ${s.missing} cells are not computed yet.`) : "")),
       h("div", { class: "layout" }, h("div", { class: "bench" },
         h("div", { class: "stage" },
           h("figure", { class: "hero" }, this.chips, this.legend, h("div", { class: "canvas" }, this.plot), h("div", { class: "axes" }, h("div", { class: "sweep" }, h("div", { class: "which" }, h("label", { for: id }, "Horizontal axis"), axis))),
