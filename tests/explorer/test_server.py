@@ -232,6 +232,15 @@ def test_what_is_compiled_does_not_wait_for_what_is_not(fresh, monkeypatch):
         assert other.result().status == 200
 
 
+def test_a_slow_curve_gets_a_coarse_program_in_the_background(fresh, monkeypatch):
+    monkeypatch.setattr("solvable.explorer.theory.SLOW", 1e9)
+    wide = {**TOY, "x": {**TOY["x"], "points": 60}}
+    assert theory(fresh, wide).json["coarse"] is False
+    monkeypatch.setattr("solvable.explorer.theory.SLOW", 0.0)
+    until(lambda: theory(fresh, wide).json["coarse"])
+    assert theory(fresh, TOY | {"x": None}).json["coarse"] is False
+
+
 def test_opening_a_model_compiles_its_first_view(surroundings):
     server = Running(warm=True)
     try:

@@ -7,6 +7,7 @@ compiled for the first time does not hold up what is compiled already.
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections import OrderedDict
@@ -29,6 +30,7 @@ LANES = (1, 16, 64)
 MOST_NUMBERS = 2_000_000  # of one answer
 MOST_KEPT = 8_000_000  # numbers in the cache
 MOST_OPEN = 64  # requests that wait
+SLOW = 0.12  # seconds of a curve that does not follow a slider
 
 
 class Busy(Exception):
@@ -246,6 +248,15 @@ class Theories:
         """Compile a view's program, unless somebody compiles already."""
         if program(view) not in self._known and not self._compiling and not self._ended:
             self._first.submit(self._run, view, lambda: not self._ended)
+
+    def coarse(self, view: View, seconds: float) -> bool:
+        """Whether a coarse version of a curve comes without compilation; if not, and the curve is slow, it will soon."""
+        if view.x is None:
+            return False
+        few = dataclasses.replace(view, x=dataclasses.replace(view.x, points=min(view.x.points, LANES[1])), y=None)
+        if seconds > SLOW:
+            self.warm(few)
+        return program(few) in self._known
 
     def compiling(self) -> dict[str, float]:
         """The models whose theory is being compiled, and for how many seconds."""
