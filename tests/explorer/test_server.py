@@ -13,7 +13,7 @@ from running import Running
 import solvable as sv
 from commands import answer as command
 from solvable.explorer.gallery import models
-from solvable.explorer.theory import compute
+from solvable.explorer.theory import compute, needed
 from solvable.explorer.told import prose
 from solvable.explorer.views import View
 
@@ -135,10 +135,23 @@ def test_branches_are_series_of_their_own(running):
 
 
 def test_the_same_view_is_computed_once(running):
-    first, second = (theory(running, TOY, values={"penalty": 0.123}).json for _ in range(2))
-    other = theory(running, TOY, values={"penalty": 0.123}, observables=["curve"]).json
-    assert (first["cached"], second["cached"], other["cached"]) == (False, True, True)
-    assert first["series"] == second["series"]
+    def ask(observable):
+        told = theory(running, TOY, values={"penalty": 0.123}, observables=[observable]).json
+        return told["cached"], told["series"]
+
+    first, again, curve = ask("test_error"), ask("test_error"), ask("curve")
+    assert (first[0], again[0]) == (False, True)
+    assert first[1] == again[1]
+    assert (curve[0], ask("curve")[0], ask("test_error")[0]) == (False, True, True)
+
+
+def test_numbers_do_not_wait_for_curves():
+    numbers = View.checked({"model": "masked-regression", "observables": ["test_loss"]})
+    curves = View.checked({"model": "masked-regression", "observables": ["test_loss", "spectrum"]})
+    assert "train_loss" in needed(numbers)
+    assert "spectrum" not in needed(numbers)
+    assert needed(curves) is None
+    assert needed(View.checked({"model": "perceptron"})) is None  # one program where there is nothing to leave out
 
 
 def test_neither_values_nor_points_nor_the_swept_control_compile_again(traces):
@@ -217,6 +230,15 @@ def test_what_is_compiled_does_not_wait_for_what_is_not(fresh, monkeypatch):
         assert not other.done()
         go.set()
         assert other.result().status == 200
+
+
+def test_a_slow_curve_gets_a_coarse_program_in_the_background(fresh, monkeypatch):
+    monkeypatch.setattr("solvable.explorer.theory.SLOW", 1e9)
+    wide = {**TOY, "x": {**TOY["x"], "points": 60}}
+    assert theory(fresh, wide).json["coarse"] is False
+    monkeypatch.setattr("solvable.explorer.theory.SLOW", 0.0)
+    until(lambda: theory(fresh, wide).json["coarse"])
+    assert theory(fresh, TOY | {"x": None}).json["coarse"] is False
 
 
 def test_opening_a_model_compiles_its_first_view(surroundings):

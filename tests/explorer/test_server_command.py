@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -48,6 +49,21 @@ def enter(address):
     return headers["set-cookie"].split(";")[0]
 
 
+def listen(address, cookie):
+    """Start a long simulation and listen to it in a thread of its own."""
+    at = urlsplit(address)
+    connection = http.client.HTTPConnection(at.hostname, at.port, timeout=60)
+    headers = {"Cookie": cookie, "Content-Type": "application/json", "Origin": f"http://{at.netloc}"}
+    view = {"model": "sleepy", "values": {"delay": 600.0}, "sizes": [2], "seeds": 2}
+    connection.request("POST", "/api/simulate", json.dumps({"view": view}), headers)
+    job = json.loads(connection.getresponse().read())["job"]
+    pool = ThreadPoolExecutor(1)
+    heard = pool.submit(lambda: get(address, f"/api/jobs/{job}/events", cookie)[2])
+    time.sleep(0.5)
+    pool.shutdown(wait=False)
+    return heard
+
+
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
 def test_it_ends_cleanly_and_takes_its_worker_along(surroundings, kind):
     server = explore("--json")
@@ -62,12 +78,14 @@ def test_it_ends_cleanly_and_takes_its_worker_along(surroundings, kind):
                 break
             time.sleep(0.05)
         assert children
+        listener = listen(told["address"], cookie)
         server.send_signal(kind)
         out, err = server.communicate(timeout=20)
     finally:
         server.kill()
     assert server.returncode in (0, -kind if kind == signal.SIGTERM else 0)
     assert (out, err) == ("", "")
+    assert listener.result(10).rstrip().endswith(b"event: cancelled\ndata: {}")
     for child in children:
         with pytest.raises(ProcessLookupError):
             os.kill(int(child), 0)

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -113,9 +114,15 @@ def test_a_block_that_does_not_end_is_ended(running):
     running.post(f"/api/jobs/{job}/cancel", {})
     assert kinds(running.events(job))[-1] == "cancelled"
     assert time.monotonic() - begun < 5
-    with pytest.raises(ProcessLookupError):
-        os.kill(before, 0)
+    until(lambda: not Path(f"/proc/{before}").exists())
     assert running.simulated(SLEEPY | {"values": {"delay": 0.0}}).last[0] == "done"
+
+
+def test_a_job_is_cancelled_before_its_worker_is_ready(fresh):
+    job = fresh.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 600.0}}}).json["job"]
+    fresh.post(f"/api/jobs/{job}/cancel", {})
+    assert kinds(fresh.events(job))[-1] == "cancelled"
+    assert fresh.simulated(SLEEPY | {"values": {"delay": 0.0}}).last[0] == "done"
 
 
 def test_theories_are_answered_while_a_simulation_runs(running):

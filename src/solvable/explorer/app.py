@@ -163,7 +163,8 @@ class Explorer:
             return answer({"error": "stale", "stale": True, "sequence": sequence}, 409)
         except Busy:
             return said(429, "too many curves are asked for at once: wait a second.")
-        return answer(drawn(view, curves) | {"sequence": sequence, "cached": cached is not None})
+        coarse = self.theories.coarse(view, curves.seconds)
+        return answer(drawn(view, curves) | {"sequence": sequence, "cached": cached is not None, "coarse": coarse})
 
     # --- simulations ------------------------------------------------------------------------------------------------
 

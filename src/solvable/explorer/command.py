@@ -39,10 +39,16 @@ def explore(run: Path | None, port: int, browser: bool, as_json: bool) -> int:
     door = Doorkeeper(listener.getsockname()[1])
     explorer = Explorer(door, study, run)
     settings = uvicorn.Config(
-        make_app(explorer), log_level="error", access_log=False, server_header=False, timeout_graceful_shutdown=1,
+        make_app(explorer), log_level="critical", access_log=False, server_header=False, timeout_graceful_shutdown=1,
         timeout_keep_alive=30, lifespan="on", ws="none", h11_max_incomplete_event_size=65536, limit_concurrency=256,
     )  # fmt: skip
-    server = uvicorn.Server(settings)
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: Any = None) -> None:
+            await explorer.close()  # ends the streams of events, for which the server would wait
+            await super().shutdown(sockets)
+
+    server = Server(settings)
     address = f"{explorer.address}/?token={door.token}"
     if as_json:
         print(json.dumps({"address": address, "port": door.port, "run": str(run) if run else None}), flush=True)

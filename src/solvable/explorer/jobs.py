@@ -163,7 +163,8 @@ class Jobs:
         job = self._running = self._waiting.pop(0)
         try:
             process = await self._worker()
-            await _write(process, {"run": job.id, "view": job.view.json()})
+            if not job.ended:  # it may have been cancelled meanwhile
+                await _write(process, {"run": job.id, "view": job.view.json()})
         except (OSError, ConnectionError) as problem:
             job.tell("failed", {"error": f"the simulation could not be started: {problem}."})
             self._spawn(self._next())
@@ -177,11 +178,11 @@ class Jobs:
                 told = json.loads(await pipe.readexactly(head))
                 self._hear(told, await pipe.readexactly(data) if data else b"")
         await process.wait()
-        if process is self._process:
-            self._process = None
-        job = self._running
-        if job is not None and not job.ended and not self._closed:
-            job.tell("failed", {"error": "the simulation ended before its time: its process is gone."})
+        if process is not self._process:
+            return  # it was ended by us
+        self._process = None
+        if self._running is not None and not self._running.ended:
+            self._running.tell("failed", {"error": "the simulation ended before its time: its process is gone."})
         if not self._closed:
             self._spawn(self._next())
 
@@ -204,17 +205,16 @@ class Jobs:
                 self._spawn(self._next())
 
     async def _stop(self, job: Job) -> None:
-        process = self._process
-        if process is not None:
+        if self._process is not None:
             with suppress(OSError, ConnectionError):
-                await _write(process, {"cancel": job.id})
+                await _write(self._process, {"cancel": job.id})
         for _ in range(int(GRACE / 0.05)):
             if job.ended:
                 return
             await asyncio.sleep(0.05)
-        if not job.ended and process is self._process:
+        if not job.ended:
+            job.tell("cancelled", {})
             await self._kill()
-        job.tell("cancelled", {})
         self._spawn(self._next())
 
     async def _kill(self) -> None:

@@ -152,7 +152,8 @@ class Gate:
         origin = headers.get("origin")
         if origin is not None and origin not in self.doorkeeper.origins:
             raise Refusal(403, "this request comes from another page.")
-        if headers.get("sec-fetch-site") == "cross-site" and (method == "POST" or scope["path"] != "/"):
+        # Another port of this machine is the same site, which a strict cookie does not keep out.
+        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and scope["path"] != "/":
             raise Refusal(403, "this request comes from another page.")
         if method != "POST":
             return
@@ -169,7 +170,11 @@ class Gate:
         """Answer the exchange of the token for a cookie, if this request is one."""
         if scope["path"] != "/" or scope["method"] != "GET":
             return False
-        query = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True, max_num_fields=64)
+        try:
+            text = scope.get("query_string", b"").decode("latin-1")
+            query = parse_qsl(text, keep_blank_values=True, max_num_fields=256)
+        except ValueError:
+            raise Refusal(400, "the address cannot be understood.") from None
         tokens = [v for n, v in query if n == "token"]
         if not tokens:
             return False
@@ -183,7 +188,7 @@ class Gate:
             said.append(
                 (b"set-cookie", f"{self.doorkeeper.cookie}={secret}; HttpOnly; SameSite=Strict; Path=/".encode())
             )
-        if headers.get("sec-fetch-site") == "cross-site":
+        if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
             # A browser that was sent here by another page would not show a strict cookie after a redirect: ask it to
             # come again by itself.
             said[0] = (b"refresh", b"0; url=" + target.encode("ascii"))

@@ -7,6 +7,7 @@ compiled for the first time does not hold up what is compiled already.
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections import OrderedDict
@@ -29,6 +30,7 @@ LANES = (1, 16, 64)
 MOST_NUMBERS = 2_000_000  # of one answer
 MOST_KEPT = 8_000_000  # numbers in the cache
 MOST_OPEN = 64  # requests that wait
+SLOW = 0.12  # seconds of a curve that does not follow a slider
 
 
 class Busy(Exception):
@@ -74,7 +76,7 @@ def compute(view: View, wanted: Callable[[], bool] = lambda: True) -> Curves:
             raise Stale
         fill = np.minimum(np.arange(begin, begin + lanes), number - 1)
         piece = model.with_values({n: jnp.asarray(c[fill]) for n, c in columns.items()})
-        outcome = piece.branches() if view.branches else piece.theory()
+        outcome = piece.branches() if view.branches else piece.theory(only=needed(view))
         got = {**outcome.values, "converged": outcome.converged, "residual": outcome.residual}
         got = {n: np.asarray(v) for n, v in got.items()}
         pieces.append({n: v[: min(lanes, number - begin)] for n, v in got.items()})
@@ -108,6 +110,19 @@ def as_study(view: View, curves: Curves) -> Study:
     return study
 
 
+def needed(view: View) -> tuple[str, ...] | None:
+    """All numbers where only such are shown, else everything: two programs at most, and what costs most is left out."""
+    known = view.model.observables()
+    if any(known[n].dims for n in view.observables) or not any(o.dims for o in known.values()):
+        return None
+    return tuple(n for n, o in known.items() if o.predicted and not o.dims)
+
+
+def key_of(view: View) -> tuple[str, bool]:
+    """What a curve depends on: the view without its observables, and whether those with dimensions are wanted."""
+    return view.theory_key, needed(view) is None
+
+
 def lanes_for(number: int) -> int:
     """How many points one program computes at once.
 
@@ -123,7 +138,7 @@ def program(view: View) -> tuple[Any, ...]:
     choices = tuple(getattr(model, n) for n in model.fields_of("choice"))
     shapes = tuple(np.shape(getattr(model, n)) for n in model.fields_of("input", "data"))
     number = int(np.prod([len(v) for v in view.grid.values()], dtype=int))
-    return model.id, choices, shapes, lanes_for(number), view.branches
+    return model.id, choices, shapes, lanes_for(number), view.branches, needed(view) is None
 
 
 def answer(view: View, curves: Curves) -> dict[str, Any]:
@@ -189,7 +204,7 @@ class Theories:
         self._ready = ThreadPoolExecutor(1, "theory")
         self._first = ThreadPoolExecutor(1, "compile")
         self._known: set[tuple[Any, ...]] = set()
-        self._kept: OrderedDict[str, Curves] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, bool], Curves] = OrderedDict()
         self._newest: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._compiling: dict[str, float] = {}
         self._lock = threading.Lock()
@@ -208,10 +223,11 @@ class Theories:
 
     def kept(self, view: View) -> Curves | None:
         with self._lock:
-            found = self._kept.get(view.theory_key)
-            if found is not None:
-                self._kept.move_to_end(view.theory_key)
-            return found
+            for at in (key_of(view), (view.theory_key, True)):
+                if at in self._kept:
+                    self._kept.move_to_end(at)
+                    return self._kept[at]
+            return None
 
     def submit(self, view: View, wanted: Callable[[], bool]) -> Any:
         """Compute in the background; a future of the curves, or of `Stale`."""
@@ -233,6 +249,15 @@ class Theories:
         if program(view) not in self._known and not self._compiling and not self._ended:
             self._first.submit(self._run, view, lambda: not self._ended)
 
+    def coarse(self, view: View, seconds: float) -> bool:
+        """Whether a coarse version of a curve comes without compilation; if not, and the curve is slow, it will soon."""
+        if view.x is None:
+            return False
+        few = dataclasses.replace(view, x=dataclasses.replace(view.x, points=min(view.x.points, LANES[1])), y=None)
+        if seconds > SLOW:
+            self.warm(few)
+        return program(few) in self._known
+
     def compiling(self) -> dict[str, float]:
         """The models whose theory is being compiled, and for how many seconds."""
         now = time.monotonic()
@@ -252,7 +277,7 @@ class Theories:
         with self._telling(view):
             curves = compute(view, wanted)
         with self._lock:
-            self._kept[view.theory_key] = curves
+            self._kept[key_of(view)] = curves
             while sum(c.numbers for c in self._kept.values()) > MOST_KEPT or len(self._kept) > 512:
                 self._kept.popitem(last=False)
         return curves
