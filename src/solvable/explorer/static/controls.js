@@ -9,11 +9,12 @@ export function track(field) {
   const [low, high] = field.span ?? [field.low, field.high];
   const log = field.scale === "log" && low > 0;
   const [a, b] = log ? [Math.log(low), Math.log(high)] : [low, high];
+  const digits = log && (b - a) / STEPS > 0.01 ? 3 : 4; // as few as keep neighbouring steps apart
   return {
     position: (value) => Math.max(0, Math.min(STEPS, Math.round((STEPS * ((log ? Math.log(Math.max(value, 1e-300)) : value) - a)) / (b - a)))),
     value: (position) => {
       const raw = a + ((b - a) * position) / STEPS, value = log ? Math.exp(raw) : raw;
-      const rounded = Number(value.toPrecision(log ? 3 : 4));
+      const rounded = Number(value.toPrecision(digits));
       return Math.max(low, Math.min(high, log ? rounded : Number(rounded.toFixed(6))));
     },
   };

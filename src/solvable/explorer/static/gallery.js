@@ -1,6 +1,7 @@
 // The first page: what this is, in two sentences, and every model with a search box and its family as a filter.
 
 import { h, announce, words } from "./dom.js";
+import { plotly } from "./plot.js";
 import { stories, cards } from "./tour.js";
 
 const FAMILIES = { replica: "Replica theory", online: "Online learning", attention: "Attention", elsewhere: "Other packages" };
@@ -45,7 +46,11 @@ export async function gallery(listing, { tour = false } = {}) {
   const hello = h("div", { class: "hello" }, h("h1", {}, tour ? "The tour" : "Exactly solvable models of learning"),
     h("p", {}, "Each model pairs a task with a learner whose behaviour physics predicts exactly when the dimension is large. Move a control and the predicted curve answers at once; press Simulate and finite realisations, with error bars, land on the same axis."));
   filter();
-  return h("div", { class: "gallery" }, hello, opened, tour ? [journey, models] : [models, journey]);
+  const page = h("div", { class: "gallery" }, hello, opened, tour ? [journey, models] : [models, journey]);
+  // Whoever reaches for a model will want its plot.
+  const reach = () => plotly().catch(() => {});
+  for (const kind of ["pointerover", "focusin"]) for (const shelf of [list, journey]) shelf.addEventListener(kind, reach, { once: true });
+  return page;
 }
 
 function card(m) {
