@@ -2,9 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := dev,docs
+EXTRAS := dev,docs,explore
 
-.PHONY: demo test verify bench docs check figures clean help
+.PHONY: demo test verify bench docs check figures browser pictures clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -15,6 +15,7 @@ help:
 	@echo "make bench    speed, as ratios against peers and floors"
 	@echo "make docs     the documents, in docs/_build/html"
 	@echo "make figures  every figure, in figures/"
+	@echo "make pictures the pictures of the tour, in docs/pictures/"
 
 # uv when it is there, else venv and pip; versions come from constraints.txt.
 $(VENV)/ready: pyproject.toml constraints.txt
@@ -31,13 +32,23 @@ demo: $(VENV)/ready
 	$(BIN)/solvable figure what-transformers-learn --quick --out figures
 	@echo "Look at figures/what-transformers-learn.png"
 
-test: $(VENV)/ready
+# The page is tested in a real browser: Debian's Chromium, installed when it is missing and we may.
+browser:
+	@if ! { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null 2>&1; then \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	    apt-get install -y --no-install-recommends chromium || { apt-get update && apt-get install -y --no-install-recommends chromium; }; \
+	  else \
+	    echo "The browser tests need Chromium: install the package chromium (Debian: sudo apt-get install chromium)." >&2; exit 1; \
+	  fi; \
+	fi
+
+test: $(VENV)/ready browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
-verify: $(VENV)/ready
+verify: $(VENV)/ready browser
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 	$(BIN)/solvable check --full
 
@@ -50,6 +61,9 @@ bench: $(VENV)/ready
 docs: $(VENV)/ready
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+pictures: $(VENV)/ready browser
+	$(BIN)/python docs/make_screenshots.py
 
 figures: $(VENV)/ready
 	@for name in $$($(BIN)/solvable figure --json | $(BIN)/python -c "import json,sys; print(*(f['name'] for f in json.load(sys.stdin)['figures']))"); do \

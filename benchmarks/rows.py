@@ -302,6 +302,12 @@ def potts() -> Iterator[Row]:
     yield from rows()
 
 
+def explorer() -> Iterator[Row]:
+    from .explorer import explorer as rows
+
+    yield from rows()
+
+
 GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
     "perceptron": perceptron,
     "soft-committee": soft_committee,
@@ -311,4 +317,5 @@ GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
     "compilations": compilations,
     "cold-start": cold_start,
     "command-line": command_line,
+    "explorer": explorer,
 }

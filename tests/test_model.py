@@ -217,3 +217,33 @@ def test_importing_after_jax_still_switches_64_bit_floats_on():
     environment = os.environ | {"PYTHONPATH": str(Path(sv.__file__).parents[1])}
     environment.pop("JAX_ENABLE_X64", None)
     assert subprocess.run([sys.executable, "-c", program], env=environment).returncode == 0
+
+
+class _Costly(sv.Model):
+    """A number, and a spectrum that fails by itself."""
+
+    id = "costly"
+    strength: jax.Array = sv.control(1.0, low=0.0, high=10.0, meaning="strength")
+    observables_declared = (sv.observable("number", "a number"), sv.observable("spectrum", "masses", dims=("bin",)))
+
+    def point(self, numerics):
+        spectrum = self.strength * jnp.ones(3)
+        return {"number": 2 * self.strength, "spectrum": spectrum, "spectrum_converged": self.strength < 2.0}
+
+
+def test_a_theory_gives_only_what_is_asked_for():
+    model = _Costly(strength=[1.0, 3.0])
+    whole, part = model.theory(), model.theory(only=["number"])
+    assert list(part) == ["number"]
+    np.testing.assert_array_equal(part.number, [2.0, 6.0])
+    np.testing.assert_array_equal(part.converged, [True, True])
+    np.testing.assert_array_equal(whole.number, [2.0, np.nan])  # what did not converge is nowhere a number
+    np.testing.assert_array_equal(whole.converged, [True, False])
+    assert np.isnan(whole.spectrum[1]).all()
+    np.testing.assert_array_equal(model.theory(only=["spectrum"]).converged, [True, False])
+    assert set(whole) == {"number", "spectrum"}
+
+
+def test_what_is_not_predicted_cannot_be_asked_for():
+    with pytest.raises(sv.UnknownName, match="costly predicts no 'numbr' here; did you mean 'number'"):
+        _Costly().theory(only=["numbr"])

@@ -223,3 +223,11 @@ def test_cells_that_did_not_converge_are_undefined_not_averaged():
         judge(compare("x", [{}], simulated, np.ones((1, 2, 4)), np.array([10, 20]), power=1.0))[0].verdict
         == "undefined"
     )
+
+
+def test_a_study_without_a_sweep_draws_what_has_a_dimension_of_its_own():
+    """Single numbers beside a curve have nothing to be drawn along, and are left out."""
+    study = sv.Study(sv.ManyBodyBias(sites=3, colours=2, bodies=2, depth=0), sizes=[50], seeds=2)
+    study.run(progress=False)
+    figure = study.plot()
+    assert [axis.get_ylabel().split(" $")[0] for axis in figure.axes] == ["floor"]

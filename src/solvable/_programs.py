@@ -36,8 +36,8 @@ class Count(eqx.Module):
 
 
 @eqx.filter_jit
-def _theory(model: Model, numerics: Numerics):
-    return _over_controls(model, lambda m: m.point(numerics))
+def _theory(model: Model, numerics: Numerics, only: tuple[str, ...] | None = None):
+    return _over_controls(model, lambda m: _some(m.point(numerics), only))
 
 
 @eqx.filter_jit
@@ -56,6 +56,14 @@ def _over_controls(model: Model, point: Any):
     return jax.tree.map(lambda v: v.reshape(shape + v.shape[1:]), (values, converged, residual))
 
 
+def _some(values: dict[str, Array], only: tuple[str, ...] | None) -> dict[str, Array]:
+    """The observables that are asked for, and their convergence: the compiler leaves out what nothing else needs."""
+    if only is None:
+        return values
+    kept = {*only, *(f"{name}_converged" for name in only), "converged", "residual"}
+    return {name: value for name, value in values.items() if name in kept}
+
+
 def _in_batches(function: Any, flat: dict[str, Array], most: int) -> dict[str, Array]:
     """Apply a batched function to at most `most` lanes at a time; the last batch is filled up with its last lane."""
     number = next((v.shape[0] for v in flat.values()), 1)
@@ -69,10 +77,16 @@ def _in_batches(function: Any, flat: dict[str, Array], most: int) -> dict[str, A
 
 
 def masked(values: dict[str, Array]) -> tuple[dict[str, Array], Array, Array]:
-    """Split off `converged` and `residual`; make the rest NaN, in value and in derivative, where not converged."""
+    """Split off `converged` and `residual`; make the rest NaN, in value and in derivative, where not converged.
+
+    What can fail by itself is said beside it as `NAME_converged`: the whole converged where all that is here did.
+    """
     values = dict(values)
+    own = [name for name in values if name.endswith("_converged")]
     some = next(iter(values.values()))
     converged = values.pop("converged", jnp.ones(some.shape[:1], bool))
+    for name in own:
+        converged = converged & values.pop(name)
     residual = values.pop("residual", jnp.zeros(converged.shape))
     # A product, not `where`: the derivative of `where` at a masked point would be a plausible zero.
     factor = jnp.where(converged, 1.0, jnp.nan)

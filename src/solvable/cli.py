@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import OmitSubcommandPrefixes, Positional, UseAppendAction, arg, subcommand
 
+from ._cli_explore import COMMANDS as EXPLORE_COMMANDS
+from ._cli_explore import Explore
 from ._cli_potts import COMMANDS as POTTS_COMMANDS
 from ._cli_potts import Potts
 from ._cli_text import COMMANDS as TEXT_COMMANDS
@@ -60,6 +62,7 @@ class Theory:
 
     model: Positional[Model]
     values: Positional[Values] = ()
+    branches: Annotated[bool, arg(help="Every solution that is found, not only the one that is learnt.")] = False
     json: Json = False
 
 
@@ -221,6 +224,7 @@ Command = OmitSubcommandPrefixes[
     | Annotated[Potts, subcommand("potts")]
     | Annotated[Text, subcommand("text")]
     | Annotated[Figure, subcommand("figure")]
+    | Annotated[Explore, subcommand("explore")]
     | Annotated[Check, subcommand("check")]
     | Annotated[Cite, subcommand("cite")]
 ]
@@ -345,7 +349,7 @@ def _run_show(command: Show) -> int:
 
 def _run_theory(command: Theory) -> int:
     model = _made(command.model, command.values)
-    outcome = model.theory()
+    outcome = model.branches() if command.branches else model.theory()
     if command.json:
         _print_json(
             {
@@ -548,6 +552,7 @@ def _run_sweep(command: Any) -> int:
 
 
 _RUN = {
+    **EXPLORE_COMMANDS,
     **POTTS_COMMANDS,
     **TEXT_COMMANDS,
     **dict.fromkeys((SweepRun, SweepWork, SweepRetry, SweepStatus, SweepVerify, SweepExport, SweepGc), _run_sweep),

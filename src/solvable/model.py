@@ -15,7 +15,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import equinox as eqx
@@ -315,7 +316,10 @@ class Model(eqx.Module):
     # --- theory -----------------------------------------------------------------------------------------------------
 
     def point(self, numerics: Numerics) -> dict[str, Array]:
-        """The theory at scalar controls. An experiment (a model without a closed theory) does not define it."""
+        """The theory at scalar controls. An experiment (a model without a closed theory) does not define it.
+
+        An observable that can fail by itself may say so as `NAME_converged`, so that others do not wait for it.
+        """
         raise SolvableError(f"{self.id} has no closed theory: it is an experiment, measured by `simulate`.")
 
     def point_branches(self, numerics: Numerics) -> dict[str, Array]:
@@ -332,15 +336,20 @@ class Model(eqx.Module):
         """Whether the theory needs something drawn at finite size first; override together with `prepare`."""
         return False
 
-    def theory(self, numerics: Mapping[str, Any] | None = None) -> Outcome:
-        """The exact prediction at every point of the broadcast controls.
+    def theory(self, numerics: Mapping[str, Any] | None = None, *, only: Sequence[str] | None = None) -> Outcome:
+        """The exact prediction at every point of the broadcast controls; of `only` some observables, if they are named.
 
         >>> import solvable as sv
         >>> outcome = sv.Perceptron(loss="logistic", samples=[0.5, 2.0], penalty=0.1).theory()
         >>> [round(float(e), 6) for e in outcome.test_error]
         [0.322751, 0.179662]
         """
-        return self._predict(theory_program, "theory", numerics, ())
+        if only is None:
+            return self._predict(theory_program, "theory", numerics, ())
+        for name in only:
+            if name not in (known := [n for n, o in self.observables().items() if o.predicted]):
+                raise UnknownName(f"{self.id} predicts no {name!r} here; {nearest(name, known)}")
+        return self._predict(partial(theory_program, only=tuple(only)), "theory", numerics, ())
 
     def branches(self, numerics: Mapping[str, Any] | None = None) -> Outcome:
         """Every solution that was found, on a NaN-padded `branch` axis behind the controls, with its free energy."""

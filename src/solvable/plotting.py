@@ -134,6 +134,8 @@ def _observables(study: Study, data: Any, wanted: str | Sequence[str] | None) ->
     declared = dict.fromkeys(n for m in study.variants().values() for n in m.observables())
     known = [n for n in declared if _any_variable(data, n) is not None]
     if wanted is None:
+        # A single number has nothing to be drawn along.
+        known = [n for n in known if set(data[_any_variable(data, n)].dims) - {"size", "seed"}] or known[:1]
         return [n for n in known if _size_of(data, n, study) <= 4000] or known[:1]
     chosen = [wanted] if isinstance(wanted, str) else list(wanted)
     for name in chosen:

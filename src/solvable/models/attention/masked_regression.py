@@ -226,7 +226,7 @@ class MaskedRegression(Model):
         }
         if self.covariance in WITH_SPECTRUM:
             out["spectrum"] = self._spectrum(population, ridge, numerics)
-            out["converged"] &= jnp.all(jnp.isfinite(out["spectrum"]))
+            out["spectrum_converged"] = jnp.all(jnp.isfinite(out["spectrum"]))
         if self.covariance == "spiked":
             out |= self._spiked(population, ridge, out)
         if self.covariance == "localised":

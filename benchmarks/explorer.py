@@ -1,0 +1,97 @@
+"""The page in a real browser: from opening it to the first curve, and from a slider to the new one.
+
+Wall milliseconds, because a person waits for them: measured inside the page, from the event of the slider to the frame after
+the drawing, with the server, its simulation worker and the browser on the same machine. What others do on it counts too.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from .browsing import browser, missing, moved, opened, served
+from .rows import Row
+
+MOVES = 60
+CASES = (
+    ("perceptron", "?model=perceptron&show=test_error", "penalty"),
+    ("random-features", "?model=random-features&x=width:0.3:10:60:log&show=test_error", "penalty"),
+    ("soft-committee", "?model=soft-committee", "rate"),
+    ("masked-regression", "?model=masked-regression&show=test_loss", "penalty"),
+    ("potts-attention", "?model=potts-attention&show=excess_loss", "inverse_temperature"),
+)
+DRAG = """async (field) => {
+  const slider = document.querySelector(`[data-field="${field}"] input[type="range"]`);
+  let drawn = 0;
+  const count = () => { drawn += 1; };
+  document.addEventListener("drawn", count);
+  for (let k = 0; k < 50; k++) {
+    slider.value = 100 + 4 * k;
+    slider.dispatchEvent(new Event("input", { bubbles: true }));
+    await new Promise((go) => setTimeout(go, 8));
+  }
+  const released = performance.now(), wanted = slider.getAttribute("aria-valuetext");
+  return await new Promise((done) => {
+    const settled = (event) => {
+      if (Number(event.detail.values[field].toPrecision(4)) !== Number(wanted)) return;
+      document.removeEventListener("drawn", settled);
+      document.removeEventListener("drawn", count);
+      done([performance.now() - released, drawn]);
+    };
+    document.addEventListener("drawn", settled);
+  });
+}"""
+
+
+def first_curve(chromium: Any, address: str, query: str, times: int = 7) -> float:
+    """Median milliseconds from asking for the address to the first curve, the server being warm."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    page.goto(address)
+    opened(page, address, query)
+    spent = []
+    for _ in range(times):
+        page.goto("about:blank")
+        begun = time.perf_counter()
+        opened(page, address, query)
+        spent.append(1000 * (time.perf_counter() - begun))
+    context.close()
+    return statistics.median(spent)
+
+
+def latencies(
+    chromium: Any, address: str, query: str, field: str, moves: int = MOVES
+) -> tuple[list[float], float, int]:
+    """Milliseconds of each of some moves; then those from the end of a drag of 50 moves to its last curve, and its curves."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    page.goto(address)
+    opened(page, address, query)
+    moved(page, field, 210)
+    spent = [moved(page, field, 40 + (137 * k) % 320) for k in range(moves)]
+    settled, drawn = page.evaluate(DRAG, field)
+    context.close()
+    return spent, settled, drawn
+
+
+def explorer() -> Iterator[Row]:
+    if (why := missing()) is not None:
+        yield Row("explorer", f"not measured: {why}", 0, unit="ms")
+        return
+    with served() as address, browser() as chromium:
+        for model, query, field in CASES:
+            spent, settled, drawn = latencies(chromium, address, query, field)
+            high = statistics.quantiles(spent, n=20)[-1]
+            yield Row(
+                "explorer",
+                f"{model}: slider to new curve, 95th percentile of {len(spent)} moves",
+                high,
+                most=150,
+                unit="ms",
+                note=f"median {statistics.median(spent):.0f} ms; after 50 moves in 0.4 s the last curve stood "
+                f"{settled:.0f} ms after the hand was off, {drawn + 1} of them having been drawn",
+            )
+        opening = first_curve(chromium, address, CASES[0][1])
+        yield Row("explorer", "page open to first curve, warm server, median of 7", opening, most=1500, unit="ms")

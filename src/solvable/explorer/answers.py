@@ -1,0 +1,68 @@
+"""Requests read and answers written: JSON in, JSON out, and every failure a sentence."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from ..errors import SolvableError
+from .security import Refusal, strict_json
+
+LONGEST_SENTENCE = 600
+
+
+async def body_of(request: Request, keys: tuple[str, ...]) -> dict[str, Any]:
+    """The JSON object of a request."""
+    asked = strict_json(await request.body() or b"{}")
+    if not isinstance(asked, dict):
+        raise Refusal(400, "a request is a JSON object.")
+    for key in asked:
+        if key not in keys:
+            raise Refusal(400, f"a request to this address has no {key[:60]!r}.")
+    return asked
+
+
+def answer(value: Any, status: int = 200) -> Response:
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Response(text.encode("utf-8", "replace"), status, media_type="application/json")
+
+
+def said(status: int, sentence: str, **more: Any) -> Response:
+    short = sentence if len(sentence) <= LONGEST_SENTENCE else sentence[: LONGEST_SENTENCE - 1] + "…"
+    return answer({"error": short, **more}, status)
+
+
+def guarded(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """A handler whose failures are sentences."""
+
+    async def answered(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except Refusal as no:
+            return said(no.status, str(no))
+        except HTTPException as problem:
+            return said(problem.status_code, str(problem.detail))
+        except SolvableError as problem:
+            return said(422, str(problem), field=getattr(problem, "field", None))
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except Exception:
+            traceback.print_exc(file=sys.stderr)
+            return said(500, "something went wrong here: see the terminal in which `solvable explore` runs.")
+
+    return answered
+
+
+async def http_error(request: Request, problem: Exception) -> Response:
+    status = getattr(problem, "status_code", 500)
+    told = {404: "there is nothing at this address.", 405: "this address does not answer that method."}
+    response = said(status, told.get(status, "this request is not answered."))
+    response.headers.update(getattr(problem, "headers", None) or {})
+    return response

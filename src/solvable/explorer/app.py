@@ -1,0 +1,320 @@
+"""Which address is answered by what. Everything here is behind the gate of `security`."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import mimetypes
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from ..errors import InvalidValue, nearest
+from ..registry import listings
+from .answers import answer, body_of, guarded, http_error, said
+from .security import Doorkeeper, Gate
+
+STATIC = Path(__file__).parent / "static"
+
+
+class Explorer:
+    """One running page: what its requests share."""
+
+    def __init__(self, doorkeeper: Doorkeeper, study: Any = None, run: Path | None = None, *, warm: bool = True):
+        self.doorkeeper, self._study, self._run, self._warms = doorkeeper, study, run, warm
+        self.address = f"http://127.0.0.1:{doorkeeper.port}"
+        self.files = {f.name: f for f in sorted(STATIC.iterdir()) if f.is_file()} if STATIC.is_dir() else {}
+        self.plotly = plotly()
+        self._theories: Any = None
+        self._jobs: Any = None
+        self._opened: Any = None
+
+    @property
+    def theories(self) -> Any:
+        if self._theories is None:
+            from .theory import Theories
+
+            self._theories = Theories()
+        return self._theories
+
+    @property
+    def jobs(self) -> Any:
+        if self._jobs is None:
+            from .jobs import Jobs
+
+            self._jobs = Jobs()
+        return self._jobs
+
+    @property
+    def opened(self) -> Any:
+        if self._study is None:
+            return None
+        if self._opened is None:
+            from .opened import Opened
+
+            self._opened = Opened(self._study, self._run or Path("study"))
+        return self._opened
+
+    async def close(self) -> None:
+        if self._jobs is not None:
+            await self._jobs.close()
+        if self._theories is not None:
+            self._theories.close()
+
+    # --- pages and files --------------------------------------------------------------------------------------------
+
+    async def index(self, request: Request) -> Response:
+        return self._static("index.html", "no-cache")
+
+    async def static(self, request: Request) -> Response:
+        return self._static(request.path_params["name"], "no-cache")
+
+    def _static(self, name: str, cache: str) -> Response:
+        if name not in self.files:
+            return said(404, "there is no such file.")
+        kind = {".js": "text/javascript", ".mjs": "text/javascript"}.get(Path(name).suffix) or mimetypes.guess_type(
+            name
+        )[0]
+        return Response(self.files[name].read_bytes(), media_type=kind or "application/octet-stream",
+                        headers={"cache-control": cache})  # fmt: skip
+
+    async def plotly_js(self, request: Request) -> Response:
+        if self.plotly is None:
+            return said(404, "plotly is not installed: pip install 'solvable[explore]'.")
+        body = await run_in_threadpool(self.plotly[0].read_bytes)
+        headers = {"cache-control": "private, max-age=31536000, immutable"}
+        return Response(body, media_type="text/javascript", headers=headers)
+
+    async def thumbnail(self, request: Request) -> Response:
+        from .files import thumbnail
+
+        if request.path_params["model"] not in listings():
+            return said(404, "there is no such model.")
+        kind, body = await run_in_threadpool(thumbnail, request.path_params["model"])
+        return Response(body, media_type=kind, headers={"cache-control": "private, max-age=3600"})
+
+    # --- models -----------------------------------------------------------------------------------------------------
+
+    async def models(self, request: Request) -> Response:
+        from .gallery import models
+
+        study = await run_in_threadpool(lambda: self.opened.told()) if self._study is not None else None
+        version = self.plotly[1] if self.plotly else None
+        return answer(models() | {"study": study, "plotly": version})
+
+    async def model(self, request: Request) -> Response:
+        id = request.path_params["id"]
+        if id not in listings():
+            return said(404, f"there is no model {id[:60]!r}; {nearest(id[:60], list(listings()))}")
+        from .told import told
+
+        about = await run_in_threadpool(told, id)
+        if self._warms:
+            await run_in_threadpool(self._warm, about)
+            self.jobs.warm()
+        return answer(about)
+
+    def _warm(self, about: dict[str, Any]) -> None:
+        """Compile what will be asked for next, if nobody else waits for a compilation."""
+        from .theory import theory_of
+        from .views import View
+
+        view = View.checked(about["default_view"])
+        if theory_of(view.model) is None:
+            self.theories.warm(view)
+
+    async def status(self, request: Request) -> Response:
+        compiling = self._theories.compiling() if self._theories is not None else {}
+        return answer({"compiling": [{"model": m, "seconds": s} for m, s in compiling.items()]})
+
+    # --- theory -----------------------------------------------------------------------------------------------------
+
+    async def theory(self, request: Request) -> Response:
+        from .theory import Busy, Stale, theory_of, without_theory
+        from .theory import answer as drawn
+        from .views import View
+
+        asked = await body_of(request, ("view", "stream", "sequence"))
+        sequence, stream = asked.get("sequence", 0), asked.get("stream", "")
+        if (
+            isinstance(sequence, bool)
+            or not isinstance(sequence, int)
+            or not isinstance(stream, str)
+            or len(stream) > 64
+        ):
+            raise InvalidValue("sequence is a whole number and stream a short name.")
+        wanted = self.theories.note(request.scope["session"], stream, sequence)
+        view = await run_in_threadpool(View.checked, asked.get("view"))
+        why = theory_of(view.model)
+        if why is not None:
+            return answer(without_theory(view, why) | {"sequence": sequence, "cached": True})
+        cached = self.theories.kept(view)
+        try:
+            curves = cached or await asyncio.wrap_future(self.theories.submit(view, wanted))
+        except Stale:
+            return answer({"error": "stale", "stale": True, "sequence": sequence}, 409)
+        except Busy:
+            return said(429, "too many curves are asked for at once: wait a second.")
+        coarse = self.theories.coarse(view, curves.seconds)
+        return answer(drawn(view, curves) | {"sequence": sequence, "cached": cached is not None, "coarse": coarse})
+
+    # --- simulations ------------------------------------------------------------------------------------------------
+
+    async def simulate(self, request: Request) -> Response:
+        from .jobs import Busy
+        from .views import View
+
+        asked = await body_of(request, ("view",))
+        view = await run_in_threadpool(View.checked, asked.get("view"))
+        view.check_simulation()
+        try:
+            job = self.jobs.submit(request.scope["session"], view)
+        except Busy:
+            return said(429, "a simulation is running already: cancel it or wait for its end.")
+        return answer({"job": job.id, "cells": job.cells}, 202)
+
+    def _job(self, request: Request) -> Any:
+        job = self.jobs.of(request.scope["session"], request.path_params["id"])
+        if job is None:
+            raise HTTPException(404, "there is no such simulation.")
+        return job
+
+    async def events(self, request: Request) -> Response:
+        return StreamingResponse(self._job(request).stream(), media_type="text/event-stream")
+
+    async def cancel(self, request: Request) -> Response:
+        await body_of(request, ())
+        self.jobs.cancel(self._job(request))
+        return answer({"cancelled": True}, 202)
+
+    # --- taking it away ---------------------------------------------------------------------------------------------
+
+    async def reproduce(self, request: Request) -> Response:
+        from .reproduce import reproduce
+        from .views import View
+
+        asked = await body_of(request, ("view",))
+        if (study := self._study_view(asked.get("view"))) is not None:
+            return answer(await run_in_threadpool(self.opened.reproduce, study, self.address))
+        view = await run_in_threadpool(View.checked, asked.get("view"))
+        return answer(reproduce(view, self.address))
+
+    def _study_view(self, view: Any) -> dict[str, Any] | None:
+        """The view, if it is one of the opened study."""
+        from .views import Refused
+
+        if not isinstance(view, dict) or view.get("study") is not True:
+            return None
+        if self._study is None:
+            raise Refused("no stored study is open: start with `solvable explore RUN`.", "study")
+        return view
+
+    async def export(self, request: Request) -> Response:
+        from .files import FORMATS
+        from .views import Refused
+
+        asked = await body_of(request, ("view", "format", "job"))
+        to = asked.get("format")
+        if not isinstance(to, str) or to not in FORMATS:
+            raise Refused(f"there is no export to {str(to)[:40]!r}: {', '.join(FORMATS)}.", "format")
+        name, body = await run_in_threadpool(self._exported, request.scope["session"], asked, to)
+        headers = {"content-disposition": f'attachment; filename="{name}.{to}"'}
+        return Response(body, media_type=FORMATS[to], headers=headers)
+
+    def _exported(self, session: str, asked: dict[str, Any], to: str) -> tuple[str, bytes]:
+        from .files import export
+        from .views import Refused, View
+
+        if (study := self._study_view(asked.get("view"))) is not None:
+            return "study", export(self.opened.study, self.opened.checked(study.get("observables") or []), to)
+        view = View.checked(asked.get("view"))
+        if asked.get("job") is not None:
+            job = self.jobs.of(session, asked["job"]) if isinstance(asked["job"], str) else None
+            if job is None:
+                raise Refused("there is no such simulation.", "job")
+            if not job.complete:
+                raise Refused("this simulation has not ended: wait for it, or export the theory alone.", "job")
+            return view.model.id, export(job.study, self._drawn(view, to), to)
+        from .theory import as_study, theory_of
+
+        if view.branches:
+            raise Refused("branches are not exported: take the Python program instead.", "branches")
+        if (why := theory_of(view.model)) is not None:
+            raise Refused(why, "job")
+        curves = self.theories.kept(view) or self.theories.submit(view, lambda: True).result()
+        return view.model.id, export(as_study(view, curves), self._drawn(view, to), to)
+
+    def _drawn(self, view: Any, to: str) -> list[str]:
+        from .reproduce import drawable
+        from .views import Refused
+
+        names = drawable(view.model, list(view.observables), bool(view.axes))
+        if not names and to not in ("csv", "nc"):
+            raise Refused("there is nothing to draw along: put a control on the x axis.", "x")
+        return names
+
+    # --- a stored study ---------------------------------------------------------------------------------------------
+
+    async def study(self, request: Request) -> Response:
+        if self._study is None:
+            return said(404, "no stored study is open: start with `solvable explore RUN`.")
+        told = await run_in_threadpool(lambda: self.opened.told() | {"agreement": self.opened.agreement()})
+        return answer(told)
+
+    async def study_series(self, request: Request) -> Response:
+        if self._study is None:
+            return said(404, "no stored study is open: start with `solvable explore RUN`.")
+        asked = await body_of(request, ("x", "y", "observables", "at"))
+        return answer(await run_in_threadpool(self.opened.series, asked))
+
+
+def plotly() -> tuple[Path, str] | None:
+    """Where the installed plotly keeps its script, and its version; without importing it."""
+    found = importlib.util.find_spec("plotly")
+    if found is None or not found.submodule_search_locations:
+        return None
+    from importlib.metadata import version
+
+    file = Path(next(iter(found.submodule_search_locations))) / "package_data" / "plotly.min.js"
+    return (file, version("plotly")) if file.is_file() else None
+
+
+def make_app(explorer: Explorer) -> Any:
+    """The whole application, behind its gate."""
+    get, post = ["GET"], ["POST"]
+    table: list[tuple[str, Any, list[str]]] = [
+        ("/", explorer.index, get),
+        ("/static/{name}", explorer.static, get),
+        ("/plotly.js", explorer.plotly_js, get),
+        ("/thumbnails/{model}.png", explorer.thumbnail, get),
+        ("/api/models", explorer.models, get),
+        ("/api/models/{id}", explorer.model, get),
+        ("/api/status", explorer.status, get),
+        ("/api/theory", explorer.theory, post),
+        ("/api/simulate", explorer.simulate, post),
+        ("/api/jobs/{id}/events", explorer.events, get),
+        ("/api/jobs/{id}/cancel", explorer.cancel, post),
+        ("/api/reproduce", explorer.reproduce, post),
+        ("/api/export", explorer.export, post),
+        ("/api/study", explorer.study, get),
+        ("/api/study/series", explorer.study_series, post),
+    ]
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        await explorer.close()
+
+    routes = [Route(path, guarded(handler), methods=methods) for path, handler, methods in table]
+    handlers: Any = {404: http_error, 405: http_error}
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
+    app.router.redirect_slashes = False
+    return Gate(app, explorer.doorkeeper)

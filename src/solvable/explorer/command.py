@@ -1,0 +1,106 @@
+"""What `solvable explore` does: find a port, say the address, open the browser, serve until Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import socket
+import sys
+import threading
+import time
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+from ..errors import InvalidValue, SolvableError
+
+NEEDED = ("starlette", "uvicorn", "latex2mathml", "plotly")
+
+
+def explore(run: Path | None, port: int, browser: bool, as_json: bool) -> int:
+    """Serve the page; returns the exit code."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise SolvableError(f"the explorer needs {missing[0]}: pip install 'solvable[explore]'")
+    if not 0 <= port <= 65535:
+        raise InvalidValue(f"port = {port} is not a whole number in [0, 65535]: 0 takes a free one.")
+    from .._process import configure
+
+    configure()
+    study = _opened(run) if run is not None else None
+    import uvicorn
+
+    from .app import Explorer, make_app
+    from .security import Doorkeeper
+
+    listener = _listener(port)
+    door = Doorkeeper(listener.getsockname()[1])
+    explorer = Explorer(door, study, run)
+    settings = uvicorn.Config(
+        make_app(explorer), log_level="critical", access_log=False, server_header=False, timeout_graceful_shutdown=1,
+        timeout_keep_alive=30, lifespan="on", ws="none", h11_max_incomplete_event_size=65536, limit_concurrency=256,
+    )  # fmt: skip
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: Any = None) -> None:
+            await explorer.close()  # ends the streams of events, for which the server would wait
+            await super().shutdown(sockets)
+
+    server = Server(settings)
+    address = f"{explorer.address}/?token={door.token}"
+    if as_json:
+        print(json.dumps({"address": address, "port": door.port, "run": str(run) if run else None}), flush=True)
+    else:
+        print(f"solvable explorer: {address}\nCtrl-C ends it.", flush=True)
+    if browser:
+        threading.Thread(target=_open, args=(server, address), daemon=True).start()
+    _import_early()
+    with contextlib.suppress(KeyboardInterrupt):
+        server.run(sockets=[listener])
+    sys.stdout.flush()
+    # Threads that still compile cannot be interrupted, and nothing is left to be saved.
+    os._exit(0)
+
+
+def _opened(run: Path) -> Any:
+    """The stored study, read once before anything is served: what is wrong with it is told in one sentence."""
+    from ..study import open as open_study
+
+    try:
+        study = open_study(run)
+        study.dataset()
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as problem:
+        if isinstance(problem, SolvableError):
+            raise
+        raise SolvableError(f"the run at {run} holds a study that cannot be understood.") from None
+    return study
+
+
+def _listener(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", port))
+    except OSError as problem:
+        listener.close()
+        raise SolvableError(f"port {port} of this machine cannot be used: {problem.strerror}.") from None
+    return listener
+
+
+def _open(server: Any, address: str) -> None:
+    while not server.started:
+        time.sleep(0.02)
+    with contextlib.suppress(Exception):  # no browser: the address is printed anyway
+        webbrowser.open(address)
+
+
+def _import_early() -> None:
+    """Have JAX imported by the time the reader has chosen a model."""
+
+    def work() -> None:
+        with contextlib.suppress(Exception):
+            importlib.import_module("solvable.explorer.theory")
+
+    threading.Thread(target=work, daemon=True).start()

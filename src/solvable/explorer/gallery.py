@@ -1,0 +1,28 @@
+"""The models as the page lists them, from the listings alone: no model is imported, nor is JAX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._version import __version__
+from ..registry import listings
+
+
+def models() -> dict[str, Any]:
+    """Every registered model in one line."""
+    return {
+        "version": __version__,
+        "models": [
+            {
+                "id": line.id,
+                "title": line.id.replace("-", " ").capitalize(),
+                "family": line.family,
+                "sentence": line.sentence,
+                "kind": line.kind,
+                "has_theory": line.kind != "experiment",
+                "badge": line.kind,
+                "thumbnail": f"/thumbnails/{line.id}.png",
+            }
+            for line in listings().values()
+        ],
+    }

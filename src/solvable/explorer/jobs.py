@@ -1,0 +1,239 @@
+"""Simulations of the page: one worker process, a short queue, events that late listeners hear from the start."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import sys
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+from ..lab._files import unpack
+from .views import View
+from .worker import FRAME
+
+MOST_WAITING = 4
+MOST_KEPT = 16
+GRACE = 1.0  # seconds that a cancelled job has to come to the end of its block
+ENDS = ("done", "failed", "cancelled")
+
+
+class Busy(Exception):
+    """Too many simulations wait already."""
+
+
+class Job:
+    """A simulation: its view, what it told so far, and the study that holds its results."""
+
+    def __init__(self, session: str, view: View):
+        self.id = secrets.token_urlsafe(12)
+        self.session, self.view = session, view
+        self.study = view.study()
+        self.cells = len(self.study.cells())
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self._changed = asyncio.Event()
+
+    @property
+    def ended(self) -> bool:
+        return bool(self.events) and self.events[-1][0] in ENDS
+
+    @property
+    def complete(self) -> bool:
+        return bool(self.events) and self.events[-1][0] == "done"
+
+    def tell(self, event: str, data: dict[str, Any]) -> None:
+        if self.ended:
+            return
+        if event == "progress" and self.events and self.events[-1][0] == "progress":
+            self.events[-1] = (event, data)  # nobody needs to know how far it was before: but listeners count on places
+        else:
+            self.events.append((event, data))
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        """Server-sent events: everything so far, then what comes."""
+        place, latest = 0, None
+        while True:
+            changed = self._changed
+            while place < len(self.events):
+                latest = self.events[place]
+                yield sse(*latest)
+                place += 1
+            if place and self.events[place - 1] is not latest:  # the last progress was replaced by a newer one
+                latest = self.events[place - 1]
+                yield sse(*latest)
+            if self.ended:
+                return
+            if changed is self._changed:
+                try:
+                    await asyncio.wait_for(changed.wait(), 15)
+                except TimeoutError:
+                    yield b": still here\n\n"
+
+
+def sse(event: str, data: dict[str, Any]) -> bytes:
+    return f"event: {event}\ndata: {json.dumps(data, allow_nan=False)}\n\n".encode()
+
+
+class Jobs:
+    """All simulations of this server; one runs at a time."""
+
+    def __init__(self) -> None:
+        self.jobs: OrderedDict[str, Job] = OrderedDict()
+        self._waiting: list[Job] = []
+        self._running: Job | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+        self._closed = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # --- what the page asks for -------------------------------------------------------------------------------------
+
+    def submit(self, session: str, view: View) -> Job:
+        """Queue a simulation; a session's own earlier one, if it still runs, must be cancelled first."""
+        open = [j for j in [*self._waiting, *([self._running] if self._running else [])] if not j.ended]
+        if len(open) > MOST_WAITING or any(j.session == session for j in open):
+            raise Busy
+        job = Job(session, view)
+        self.jobs[job.id] = job
+        for old in [j for j in self.jobs.values() if j.ended][: max(0, len(self.jobs) - MOST_KEPT)]:
+            del self.jobs[old.id]
+        self._waiting.append(job)
+        self._spawn(self._next())
+        return job
+
+    def of(self, session: str, id: str) -> Job | None:
+        """A session's job; nobody else's."""
+        job = self.jobs.get(id)
+        return job if job is not None and secrets.compare_digest(job.session, session) else None
+
+    def cancel(self, job: Job) -> None:
+        if job in self._waiting:
+            self._waiting.remove(job)
+            job.tell("cancelled", {})
+        elif job is self._running and not job.ended:
+            self._spawn(self._stop(job))
+
+    def warm(self) -> None:
+        """Have a worker ready before the first simulation is asked for."""
+        if self._process is None and not self._closed:
+            self._spawn(self._worker())
+
+    @property
+    def process(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    async def close(self) -> None:
+        self._closed = True
+        for job in list(self.jobs.values()):
+            job.tell("cancelled", {})
+        await self._kill()
+        for task in list(self._tasks):
+            task.cancel()
+
+    # --- the worker -------------------------------------------------------------------------------------------------
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _worker(self) -> asyncio.subprocess.Process:
+        async with self._starting:
+            if self._process is None or self._process.returncode is not None:
+                self._process = await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", "solvable.explorer.worker",
+                    stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=_environment(),
+                )  # fmt: skip
+                self._reader = asyncio.get_running_loop().create_task(self._read(self._process))
+            return self._process
+
+    async def _next(self) -> None:
+        if self._closed or not self._waiting or (self._running is not None and not self._running.ended):
+            return
+        job = self._running = self._waiting.pop(0)
+        try:
+            process = await self._worker()
+            if not job.ended:  # it may have been cancelled meanwhile
+                await _write(process, {"run": job.id, "view": job.view.json()})
+        except (OSError, ConnectionError) as problem:
+            job.tell("failed", {"error": f"the simulation could not be started: {problem}."})
+            self._spawn(self._next())
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        pipe = process.stdout
+        assert pipe is not None
+        with suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            while True:
+                head, data = FRAME.unpack(await pipe.readexactly(FRAME.size))
+                told = json.loads(await pipe.readexactly(head))
+                self._hear(told, await pipe.readexactly(data) if data else b"")
+        await process.wait()
+        if process is not self._process:
+            return  # it was ended by us
+        self._process = None
+        if self._running is not None and not self._running.ended:
+            self._running.tell("failed", {"error": "the simulation ended before its time: its process is gone."})
+        if not self._closed:
+            self._spawn(self._next())
+
+    def _hear(self, told: dict[str, Any], data: bytes) -> None:
+        job = self.jobs.get(told.get("job", ""))
+        if job is None or job.ended:
+            return
+        if "plan" in told:
+            store: Any = job.study._attach(None)
+            from ..lab.store import block_id
+
+            mine = f"plan-{block_id({'study': job.study.specification()})[:24]}"
+            store.write_document(mine, {"blocks": told["plan"], "earlier": []})
+        elif "block" in told:
+            assert job.study._store is not None
+            job.study._store.commit(told["block"], unpack(data), {})
+        else:
+            job.tell(told["event"], told["data"])
+            if job.ended:
+                self._spawn(self._next())
+
+    async def _stop(self, job: Job) -> None:
+        if self._process is not None:
+            with suppress(OSError, ConnectionError):
+                await _write(self._process, {"cancel": job.id})
+        for _ in range(int(GRACE / 0.05)):
+            if job.ended:
+                return
+            await asyncio.sleep(0.05)
+        if not job.ended:
+            job.tell("cancelled", {})
+            await self._kill()
+        self._spawn(self._next())
+
+    async def _kill(self) -> None:
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+async def _write(process: asyncio.subprocess.Process, told: dict[str, Any]) -> None:
+    assert process.stdin is not None
+    head = json.dumps(told).encode()
+    process.stdin.write(FRAME.pack(len(head), 0) + head)
+    await process.stdin.drain()
+
+
+def _environment() -> dict[str, str]:
+    """The worker imports this very package, wherever it was imported from."""
+    home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    paths = [home, *filter(None, [os.environ.get("PYTHONPATH", "")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

@@ -1,0 +1,300 @@
+"""Who is answered at all. Everything that a request must pass before any of it is looked at, and every answer's headers.
+
+The server listens on the loopback address, but any page in the user's browser can send requests there. So: the Host
+must be ours (a rebound name is not), a request that changes anything must carry our own Origin and JSON, and all but the
+exchange of the token need the cookie that only the exchange gives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+LARGEST_BODY = 256 * 1024
+LONGEST_QUERY = 32 * 1024
+DEEPEST = 10  # levels of a JSON value
+MOST_SESSIONS = 64
+RATE, BURST = 50.0, 200.0
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+class Refusal(Exception):
+    """A request that is not answered, and why, in one sentence."""
+
+    def __init__(self, status: int, sentence: str):
+        super().__init__(sentence)
+        self.status = status
+
+
+class Bucket:
+    """So many requests a second, and so many at once."""
+
+    def __init__(self, rate: float, burst: float):
+        self._rate, self._burst, self._left, self._then = rate, burst, burst, time.monotonic()
+
+    def take(self) -> bool:
+        now = time.monotonic()
+        self._left = min(self._burst, self._left + (now - self._then) * self._rate)
+        self._then = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+class Doorkeeper:
+    """Knows the token and the sessions."""
+
+    def __init__(self, port: int, *, rate: float = RATE, burst: float = BURST):
+        self.port = port
+        self.token = secrets.token_urlsafe(32)
+        self._rate, self._burst = rate, burst
+        self.cookie = f"solvable_{port}"  # cookies do not know ports: two explorers must not take each other's
+        names = ("127.0.0.1", "localhost", "[::1]")
+        self.hosts = {f"{n}:{port}" for n in names}
+        self.origins = {f"http://{h}" for h in self.hosts}
+        self._sessions: OrderedDict[bytes, str] = OrderedDict()  # hash of the secret: the session's name
+        self._strangers = Bucket(rate, burst)
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+
+    def session_of(self, headers: dict[str, str]) -> str | None:
+        """The session whose cookie a request carries; looked up by hash, so that nothing is compared byte by byte."""
+        secret = _cookie(headers.get("cookie", ""), self.cookie)
+        return self._sessions.get(_hash(secret)) if secret else None
+
+    def exchange(self, told: str) -> str | None:
+        """A fresh secret for the token, or None if it is the wrong one."""
+        if not secrets.compare_digest(told.encode(), self.token.encode()):
+            return None
+        secret = secrets.token_urlsafe(32)
+        self._sessions[_hash(secret)] = secrets.token_urlsafe(12)
+        while len(self._sessions) > MOST_SESSIONS:
+            self._sessions.popitem(last=False)
+        return secret
+
+    def admit(self, session: str | None) -> bool:
+        """Whether the rate allows one more request; strangers share one bucket, which is not the guests'."""
+        if session is None:
+            return self._strangers.take()
+        bucket = self._buckets.setdefault(session, Bucket(self._rate, self._burst))
+        while len(self._buckets) > MOST_SESSIONS:
+            self._buckets.popitem(last=False)
+        return bucket.take()
+
+
+class Gate:
+    """The ASGI middleware: checks, then the application, with our headers on whatever it answers."""
+
+    def __init__(self, app: Any, doorkeeper: Doorkeeper):
+        self.app, self.doorkeeper = app, doorkeeper
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            return await self.app(scope, receive, send)
+        if scope["type"] != "http":  # no WebSocket
+            return await send({"type": "websocket.close", "code": 1008})
+        begun = False
+
+        async def answer(message: MutableMapping[str, Any]) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                message["headers"] = _with_ours(message.get("headers", []))
+            await send(message)
+
+        try:
+            headers = _headers(scope)
+            door = self.doorkeeper
+            if headers.get("host", "").lower() not in door.hosts:
+                raise Refusal(421, "this server answers to its own address only.")
+            session = door.session_of(headers)
+            if not door.admit(session):
+                raise Refusal(429, "too many requests: wait a second.")
+            self._method(scope, headers)
+            if await self._exchanged(scope, headers, session, answer):
+                return None
+            if session is None:
+                raise Refusal(401, "open the address with the token that `solvable explore` printed.")
+            scope["session"] = session
+            return await self.app(scope, _limited(receive, headers), answer)
+        except Refusal as no:
+            if begun:
+                raise
+            return await _refuse(scope, no, answer)
+
+    def _method(self, scope: Scope, headers: dict[str, str]) -> None:
+        method = scope["method"]
+        if method not in ("GET", "HEAD", "POST"):
+            raise Refusal(405, "only GET and POST are answered.")
+        if len(scope.get("query_string", b"")) > LONGEST_QUERY:
+            raise Refusal(414, "the address is too long.")
+        origin = headers.get("origin")
+        if origin is not None and origin not in self.doorkeeper.origins:
+            raise Refusal(403, "this request comes from another page.")
+        # Another port of this machine is the same site, which a strict cookie does not keep out.
+        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and scope["path"] != "/":
+            raise Refusal(403, "this request comes from another page.")
+        if method != "POST":
+            return
+        if origin is None:
+            raise Refusal(403, "a POST needs the Origin of this page.")
+        kind = headers.get("content-type", "").split(";")[0].strip().lower()
+        if kind != "application/json":
+            raise Refusal(415, "a POST carries application/json.")
+        length = headers.get("content-length", "0")
+        if not (length.isascii() and length.isdigit()) or int(length[:12]) > LARGEST_BODY:
+            raise Refusal(413, f"a request has at most {LARGEST_BODY} bytes.")
+
+    async def _exchanged(self, scope: Scope, headers: dict[str, str], session: str | None, send: Send) -> bool:
+        """Answer the exchange of the token for a cookie, if this request is one."""
+        if scope["path"] != "/" or scope["method"] != "GET":
+            return False
+        try:
+            text = scope.get("query_string", b"").decode("latin-1")
+            query = parse_qsl(text, keep_blank_values=True, max_num_fields=256)
+        except ValueError:
+            raise Refusal(400, "the address cannot be understood.") from None
+        tokens = [v for n, v in query if n == "token"]
+        if not tokens:
+            return False
+        rest = urlencode([(n, v) for n, v in query if n != "token"])
+        target = "/?" + rest if rest else "/"
+        secret = self.doorkeeper.exchange(tokens[0]) if len(tokens) == 1 else None
+        if secret is None:
+            raise Refusal(401, "this is not the token that `solvable explore` printed.")
+        said = [(b"location", target.encode("ascii"))]
+        if session is None:
+            said.append(
+                (b"set-cookie", f"{self.doorkeeper.cookie}={secret}; HttpOnly; SameSite=Strict; Path=/".encode())
+            )
+        if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+            # A browser that was sent here by another page would not show a strict cookie after a redirect: ask it to
+            # come again by itself.
+            said[0] = (b"refresh", b"0; url=" + target.encode("ascii"))
+            said.append((b"content-type", b"text/html; charset=utf-8"))
+            await _respond(send, 200, said, b"<!doctype html><title>solvable</title>")
+            return True
+        await _respond(send, 303, said, b"")
+        return True
+
+
+def _limited(receive: Receive, headers: dict[str, str]) -> Receive:
+    """The body, cut off where it is longer than it may be, whatever its header said."""
+    seen = 0
+
+    async def limited() -> MutableMapping[str, Any]:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > LARGEST_BODY:
+            raise Refusal(413, f"a request has at most {LARGEST_BODY} bytes.")
+        return message
+
+    return limited
+
+
+def strict_json(body: bytes) -> Any:
+    """A JSON value without repeated names, NaN or infinity, not nested beyond reason; else a refusal."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise ValueError("a name twice")
+        return found
+
+    def never(word: str) -> Any:
+        raise ValueError(word)
+
+    try:
+        text = body.decode("utf-8")
+        if _depth(text) > DEEPEST:
+            raise Refusal(400, "the request is nested too deeply.")
+        return json.loads(text, object_pairs_hook=once, parse_constant=never)
+    except (ValueError, RecursionError):
+        raise Refusal(400, "the request is not valid JSON.") from None
+
+
+def _depth(text: str) -> int:
+    """How deeply a JSON text is nested, found before anything recurses into it."""
+    depth = deepest = 0
+    for found in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', text):
+        if found[0] in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif found[0] in "]}":
+            depth -= 1
+    return deepest
+
+
+def _hash(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
+
+
+def _cookie(header: str, name: str) -> str | None:
+    try:
+        found = SimpleCookie(header[:8192]).get(name)
+    except CookieError:
+        return None
+    return found.value if found is not None else None
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    """Headers by name; one that decides and is sent twice decides nothing."""
+    found: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        key = name.decode("latin-1").lower()
+        if key in found and key in ("host", "origin", "content-type", "content-length", "cookie"):
+            raise Refusal(400, f"the header {key} is sent twice.")
+        found[key] = value.decode("latin-1")
+    return found
+
+
+def _with_ours(headers: Any) -> list[tuple[bytes, bytes]]:
+    given = [(bytes(n).lower(), bytes(v)) for n, v in headers]
+    names = {n for n, _ in given}
+    return given + [(n.encode(), v.encode()) for n, v in HEADERS.items() if n.encode() not in names]
+
+
+async def _refuse(scope: Scope, no: Refusal, send: Send) -> None:
+    if scope["path"].startswith(("/api/", "/static/", "/thumbnails/")) or scope["method"] != "GET":
+        body, kind = json.dumps({"error": str(no)}).encode(), b"application/json"
+    else:
+        body, kind = _page(str(no)), b"text/html; charset=utf-8"
+    headers = [(b"content-type", kind), *([(b"allow", b"GET, HEAD, POST")] if no.status == 405 else [])]
+    headers += [(b"retry-after", b"1")] if no.status == 429 else []
+    headers += [(b"connection", b"close")] if no.status in (413, 400) else []
+    await _respond(send, no.status, headers, b"" if scope["method"] == "HEAD" else body)
+
+
+def _page(sentence: str) -> bytes:
+    import html
+
+    said = html.escape(sentence[:1].upper() + sentence[1:])
+    return f'<!doctype html><meta charset="utf-8"><title>solvable</title><p>{said}</p>'.encode()
+
+
+async def _respond(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    length = (b"content-length", str(len(body)).encode())
+    await send({"type": "http.response.start", "status": status, "headers": _with_ours([*headers, length])})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,37 @@
+// The server's answers in the one shape that the figures are made from.
+
+/** Every dimension with its coordinate, the swept controls among them. */
+export function normal(answer) {
+  const coordinates = { ...(answer.coordinates ?? {}) };
+  for (const axis of [answer.x, answer.y]) if (axis?.field && axis.values) coordinates[axis.field] = axis.values;
+  return { ...answer, coordinates, series: answer.series ?? [] };
+}
+
+const depth = (nested) => (Array.isArray(nested) ? nested.length : 0);
+
+/** The answer with an empty series for every shown observable that is only measured, so that its points are drawn. */
+export function completed(answer, points, view, description) {
+  const coordinates = { ...(description.coordinates ?? {}), ...(answer?.coordinates ?? {}) }, series = [...(answer?.series ?? [])];
+  const declared = Object.fromEntries(description.observables.map((o) => [o.name, o]));
+  for (const name of view.observables) {
+    const mine = points.filter((p) => p.observable === name);
+    if (!mine.length || !declared[name] || series.some((s) => s.observable === name)) continue;
+    const own = declared[name].dims;
+    let inner = mine[0].mean;
+    for (const dim of own) {
+      if (!coordinates[dim] || coordinates[dim].length !== depth(inner)) coordinates[dim] = [...Array(depth(inner)).keys()];
+      inner = inner?.[0];
+    }
+    if (view.x && !coordinates[view.x.field]) coordinates[view.x.field] = [...new Set(mine.map((p) => p.x))].sort((a, b) => a - b);
+    series.push({ observable: name, status: "measured", dims: [...(view.x ? [view.x.field] : []), ...own], values: null });
+  }
+  return { ...(answer ?? { lines: [], not_converged: 0 }), coordinates, series };
+}
+
+/** Points of a stored study, which come as whole arrays, one by one along the axis. */
+export function unrolled(points, field, values) {
+  return points.flatMap((p) => {
+    if (!p.dims || p.dims[0] !== field) return [{ ...p, x: p.x ?? null }];
+    return values.map((x, i) => ({ ...p, x, mean: p.mean?.[i] ?? null, error: p.error?.[i] ?? null }));
+  });
+}

@@ -1,0 +1,105 @@
+// Everything that is asked of the server, and the rule that at most one question per stream is under way.
+
+/** A refusal in one sentence; `field` names the control it is about, when it is about one. */
+export class Refusal extends Error {
+  constructor(sentence, status = 0, field = null, stale = false) {
+    super(sentence);
+    Object.assign(this, { status, field, stale });
+  }
+}
+
+const SILENT = "The server does not answer. Is `solvable explore` still running?";
+
+async function ask(path, body) {
+  const options = body === undefined
+    ? { headers: { Accept: "application/json" } }
+    : { method: "POST", headers: { "Content-Type": "application/json", Accept: "application/json" }, body: JSON.stringify(body) };
+  let answer;
+  for (let attempt = 0; ; attempt++) {
+    try {
+      answer = await fetch(path, { ...options, credentials: "same-origin" });
+    } catch {
+      throw new Refusal(SILENT);
+    }
+    if (answer.status !== 429 || attempt === 3) break;
+    await new Promise((go) => setTimeout(go, 400 * (attempt + 1)));
+  }
+  if (answer.ok) return answer;
+  let said = {};
+  try { said = await answer.json(); } catch { /* not JSON: the status must do */ }
+  const sentence = said.error ?? (answer.status === 401
+    ? "This session has ended: open the link that `solvable explore` printed."
+    : `The server answered ${answer.status}.`);
+  throw new Refusal(sentence, answer.status, said.field ?? null, Boolean(said.stale));
+}
+
+// Two pages of one session, or one page opened twice, must not make each other's questions stale.
+const here = Math.random().toString(36).slice(2, 10);
+
+const json = async (path, body) => (await ask(path, body)).json();
+
+export const models = () => json("/api/models");
+export const model = (id) => json(`/api/models/${encodeURIComponent(id)}`);
+export const theory = (view, stream, sequence) => json("/api/theory", { view, stream: `${here}-${stream}`, sequence });
+export const simulate = (view) => json("/api/simulate", { view });
+export const cancel = (job) => json(`/api/jobs/${encodeURIComponent(job)}/cancel`, {});
+export const reproduce = (view) => json("/api/reproduce", { view });
+export const study = () => json("/api/study");
+export const studySeries = (request) => json("/api/study/series", request);
+
+/** A file made by the server: its bytes and its name. */
+export async function exported(view, format, job) {
+  const answer = await ask("/api/export", { view, format, job });
+  const named = /filename="?([^";]+)"?/.exec(answer.headers.get("Content-Disposition") ?? "");
+  return { blob: await answer.blob(), name: named ? named[1] : `solvable.${format}` };
+}
+
+/** What a job reports, as it happens; `heard(kind, payload)`. Returns a function that stops listening. */
+export function events(job, heard) {
+  const source = new EventSource(`/api/jobs/${encodeURIComponent(job)}/events`);
+  const last = new Set(["done", "failed", "cancelled"]);
+  let failures = 0;
+  for (const kind of ["progress", "points", "agreement", "done", "failed", "cancelled"]) {
+    source.addEventListener(kind, (event) => {
+      failures = 0;
+      if (last.has(kind)) source.close();
+      heard(kind, event.data ? JSON.parse(event.data) : {});
+    });
+  }
+  source.onerror = () => {
+    // The browser reconnects by itself and the history is replayed; after three failures in a row nobody is there.
+    if (++failures < 3 && source.readyState !== EventSource.CLOSED) return;
+    source.close();
+    heard("failed", { error: SILENT });
+  };
+  return () => source.close();
+}
+
+const PACE = 25; // milliseconds from one question to the next: below what the server allows, above what an eye sees
+
+/** Questions of which only the newest matters: one under way, at most one waiting, so that no backlog can grow. */
+export function latest(send, settle) {
+  let busy = false, waiting = null, sequence = 0, sent = 0;
+  const pump = async () => {
+    busy = true;
+    while (waiting !== null) {
+      const early = sent + PACE - performance.now();
+      if (early > 0) await new Promise((go) => setTimeout(go, early));
+      sent = performance.now();
+      const question = waiting;
+      waiting = null;
+      let answer = null, refusal = null;
+      try {
+        answer = await send(question, ++sequence);
+      } catch (problem) {
+        refusal = problem instanceof Refusal ? problem : new Refusal(String(problem));
+      }
+      if (!refusal?.stale) settle(question, answer, refusal, waiting !== null);
+    }
+    busy = false;
+  };
+  return (question) => {
+    waiting = question;
+    if (!busy) pump();
+  };
+}

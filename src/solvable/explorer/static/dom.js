@@ -1,0 +1,87 @@
+// Elements, words and numbers: the few helpers that every other module uses.
+
+/** An element with attributes, listeners (`onclick`) and children; `html` is only ever given what our server wrote. */
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === "html") element.innerHTML = value;
+    else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "value" || name === "checked" || name === "disabled") element[name] = value;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat(3).filter((c) => c !== null && c !== undefined && c !== false));
+  return element;
+}
+
+let counter = 0;
+
+/** A name that no other element has. */
+export const unique = (stem) => `${stem}-${++counter}`;
+
+/** `test_error` → `test error`. */
+export const words = (name) => String(name).replaceAll("_", " ");
+
+/** A number as a person writes it: four digits, no trailing zeros, a true minus sign. */
+export function number(value, digits = 4) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (typeof value !== "number") return String(value);
+  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
+  const size = Math.abs(value);
+  const rounded = Number(value.toPrecision(digits));
+  const text = size !== 0 && (size < 1e-4 || size >= 1e6) ? rounded.toExponential().replace("e+", "e") : String(rounded);
+  return text.replace(/^-/, "−");
+}
+
+/** The same for a box that is typed into: plain ASCII, up to six digits. */
+export const typed = (value) => (typeof value === "number" ? String(Number(value.toPrecision(6))) : String(value));
+
+/** A symbol for a plot's labels, where MathML cannot go: its letters with <sub> and <sup>. */
+export function plainSymbol(mathml) {
+  if (!mathml) return "";
+  const holder = document.createElement("template");
+  holder.innerHTML = mathml;
+  const said = (node) => {
+    if (node.nodeType === Node.TEXT_NODE) return node.textContent.trim();
+    const parts = [...node.childNodes].filter((n) => n.nodeType !== Node.TEXT_NODE || n.textContent.trim());
+    const name = node.localName;
+    if (name === "annotation") return "";
+    if (name === "msub" || name === "munder") return `${said(parts[0])}<sub>${said(parts[1])}</sub>`;
+    if (name === "msup" || name === "mover") return `${said(parts[0])}<sup>${said(parts[1])}</sup>`;
+    if (name === "msubsup") return `${said(parts[0])}<sub>${said(parts[1])}</sub><sup>${said(parts[2])}</sup>`;
+    if (name === "mfrac") return `${said(parts[0])}/${said(parts[1])}`;
+    if (name === "mi" && node.textContent.trim().length === 1) return `<i>${node.textContent.trim()}</i>`;
+    return parts.map(said).join("");
+  };
+  return said(holder.content).trim();
+}
+
+/** Wait until nothing new has come for a while, then do it once. */
+export function settled(milliseconds, action) {
+  let timer = 0;
+  return (...given) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => action(...given), milliseconds);
+  };
+}
+
+const speak = settled(700, (text) => { document.getElementById("live").textContent = text; });
+
+/** Say something to a screen reader, when the hand has come to rest. */
+export const announce = (text) => speak(text);
+
+/** Put text on the clipboard; answers whether that worked. */
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const box = h("textarea", { class: "hidden" });
+    box.value = text;
+    document.body.append(box);
+    box.select();
+    const done = document.execCommand("copy");
+    box.remove();
+    return done;
+  }
+}

@@ -1,0 +1,253 @@
+// From answers of the server to what is drawn: panels, lines, points and heat maps, as plain objects and nothing else.
+
+import { number, plainSymbol, words } from "./dom.js";
+
+// Okabe and Ito's palette, as in the printed figures; on a dark ground its lighter colours come first.
+const LIGHT = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"];
+const DARK = ["#56B4E9", "#E69F00", "#2BC59A", "#E39CC4", "#F0E442", "#FF8A3D", "#FFFFFF"];
+export const MARKERS = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x"];
+export const DASHES = ["solid", "dash", "dot", "dashdot"];
+
+export const palette = (dark) => (dark ? DARK : LIGHT);
+
+/** A few indices of a long dimension, its last among them. */
+function some(length, most) {
+  if (length <= most) return [...Array(length).keys()];
+  return [...new Set(Array.from({ length: most }, (_, k) => Math.round((k * (length - 1)) / (most - 1))))];
+}
+
+const at = (nested, indices) => indices.reduce((inner, i) => (inner === null || inner === undefined ? null : inner[i]), nested);
+
+/** The dimension along which a series is drawn: the swept control, else the first of its own with numbers on it. */
+export function along(series, answer, view) {
+  if (view.x && series.dims.includes(view.x.field)) return view.x.field;
+  const numeric = (d) => answer.coordinates[d]?.every((v) => typeof v === "number");
+  return series.dims.find(numeric) ?? series.dims[0] ?? null;
+}
+
+/** Every combination of indices of the other dimensions, each with its words: one drawn line each. */
+function combinations(series, answer, axis) {
+  const others = series.dims.filter((d) => d !== axis);
+  let found = [{ picked: {}, said: [] }];
+  for (const dim of others) {
+    const values = answer.coordinates[dim] ?? [];
+    const count = values.length || lengthAlong(series, dim);
+    const kept = some(count, count > 8 ? 5 : 8);
+    const plain = values.every((v, k) => v === k);
+    found = found.flatMap((f) => kept.map((i) => ({
+      picked: { ...f.picked, [dim]: i },
+      said: [...f.said, `${words(dim)} ${plain ? i + 1 : number(values[i], 3)}`],
+    })));
+  }
+  return found.slice(0, 24);
+}
+
+function lengthAlong(series, dim) {
+  let inner = series.values;
+  for (let k = 0; k < series.dims.indexOf(dim); k++) inner = inner?.[0];
+  return inner?.length ?? 0;
+}
+
+/** The lines of one series: x, y and what distinguishes each. */
+export function linesOf(series, answer, view) {
+  const axis = along(series, answer, view);
+  if (axis === null) return [{ axis, x: [0], y: [series.values], said: [], picked: {} }];
+  const x = answer.coordinates[axis] ?? [...Array(lengthAlong(series, axis)).keys()];
+  return combinations(series, answer, axis).map(({ picked, said }) => ({
+    axis, x, picked, said,
+    y: x.map((_, i) => at(series.values, series.dims.map((d) => (d === axis ? i : picked[d])))),
+  }));
+}
+
+/** The simulated points of one line and size, as mean and error at each x. */
+export function pointsOf(points, series, answer, line, view) {
+  const own = series.dims.filter((d) => d !== view.x?.field);
+  const rows = [];
+  for (const p of points) {
+    if (view.x && line.axis === view.x.field) {
+      const indices = own.map((d) => line.picked[d]);
+      rows.push({ x: p.x, mean: at(p.mean, indices), error: at(p.error, indices), seeds: p.seeds });
+    } else if (line.axis !== null && Array.isArray(p.mean)) {
+      const every = Math.max(1, Math.floor(line.x.length / 25));
+      line.x.forEach((x, i) => {
+        if (i % every && i !== line.x.length - 1) return;
+        const indices = own.map((d) => (d === line.axis ? i : line.picked[d]));
+        rows.push({ x, mean: at(p.mean, indices), error: at(p.error, indices), seeds: p.seeds });
+      });
+    } else {
+      rows.push({ x: 0, mean: p.mean, error: p.error, seeds: p.seeds });
+    }
+  }
+  return rows.filter((r) => r.mean !== null && r.mean !== undefined).sort((a, b) => a.x - b.x);
+}
+
+/** Ticks of a logarithmic axis: 0.2, 0.5, 1, 2, 5 on short ranges and powers of ten on long ones. */
+function logTicks(values) {
+  const seen = values.filter((v) => typeof v === "number" && v > 0), low = Math.min(...seen), high = Math.max(...seen);
+  if (high / low >= 1000) {
+    const every = Math.ceil(Math.log10(high / low) / 8), first = Math.ceil(Math.log10(low) - 1e-9);
+    const powers = Array.from({ length: Math.floor(Math.log10(high) + 1e-9) - first + 1 }, (_, k) => first + k).filter((p) => (p - first) % every === 0);
+    const text = (p) => (Math.abs(p) <= 1 ? number(10 ** p) : `10<sup>${String(p).replace("-", "−")}</sup>`);
+    return { tickmode: "array", tickvals: powers.map((p) => 10 ** p), ticktext: powers.map(text), minor: { dtick: "D1", ticks: "outside", ticklen: 3, tickcolor: "#8d929a" } };
+  }
+  const digits = high / low < 4 ? [1, 1.5, 2, 3, 4, 5, 6, 8] : [1, 2, 5], tickvals = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) tickvals.push(...digits.map((d) => Number((d * 10 ** power).toPrecision(3))));
+  return { tickmode: "array", tickvals, ticktext: tickvals.map((v) => number(v, 3)) };
+}
+
+/**
+ * The whole figure. `curves` are the current one and the pinned ones: {name, colour, answer, points, faded};
+ * `told` maps fields and observables to their declarations.
+ */
+export function compose({ view, curves, told, look, width, logarithmic }) {
+  if (view.y && curves[0]?.answer?.series[0]?.dims.length === 2) return heatMap({ view, answer: curves[0].answer, told, look, width });
+  const names = view.observables.filter((n) => curves.some((c) => has(c, n)));
+  const columns = names.length > 1 && width >= 620 ? 2 : 1;
+  const rows = Math.max(1, Math.ceil(names.length / columns));
+  const traces = [], legend = [], layout = base(look);
+  const single = curves.length === 1;
+  const colours = palette(look.dark);
+  const gapX = columns > 1 ? (70 * look.scale) / width : 0, tall = Math.round(rows === 1 ? look.height : Math.max(look.height, rows * (width < 520 ? 200 : 270 * look.scale)));
+  const gapY = rows > 1 ? (62 * look.scale) / tall : 0;
+  
+  names.forEach((name, k) => {
+    const suffix = k === 0 ? "" : String(k + 1), column = k % columns, row = Math.floor(k / columns);
+    const wide = (1 - gapX * (columns - 1)) / columns, high = (1 - gapY * (rows - 1)) / rows;
+    const domainX = [column * (wide + gapX), column * (wide + gapX) + wide];
+    const top = 1 - row * (high + gapY);
+    let axisName = null, everyX = [], everyY = [], markers = false;
+
+    curves.forEach((curve, c) => {
+      for (const series of curve.answer?.series.filter((s) => s.observable === name) ?? []) {
+        linesOf(series, curve.answer, view).forEach((line, l) => {
+          const colour = colours[(single ? l : curve.colour) % colours.length];
+          const dash = DASHES[(series.branch !== undefined && series.branch !== null ? series.branch : single ? Math.floor(l / colours.length) : l) % DASHES.length];
+          const said = [curve.name, ...line.said, series.branch !== undefined && series.branch !== null ? `branch ${series.branch + 1}` : ""].filter(Boolean).join(", ");
+          axisName = line.axis;
+          everyX = everyX.concat(line.x);
+          everyY = everyY.concat(line.y);
+          const few = line.x.length <= 12;
+          markers ||= few;
+          if (series.values !== null && line.y.some((v) => v !== null)) {
+            traces.push({
+              type: "scatter", mode: line.axis === null || few ? "lines+markers" : "lines", x: line.axis === null ? [c] : line.x, y: line.y,
+              xaxis: `x${suffix}`, yaxis: `y${suffix}`, name: said || "theory", showlegend: false, connectgaps: false,
+              line: { color: colour, width: (c === 0 ? 2.6 : 2) * look.scale, dash, simplify: false },
+              marker: { color: colour, size: 8 * look.scale, symbol: "circle-open", line: { width: 2 } },
+              hovertemplate: `%{y:.4g}<extra>${said || "theory"}</extra>`, opacity: series.stable === false ? 0.55 : 1,
+            });
+            entry(legend, { key: `line ${said || name}`, kind: "line", colour, dash, said, curve: c, plain: !said, observable: name });
+          }
+          drawPoints({ traces, legend, curve, c, series, line, colour, suffix, view, look, said, everyY });
+        });
+      }
+    });
+
+    const scale = view.x && axisName === view.x.field ? view.x.scale : "linear";
+    const own = axisName !== null && !everyX.every((v) => typeof v === "number");
+    layout[`xaxis${suffix}`] = {
+      ...axis(look), domain: domainX, anchor: `y${suffix}`, type: own ? "category" : scale === "log" ? "log" : "linear",
+      title: { text: k + columns >= names.length ? axisTitle(axisName, told) : "", standoff: 10, font: { size: 15 * look.scale } },
+      ...(scale === "log" && !own ? logTicks(everyX) : {}), showticklabels: axisName !== null, ...(axisName === null ? { showgrid: false, ticks: "", range: [-0.6, curves.length - 0.4] } : {}),
+      ...(markers && !own && scale !== "log" && everyX.every(Number.isInteger) && axisName !== null ? { dtick: Math.max(1, Math.round((Math.max(...everyX) - Math.min(...everyX)) / 8)) } : {}),
+    };
+    const numbers = everyY.filter((v) => v !== null && v !== undefined);
+    const log = logarithmic && numbers.some((v) => v > 0);
+    layout[`yaxis${suffix}`] = {
+      ...axis(look), domain: [top - high, top], anchor: `x${suffix}`, type: log ? "log" : "linear", automargin: true,
+      title: { text: names.length > 1 ? "" : labelled(name, told.observables[name]), standoff: 12, font: { size: 15 * look.scale } },
+      ...(log ? logTicks(numbers) : { rangemode: numbers.every((v) => v >= 0) ? "tozero" : "normal" }),
+    };
+    if (names.length > 1) {
+      layout.annotations.push({
+        text: labelled(name, told.observables[name]), xref: `x${suffix} domain`, yref: `y${suffix} domain`, x: 0, y: 1, xanchor: "left", yanchor: "bottom",
+        showarrow: false, font: { size: 14 * look.scale, color: look.ink },
+      });
+    }
+  });
+  if (names.length > 1) layout.margin.l = 42 * look.scale;
+  layout.height = tall;
+  return { traces, layout, legend, panels: names };
+}
+
+const has = (curve, name) => curve.answer?.series.some((s) => s.observable === name);
+
+function drawPoints({ traces, legend, curve, c, series, line, colour, suffix, view, look, said, everyY }) {
+  const mine = (curve.points ?? []).filter((p) => p.observable === series.observable && !(series.branch > 0));
+  const sizes = [...new Set(mine.map((p) => p.size))].sort((a, b) => a - b);
+  sizes.forEach((size, s) => {
+    const aside = c + 0.14 * (s - (sizes.length - 1) / 2); // without an axis, sizes stand side by side
+    const rows = pointsOf(mine.filter((p) => p.size === size), series, curve.answer, line, view);
+    if (!rows.length) return;
+    rows.forEach((r) => everyY.push(r.mean));
+    const strength = curve.faded ? 0.25 : 0.45 + (0.55 * (s + 1)) / sizes.length;
+    const symbol = MARKERS[s % MARKERS.length];
+    traces.push({
+      type: "scatter", mode: line.axis === null ? "markers+text" : "markers", x: rows.map((r) => (line.axis === null ? aside : r.x)), y: rows.map((r) => r.mean),
+      text: line.axis === null ? rows.map((r) => `  ${number(r.mean)} ± ${number(r.error, 2)}`) : undefined, textposition: "middle right", cliponaxis: false,
+      xaxis: `x${suffix}`, yaxis: `y${suffix}`, name: `size ${size}`, showlegend: false, opacity: strength,
+      error_y: { type: "data", array: rows.map((r) => r.error ?? 0), thickness: 1.4 * look.scale, width: 0, color: curve.faded ? look.quiet : colour },
+      marker: { color: curve.faded ? look.quiet : colour, size: 7.5 * look.scale, symbol, line: { width: 1, color: look.paper } },
+      customdata: rows.map((r) => [number(r.error, 2), r.seeds]),
+      hovertemplate: `%{y:.4g} ± %{customdata[0]}<extra>${said ? `${said}, ` : ""}size ${size}, %{customdata[1]} seeds</extra>`,
+    });
+    entry(legend, { key: `size ${size}${curve.faded ? " faded" : ""}`, kind: "marker", colour: curve.faded ? look.quiet : look.ink, symbol, said: `simulated, size ${size}${curve.faded ? " (at other values)" : ""}` });
+  });
+}
+
+function entry(legend, added) {
+  if (!legend.some((e) => e.key === added.key)) legend.push(added);
+}
+
+function heatMap({ view, answer, told, look, width }) {
+  const series = answer.series[0], [x, y] = series.dims, layout = base(look);
+  const xs = answer.coordinates[x], ys = answer.coordinates[y];
+  const z = ys.map((_, j) => xs.map((_, i) => series.values[i]?.[j] ?? null));
+  const traces = [{
+    type: "heatmap", x: xs, y: ys, z, colorscale: "Viridis", hoverongaps: false,
+    colorbar: { thickness: 14, outlinewidth: 0, len: 1, tickfont: { size: 13 * look.scale }, title: { font: { size: 14 * look.scale }, text: labelled(series.observable, told.observables[series.observable]), side: width < 520 ? "top" : "right" } },
+    hovertemplate: `${words(x)} %{x:.4g}, ${words(y)} %{y:.4g}<br>${words(series.observable)} %{z:.4g}<extra></extra>`,
+  }];
+  const legend = [];
+  const known = answer.lines ?? [], drawn = (line) => ({ type: "scatter", mode: "lines", x: line.x, y: line.y, showlegend: false });
+  for (const line of known) traces.push({ ...drawn(line), line: { color: "#fff", width: 4.5 }, hoverinfo: "skip" });
+  known.forEach((line, k) => {
+    const dash = DASHES[k % DASHES.length], common = drawn(line);
+    traces.push({ ...common, line: { color: "#111", width: 2, dash }, hovertemplate: `${words(line.name)}<extra></extra>` });
+    legend.push({ key: `line ${line.name}`, kind: "line", colour: look.ink, dash, said: `transition: ${words(line.name)}` });
+  });
+  const ranged = (sweep, values) => {
+    const log = sweep.scale === "log", edge = (v) => (log ? Math.log10(v) : v);
+    return { type: log ? "log" : "linear", range: [edge(values[0]), edge(values.at(-1))], ...(log ? logTicks(values) : {}) };
+  };
+  layout.xaxis = { ...axis(look), ...ranged(view.x, xs), title: { text: axisTitle(x, told), standoff: 10, font: { size: 15 * look.scale } }, showgrid: false, ticks: "outside" };
+  layout.yaxis = { ...axis(look), ...ranged(view.y, ys), title: { text: axisTitle(y, told), standoff: 12, font: { size: 15 * look.scale } }, showgrid: false, ticks: "outside", automargin: true };
+  layout.plot_bgcolor = look.gap;
+  layout.hovermode = "closest";
+  layout.height = look.height;
+  return { traces, layout, legend, panels: [series.observable] };
+}
+
+export function labelled(name, said) {
+  const symbol = plainSymbol(said?.symbol_mathml);
+  return symbol ? `${words(name)}  ${symbol}` : words(name);
+}
+
+function axisTitle(name, told) {
+  return name === null ? "" : labelled(name, told.fields[name]);
+}
+
+function axis(look) {
+  return {
+    color: look.ink, gridcolor: look.grid, linecolor: look.axis, zerolinecolor: look.grid, showline: true, ticks: "outside", tickcolor: look.axis,
+    ticklen: 5, zeroline: false, tickfont: { size: 13 * look.scale }, hoverformat: ".4g", fixedrange: look.touch,
+  };
+}
+
+function base(look) {
+  return {
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false, annotations: [], hovermode: "x unified",
+    font: { family: look.family, size: 15 * look.scale, color: look.ink }, margin: { l: 64 * look.scale, r: 14, t: 26 * look.scale, b: 54 * look.scale },
+    hoverlabel: { bgcolor: look.paper, bordercolor: look.grid, font: { family: look.family, size: 13 * look.scale, color: look.ink } }, dragmode: look.touch ? false : "zoom",
+  };
+}

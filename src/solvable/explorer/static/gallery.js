@@ -1,0 +1,65 @@
+// The first page: what this is, in two sentences, and every model with a search box and its family as a filter.
+
+import { h, announce, words } from "./dom.js";
+import { plotly } from "./plot.js";
+import { stories, cards } from "./tour.js";
+
+const FAMILIES = { replica: "Replica theory", online: "Online learning", attention: "Attention", elsewhere: "Other packages" };
+
+const family = (name) => FAMILIES[name] ?? `${name.charAt(0).toUpperCase()}${words(name.slice(1))}`;
+
+/** The gallery; `open` shows the tour first when it was asked for. */
+export async function gallery(listing, { tour = false } = {}) {
+  const told = await stories();
+  let chosen = null;
+  const search = h("input", { type: "search", id: "search", placeholder: "perceptron, attention, double descent…", autocomplete: "off", oninput: filter });
+  const families = [...new Set(listing.models.map((m) => m.family))];
+  const chips = [null, ...families].map((f) => h("button", { type: "button", class: "chip", "aria-pressed": String(f === chosen), onclick: () => { chosen = f; filter(); } }, f === null ? "All" : family(f)));
+  const count = h("p", { class: "quiet count", role: "status", "aria-live": "polite" });
+  const items = listing.models.map((m) => ({ ...m, element: card(m), text: `${m.id} ${m.title} ${m.sentence} ${family(m.family)} ${m.badge}`.toLowerCase() }));
+  const list = h("ul", { class: "cards" }, items.map((i) => i.element));
+  const nothing = h("div", { class: "empty", hidden: true }, h("p", {}, "No model answers to that."),
+    h("button", { type: "button", onclick: () => { search.value = ""; chosen = null; filter(); search.focus(); } }, "Show all models"));
+
+  function filter() {
+    const wanted = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let shown = 0;
+    for (const item of items) {
+      const fits = (chosen === null || item.family === chosen) && wanted.every((w) => item.text.includes(w));
+      item.element.hidden = !fits;
+      shown += fits;
+    }
+    chips.forEach((chip, k) => chip.setAttribute("aria-pressed", String([null, ...families][k] === chosen)));
+    nothing.hidden = shown > 0;
+    count.textContent = shown === 1 ? "1 model" : `${shown} models`;
+    if (!shown) announce("No model answers to that.");
+  }
+
+  const journey = h("section", { class: "tour", "aria-labelledby": "tour-title" }, h("h2", { id: "tour-title", tabindex: "-1" }, "A tour in three stories"), cards(told));
+  const models = h("section", { "aria-labelledby": "models-title" },
+    h("div", { class: "shelf" }, h("h2", { id: "models-title" }, "Models"), count,
+      h("div", { class: "find" }, h("label", { for: "search", class: "hidden" }, "Search the models"), search),
+      h("div", { class: "chips", role: "group", "aria-label": "Families" }, chips)),
+    list, nothing);
+  const opened = listing.study
+    ? h("p", { class: "banner" }, "A stored study is open: ", h("a", { href: "/?study=1", "data-route": true }, listing.study.title ?? listing.study.name ?? "show it"), ".") : null;
+  const hello = h("div", { class: "hello" }, h("h1", {}, tour ? "The tour" : "Exactly solvable models of learning"),
+    h("p", {}, "Each model pairs a task with a learner whose behaviour physics predicts exactly when the dimension is large. Move a control and the predicted curve answers at once; press Simulate and finite realisations, with error bars, land on the same axis."));
+  filter();
+  const page = h("div", { class: "gallery" }, hello, opened, tour ? [journey, models] : [models, journey]);
+  // Whoever reaches for a model will want its plot.
+  const reach = () => plotly().catch(() => {});
+  for (const kind of ["pointerover", "focusin"]) for (const shelf of [list, journey]) shelf.addEventListener(kind, reach, { once: true });
+  return page;
+}
+
+function card(m) {
+  const experiment = m.badge === "experiment";
+  const picture = h("img", { src: m.thumbnail, alt: "", loading: "lazy", decoding: "async", width: 480, height: 300 });
+  picture.addEventListener("load", () => picture.parentElement.classList.add("drawn"));
+  picture.addEventListener("error", () => picture.remove());
+  return h("li", {}, h("a", { class: "card", href: `/?model=${encodeURIComponent(m.id)}`, "data-route": true, "data-model": m.id },
+    h("span", { class: "picture" }, picture),
+    h("span", { class: "about" }, h("strong", {}, m.title), h("span", { class: "sentence" }, m.sentence),
+      h("span", { class: "tags" }, h("span", { class: `badge ${experiment ? "experiment" : "pair"}` }, m.badge), h("span", { class: "quiet" }, family(m.family))))));
+}

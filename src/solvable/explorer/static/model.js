@@ -1,0 +1,357 @@
+// One model: its controls, its curves, its simulations, what it is, and how to take it away.
+
+import * as api from "./api.js";
+import { completed, normal } from "./answers.js";
+import { axisBar } from "./axis.js";
+import { panel } from "./controls.js";
+import { announce, h, number, settled, words } from "./dom.js";
+import { draw, plotly, sentence, showLegend, table } from "./plot.js";
+import { physics, simulations } from "./simulate.js";
+import { difference, existing, forServer, fromQuery, toQuery } from "./state.js";
+import { takeaway } from "./takeaway.js";
+import { caption } from "./tour.js";
+
+const STATUS = {
+  exact: "exact: holds at every size", asymptotic: "asymptotic: exact as the size grows",
+  approximate: "approximate: known to be off somewhere", measured: "measured only: it has no theory",
+};
+const MOST_PINS = 6;
+const COARSE = 16, SLOW = 0.12; // points of a preview while a slider moves, where a whole curve takes longer than so many seconds
+
+/** The page of the model `id`, in the state that the query string describes. */
+export async function modelPage(id, query) {
+  plotly().catch(() => {}); // fetched meanwhile
+  const description = await api.model(id);
+  return new Page(description, query);
+}
+
+class Page {
+  constructor(description, query) {
+    this.description = description;
+    this.title = description.title;
+    this.told = { fields: Object.fromEntries(description.fields.map((f) => [f.name, f])), observables: Object.fromEntries(description.observables.map((o) => [o.name, o])) };
+    Object.assign(this, fromQuery(query, description), { answer: null, problem: null, drawing: false, stale: false });
+    this.repair();
+    this.pins.forEach((pin, k) => { pin.colour = k + 1; });
+    this.controls = panel(description, (name, value, final) => this.setValue(name, value, final));
+    this.axes = axisBar(description, (patch, push) => this.change(patch, push ?? false));
+    this.simulations = simulations(description, { current: () => this.view, changed: (patch) => this.change(patch, false), redraw: () => this.redraw() });
+    this.away = takeaway({ current: () => ({ view: this.view, job: this.simulations.points(this.view).job, link: this.link() }) });
+    this.ask = api.latest((view, sequence) => api.theory(forServer(view), "curve", sequence), (...settled) => this.answered(...settled));
+    this.remember = settled(300, () => history.replaceState(null, "", `/?${this.query()}`));
+    this.resized = settled(120, () => this.redraw());
+    this.build();
+  }
+
+  build() {
+    const d = this.description;
+    this.chips = h("div", { class: "chips observables", role: "group", "aria-label": "Observables" });
+    this.legend = h("ul", { class: "legend", hidden: true, "aria-label": "Curves" });
+    this.plot = h("div", { class: "plot", role: "img", "aria-label": "The curve will be drawn here." });
+    this.empty = h("div", { class: "empty over", hidden: true });
+    this.status = h("p", { class: "status" });
+    this.trouble = h("p", { class: "refusal", role: "alert", hidden: true });
+    this.pinButton = h("button", { type: "button", onclick: () => this.pin(), title: "Keep this curve while you change the controls" }, "Pin this curve");
+    this.logBox = h("input", { type: "checkbox", onchange: () => { this.logarithmic = this.logBox.checked; this.redraw(); this.remember(); } });
+    this.branchBox = h("input", { type: "checkbox", onchange: () => this.change({ branches: this.branchBox.checked }, false) });
+    this.values = h("details", { class: "astable", ontoggle: () => this.showTable() }, h("summary", {}, "Values as a table"));
+    this.storyPlace = h("div", {});
+    const tools = h("div", { class: "tools" }, this.pinButton, h("label", { class: "tick" }, this.logBox, "logarithmic values"),
+      d.has_branches ? h("label", { class: "tick" }, this.branchBox, "all branches") : null);
+    this.figure = h("figure", { class: "hero" }, this.chips, this.legend, h("div", { class: "canvas" }, h("div", { class: "working", "aria-hidden": "true" }), this.plot, this.empty), this.axes.element, tools,
+      h("figcaption", {}, this.trouble, this.status, this.values));
+    this.element = h("div", { class: "model" },
+      h("div", { class: "title" }, h("h1", {}, d.title), h("p", {}, d.sentence ?? "", " ", h("span", { class: `badge ${d.has_theory ? "pair" : "experiment"}` }, d.has_theory ? "theory and simulation" : "experiment"))),
+      this.storyPlace,
+      h("div", { class: "layout" },
+        h("div", { class: "bench" },
+          h("div", { class: "stage" }, this.figure, this.simulations.element, this.away.element),
+          h("section", { class: "panel", "aria-label": "Controls of the model" }, this.controls.element, h("button", { type: "button", class: "quiet-button", onclick: () => this.reset() }, "Back to the first view"))),
+        about(d)));
+  }
+
+  /** Called when the page is in the document: there is a width to draw for. */
+  shown() {
+    this.refresh();
+    this.askAll();
+    this.showStory();
+  }
+
+  async showStory() {
+    const told = this.tour && this.tour !== "all" ? await caption(this.tour, this.step) : null;
+    this.storyPlace.replaceChildren(...(told ? [told] : []));
+  }
+
+  accepts(id, query) {
+    return id === this.description.id && !query.has("study");
+  }
+
+  /** Back, forward, or a step of the tour: the same model in another state. */
+  restore(query) {
+    const before = JSON.stringify([this.tour, this.step]);
+    Object.assign(this, fromQuery(query, this.description));
+    this.repair();
+    this.pins.forEach((pin, k) => { pin.colour = k + 1; });
+    this.refresh();
+    this.askAll();
+    if (JSON.stringify([this.tour, this.step]) !== before) this.showStory();
+  }
+
+  close() {
+    this.simulations.close();
+    window.Plotly?.purge?.(this.plot);
+  }
+
+  reset() {
+    history.pushState(null, "", `/?model=${encodeURIComponent(this.description.id)}`);
+    this.restore(location.search);
+    announce("Back to the first view.");
+  }
+
+  query() {
+    return toQuery(this.view, this.description, this);
+  }
+
+  link() {
+    return `${location.origin}/?${toQuery(this.view, this.description, { pins: this.pins, logarithmic: this.logarithmic })}`;
+  }
+
+  // --- changes --------------------------------------------------------------------------------------------------------
+
+  setValue(name, value, final) {
+    this.controls.refuse(null, "");
+    if (this.view.values[name] !== value) {
+      this.view.values[name] = value;
+      const choice = this.told.fields[name].kind === "choice";
+      if (choice) this.repair();
+      this.afterChange(choice, false, !choice && !final);
+    } else if (final) {
+      this.remember();
+      if (this.full) this.submit(false);
+    }
+  }
+
+  change(patch, push) {
+    Object.assign(this.view, patch);
+    this.repair();
+    if (push) history.pushState(null, "", `/?${this.query()}`);
+    this.afterChange(true, "x" in patch || "y" in patch || "observables" in patch || "branches" in patch);
+  }
+
+  afterChange(whole, pinsToo, dragging = false) {
+    if (whole) this.refresh();
+    else { this.controls.update(this.view); this.simulations.update(this.view); this.away.update(); }
+    this.remember();
+    this.submit(dragging);
+    if (pinsToo) this.pins.forEach((pin) => this.askPin(pin));
+  }
+
+  /** Keep the view possible: observables that exist, one of them without dimensions of its own in a plane. */
+  repair() {
+    const known = existing(this.description, this.view.values), names = known.map((o) => o.name);
+    let shown = this.view.observables.filter((n) => names.includes(n));
+    if (!shown.length) shown = known.filter((o) => o.predicted).concat(known).slice(0, 1).map((o) => o.name);
+    if (this.view.y) {
+      const flat = shown.filter((n) => !this.told.observables[n].dims.length && this.told.observables[n].predicted);
+      shown = [flat[0] ?? known.find((o) => !o.dims.length && o.predicted)?.name ?? shown[0]];
+    }
+    this.view.observables = shown;
+    if (!this.description.has_branches) this.view.branches = false;
+  }
+
+  toggle(name) {
+    const shown = this.view.observables;
+    const next = this.view.y ? [name] : shown.includes(name) ? shown.filter((n) => n !== name) : this.order([...shown, name]);
+    if (next.length) this.change({ observables: next }, false);
+    else announce("One observable stays on the plot.");
+  }
+
+  order(names) {
+    return this.description.observables.map((o) => o.name).filter((n) => names.includes(n));
+  }
+
+  // --- pins -----------------------------------------------------------------------------------------------------------
+
+  pin() {
+    if (!this.answer || this.view.y) return;
+    const taken = new Set(this.pins.map((p) => p.colour));
+    const colour = Array.from({ length: MOST_PINS }, (_, k) => k + 1).find((k) => !taken.has(k));
+    if (colour === undefined) return this.say(`${MOST_PINS} curves are pinned: unpin one first.`);
+    const { points, faded } = this.simulations.points(this.view);
+    this.pins.push({ values: { ...this.view.values }, answer: this.answer, points: faded ? [] : points, key: physics(this.view), colour });
+    announce("Pinned.");
+    this.redraw();
+    this.remember();
+  }
+
+  unpin(k) {
+    this.pins.splice(k, 1);
+    announce("Unpinned.");
+    this.redraw();
+    this.remember();
+    this.pinButton.focus();
+  }
+
+  askPin(pin) {
+    const view = { ...structuredClone(this.view), values: pin.values };
+    if (view.y || !this.description.has_theory) return;
+    if (pin.key !== physics(view)) pin.points = [];
+    pin.ask ??= api.latest((v, sequence) => api.theory(forServer(v), `pin-${pin.colour}`, sequence), (v, answer) => {
+      if (!answer) return;
+      pin.answer = normal(answer);
+      pin.key = physics(v);
+      this.redraw();
+    });
+    pin.ask(view);
+  }
+
+  // --- asking and drawing ---------------------------------------------------------------------------------------------
+
+  askAll() {
+    this.submit(false);
+    this.pins.forEach((pin) => this.askPin(pin));
+  }
+
+  /** Ask for the curve; where that is slow, for a coarse one while the slider moves and the whole when it rests. */
+  submit(dragging) {
+    const view = structuredClone(this.view);
+    clearTimeout(this.full);
+    this.full = 0;
+    if (dragging && this.slow && view.x && !view.y && view.x.points > COARSE) {
+      view.x.points = COARSE;
+      this.full = setTimeout(() => this.submit(false), 180);
+    }
+    this.ask(view);
+    this.wait();
+  }
+
+  /** Say that something is being computed, but only if it takes long enough to be noticed. */
+  wait() {
+    this.waiting ??= [
+      setTimeout(() => this.figure.classList.add("waits"), 250),
+      setTimeout(() => {
+        const begun = Date.now() - 900;
+        const tell = () => { this.status.textContent = `Compiling this theory, ${Math.round((Date.now() - begun) / 1000)} s so far: once for each choice, then curves take milliseconds.`; };
+        tell();
+        announce("Compiling this theory for the first time.");
+        this.waiting?.push(setInterval(tell, 1000));
+      }, 900),
+    ];
+  }
+
+  waited() {
+    this.waiting?.forEach(clearTimeout);
+    this.waiting = null;
+    this.figure.classList.remove("waits");
+  }
+
+  answered(view, answer, refusal, more) {
+    if (!more) this.waited();
+    if (refusal) {
+      const field = refusal.field;
+      const placed = field && (this.axes.refuse(field, refusal.message) || this.controls.refuse(field, refusal.message));
+      if (!placed && ["sizes", "seeds", "simulated"].includes(field)) this.simulations.refuse(refusal.message);
+      else this.say(placed ? "" : refusal.message, refusal.status === 0);
+      this.status.textContent = "The curve shown belongs to the last values that were allowed.";
+      return;
+    }
+    this.controls.refuse(null, "");
+    this.simulations.refuse("");
+    this.say("");
+    this.answer = normal(answer);
+    this.answerView = view;
+    if (view.x?.points === this.view.x?.points) this.slow = Boolean(answer.coarse) && answer.seconds > SLOW;
+    this.redraw();
+    announce(sentence(this.answer, view));
+  }
+
+  say(text, retry = false) {
+    this.trouble.hidden = !text;
+    this.trouble.replaceChildren(text, ...(retry && text ? [" ", h("button", { type: "button", onclick: () => this.askAll() }, "Try again")] : []));
+  }
+
+  curves() {
+    const view = this.answerView ?? this.view, values = [this.view.values, ...this.pins.map((p) => p.values)];
+    const named = (v) => difference(v, values, view.x?.field, words);
+    const simulated = this.simulations.points(this.view), { faded } = simulated;
+    // Points of other values are faint, and gone if the curve that they belong to is pinned with them.
+    const points = faded && this.pins.some((p) => p.key === simulated.key && p.points?.length) ? [] : simulated.points;
+    const current = { name: this.pins.length ? named(this.view.values) || "current" : "", colour: 0, answer: completed(this.answer, points, view, this.description), points, faded };
+    const pinned = view.y ? [] : this.pins.map((p) => ({ name: named(p.values) || "pinned", colour: p.colour, answer: completed(p.answer, p.points ?? [], view, this.description), points: p.points ?? [] }));
+    return [current, ...pinned];
+  }
+
+  /** Draw once per frame at most, whatever is asked for. */
+  redraw() {
+    if (this.drawing) { this.stale = true; return; }
+    this.drawing = true;
+    requestAnimationFrame(async () => {
+      try {
+        await this.paint();
+      } catch (problem) {
+        this.say(`The plot could not be drawn: ${problem.message}.`);
+      }
+      this.drawing = false;
+      if (this.stale) { this.stale = false; this.redraw(); }
+    });
+  }
+
+  async paint() {
+    if (!this.plot.isConnected || (!this.answer && this.description.has_theory)) return;
+    const view = this.answerView ?? this.view, curves = this.curves();
+    const figure = await draw(this.plot, { view, curves, told: this.told, logarithmic: this.logarithmic });
+    showLegend(this.legend, figure, view.y ? [] : this.pins, (k) => this.unpin(k));
+    this.plot.setAttribute("aria-label", sentence(curves[0].answer, view));
+    const bare = !figure.panels.length;
+    this.empty.hidden = !bare;
+    if (bare) this.empty.replaceChildren(h("p", {}, this.answer?.note ? `${this.answer.note.charAt(0).toUpperCase()}${this.answer.note.slice(1)}` : "Nothing here has a theory."), h("p", { class: "quiet" }, "Press Simulate below: the points are drawn here as they land."));
+    this.pinButton.disabled = Boolean(view.y) || bare;
+    this.showStatus(curves[0].answer);
+    if (this.values.open) this.showTable();
+    document.dispatchEvent(new CustomEvent("drawn", { detail: { values: { ...view.values } } }));
+  }
+
+  showStatus(answer) {
+    const kinds = new Map();
+    for (const s of answer.series) kinds.set(s.status, [...new Set([...(kinds.get(s.status) ?? []), words(s.observable)])]);
+    const parts = [...kinds].map(([status, names]) => `${names.join(", ")} ${names.length > 1 ? "are" : "is"} ${STATUS[status] ?? status}`);
+    if (answer.note && answer.series.length && this.description.has_theory) parts.push(answer.note.replace(/\.$/, ""));
+    const missing = answer.not_converged
+      ? `${answer.not_converged} ${answer.not_converged === 1 ? "point" : "points"} did not converge and ${answer.not_converged === 1 ? "is" : "are"} left out.` : "";
+    const took = answer.seconds ? ` Computed in ${answer.seconds < 1 ? `${number(answer.seconds * 1000, 2)} ms` : `${number(answer.seconds, 2)} s`}.` : "";
+    const text = parts.length ? `${parts.join("; ")}.` : "";
+    this.status.replaceChildren(text.charAt(0).toUpperCase() + text.slice(1), missing ? h("strong", {}, ` ${missing}`) : "", h("span", { class: "quiet" }, took));
+  }
+
+  showTable() {
+    if (!this.values.open || !this.answer) return;
+    this.values.querySelector(".scroll, p")?.remove();
+    this.values.append(table(this.answer, this.answerView));
+  }
+
+  /** Bring everything beside the plot in line with the view. */
+  refresh() {
+    const view = this.view, shown = existing(this.description, view.values);
+    const offered = view.y ? shown.filter((o) => !o.dims.length && o.predicted) : shown;
+    this.chips.replaceChildren(...offered.map((o) => h("button", {
+      type: "button", class: "chip", "aria-pressed": String(view.observables.includes(o.name)), title: o.meaning, "data-observable": o.name,
+      onclick: () => { this.toggle(o.name); this.chips.querySelector(`[data-observable="${o.name}"]`)?.focus(); },
+    }, words(o.name), o.symbol_mathml ? h("span", { class: "symbol", html: o.symbol_mathml }) : null)));
+    this.logBox.checked = this.logarithmic;
+    this.logBox.parentElement.hidden = Boolean(view.y);
+    this.branchBox.checked = view.branches;
+    this.controls.update(view);
+    this.axes.update(view);
+    this.simulations.update(view);
+    this.away.update();
+  }
+}
+
+function about(d) {
+  const papers = (d.references ?? []).map((r) => {
+    const text = typeof r === "string" ? r : r.text, url = typeof r === "string" ? null : r.url;
+    return h("li", {}, url ? h("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, text) : text);
+  });
+  return h("section", { class: "setup", "aria-labelledby": "setup-title" }, h("h2", { id: "setup-title" }, "The set-up"), h("div", { class: "prose", html: d.about_html ?? "" }),
+    papers.length ? [h("h3", {}, "References"), h("ul", { class: "papers" }, papers)] : null);
+}

@@ -1,0 +1,180 @@
+// Simulations: ask for one, show its points as they land, cancel it, and report how well they agree with the theory.
+
+import * as api from "./api.js";
+import { announce, h, number, settled, typed, unique, words } from "./dom.js";
+import { forServer } from "./state.js";
+
+const VERDICTS = {
+  agree: ["✓", "Theory and simulation agree within their errors."],
+  "finite-size": ["↘", "They differ by a finite-size correction that falls as declared."],
+  inconclusive: ["?", "Too noisy to say: more seeds or larger sizes would tell."],
+  disagree: ["✗", "They differ by more than errors and finite size explain."],
+};
+
+/** What a simulation belongs to: the physics and the place on the axis, not how finely the curve is drawn. */
+export function physics(view) {
+  const { points, ...axis } = view.x ?? {};
+  return JSON.stringify([view.model, Object.entries(view.values).sort(), view.x ? axis : null]);
+}
+
+/**
+ * The panel. `current()` gives the view; `changed(patch)` changes sizes and seeds; `redraw()` is called when points land.
+ * `points(view)` answers what is to be drawn for a view: its own points, or those of other values, faded.
+ */
+export function simulations(description, { current, changed, redraw }) {
+  let job = null, stop = null, unwanted = false;
+  const jobs = new Map();
+  const ids = { sizes: unique("sizes"), seeds: unique("seeds"), simulated: unique("simulated") };
+  const sizes = h("input", { type: "text", id: ids.sizes, class: "box wide", autocomplete: "off", inputmode: "numeric" });
+  const seeds = h("input", { type: "number", id: ids.seeds, class: "box", min: 1, max: 1000, step: 1 });
+  const simulated = h("input", { type: "number", id: ids.simulated, class: "box", min: 1, max: 200, step: 1 });
+  const start = h("button", { type: "button", class: "primary", onclick: run }, "Simulate");
+  const quit = h("button", { type: "button", hidden: true, onclick: cancel }, "Cancel");
+  const bar = h("progress", { max: 1, value: 0, "aria-label": "Progress of the simulation", hidden: true });
+  const says = h("p", { class: "says", role: "status", "aria-live": "polite" });
+  const refusal = h("p", { class: "refusal", role: "alert", hidden: true });
+  const verdict = h("div", { class: "verdict" });
+  const place = h("span", { class: "field" }, h("label", { for: ids.simulated }, "at points"), simulated);
+  const element = h("section", { class: "simulate", "aria-labelledby": "simulate-title" },
+    h("h2", { id: "simulate-title" }, "Simulate"),
+    h("div", { class: "form" },
+      h("span", { class: "field" }, h("label", { for: ids.sizes }, "sizes"), sizes),
+      h("span", { class: "field" }, h("label", { for: ids.seeds }, "seeds"), seeds), place, start, quit),
+    bar, says, refusal, verdict);
+
+  sizes.addEventListener("change", () => {
+    const given = sizes.value.split(/[\s,;]+/).filter(Boolean).map(Number);
+    if (!given.length || given.some((n) => !Number.isInteger(n) || n < 2)) return refuse(`sizes = ${JSON.stringify(sizes.value)}: whole numbers above 1, separated by commas.`);
+    changed({ sizes: given });
+  });
+  seeds.addEventListener("change", () => {
+    const given = Number(seeds.value);
+    if (!Number.isInteger(given) || given < 1) return refuse(`seeds = ${JSON.stringify(seeds.value)}: a whole number above 0.`);
+    changed({ seeds: given });
+  });
+  simulated.addEventListener("change", () => {
+    const given = Number(simulated.value);
+    if (!Number.isInteger(given) || given < 1) return refuse(`points = ${JSON.stringify(simulated.value)}: a whole number above 0.`);
+    changed({ simulated: given });
+  });
+
+  function refuse(sentence) {
+    refusal.hidden = !sentence;
+    refusal.textContent = sentence;
+  }
+
+  const repaint = settled(60, redraw);
+
+  async function run() {
+    refuse("");
+    const view = structuredClone(current());
+    if (view.y) return refuse("Simulations run along one axis: set the vertical axis back to none first.");
+    busy(true);
+    job = null;
+    unwanted = false;
+    says.textContent = "Starting…";
+    try {
+      const answer = await api.simulate(forServer(view));
+      job = { id: answer.job, cells: answer.cells, key: physics(view), view, points: new Map(), agreement: null, state: "running" };
+      jobs.set(job.key, job);
+      const mine = job;
+      stop = api.events(mine.id, (kind, payload) => heard(mine, kind, payload));
+      if (unwanted) await cancel();
+    } catch (problem) {
+      busy(false);
+      says.textContent = "";
+      refuse(problem.message);
+    }
+  }
+
+  async function cancel() {
+    says.textContent = "Cancelling…";
+    unwanted = true; // also when the server has not yet said which job it is
+    if (!job) return;
+    try { await api.cancel(job.id); } catch (problem) { refuse(problem.message); }
+  }
+
+  function heard(about, kind, payload) {
+    if (about !== job) return;
+    if (kind === "progress" && !unwanted) {
+      bar.max = payload.cells || 1;
+      bar.value = payload.done;
+      says.textContent = `${payload.done} of ${payload.cells} cells, ${number(payload.seconds, 2)} s`;
+    } else if (kind === "points") {
+      for (const p of Array.isArray(payload) ? payload : payload.points ?? [payload]) about.points.set(`${p.observable} ${p.size} ${p.x} ${p.y}`, p);
+      repaint();
+    } else if (kind === "agreement") {
+      about.agreement = payload;
+    } else if (kind !== "progress") {
+      if (kind === "failed" && unwanted) kind = "cancelled"; // a worker that was stopped is gone, as asked
+      about.state = kind;
+      busy(false);
+      if (kind === "failed") { says.textContent = ""; refuse(payload.error ?? "The simulation failed."); }
+      if (kind === "cancelled") says.textContent = about.points.size ? "Cancelled; what had landed stays." : "Cancelled.";
+      if (kind === "done") says.textContent = `Done${payload.seconds ? ` in ${number(payload.seconds, 2)} s` : ""}.`;
+      redraw();
+    }
+    showVerdict();
+  }
+
+  function busy(now) {
+    start.disabled = now;
+    quit.hidden = bar.hidden = !now;
+    if (now) { bar.removeAttribute("value"); quit.focus({ preventScroll: true }); }
+    element.classList.toggle("running", now);
+  }
+
+  function showVerdict() {
+    const shown = jobs.get(physics(current()));
+    const rows = shown?.agreement?.rows ?? [];
+    if (!rows.length) return verdict.replaceChildren();
+    verdict.replaceChildren(agreement(shown.agreement));
+    if (shown.agreement !== showVerdict.said) {
+      showVerdict.said = shown.agreement;
+      announce(`Agreement: ${rows.map((r) => `${words(r.observable)} ${r.verdict}`).join(", ")}.`);
+    }
+  }
+
+  return {
+    element,
+    refuse,
+    update(view) {
+      if (document.activeElement !== sizes) sizes.value = view.sizes.join(", ");
+      if (document.activeElement !== seeds) seeds.value = typed(view.seeds);
+      if (document.activeElement !== simulated) simulated.value = typed(view.simulated);
+      place.hidden = !view.x || Boolean(view.y);
+      if (!element.classList.contains("running")) start.disabled = Boolean(view.y);
+      start.title = view.y ? "Simulations run along one axis: leave the phase diagram first" : "";
+      showVerdict();
+    },
+    points(view) {
+      const own = jobs.get(physics(view));
+      if (own) return { points: [...own.points.values()], faded: false, job: own.state === "running" ? null : own.id };
+      const last = [...jobs.values()].at(-1);
+      const comparable = last && last.view.x?.field === view.x?.field;
+      return { points: comparable ? [...last.points.values()] : [], faded: true, job: null, key: last?.key };
+    },
+    close() {
+      stop?.();
+      if (job?.state === "running") api.cancel(job.id).catch(() => {});
+    },
+  };
+}
+
+/** The verdicts as a table: a sign, a word, z, sizes and seeds, never a tick alone. */
+export function agreement(told) {
+  const cells = (r) => {
+    const [sign, meaning] = VERDICTS[r.verdict] ?? ["·", ""];
+    return h("tr", { class: `is-${r.verdict}` },
+      h("th", { scope: "row" }, words(r.observable)),
+      h("td", { title: meaning }, h("span", { class: "sign", "aria-hidden": "true" }, sign), " ", r.verdict),
+      h("td", { class: "number" }, number(r.z, 2)),
+      h("td", {}, Array.isArray(r.sizes) ? r.sizes.join(", ") : String(r.sizes ?? "")),
+      h("td", { class: "number" }, String(r.seeds ?? "")));
+  };
+  const explained = [...new Set(told.rows.map((r) => r.verdict))].filter((v) => VERDICTS[v]).map((v) => h("p", { class: "quiet" }, `${VERDICTS[v][0]} ${v}: ${VERDICTS[v][1]}`));
+  return h("div", { class: "scroll" }, h("table", {},
+    h("caption", {}, "Agreement of theory and simulation"),
+    h("thead", {}, h("tr", {}, ["observable", "verdict", "worst z", "sizes", "seeds"].map((t) => h("th", { scope: "col" }, t)))),
+    h("tbody", {}, told.rows.map(cells))), explained);
+}

@@ -1,0 +1,307 @@
+"""The curves: computed by compiled programs that neither the values nor the number of points change.
+
+All controls go in as arrays of 1, 16 or 64 lanes (more points: in pieces of 64), filled up with their last point. A
+program is therefore compiled once per model and choices, whichever control is swept and however finely; and what is
+compiled for the first time does not hold up what is compiled already.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..errors import InvalidValue
+from ..model import Model
+from ..study import Study
+from .told import symbol
+from .views import View
+
+LANES = (1, 16, 64)
+MOST_NUMBERS = 2_000_000  # of one answer
+MOST_KEPT = 8_000_000  # numbers in the cache
+MOST_OPEN = 64  # requests that wait
+SLOW = 0.12  # seconds of a curve that does not follow a slider
+
+
+class Busy(Exception):
+    """Too many theories wait already."""
+
+
+class Stale(Exception):
+    """A newer request of the same stream has come."""
+
+
+@dataclass(frozen=True)
+class Curves:
+    """A theory over the grid of a view: arrays with the grid's axes first (then `branch`, then the observable's own)."""
+
+    values: dict[str, np.ndarray]
+    converged: np.ndarray
+    residual: np.ndarray
+    lines: dict[str, np.ndarray]
+    seconds: float
+
+    @property
+    def numbers(self) -> int:
+        return sum(v.size for v in self.values.values())
+
+
+def compute(view: View, wanted: Callable[[], bool] = lambda: True) -> Curves:
+    """Evaluate the theory of a view; raises `Stale` between pieces once it is not wanted any more."""
+    begun = time.perf_counter()
+    model, grid = view.model, view.grid
+    shape = tuple(len(v) for v in grid.values())
+    number = int(np.prod(shape, dtype=int))
+    own = {n: int(np.prod([len(model.coordinates().get(d, ())) or 1 for d in o.dims]))
+           for n, o in model.observables().items()}  # fmt: skip
+    if number * max(own.values(), default=1) > MOST_NUMBERS:
+        raise InvalidValue(f"this view has more than {MOST_NUMBERS} numbers: take fewer points.")
+    mesh = np.meshgrid(*(np.asarray(v) for v in grid.values()), indexing="ij")
+    swept = {n: m.reshape(-1) for n, m in zip(grid, mesh, strict=True)}
+    columns = {n: swept.get(n, np.full(number, float(v))) for n, v in model.controls().items()}
+    lanes = lanes_for(number)
+    pieces = []
+    for begin in range(0, number, lanes):
+        if not wanted():
+            raise Stale
+        fill = np.minimum(np.arange(begin, begin + lanes), number - 1)
+        piece = model.with_values({n: jnp.asarray(c[fill]) for n, c in columns.items()})
+        outcome = piece.branches() if view.branches else piece.theory(only=needed(view))
+        got = {**outcome.values, "converged": outcome.converged, "residual": outcome.residual}
+        got = {n: np.asarray(v) for n, v in got.items()}
+        pieces.append({n: v[: min(lanes, number - begin)] for n, v in got.items()})
+    whole = {n: np.concatenate([p[n] for p in pieces]) for n in pieces[0]}
+    whole = {n: v.reshape(shape + v.shape[1:]) for n, v in whole.items()}
+    lines = transition_lines(view)
+    converged, residual = whole.pop("converged"), whole.pop("residual")
+    return Curves(whole, converged, residual, lines, time.perf_counter() - begun)
+
+
+def transition_lines(view: View) -> dict[str, np.ndarray]:
+    """The lines that the model knows in the plane of a view, at its values of x."""
+    if view.x is None or view.y is None:
+        return {}
+    across = np.asarray(view.grid[view.x.field])
+    filled = across[np.minimum(np.arange(LANES[-1] * -(-len(across) // LANES[-1])), len(across) - 1)]
+    found = view.model.transition_lines(view.x.field, view.y.field, filled)
+    return {name: np.asarray(line)[: len(across)] for name, line in found.items()}
+
+
+def as_study(view: View, curves: Curves) -> Study:
+    """The study of the theory alone that has these very curves as its results."""
+    study = Study(view.model, view.grid)
+    store: Any = study._attach(None)
+    flat = {n: v.reshape(-1, *v.shape[len(view.grid) :]) for n, v in
+            {**curves.values, "converged": curves.converged, "residual": curves.residual}.items()}  # fmt: skip
+    begin = 0
+    for name, block in study._planned(store):
+        cells = slice(begin, begin := begin + len(block["seeds"]))
+        store.commit(name, {n: v[cells] for n, v in flat.items()}, {})
+    return study
+
+
+def needed(view: View) -> tuple[str, ...] | None:
+    """All numbers where only such are shown, else everything: two programs at most, and what costs most is left out."""
+    known = view.model.observables()
+    if any(known[n].dims for n in view.observables) or not any(o.dims for o in known.values()):
+        return None
+    return tuple(n for n, o in known.items() if o.predicted and not o.dims)
+
+
+def key_of(view: View) -> tuple[str, bool]:
+    """What a curve depends on: the view without its observables, and whether those with dimensions are wanted."""
+    return view.theory_key, needed(view) is None
+
+
+def lanes_for(number: int) -> int:
+    """How many points one program computes at once.
+
+    >>> [lanes_for(n) for n in (1, 2, 60, 64, 3600)]
+    [1, 16, 64, 64, 64]
+    """
+    return next((lanes for lanes in LANES if number <= lanes), LANES[-1])
+
+
+def program(view: View) -> tuple[Any, ...]:
+    """What a compiled program depends on."""
+    model = view.model
+    choices = tuple(getattr(model, n) for n in model.fields_of("choice"))
+    shapes = tuple(np.shape(getattr(model, n)) for n in model.fields_of("input", "data"))
+    number = int(np.prod([len(v) for v in view.grid.values()], dtype=int))
+    return model.id, choices, shapes, lanes_for(number), view.branches, needed(view) is None
+
+
+def answer(view: View, curves: Curves) -> dict[str, Any]:
+    """The observables of a view, as the page draws them."""
+    model, grid = view.model, view.grid
+    declared = model.observables()
+    series = []
+    for name in view.observables:
+        if name not in curves.values:
+            continue
+        said = declared[name]
+        common = {"observable": name, "label": name.replace("_", " "), "symbol_mathml": symbol(said.symbol),
+                  "status": said.status, "dims": [*grid, *said.dims]}  # fmt: skip
+        values, converged = curves.values[name], curves.converged
+        if view.branches:
+            for b in range(values.shape[len(grid)]):
+                at = (slice(None),) * len(grid) + (b,)
+                done = converged[at] if converged.ndim > len(grid) else converged
+                series.append(common | {"values": plain(values[at]), "converged": done.tolist(), "branch": b})
+        else:
+            series.append(common | {"values": plain(values), "converged": converged.tolist()})
+    shapes = {d: n for s in series for d, n in zip(s["dims"], np.shape(s["values"]), strict=True) if d not in grid}
+    known = model.coordinates()
+    coordinates = {d: np.asarray(known.get(d, np.arange(n))).tolist() for d, n in shapes.items()}
+    first = next((d for s in series for d in s["dims"] if d in coordinates), None)
+    across: dict[str, Any] | None = {"field": first, "values": coordinates[first]} if first else None
+    if view.x is not None:
+        across = {"field": view.x.field, "values": grid[view.x.field]}
+    return {
+        "x": across,
+        "y": {"field": view.y.field, "values": grid[view.y.field]} if view.y else None,
+        "coordinates": coordinates,
+        "series": series,
+        "lines": [{"name": n, "x": grid[view.x.field], "y": plain(v)} for n, v in curves.lines.items()]
+        if view.x else [],
+        "not_converged": int(curves.converged.size - np.count_nonzero(curves.converged)),
+        "seconds": round(curves.seconds, 6),
+    }  # fmt: skip
+
+
+def without_theory(view: View, sentence: str) -> dict[str, Any]:
+    """The answer for a model whose theory does not exist, or needs something drawn first."""
+    across = {"field": view.x.field, "values": view.grid[view.x.field]} if view.x else None
+    up = {"field": view.y.field, "values": view.grid[view.y.field]} if view.y else None
+    return {"x": across, "y": up, "coordinates": {}, "series": [], "lines": [], "not_converged": 0, "seconds": 0.0,
+            "note": sentence}  # fmt: skip
+
+
+def plain(values: np.ndarray) -> Any:
+    """Nested lists with null for what is not finite."""
+    values = np.asarray(values)
+    if values.dtype.kind != "f" or np.isfinite(values).all():
+        return values.tolist()
+    boxed = values.astype(object)
+    boxed[~np.isfinite(values)] = None
+    return boxed.tolist()
+
+
+class Theories:
+    """One thread for what is compiled, one for what is not; a cache; and nothing computed that nobody waits for."""
+
+    def __init__(self) -> None:
+        self._ready = ThreadPoolExecutor(1, "theory")
+        self._first = ThreadPoolExecutor(1, "compile")
+        self._known: set[tuple[Any, ...]] = set()
+        self._kept: OrderedDict[tuple[str, bool], Curves] = OrderedDict()
+        self._newest: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._compiling: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._ended = False
+        self._open = 0
+
+    def note(self, session: str, stream: str, sequence: int) -> Callable[[], bool]:
+        """Register a request; the function returned says whether it is still wanted."""
+        at = (session, stream)
+        with self._lock:
+            self._newest[at] = max(sequence, self._newest.get(at, sequence))
+            self._newest.move_to_end(at)
+            while len(self._newest) > 512:
+                self._newest.popitem(last=False)
+        return lambda: not self._ended and self._newest.get(at, sequence) <= sequence
+
+    def kept(self, view: View) -> Curves | None:
+        with self._lock:
+            for at in (key_of(view), (view.theory_key, True)):
+                if at in self._kept:
+                    self._kept.move_to_end(at)
+                    return self._kept[at]
+            return None
+
+    def submit(self, view: View, wanted: Callable[[], bool]) -> Any:
+        """Compute in the background; a future of the curves, or of `Stale`."""
+        pool = self._ready if program(view) in self._known else self._first
+        with self._lock:
+            if self._open >= MOST_OPEN:
+                raise Busy
+            self._open += 1
+        future = pool.submit(self._run, view, wanted)
+        future.add_done_callback(self._closed_one)
+        return future
+
+    def _closed_one(self, _: Any) -> None:
+        with self._lock:
+            self._open -= 1
+
+    def warm(self, view: View) -> None:
+        """Compile a view's program, unless somebody compiles already."""
+        if program(view) not in self._known and not self._compiling and not self._ended:
+            self._first.submit(self._run, view, lambda: not self._ended)
+
+    def coarse(self, view: View, seconds: float) -> bool:
+        """Whether a coarse version of a curve comes without compilation; if not, and the curve is slow, it will soon."""
+        if view.x is None:
+            return False
+        few = dataclasses.replace(view, x=dataclasses.replace(view.x, points=min(view.x.points, LANES[1])), y=None)
+        if seconds > SLOW:
+            self.warm(few)
+        return program(few) in self._known
+
+    def compiling(self) -> dict[str, float]:
+        """The models whose theory is being compiled, and for how many seconds."""
+        now = time.monotonic()
+        with self._lock:
+            return {model: round(now - since, 3) for model, since in self._compiling.items()}
+
+    def close(self) -> None:
+        self._ended = True
+        self._ready.shutdown(wait=False, cancel_futures=True)
+        self._first.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self, view: View, wanted: Callable[[], bool]) -> Curves:
+        if not wanted():
+            raise Stale
+        if (found := self.kept(view)) is not None:
+            return found
+        with self._telling(view):
+            curves = compute(view, wanted)
+        with self._lock:
+            self._kept[key_of(view)] = curves
+            while sum(c.numbers for c in self._kept.values()) > MOST_KEPT or len(self._kept) > 512:
+                self._kept.popitem(last=False)
+        return curves
+
+    @contextmanager
+    def _telling(self, view: View) -> Iterator[None]:
+        made = program(view)
+        if made in self._known:
+            yield
+            return
+        with self._lock:
+            self._compiling[view.model.id] = time.monotonic()
+        try:
+            yield
+            self._known.add(made)
+        finally:
+            with self._lock:
+                self._compiling.pop(view.model.id, None)
+
+
+def theory_of(model: Model) -> str | None:
+    """Why this model has no curve, in one sentence; None if it has one."""
+    if not model.has_theory:
+        return f"{model.id} has no closed theory: it is an experiment, measured by simulation."
+    if model.unprepared:
+        return f"the theory of this {model.id} needs something drawn: simulate, and it is shown beside the points."
+    return None

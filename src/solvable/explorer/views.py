@@ -1,0 +1,271 @@
+"""A view: everything that is on the screen, as plain JSON; checked with the very sentences of the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .._declarations import checked_number
+from .._text import values_of
+from ..errors import InvalidValue, UnknownName, nearest
+from ..model import Model
+from ..registry import model_class
+from ..study import Study, unknown_observable
+
+MOST_POINTS = 1000
+MOST_GRID = 40_000
+MOST_SEEDS = 1000
+MOST_SIZES = 8
+MOST_CELLS = 50_000
+KEYS = ("model", "values", "x", "y", "observables", "branches", "sizes", "seeds", "simulated")
+AXIS_KEYS = ("field", "from", "to", "points", "scale")
+
+
+class Refused(InvalidValue):
+    """A bad value, with the part of the view that it belongs to."""
+
+    def __init__(self, sentence: str, field: str | None = None):
+        super().__init__(sentence)
+        self.field = field
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A swept control."""
+
+    field: str
+    low: float
+    high: float
+    points: int
+    scale: str
+
+    def word(self, points: int | None = None) -> str:
+        """As the command line takes it.
+
+        >>> Axis("samples", 0.2, 8.0, 60, "log").word()
+        '0.2:8.0:60:log'
+        """
+        ends = f"{self.low!r}:{self.high!r}:{points or self.points}"
+        return f"{ends}:log" if self.scale == "log" else ends
+
+    def values(self, points: int | None = None) -> list[float]:
+        return values_of(self.field, self.word(points))
+
+    def json(self) -> dict[str, Any]:
+        return {"field": self.field, "from": self.low, "to": self.high, "points": self.points, "scale": self.scale}
+
+
+@dataclass(frozen=True)
+class View:
+    """A checked view; make it with `View.checked`."""
+
+    model: Model
+    values: Mapping[str, Any]
+    x: Axis | None
+    y: Axis | None
+    observables: tuple[str, ...]
+    branches: bool
+    sizes: tuple[int, ...]
+    seeds: int
+    simulated: int
+
+    @classmethod
+    def checked(cls, said: Any) -> View:
+        """The view that the JSON value describes, or one sentence.
+
+        >>> View.checked({"model": "perceptron", "values": {"samples": -1}})
+        Traceback (most recent call last):
+        solvable.explorer.views.Refused: samples = -1 is outside its range (0, 10000]: training samples per dimension, n/d.
+        """
+        _object(said, "a view", KEYS)
+        if not isinstance(said.get("model"), str):
+            raise Refused("a view names its model.", "model")
+        kind = model_class(said["model"])
+        values = said.get("values")
+        values = {} if values is None else values
+        if not isinstance(values, dict):
+            raise Refused("the values of a view are an object {name: value}.", "values")
+        model = _made(kind, values)
+        x, y = (_axis(kind, said.get(which), which) for which in ("x", "y"))
+        if y is not None and (x is None or x.field == y.field):
+            raise Refused("a plane has two different controls on its axes.", "y")
+        if x is not None and y is not None and x.points * y.points > MOST_GRID:
+            raise Refused(f"a plane has at most {MOST_GRID} points: {x.points} × {y.points} are more.", "y")
+        observables = _observables(model, said.get("observables"))
+        if not isinstance(branches := said.get("branches", False), bool):
+            raise Refused("branches is true or false.", "branches")
+        sizes, seeds = _sizes(model, said.get("sizes"), said.get("seeds"))
+        plain = 6 if y is not None else 12
+        simulated = _whole("simulated", said.get("simulated"), 1, MOST_POINTS, min(plain, x.points if x else 1))
+        kept = {n: v for n, v in values.items() if not _is_default(kind.fields()[n], v)}
+        return cls(model, kept, x, y, observables, branches, sizes, seeds, simulated)
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return tuple(a for a in (self.x, self.y) if a is not None)
+
+    @cached_property
+    def grid(self) -> dict[str, list[float]]:
+        """The swept controls and their values."""
+        return {a.field: a.values() for a in self.axes}
+
+    @cached_property
+    def changed(self) -> dict[str, Any]:
+        """The values that are not the model's defaults and that no axis sweeps."""
+        swept = {a.field for a in self.axes}
+        return {n: v for n, v in self.values.items() if n not in swept}
+
+    def check_simulation(self) -> None:
+        """Refuse what is no simulation, or one for which a page is the wrong place."""
+        if not self.sizes:
+            raise Refused("a simulation needs at least one size.", "sizes")
+        cells = self.simulated ** len(self.axes) * len(self.sizes) * self.seeds
+        if cells > MOST_CELLS:
+            raise Refused(
+                f"this simulation has {cells} cells and the page runs at most {MOST_CELLS}: use a study.", "seeds"
+            )
+
+    def study(self) -> Study:
+        """The study whose simulation is shown."""
+        over = {a.field: a.values(self.simulated) for a in self.axes}
+        return Study(self.model, over, sizes=list(self.sizes), seeds=self.seeds if self.sizes else 0)
+
+    def json(self) -> dict[str, Any]:
+        """The view as plain values, complete."""
+        return {
+            "model": self.model.id,
+            "values": dict(self.values),
+            "x": self.x.json() if self.x else None,
+            "y": self.y.json() if self.y else None,
+            "observables": list(self.observables),
+            "branches": self.branches,
+            "sizes": list(self.sizes),
+            "seeds": self.seeds,
+            "simulated": self.simulated,
+        }
+
+    @cached_property
+    def theory_key(self) -> str:
+        """Everything that the theory depends on (which observables are shown is none of it)."""
+        told = self.json() | {"values": self.changed}
+        return json.dumps([told[n] for n in ("model", "values", "x", "y", "branches")], sort_keys=True)
+
+
+def _object(said: Any, what: str, keys: tuple[str, ...]) -> None:
+    if not isinstance(said, dict):
+        raise Refused(f"{what} is a JSON object.")
+    for key in said:
+        if key not in keys:
+            raise Refused(f"{what} has no {key[:60]!r}; {nearest(key[:60], list(keys))}")
+
+
+def _made(kind: type[Model], values: dict[str, Any]) -> Model:
+    try:
+        model = kind.create(**values)
+        Study(model)  # refuses controls that are arrays
+    except (InvalidValue, UnknownName) as problem:
+        raise Refused(str(problem), _named(str(problem), list(kind.fields()))) from None
+    return model
+
+
+def _named(sentence: str, fields: list[str]) -> str | None:
+    """The field that a sentence begins with, so that the page can mark it."""
+    first = sentence.split(" ", 1)[0].split("[", 1)[0]
+    return first if first in fields else None
+
+
+def _axis(kind: type[Model], said: Any, which: str) -> Axis | None:
+    if said is None:
+        return None
+    _object(said, f"the {which} axis", AXIS_KEYS)
+    field = said.get("field")
+    if not isinstance(field, str):
+        raise Refused(f"the {which} axis names the control that is swept.", which)
+    try:
+        kind.check_names([field])
+    except UnknownName as problem:
+        raise Refused(str(problem), which) from None
+    declared = kind.fields()[field]
+    if declared.kind != "control":
+        raise Refused(f"{field!r} is a field of kind {declared.kind}: only controls go on an axis.", which)
+    low, high = (_number(which, said.get(end, declared.span[i])) for i, end in enumerate(("from", "to")))
+    points = _whole(
+        f"the points of the {which} axis", said.get("points"), 2, MOST_POINTS, 60 if which == "x" else 30, which
+    )
+    scale = said.get("scale", declared.scale)
+    if scale not in ("linear", "log"):
+        raise Refused(f"the scale of the {which} axis is 'linear' or 'log'.", which)
+    axis = Axis(field, low, high, points, scale)
+    try:
+        values = axis.values()
+        checked_number(field, declared, np.asarray(values))
+    except InvalidValue as problem:
+        raise Refused(str(problem), which) from None
+    if len(set(values)) != len(values):
+        raise Refused(f"over = {field!r} has repeated values.", which)
+    return axis
+
+
+def _number(which: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise Refused(f"the {which} axis goes from a number to a number.", which)
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")
+
+
+def _whole(name: str, value: Any, low: int, high: int, default: int, field: str = "") -> int:
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise Refused(f"{name} = {str(value)[:40]} is not a whole number in [{low}, {high}].", field or name)
+    return value
+
+
+def _observables(model: Model, said: Any) -> tuple[str, ...]:
+    known = model.observables()
+    if said is None or said == []:
+        return default_observables(model)
+    if not isinstance(said, list) or not all(isinstance(n, str) for n in said):
+        raise Refused("the observables of a view are a list of names.", "observables")
+    for name in said:
+        if name not in known:
+            raise Refused(str(unknown_observable(name[:200], list(known))), "observables")
+    return tuple(dict.fromkeys(said))
+
+
+def default_observables(model: Model) -> tuple[str, ...]:
+    """What is worth seeing first: up to two, without dimensions of their own if the very first has none."""
+    known = model.observables()
+    predicted = [n for n, o in known.items() if o.predicted] or list(known)
+    alike = [n for n in predicted if known[n].dims == known[predicted[0]].dims]
+    return tuple(alike[:2])
+
+
+def _sizes(model: Model, said: Any, seeds: Any) -> tuple[tuple[int, ...], int]:
+    sizes = list(type(model).typical_sizes[:2]) if said is None else said
+    if not isinstance(sizes, list) or len(sizes) > MOST_SIZES:
+        raise Refused(f"the sizes of a view are a list of at most {MOST_SIZES} whole numbers.", "sizes")
+    number = 8 if seeds is None else seeds
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        shown = str(number)[:40]
+        raise Refused(f"seeds = {shown} is not a whole number in [1, ∞): the realisations of each cell.", "seeds")
+    if number > MOST_SEEDS:
+        raise Refused(f"seeds = {number} is more than the page runs: at most {MOST_SEEDS}.", "seeds")
+    try:
+        Study(model, sizes=sizes, seeds=1 if sizes else 0)
+    except InvalidValue as problem:
+        raise Refused(str(problem), "sizes") from None
+    return tuple(sizes), number
+
+
+def _is_default(declared: Any, value: Any) -> bool:
+    if declared.kind == "control":
+        return float(value) == float(declared.default)
+    return value is None or (declared.kind == "choice" and value == declared.default)

@@ -1,0 +1,228 @@
+"""The process that simulates for the page: it reads jobs, computes block by block, and tells what it found.
+
+Messages are framed: two lengths (big-endian, 32 bits each), a JSON object, raw bytes. When the page's server is gone, so
+is this process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import struct
+import sys
+import threading
+import time
+from typing import Any, BinaryIO
+
+FRAME = struct.Struct(">II")
+PAUSE = 0.25  # seconds between looks at what is complete
+MOST_VALUES = 4096  # of one observable at one point: larger ones are exported, not drawn
+
+
+def write_frame(pipe: BinaryIO, told: dict[str, Any], data: bytes = b"") -> None:
+    head = json.dumps(told).encode()
+    pipe.write(FRAME.pack(len(head), len(data)) + head + data)
+    pipe.flush()
+
+
+def read_frame(pipe: BinaryIO) -> tuple[dict[str, Any], bytes] | None:
+    lengths = pipe.read(FRAME.size)
+    if len(lengths) < FRAME.size:
+        return None
+    head, data = FRAME.unpack(lengths)
+    return json.loads(pipe.read(head)), pipe.read(data)
+
+
+def split(blocks: list[dict[str, Any]], runs: str) -> list[dict[str, Any]]:
+    """Simulated blocks in smaller pieces where that changes no bit, so that points come one after another.
+
+    Lanes that run one by one (`host`, `map`) do not know of each other; batched ones stay as a study plans them.
+    Theories come last: what they are compared with is there then, and there is something to see meanwhile.
+    """
+    piece = {"host": 1, "map": 4}.get(runs)
+    out, theories = [], []
+    for block in blocks:
+        if block["kind"] == "theory":
+            lanes = 64 * -(-block["lanes"] // 64)
+            theories.append(block | {"lanes": lanes if not block["prepare"] else block["lanes"]})
+        elif piece is None:
+            out.append(block)
+        else:
+            for i in range(0, len(block["seeds"]), piece):
+                part = {n: block[n][i : i + piece] for n in ("controls", "seeds")}
+                out.append(block | part | {"lanes": min(piece, block["lanes"])})
+    return [*out, *theories]
+
+
+class Simulation:
+    """One job: a study, computed block by block."""
+
+    def __init__(self, job: str, view: dict[str, Any], send: Any, cancelled: threading.Event):
+        self.job, self.send, self.cancelled = job, send, cancelled
+        from .views import View
+
+        self.view = View.checked(view)
+        self.study = self.view.study()
+        self.told: set[tuple[Any, ...]] = set()
+
+    def run(self) -> None:
+        from ..lab._files import pack
+        from ..lab.compute import compute_block
+        from ..lab.store import block_id
+
+        study, begun = self.study, time.monotonic()
+        store: Any = study._attach(None)
+        runs = type(self.view.model).runs
+        mine = f"plan-{block_id({'study': study.specification()})[:24]}"
+        store.write_document(mine, {"blocks": split(study.plan(), runs), "earlier": []})
+        blocks, models = study._planned(store), study.variants()
+        cells, done, looked = sum(len(b["seeds"]) for _, b in blocks), 0, time.monotonic()
+        self.send({"job": self.job, "plan": store.read_document(mine)["blocks"]})
+        self._progress(0, cells, begun)
+        for name, block in blocks:
+            if self.cancelled.is_set():
+                self.send({"job": self.job, "event": "cancelled", "data": {}})
+                return
+            arrays = compute_block(models[block_id(block["variant"])], block)
+            store.commit(name, arrays, {})
+            self.send({"job": self.job, "block": name}, bytes(pack(arrays)))
+            done += len(block["seeds"])
+            self._progress(done, cells, begun)
+            if time.monotonic() - looked > PAUSE:
+                self._points()
+                looked = time.monotonic()
+        self._points(last=True)
+        self._agreement()
+        self.send({"job": self.job, "event": "done", "data": {"seconds": round(time.monotonic() - begun, 3)}})
+
+    def _progress(self, done: int, cells: int, begun: float) -> None:
+        seconds = round(time.monotonic() - begun, 3)
+        self.send({"job": self.job, "event": "progress", "data": {"done": done, "cells": cells, "seconds": seconds}})
+
+    def _points(self, last: bool = False) -> None:
+        """Tell of every point whose seeds are all there."""
+        for point in points_of(self.study, self.view.axes, self.told, last):
+            self.send({"job": self.job, "event": "points", "data": point})
+
+    def _agreement(self) -> None:
+        if self.view.model.has_theory:
+            self.send({"job": self.job, "event": "agreement", "data": agreement_of(self.study)})
+
+
+def points_of(study: Any, axes: Any, told: set[tuple[Any, ...]], last: bool) -> list[dict[str, Any]]:
+    """The simulated points that are complete and were not told yet (`last`: also those that did not converge)."""
+    import numpy as np
+
+    from .theory import plain
+
+    data, found = study.dataset(), []
+    fields = [a.field for a in axes]
+    if "converged_simulated" not in data:
+        return []
+    for name, array in data.data_vars.items():
+        base, _, kind = str(name).rpartition("_")
+        if kind != "simulated" or base in ("converged", "residual"):
+            continue
+        own = [d for d in array.dims if d not in (*fields, "size", "seed")]
+        if int(np.prod([data.sizes[d] for d in own], dtype=int)) > MOST_VALUES:
+            continue
+        array = array.transpose(*fields, "size", "seed", *own)
+        values = array.values
+        expected = data.get(f"{base}_expected", None)
+        for index in np.ndindex(*values.shape[: len(fields) + 1]):
+            here = values[index]
+            finite = np.isfinite(here)
+            if (base, index) in told or (not finite.all() and not last) or not finite.any():
+                continue
+            told.add((base, index))
+            number = finite.sum(0)
+            mean = np.nanmean(np.where(number > 0, here, 0.0), 0)
+            error = np.nanstd(here, 0, ddof=1) / np.sqrt(number) if here.shape[0] > 1 else np.full(mean.shape, np.nan)
+            at = dict(zip((*fields, "size"), index, strict=True))
+            point = {"observable": base, "size": int(data["size"].values[index[-1]]), "dims": own,
+                     "x": study.over[fields[0]][index[0]] if fields else None,
+                     "mean": plain(mean), "error": plain(error), "seeds": int(number.min())}  # fmt: skip
+            if len(fields) > 1:
+                point["y"] = study.over[fields[1]][index[1]]
+            if expected is not None:
+                one = expected.isel({d: i for d, i in at.items() if d in expected.dims})
+                point["expected"] = plain((one.mean("seed") if "seed" in one.dims else one).values)
+            found.append(point)
+    return found
+
+
+def agreement_of(study: Any) -> dict[str, Any]:
+    """The verdict, and one row per observable: its worst point."""
+    import numpy as np
+
+    from ..lab.agreement import Agreement
+
+    table = study.agreement()
+    rows = []
+    for name in table.observables:
+        mine = [r for r in table if r.observable == name]
+        worst = max(mine, key=lambda r: abs(r.z) if np.isfinite(r.z) else -1.0)
+        rows.append(
+            {"observable": name, "verdict": Agreement(tuple(mine), table.sizes).verdict,
+             "z": float(worst.z) if np.isfinite(worst.z) else None, "points": len(mine),
+             "counts": table.counts(name), "sizes": list(table.sizes), "seeds": len(study.seeds)}
+        )  # fmt: skip
+    return {"verdict": table.verdict, "rows": rows}
+
+
+def main() -> None:
+    os.nice(5)  # the curves come first
+    pipe = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a model prints must not mix with the messages
+    jobs: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue()
+    flags: dict[str, threading.Event] = {}
+
+    def listen() -> None:
+        while (frame := read_frame(sys.stdin.buffer)) is not None:
+            told = frame[0]
+            if "run" in told:
+                flags[told["run"]] = threading.Event()
+                jobs.put((told["run"], told["view"]))
+            elif told.get("cancel") in flags:
+                flags[told["cancel"]].set()
+        os._exit(0)
+
+    threading.Thread(target=listen, daemon=True).start()
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's to hear
+    from .._process import configure
+
+    configure()
+    lock = threading.Lock()
+
+    def send(told: dict[str, Any], data: bytes = b"") -> None:
+        with lock:
+            write_frame(pipe, told, data)
+
+    from ..errors import SolvableError
+    from ..lab import compute  # noqa: F401  (the long imports, before anybody waits for them)
+    from . import views  # noqa: F401
+
+    send({"ready": True})
+    while True:
+        job, view = jobs.get()
+        try:
+            Simulation(job, view, send, flags[job]).run()
+        except SolvableError as problem:
+            send({"job": job, "event": "failed", "data": {"error": str(problem)}})
+        except BrokenPipeError:
+            os._exit(0)
+        except Exception as problem:
+            import traceback
+
+            traceback.print_exc()
+            said = f"the simulation failed: {type(problem).__name__}."
+            send({"job": job, "event": "failed", "data": {"error": said}})
+        finally:
+            flags.pop(job, None)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,639 @@
+"""Attacks. Nobody but the browser that holds the token is answered, and it only with what the page may ask."""
+
+import base64
+import http.client
+import json
+import os
+import pickle
+import random
+import re
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from running import Running
+
+import solvable as sv
+from solvable.explorer import security
+
+VIEW = {"model": "toy", "x": {"field": "samples"}, "sizes": [20], "seeds": 2}
+GET = ("/", "/api/models", "/api/models/toy", "/api/status", "/plotly.js", "/static/index.html", "/api/study",
+       "/thumbnails/toy.png", "/api/jobs/x/events", "/nothing")  # fmt: skip
+POST = ("/api/theory", "/api/simulate", "/api/reproduce", "/api/export", "/api/jobs/x/cancel", "/api/study/series")
+
+
+def json_headers(running, **more):
+    return {"Content-Type": "application/json", "Origin": running.origin} | more
+
+
+# --- token and cookie -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", GET)
+def test_without_a_cookie_nothing_is_read(running, path):
+    told = running.get(path, cookie=None)
+    assert told.status == 401
+    assert b"token" in told.body
+    assert len(told.body) < 300
+
+
+@pytest.mark.parametrize("path", POST)
+def test_without_a_cookie_nothing_is_done(running, path):
+    assert running.post(path, {"view": VIEW}, cookie=None).status == 401
+
+
+@pytest.mark.parametrize(
+    "token",
+    ["", "x", "0" * 43, "é" * 20, "a" * 30_000, "\x00", "%00", "../", "null"],
+    ids=["empty", "short", "zeros", "accents", "long", "nul", "percent", "dots", "null"],
+)
+def test_a_wrong_token_is_refused(running, token):
+    told = running.get(f"/?token={quote(token)}", cookie=None)
+    assert told.status == 401
+    assert "set-cookie" not in told.headers
+
+
+def test_no_part_of_the_token_is_enough(running):
+    token = running.door.token
+    for part in (token[:-1], token[1:], token + "x", token.swapcase(), token[::-1]):
+        assert running.get(f"/?token={part}", cookie=None).status == 401
+
+
+def test_a_token_given_twice_is_refused(running):
+    token = running.door.token
+    for query in (f"token={token}&token=x", f"token=x&token={token}", f"token={token}&token={token}"):
+        assert running.get(f"/?{query}", cookie=None).status == 401
+
+
+def test_the_token_opens_nothing_elsewhere(running):
+    token = running.door.token
+    for path in ("/api/models", "/static/index.html", "/plotly.js", "//", "/index.html"):
+        assert running.get(f"{path}?token={token}", cookie=None).status == 401
+    for header in ({"Authorization": f"Bearer {token}"}, {"X-Token": token}, {"Cookie": f"token={token}"}):
+        assert running.get("/api/models", headers=header, cookie=None).status == 401
+    assert running.get("/api/models", cookie=f"{running.door.cookie}={token}").status == 401
+    assert running.post("/api/theory", {"view": VIEW, "token": token}, cookie=None).status == 401
+    assert running.ask("HEAD", f"/?token={token}", cookie=None).status == 401
+
+
+def test_the_token_has_256_bits_and_the_cookie_is_for_this_page_only(running):
+    told = running.get(f"/?token={running.door.token}&model=toy&penalty=1", cookie=None)
+    assert told.status == 303
+    assert told.headers["location"] == "/?model=toy&penalty=1"
+    name, _, rest = told.headers["set-cookie"].partition("=")
+    secret, *flags = rest.split("; ")
+    assert name == f"solvable_{running.port}"
+    assert set(flags) == {"HttpOnly", "SameSite=Strict", "Path=/"}
+    for word in (secret, running.door.token):
+        assert len(base64.urlsafe_b64decode(word + "=")) == 32
+    assert secret != running.door.token
+
+
+def test_every_session_has_a_secret_of_its_own(running):
+    assert len({running.enter() for _ in range(5)}) == 5
+
+
+def test_a_browser_that_is_in_keeps_its_session(running):
+    told = running.get(f"/?token={running.door.token}")
+    assert told.status == 303
+    assert "set-cookie" not in told.headers
+
+
+def test_a_tampered_cookie_is_worth_nothing(running):
+    name, _, secret = running.session.partition("=")
+    odd = (secret[:-1], secret + "A", secret.swapcase(), secret[::-1], "", '"', "a" * 5000, "\xff\xfe", f'"{secret}x"')
+    for value in odd:
+        assert running.get("/api/models", cookie=f"{name}={value}").status == 401
+    for cookie in (f"Solvable={secret}", f"solvable={secret}", secret, f"{name.upper()}={secret}"):
+        assert running.get("/api/models", cookie=cookie).status == 401
+
+
+def test_the_cookie_of_another_server_is_worth_nothing(running, fresh):
+    secret = fresh.session.partition("=")[2]
+    assert running.get("/api/models", cookie=f"{running.door.cookie}={secret}").status == 401
+
+
+def test_only_so_many_sessions_are_remembered(fresh):
+    first = fresh.session
+    for _ in range(security.MOST_SESSIONS):
+        fresh.enter()
+    assert fresh.get("/api/models", cookie=first).status == 401
+
+
+# --- other pages ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:{port}", "0.0.0.0:{port}",
+     "127.0.0.1:{port}.evil.example", "127.0.0.1:{port}@evil.example", "", " ", "127.0.0.2:{port}", "127.1:{port}",
+     "2130706433:{port}", "user@127.0.0.1:{port}"],
+)  # fmt: skip
+def test_a_rebound_name_is_not_answered(running, host):
+    told = running.get("/api/models", headers={"Host": host.format(port=running.port)})
+    assert told.status in (400, 421)
+    told = running.get(f"/?token={running.door.token}", headers={"Host": host.format(port=running.port)}, cookie=None)
+    assert told.status in (400, 421)
+    assert "set-cookie" not in told.headers
+
+
+def test_the_names_of_this_machine_are_answered(running):
+    for host in ("127.0.0.1", "localhost", "LOCALHOST", "[::1]"):
+        assert running.get("/api/models", headers={"Host": f"{host}:{running.port}"}).status == 200
+
+
+def test_no_host_or_two_hosts_are_refused(running):
+    line = b"GET /api/models HTTP/1.1\r\nCookie: " + running.session.encode() + b"\r\n"
+    ours = f"Host: 127.0.0.1:{running.port}\r\n".encode()
+    for headers in (b"", ours + b"Host: evil.example\r\n", b"Host: evil.example\r\n" + ours):
+        assert running.raw(line + headers + b"Connection: close\r\n\r\n").split(b" ")[1] in (b"400", b"421")
+
+
+ORIGINS = ("http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1", "http://127.0.0.1:1", "",
+           "http://127.0.0.1:{port}.evil.example", "http://127.0.0.1:{port}/", "file://", "http://localhost")  # fmt: skip
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+def test_a_foreign_origin_is_refused(running, origin):
+    said = origin.format(port=running.port)
+    assert running.post("/api/theory", {"view": VIEW}, Origin=said).status == 403
+    assert running.get("/api/models", headers={"Origin": said}).status == 403
+
+
+def test_a_post_without_an_origin_is_refused(running):
+    body = json.dumps({"view": VIEW}).encode()
+    told = running.ask("POST", "/api/simulate", body, {"Content-Type": "application/json"})
+    assert told.status == 403
+    assert not running.explorer.jobs.jobs
+
+
+def test_what_the_browser_says_comes_from_another_site_is_refused(running):
+    for site in ("cross-site", "same-site"):  # another port of this machine is the same site
+        assert running.get("/api/models", headers={"Sec-Fetch-Site": site}).status == 403
+        assert running.post("/api/theory", {"view": VIEW}, **{"Sec-Fetch-Site": site}).status == 403
+    assert running.get("/api/models", headers={"Sec-Fetch-Site": "same-origin"}).status == 200
+
+
+def test_a_link_in_another_page_still_lets_its_reader_in(running):
+    """After a redirect a strict cookie would stay behind, so that the browser is asked to come again by itself."""
+    told = running.get(f"/?token={running.door.token}", headers={"Sec-Fetch-Site": "cross-site"}, cookie=None)
+    assert told.status == 200
+    assert told.headers["refresh"] == "0; url=/"
+    assert "SameSite=Strict" in told.headers["set-cookie"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "", "application/jsonx",
+     "text/json", "application/json, text/plain"],
+)  # fmt: skip
+def test_a_form_is_not_a_request(running, kind):
+    assert running.post("/api/theory", {"view": VIEW}, **{"Content-Type": kind}).status == 415
+
+
+def test_no_other_origin_is_ever_allowed(running):
+    for told in (running.get("/api/models"), running.post("/api/theory", {"view": VIEW})):
+        assert not [h for h in told.headers if h.startswith("access-control")]
+
+
+def test_a_preflight_is_refused(running):
+    told = running.ask("OPTIONS", "/api/theory", headers={"Origin": "http://evil.example",
+                                                          "Access-Control-Request-Method": "POST"})  # fmt: skip
+    assert told.status == 405
+    assert not [h for h in told.headers if h.startswith("access-control")]
+
+
+# --- methods ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "get", "X" * 100]
+)
+def test_unknown_methods_are_refused(running, method):
+    told = running.raw(
+        f"{method} /api/models HTTP/1.1\r\nHost: 127.0.0.1:{running.port}\r\nCookie: {running.session}\r\n"
+        f"Connection: close\r\n\r\n".encode()
+    )
+    assert told.split(b" ")[1] in (b"400", b"405")
+    assert running.session.encode() not in told
+
+
+@pytest.mark.parametrize("path", [*POST])
+def test_reading_changes_nothing(running, path):
+    told = running.get(f"{path}?view={quote(json.dumps(VIEW))}")
+    assert told.status in (404, 405)
+    assert not running.explorer.jobs.jobs
+
+
+def test_head_has_the_headers_and_no_body(running):
+    told = running.ask("HEAD", "/api/models")
+    assert (told.status, told.body) == (200, b"")
+    assert "content-security-policy" in told.headers
+
+
+def test_posting_to_a_page_is_refused(running):
+    for path in ("/", "/api/models", "/static/index.html", "/plotly.js"):
+        assert running.post(path, {}).status == 405
+
+
+def test_there_is_no_web_socket(running):
+    told = running.raw(
+        f"GET /api/models HTTP/1.1\r\nHost: 127.0.0.1:{running.port}\r\nCookie: {running.session}\r\nUpgrade: websocket\r\n"
+        "Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
+    )
+    assert not told.startswith(b"HTTP/1.1 101")
+
+
+# --- paths ------------------------------------------------------------------------------------------------------------
+
+CLIMBS = (
+    "../app.py", "..%2fapp.py", "%2e%2e/app.py", "%2e%2e%2fapp.py", "..%252fapp.py", "..\\app.py", "..%5capp.py",
+    "....//app.py", "%c0%ae%c0%ae/app.py", "/etc/passwd", "%2fetc%2fpasswd", "index.html%00.js", "index.html/", ".",
+    "..", "", "index.html/../../app.py", "~root", "C:%5cwindows", "file:%2f%2f%2fetc%2fpasswd", "%ff%fe", "a" * 8000,
+    "__init__.py", "../static/index.html",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("climb", CLIMBS, ids=[c[:30] or "nothing" for c in CLIMBS])
+def test_no_file_outside_the_page_is_served(running, climb):
+    for folder in ("static", "thumbnails", "api/models", "api/jobs"):
+        head = f"GET /{folder}/{climb}".encode("latin-1")
+        told = running.raw(
+            head + f" HTTP/1.1\r\nHost: 127.0.0.1:{running.port}\r\nCookie: {running.session}\r\n"
+            "Connection: close\r\n\r\n".encode()
+        )  # fmt: skip
+        assert told.split(b" ")[1] in (b"400", b"404")
+        assert b"import" not in told
+        assert b"root:" not in told
+
+
+def test_a_link_out_of_the_page_is_not_followed_by_a_request(running, tmp_path):
+    """Only names known at the start are served, so that a file that appears later is not."""
+    assert set(running.explorer.files) == {f.name for f in (Path(security.__file__).parent / "static").iterdir()}
+    assert running.get("/static/security.py").status == 404
+
+
+# --- bodies -----------------------------------------------------------------------------------------------------------
+
+
+def body(running, data: bytes, path="/api/theory", **headers):
+    return running.ask("POST", path, data, json_headers(running, **headers))
+
+
+def test_a_large_body_is_refused_by_its_length(running):
+    assert body(running, b" " * (security.LARGEST_BODY + 1)).status == 413
+
+
+def test_a_large_body_is_refused_before_it_is_sent(running):
+    told = running.raw(
+        f"POST /api/theory HTTP/1.1\r\nHost: 127.0.0.1:{running.port}\r\nCookie: {running.session}\r\n"
+        f"Origin: {running.origin}\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n".encode()
+    )
+    assert told.split(b" ")[1] == b"413"
+
+
+@pytest.mark.parametrize("path", POST)
+def test_a_large_body_in_chunks_is_refused(running, path):
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=10)
+    chunks = (b'{"view": "' if i == 0 else b"x" * 65536 for i in range(20))
+    try:
+        connection.request(
+            "POST", path, chunks, json_headers(running, Cookie=running.session, **{"Transfer-Encoding": "chunked"}),
+            encode_chunked=True,
+        )  # fmt: skip
+        assert connection.getresponse().status in (404, 413)
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # it stopped listening
+    finally:
+        connection.close()
+    assert running.get("/api/status").status == 200
+
+
+@pytest.mark.parametrize("length", ["-1", "abc", "1e3", "0x10", "+5", "1 2"])
+def test_an_odd_length_is_refused(running, length):
+    told = running.raw(
+        f"POST /api/theory HTTP/1.1\r\nHost: 127.0.0.1:{running.port}\r\nCookie: {running.session}\r\n"
+        f"Origin: {running.origin}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{{}}".encode()
+    )
+    assert told.split(b" ")[1] in (b"400", b"413")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"[" * 100_000, b'{"a":' * 50_000, b'{"view":' + b"[" * 60 + b"]" * 60 + b"}", b"{", b'{"view": NaN}', b"\xff\xfe{}",
+     b'{"view": Infinity}', b'{"view": -Infinity}', b'{"view": {}, "view": {}}', b"\x00", b"{}{}", b"{'view': 1}",
+     b'{"view": ' + b"9" * 5000 + b"}", b'{"view": "\xed\xa0\x80"}', b"\xef\xbb\xbf{}", b'{"view": "\x01"}', b"[]", b"3", b'"x"',
+     b'{"view": {"model": "toy"}, "more": 1}'],
+    ids=lambda d: d[:24].decode("latin-1"),
+)  # fmt: skip
+def test_what_is_not_plain_json_is_refused(running, data):
+    told = body(running, data)
+    assert told.status == 400
+    assert set(told.json) == {"error"}
+    assert len(told.error) < 200
+
+
+def test_lone_surrogates_do_no_harm(running):
+    told = body(running, b'{"view": {"model": "\\ud800"}}')
+    assert told.status == 422
+    told.body.decode("utf-8")
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "1e308", "1e-320", "9" * 4000, "-0.0"])
+def test_huge_numbers_are_refused_or_harmless(running, number):
+    for part in (
+        f'"values": {{"samples": {number}}}',
+        f'"x": {{"field": "samples", "to": {number}}}',
+        f'"x": {{"field": "samples", "points": {number}}}',
+        f'"seeds": {number}',
+        f'"sizes": [{number}]',
+    ):
+        told = body(running, f'{{"view": {{"model": "toy", {part}}}}}'.encode())
+        assert told.status in (200, 422)
+        assert "NaN" not in told.body.decode()
+        assert "Infinity" not in told.body.decode()
+
+
+def test_nested_lists_as_values_are_refused(running):
+    deep: list = []
+    for _ in range(5):
+        deep = [deep]
+    told = running.post("/api/theory", {"view": {"model": "soft-committee", "values": {"times": deep}}})
+    assert told.status in (400, 422)
+    wide = {"model": "soft-committee", "values": {"times": list(range(60_000))}}
+    assert running.post("/api/theory", {"view": wide}).status in (413, 422)
+
+
+def test_a_sequence_or_stream_of_the_wrong_kind_is_refused(running):
+    for more in ({"sequence": "1"}, {"sequence": 1.5}, {"sequence": True}, {"stream": 7}, {"stream": "s" * 65}):
+        assert running.post("/api/theory", {"view": VIEW, **more}).status == 422
+
+
+# --- echoes -----------------------------------------------------------------------------------------------------------
+
+HTML = "<script>alert(1)</script>"
+
+
+def test_html_is_echoed_as_text_only(running):
+    views = (
+        {"model": HTML},
+        {"model": "toy", HTML: 1},
+        {"model": "toy", "values": {HTML: 1}},
+        {"model": "toy", "values": {"kind": HTML}},
+        {"model": "toy", "observables": [HTML]},
+        {"model": "toy", "x": {"field": HTML}},
+    )
+    for view in views:
+        told = running.post("/api/theory", {"view": view})
+        assert told.status == 422
+        assert told.headers["content-type"] == "application/json"
+        assert told.headers["x-content-type-options"] == "nosniff"
+    told = running.get(f"/api/models/{quote(HTML, safe='')}")
+    assert told.status == 404
+    assert told.headers["content-type"] == "application/json"
+    told = running.get(f"/{quote(HTML)}?token={quote(HTML)}", cookie=None)
+    assert HTML.encode() not in told.body
+
+
+def test_long_values_are_not_echoed_whole(running):
+    told = running.post("/api/theory", {"view": {"model": "toy", "values": {"kind": "x" * 100_000}}})
+    assert told.status == 422
+    assert len(told.body) < 2000
+
+
+@pytest.mark.parametrize(
+    "text", ["a\r\nSet-Cookie: x=y", "a%0d%0aSet-Cookie:%20x=y", "\r\n\r\n<html>", "//evil.example", "é€"]
+)
+def test_nothing_in_a_query_becomes_a_header(running, text):
+    told = running.get(f"/?token={running.door.token}&model={quote(text)}", cookie=None)
+    assert told.status == 303
+    assert "x=y" not in told.headers["set-cookie"]
+    assert told.headers["location"].startswith("/?model=")
+    assert "\r" not in told.headers["location"]
+
+
+def test_the_redirect_stays_on_this_server(running):
+    for query in ("//evil.example", "&url=http://evil.example", "/\\evil.example"):
+        told = running.get(f"/?token={running.door.token}&{query}", cookie=None)
+        assert re.match(r"/(\?|$)", told.headers["location"])
+
+
+def test_names_of_files_are_the_servers_own(running):
+    told = running.post("/api/export", {"view": {**VIEW, "observables": ["test_error"]}, "format": "csv"})
+    assert told.headers["content-disposition"] == 'attachment; filename="toy.csv"'
+    assert running.post("/api/export", {"view": VIEW, "format": '../../x"\r\n'}).status == 422
+
+
+def test_a_failure_inside_is_told_without_its_details(fresh, monkeypatch, capfd):
+    def fail(*_):
+        raise RuntimeError("a secret detail")
+
+    monkeypatch.setattr("solvable.explorer.theory.compute", fail)
+    told = fresh.post("/api/theory", {"view": VIEW})
+    assert told.status == 500
+    assert "secret" not in told.error
+    assert "a secret detail" in capfd.readouterr().err
+
+
+# --- headers ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_answer_carries_the_headers(running):
+    answers = [
+        running.get("/"), running.get("/api/models"), running.get("/nothing"), running.get("/plotly.js"),
+        running.get("/static/none"), running.get("/thumbnails/toy.png"), running.get("/", cookie=None),
+        running.get("/api/models", cookie=None), running.post("/api/theory", {"view": VIEW}), running.post("/api/theory", {}),
+        running.post("/api/theory", {}, Origin="http://evil.example"), running.ask("PUT", "/"), body(running, b"{"),
+        running.get("/", headers={"Host": "evil.example"}), running.get(f"/?token={running.door.token}"),
+    ]  # fmt: skip
+    for told in answers:
+        policy = dict(p.split(" ", 1) for p in told.headers["content-security-policy"].split("; "))
+        assert policy["default-src"] == "'none'"
+        assert policy["script-src"] == "'self'"
+        assert policy["connect-src"] == "'self'"
+        assert policy["frame-ancestors"] == "'none'"
+        assert policy["form-action"] == policy["base-uri"] == "'none'"
+        assert told.headers["x-content-type-options"] == "nosniff"
+        assert told.headers["referrer-policy"] == "no-referrer"
+        assert told.headers["cross-origin-opener-policy"] == "same-origin"
+        assert told.headers["cross-origin-resource-policy"] == "same-origin"
+        assert "cache-control" in told.headers
+    assert running.get("/api/models").headers["cache-control"] == "no-store"
+
+
+def test_the_server_listens_on_the_loopback_only():
+    from solvable.explorer.command import _listener
+
+    with _listener(0) as listener:
+        assert listener.getsockname()[0] == "127.0.0.1"
+
+
+def test_noise_is_never_answered_with_a_failure_of_ours(running, capfd):
+    """Random bytes in addresses, cookies and headers: refused or answered, without a traceback."""
+    draw = random.Random(7)
+
+    def noise(most):
+        return bytes(draw.randrange(33, 256) for _ in range(draw.randrange(most)))
+
+    for _ in range(150):
+        lines = [
+            draw.choice([b"GET", b"POST", b"HEAD", noise(8)]) + b" /" + draw.choice([b"", b"?token=", b"api/", b"?"])
+            + noise(60) + b" HTTP/1.1",
+            f"Host: 127.0.0.1:{running.port}".encode(),
+            b"Cookie: " + draw.choice([running.session.encode(), noise(80)]),
+            draw.choice([b"Origin: ", b"X: ", b"Content-Type: ", b"Sec-Fetch-Site: "]) + noise(40),
+            b"Connection: close",
+        ]  # fmt: skip
+        told = running.raw(b"\r\n".join(lines) + b"\r\n\r\n" + noise(50))
+        assert told.startswith(b"HTTP/1.1 ")
+        assert told[9:10] in b"234", told[:200]
+    many = "&".join("a=1" for _ in range(1000))
+    assert running.get(f"/?{many}").status == 400
+    assert "Traceback" not in capfd.readouterr().err
+
+
+# --- too much ---------------------------------------------------------------------------------------------------------
+
+
+def test_too_many_requests_are_refused_and_then_answered_again(surroundings):
+    server = Running(rate=20, burst=10)
+    try:
+        answers = [server.get("/api/status").status for _ in range(30)]
+        assert answers[0] == 200
+        assert 429 in answers
+        time.sleep(0.6)
+        assert server.get("/api/status").status == 200
+    finally:
+        server.close()
+
+
+def test_strangers_do_not_use_up_the_requests_of_the_page(surroundings):
+    server = Running(rate=1, burst=10)
+    try:
+        assert 429 in [server.get("/api/status", cookie=None).status for _ in range(12)]
+        assert server.get("/api/status").status == 200
+    finally:
+        server.close()
+
+
+def test_the_server_is_generous_to_a_page():
+    assert security.RATE >= 50
+    assert security.BURST >= 200
+
+
+def test_too_many_simulations_are_refused(fresh):
+    """Sessions queue behind each other, and the queue is short."""
+    sleepy = {"model": "sleepy", "values": {"delay": 600.0}, "sizes": [2], "seeds": 2}
+    sessions = [fresh.enter() for _ in range(8)]
+    statuses = [fresh.post("/api/simulate", {"view": sleepy}, cookie=s).status for s in sessions]
+    assert statuses[:5] == [202] * 5
+    assert statuses[-1] == 429
+
+
+def test_the_simulation_of_another_session_is_nobodys_business(fresh):
+    sleepy = {"model": "sleepy", "values": {"delay": 600.0}, "sizes": [2], "seeds": 2}
+    job = fresh.post("/api/simulate", {"view": sleepy}).json["job"]
+    other = fresh.enter()
+    assert len(job) >= 16
+    assert fresh.get(f"/api/jobs/{job}/events", cookie=other).status == 404
+    assert fresh.post(f"/api/jobs/{job}/cancel", {}, cookie=other).status == 404
+    assert not fresh.explorer.jobs.jobs[job].ended
+    told = fresh.post("/api/export", {"view": sleepy, "format": "csv", "job": job}, cookie=other)
+    assert told.error == "there is no such simulation."
+    for guess in ("x", job[:-1], job + "a", job.swapcase(), "%00", "a" * 5000):
+        assert fresh.get(f"/api/jobs/{guess}/events").status in (400, 404)
+
+
+def test_too_many_curves_at_once_are_refused(fresh, monkeypatch):
+    monkeypatch.setattr("solvable.explorer.theory.MOST_OPEN", 0)
+    assert fresh.post("/api/theory", {"view": VIEW}).status == 429
+
+
+# --- a hostile run ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def stored(surroundings, tmp_path_factory):
+    from toys import Toy
+
+    run = tmp_path_factory.mktemp("stored") / "run"
+    sv.Study(Toy(), {"samples": [1.0, 2.0]}, sizes=[20], seeds=2).run(run, progress=False)
+    return run
+
+
+@pytest.fixture
+def run(stored, tmp_path):
+    import shutil
+
+    return Path(shutil.copytree(stored, tmp_path / "run"))
+
+
+def refused(run):
+    from solvable.errors import SolvableError
+    from solvable.explorer.command import _opened
+
+    with pytest.raises(SolvableError) as said:
+        _opened(run)
+    assert "\n" not in str(said.value)
+    return str(said.value)
+
+
+def test_a_sound_run_is_opened(run):
+    from solvable.explorer.command import _opened
+
+    assert _opened(run).sizes == [20]
+
+
+class Bomb:
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.mark),)
+
+
+def test_a_pickle_in_a_run_is_not_loaded(run, tmp_path):
+    block = next((run / "blocks").rglob("*.npz"))
+    block.write_bytes(pickle.dumps(Bomb(tmp_path / "was-here")))
+    assert "damaged" in refused(run)
+    assert not (tmp_path / "was-here").exists()
+
+
+def test_links_out_of_a_run_are_not_followed(run, tmp_path):
+    (tmp_path / "secret.json").write_text('{"a": 1}')
+    document = next((run / "documents").glob("study-*.json"))
+    document.unlink()
+    document.symlink_to(tmp_path / "secret.json")
+    assert "symbolic link" in refused(run)
+
+
+def test_a_run_that_names_an_unknown_model_is_refused(run):
+    document = next((run / "documents").glob("study-*.json"))
+    document.write_text(document.read_text().replace('"toy"', '"os:system"'))
+    refused(run)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", "null", "[" * 100_000, '{"models": 3}', '{"models": {"toy": {}}, "several": false}', "\x00"],
+)
+def test_a_run_whose_study_makes_no_sense_is_refused(run, text):
+    next((run / "documents").glob("study-*.json")).write_text(text)
+    refused(run)
+
+
+def test_a_request_cannot_name_a_path(stored):
+    server = Running(sv.open(stored), stored)
+    try:
+        for said in (
+            {"x": "../../etc/passwd"},
+            {"run": "/etc"},
+            {"at": {"path": "/etc/passwd"}},
+            {"observables": ["/etc"]},
+        ):
+            told = server.post("/api/study/series", said)
+            assert told.status in (400, 422)
+            assert b"root:" not in told.body
+    finally:
+        server.close()

@@ -1,0 +1,393 @@
+"""What the page asks for: models, curves, files. The sentences are those of the command line."""
+
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from running import Running
+
+import solvable as sv
+from commands import answer as command
+from solvable.explorer.gallery import models
+from solvable.explorer.theory import compute, needed
+from solvable.explorer.told import prose
+from solvable.explorer.views import View
+
+RIDGE = {"loss": "square", "teacher": "linear"}
+SQUARE = {"model": "perceptron", "values": RIDGE, "x": {"field": "samples", "from": 0.2, "to": 8}}
+TOY = {"model": "toy", "x": {"field": "samples", "from": 0.5, "to": 8, "points": 7}}
+
+
+def theory(running, view, stream="s", sequence=1, **more):
+    return running.post("/api/theory", {"view": view | more, "stream": stream, "sequence": sequence})
+
+
+def test_the_gallery_lists_every_registered_model(running):
+    told = running.get("/api/models").json
+    assert [m["id"] for m in told["models"]] == list(sv.listings())
+    assert {"perceptron", "toy"} <= set(sv.listings())  # also those of other packages
+    assert told["study"] is None
+    assert told["version"] == sv.__version__
+    assert {m["badge"] for m in told["models"]} == {"theory and simulation", "experiment", "other"}
+    assert told["models"] == models()["models"]
+
+
+def test_a_description_has_numbers_as_numbers_and_symbols_as_mathml(running):
+    told = running.get("/api/models/perceptron").json
+    fields = {f["name"]: f for f in told["fields"]}
+    assert fields["samples"]["default"] == 2.0
+    assert fields["samples"]["span"] == [0.1, 10.0]
+    assert fields["samples"]["low_open"] is True
+    assert fields["samples"]["counts"] is True
+    assert fields["samples"]["symbol_mathml"].startswith("<math")
+    assert fields["loss"]["options"] == ["square", "logistic", "hinge"]
+    bayes = next(o for o in told["observables"] if o["name"] == "bayes_error")
+    assert bayes["exists_when"] == {"teacher": ["sign"]}
+    assert told["has_theory"]
+    assert not told["has_branches"]
+    assert told["references"][1]["url"] == "https://arxiv.org/abs/2102.08127"
+    assert '<pre class="equation">V = 1/(λ + αV̂),' in told["about_html"]
+    assert "<strong>Data.</strong>" in told["about_html"]
+
+
+def test_whole_number_choices_keep_their_bounds(running):
+    fields = {f["name"]: f for f in running.get("/api/models/soft-committee").json["fields"]}
+    assert fields["students"]["default"] == 2
+    assert (fields["students"]["low"], fields["students"]["high"]) == (1, 64)
+    assert fields["students"]["options"] is None
+
+
+def test_html_in_a_docstring_is_shown_and_not_run():
+    assert prose("a <script>alert(1)</script> `<b>`") == (
+        "<p>a &lt;script&gt;alert(1)&lt;/script&gt; <code>&lt;b&gt;</code></p>"
+    )
+    assert prose("- one\n- two *x*\n\n    y = <z>") == (
+        '<ul><li>one</li><li>two <em>x</em></li></ul>\n<pre class="equation">y = &lt;z&gt;</pre>'
+    )
+
+
+def test_a_curve_is_the_theory_of_the_model(running):
+    told = theory(running, SQUARE, observables=["test_loss", "overlap"]).json
+    x = np.geomspace(0.2, 8, 60)
+    exact = sv.Perceptron(**RIDGE, samples=x).theory()
+    assert told["x"] == {"field": "samples", "values": x.tolist()}
+    assert [s["observable"] for s in told["series"]] == ["test_loss", "overlap"]
+    for series in told["series"]:
+        np.testing.assert_allclose(series["values"], exact[series["observable"]], rtol=1e-12, atol=0)
+        assert series["dims"] == ["samples"]
+        assert all(series["converged"])
+    assert told["not_converged"] == 0
+
+
+def test_a_plane_has_x_first_and_then_y(running):
+    told = theory(
+        running, SQUARE, y={"field": "penalty", "from": 0.1, "to": 1, "points": 3}, observables=["overlap"]
+    ).json
+    x, y = np.geomspace(0.2, 8, 60), np.geomspace(0.1, 1, 3)
+    exact = sv.Perceptron(**RIDGE, samples=x[:, None], penalty=y[None, :]).theory().overlap
+    assert told["series"][0]["dims"] == ["samples", "penalty"]
+    np.testing.assert_allclose(told["series"][0]["values"], exact, rtol=1e-12, atol=0)
+
+
+def test_transition_lines_come_with_a_plane(running):
+    told = theory(running, TOY, y={"field": "penalty", "from": 0, "to": 2, "points": 3}).json
+    x = np.geomspace(0.5, 8, 7)
+    assert told["lines"] == [{"name": "<i>line</i>", "x": x.tolist(), "y": (1 + x).tolist()}]
+    assert theory(running, TOY).json["lines"] == []
+
+
+def test_an_observable_with_its_own_dimension_brings_its_coordinate(running):
+    told = theory(running, {"model": "toy", "values": {"terms": 4}}, observables=["curve"]).json
+    assert told["series"][0]["dims"] == ["time"]
+    assert told["x"] == {"field": "time", "values": [0.0, 0.5, 1.0, 1.5]}
+    assert told["coordinates"] == {"time": [0.0, 0.5, 1.0, 1.5]}
+    swept = theory(running, TOY, observables=["curve"]).json
+    assert swept["series"][0]["dims"] == ["samples", "time"]
+    assert np.shape(swept["series"][0]["values"]) == (7, 3)
+    assert swept["x"]["field"] == "samples"
+
+
+def test_a_theory_that_needs_something_drawn_says_so(running):
+    told = theory(running, {"model": "soft-committee", "values": {"start": "random"}}).json
+    assert told["series"] == []
+    assert "needs something drawn" in told["note"]
+
+
+def test_what_did_not_converge_is_null_and_counted(running):
+    told = theory(running, {"model": "toy", "x": {"field": "penalty", "from": 0, "to": 10, "points": 11}}).json
+    error = told["series"][0]
+    assert [v is None for v in error["values"]] == [False] * 6 + [True] * 5
+    assert error["converged"] == [True] * 6 + [False] * 5
+    assert told["not_converged"] == 5
+
+
+def test_branches_are_series_of_their_own(running):
+    view = {"model": "toy", "x": {"field": "penalty", "from": 0, "to": 2, "points": 3}, "observables": ["test_error"]}
+    first, second = theory(running, view, branches=True).json["series"]
+    assert (first["branch"], second["branch"]) == (0, 1)
+    assert first["values"] == theory(running, view).json["series"][0]["values"]
+    assert second["values"] == [first["values"][0] + 1, None, None]
+    assert second["converged"] == [True, False, False]
+
+
+def test_the_same_view_is_computed_once(running):
+    def ask(observable):
+        told = theory(running, TOY, values={"penalty": 0.123}, observables=[observable]).json
+        return told["cached"], told["series"]
+
+    first, again, curve = ask("test_error"), ask("test_error"), ask("curve")
+    assert (first[0], again[0]) == (False, True)
+    assert first[1] == again[1]
+    assert (curve[0], ask("curve")[0], ask("test_error")[0]) == (False, True, True)
+
+
+def test_numbers_do_not_wait_for_curves():
+    numbers = View.checked({"model": "masked-regression", "observables": ["test_loss"]})
+    curves = View.checked({"model": "masked-regression", "observables": ["test_loss", "spectrum"]})
+    assert "train_loss" in needed(numbers)
+    assert "spectrum" not in needed(numbers)
+    assert needed(curves) is None
+    assert needed(View.checked({"model": "perceptron"})) is None  # one program where there is nothing to leave out
+
+
+def test_neither_values_nor_points_nor_the_swept_control_compile_again(traces):
+    base = {"model": "perceptron", "values": RIDGE}
+    compute(View.checked({**base, "x": {"field": "samples", "points": 60}}))
+    before = len(traces)
+    for changes in ({"points": 50}, {"points": 33}, {"from": 0.3}, {"field": "penalty"}, {"field": "noise"}):
+        compute(View.checked({**base, "x": {"field": "samples", "points": 60} | changes}))
+    compute(View.checked({**base, "x": {"field": "samples"}, "y": {"field": "penalty", "points": 7}}))
+    compute(View.checked({"model": "perceptron", "values": base["values"] | {"noise": 0.7}, "x": {"field": "samples"}}))
+    assert len(traces) == before
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Theories wait until they are let go."""
+    go, begun = threading.Event(), []
+
+    def wait(view, wanted=lambda: True):
+        begun.append(view.json()["values"])
+        assert go.wait(30)
+        return compute(view, wanted)
+
+    monkeypatch.setattr("solvable.explorer.theory.compute", wait)
+    yield SimpleNamespace(go=go.set, begun=begun)
+    go.set()
+
+
+def until(true):
+    begun = time.monotonic()
+    while not true():
+        assert time.monotonic() - begun < 30
+        time.sleep(0.01)
+
+
+def test_a_request_overtaken_by_a_newer_one_is_not_computed(fresh, held):
+    def ask(stream, sequence, penalty):
+        return theory(fresh, TOY, stream, sequence, values={"penalty": penalty})
+
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(ask, "a", 1, 0.1)
+        until(lambda: held.begun)
+        older = pool.submit(ask, "b", 1, 0.2)
+        until(lambda: fresh.explorer.theories._open == 2)
+        newer = pool.submit(ask, "b", 2, 0.3)
+        until(lambda: fresh.explorer.theories._open == 3)
+        held.go()
+        assert [f.result().status for f in (first, older, newer)] == [200, 409, 200]
+    assert older.result().json == {"error": "stale", "stale": True, "sequence": 1}
+    assert held.begun == [{"penalty": 0.1}, {"penalty": 0.3}]
+
+
+def test_status_tells_what_is_compiled_for_the_first_time(fresh, held):
+    assert fresh.get("/api/status").json == {"compiling": []}
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(theory, fresh, TOY)
+        until(lambda: held.begun)
+        assert [c["model"] for c in fresh.get("/api/status").json["compiling"]] == ["toy"]
+        held.go()
+        assert asked.result().status == 200
+    assert fresh.get("/api/status").json == {"compiling": []}
+
+
+def test_what_is_compiled_does_not_wait_for_what_is_not(fresh, monkeypatch):
+    assert theory(fresh, TOY).status == 200
+    go = threading.Event()
+    real = compute
+    monkeypatch.setattr(
+        "solvable.explorer.theory.compute",
+        lambda view, wanted: (go.wait(30) if view.model.kind == "odd" else None, real(view, wanted))[1],
+    )
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(theory, fresh, TOY, "a", 1, values={"kind": "odd"})
+        until(lambda: fresh.get("/api/status").json["compiling"])
+        assert theory(fresh, TOY, "b", 1, values={"penalty": 0.77}).status == 200
+        assert not other.done()
+        go.set()
+        assert other.result().status == 200
+
+
+def test_a_slow_curve_gets_a_coarse_program_in_the_background(fresh, monkeypatch):
+    monkeypatch.setattr("solvable.explorer.theory.SLOW", 1e9)
+    wide = {**TOY, "x": {**TOY["x"], "points": 60}}
+    assert theory(fresh, wide).json["coarse"] is False
+    monkeypatch.setattr("solvable.explorer.theory.SLOW", 0.0)
+    until(lambda: theory(fresh, wide).json["coarse"])
+    assert theory(fresh, TOY | {"x": None}).json["coarse"] is False
+
+
+def test_opening_a_model_compiles_its_first_view(surroundings):
+    server = Running(warm=True)
+    try:
+        view = server.get("/api/models/toy").json["default_view"]
+        until(lambda: server.explorer.theories.kept(View.checked(view)) is not None)
+        assert server.post("/api/theory", {"view": view}).json["cached"]
+        until(lambda: server.explorer.jobs.process is not None)
+    finally:
+        server.close()
+
+
+BAD = [
+    ("samples=-1", {"samples": -1}),
+    ("samples=words", {"samples": "words"}),
+    ("samples=1e999", {"samples": float("inf")}),
+    ("loss=cubic", {"loss": "cubic"}),
+    ("losss=hinge", {"losss": "hinge"}),
+    ("penalty=0", {"penalty": 0}),
+    ("noise=-0.5", {"noise": -0.5}),
+    ("teacher=linear", {"teacher": "linear"}),
+]
+
+
+@pytest.mark.parametrize(("words", "values"), BAD, ids=[w for w, _ in BAD])
+def test_a_bad_value_gets_the_sentence_of_the_command_line(running, capsys, words, values):
+    _, out, _ = command(capsys, "theory", "perceptron", words, "--json")
+    body = json.dumps({"view": {"model": "perceptron", "values": values}}).replace("Infinity", "1e999")
+    told = running.ask(
+        "POST", "/api/theory", body.encode(), {"Content-Type": "application/json", "Origin": running.origin}
+    )
+    assert told.status == 422
+    assert told.error == json.loads(out)["error"]
+    first = told.error.split(" ")[0]
+    assert told.json["field"] == (first if first in sv.Perceptron.fields() else None)
+
+
+def test_a_bad_axis_gets_the_sentence_of_the_command_line(running, capsys):
+    _, out, _ = command(capsys, "study", "perceptron", "--over", "samples=-1.0:2.0:5", "--json")
+    told = theory(running, SQUARE, x={"field": "samples", "from": -1.0, "to": 2.0, "points": 5, "scale": "linear"})
+    assert (told.status, told.error, told.json["field"]) == (422, json.loads(out)["error"], "x")
+    _, out, _ = command(capsys, "study", "perceptron", "--over", "samples=-1.0:2.0:5:log", "--json")
+    told = theory(running, SQUARE, x={"field": "samples", "from": -1.0, "to": 2.0, "points": 5, "scale": "log"})
+    assert (told.status, told.error) == (422, json.loads(out)["error"])
+
+
+def test_bad_sizes_and_seeds_get_the_sentence_of_the_command_line(running, capsys):
+    for words, view in (
+        (("--size", "1"), {"sizes": [1]}),
+        (("--size", "2000000"), {"sizes": [2000000]}),
+        (("--size", "50", "--seeds", "0"), {"sizes": [50], "seeds": 0}),
+    ):
+        _, out, _ = command(capsys, "study", "perceptron", *words, "--json")
+        told = running.post("/api/simulate", {"view": {"model": "perceptron", **view}})
+        assert (told.status, told.error) == (422, json.loads(out)["error"])
+
+
+ODD = [
+    None, [], 7, "x", {}, {"model": 3}, {"model": "no-such"},
+    {"model": "many-body", "values": {"colours": 10, "sites": 12}},
+    {"model": "soft-committee", "values": {"times": [1, [2]]}},
+    {"model": "soft-committee", "values": {"times": [3, 1]}},
+]  # fmt: skip
+ODD += [
+    {"model": "perceptron", **part}
+    for part in (
+        {"valuess": {}}, {"values": []}, {"values": {"samples": [1, 2]}}, {"values": {"samples": None}},
+        {"values": {"samples": {"a": 1}}}, {"values": {"samples": True}}, {"values": {"samples": 10**400}},
+        {"x": "samples"}, {"y": {"field": "samples"}}, {"x": {"field": "samples"}, "y": {"field": "samples"}},
+        {"x": {"field": "samples", "points": 1000}, "y": {"field": "penalty", "points": 1000}},
+        {"observables": ["nope"]}, {"observables": "test_error"}, {"observables": [1]}, {"branches": 1},
+        {"sizes": 50}, {"sizes": [50, 20]}, {"sizes": [2.5]}, {"sizes": list(range(2, 40))},
+        {"seeds": -1}, {"seeds": 10**9}, {"seeds": "8"}, {"simulated": 0}, {"simulated": "1"}, {"study": True},
+    )
+]  # fmt: skip
+ODD += [
+    {"model": "perceptron", "x": {"field": "samples", **axis}}
+    for axis in (
+        {"field": "loss"}, {"field": 3}, {"field": "nope"}, {"points": 1}, {"points": 10**9}, {"points": 2.5},
+        {"points": True}, {"scale": "cubic"}, {"from": "1"}, {"from": 2, "to": 2}, {"to": 10**400}, {"to": 1e300},
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("view", ODD, ids=[json.dumps(v)[:70] for v in ODD])
+def test_an_odd_view_is_refused_in_one_sentence(running, view):
+    for path in ("/api/theory", "/api/reproduce"):
+        told = running.post(path, {"view": view})
+        assert told.status == 422
+        assert told.error.strip()
+        assert "\n" not in told.error
+        assert len(told.error) <= 600
+        assert "Traceback" not in told.error
+
+
+def test_files_hold_what_is_on_the_screen(running):
+    import csv
+    import io
+
+    import xarray as xr
+
+    curve = theory(running, SQUARE, observables=["test_loss"]).json["series"][0]["values"]
+    told = running.post("/api/export", {"view": SQUARE, "format": "csv", "job": None})
+    assert told.headers["content-disposition"] == 'attachment; filename="perceptron.csv"'
+    rows = list(csv.DictReader(io.StringIO(told.body.decode())))
+    assert [float(r["test_loss"]) for r in rows] == curve
+    told = running.post("/api/export", {"view": SQUARE, "format": "nc"})
+    with xr.open_dataset(io.BytesIO(told.body), engine="scipy") as data:
+        assert data.test_loss_theory.values.tolist() == curve
+
+
+@pytest.mark.parametrize(("format", "begin"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_pictures_are_drawn_by_our_own_plotting(running, format, begin):
+    told = running.post("/api/export", {"view": {**TOY, "observables": ["test_error"]}, "format": format})
+    assert told.status == 200
+    assert told.body.startswith(begin)
+    assert len(told.body) > 4000
+    assert f'filename="toy.{format}"' in told.headers["content-disposition"]
+
+
+def test_an_export_that_cannot_be_made_says_why(running):
+    assert "there is no export to 'exe'" in running.post("/api/export", {"view": SQUARE, "format": "exe"}).error
+    experiment = running.post("/api/export", {"view": {"model": "rooted-trees"}, "format": "csv"})
+    assert "no closed theory" in experiment.error
+    assert running.post("/api/export", {"view": SQUARE, "format": "csv", "job": "nobody"}).status == 422
+    assert "branches" in running.post("/api/export", {"view": {**SQUARE, "branches": True}, "format": "csv"}).error
+
+
+def test_every_model_has_a_picture_for_the_gallery(running):
+    for id in ("perceptron", "rooted-trees"):
+        told = running.get(f"/thumbnails/{id}.png")
+        assert told.status == 200
+        assert told.body.startswith(b"\x89PNG")
+        assert 5_000 < len(told.body) < 100_000
+
+
+def test_a_model_without_a_figure_gets_a_placeholder(monkeypatch):
+    from solvable.explorer.files import thumbnail
+
+    kind, body = thumbnail("<b>odd")
+    assert kind == "image/svg+xml"
+    assert b"<b>" not in body
+
+
+def test_the_page_and_its_script_are_served(running):
+    assert running.get("/").status == 200
+    assert running.get("/").headers["content-type"].startswith("text/html")
+    script = running.get("/plotly.js?v=1")
+    assert script.status == 200
+    assert "immutable" in script.headers["cache-control"]
+    assert len(script.body) > 1_000_000

@@ -1,0 +1,191 @@
+"""`solvable explore`: the address, Ctrl-C, refusals, and what is not imported."""
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+import solvable as sv
+from commands import answer
+
+SOURCE = str(Path(sv.__file__).parents[1])
+
+
+def environment():
+    return os.environ | {"PYTHONPATH": os.pathsep.join([SOURCE, os.environ.get("PYTHONPATH", "")])}
+
+
+def explore(*words):
+    return subprocess.Popen(
+        [sys.executable, "-m", "solvable", "explore", "--no-browser", *words],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+    )  # fmt: skip
+
+
+def get(address, path, cookie=None):
+    at = urlsplit(address)
+    for _ in range(200):
+        try:
+            connection = http.client.HTTPConnection(at.hostname, at.port, timeout=60)
+            connection.request("GET", path, headers={"Cookie": cookie} if cookie else {})
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+    response = connection.getresponse()
+    return response.status, dict(response.getheaders()), response.read()
+
+
+def enter(address):
+    status, headers, _ = get(address, f"/?{urlsplit(address).query}")
+    assert status == 303
+    return headers["set-cookie"].split(";")[0]
+
+
+def listen(address, cookie):
+    """Start a long simulation and listen to it in a thread of its own."""
+    at = urlsplit(address)
+    connection = http.client.HTTPConnection(at.hostname, at.port, timeout=60)
+    headers = {"Cookie": cookie, "Content-Type": "application/json", "Origin": f"http://{at.netloc}"}
+    view = {"model": "sleepy", "values": {"delay": 600.0}, "sizes": [2], "seeds": 2}
+    connection.request("POST", "/api/simulate", json.dumps({"view": view}), headers)
+    job = json.loads(connection.getresponse().read())["job"]
+    pool = ThreadPoolExecutor(1)
+    heard = pool.submit(lambda: get(address, f"/api/jobs/{job}/events", cookie)[2])
+    time.sleep(0.5)
+    pool.shutdown(wait=False)
+    return heard
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_it_ends_cleanly_and_takes_its_worker_along(surroundings, kind):
+    server = explore("--json")
+    try:
+        told = json.loads(server.stdout.readline())
+        cookie = enter(told["address"])
+        assert get(told["address"], "/api/models/toy", cookie)[0] == 200  # which starts a worker
+        children = []
+        for _ in range(200):
+            children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+            if children:
+                break
+            time.sleep(0.05)
+        assert children
+        listener = listen(told["address"], cookie)
+        server.send_signal(kind)
+        out, err = server.communicate(timeout=20)
+    finally:
+        server.kill()
+    assert server.returncode in (0, -kind if kind == signal.SIGTERM else 0)
+    assert (out, err) == ("", "")
+    assert listener.result(10).rstrip().endswith(b"event: cancelled\ndata: {}")
+    for child in children:
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(child), 0)
+
+
+def test_a_worker_does_not_outlive_a_killed_server(surroundings):
+    server = explore("--json")
+    told = json.loads(server.stdout.readline())
+    assert get(told["address"], "/api/models/toy", enter(told["address"]))[0] == 200
+    children: list = []
+    while not children:
+        children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+        time.sleep(0.05)
+    server.kill()
+    server.communicate()
+    for _ in range(200):
+        if not Path(f"/proc/{children[0]}").exists():
+            return
+        time.sleep(0.05)
+    pytest.fail("the worker is still there")
+
+
+def test_the_address_is_printed_for_people_too(surroundings):
+    server = explore()
+    try:
+        line = server.stdout.readline()
+        assert line.startswith("solvable explorer: http://127.0.0.1:")
+        assert "/?token=" in line
+        assert get(line.split()[-1], "/api/models", enter(line.split()[-1]))[0] == 200
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.communicate(timeout=20)
+
+
+def test_a_stored_study_is_opened(surroundings, tmp_path):
+    from toys import Toy
+
+    run = tmp_path / "run"
+    sv.Study(Toy(), {"samples": [1.0, 2.0]}).run(run, progress=False)
+    server = explore(str(run), "--json")
+    try:
+        told = json.loads(server.stdout.readline())
+        assert told["run"] == str(run)
+        status, _, body = get(told["address"], "/api/study", enter(told["address"]))
+        assert (status, json.loads(body)["name"]) == (200, "run")
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.communicate(timeout=20)
+
+
+def test_what_is_no_run_is_refused(capsys, tmp_path):
+    code, out, err = answer(capsys, "explore", tmp_path / "none", "--no-browser", "--json")
+    assert code == 2
+    assert "There is no run at" in json.loads(out)["error"]
+    assert "Traceback" not in err
+
+
+def test_a_port_that_is_taken_or_none_is_refused(capsys):
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, _, err = answer(capsys, "explore", "--no-browser", "--port", port)
+    assert code == 2
+    assert f"port {port} of this machine cannot be used" in err
+    code, _, err = answer(capsys, "explore", "--no-browser", "--port", "70000")
+    assert code == 2
+    assert "port = 70000" in err
+
+
+@pytest.mark.parametrize("missing", ["starlette", "uvicorn", "latex2mathml", "plotly"])
+def test_a_missing_package_is_told_in_one_sentence(capsys, monkeypatch, missing):
+    import importlib.util
+
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == missing else real(name, *a))
+    code, _, err = answer(capsys, "explore", "--no-browser")
+    assert code == 2
+    assert err == f"solvable: the explorer needs {missing}: pip install 'solvable[explore]'\n"
+
+
+def test_nothing_of_the_server_is_imported_by_the_laboratory():
+    code = (
+        "import sys, solvable.study, solvable.cli, solvable.lab.check, solvable.plotting\n"
+        "found = [m for m in ('starlette', 'uvicorn', 'plotly', 'latex2mathml', 'anyio') if m in sys.modules]\n"
+        "assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment())
+
+
+def test_the_gallery_and_the_gate_need_no_jax():
+    code = (
+        "import sys\n"
+        "from solvable.explorer.app import Explorer, make_app\n"
+        "from solvable.explorer.security import Doorkeeper\n"
+        "from solvable.explorer.gallery import models\n"
+        "make_app(Explorer(Doorkeeper(1)))\n"
+        "assert models()['models']\n"
+        "assert 'jax' not in sys.modules and 'numpy' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment())

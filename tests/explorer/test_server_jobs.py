@@ -1,0 +1,174 @@
+"""Simulations: points as they come, verdicts, cancelling, and what happens when the worker dies."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import solvable as sv
+
+VIEW = {
+    "model": "toy",
+    "x": {"field": "samples", "from": 0.5, "to": 8, "points": 9, "scale": "log"},
+    "sizes": [20, 40],
+    "seeds": 4,
+    "simulated": 3,
+}
+SLEEPY = {"model": "sleepy", "sizes": [2], "seeds": 3}
+
+
+def kinds(events):
+    return [kind for kind, _ in events]
+
+
+def until(true):
+    begun = time.monotonic()
+    while not true():
+        assert time.monotonic() - begun < 30
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def done(running):
+    return running.simulated(VIEW)
+
+
+def test_points_land_progress_counts_and_the_verdict_comes(done):
+    assert done.last[0] == "done"
+    assert kinds(done.events).index("points") < kinds(done.events).index("agreement")
+    final = [data for kind, data in done.events if kind == "progress"][-1]
+    assert final["done"] == final["cells"] == len(sv.Study(*_study()[0], **_study()[1]).cells())
+    verdict = next(data for kind, data in done.events if kind == "agreement")
+    assert {r["observable"] for r in verdict["rows"]} == {"test_error", "curve"}
+    assert verdict["rows"][0]["sizes"] == [20, 40]
+    assert verdict["rows"][0]["seeds"] == 4
+
+
+def _study():
+    from toys import Toy
+
+    return (Toy(), {"samples": np.geomspace(0.5, 8, 3)}), {"sizes": [20, 40], "seeds": 4}
+
+
+def test_points_are_those_of_the_study_bit_by_bit(done):
+    (model, over), more = _study()
+    data = sv.Study(model, over, **more).run(progress=False)
+    assert len(done.points) == 2 * 3 * 2
+    for (name, size, x, y), point in done.points.items():
+        seeds = data[f"{name}_simulated"].sel(samples=x, size=size).values
+        assert y is None
+        np.testing.assert_array_equal(point["mean"], seeds.mean(0))
+        np.testing.assert_allclose(point["error"], seeds.std(0, ddof=1) / 2, rtol=1e-12)
+        assert point["seeds"] == 4
+        assert point["dims"] == (["time"] if name == "curve" else [])
+
+
+def test_who_listens_late_hears_it_all(running, done):
+    again = running.events(done.job)
+    assert [e for e in again if e[0] != "progress"] == [e for e in done.events if e[0] != "progress"]
+
+
+def test_the_files_of_a_simulation_hold_its_seeds(running, done):
+    import csv
+    import io
+
+    told = running.post("/api/export", {"view": VIEW, "format": "csv", "job": done.job})
+    rows = [r for r in csv.DictReader(io.StringIO(told.body.decode())) if r["kind"] == "simulated" and r["test_error"]]
+    assert len(rows) == 3 * 2 * 4
+    for (name, size, x, _), point in done.points.items():
+        if name == "test_error":
+            mine = [float(r["test_error"]) for r in rows if (int(r["size"]), float(r["samples"])) == (size, x)]
+            assert np.mean(mine) == pytest.approx(point["mean"], rel=1e-14)
+    picture = running.post("/api/export", {"view": VIEW, "format": "png", "job": done.job})
+    assert picture.body.startswith(b"\x89PNG")
+
+
+def test_a_plane_is_simulated_on_its_own_grid(running):
+    view = VIEW | {"y": {"field": "penalty", "from": 0, "to": 1, "points": 5}, "simulated": 2, "sizes": [20]}
+    ran = running.simulated(view)
+    assert {(x, y) for name, _, x, y in ran.points if name == "test_error"} == {(0.5, 0), (0.5, 1), (8, 0), (8, 1)}
+
+
+def test_an_observable_that_is_only_measured_has_points(running):
+    ran = running.simulated(VIEW | {"values": {"kind": "odd"}, "x": None, "sizes": [20]})
+    assert ("extra", 20, None, None) in ran.points
+
+
+def test_a_job_is_cancelled_and_the_next_one_runs(running):
+    job = running.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 0.3}, "seeds": 100}}).json["job"]
+    until(lambda: any(d["done"] for k, d in running.explorer.jobs.jobs[job].events if k == "progress"))
+    assert running.post(f"/api/jobs/{job}/cancel", {}).status == 202
+    events = running.events(job)
+    assert kinds(events)[-1] == "cancelled"
+    assert running.simulated(SLEEPY | {"values": {"delay": 0.0}}).last[0] == "done"
+
+
+def test_a_block_that_does_not_end_is_ended(running):
+    before = running.explorer.jobs.process
+    job = running.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 600.0}}}).json["job"]
+    until(lambda: running.explorer.jobs.jobs[job].events)
+    begun = time.monotonic()
+    running.post(f"/api/jobs/{job}/cancel", {})
+    assert kinds(running.events(job))[-1] == "cancelled"
+    assert time.monotonic() - begun < 5
+    until(lambda: not Path(f"/proc/{before}").exists())
+    assert running.simulated(SLEEPY | {"values": {"delay": 0.0}}).last[0] == "done"
+
+
+def test_a_job_is_cancelled_before_its_worker_is_ready(fresh):
+    job = fresh.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 600.0}}}).json["job"]
+    fresh.post(f"/api/jobs/{job}/cancel", {})
+    assert kinds(fresh.events(job))[-1] == "cancelled"
+    assert fresh.simulated(SLEEPY | {"values": {"delay": 0.0}}).last[0] == "done"
+
+
+def test_theories_are_answered_while_a_simulation_runs(running):
+    job = running.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 1.0}, "seeds": 50}}).json["job"]
+    begun = time.monotonic()
+    assert running.post("/api/theory", {"view": VIEW}).status == 200
+    assert time.monotonic() - begun < 5
+    running.post(f"/api/jobs/{job}/cancel", {})
+    assert kinds(running.events(job))[-1] == "cancelled"
+
+
+def test_one_simulation_at_a_time_per_session(running):
+    job = running.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 600.0}}}).json["job"]
+    refused = running.post("/api/simulate", {"view": VIEW})
+    assert refused.status == 429
+    assert "running already" in refused.error
+    running.post(f"/api/jobs/{job}/cancel", {})
+    running.events(job)
+
+
+def test_what_fails_in_a_simulation_is_told_without_its_details(running):
+    ran = running.simulated(SLEEPY | {"values": {"mood": "angry"}})
+    assert ran.last == ("failed", {"error": "the simulation failed: RuntimeError."})
+    assert "secret" not in str(ran.events)  # that is for the terminal
+
+
+def test_a_worker_that_dies_fails_its_job_and_is_replaced(running):
+    ran = running.simulated(SLEEPY | {"values": {"mood": "gone"}})
+    assert ran.last == ("failed", {"error": "the simulation ended before its time: its process is gone."})
+    job = running.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 600.0}}}).json["job"]
+    until(lambda: running.explorer.jobs.jobs[job].events)
+    os.kill(running.explorer.jobs.process, signal.SIGKILL)
+    assert kinds(running.events(job))[-1] == "failed"
+    assert running.simulated(SLEEPY | {"values": {"delay": 0.0}}).last[0] == "done"
+
+
+def test_a_simulation_that_is_too_large_for_a_page_is_refused(running):
+    told = running.post("/api/simulate", {"view": VIEW | {"simulated": 1000, "seeds": 1000}})
+    assert told.status == 422
+    assert "use a study" in told.error
+    assert (
+        running.post("/api/simulate", {"view": VIEW | {"sizes": []}}).error == "a simulation needs at least one size."
+    )
+
+
+def test_ended_jobs_are_forgotten_in_the_end(running):
+    for _ in range(20):
+        running.simulated(VIEW | {"x": None, "sizes": [20], "seeds": 2})
+    assert len(running.explorer.jobs.jobs) <= 17

@@ -1,0 +1,63 @@
+"""Every registered model, as the page meets it: described, its first curve, a small simulation."""
+
+import numpy as np
+import pytest
+
+import solvable as sv
+from solvable.models import LISTINGS
+
+IDS = [line.id for line in LISTINGS]
+# Small enough for a page's test; a model that is not mentioned runs at the smallest of its typical sizes.
+SIMULATED = {
+    "masked-language": {"values": {"steps": 5, "sites": 6, "colours": 3}, "sizes": [50]},
+    "rooted-trees": {"values": {"steps": 2}, "sizes": [500]},
+    "many-body": {"values": {"depth": 0, "sites": 3, "colours": 2, "bodies": 2}, "sizes": [100]},
+    "soft-committee": {"values": {"times": [0.0, 1.0]}, "sizes": [20]},
+    "masked-regression": {"sizes": [20]},
+    "potts-attention": {"sizes": [20]},
+}
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_the_first_view_shows_the_theory(running, id):
+    told = running.get(f"/api/models/{id}").json
+    view = told["default_view"]
+    assert told["about_html"].startswith("<p>")
+    assert {f["name"] for f in told["fields"]} == set(sv.model_class(id).fields())
+    assert view["observables"]
+    answer = running.post("/api/theory", {"view": view}).json
+    if not told["has_theory"]:
+        assert answer["series"] == []
+        assert "experiment" in answer["note"]
+        return
+    assert [s["observable"] for s in answer["series"]] == view["observables"]
+    assert answer["not_converged"] == 0
+    declared = sv.create(id).observables()
+    for series in answer["series"]:
+        values = np.asarray(series["values"], float)
+        own = [len(answer["coordinates"][d]) for d in series["dims"] if not view["x"] or d != view["x"]["field"]]
+        assert values.shape == (*([60] if view["x"] else []), *own)
+        said = declared[series["observable"]]
+        assert np.all((values >= said.low - 1e-9) & (values <= said.high + 1e-9))
+
+
+LONG = ("masked-language", "soft-committee", "potts-attention")  # tens of seconds of compilation
+
+
+@pytest.mark.parametrize("id", [pytest.param(id, marks=[pytest.mark.slow] if id in LONG else []) for id in IDS])
+def test_a_small_simulation_lands_on_the_page(running, id):
+    small = SIMULATED.get(id, {"sizes": [sv.model_class(id).typical_sizes[0]]})
+    ran = running.simulated({"model": id, "seeds": 2, **small})
+    assert ran.last[0] == "done", ran.last
+    model = sv.create(id, **small.get("values", {}))
+    assert {p["observable"] for p in ran.points.values()} == {n for n, o in model.observables().items() if o.simulated}
+    assert ("agreement" in [kind for kind, _ in ran.events]) == model.has_theory
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_the_first_view_can_be_taken_away(running, id):
+    view = running.get(f"/api/models/{id}").json["default_view"]
+    told = running.post("/api/reproduce", {"view": view}).json
+    compile(told["python"], id, "exec")
+    assert f"model={id}" in told["link"]
+    assert told["shell"].startswith("solvable ")

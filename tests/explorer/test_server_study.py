@@ -1,0 +1,123 @@
+"""A stored study on the page: its dimensions, its curves and points, its files."""
+
+import numpy as np
+import pytest
+from running import Running
+
+import solvable as sv
+
+
+@pytest.fixture(scope="module")
+def run(surroundings, tmp_path_factory):
+    from toys import Toy
+
+    run = tmp_path_factory.mktemp("runs") / "my study"
+    over = {"samples": [0.5, 1.0, 2.0], "kind": ["plain", "odd"]}
+    sv.Study(Toy(penalty=0.25), over, sizes=[20, 40], seeds=3).run(run, progress=False)
+    return run
+
+
+@pytest.fixture(scope="module")
+def opened(run):
+    server = Running(sv.open(run), run)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def data(run):
+    return sv.open(run).dataset()
+
+
+def test_the_study_tells_its_dimensions(opened):
+    told = opened.get("/api/study").json
+    assert told["name"] == "my study"
+    assert told["model"] == "toy"
+    assert told["dims"] == {"samples": [0.5, 1.0, 2.0], "kind": ["plain", "odd"]}
+    assert (told["sizes"], told["seeds"], told["missing"]) == ([20, 40], 3, 0)
+    assert told["values"]["penalty"] == 0.25
+    assert [o["name"] for o in told["observables"]] == ["test_error", "curve", "extra"]
+    assert told["agreement"]["verdict"] in ("agree", "finite-size", "inconclusive")
+    assert opened.get("/api/models").json["study"]["name"] == "my study"
+
+
+def test_its_curves_and_points_are_those_of_the_dataset(opened, data):
+    asked = {"x": "samples", "observables": ["test_error"], "at": {"kind": "odd"}}
+    told = opened.post("/api/study/series", asked).json
+    at = data.sel(kind="odd")
+    assert told["x"] == {"field": "samples", "values": [0.5, 1.0, 2.0]}
+    assert told["series"][0]["dims"] == ["samples"]
+    np.testing.assert_array_equal(told["series"][0]["values"], at.test_error_theory.values)
+    for point in told["points"]:
+        seeds = at.test_error_simulated.sel(size=point["size"]).transpose("samples", "seed").values
+        np.testing.assert_allclose(point["mean"], seeds.mean(1), rtol=1e-14)
+        np.testing.assert_allclose(point["error"], seeds.std(1, ddof=1) / np.sqrt(3), rtol=1e-12)
+
+
+def test_an_observable_along_its_own_dimension(opened, data):
+    told = opened.post("/api/study/series", {"x": "time", "observables": ["curve"], "at": {"samples": 1.0}}).json
+    assert told["series"][0]["dims"] == ["time"]
+    assert told["coordinates"]["time"] == [0.0, 0.5, 1.0]
+    here = data.curve_theory.sel(samples=1.0, kind="plain").values
+    np.testing.assert_array_equal(told["series"][0]["values"], here)
+    assert np.shape(told["points"][0]["mean"]) == (3,)
+
+
+def test_what_does_not_exist_there_is_null(opened):
+    told = opened.post("/api/study/series", {"x": "samples", "observables": ["extra"], "at": {"kind": "plain"}}).json
+    assert told["series"] == []
+    assert told["points"][0]["mean"] == [None, None, None]
+
+
+BAD = [{"x": "nope"}, {"x": 3}, {"observables": ["nope"]}, {"observables": "test_error"}, {"at": {"nope": 1}}, {"at": []},
+       {"at": {"kind": "none"}}, {"x": "samples", "y": "samples"}, {"at": {"kind": [1]}}]  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", BAD, ids=str)
+def test_a_bad_question_about_the_study_gets_one_sentence(opened, asked):
+    told = opened.post("/api/study/series", {"observables": ["test_error"], **asked})
+    assert told.status == 422
+    assert "\n" not in told.error
+
+
+@pytest.mark.parametrize("format", ["csv", "nc", "png"])
+def test_the_study_is_exported(opened, format):
+    told = opened.post("/api/export", {"view": {"study": True, "observables": ["test_error"]}, "format": format})
+    assert told.status == 200
+    assert told.headers["content-disposition"] == f'attachment; filename="study.{format}"'
+    assert len(told.body) > 500
+
+
+def test_the_study_is_reproduced_by_opening_it(opened, data, run):
+    away = opened.post("/api/reproduce", {"view": {"study": True, "model": "toy", "observables": ["test_error"]}}).json
+    assert f"sv.open({str(run)!r})" in away["python"]
+    assert away["shell"].startswith("solvable sweep export ")
+    assert "study=1" in away["link"]
+    names: dict = {}
+    exec(away["python"].replace("study.plot", "None and study.plot").replace(".savefig", " or (lambda *_: 0)"), names)
+    assert names["data"].equals(data)
+
+
+def test_without_a_study_there_is_none(running):
+    assert running.get("/api/study").status == 404
+    assert running.post("/api/study/series", {"x": "samples"}).status == 404
+    assert running.post("/api/export", {"view": {"study": True}, "format": "csv"}).status == 422
+
+
+def test_what_others_compute_meanwhile_is_seen(surroundings, tmp_path):
+    from toys import Toy
+
+    sv.Study(Toy(), {"samples": [1.0, 2.0]}, sizes=[20], seeds=2).run(tmp_path / "run", progress=False)
+    study = sv.open(tmp_path / "run")
+    store = study._store
+    blocks = dict(store.done())
+    server = Running(study, tmp_path / "run")
+    try:
+        hidden = next(b for b in blocks if b in dict(study._planned(store)))
+        real = store.done
+        store.done = lambda: {n: e for n, e in real().items() if n != hidden}
+        assert server.get("/api/study").json["missing"] > 0
+        store.done = real
+        assert server.get("/api/study").json["missing"] == 0
+    finally:
+        server.close()
