@@ -50,7 +50,7 @@ def test_a_description_has_numbers_as_numbers_and_symbols_as_mathml(running):
     assert told["has_theory"]
     assert not told["has_branches"]
     assert told["references"][1]["url"] == "https://arxiv.org/abs/2102.08127"
-    assert '<pre class="equation">V = 1/(λ + αV̂),' in told["about_html"]
+    assert '<div class="equation"><math display="block"><mi>V</mi>' in told["about_html"]
     assert "<strong>Data.</strong>" in told["about_html"]
 
 
@@ -65,9 +65,11 @@ def test_html_in_a_docstring_is_shown_and_not_run():
     assert prose("a <script>alert(1)</script> `<b>`") == (
         "<p>a &lt;script&gt;alert(1)&lt;/script&gt; <code>&lt;b&gt;</code></p>"
     )
-    assert prose("- one\n- two *x*\n\n    y = <z>") == (
-        '<ul><li>one</li><li>two <em>x</em></li></ul>\n<pre class="equation">y = &lt;z&gt;</pre>'
+    shown = prose("- one\n- two *x*\n\n    y = <z>")
+    assert shown.startswith(
+        '<ul><li>one</li><li>two <em>x</em></li></ul>\n<div class="equation"><math display="block">'
     )
+    assert shown.endswith("<mo>&lt;</mo><mi>z</mi><mo>&gt;</mo></math></div>")
 
 
 def test_a_curve_is_the_theory_of_the_model(running):

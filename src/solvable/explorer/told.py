@@ -12,6 +12,7 @@ import numpy as np
 
 from .._describe import describe
 from .._equations import mathml
+from .._formulas import formula
 from ..errors import InvalidValue
 from ..model import Model
 from ..registry import listings, model_class
@@ -142,7 +143,7 @@ def _block(lines: list[str]) -> str:
     if lines[0].lstrip().startswith(">>> "):
         return f"<pre><code>{html.escape(chr(10).join(lines))}</code></pre>"
     if _displayed(lines):
-        return f'<pre class="equation">{html.escape(chr(10).join(line[4:] for line in lines))}</pre>'
+        return '<div class="equation">' + "".join(formula(line) for line in lines if line.strip()) + "</div>"
     if lines[0].startswith("- "):
         items = re.split(r"^- ", "\n".join(lines), flags=re.MULTILINE)[1:]
         return "<ul>" + "".join(f"<li>{_inline(' '.join(i.split()))}</li>" for i in items) + "</ul>"

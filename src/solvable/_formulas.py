@@ -1,0 +1,158 @@
+"""Formulas as they stand in docstrings, read into MathML: what a reader of the source sees, set as mathematics.
+
+Known are sub- and superscripts (₁ ² ⁻¹ ᵀ, x_i, x_{ij}, a^{½}), accents (V̂), roots (√N, √(1 + x)), sums with their ranges,
+names of functions and words. A fraction stays a slash: that is how it was written.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+
+ABOVE = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱᵀᵏᵐ", "0123456789+−=()niTkm", strict=True))
+BELOW = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ", "0123456789+−=()aehijklmnoprstuvx", strict=True))
+ACCENTS = {"\u0302": "^", "\u0303": "~", "\u0304": "¯", "\u0305": "¯", "\u0307": "˙", "\u0308": "¨", "\u20d7": "→"}
+LARGE = "ΣΠ∫∑∏"
+OPENING = {"(": ")", "[": "]", "{": "}", "⟨": "⟩", "⌊": "⌋"}
+_FUNCTIONS = """argmin argmax arccos arcsin arctan atan2 cos cosh cov det diag div dim erf erfc exp inf ln log max mean min
+rank relu round sgn sign sin sinh softmax sup tan tanh tr var"""
+_WORDS = "and at by else for from given if in is of on or over per so the then to where with without"
+FUNCTIONS, WORDS = frozenset(_FUNCTIONS.split()), frozenset(_WORDS.split())
+
+
+def formula(text: str, display: str = "block") -> str:
+    """One line of a docstring's mathematics as a MathML element.
+
+    >>> formula("V̂ = 1/√N", "inline")
+    '<math><mover accent="true"><mi>V</mi><mo>^</mo></mover><mo>=</mo><mn>1</mn><mo>/</mo><msqrt><mi>N</mi></msqrt></math>'
+    >>> "<msub><mi>x</mi><mrow><mi>i</mi><mi>j</mi></mrow></msub>" in formula("x_ij ← −x_ij")
+    True
+    """
+    parser = _Parser(unicodedata.normalize("NFD", text.strip()))
+    inside = "".join(parser.until(""))
+    shown = ' display="block"' if display == "block" else ""
+    return f"<math{shown}>{inside}</math>"
+
+
+class _Parser:
+    def __init__(self, text: str):
+        self.text, self.at = text, 0
+
+    def peek(self, pattern: str) -> re.Match[str] | None:
+        return re.compile(pattern).match(self.text, self.at)
+
+    def take(self, pattern: str) -> str | None:
+        found = self.peek(pattern)
+        if found is None or not found[0]:
+            return None
+        self.at = found.end()
+        return found[0]
+
+    def until(self, closing: str) -> list[str]:
+        """Everything up to a closing bracket (which is consumed) or the end."""
+        out: list[str] = []
+        while self.at < len(self.text):
+            if closing and self.text[self.at] == closing:
+                self.at += 1
+                return out
+            if gap := self.take(r"\s+"):
+                out.append(f'<mspace width="{"2em" if len(gap) > 1 else "0.2em"}"></mspace>')
+                continue
+            out.append(self.scripted())
+        return out
+
+    def scripted(self) -> str:
+        """An atom with what hangs on it."""
+        large = self.text[self.at] in LARGE
+        base, below, above = self.atom(), "", ""
+        while self.at < len(self.text):
+            if small := self.take(f"[{''.join(BELOW)}]+"):
+                below += _letters("".join(BELOW[c] for c in small))
+            elif small := self.take(f"[{''.join(ABOVE)}]+"):
+                above += _letters("".join(ABOVE[c] for c in small))
+            elif primes := self.take("['′]+"):
+                above += f"<mo>{'′' * len(primes)}</mo>"
+            elif self.peek(r"[_^][\w{(−-]"):
+                under = self.text[self.at] == "_"
+                self.at += 1
+                script = self.script()
+                below, above = (below + script, above) if under else (below, above + script)
+            else:
+                break
+        if not below and not above:
+            return base
+        under, over = (f"<mrow>{s}</mrow>" if s.count("</m") > 1 else s for s in (below, above))
+        kind = ("munderover", "munder", "mover") if large else ("msubsup", "msub", "msup")
+        if below and above:
+            return f"<{kind[0]}>{base}{under}{over}</{kind[0]}>"
+        return f"<{kind[1]}>{base}{under}</{kind[1]}>" if below else f"<{kind[2]}>{base}{over}</{kind[2]}>"
+
+    def script(self) -> str:
+        """What follows _ or ^: a group in braces, or letters and digits."""
+        if self.take(r"\{"):
+            return "".join(self.until("}"))
+        if self.take(r"\("):
+            return "<mo>(</mo>" + "".join(self.until(")")) + "<mo>)</mo>"
+        sign = self.take("[−-]")
+        word = self.take(r"[^\W_]+") or ""
+        mine = "".join(c for c in word if c not in ABOVE)
+        self.at -= len(word) - len(mine) if word.startswith(mine) else 0  # x_k² is the square of x_k
+        return (f"<mo>{sign}</mo>" if sign else "") + (_name(mine) or _letters(mine))
+
+    def atom(self) -> str:
+        if root := self.take("√"):
+            return f"<msqrt>{self.under_root()}</msqrt>" if root else ""
+        here = self.text[self.at]
+        if number := self.take(r"\d+(?:\.\d+)?(?:e[+−-]?\d+)?"):
+            return f"<mn>{number}</mn>"
+        if half := self.take("[½¼¾⅓⅔]"):
+            return f"<mn>{half}</mn>"
+        if word := self.take(r"[A-Za-z]{2,}(?![\u0300-\u036f])"):
+            if said := _name(word):
+                return said
+            self.at -= len(word) - 1  # a product of letters: one at a time
+            return f"<mi>{word[0]}</mi>"
+        if here in OPENING:
+            self.at += 1
+            inside, closing = "".join(self.until(OPENING[here])), OPENING[here]
+            closed = self.text[self.at - 1] == closing if self.at else False
+            return f"<mrow><mo>{here}</mo>{inside}{f'<mo>{closing}</mo>' if closed else ''}</mrow>"
+        self.at += 1
+        marks = self.take("[\u0300-\u036f\u20d7]+") or ""
+        base = _symbol(here)
+        for mark in marks:
+            if mark == "\u0338":  # a stroke through a relation
+                base = f"<mo>{html.escape(unicodedata.normalize('NFC', here + mark))}</mo>"
+            else:
+                base = f'<mover accent="true">{base}<mo>{ACCENTS.get(mark, "^")}</mo></mover>'
+        return base
+
+    def under_root(self) -> str:
+        if self.take(r"\("):
+            return "".join(self.until(")"))
+        return self.scripted() if self.at < len(self.text) else ""
+
+
+def _name(word: str) -> str:
+    """A function, a word, or a name of several letters; empty for letters that stand next to one another."""
+    if word.lower() in FUNCTIONS:
+        return f"<mi>{word}</mi>"
+    if word.lower() in WORDS:
+        return f'<mspace width="0.3em"></mspace><mtext>{word}</mtext><mspace width="0.3em"></mspace>'
+    return f"<mtext>{word}</mtext>" if len(word) > 3 and word.isascii() and word.isalpha() else ""
+
+
+def _letters(text: str) -> str:
+    return "".join(_symbol(c) for c in text if not c.isspace())
+
+
+def _symbol(char: str) -> str:
+    if char.isdigit():
+        return f"<mn>{char}</mn>"
+    if char in LARGE:
+        return f"<mo>{dict(zip('ΣΠ', '∑∏', strict=True)).get(char, char)}</mo>"
+    if char.isalpha():
+        upright = ' mathvariant="normal"' if unicodedata.name(char, "").startswith("GREEK CAPITAL") else ""
+        return f"<mi{upright}>{char}</mi>"
+    return f"<mo>{html.escape(char)}</mo>"
