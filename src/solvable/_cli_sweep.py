@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import re
 import shlex
@@ -42,16 +41,14 @@ def _run(command: SweepRun) -> int:
 
     store = lab._attach(command.run)
     blocks = lab._planned(store)
-    specification = json.loads(json.dumps(lab.specification()))
-    studies = [n for n in store.documents() if n.startswith("study-")]
-    name = next(n for n in studies if store.read_document(n) == specification)
+    name = lab.stored_name(store)
     if command.slurm is not None:
         # A script names its study: by the time it runs, the run may hold a later one.
         return _write_script(command, slurm_script(store.path, max(1, min(command.tasks, len(blocks))), study=name))
     dead = []
     try:
         if command.workers:
-            cells = {block: len(said["seeds"]) for block, said in blocks}
+            cells = {row.block: row.cells for row in blocks.rows}
             done = {block for block in store.done() if block in cells}
             show = None if not command.json else False
             with _progress(show, sum(cells.values()), sum(cells[b] for b in done), command.run) as advance:
@@ -178,10 +175,10 @@ def _export(command: SweepExport) -> int:
     missing = lab.missing()
     export(lab.dataset(), command.to, command.out)
     if command.json:
-        told = {"run": str(command.run), "out": str(command.out), "cells": len(lab.cells()), "missing": missing}
+        told = {"run": str(command.run), "out": str(command.out), "cells": lab.number_of_cells(), "missing": missing}
         cli._print_json(told)
     else:
-        print(f"{command.out}" + (f" ({missing} of {len(lab.cells())} cells are not done yet)" if missing else ""))
+        print(f"{command.out}" + (f" ({missing} of {lab.number_of_cells()} cells are not done yet)" if missing else ""))
     return 0
 
 

@@ -438,7 +438,7 @@ def _run_study(command: Study) -> int:
                 "model": model.id,
                 "params": _params(model),
                 "out": str(command.out) if command.out else None,
-                "cells": len(study.cells()),
+                "cells": study.number_of_cells(),
                 "missing": study.missing(),
                 "agreement": None if agreement is None else {
                     "verdict": agreement.verdict,
@@ -460,7 +460,7 @@ def _refuse_size(value: Any) -> int:
 
 
 def _interrupted(study: Any, command: Study) -> None:
-    total = len(study.cells())
+    total = study.number_of_cells()
     if command.out is None:
         print("solvable: interrupted; nothing was kept, because no --out was given.", file=sys.stderr)
         return

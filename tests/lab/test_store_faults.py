@@ -437,7 +437,8 @@ def test_every_flipped_bit_truncation_and_deletion_is_found(run):
                     reader.read(path.stem)
                 assert one_sentence(caught.value)
         if path.suffix == ".jsonl":
-            assert len(Store.open(run.path).done()) < 4
+            lost = {problem.path for problem in problems if problem.kind == "unreferenced"}
+            assert len(Store.open(run.path).done()) < 4 or "documents/study.json" in lost
 
     for trial in range(210):
         path = paths[trial % len(paths)]

@@ -19,9 +19,11 @@ import solvable as sv
 from solvable.lab import compute, launch, sweep
 from solvable.lab.export import export
 from solvable.lab.launch import Dead, one_thread, parent_lives, run_workers, slurm_script
+from solvable.lab.plans import Plan, plans
 from solvable.lab.status import pace, status
 from solvable.lab.store import Entry, Store, StoreError
-from solvable.lab.sweep import shard_of, work
+from solvable.lab.sweep import work
+from solvable.lab.worker import shares
 
 SOURCE = str(Path(sv.__file__).parents[1])
 
@@ -183,11 +185,12 @@ def test_damaged_blocks_are_computed_again(finished, tmp_path):
 
 def test_a_worker_does_its_own_shard_first_and_then_helps_until_nothing_is_left(finished, tmp_path):
     planned(tmp_path / "run")
-    blocks = list(contents(finished))
-    shares = [{b for b in blocks if shard_of(b, 3) == i} for i in range(3)]
-    assert all(shares)
-    work(tmp_path / "run", (1, 3), wanted=only(len(shares[1])))
-    assert set(contents(tmp_path / "run")) == shares[1]
+    store = Store.open(tmp_path / "run")
+    parts = [{row.block for row in share} for share in shares(Plan(store, plans(store)[0]).rows, 3)]
+    assert all(parts)
+    assert set.union(*parts) == set(contents(finished))
+    work(tmp_path / "run", (1, 3), wanted=only(len(parts[1])))
+    assert set(contents(tmp_path / "run")) == parts[1]
     assert work(tmp_path / "run", (0, 3)).left == 0
     assert contents(tmp_path / "run") == contents(finished)
 

@@ -70,12 +70,15 @@ def problems_of(store: "Store", run_file: bytes) -> Iterator[Problem]:
             blocks |= dict.fromkeys(found, relative)
             yield from problem
         else:
-            documents.add(name["document"])
+            documents |= {name["document"]} - {None}
             yield from _problems_of_text(store, relative, name, run_file, ledger)
     if not os.path.lexists(os.path.join(store.path, "run.json")):
         yield Problem("missing", "run.json is missing.", "run.json")
     for name in sorted(set(ledger.documents) - documents):
         yield Problem("missing", f"Document {name!r} is missing, which was written.", f"documents/{name}.json")
+    for name in sorted(documents - set(ledger.documents)):
+        sentence = f"Document {name!r} is mentioned by no manifest: its writer was interrupted, or is at work."
+        yield Problem("unreferenced", sentence, f"documents/{name}.json")
     for block, entries in sorted(ledger.entries.items()):
         yield from _problems_of_block(store, block, entries)
     for block, relative in blocks.items():

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import os
 import statistics
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from .store import Entry, Store, StoreError, block_id
+from .claims import Claims
+from .plans import Plan, plan_name
+from .store import Entry, Store, StoreError
 
 MOST_FAILURES = 3  # attempts at a block before it is given up
 SHORTEST_PAUSE = 60.0  # seconds without a commit that may still be one long block
@@ -21,12 +23,14 @@ RECENT = 500  # commits from which the rate is taken
 class Status:
     """Blocks and cells of one study's plan; `rate` in cells per second, over the latest uninterrupted stretch of work.
 
-    *Failed* blocks were given up after three attempts; *undone* ones are neither done nor given up.
+    *Failed* blocks were given up after three attempts; *undone* ones are neither done nor given up, and some of them are
+    *running*: a living worker has claimed them.
     """
 
     study: str
     blocks: dict[str, int]
     cells: dict[str, int]
+    running: dict[str, int] = field(default_factory=lambda: {"blocks": 0, "cells": 0})
     writers: int = 0
     rate: float | None = None
     last: str | None = None
@@ -43,6 +47,8 @@ class Status:
             return f"{numbers['done']} of {numbers['all']} done, {numbers['failed']} failed, {numbers['undone']} undone"
 
         lines = [f"{self.study}", f"blocks  {counted(self.blocks)}", f"cells   {counted(self.cells)}"]
+        if self.running["blocks"]:
+            lines.append(f"running {self.running['blocks']} blocks, {self.running['cells']} cells")
         if self.rate is not None:
             lines.append(f"rate    {self.rate:.3g} cells per second ({self.writers} writing)")
         if self.end is not None:
@@ -63,58 +69,68 @@ def stored_study(store: Store, name: str = "") -> tuple[str, dict[str, Any]]:
     return name or names[-1], store.read_document(name or names[-1])
 
 
-def planned_blocks(store: Store, specification: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The blocks of a study's plan, by id."""
-    plan = f"plan-{block_id({'study': specification})[:24]}"
-    if plan not in store.documents():
+def stored_plan(store: Store, specification: Mapping[str, Any]) -> Plan:
+    """The plan of a stored study."""
+    name = plan_name(specification)
+    if name not in store.documents():
         raise StoreError(f"The run at {store.path} has no plan for its study yet: start it with `solvable sweep work`.")
-    try:
-        blocks = {block_id(b): b for b in store.read_document(plan)["blocks"]}
-        sound = all(isinstance(b["seeds"], list) for b in blocks.values())
-    except (KeyError, TypeError, AttributeError):
-        sound = False
-    if not sound:
-        raise StoreError(f"Document {plan!r} of the run at {store.path} is no plan.")
-    return blocks
+    return Plan(store, name)
 
 
 def status(path: str | os.PathLike[str] | Store, study: str = "") -> Status:
     """How far the study in the run at `path` has come (the latest study, unless one is named)."""
     store = path if isinstance(path, Store) else Store.open(path)
     name, specification = stored_study(store, study)
-    blocks = planned_blocks(store, specification)
+    rows = stored_plan(store, specification).rows
     done, failed = store.done(), store.failed()
-    kind = {
-        b: "done" if b in done else "failed" if len(failed.get(b, ())) >= MOST_FAILURES else "undone" for b in blocks
-    }
     number, cells = ({"all": 0, "done": 0, "failed": 0, "undone": 0} for _ in range(2))
-    for block, said in blocks.items():
-        for key in ("all", kind[block]):
+    running, errors, commits = {"blocks": 0, "cells": 0}, {}, []
+    with Claims(store.path) as claims:
+        busy = set(claims.running())
+    for row in rows:
+        block = row.block
+        kind = "done" if block in done else "failed" if len(failed.get(block, ())) >= MOST_FAILURES else "undone"
+        for key in ("all", kind):
             number[key] += 1
-            cells[key] += len(said["seeds"])
-    rate, last, writers, pause = pace([(done[b], len(said["seeds"])) for b, said in blocks.items() if b in done])
+            cells[key] += row.cells
+        if kind == "done":
+            commits.append((done[block], row.cells))
+        elif kind == "failed":
+            errors[block] = failed[block][-1]
+        if kind != "done" and block in busy:
+            running = {"blocks": running["blocks"] + 1, "cells": running["cells"] + row.cells}
+    rate, last, writers, pause = pace(commits)
     end, now = None, datetime.now(UTC)
-    if rate and last and cells["undone"] and (now - last).total_seconds() < pause:
+    if rate and last and cells["undone"] and (running["blocks"] or abs((now - last).total_seconds()) < pause):
         seconds = min(cells["undone"] / rate, 1e9)
         end = (now + timedelta(seconds=seconds)).isoformat(timespec="seconds")
-    errors = {b: failed[b][-1] for b in blocks if kind[b] == "failed"}
-    return Status(name, number, cells, writers, rate, last.isoformat(timespec="seconds") if last else None, end, errors)
+    when = last.isoformat(timespec="seconds") if last else None
+    return Status(name, number, cells, running, writers, rate, when, end, errors)
 
 
 def pace(commits: list[tuple[Entry, int]]) -> tuple[float | None, datetime | None, int, float]:
-    """Cells per second over the latest stretch without a pause, its end, its writers, and what counts as a pause."""
+    """Cells per second over the latest stretch without a pause, its end, its writers, and what counts as a pause.
+
+    The clocks of the writers' machines may differ: every writer's commits are timed among themselves and the rates of
+    those that were at work in the latest stretch are summed.
+    """
     timed = sorted(((when, entry.writer, n) for entry, n in commits if (when := _time(entry.time))), reverse=True)
     timed = timed[:RECENT]
     gaps = [(a[0] - b[0]).total_seconds() for a, b in zip(timed, timed[1:], strict=False)]
     pause = max(SHORTEST_PAUSE, 10 * statistics.median(gaps)) if gaps else SHORTEST_PAUSE
     stretch = 1 + next((i for i, gap in enumerate(gaps) if gap > pause), len(gaps))
     timed = timed[:stretch]
-    if len(timed) < 2:
-        return None, timed[0][0] if timed else None, len(timed), pause
-    seconds = (timed[0][0] - timed[-1][0]).total_seconds()
-    # The first commit only starts the clock: the time that its cells took is not known.
-    rate = sum(n for _, _, n in timed[:-1]) / seconds if seconds > 0 else math.inf
-    return (rate if math.isfinite(rate) else None), timed[0][0], len({writer for _, writer, _ in timed}), pause
+    last, writers = timed[0][0] if timed else None, Counter(writer for _, writer, _ in timed)
+    rates = []
+    for writer in writers:
+        mine = [(when, n) for when, who, n in timed if who == writer]
+        seconds = (mine[0][0] - mine[-1][0]).total_seconds()
+        if len(mine) > 1 and seconds > 0:
+            # The first commit only starts the clock: the time that its cells took is not known.
+            rates.append(sum(n for _, n in mine[:-1]) / seconds)
+    if not rates and len(timed) > 1 and (seconds := (timed[0][0] - timed[-1][0]).total_seconds()) > 0:
+        rates = [sum(n for _, _, n in timed[:-1]) / seconds]  # nobody has committed twice
+    return (sum(rates) or None), last, len(writers), pause
 
 
 def _time(text: str) -> datetime | None:

@@ -18,7 +18,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -205,9 +205,9 @@ class Store:
         entries = self._refreshed().entries
         return {block: said[0] if len(said) == 1 else self._winner(said) for block, said in entries.items()}
 
-    def is_done(self, block: str) -> bool:
-        """Whether a block is committed; what a worker asks before each block."""
-        return block in self._refreshed().entries
+    def done_blocks(self) -> Collection[str]:
+        """The ids of all committed blocks: what a worker asks before each block."""
+        return self._refreshed().entries.keys()
 
     def failed(self) -> dict[str, list[str]]:
         """The errors, oldest first, of every block that failed and is not done."""
