@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from . import cli
-from .cli import SweepExport, SweepGc, SweepRetry, SweepRun, SweepStatus, SweepVerify, SweepWork
+from .cli import SweepCompact, SweepExport, SweepGc, SweepRetry, SweepRun, SweepStatus, SweepVerify, SweepWork
 from .errors import InvalidValue, SolvableError
 
 
@@ -27,6 +27,24 @@ def _use_one_thread() -> None:
     os.environ.update(one_thread(os.environ))
 
 
+def _set_limits(command: SweepRun | SweepWork | SweepRetry) -> str:
+    """Before JAX is imported, for this process and those it starts: which device, and how much memory a block may take.
+
+    A worker of several on a machine with several GPUs takes the one of its shard.
+    """
+    from .lab.memory import bytes_of
+
+    if command.memory:
+        os.environ["SOLVABLE_MEMORY"] = str(bytes_of(command.memory))
+    if command.device:
+        os.environ["JAX_PLATFORMS"] = {"cpu": "cpu", "gpu": "cuda"}[command.device]
+    if isinstance(command, SweepWork | SweepRetry) and os.environ.get("JAX_PLATFORMS", "") != "cpu":
+        from .lab.devices import one_of
+
+        os.environ.update(one_of(_shard(command.shard)[0], os.environ))
+    return command.memory
+
+
 def _run(command: SweepRun) -> int:
     if command.workers and command.slurm is not None:
         raise InvalidValue("--workers and --slurm exclude each other.")
@@ -34,6 +52,7 @@ def _run(command: SweepRun) -> int:
         raise InvalidValue(f"workers = {command.workers} is not a whole number in [0, ∞).")
     begun = time.monotonic()
     _use_one_thread()
+    _set_limits(command)
     lab = cli._study_of(command)
     from .lab.launch import run_workers, slurm_script
     from .lab.status import status
@@ -102,6 +121,7 @@ def _write_script(command: SweepRun, script: str) -> int:
 def _work(command: SweepWork | SweepRetry) -> int:
     shard = _shard(command.shard)
     _use_one_thread()
+    _set_limits(command)
     from ._process import configure
 
     configure()
@@ -112,13 +132,15 @@ def _work(command: SweepWork | SweepRetry) -> int:
     from .lab.sweep import work
 
     retry = isinstance(command, SweepRetry)
-    worked = work(command.run, shard, _say, study=command.study, retry=retry, wanted=parent_lives)
+    worked = work(
+        command.run, shard, _say, study=command.study, retry=retry, wanted=parent_lives, stop_at_once=True
+    )  # fmt: skip
     if command.json:
         cli._print_json({"run": str(command.run), **dataclasses.asdict(worked)})
     else:
         print(
             f"{worked.computed} blocks computed ({worked.healed} of them healed), {worked.failures} attempts failed, "
-            f"{worked.left} blocks left, in {worked.seconds:.1f} s"
+            f"{worked.split} blocks split, {worked.left} blocks left, in {worked.seconds:.1f} s"
         )
     return 0 if not worked.left else 1
 
@@ -190,13 +212,29 @@ def _within(path: Path, folder: str) -> bool:
 def _gc(command: SweepGc) -> int:
     if not 0 <= command.older < float("inf"):
         raise InvalidValue(f"older = {command.older} is not a number of seconds in [0, ∞).")
+    from .lab.claims import Claims
     from .lab.store import Store
 
-    removed = Store.open(command.run).clean_temporaries(command.older)
+    store = Store.open(command.run)
+    removed = {"temporaries": store.clean_temporaries(command.older), "copies": store.clean_copies()}
+    with Claims(store.path) as claims:
+        removed["claims"] = claims.clean(command.older)
     if command.json:
-        cli._print_json({"run": str(command.run), "removed": removed})
+        cli._print_json({"run": str(command.run), "removed": sum(removed.values()), **removed})
     else:
-        print(f"{removed} temporary files removed")
+        told = "{temporaries} temporary files, {copies} copies of archived blocks and {claims} claims removed"
+        print(told.format(**removed))
+    return 0
+
+
+def _compact(command: SweepCompact) -> int:
+    from .lab.store import Store
+
+    blocks, archives = Store.open(command.run).compact()
+    if command.json:
+        cli._print_json({"run": str(command.run), "blocks": blocks, "archives": archives})
+    else:
+        print(f"{blocks} blocks moved into {archives} archives")
     return 0
 
 
@@ -207,5 +245,6 @@ RUN: dict[type, Any] = {
     SweepStatus: _status,
     SweepVerify: _verify,
     SweepExport: _export,
+    SweepCompact: _compact,
     SweepGc: _gc,
 }

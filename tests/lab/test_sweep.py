@@ -44,7 +44,7 @@ def contents(path):
 def commits(path):
     """How often each block was committed, by all writers together."""
     lines = [json.loads(line) for file in Path(path, "manifests").glob("*") for line in file.read_text().splitlines()]
-    return [line["block"] for line in lines if "sha256" in line]
+    return [line["block"] for line in lines if "bytes" in line]
 
 
 def wrong(path):
