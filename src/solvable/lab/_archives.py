@@ -40,12 +40,16 @@ class Archives:
     def path(self, name: str) -> str:
         return os.path.join(self._folder, f"{name}.pack")
 
+    def listed(self) -> list[str]:
+        """What lies in the folder of archives."""
+        try:
+            return sorted(os.listdir(self._folder))
+        except FileNotFoundError:
+            return []
+
     def refresh(self) -> dict[str, dict[str, Place]]:
         """Every archive that is there and can be read, and the places of its blocks."""
-        try:
-            names = {found[1] for name in os.listdir(self._folder) if (found := NAME.fullmatch(name))}
-        except FileNotFoundError:
-            names = set()
+        names = {found[1] for name in self.listed() if (found := NAME.fullmatch(name))}
         for name in names - set(self._known):
             try:
                 self._known[name] = read_index(self.path(name), name)
@@ -152,3 +156,21 @@ def _groups(store: "Store", archives: Archives) -> Iterator[list[tuple[str, list
         group.append(unit)
         total, blocks = total + unit[2], blocks + len(unit[1])
     yield group
+
+
+def clean(store: "Store", archives: Archives) -> int:
+    """Remove the files of blocks that a sound archive holds, and damaged archives when all blocks are safe elsewhere."""
+    done, removed = store.done(), 0
+    known = archives.refresh()
+    names = [found[1] for name in archives.listed() if (found := NAME.fullmatch(name))]
+    sound = {name for name in names if name in known and files.digest(archives.path(name)) == name}
+    safe = {block for name in sound for block in known[name]}
+    for block in done:
+        path = store.block_file(block)
+        if block in safe:
+            removed += files.discard(path)
+        elif files.digest(path) == done[block].sha256:
+            safe.add(block)
+    if safe >= set(done):
+        removed += sum(files.discard(archives.path(name)) for name in names if name not in sound)
+    return removed

@@ -281,15 +281,9 @@ class Store:
         return list(problems_of(self, RUN_FILE))
 
     def clean_copies(self) -> int:
-        """Remove the files of blocks that an archive holds as well, as an interrupted `compact` leaves them."""
-        removed = 0
+        """Remove files that are not needed: of blocks that an archive holds as well, and archives damaged beyond use."""
         with files.explained(f"clean {self.path}"):
-            done = self.done()
-            for block, places in {b: p for a in self._archives.refresh().values() for b, p in a.items()}.items():
-                sound = block in done and records.sha256(self._archives.read(places)) == done[block].sha256
-                if sound and os.path.lexists(path := self.block_file(block)):
-                    removed += files.discard(path)
-        return removed
+            return archives.clean(self, self._archives)
 
     def clean_temporaries(self, older_than_s: float) -> int:
         """Remove temporary files untouched for `older_than_s` seconds; returns how many."""

@@ -19,8 +19,8 @@ from . import compute, memory
 from .plan import cells_of
 from .plans import Plan, Row, plan_name, plans
 from .status import stored_study
-from .store import DamagedBlock, Store, StoreError, block_id
-from .worker import Arrays, Died, TooLarge, Worked, Worker, checked_shard, shares, stopping_at_once
+from .store import Store, block_id
+from .worker import Arrays, Died, TooLarge, Worked, Worker, checked_shard, damaged_blocks, shares, stopping_at_once
 
 __all__ = ["Worked", "work"]
 
@@ -135,15 +135,7 @@ def _damaged(
     rows = [row for row in shares(plan.rows, number)[index] if row.block in done]
     if plan.covered and index == 0:
         rows += _of_other_plans(lab, store, plan)
-    found = {}
-    for row in rows:
-        if store.sound_bytes(row.block) is None:
-            try:
-                store.read(row.block)
-            except (DamagedBlock, StoreError) as problem:
-                say(f"{problem} It is computed again.")
-                found[row.block] = row
-    return found
+    return damaged_blocks(store, rows, say)
 
 
 def _of_other_plans(lab: Study, store: Store, plan: Plan) -> list[Row]:

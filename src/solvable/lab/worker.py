@@ -29,7 +29,7 @@ from ..errors import InvalidValue
 from .claims import Claims
 from .plans import Plan, Row
 from .status import MOST_FAILURES
-from .store import Store, StoreError, block_id
+from .store import DamagedBlock, Store, StoreError, block_id
 
 PAUSES = (1.0, 5.0, 20.0)  # seconds before a commit that failed is tried again: a full disk may be cleared
 SHORTEST_WAIT, LONGEST_WAIT = 0.02, 1.0  # seconds between two looks at what others are doing
@@ -78,6 +78,19 @@ def checked_shard(shard: tuple[int, int]) -> tuple[int, int]:
     if not 0 <= index < number <= 1_000_000:
         raise InvalidValue(f"shard {index}/{number} is not of the form i/n with 0 ≤ i < n ≤ 1000000.")
     return index, number
+
+
+def damaged_blocks(store: Store, rows: Iterable[Row], say: Callable[[str], None]) -> dict[str, Row]:
+    """Those of these done blocks that the disk no longer holds as they were committed."""
+    found = {}
+    for row in rows:
+        if store.sound_bytes(row.block) is None:
+            try:
+                store.read(row.block)
+            except DamagedBlock as problem:
+                say(f"{problem} It is computed again.")
+                found[row.block] = row
+    return found
 
 
 class Queue:
