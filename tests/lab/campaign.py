@@ -98,11 +98,12 @@ def kernel(said: dict[str, Any]) -> dict[str, np.ndarray]:
     return {"x": np.array([np.frombuffer(w, "<u4") for w in words], float), "control": np.array(values)}
 
 
-def slow_kernel(log: str, seconds: float) -> Any:
-    """The kernel, taking its time, and noting that it was asked."""
+def slow_kernel(log: str, seconds: float, damaged: Any = ()) -> Any:
+    """The kernel, taking its time, and noting that it was asked, and whether to heal."""
 
     def compute(said: dict[str, Any]) -> dict[str, np.ndarray]:
-        _files.append(log, f"{block_id(said)}\n".encode())
+        with open(log, "a") as file:
+            file.write("heal\n" if block_id(said) in damaged else "compute\n")
         time.sleep(random.uniform(0.2, 1.0) * seconds)
         return kernel(said)
 
@@ -140,10 +141,11 @@ def be_a_worker(path: str, log: str, shard: tuple[int, int], full: tuple[int, in
     plan = plans.Plan(store, plans.plan_name(STUDY))
     done = store.done_blocks()
     mine = [row for row in shares(plan.rows, shard[1])[shard[0]] if row.block in done]
+    damaged = damaged_blocks(store, mine, lambda sentence: None)
     worker = Worker(
-        store, plan, slow_kernel(log, 0.03), shard, isolated=lambda block: be_isolated(path, log, block),
+        store, plan, slow_kernel(log, 0.03, set(damaged)), shard, isolated=lambda block: be_isolated(path, log, block),
         wanted=lambda: os.getppid() == parent, lease=LEASE, pauses=(0.01, 0.02),
-        damaged=damaged_blocks(store, mine, lambda sentence: None),
+        damaged=damaged,
     )  # fmt: skip
     try:
         worker.work()
@@ -327,10 +329,11 @@ class Round:
             tally.wrong += 0 if same else said["cells"]
         tally.duplicated = sum(number - 1 for number in seen.values())
         asked = Counter(Path(self.log).read_text().split())
-        excess = sum(asked.values()) - len(self.plan)
-        tally.reruns = max(0, excess - self.healed)
+        tally.reruns = max(0, asked["compute"] - len(self.plan)) + max(0, asked["heal"] - self.healed)
         store.clean_copies()  # removes damaged archives, of which nothing is needed any more
         tally.problems = [str(p) for p in store.verify() if not p.leftover]
+        if tally.reruns > tally.ended + tally.workers:
+            tally.problems.append(f"{tally.reruns} blocks were computed again, and {tally.ended} workers ended")
         return tally
 
 
@@ -471,9 +474,12 @@ class Real:
             self.damaged += file.stem in self.store.done_blocks()
         self.tally.faults[kind] += 1
 
-    def run(self, kinds: list[str]) -> Tally:
-        for kind in kinds:
-            self.inject(kind)
+    def finished(self) -> bool:
+        """Whether all is done: then killing somebody would prove nothing."""
+        return status(self.store).complete
+
+    def judged(self) -> Tally:
+        """Every block of the final store, against the undisturbed one."""
         for _ in range(2):  # the second finds nothing to do
             self.start("work", self.path).wait(3 * PATIENCE)
         tally, found = self.tally, {b: e.sha256 for b, e in self.store.done().items()}
@@ -490,21 +496,25 @@ class Real:
         return tally
 
 
-def real_campaign(folder: Path, faults: int, seed: int, per_round: int = 10) -> Tally:
+def real_campaign(folder: Path, faults: int, seed: int) -> Tally:
     """Some rounds of a real model, each held against one undisturbed run."""
     os.environ.setdefault("SOLVABLE_CACHE", str(folder / "programs"))
     os.environ["SOLVABLE_LEASE"] = "5"
     subprocess.run([*SWEEP, "run", str(folder / "calm"), *WORDS], check=True, stdout=subprocess.DEVNULL)
     reference = {b: e.sha256 for b, e in Store.open(folder / "calm").done().items()}
     kinds = [kind for kind, number in REAL_KINDS.items() for _ in range(number)]
-    draw, total, chosen = random.Random(seed), Tally(), []
+    draw, total, sweep, chosen = random.Random(seed), Tally(), None, []
     while len(chosen) < faults:
         chosen += draw.sample(kinds, len(kinds))
-    for begin in range(0, faults, per_round):
-        here = folder / f"real-{begin}"
-        here.mkdir()
-        total += Real(here, seed + begin, reference).run(chosen[begin : min(faults, begin + per_round)])
-    return total
+    for number, kind in enumerate(chosen[:faults]):
+        if sweep is not None and sweep.finished() and not kind.startswith("block"):
+            total, sweep = total + sweep.judged(), None
+        if sweep is None:
+            here = folder / f"real-{number}"
+            here.mkdir()
+            sweep = Real(here, seed + number, reference)
+        sweep.inject(kind)
+    return total + sweep.judged() if sweep is not None else total
 
 
 # --- the whole of it ---------------------------------------------------------------------------------------------------

@@ -197,8 +197,11 @@ class Worker:
 
     def _is_open(self, block: str) -> bool:
         """Whether a block is neither done nor given up."""
-        if block not in self.damaged and block in self.store.done_blocks():
-            return False
+        if block in self.store.done_blocks():
+            if block in self.damaged and self.store.sound_bytes(block) is not None:
+                del self.damaged[block]  # somebody else has healed it
+            if block not in self.damaged:
+                return False
         failed = len(self.store.failed().get(block, ())) - self._before.get(block, 0)
         return max(self._tried[block], failed) < MOST_FAILURES
 
