@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS := dev,docs
 
-.PHONY: demo test verify bench docs check figures clean help
+.PHONY: demo test verify faults bench docs check figures clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -12,6 +12,7 @@ help:
 	@echo "make test     linters, types, tests"
 	@echo "make verify   the long agreement studies of every model"
 	@echo "make check    contract, reference values and agreement of every model, as one table"
+	@echo "make faults   sweeps under 500 injected faults, as one table (ten minutes at most)"
 	@echo "make bench    speed, as ratios against peers and floors"
 	@echo "make docs     the documents, in docs/_build/html"
 	@echo "make figures  every figure, in figures/"
@@ -40,6 +41,9 @@ test: $(VENV)/ready
 verify: $(VENV)/ready
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 	$(BIN)/solvable check --full
+
+faults: $(VENV)/ready
+	$(BIN)/python tests/lab/campaign.py
 
 check: $(VENV)/ready
 	$(BIN)/solvable check

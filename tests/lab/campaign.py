@@ -31,7 +31,7 @@ from solvable.lab import _files, _records, plans
 from solvable.lab._archives import read_index
 from solvable.lab.status import status
 from solvable.lab.store import Store, StoreError, block_id
-from solvable.lab.worker import Worker, damaged_blocks, shares
+from solvable.lab.worker import Died, Worker, damaged_blocks, shares
 
 LEASE = 2.0  # seconds; no worker of a campaign is held up longer
 WORKERS = 3
@@ -154,18 +154,18 @@ def be_a_worker(path: str, log: str, shard: tuple[int, int], full: tuple[int, in
     return 0
 
 
-def be_isolated(path: str, log: str, block: str) -> None:
+def be_isolated(path: str, log: str, block: str, compute: Any = None) -> None:
     """One block in a process of its own, as `sweep.Isolated` does it; without JAX a fork will do."""
     child = os.fork()
     if child == 0:
         with suppress(BaseException):
             store = Store.open(path)
             plan = plans.Plan(store, plans.plan_name(STUDY))
-            store.commit(block, slow_kernel(log, 0.03)(plan.specification(block)))
+            store.commit(block, (compute or slow_kernel(log, 0.03))(plan.specification(block)))
         os._exit(0)
-    os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if block not in Store.open(path).done_blocks():
-        raise RuntimeError("not committed")
+        raise Died(f"The worker died while computing it (signal {-code}).")
 
 
 def forked(action: Any, *arguments: Any) -> int:
