@@ -316,16 +316,23 @@ class Study:
                 )
             return kind.create(**{n: value(v) for n, v in said["fields"].items()})
 
-        models = {k: model(m) for k, m in spec["models"].items()}
-        return cls(
-            models if spec["several"] else next(iter(models.values())),
-            spec["over"],
-            arms={k: {n: value(v) for n, v in a.items()} for k, a in spec["arms"].items()},
-            sizes=spec["sizes"],
-            seeds=spec["seeds"],
-            numerics=spec["numerics"],
-            dtype=spec["dtype"],
-        )
+        try:
+            models = {k: model(m) for k, m in spec["models"].items()}
+            if not all(isinstance(spec[name], list) for name in ("sizes", "seeds")):
+                raise TypeError("sizes and seeds are lists")
+            return cls(
+                models if spec["several"] else next(iter(models.values())),
+                spec["over"],
+                arms={k: {n: value(v) for n, v in a.items()} for k, a in spec["arms"].items()},
+                sizes=spec["sizes"],
+                seeds=spec["seeds"],
+                numerics=spec["numerics"],
+                dtype=spec["dtype"],
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, StopIteration, OverflowError) as problem:
+            if isinstance(problem, SolvableError):
+                raise
+            raise SolvableError(f"the run at {store.path} describes no study that makes sense.") from problem
 
     # --- results ----------------------------------------------------------------------------------------------------
 

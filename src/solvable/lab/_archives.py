@@ -42,6 +42,8 @@ class Archives:
 
     def listed(self) -> list[str]:
         """What lies in the folder of archives."""
+        if os.path.islink(self._folder):
+            raise StoreError(f"{self._folder} goes through a symbolic link, which no run contains.")
         try:
             return sorted(os.listdir(self._folder))
         except FileNotFoundError:
@@ -159,7 +161,7 @@ def _groups(store: "Store", archives: Archives) -> Iterator[list[tuple[str, list
 
 
 def clean(store: "Store", archives: Archives) -> int:
-    """Remove the files of blocks that a sound archive holds, and damaged archives when all blocks are safe elsewhere."""
+    """Remove the files of blocks that a sound archive holds, and damaged archives once all blocks are safe elsewhere."""
     done, removed = store.done(), 0
     known = archives.refresh()
     names = [found[1] for name in archives.listed() if (found := NAME.fullmatch(name))]
@@ -170,6 +172,10 @@ def clean(store: "Store", archives: Archives) -> int:
         if block in safe:
             removed += files.discard(path)
         elif files.digest(path) == done[block].sha256:
+            safe.add(block)
+        elif len(sound) < len(names) and (data := store.sound_bytes(block)) is not None:
+            store.make_durable(f"blocks/{block[:2]}")
+            files.write_atomically(path, data)  # out of a damaged archive
             safe.add(block)
     if safe >= set(done):
         removed += sum(files.discard(archives.path(name)) for name in names if name not in sound)

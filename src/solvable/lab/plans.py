@@ -13,11 +13,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from .plan import cells_in, split_block
+from .plan import cells_in, columns_of, split_block
 from .store import StoreError, block_id
 
 PIECE_CELLS, PIECE_BLOCKS = 25_000, 4_000
 INDEX_BLOCKS = 20_000
+MOST_LANES = 1 << 20
 WRONG = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 
 
@@ -168,7 +169,10 @@ class Plan:
     def specification(self, block: str, row: Row | None = None) -> dict[str, Any]:
         """What a block is asked to compute; give its row, or it is looked for."""
         if block in self._own:
-            return self._own[block]
+            try:
+                return _checked(self._own[block])
+            except WRONG:
+                raise self._senseless() from None
         row = row or self._all.get(block) or next((r for r in self.rows if r.block == block), None)
         if row is None:
             raise StoreError(f"Block {block[:12]}… is not in {self.name!r}.")
@@ -177,7 +181,7 @@ class Plan:
                 while len(self._loaded) > 1:
                     self._loaded.pop(next(iter(self._loaded)))
                 self._loaded[row.piece] = self._store.read_document(self._pieces[row.piece])["blocks"]
-            return self._programs[row.program] | self._loaded[row.piece][row.position]
+            return _checked(self._programs[row.program] | self._loaded[row.piece][row.position])
         except WRONG:
             raise self._senseless() from None
 
@@ -193,6 +197,17 @@ class Plan:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+
+def _checked(said: dict[str, Any]) -> dict[str, Any]:
+    """A block's specification, refused (ValueError) when its numbers do not go together or are absurd."""
+    number, lanes = cells_in(said), said["lanes"]
+    if not (type(number) is type(lanes) is int and 1 <= number <= lanes <= MOST_LANES):
+        raise ValueError
+    columns = [*columns_of(said)[0], *columns_of(said)[1:]]
+    if any(isinstance(column, list) and len(column) != number for column in columns):
+        raise ValueError
+    return said
 
 
 def split_name(block: str) -> str:
