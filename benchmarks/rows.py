@@ -302,6 +302,12 @@ def potts() -> Iterator[Row]:
     yield from rows()
 
 
+def sweeps() -> Iterator[Row]:
+    from .sweeps import sweeps as rows
+
+    yield from rows()
+
+
 GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
     "perceptron": perceptron,
     "soft-committee": soft_committee,
@@ -309,6 +315,7 @@ GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
     "minimisers": minimisers,
     "potts": potts,
     "compilations": compilations,
+    "sweeps": sweeps,
     "cold-start": cold_start,
     "command-line": command_line,
 }

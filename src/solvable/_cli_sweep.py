@@ -217,7 +217,7 @@ def _gc(command: SweepGc) -> int:
 
     store = Store.open(command.run)
     removed = {"temporaries": store.clean_temporaries(command.older), "copies": store.clean_copies()}
-    with Claims(store.path) as claims:
+    with Claims(store.path, observer=True) as claims:
         removed["claims"] = claims.clean(command.older)
     if command.json:
         cli._print_json({"run": str(command.run), "removed": sum(removed.values()), **removed})

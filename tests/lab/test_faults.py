@@ -210,6 +210,25 @@ def test_a_worker_waits_for_a_block_that_another_has_claimed_and_does_not_comput
     assert len(commits(store.path)) == 12
 
 
+def test_a_worker_stays_with_a_program_and_few_workers_compile_the_same(tmp_path):
+    store = planned(str(tmp_path / "run"), 40, 0)  # four programs of ten blocks
+    compiled = []
+    for index in range(3):
+        asked = []
+        left = iter(range(15))
+
+        def compute(said, asked=asked):
+            asked.append(said["variant"]["program"])
+            return kernel(said)
+
+        worker(store, compute, shard=(index, 3), wanted=lambda left=left: next(left, None) is not None).work()
+        switches = [a for a, b in zip(asked, [None, *asked], strict=False) if a != b]
+        assert len(switches) == len(set(asked))  # it never comes back to a program
+        compiled += set(asked)
+    assert status(store).complete
+    assert len(compiled) <= 4 + 3
+
+
 def test_claims_are_hints_and_a_run_without_their_folder_is_computed_as_well(store):
     Path(store.path, "claims").symlink_to("/nonexistent")
     assert worker(store).work().left == 0

@@ -45,16 +45,18 @@ class Claims:
     (0, None, True, {})
     """
 
-    def __init__(self, run: str | os.PathLike[str], lease: float | None = None):
+    def __init__(self, run: str | os.PathLike[str], lease: float | None = None, observer: bool = False):
         self.folder = os.path.join(os.path.realpath(run), "claims")
         self.lease = lease or float(os.environ.get("SOLVABLE_LEASE") or LEASE)
+        self._observer = observer  # makes no folder
         self._me = f"worker-{os.urandom(16).hex()}"
         self._said = json.dumps(_this_process()).encode()
 
     def __enter__(self) -> Claims:
         with suppress(*FAILURES):
-            if not os.path.islink(self.folder):
-                os.makedirs(self.folder, exist_ok=True)
+            if os.path.islink(self.folder) or (self._observer and not os.path.isdir(self.folder)):
+                return self
+            os.makedirs(self.folder, exist_ok=True)
             files.mark(self._path(self._me), self._said)
         return self
 
@@ -75,7 +77,8 @@ class Claims:
 
     def running(self) -> list[str]:
         """The blocks on which somebody is at work."""
-        return [block for block, number in self.attempts().items() if self.alive(block, number)]
+        now = self.now()
+        return [block for block, number in self.attempts().items() if self._alive(f"{block}.{number}", now)]
 
     def take(self, block: str, after: int = -1) -> int | None:
         """Begin an attempt at `block`, the one behind the orphaned attempt `after`; None when somebody else has."""
@@ -142,7 +145,7 @@ class Claims:
                     times.append(files.marked(self._path(name))[1])
             return max(times)
 
-    def _alive(self, name: str) -> bool | None:
+    def _alive(self, name: str, now: float | None = None) -> bool | None:
         """Whether the worker of a claim is at work; None when the claim is gone by now."""
         try:
             told, touched = files.marked(self._path(name))
@@ -152,7 +155,7 @@ class Claims:
             return False
         if _runs(_parsed(told)) is False:
             return False
-        return abs(self.now() - touched) <= self.lease
+        return abs((self.now() if now is None else now) - touched) <= self.lease
 
     def _told(self, name: str) -> dict[str, Any]:
         with suppress(*FAILURES):

@@ -85,7 +85,7 @@ def status(path: str | os.PathLike[str] | Store, study: str = "") -> Status:
     done, failed = store.done(), store.failed()
     number, cells = ({"all": 0, "done": 0, "failed": 0, "undone": 0} for _ in range(2))
     running, errors, commits = {"blocks": 0, "cells": 0}, {}, []
-    with Claims(store.path) as claims:
+    with Claims(store.path, observer=True) as claims:
         busy = set(claims.running())
     for row in rows:
         block = row.block
