@@ -43,7 +43,7 @@ verify: $(VENV)/ready
 	$(BIN)/solvable check --full
 
 faults: $(VENV)/ready
-	$(BIN)/python tests/lab/campaign.py
+	$(BIN)/python tests/lab/run_faults.py
 
 check: $(VENV)/ready
 	$(BIN)/solvable check
