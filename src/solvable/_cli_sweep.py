@@ -27,22 +27,28 @@ def _use_one_thread() -> None:
     os.environ.update(one_thread(os.environ))
 
 
-def _set_limits(command: SweepRun | SweepWork | SweepRetry) -> str:
+def _set_limits(command: SweepRun | SweepWork | SweepRetry) -> None:
     """Before JAX is imported, for this process and those it starts: which device, and how much memory a block may take.
 
     A worker of several on a machine with several GPUs takes the one of its shard.
     """
     from .lab.memory import bytes_of
 
-    if command.memory:
-        os.environ["SOLVABLE_MEMORY"] = str(bytes_of(command.memory))
+    if text := command.memory or os.environ.get("SOLVABLE_MEMORY", ""):
+        os.environ["SOLVABLE_MEMORY"] = str(bytes_of(text))
     if command.device:
         os.environ["JAX_PLATFORMS"] = {"cpu": "cpu", "gpu": "cuda"}[command.device]
     if isinstance(command, SweepWork | SweepRetry) and os.environ.get("JAX_PLATFORMS", "") != "cpu":
         from .lab.devices import one_of
 
         os.environ.update(one_of(_shard(command.shard)[0], os.environ))
-    return command.memory
+    if command.device == "gpu":
+        import jax
+
+        try:
+            jax.devices()
+        except RuntimeError:
+            raise InvalidValue("device = 'gpu', but JAX sees no GPU here.") from None
 
 
 def _run(command: SweepRun) -> int:

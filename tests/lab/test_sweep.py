@@ -19,7 +19,8 @@ import solvable as sv
 from solvable.lab import compute, launch, sweep
 from solvable.lab.export import export
 from solvable.lab.launch import Dead, one_thread, parent_lives, run_workers, slurm_script
-from solvable.lab.plans import Plan, plans
+from solvable.lab.plan import spread
+from solvable.lab.plans import Plan, plan_name, plans
 from solvable.lab.status import pace, status
 from solvable.lab.store import Entry, Store, StoreError
 from solvable.lab.sweep import work
@@ -276,6 +277,24 @@ def test_the_slurm_script_is_sound_bash_that_names_run_study_and_shards(tmp_path
     assert not (tmp_path / "oops").exists()
     with pytest.raises(sv.InvalidValue, match="tasks = 0"):
         slurm_script("run", 0)
+
+
+def test_a_run_planned_in_the_first_format_is_worked_on_and_read(tmp_path):
+    model = sv.Perceptron(loss="square", samples=0.5)
+    study, other = (sv.Study(model, {"penalty": [0.1, 1.0]}, sizes=[16], seeds=5) for _ in range(2))
+    blocks = []
+    for block in study.plan():
+        number = block.pop("cells")
+        rows = [list(row) for row in zip(*(spread(c, number) for c in block["controls"]), strict=True)]
+        listed = {n: spread(block[n], number) for n in ("seeds", "sizes") if n in block}
+        blocks.append(block | listed | {"format": 1, "controls": rows})
+    store = study._attach(tmp_path / "run")
+    store.write_document(plan_name(study.specification()), {"blocks": blocks, "earlier": []})
+    assert status(tmp_path / "run").cells["undone"] == len(study.cells()) == study.number_of_cells() == 14
+    assert work(tmp_path / "run").left == 0
+    again = sv.open(tmp_path / "run")
+    assert again.missing() == 0
+    xr.testing.assert_equal(again.dataset(), other.run(progress=False))
 
 
 # --- export -------------------------------------------------------------------------------------------------------------

@@ -76,6 +76,10 @@ def problems_of(store: "Store", run_file: bytes) -> Iterator[Problem]:
         yield Problem("missing", "run.json is missing.", "run.json")
     for name in sorted(set(ledger.documents) - documents):
         yield Problem("missing", f"Document {name!r} is missing, which was written.", f"documents/{name}.json")
+    for name in sorted(documents & set(ledger.documents)):
+        relative = f"documents/{name}.json"
+        if files.digest(os.path.join(store.path, relative)) not in ledger.documents[name]:
+            yield Problem("flipped", f"Document {name!r} is not the one that was written.", relative)
     for name in sorted(documents - set(ledger.documents)):
         sentence = f"Document {name!r} is mentioned by no manifest: its writer was interrupted, or is at work."
         yield Problem("unreferenced", sentence, f"documents/{name}.json")

@@ -47,7 +47,7 @@ class Claims:
 
     def __init__(self, run: str | os.PathLike[str], lease: float | None = None, observer: bool = False):
         self.folder = os.path.join(os.path.realpath(run), "claims")
-        self.lease = lease or float(os.environ.get("SOLVABLE_LEASE") or LEASE)
+        self.lease = lease or _lease_of(os.environ.get("SOLVABLE_LEASE", ""))
         self._observer = observer  # makes no folder
         self._me = f"worker-{os.urandom(16).hex()}"
         self._said = json.dumps(_this_process()).encode()
@@ -177,6 +177,14 @@ class Claims:
 
     def _path(self, name: str) -> str:
         return os.path.join(self.folder, name)
+
+
+def _lease_of(text: str) -> float:
+    """The lease in words, if it is a number of seconds; else the usual one."""
+    try:
+        return float(text) if 0.1 <= float(text) <= 1e6 else LEASE
+    except ValueError:
+        return LEASE
 
 
 def _parsed(data: bytes) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class Task:
         program = block_id({n: v for n, v in said.items() if n not in own})
         try:
             if program not in self._needs:
-                self._needs[program] = compute.needed_memory(model, said)
+                self._needs[program] = self._needed(model, said)
                 most = memory.budget(self._asked, self.workers())
                 lanes = memory.lanes_that_fit(said["lanes"], self._needs[program], most)
                 if lanes is not None:
@@ -92,6 +92,15 @@ class Task:
             if memory.ran_out(problem):
                 raise TooLarge(f"{type(problem).__name__}: {problem}"[:300], said["lanes"] // 2) from problem
             raise
+
+    @staticmethod
+    def _needed(model: Any, said: dict[str, Any]) -> int | None:
+        try:
+            return compute.needed_memory(model, said)
+        except Exception as problem:
+            if memory.ran_out(problem):
+                raise
+            return None  # what is wrong with the block shows when it is computed
 
 
 class Isolated:
@@ -104,7 +113,9 @@ class Isolated:
         from .launch import PARENT, one_thread
 
         command = [sys.executable, "-m", "solvable.lab.isolated", self._store.path, self._study, block]
-        environment = one_thread(os.environ) | {PARENT: str(os.getpid()), "SOLVABLE_MEMORY": self._memory or ""}
+        environment = one_thread(os.environ) | {PARENT: str(os.getpid())}
+        if self._memory:
+            environment["SOLVABLE_MEMORY"] = self._memory
         done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode == 0 and block in self._store.done_blocks():
             return
