@@ -34,7 +34,8 @@ def _set_limits(command: SweepRun | SweepWork | SweepRetry) -> None:
     """
     from .lab.memory import bytes_of
 
-    if text := command.memory or os.environ.get("SOLVABLE_MEMORY", ""):
+    asked = getattr(command, "memory", "") or getattr(getattr(command, "jobs", None), "memory", "")
+    if text := asked or os.environ.get("SOLVABLE_MEMORY", ""):
         os.environ["SOLVABLE_MEMORY"] = str(bytes_of(text))
     if command.device:
         os.environ["JAX_PLATFORMS"] = {"cpu": "cpu", "gpu": "cuda"}[command.device]
