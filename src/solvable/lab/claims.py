@@ -58,7 +58,15 @@ class Claims:
                 return self
             os.makedirs(self.folder, exist_ok=True)
             files.mark(self._path(self._me), self._said)
+            if not self._observer:
+                self._bury()
         return self
+
+    def _bury(self) -> None:
+        """Remove the files of workers that are gone; their claims stay, because they tell over what they died."""
+        for name in self._names():
+            if name.startswith("worker-") and _runs(self._told(name)) is False:
+                files.discard(self._path(name))
 
     def __exit__(self, *_: object) -> None:
         with suppress(*FAILURES):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -16,7 +15,7 @@ from .store import Entry, Store, StoreError
 
 MOST_FAILURES = 3  # attempts at a block before it is given up
 SHORTEST_PAUSE = 60.0  # seconds without a commit that may still be one long block
-RECENT = 500  # commits from which the rate is taken
+RECENT = 100  # commits from which the rate is taken
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Status:
         if self.running["blocks"]:
             lines.append(f"running {self.running['blocks']} blocks, {self.running['cells']} cells")
         if self.rate is not None:
-            lines.append(f"rate    {self.rate:.3g} cells per second ({self.writers} writing)")
+            lines.append(f"rate    {self.rate:.3g} cells per second ({self.writers} wrote)")
         if self.end is not None:
             lines.append(f"end     {self.end}, if the rest is like what was done")
         elif self.cells["undone"]:
@@ -109,28 +108,19 @@ def status(path: str | os.PathLike[str] | Store, study: str = "") -> Status:
 
 
 def pace(commits: list[tuple[Entry, int]]) -> tuple[float | None, datetime | None, int, float]:
-    """Cells per second over the latest stretch without a pause, its end, its writers, and what counts as a pause.
-
-    The clocks of the writers' machines may differ: every writer's commits are timed among themselves and the rates of
-    those that were at work in the latest stretch are summed.
-    """
+    """Cells per second over the latest stretch without a pause, its end, its writers, and what counts as a pause."""
     timed = sorted(((when, entry.writer, n) for entry, n in commits if (when := _time(entry.time))), reverse=True)
     timed = timed[:RECENT]
     gaps = [(a[0] - b[0]).total_seconds() for a, b in zip(timed, timed[1:], strict=False)]
     pause = max(SHORTEST_PAUSE, 10 * statistics.median(gaps)) if gaps else SHORTEST_PAUSE
     stretch = 1 + next((i for i, gap in enumerate(gaps) if gap > pause), len(gaps))
     timed = timed[:stretch]
-    last, writers = timed[0][0] if timed else None, Counter(writer for _, writer, _ in timed)
-    rates = []
-    for writer in writers:
-        mine = [(when, n) for when, who, n in timed if who == writer]
-        seconds = (mine[0][0] - mine[-1][0]).total_seconds()
-        if len(mine) > 1 and seconds > 0:
-            # The first commit only starts the clock: the time that its cells took is not known.
-            rates.append(sum(n for _, n in mine[:-1]) / seconds)
-    if not rates and len(timed) > 1 and (seconds := (timed[0][0] - timed[-1][0]).total_seconds()) > 0:
-        rates = [sum(n for _, _, n in timed[:-1]) / seconds]  # nobody has committed twice
-    return (sum(rates) or None), last, len(writers), pause
+    if len(timed) < 2:
+        return None, timed[0][0] if timed else None, len(timed), pause
+    seconds = (timed[0][0] - timed[-1][0]).total_seconds()
+    # The first commit only starts the clock: the time that its cells took is not known.
+    rate = sum(n for _, _, n in timed[:-1]) / seconds if seconds > 0 else None
+    return rate, timed[0][0], len({writer for _, writer, _ in timed}), pause
 
 
 def _time(text: str) -> datetime | None:
