@@ -102,6 +102,15 @@ def test_compact_moves_blocks_into_archives_that_every_command_reads(capsys, run
     assert json.loads(answer(capsys, "sweep", "gc", str(run), "--older", "0", "--json")[1])["removed"] == 0
 
 
+def test_a_gpu_that_is_not_there_is_one_sentence(finished):
+    environment = os.environ | {"PYTHONPATH": SOURCE, "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-m", "solvable", "sweep", "work", str(finished), "--device", "gpu"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert done.returncode == 2
+    assert done.stderr.endswith("solvable: device = 'gpu', but JAX sees no GPU here.\n")
+    assert "Traceback" not in done.stderr
+
+
 def test_given_up_blocks_make_exit_code_one_until_a_retry_succeeds(capsys, tmp_path, monkeypatch):
     from solvable.lab import compute
 

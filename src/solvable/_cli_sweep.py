@@ -44,11 +44,14 @@ def _set_limits(command: SweepRun | SweepWork | SweepRetry) -> None:
 
         os.environ.update(one_of(_shard(command.shard)[0], os.environ))
     if command.device == "gpu":
+        from ._process import configure
+
+        configure()
         import jax
 
         try:
             jax.devices()
-        except RuntimeError:
+        except Exception:  # JAX says it in several ways
             raise InvalidValue("device = 'gpu', but JAX sees no GPU here.") from None
 
 
