@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS := dev,docs,explore
 
-.PHONY: demo test verify bench docs check figures browser pictures clean help
+.PHONY: demo test verify faults slurm bench docs check figures browser pictures clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -12,6 +12,7 @@ help:
 	@echo "make test     linters, types, tests"
 	@echo "make verify   the long agreement studies of every model"
 	@echo "make check    contract, reference values and agreement of every model, as one table"
+	@echo "make faults   sweeps under 500 injected faults, as one table (ten minutes at most)"
 	@echo "make bench    speed, as ratios against peers and floors"
 	@echo "make docs     the documents, in docs/_build/html"
 	@echo "make figures  every figure, in figures/"
@@ -51,6 +52,9 @@ test: $(VENV)/ready browser
 verify: $(VENV)/ready browser
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 	$(BIN)/solvable check --full
+
+faults: $(VENV)/ready
+	$(BIN)/python tests/lab/run_faults.py
 
 check: $(VENV)/ready
 	$(BIN)/solvable check

@@ -58,7 +58,9 @@ def _header() -> str:
 
 def _cells(row) -> list[str]:
     def amount(value: float) -> str:
-        return f"{value:.0f}" if row.unit != "CPU s" else f"{value:.4f}" if value < 0.1 else f"{value:.3g} s"[:-2]
+        if row.unit != "CPU s":
+            return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+        return f"{value:.4f}" if value < 0.1 else f"{value:.3g}"
 
     required = [f"≤ {row.most:g}"] if row.most is not None else []
     required += [f"ratio ≥ {row.ratio_least:g}"] if row.ratio_least is not None else []

@@ -308,6 +308,12 @@ def explorer() -> Iterator[Row]:
     yield from rows()
 
 
+def sweeps() -> Iterator[Row]:
+    from .sweeps import sweeps as rows
+
+    yield from rows()
+
+
 GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
     "perceptron": perceptron,
     "soft-committee": soft_committee,
@@ -315,6 +321,7 @@ GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
     "minimisers": minimisers,
     "potts": potts,
     "compilations": compilations,
+    "sweeps": sweeps,
     "cold-start": cold_start,
     "command-line": command_line,
     "explorer": explorer,

@@ -88,17 +88,40 @@ def test_leftovers_are_no_problem_and_gc_removes_them(capsys, run):
     assert json.loads(answer(capsys, "sweep", "verify", str(run), "--json")[1])["problems"] == []
 
 
+def test_compact_moves_blocks_into_archives_that_every_command_reads(capsys, run, tmp_path):
+    before = answer(capsys, "sweep", "export", str(run), "--to", "csv", "--out", str(tmp_path / "before.csv"))[0]
+    code, out, _ = answer(capsys, "sweep", "compact", str(run), "--json")
+    assert (before, code) == (0, 0)
+    assert json.loads(out)["blocks"] == len(sv.open(run).plan())
+    assert not list((run / "blocks").glob("*/*.npz"))
+    assert answer(capsys, "sweep", "verify", str(run))[0] == 0
+    assert json.loads(answer(capsys, "sweep", "status", str(run), "--json")[1])["complete"]
+    assert json.loads(answer(capsys, "sweep", "work", str(run), "--json")[1])["computed"] == 0
+    assert answer(capsys, "sweep", "export", str(run), "--to", "csv", "--out", str(tmp_path / "after.csv"))[0] == 0
+    assert (tmp_path / "before.csv").read_bytes() == (tmp_path / "after.csv").read_bytes()
+    assert json.loads(answer(capsys, "sweep", "gc", str(run), "--older", "0", "--json")[1])["removed"] == 0
+
+
+def test_a_gpu_that_is_not_there_is_one_sentence(finished):
+    environment = os.environ | {"PYTHONPATH": SOURCE, "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-m", "solvable", "sweep", "work", str(finished), "--device", "gpu"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert done.returncode == 2
+    assert done.stderr.endswith("solvable: device = 'gpu', but JAX sees no GPU here.\n")
+    assert "Traceback" not in done.stderr
+
+
 def test_given_up_blocks_make_exit_code_one_until_a_retry_succeeds(capsys, tmp_path, monkeypatch):
     from solvable.lab import compute
 
     def broken(model, block):
-        raise MemoryError("too large")
+        raise ArithmeticError("no such luck")
 
     monkeypatch.setattr(compute, "compute_block", broken)
     run = tmp_path / "run"
     code, out, _ = answer(capsys, "sweep", "run", str(run), *STUDY)
     assert code == 1
-    assert "MemoryError: too large" in out
+    assert "ArithmeticError: no such luck" in out
     assert f"solvable sweep retry {run}" in out
     assert answer(capsys, "sweep", "work", str(run))[0] == 1
     monkeypatch.undo()
@@ -107,13 +130,19 @@ def test_given_up_blocks_make_exit_code_one_until_a_retry_succeeds(capsys, tmp_p
 
 
 def test_export_writes_files_that_others_read(capsys, run, tmp_path):
-    for to, name in (("csv", "a.csv"), ("netcdf", "a.nc")):
+    pytest.importorskip("zarr")
+    for to, name in (("csv", "a.csv"), ("netcdf", "a.nc"), ("zarr", "a.zarr")):
         code, out, _ = answer(capsys, "sweep", "export", str(run), "--to", to, "--out", str(tmp_path / name), "--json")
         assert code == 0
         assert json.loads(out)["missing"] == 0
     with (tmp_path / "a.csv").open(newline="") as file:
         assert sum(row["kind"] == "simulated" for row in csv.DictReader(file)) == 80
     assert (tmp_path / "a.nc").read_bytes()[:3] == b"CDF"
+    import xarray as xr
+
+    with xr.open_zarr(tmp_path / "a.zarr", consolidated=False) as again:
+        xr.testing.assert_equal(again.load(), sv.open(run).dataset())
+    assert not list(tmp_path.glob(".*part"))
 
 
 def test_a_slurm_script_is_written_and_nothing_is_computed(capsys, tmp_path):
@@ -146,6 +175,12 @@ BAD = [
     ("sweep", "work", "RUN", "--shard", "a/b"),
     ("sweep", "work", "RUN", "--study", "study-0009"),
     ("sweep", "work", "RUN", "--study", "../../x"),
+    ("sweep", "work", "RUN", "--memory", "much"),
+    ("sweep", "work", "RUN", "--memory", "-1GB"),
+    ("sweep", "work", "RUN", "--device", "abacus"),
+    ("sweep", "run", "RUN", "perceptron", "--memory", "0"),
+    ("sweep", "compact", "NOWHERE"),
+    ("sweep", "compact", "FILE"),
     ("sweep", "retry", "NOWHERE"),
     ("sweep", "status", "NOWHERE"),
     ("sweep", "status", "EMPTY"),

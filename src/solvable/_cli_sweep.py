@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import re
 import shlex
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from . import cli
-from .cli import SweepExport, SweepGc, SweepRetry, SweepRun, SweepStatus, SweepVerify, SweepWork
+from .cli import SweepCompact, SweepExport, SweepGc, SweepRetry, SweepRun, SweepStatus, SweepVerify, SweepWork
 from .errors import InvalidValue, SolvableError
 
 
@@ -28,6 +27,34 @@ def _use_one_thread() -> None:
     os.environ.update(one_thread(os.environ))
 
 
+def _set_limits(command: SweepRun | SweepWork | SweepRetry) -> None:
+    """Before JAX is imported, for this process and those it starts: which device, and how much memory a block may take.
+
+    A worker of several on a machine with several GPUs takes the one of its shard.
+    """
+    from .lab.memory import bytes_of
+
+    asked = getattr(command, "memory", "") or getattr(getattr(command, "jobs", None), "memory", "")
+    if text := asked or os.environ.get("SOLVABLE_MEMORY", ""):
+        os.environ["SOLVABLE_MEMORY"] = str(bytes_of(text))
+    if command.device:
+        os.environ["JAX_PLATFORMS"] = {"cpu": "cpu", "gpu": "cuda"}[command.device]
+    if isinstance(command, SweepWork | SweepRetry) and os.environ.get("JAX_PLATFORMS", "") != "cpu":
+        from .lab.devices import one_of
+
+        os.environ.update(one_of(_shard(command.shard)[0], os.environ))
+    if command.device == "gpu":
+        from ._process import configure
+
+        configure()
+        import jax
+
+        try:
+            jax.devices()
+        except Exception:  # JAX says it in several ways
+            raise InvalidValue("device = 'gpu', but JAX sees no GPU here.") from None
+
+
 def _run(command: SweepRun) -> int:
     if command.workers and command.slurm is not None:
         raise InvalidValue("--workers and --slurm exclude each other.")
@@ -35,6 +62,7 @@ def _run(command: SweepRun) -> int:
         raise InvalidValue(f"workers = {command.workers} is not a whole number in [0, ∞).")
     begun = time.monotonic()
     _use_one_thread()
+    _set_limits(command)
     lab = cli._study_of(command)
     from .lab.launch import run_workers, slurm_script
     from .lab.status import status
@@ -42,16 +70,14 @@ def _run(command: SweepRun) -> int:
 
     store = lab._attach(command.run)
     blocks = lab._planned(store)
-    specification = json.loads(json.dumps(lab.specification()))
-    studies = [n for n in store.documents() if n.startswith("study-")]
-    name = next(n for n in studies if store.read_document(n) == specification)
+    name = lab.stored_name(store)
     if command.slurm is not None:
         # A script names its study: by the time it runs, the run may hold a later one.
         return _write_script(command, slurm_script(store.path, max(1, min(command.tasks, len(blocks))), study=name))
     dead = []
     try:
         if command.workers:
-            cells = {block: len(said["seeds"]) for block, said in blocks}
+            cells = {row.block: row.cells for row in blocks.rows}
             done = {block for block in store.done() if block in cells}
             show = None if not command.json else False
             with _progress(show, sum(cells.values()), sum(cells[b] for b in done), command.run) as advance:
@@ -105,6 +131,7 @@ def _write_script(command: SweepRun, script: str) -> int:
 def _work(command: SweepWork | SweepRetry) -> int:
     shard = _shard(command.shard)
     _use_one_thread()
+    _set_limits(command)
     from ._process import configure
 
     configure()
@@ -115,13 +142,15 @@ def _work(command: SweepWork | SweepRetry) -> int:
     from .lab.sweep import work
 
     retry = isinstance(command, SweepRetry)
-    worked = work(command.run, shard, _say, study=command.study, retry=retry, wanted=parent_lives)
+    worked = work(
+        command.run, shard, _say, study=command.study, retry=retry, wanted=parent_lives, stop_at_once=True
+    )  # fmt: skip
     if command.json:
         cli._print_json({"run": str(command.run), **dataclasses.asdict(worked)})
     else:
         print(
             f"{worked.computed} blocks computed ({worked.healed} of them healed), {worked.failures} attempts failed, "
-            f"{worked.left} blocks left, in {worked.seconds:.1f} s"
+            f"{worked.split} blocks split, {worked.left} blocks left, in {worked.seconds:.1f} s"
         )
     return 0 if not worked.left else 1
 
@@ -178,10 +207,10 @@ def _export(command: SweepExport) -> int:
     missing = lab.missing()
     export(lab.dataset(), command.to, command.out)
     if command.json:
-        told = {"run": str(command.run), "out": str(command.out), "cells": len(lab.cells()), "missing": missing}
+        told = {"run": str(command.run), "out": str(command.out), "cells": lab.number_of_cells(), "missing": missing}
         cli._print_json(told)
     else:
-        print(f"{command.out}" + (f" ({missing} of {len(lab.cells())} cells are not done yet)" if missing else ""))
+        print(f"{command.out}" + (f" ({missing} of {lab.number_of_cells()} cells are not done yet)" if missing else ""))
     return 0
 
 
@@ -193,13 +222,29 @@ def _within(path: Path, folder: str) -> bool:
 def _gc(command: SweepGc) -> int:
     if not 0 <= command.older < float("inf"):
         raise InvalidValue(f"older = {command.older} is not a number of seconds in [0, ∞).")
+    from .lab.claims import Claims
     from .lab.store import Store
 
-    removed = Store.open(command.run).clean_temporaries(command.older)
+    store = Store.open(command.run)
+    removed = {"temporaries": store.clean_temporaries(command.older), "copies": store.clean_copies()}
+    with Claims(store.path, observer=True) as claims:
+        removed["claims"] = claims.clean(command.older)
     if command.json:
-        cli._print_json({"run": str(command.run), "removed": removed})
+        cli._print_json({"run": str(command.run), "removed": sum(removed.values()), **removed})
     else:
-        print(f"{removed} temporary files removed")
+        told = "{temporaries} temporary files, {copies} copies of archived blocks and {claims} claims removed"
+        print(told.format(**removed))
+    return 0
+
+
+def _compact(command: SweepCompact) -> int:
+    from .lab.store import Store
+
+    blocks, archives = Store.open(command.run).compact()
+    if command.json:
+        cli._print_json({"run": str(command.run), "blocks": blocks, "archives": archives})
+    else:
+        print(f"{blocks} blocks moved into {archives} archives")
     return 0
 
 
@@ -210,5 +255,6 @@ RUN: dict[type, Any] = {
     SweepStatus: _status,
     SweepVerify: _verify,
     SweepExport: _export,
+    SweepCompact: _compact,
     SweepGc: _gc,
 }

@@ -38,6 +38,8 @@ Sizes = Annotated[
 Seeds = Annotated[int, arg(metavar="S", help="Realisations of each cell.")]
 Run = Annotated[Path, arg(metavar="RUN", help="Folder in which the study rests.")]
 StudyName = Annotated[str, arg(metavar="NAME", help="Which study of the run, as study-0001 (default: the latest).")]
+Memory = Annotated[str, arg(metavar="SIZE", help="Most memory of a block, as 4GB (default: a share of what is free).")]
+Device = Annotated[Literal["", "cpu", "gpu"], arg(help="Where to compute (default: a GPU if JAX sees one).")]
 Shard = Annotated[str, arg(metavar="I/N", help="Begin with this part of the blocks; then help with the others.")]
 
 
@@ -139,6 +141,8 @@ class SweepRun:
         Path | None, arg(metavar="SCRIPT", help="Compute nothing; write a script for `sbatch` there (-: print it).")
     ] = None
     tasks: Annotated[int, arg(metavar="N", help="Array tasks of the Slurm script, at most one per block.")] = 16
+    memory: Memory = ""
+    device: Device = ""
     json: Json = False
 
 
@@ -149,6 +153,8 @@ class SweepWork:
     run: Positional[Run]
     shard: Shard = "0/1"
     study: StudyName = ""
+    memory: Memory = ""
+    device: Device = ""
     json: Json = False
 
 
@@ -159,6 +165,8 @@ class SweepRetry:
     run: Positional[Run]
     shard: Shard = "0/1"
     study: StudyName = ""
+    memory: Memory = ""
+    device: Device = ""
     json: Json = False
 
 
@@ -192,10 +200,18 @@ class SweepExport:
 
 @dataclasses.dataclass
 class SweepGc:
-    """Remove the temporary files of writers that were killed."""
+    """Remove what killed writers and workers left: temporary files, claims, copies of archived blocks."""
 
     run: Positional[Run]
     older: Annotated[float, arg(metavar="SECONDS", help="Leave files that were touched since.")] = 3600.0
+    json: Json = False
+
+
+@dataclasses.dataclass
+class SweepCompact:
+    """Move many small blocks into few archives; others may read and write meanwhile."""
+
+    run: Positional[Run]
     json: Json = False
 
 
@@ -210,6 +226,7 @@ class Sweep:
         | Annotated[SweepVerify, subcommand("verify")]
         | Annotated[SweepRetry, subcommand("retry")]
         | Annotated[SweepExport, subcommand("export")]
+        | Annotated[SweepCompact, subcommand("compact")]
         | Annotated[SweepGc, subcommand("gc")]
     )
 
@@ -442,7 +459,7 @@ def _run_study(command: Study) -> int:
                 "model": model.id,
                 "params": _params(model),
                 "out": str(command.out) if command.out else None,
-                "cells": len(study.cells()),
+                "cells": study.number_of_cells(),
                 "missing": study.missing(),
                 "agreement": None if agreement is None else {
                     "verdict": agreement.verdict,
@@ -464,7 +481,7 @@ def _refuse_size(value: Any) -> int:
 
 
 def _interrupted(study: Any, command: Study) -> None:
-    total = len(study.cells())
+    total = study.number_of_cells()
     if command.out is None:
         print("solvable: interrupted; nothing was kept, because no --out was given.", file=sys.stderr)
         return
@@ -555,7 +572,8 @@ _RUN = {
     **EXPLORE_COMMANDS,
     **POTTS_COMMANDS,
     **TEXT_COMMANDS,
-    **dict.fromkeys((SweepRun, SweepWork, SweepRetry, SweepStatus, SweepVerify, SweepExport, SweepGc), _run_sweep),
+    **dict.fromkeys((SweepRun, SweepWork, SweepRetry, SweepStatus, SweepVerify, SweepExport), _run_sweep),
+    **dict.fromkeys((SweepCompact, SweepGc), _run_sweep),
     List: _run_list,
     Show: _run_show,
     Theory: _run_theory,

@@ -13,8 +13,8 @@ import json
 import os
 import platform
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,9 @@ from ._declarations import checked_choice, checked_number
 from ._version import __version__
 from .errors import InvalidValue, SolvableError, UnknownName, nearest
 from .lab.agreement import Agreement, compare, judge
-from .lab.plan import Cell, cells_of, plan_blocks
-from .lab.store import DamagedBlock, Store, block_id
+from .lab.plan import Cell, Family, Variant, cells_of, cells_of_study, number_of_cells, plan_blocks
+from .lab.plans import Plan, plan_name, plans, write_plan
+from .lab.store import DamagedBlock, Store, StoreError, block_id
 from .model import Model, checked_seed, checked_size
 from .registry import model_class
 
@@ -123,18 +124,21 @@ class Study:
         return dims | self.over
 
     @cached_property
-    def _points(self) -> list[tuple[tuple[int, ...], str, tuple[str, ...]]]:
-        """Every point of the shared grid: its index, the hash of its variant, its controls in hexadecimal."""
-        grid, points = self._grid(), []
-        for index in itertools.product(*(range(len(v)) for v in grid.values())):
-            at = {name: grid[name][i] for name, i in zip(grid, index, strict=True)}
-            swept = {n: at[n] for n in self.over}
-            model, key = self._variant(at.get("model"), at.get("arm"), _freeze(swept, self._choices))
-            controls = {n: float(v) for n, v in model.controls().items()} | {
-                n: v for n, v in swept.items() if n not in self._choices
-            }
-            points.append((index, key, tuple(float(v).hex() for v in controls.values())))
-        return points
+    def _families(self) -> dict[Family, list[dict[str, int]]]:
+        """The points of the shared grid as full grids of the swept controls, and where in the other dimensions each is."""
+        grid = self._grid()
+        swept = {n: tuple(float(v).hex() for v in values) for n, values in self.over.items() if n not in self._choices}
+        outer = {n: v for n, v in grid.items() if n not in swept}
+        families: dict[Family, list[dict[str, int]]] = {}
+        for index in itertools.product(*(range(len(v)) for v in outer.values())):
+            at = {name: outer[name][i] for name, i in zip(outer, index, strict=True)}
+            model, key = self._variant(at.get("model"), at.get("arm"), _freeze(at, self._choices))
+            controls = model.controls()
+            fixed = tuple(None if n in swept else float(v).hex() for n, v in controls.items())
+            names = list(controls)
+            family = Family(key, fixed, tuple((names.index(n), values) for n, values in swept.items()))
+            families.setdefault(family, []).append(dict(zip(outer, index, strict=True)))
+        return families
 
     @cached_property
     def _choices(self) -> frozenset[str]:
@@ -159,32 +163,34 @@ class Study:
 
     def variants(self) -> dict[str, Model]:
         """The distinct models of this study, by the hash of everything but their controls."""
-        _ = self._points
+        _ = self._families
         return {key: model for model, key in self._variants.values()}
+
+    @cached_property
+    def _planning(self) -> tuple[list[Family], dict[str, Variant], list[int], list[int]]:
+        """What planning asks for."""
+        variants = {
+            key: Variant(
+                _without_controls(m),
+                self._counts(m),
+                dict(type(m).numerics.updated(self.numerics)),
+                self.dtype or type(m).simulation_dtype,
+                m.unprepared,
+                m.has_theory,
+                type(m).runs,
+                type(m).theory_lanes,
+            )
+            for key, m in self.variants().items()
+        }
+        return list(self._families), variants, self.sizes, self.seeds
 
     def cells(self) -> list[Cell]:
         """All units of work: the theory's and the simulation's."""
-        return [*self._theory_cells(), *self._simulation_cells()]
+        return list(cells_of_study(*self._planning))
 
-    def _theory_cells(self) -> list[Cell]:
-        cells: dict[Cell, None] = {}
-        models = self.variants()
-        for _, key, controls in self._points:
-            if not models[key].has_theory:
-                continue
-            if models[key].unprepared:  # theory and simulation are paired, seed by seed
-                found = [Cell("theory", key, controls, size, seed) for size in self.sizes for seed in self.seeds]
-            else:
-                realised = self._counts(models[key])
-                found = [
-                    Cell("theory", key, controls, size, None) for size in ([None, *self.sizes] if realised else [None])
-                ]
-            cells.update(dict.fromkeys(found))
-        return list(cells)
-
-    def _simulation_cells(self) -> list[Cell]:
-        points = dict.fromkeys((key, controls) for _, key, controls in self._points)
-        return [Cell("simulation", k, c, size, seed) for size in self.sizes for k, c in points for seed in self.seeds]
+    def number_of_cells(self) -> int:
+        """How many units of work there are."""
+        return number_of_cells(*self._planning)
 
     @staticmethod
     def _counts(model: Model) -> tuple[int, ...]:
@@ -193,16 +199,7 @@ class Study:
 
     def plan(self, done: set[Cell] | None = None) -> list[dict[str, Any]]:
         """The blocks that hold every cell of this study that is not among `done`."""
-        models = self.variants()
-        cells = [c for c in self.cells() if c not in (done or ())]
-        return plan_blocks(
-            cells,
-            {k: _without_controls(m) for k, m in models.items()},
-            {k: self._counts(m) for k, m in models.items()},
-            numerics={k: dict(type(m).numerics.updated(self.numerics)) for k, m in models.items()},
-            dtypes={k: self.dtype or type(m).simulation_dtype for k, m in models.items()},
-            prepare={k: m.unprepared for k, m in models.items()},
-        )
+        return [program | own for program, own in plan_blocks(*self._planning, done or ())]
 
     # --- running ----------------------------------------------------------------------------------------------------
 
@@ -213,19 +210,17 @@ class Study:
         or points) goes on where it was; without one they live in memory.
         """
         store = self._attach(path)
-        blocks = self._planned(store)
-        done = store.done()
-        todo = [(name, block) for name, block in blocks if name not in done]
-        models = self.variants()
-        total = sum(len(b["seeds"]) for _, b in blocks)
-        with _progress(progress, total, total - sum(len(b["seeds"]) for _, b in todo), path) as advance:
+        plan, done, models = self._planned(store), store.done(), self.variants()
+        todo = [row for row in plan.rows if row.block not in done]
+        total = sum(row.cells for row in plan.rows)
+        with _progress(progress, total, total - sum(row.cells for row in todo), path) as advance:
             from .lab.compute import compute_block
 
-            for name, block in todo:
-                begun = time.perf_counter()
-                arrays = compute_block(models[block_id(block["variant"])], block)
-                store.commit(name, arrays, {"seconds": round(time.perf_counter() - begun, 4), **provenance()})
-                advance(len(block["seeds"]))
+            for row in todo:
+                begun, said = time.perf_counter(), plan.specification(row.block, row)
+                arrays = compute_block(models[block_id(said["variant"])], said)
+                store.commit(row.block, arrays, {"seconds": round(time.perf_counter() - begun, 4), **provenance()})
+                advance(row.cells)
         return self.dataset()
 
     def _attach(self, path: str | os.PathLike[str] | None) -> Store | _Memory:
@@ -236,31 +231,36 @@ class Study:
             self._write_specification(self._store)
         return self._store
 
-    def _planned(self, store: Store | _Memory) -> list[tuple[str, dict[str, Any]]]:
-        """The blocks of this study in this store, by name: the plan made when it first ran there, or a new one.
+    def _planned(self, store: Store | _Memory) -> Plan:
+        """The blocks of this study in this store: the plan made when it first ran there, or a new one.
 
         A plan is kept, so that a resumed study computes in the very batches it would have, bit by bit; cells that an
         earlier, other plan has already done are left out of a new one.
         """
-        mine = f"plan-{block_id({'study': self.specification()})[:24]}"
+        mine = plan_name(self.specification())
         if mine not in store.documents():
-            known = set(self.cells())
-            finished = store.done()
-            covered = {
-                cell
-                for name, block in self._all_blocks(store).items()
-                if name in finished
-                for cell in cells_of(block, block_id(block["variant"]))
-                if cell in known
-            }
-            store.write_document(mine, {"blocks": self.plan(covered), "earlier": _earlier(store)})
-        document = store.read_document(mine)
-        blocks = [(block_id(b), b) for b in document["blocks"]]
-        return blocks
+            covered = self._covered(store)
+            try:
+                write_plan(store, mine, plan_blocks(*self._planning, covered), len(covered))
+            except SolvableError:
+                if mine not in store.documents():  # else somebody else planned at the same moment, and theirs counts
+                    raise
+        return Plan(store, mine)
 
-    def _all_blocks(self, store: Store | _Memory) -> dict[str, dict[str, Any]]:
-        plans = [store.read_document(n) for n in store.documents() if n.startswith("plan-")]
-        return {block_id(b): b for plan in plans for b in plan["blocks"]}
+    def _covered(self, store: Store | _Memory) -> set[Cell]:
+        """The cells of this study that blocks of other plans have done."""
+        others = [n for n in plans(store) if n != plan_name(self.specification())]
+        if not others:
+            return set()
+        known, finished = set(self.cells()), store.done()
+        return {
+            cell
+            for name in others
+            for block, said in Plan(store, name)
+            if block in finished
+            for cell in cells_of(said, block_id(said["variant"]))
+            if cell in known
+        }
 
     # --- identity ---------------------------------------------------------------------------------------------------
 
@@ -285,9 +285,21 @@ class Study:
                     name = _array_name(array)
                     if name not in store.done():
                         store.commit(name, {"array": array}, {"kind": "array"})
-        mine, names = self.specification(), [n for n in store.documents() if n.startswith("study-")]
-        if not any(store.read_document(n) == json.loads(json.dumps(mine)) for n in names):
-            store.write_document(f"study-{len(names) + 1:04d}", mine)
+        self.stored_name(store, write=True)
+
+    def stored_name(self, store: Store, write: bool = False) -> str:
+        """The name under which a run keeps this study."""
+        mine = json.loads(json.dumps(self.specification()))
+        for _ in range(100):  # of two drivers that bring different studies at once, one must try again
+            names = [n for n in store.documents() if n.startswith("study-")]
+            for name in names:
+                if store.read_document(name) == mine:
+                    return name
+            if not write:
+                break
+            with suppress(StoreError):
+                store.write_document(f"study-{len(names) + 1:04d}", mine)
+        raise SolvableError(f"the run at {store.path} does not hold this study, and takes no other.")
 
     @classmethod
     def from_specification(cls, spec: Mapping[str, Any], store: Store) -> Study:
@@ -304,33 +316,53 @@ class Study:
                 )
             return kind.create(**{n: value(v) for n, v in said["fields"].items()})
 
-        models = {k: model(m) for k, m in spec["models"].items()}
-        return cls(
-            models if spec["several"] else next(iter(models.values())),
-            spec["over"],
-            arms={k: {n: value(v) for n, v in a.items()} for k, a in spec["arms"].items()},
-            sizes=spec["sizes"],
-            seeds=spec["seeds"],
-            numerics=spec["numerics"],
-            dtype=spec["dtype"],
-        )
+        try:
+            models = {k: model(m) for k, m in spec["models"].items()}
+            if not all(isinstance(spec[name], list) for name in ("sizes", "seeds")):
+                raise TypeError("sizes and seeds are lists")
+            return cls(
+                models if spec["several"] else next(iter(models.values())),
+                spec["over"],
+                arms={k: {n: value(v) for n, v in a.items()} for k, a in spec["arms"].items()},
+                sizes=spec["sizes"],
+                seeds=spec["seeds"],
+                numerics=spec["numerics"],
+                dtype=spec["dtype"],
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, StopIteration, OverflowError) as problem:
+            if isinstance(problem, SolvableError):
+                raise
+            raise SolvableError(f"the run at {store.path} describes no study that makes sense.") from problem
 
     # --- results ----------------------------------------------------------------------------------------------------
 
     def missing(self) -> int:
         """How many cells of this study are not done yet."""
-        if self._store is None:
-            return len(self.cells())
-        wanted = set(self.cells())
-        for _, block in self._finished():
-            wanted.difference_update(cells_of(block, block_id(block["variant"])))
-        return len(wanted)
+        store = self._store
+        if store is None:
+            return self.number_of_cells()
+        if (mine := plan_name(self.specification())) in store.documents():
+            done = store.done()
+            return sum(row.cells for row in Plan(store, mine).rows if row.block not in done)
+        return self.number_of_cells() - len(self._covered(store))
 
-    def _finished(self) -> list[tuple[str, dict[str, Any]]]:
-        if self._store is None:
+    def _finished(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The done blocks of all plans, this study's own last."""
+        store = self._store
+        if store is None:
             raise SolvableError("this study has no results yet: call run() first.")
-        done = self._store.done()
-        return [(n, b) for n, b in self._all_blocks(self._store).items() if n in done]
+        done, mine = store.done(), plan_name(self.specification())
+        names = sorted(plans(store), key=lambda name: name == mine)
+        known = [Plan(store, name) for name in names]
+        if names and names[-1] == mine and not known[-1].covered and all(r.block in done for r in known[-1].rows):
+            known = known[-1:]  # nothing of the others is needed
+        for plan in known:
+            for row in plan.rows:
+                if row.block in done:
+                    yield row.block, plan.specification(row.block, row)
+            for block in plan.replaced:  # a block may have been done before, or in spite of, its being split
+                if block in done:
+                    yield block, plan.specification(block)
 
     def dataset(self) -> xr.Dataset:
         """What is done so far, labelled: for an observable `x` the variables `x_theory` (nominal controls), `x_expected`
@@ -338,20 +370,11 @@ class Study:
         """
         from .lab.dataset import assemble
 
-        results: dict[Cell, tuple[dict[str, np.ndarray], int]] = {}
-        wanted = set(self.cells())
         finished, store = self._finished(), self._store
-        assert store is not None
-        for name, block in finished:
-            cells = cells_of(block, block_id(block["variant"]))
-            if not wanted.isdisjoint(cells):
-                try:
-                    arrays = store.read(name)
-                except DamagedBlock as problem:
-                    raise SolvableError(f"{problem} Delete the file and run the study again.") from None
-                for lane, cell in enumerate(cells):
-                    results.setdefault(cell, (arrays, lane))
-        dataset = assemble(self, results)
+        try:
+            dataset = assemble(self, finished, lambda block: store.read(block) if store else {})
+        except DamagedBlock as problem:
+            raise SolvableError(f"{problem} Delete the file and run the study again.") from None
         dataset.attrs |= {"solvable": __version__, "study": json.dumps(self.specification()), **provenance()}
         return dataset
 
@@ -503,10 +526,6 @@ def _broadcast(simulated: Any, expected: Any) -> tuple[Any, Any]:
     import xarray as xr
 
     return xr.broadcast(simulated, expected)
-
-
-def _earlier(store: Store | _Memory) -> list[str]:
-    return [n for n in store.documents() if n.startswith("plan-")]
 
 
 def provenance() -> dict[str, str]:

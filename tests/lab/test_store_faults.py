@@ -258,7 +258,7 @@ def test_stopping_anywhere_while_creating_a_run_or_a_document_can_be_taken_up_ag
                 begin(path)
         begin(path)
         assert Store.open(path).read_document("study") == {"a": 0.1}
-        assert all(problem.kind == "temporary" for problem in Store.open(path).verify())
+        assert {problem.kind for problem in Store.open(path).verify()} <= {"temporary", "torn"}
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
@@ -437,7 +437,8 @@ def test_every_flipped_bit_truncation_and_deletion_is_found(run):
                     reader.read(path.stem)
                 assert one_sentence(caught.value)
         if path.suffix == ".jsonl":
-            assert len(Store.open(run.path).done()) < 4
+            lost = {problem.path for problem in problems if problem.kind == "unreferenced"}
+            assert len(Store.open(run.path).done()) < 4 or "documents/study.json" in lost
 
     for trial in range(210):
         path = paths[trial % len(paths)]
@@ -455,8 +456,7 @@ def test_every_flipped_bit_truncation_and_deletion_is_found(run):
             found(path)
         path.write_bytes(whole + b"\0")
         assert run.verify()
-        if path.parent.name != "documents":  # a deleted document leaves no trace
-            path.unlink()
-            found(path)
+        path.unlink()
+        found(path)
         path.write_bytes(whole)
     assert run.verify() == []

@@ -19,9 +19,12 @@ import solvable as sv
 from solvable.lab import compute, launch, sweep
 from solvable.lab.export import export
 from solvable.lab.launch import Dead, one_thread, parent_lives, run_workers, slurm_script
+from solvable.lab.plan import spread
+from solvable.lab.plans import Plan, plan_name, plans
 from solvable.lab.status import pace, status
 from solvable.lab.store import Entry, Store, StoreError
-from solvable.lab.sweep import shard_of, work
+from solvable.lab.sweep import work
+from solvable.lab.worker import shares
 
 SOURCE = str(Path(sv.__file__).parents[1])
 
@@ -42,7 +45,7 @@ def contents(path):
 def commits(path):
     """How often each block was committed, by all writers together."""
     lines = [json.loads(line) for file in Path(path, "manifests").glob("*") for line in file.read_text().splitlines()]
-    return [line["block"] for line in lines if "sha256" in line]
+    return [line["block"] for line in lines if "bytes" in line]
 
 
 def wrong(path):
@@ -183,11 +186,12 @@ def test_damaged_blocks_are_computed_again(finished, tmp_path):
 
 def test_a_worker_does_its_own_shard_first_and_then_helps_until_nothing_is_left(finished, tmp_path):
     planned(tmp_path / "run")
-    blocks = list(contents(finished))
-    shares = [{b for b in blocks if shard_of(b, 3) == i} for i in range(3)]
-    assert all(shares)
-    work(tmp_path / "run", (1, 3), wanted=only(len(shares[1])))
-    assert set(contents(tmp_path / "run")) == shares[1]
+    store = Store.open(tmp_path / "run")
+    parts = [{row.block for row in share} for share in shares(Plan(store, plans(store)[0]).rows, 3)]
+    assert all(parts)
+    assert set.union(*parts) == set(contents(finished))
+    work(tmp_path / "run", (1, 3), wanted=only(len(parts[1])))
+    assert set(contents(tmp_path / "run")) == parts[1]
     assert work(tmp_path / "run", (0, 3)).left == 0
     assert contents(tmp_path / "run") == contents(finished)
 
@@ -273,6 +277,24 @@ def test_the_slurm_script_is_sound_bash_that_names_run_study_and_shards(tmp_path
     assert not (tmp_path / "oops").exists()
     with pytest.raises(sv.InvalidValue, match="tasks = 0"):
         slurm_script("run", 0)
+
+
+def test_a_run_planned_in_the_first_format_is_worked_on_and_read(tmp_path):
+    model = sv.Perceptron(loss="square", samples=0.5)
+    study, other = (sv.Study(model, {"penalty": [0.1, 1.0]}, sizes=[16], seeds=5) for _ in range(2))
+    blocks = []
+    for block in study.plan():
+        number = block.pop("cells")
+        rows = [list(row) for row in zip(*(spread(c, number) for c in block["controls"]), strict=True)]
+        listed = {n: spread(block[n], number) for n in ("seeds", "sizes") if n in block}
+        blocks.append(block | listed | {"format": 1, "controls": rows})
+    store = study._attach(tmp_path / "run")
+    store.write_document(plan_name(study.specification()), {"blocks": blocks, "earlier": []})
+    assert status(tmp_path / "run").cells["undone"] == len(study.cells()) == study.number_of_cells() == 14
+    assert work(tmp_path / "run").left == 0
+    again = sv.open(tmp_path / "run")
+    assert again.missing() == 0
+    xr.testing.assert_equal(again.dataset(), other.run(progress=False))
 
 
 # --- export -------------------------------------------------------------------------------------------------------------

@@ -120,6 +120,40 @@ def sync_file(path: str) -> None:
     sync_folder(os.path.dirname(path))
 
 
+def mark(path: str, data: bytes) -> bool:
+    """Make a small new file, or say that the name is taken. Nothing depends on its surviving, so nothing is synced."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except FileExistsError:
+        return False
+    try:
+        os.write(descriptor, data)
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def touch(path: str) -> None:
+    """Set a file's time to now, by the clock of the file system that it lies on."""
+    os.utime(path, follow_symlinks=False)
+
+
+def marked(path: str, most: int = 4096) -> tuple[bytes, float]:
+    """What a small file says and when it was last touched; opened, because network file systems then ask the server."""
+    with _open_regular(path) as file:
+        return file.read(most), os.fstat(file.fileno()).st_mtime
+
+
+def discard(path: str) -> bool:
+    """Remove a file; somebody else may do so first."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def remove(path: str, *, unchanged_since: float) -> bool:
     """Remove a file last written before the time `unchanged_since`; somebody else may remove it first."""
     try:
@@ -146,6 +180,12 @@ def read(path: str, *, start: int = 0, most: int) -> bytes:
         size = os.fstat(file.fileno()).st_size
         file.seek(start)
         return file.read(max(0, min(size - start, most)))
+
+
+def size_of(path: str) -> int:
+    """The length of a regular file."""
+    with _open_regular(path) as file:
+        return os.fstat(file.fileno()).st_size
 
 
 def digest(path: str) -> str | None:

@@ -18,6 +18,8 @@ BLOCK_ID = re.compile(r"[0-9a-f]{64}")
 MANIFEST_NAME = re.compile(r"([0-9a-f]{32})\.jsonl")
 HEX_FLOAT = re.compile(r"'*-?(0x[01]\.[0-9a-f]+p[+-][0-9]+|inf|nan)")
 LONGEST_LINE = 1 << 16
+LARGEST_READABLE = 1 << 14
+SEALED = re.compile(rb'\{"sha256":"[0-9a-f]{64}","document":')
 NOT_JSON = (ValueError, KeyError, TypeError, RecursionError)  # what reading somebody else's JSON may raise
 
 
@@ -86,16 +88,38 @@ def now() -> str:
 
 
 def document_file(document: Any) -> bytes:
-    """A document's file: the document and its hash, so that a flipped bit shows."""
+    """A document's file: the document and its hash, so that a flipped bit shows. Large ones are sealed by their bytes."""
+    text = json.dumps(plain(document), separators=(",", ":")).encode()
+    return _readable(document) if len(text) <= LARGEST_READABLE else _sealed(text)
+
+
+def document_in(data: bytes) -> Any:
+    """The document in a file, or ValueError when any bit of it has changed."""
+    if found := SEALED.match(data):
+        text = data[found.end() : -2]
+        if _sealed(text) == data:
+            return json.loads(text)
+    elif _readable(document := json.loads(data)["document"]) == data:
+        return document
+    raise ValueError("damaged")
+
+
+def _readable(document: Any) -> bytes:
     content = {"document": plain(document), "sha256": sha256(canonical(document).encode())}
     return json.dumps(content, indent=1).encode() + b"\n"
+
+
+def _sealed(text: bytes) -> bytes:
+    return b'{"sha256":"' + sha256(text).encode() + b'","document":' + text + b"}\n"
 
 
 def manifest_line(record: dict[str, Any]) -> bytes:
     """One line of JSON, sealed by a checksum of its own bytes."""
     body = json.dumps(record, separators=(",", ":")).encode()
     if len(body) > LONGEST_LINE - 100:
-        raise StoreError(f"The meta of block {record['block'][:12]}… takes {len(body)} bytes, but may take 65000.")
+        raise StoreError(
+            f"The meta of block {str(record.get('block'))[:12]}… takes {len(body)} bytes, but may take 65000."
+        )
     return body[:-1] + _seal(body) + b"\n"
 
 
@@ -112,6 +136,7 @@ class Ledger:
     def __init__(self) -> None:
         self.entries: dict[str, list[Entry]] = {}
         self.failures: dict[str, list[tuple[str, str, str]]] = {}  # (time, writer, error)
+        self.documents: dict[str, set[str]] = {}  # the hashes of the files of every document, by name
         self._understood: dict[str, int] = {}  # per writer: where its last good line ends
 
     def refresh(self, folder: str) -> None:
@@ -157,6 +182,8 @@ class Ledger:
         match record:
             case {"block": str(block)} if not BLOCK_ID.fullmatch(block):
                 return False
+            case {"kind": "document", "document": str(name), "sha256": str(sha)}:
+                self.documents.setdefault(name, set()).add(sha)
             case {"block": str(block), "kind": "failed", "error": str(error), "time": str(when)}:
                 self.failures.setdefault(block, []).append((when, writer, error))
             case {"block": str(block), "sha256": str(sha), "bytes": int(size), "time": str(when), "meta": dict(meta)}:

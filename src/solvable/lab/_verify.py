@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 from solvable.lab import _files as files
 from solvable.lab import _records as records
+from solvable.lab._archives import read_index
 from solvable.lab._files import StoreError
 
 if TYPE_CHECKING:
     from solvable.lab.store import Store
 
-FOLDER = re.compile(r"documents|manifests|blocks(/[0-9a-f]{2})?")
+FOLDER = re.compile(r"documents|manifests|archives|claims|blocks(/[0-9a-f]{2})?")
 FILE = re.compile(
     r"run\.json|documents/(?P<document>[a-z0-9][a-z0-9._-]{0,80})\.json|manifests/(?P<writer>[0-9a-f]{32})\.jsonl"
+    r"|archives/(?P<archive>[0-9a-f]{64})\.pack|claims/(?P<claim>[0-9a-f]{64}\.[0-9]{1,6}|worker-[0-9a-f]{32})"
     r"|blocks/(?P<two>[0-9a-f]{2})/(?P<block>(?P=two)[0-9a-f]{62})\.npz"
 )
 
@@ -25,7 +27,7 @@ class Problem:
     """Something `Store.verify` found; prints as one sentence.
 
     `kind` is one of missing, truncated, flipped, unreadable, conflict, garbled, link, unexpected, or of the leftovers
-    temporary, unreferenced, torn. `path` is relative to the run.
+    temporary, unreferenced, torn, claim. `path` is relative to the run.
     """
 
     kind: str
@@ -36,7 +38,7 @@ class Problem:
     @property
     def leftover(self) -> bool:
         """Whether this is only what an interrupted (or busy) writer leaves behind, and everybody ignores."""
-        return self.kind in ("temporary", "unreferenced", "torn")
+        return self.kind in ("temporary", "unreferenced", "torn", "claim")
 
     def __str__(self) -> str:
         return self.sentence
@@ -45,6 +47,7 @@ class Problem:
 def problems_of(store: "Store", run_file: bytes) -> Iterator[Problem]:
     """Every problem of the run, in the order of its files."""
     blocks: dict[str, str] = {}
+    documents: set[str] = set()
     ledger = records.Ledger()
     for relative, item in walk(store.path):
         name = FILE.fullmatch(relative)
@@ -60,10 +63,26 @@ def problems_of(store: "Store", run_file: bytes) -> Iterator[Problem]:
             yield Problem("unexpected", f"{relative} is no part of a run.", relative)
         elif name["block"]:
             blocks[name["block"]] = relative
+        elif name["claim"]:
+            yield Problem("claim", f"{relative} was left by a worker that died, or one is at work.", relative)
+        elif name["archive"]:
+            found, problem = _contents_of_archive(store, relative, name["archive"])
+            blocks |= dict.fromkeys(found, relative)
+            yield from problem
         else:
+            documents |= {name["document"]} - {None}
             yield from _problems_of_text(store, relative, name, run_file, ledger)
     if not os.path.lexists(os.path.join(store.path, "run.json")):
         yield Problem("missing", "run.json is missing.", "run.json")
+    for name in sorted(set(ledger.documents) - documents):
+        yield Problem("missing", f"Document {name!r} is missing, which was written.", f"documents/{name}.json")
+    for name in sorted(documents & set(ledger.documents)):
+        relative = f"documents/{name}.json"
+        if files.digest(os.path.join(store.path, relative)) not in ledger.documents[name]:
+            yield Problem("flipped", f"Document {name!r} is not the one that was written.", relative)
+    for name in sorted(documents - set(ledger.documents)):
+        sentence = f"Document {name!r} is mentioned by no manifest: its writer was interrupted, or is at work."
+        yield Problem("unreferenced", sentence, f"documents/{name}.json")
     for block, entries in sorted(ledger.entries.items()):
         yield from _problems_of_block(store, block, entries)
     for block, relative in blocks.items():
@@ -90,6 +109,19 @@ def _problems_of_text(
         yield Problem("flipped", str(error), relative)
     except OSError as error:
         yield Problem("unreadable", f"{relative} cannot be read: {error.strerror}.", relative)
+
+
+def _contents_of_archive(store: "Store", relative: str, name: str) -> tuple[list[str], list[Problem]]:
+    path = os.path.join(store.path, relative)
+    try:
+        if (found := files.digest(path)) is None:
+            return [], []  # a larger one has taken its place meanwhile
+        blocks = list(read_index(path, name))
+        return blocks, [] if found == name else [Problem("flipped", f"{relative} is not as it was written.", relative)]
+    except ValueError as error:
+        return [], [Problem("truncated", f"{relative} is damaged: {error}.", relative)]
+    except (OSError, StoreError) as error:
+        return [], [Problem("unreadable", f"{relative} cannot be read: {error}.", relative)]
 
 
 def _problems_of_block(store: "Store", block: str, entries: list[records.Entry]) -> Iterator[Problem]:

@@ -9,14 +9,42 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._programs import _simulate as simulation_program
+from .._programs import _theory as theory_program
 from ..model import Model, key_words, simulate_batch
+from .memory import needed
+from .plan import cells_in, columns_of, spread
+
+
+def needed_memory(model: Model, block: Mapping[str, Any]) -> int | None:
+    """Bytes that the block's compiled program takes, as XLA tells; None where that is not known beforehand.
+
+    Compiling is not wasted: the block then runs the very program that was asked.
+    """
+    if block["prepare"] or (block["kind"] == "simulation" and type(model).runs == "host"):
+        return None
+    lanes, numbers = block["lanes"], jnp.zeros
+    controls = {n: numbers(lanes) for n in model.fields_of("control")}
+    if block["kind"] == "theory":
+        asked = (model.with_values(controls), type(model).numerics.updated(block["numerics"]))
+        return needed(theory_program.lower(*asked).compile())
+    counting = [n for n, said in model.fields_of("control").items() if said.counts]
+    lengths = tuple(sorted(zip(counting, block["padded"], strict=True)))
+    keys = jax.random.wrap_key_data(numbers((lanes, 2), jnp.uint32), impl="threefry2x32")
+    fields = {n: np.zeros(lanes) for n in controls}
+    counts = {n: np.ones(lanes, np.int32) for n in counting}
+    return needed(
+        simulation_program.lower(model, fields, keys, counts, block["size"], lengths, block["dtype"]).compile()
+    )
 
 
 def compute_block(model: Model, block: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """The results of a block, one row per cell; `model` is the block's variant with any controls."""
     names = list(model.fields_of("control"))
-    columns = {n: np.array([float.fromhex(row[i]) for row in block["controls"]]) for i, n in enumerate(names)}
-    number, lanes = len(block["seeds"]), block["lanes"]
+    number, lanes = cells_in(block), block["lanes"]
+    controls, sizes, seeds = columns_of(block)
+    columns = {n: np.array([float.fromhex(v) for v in spread(c, number)]) for n, c in zip(names, controls, strict=True)}
+    block = {**block, "seeds": spread(seeds, number), "sizes": spread(sizes, number)}
     fill = np.minimum(np.arange(lanes), number - 1)  # the last cell is repeated, so that every block has one shape
     if block["kind"] == "theory":
         out = _theories(model, columns, block, fill)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from ..errors import SolvableError
-from .plan import Cell
+from .plan import Family, cells_in, columns_of
+from .store import block_id
 
 if TYPE_CHECKING:
     from ..study import Study
@@ -17,55 +19,64 @@ if TYPE_CHECKING:
 EXTRA = ("converged", "residual")
 
 
-def assemble(study: Study, results: Mapping[Cell, tuple[dict[str, np.ndarray], int]]) -> xr.Dataset:
-    """One dataset of everything that is done; see `Study.dataset` for its variables."""
+def assemble(
+    study: Study,
+    finished: Iterable[tuple[str, Mapping[str, Any]]],
+    read: Callable[[str], Mapping[str, np.ndarray]],
+) -> xr.Dataset:
+    """One dataset of everything that is done; see `Study.dataset` for its variables.
+
+    `finished` are the done blocks; where several hold the same cell, the last one counts. Only those are read that hold
+    something of this study.
+    """
     grid, models = study._grid(), study.variants()
     declared = {n: o for m in models.values() for n, o in m.observables().items()}
     coords: dict[str, Any] = {n: np.asarray(v) for n, v in grid.items()}
     if study.sizes:
         coords |= {"size": np.asarray(study.sizes), "seed": np.asarray(study.seeds)}
     inner = _inner_coordinates(models)
-    shared = tuple(grid)
-    shape = tuple(len(v) for v in grid.values())
+    lengths = {n: len(v) for n, v in coords.items()}
     holders: dict[str, tuple[tuple[str, ...], np.ndarray]] = {}
 
-    def put(
-        name: str, dims: tuple[str, ...], outer: tuple[int, ...], index: tuple[int, ...], value: np.ndarray
-    ) -> None:
+    def put(name: str, dims: tuple[str, ...], index: tuple[Any, ...], values: np.ndarray) -> None:
         base = name.rsplit("_", 1)[0]
         own = declared[base].dims if base in declared else ()
         if name not in holders:
             kind = bool if base == "converged" else float
             start = False if kind is bool else np.nan
-            holders[name] = (dims + own, np.full(outer + value.shape, start, dtype=kind))
-        holders[name][1][index] = value
+            whole = tuple(lengths[d] for d in dims) + values.shape[1:]
+            holders[name] = (dims + own, np.full(whole, start, dtype=kind))
+        holders[name][1][index] = values
 
-    sizes, seeds = study.sizes, study.seeds
+    shared = tuple(grid)
     paired = any(m.unprepared for m in models.values())
-    for index, variant, controls in study._points:
-        counts, prepare = bool(study._counts(models[variant])), models[variant].unprepared
-        nominal = results.get(Cell("theory", variant, controls, None, None))
-        if nominal is not None:
-            for name, value in _lane(nominal):
-                put(f"{name}_theory", shared, shape, index, value)
-        for i, size in enumerate(sizes):
-            if not prepare:
-                cell = Cell("theory", variant, controls, size if counts else None, None)
-                for name, value in _lane(results.get(cell)):
-                    if name not in EXTRA:
-                        if paired:  # some variant's theory differs from seed to seed: give all the same dimensions
-                            whole = (*shape, len(sizes), len(seeds))
-                            for j in range(len(seeds)):
-                                put(f"{name}_expected", (*shared, "size", "seed"), whole, (*index, i, j), value)
-                        else:
-                            put(f"{name}_expected", (*shared, "size"), (*shape, len(sizes)), (*index, i), value)
-            for j, seed in enumerate(seeds):
-                whole, at = (*shape, len(sizes), len(seeds)), (*index, i, j)
-                if prepare:
-                    for name, value in _lane(results.get(Cell("theory", variant, controls, size, seed))):
-                        put(f"{name}_expected", (*shared, "size", "seed"), whole, at, value)
-                for name, value in _lane(results.get(Cell("simulation", variant, controls, size, seed))):
-                    put(f"{name}_simulated", (*shared, "size", "seed"), whole, at, value)
+    places = Places(study)
+    for block, said in finished:
+        arrays = None
+        for variant, place in places.of(said):
+            arrays = arrays if arrays is not None else read(block)
+            counts, prepare = bool(study._counts(models[variant])), models[variant].unprepared
+            at = tuple(place.at[d] for d in shared)
+            for name, every in arrays.items():
+                values = every[place.lanes]
+                if said["kind"] == "simulation" or prepare:
+                    kind = "simulated" if said["kind"] == "simulation" else "expected"
+                    put(f"{name}_{kind}", (*shared, "size", "seed"), (*at, place.size, place.seed), values)
+                    continue
+                nominal = place.size < 0
+                if nominal.any():
+                    put(f"{name}_theory", shared, _chosen(at, nominal), values[nominal])
+                if name in EXTRA or not study.sizes:
+                    continue
+                # Theories that do not depend on the size are expected at every one of them.
+                expected = ~nominal if counts else nominal
+                for size in [None] if counts else range(len(study.sizes)):
+                    index = (*_chosen(at, expected), place.size[expected] if size is None else size)
+                    if paired:  # some variant's theory differs from seed to seed: give all the same dimensions
+                        for seed in range(len(study.seeds)):
+                            put(f"{name}_expected", (*shared, "size", "seed"), (*index, seed), values[expected])
+                    else:
+                        put(f"{name}_expected", (*shared, "size"), index, values[expected])
 
     dataset = xr.Dataset({n: (dims, values) for n, (dims, values) in holders.items()}, coords)
     dataset = dataset.assign_coords({d: c for d, c in inner.items() if d in dataset.dims})
@@ -81,11 +92,65 @@ def assemble(study: Study, results: Mapping[Cell, tuple[dict[str, np.ndarray], i
     return dataset
 
 
-def _lane(result: tuple[dict[str, np.ndarray], int] | None):
-    if result is not None:
-        arrays, lane = result
-        for name, values in arrays.items():
-            yield name, values[lane]
+class Place(NamedTuple):
+    """Where some lanes of a block stand: per dimension an index or one per lane; size -1 where there is none."""
+
+    lanes: np.ndarray
+    at: dict[str, Any]
+    size: np.ndarray
+    seed: np.ndarray
+
+
+class Places:
+    """Finds the places of a block's cells in the grid of a study."""
+
+    def __init__(self, study: Study):
+        self._families: dict[str, list[tuple[Family, list[dict[str, int]], list[dict[str, int]]]]] = {}
+        for family, outer in study._families.items():
+            known = [{v: i for i, v in enumerate(values)} for _, values in family.swept]
+            self._families.setdefault(family.variant, []).append((family, outer, known))
+        self._swept = [n for n in study.over if n not in study._choices]
+        self._size = {s: i for i, s in enumerate(study.sizes)} | {None: -1}
+        self._seed = {s: i for i, s in enumerate(study.seeds)} | {None: -1}
+        self._variants: dict[str, str] = {}
+
+    def of(self, block: Mapping[str, Any]) -> Iterator[tuple[str, Place]]:
+        """The places of those cells of a block that belong to the study, with the hash of their variant."""
+        text = json.dumps(block["variant"])
+        if text not in self._variants:
+            self._variants[text] = block_id(block["variant"])
+        variant, number = self._variants[text], cells_in(block)
+        if variant not in self._families:
+            return
+        controls, sizes, seeds = columns_of(block)
+        if block["kind"] == "theory" and not block["prepare"]:
+            seeds = None
+        size, seed = self._found(sizes, self._size, number), self._found(seeds, self._seed, number)
+        for family, outer, known in self._families[variant]:
+            lanes = (size > -2) & (seed > -2)
+            for position, value in enumerate(family.fixed):
+                if value is not None:
+                    lanes &= self._found(controls[position], {value: 0}, number) == 0
+            found = [self._found(controls[p], k, number) for (p, _), k in zip(family.swept, known, strict=True)]
+            for index in found:
+                lanes &= index >= 0
+            if lanes.any():
+                which = np.flatnonzero(lanes)
+                at = {n: index[which] for n, index in zip(self._swept, found, strict=True)}
+                for labels in outer:
+                    yield variant, Place(which, labels | at, size[which], seed[which])
+
+    @staticmethod
+    def _found(column: Any, known: Mapping[Any, int], number: int) -> np.ndarray:
+        """The index of every value; -2 for those that are not of the study."""
+        if not isinstance(column, list):
+            return np.full(number, known.get(column, -2))
+        return np.fromiter((known.get(v, -2) for v in column), int, number)
+
+
+def _chosen(at: tuple[Any, ...], mask: np.ndarray) -> tuple[Any, ...]:
+    """The places of the lanes in `mask`; an index array even where no dimension is swept, so that lanes stay an axis."""
+    return tuple(i[mask] if isinstance(i, np.ndarray) else np.full(int(mask.sum()), i) for i in at)
 
 
 def _inner_coordinates(models: Mapping[str, Any]) -> dict[str, np.ndarray]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import itertools
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,11 +30,10 @@ def export(data: xr.Dataset, to: str, out: str | os.PathLike[str]) -> None:
             raise SolvableError("zarr is not installed: export to netcdf or csv, or install solvable[cluster].")
         if file.exists():
             raise SolvableError(f"{str(file)!r} exists already: choose another name.")
-        data.to_zarr(file)
-        return
     writers: dict[str, Callable[[Path], Any]] = {
         "csv": lambda part: _write_csv(data, part),
         "netcdf": lambda part: data.to_netcdf(part, engine="scipy"),
+        "zarr": lambda part: data.to_zarr(part, consolidated=False),
     }
     if to not in writers:
         raise SolvableError(f"there is no export to {to!r}: csv, netcdf or zarr.")
@@ -53,7 +54,7 @@ def _replacing(file: Path) -> Iterator[Path]:
         raise SolvableError(f"Could not write {str(file)!r}: {problem.strerror or problem}.") from problem
     finally:
         with suppress(OSError):
-            part.unlink()
+            shutil.rmtree(part) if part.is_dir() else part.unlink()
 
 
 def _write_csv(data: xr.Dataset, part: Path) -> None:
@@ -72,15 +73,16 @@ def _write_csv(data: xr.Dataset, part: Path) -> None:
         rows = csv.writer(file)
         rows.writerow(["kind", *dims, *names])
         for (kind, own), members in sorted(groups.items(), key=lambda g: (KINDS.index(g[0][0]), len(g[0][1]))):
-            sizes = [data.sizes[d] for d in own]
-            labels = {d: (data[d].values if d in data.coords else np.arange(data.sizes[d])).tolist() for d in own}
-            columns = {n: a.values for n, a in members.items()}
-            for index in np.ndindex(*sizes):
-                at = {d: labels[d][i] for d, i in zip(own, index, strict=True)}
-                # repr of a float gives back the same bits when read.
-                values = [_text(columns[n][index].item()) if n in columns else "" for n in names]
-                rows.writerow([kind, *(_text(at[d]) if d in at else "" for d in dims), *values])
+            labels = {d: data[d].values if d in data.coords else np.arange(data.sizes[d]) for d in own}
+            at = itertools.product(*(_texts(labels[d]) for d in own))
+            places = [own.index(d) if d in own else None for d in dims]
+            columns = (_texts(members[n].values) if n in members else itertools.repeat("") for n in names)
+            rows.writerows(
+                [kind, *("" if p is None else where[p] for p in places), *values]
+                for where, *values in zip(at, *columns, strict=False)
+            )
 
 
-def _text(value: Any) -> str:
-    return repr(value) if isinstance(value, float) else str(value)
+def _texts(values: np.ndarray) -> list[str]:
+    """All values in their order; repr of a float gives back the same bits when read."""
+    return list(map(repr if values.dtype.kind == "f" else str, values.ravel().tolist()))

@@ -1,20 +1,30 @@
 """From a study to blocks: cells of equal shape that share one compiled program and are committed together.
 
-A block is its specification: plain JSON that says everything its results depend on. A worker that holds the models can
-compute any block from its specification alone, and assembling a study never asks in which plan a cell was computed.
+A block is its specification: plain JSON that says everything its results depend on. It is a *program* (what is compiled:
+kind, model, sizes, lanes) and what is its own: columns of controls, seeds and sizes, one value per cell, or a single one
+where all cells agree. A worker that holds the models can compute any block from its specification alone, and assembling
+a study never asks in which plan a cell was computed. Planning goes through the grid without ever holding it.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-FORMAT = 1
+FORMAT = 2
 BUCKETS = 3  # padded lengths per program family: few compilations against little padding
-LANES = {"theory": 512, "simulation": 32}
+CANDIDATES = 200  # lengths among which they are chosen
+# Cells of a block. It should take seconds, so that committing it costs nothing beside and an interruption little.
+LANES = {"theory": 512, "prepared": 64, "vmap": 512, "map": 32, "host": 1}
+LEAST_LANES = 32  # of small simulations, as long as there are fewer than
+FEW_BLOCKS = 32  # blocks, which several workers should be able to share
 ELEMENTS = 2**25  # padded numbers in one simulated block: 128 MB in float32
+QUICK_ELEMENTS = 2**22  # beyond this, simulations take long enough for LEAST_LANES of them to make a block
+
+Column = Any  # a list with one value per cell, or the value that all cells share
 
 
 class Cell(NamedTuple):
@@ -27,17 +37,197 @@ class Cell(NamedTuple):
     seed: int | None
 
 
-def pad_lengths(counts: Iterable[int], most: int = BUCKETS) -> list[int]:
-    """At most `most` lengths that cover all counts with the least padding in sum.
+@dataclass(frozen=True)
+class Family:
+    """The points of a study that share a variant and all controls that are not swept: a full grid of the swept ones."""
+
+    variant: str
+    fixed: tuple[str | None, ...]  # float.hex, in the order of declaration; None where swept
+    swept: tuple[tuple[int, tuple[str, ...]], ...]  # position and values of each swept control, the last fastest
+
+    def points(self, allowed: Mapping[int, Collection[str]] | None = None) -> Iterator[tuple[str, ...]]:
+        """The controls of every point (of those at which the controls in these positions take allowed values)."""
+        kept = [(p, [v for v in values if v in allowed[p]] if allowed and p in allowed else values)
+                for p, values in self.swept]  # fmt: skip
+        if allowed and any(self.fixed[p] is not None and self.fixed[p] not in values for p, values in allowed.items()):
+            return
+        point: list[Any] = list(self.fixed)
+        for values in itertools.product(*(values for _, values in kept)):
+            for (position, _), value in zip(kept, values, strict=True):
+                point[position] = value
+            yield tuple(point)
+
+    def values(self, position: int) -> tuple[str, ...]:
+        """The values of a control."""
+        fixed = self.fixed[position]
+        return next(values for p, values in self.swept if p == position) if fixed is None else (fixed,)
+
+    def __len__(self) -> int:
+        number = 1
+        for _, values in self.swept:
+            number *= len(values)
+        return number
+
+
+class Variant(NamedTuple):
+    """What planning must know of a model: its specification without controls, and how its cells are computed."""
+
+    specification: dict[str, Any]
+    counting: tuple[int, ...]  # positions of the controls that set array lengths
+    numerics: dict[str, Any]
+    dtype: str
+    prepare: bool
+    has_theory: bool
+    runs: str
+    theory_lanes: int
+
+
+class Batch(NamedTuple):
+    """Cells that share a program: how many there are, and how to go through them."""
+
+    program: dict[str, Any]
+    number: int
+    cells: Any  # a function that returns an iterator of (controls, size, seed)
+
+
+def cells_of_study(
+    families: Sequence[Family], variants: Mapping[str, Variant], sizes: Sequence[int], seeds: Sequence[int]
+) -> Iterator[Cell]:
+    """Every unit of work: the theory's and then the simulation's."""
+    for family in families:
+        if variants[family.variant].has_theory:
+            for controls, size, seed in _theories(family, variants[family.variant], sizes, seeds):
+                yield Cell("theory", family.variant, controls, size, seed)
+    for size, family in itertools.product(sizes, families):
+        for controls, seed in itertools.product(family.points(), seeds):
+            yield Cell("simulation", family.variant, controls, size, seed)
+
+
+def number_of_cells(
+    families: Sequence[Family], variants: Mapping[str, Variant], sizes: Sequence[int], seeds: Sequence[int]
+) -> int:
+    """How many cells `cells_of_study` goes through."""
+    total = 0
+    for family in families:
+        said, simulations = variants[family.variant], len(sizes) * len(seeds)
+        theories = simulations if said.prepare else 1 + len(sizes) if said.counting else 1
+        total += len(family) * (simulations + (theories if said.has_theory else 0))
+    return total
+
+
+def _theories(family: Family, said: Variant, sizes: Sequence[int], seeds: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+    for controls in family.points():
+        if said.prepare:  # theory and simulation are paired, seed by seed
+            yield from ((controls, size, seed) for size in sizes for seed in seeds)
+        else:
+            yield from ((controls, size, None) for size in ([None, *sizes] if said.counting else [None]))
+
+
+def plan_blocks(
+    families: Sequence[Family],
+    variants: Mapping[str, Variant],
+    sizes: Sequence[int],
+    seeds: Sequence[int],
+    done: Collection[Cell] = (),
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The blocks that hold every cell not among `done`: program and own part of each, one program after the other.
+
+    The result depends on the arguments only, so a plan can be made again.
+    """
+    for batch in _batches(families, variants, sizes, seeds):
+        number, kind, variant = batch.number, batch.program["kind"], batch.program.pop("key")
+        cells = batch.cells
+        if done:
+
+            def cells(batch=batch, kind=kind, variant=variant):
+                return (c for c in batch.cells() if Cell(kind, variant, *c) not in done)
+
+            number = sum(1 for _ in cells())
+        if number:
+            lanes = _lanes(variants[variant], kind, number, batch.program["size"], batch.program["padded"])
+            program, found = batch.program | {"lanes": lanes}, iter(cells())
+            while chunk := list(itertools.islice(found, lanes)):
+                yield program, _own(kind, chunk)
+
+
+def _batches(
+    families: Sequence[Family], variants: Mapping[str, Variant], sizes: Sequence[int], seeds: Sequence[int]
+) -> Iterator[Batch]:
+    for key, said in variants.items():
+        ours = [f for f in families if f.variant == key]
+        common = {"format": FORMAT, "key": key, "variant": said.specification, "prepare": said.prepare}
+        theory = common | {"kind": "theory", "numerics": said.numerics, "padded": []}
+        points = sum(map(len, ours))
+        if said.has_theory and said.prepare:
+            for size in sizes:
+
+                def paired(ours=ours, said=said, size=size):
+                    return itertools.chain.from_iterable(_theories(f, said, [size], seeds) for f in ours)
+
+                yield Batch(theory | {"size": size}, points * len(seeds), paired)
+        elif said.has_theory:
+
+            def alone(ours=ours, said=said):
+                return itertools.chain.from_iterable(_theories(f, said, sizes, seeds) for f in ours)
+
+            yield Batch(theory | {"size": None}, points * (1 + len(sizes) if said.counting else 1), alone)
+        for size in sizes:
+            for padded, allowed in _padded(ours, said.counting, size):
+
+                def simulations(ours=ours, size=size, allowed=allowed):
+                    drawn = (itertools.product(f.points(allowed), [size], seeds) for f in ours)
+                    return itertools.chain.from_iterable(drawn)
+
+                number = sum(_number_allowed(f, allowed) for f in ours) * len(seeds)
+                program = common | {"kind": "simulation", "dtype": said.dtype, "padded": padded, "size": size}
+                yield Batch(program, number, simulations)
+
+
+def _number_allowed(family: Family, allowed: Mapping[int, Collection[str]]) -> int:
+    number = len(family)
+    for position, values in allowed.items():
+        ours = family.values(position)
+        number = number * sum(v in values for v in ours) // len(ours)
+    return number
+
+
+def _padded(
+    families: Sequence[Family], positions: tuple[int, ...], size: int
+) -> Iterator[tuple[list[int], dict[int, set[str]]]]:
+    """The lengths to which counting controls are padded together, and the values of those controls that go there."""
+    bins: list[list[tuple[int, set[str]]]] = []
+    for position in positions:
+        counts = {v: max(1, round(float.fromhex(v) * size)) for f in families for v in f.values(position)}
+        weights: Counter[int] = Counter()
+        for family in families:
+            for value in family.values(position):
+                weights[counts[value]] += len(family)
+        lengths = pad_lengths(weights)
+        least = [0, *lengths]
+        bins.append([(n, {v for v, c in counts.items() if below < c <= n}) for below, n in zip(least, lengths)])  # noqa: B905
+    for chosen in itertools.product(*bins):
+        allowed = {p: values for p, (_, values) in zip(positions, chosen, strict=True)}
+        yield [length for length, _ in chosen], allowed
+
+
+def pad_lengths(counts: Iterable[int] | Mapping[int, int], most: int = BUCKETS) -> list[int]:
+    """At most `most` lengths that cover all counts (with weights, if a mapping) with the least padding in sum.
 
     >>> pad_lengths([10, 11, 12, 50, 200, 210], most=3)
     [12, 50, 210]
     """
-    values = sorted(counts)
-    distinct = sorted(set(values))
+    weights = Counter(counts)
+    distinct = sorted(weights)
+    if len(distinct) > CANDIDATES:  # among many lengths, the best of some are as good
+        distinct = sorted({distinct[-1 - i * len(distinct) // CANDIDATES] for i in range(CANDIDATES)})
     if len(distinct) <= most:
         return distinct
-    up_to = {v: sum(1 for c in values if c <= v) for v in distinct}
+    ordered = sorted(weights.items())
+    up_to, total, at = {}, 0, 0
+    for value in distinct:
+        while at < len(ordered) and ordered[at][0] <= value:
+            total, at = total + ordered[at][1], at + 1
+        up_to[value] = total
     # best[k][i]: least total padded length of everything up to distinct[i] with k lengths, the last being distinct[i]
     best: list[dict[int, tuple[int, list[int]]]] = [{i: (v * up_to[v], [v]) for i, v in enumerate(distinct)}]
     for _ in range(most - 1):
@@ -53,86 +243,73 @@ def pad_lengths(counts: Iterable[int], most: int = BUCKETS) -> list[int]:
     return best[-1][len(distinct) - 1][1]
 
 
-def plan_blocks(
-    cells: Sequence[Cell],
-    variants: Mapping[str, dict[str, Any]],
-    counting: Mapping[str, tuple[int, ...]],
-    *,
-    numerics: Mapping[str, dict[str, Any]],
-    dtypes: Mapping[str, str],
-    prepare: Mapping[str, bool],
-) -> list[dict[str, Any]]:
-    """Group cells into block specifications.
-
-    `variants` maps a variant's hash to its specification without controls; `counting` to the positions of the controls
-    that set array lengths. The result depends on the cells and their order only, so a plan can be made again.
-    """
-    groups: dict[tuple[Any, ...], list[Cell]] = defaultdict(list)
-    for cell in cells:
-        groups[
-            cell.kind, cell.variant, cell.size if cell.kind == "simulation" or prepare[cell.variant] else None
-        ].append(cell)
-    blocks = []
-    for (kind, variant, size), members in groups.items():
-        common: dict[str, Any] = {
-            "format": FORMAT,
-            "kind": kind,
-            "variant": variants[variant],
-            "prepare": prepare[variant],
-        }
-        if kind == "theory":
-            common["numerics"] = numerics[variant]
-            families = {(): members}
-        else:
-            common |= {"dtype": dtypes[variant]}
-            families = _padded_families(members, counting[variant], size)
-        for padded, family in families.items():
-            lanes = _lanes(kind, len(family), size, padded)
-            for chunk in _chunks(family, lanes):
-                blocks.append(
-                    common
-                    | {"size": size, "padded": list(padded), "lanes": lanes}
-                    | {"controls": [list(c.controls) for c in chunk], "seeds": [c.seed for c in chunk]}
-                    | ({"sizes": [c.size for c in chunk]} if kind == "theory" else {})
-                )
-    return blocks
-
-
-def _padded_families(
-    members: Sequence[Cell], positions: tuple[int, ...], size: int
-) -> dict[tuple[int, ...], list[Cell]]:
-    """Split cells by the lengths that their counting controls are padded to."""
-
-    def count(cell: Cell, position: int) -> int:
-        return max(1, round(float.fromhex(cell.controls[position]) * size))
-
-    lengths = {p: pad_lengths(count(c, p) for c in members) for p in positions}
-    families: dict[tuple[int, ...], list[Cell]] = defaultdict(list)
-    for cell in members:
-        families[tuple(min(n for n in lengths[p] if n >= count(cell, p)) for p in positions)].append(cell)
-    return families
-
-
-def _lanes(kind: str, number: int, size: int | None, padded: tuple[int, ...]) -> int:
+def _lanes(said: Variant, kind: str, number: int, size: int | None, padded: Sequence[int]) -> int:
     """How many cells share a block: few enough for memory and for a short loss when interrupted, then split evenly."""
-    most = LANES[kind]
-    if kind == "simulation" and size is not None:
-        rows = max([size, *padded])
-        most = max(1, min(most, ELEMENTS // (rows * size)))
+    if kind == "theory":
+        most = LANES["prepared"] if said.prepare else min(LANES["theory"], 16 * said.theory_lanes)
+    else:
+        elements = max([size or 1, *padded]) * (size or 1)
+        most = min(LANES[said.runs], max(LEAST_LANES, QUICK_ELEMENTS // elements))
+        most = min(most, max(LEAST_LANES, -(-number // FEW_BLOCKS)), max(1, ELEMENTS // elements))
     blocks = -(-number // most)
     return -(-number // blocks)
 
 
-def _chunks(members: Sequence[Cell], lanes: int) -> Iterator[Sequence[Cell]]:
-    it = iter(members)
-    while chunk := list(itertools.islice(it, lanes)):
-        yield chunk
+def _own(kind: str, cells: Sequence[tuple[tuple[str, ...], int | None, int | None]]) -> dict[str, Any]:
+    """The part of a block that is its own."""
+    own = {
+        "cells": len(cells),
+        "controls": [_column(values) for values in zip(*(controls for controls, _, _ in cells), strict=True)],
+        "seeds": _column([seed for _, _, seed in cells]),
+    }
+    return own | ({"sizes": _column([size for _, size, _ in cells])} if kind == "theory" else {})
+
+
+def _column(values: Sequence[Any]) -> Column:
+    return values[0] if all(v == values[0] for v in values) else list(values)
+
+
+def cells_in(block: Mapping[str, Any]) -> int:
+    """How many cells a block holds."""
+    return block["cells"] if "cells" in block else len(block["seeds"])
+
+
+def columns_of(block: Mapping[str, Any]) -> tuple[list[Column], Column, Column]:
+    """Controls, sizes and seeds of a block, as columns."""
+    if block["format"] == 1:  # rows of controls, and lists of everything
+        sizes = block.get("sizes") or block["size"]
+        return [list(column) for column in zip(*block["controls"], strict=True)], sizes, block["seeds"]
+    return block["controls"], block.get("sizes", block["size"]), block["seeds"]
+
+
+def spread(column: Column, number: int) -> list[Any]:
+    """A column with one value per cell.
+
+    >>> spread("0x1p+0", 2), spread([1, 2], 2)
+    (['0x1p+0', '0x1p+0'], [1, 2])
+    """
+    return column if isinstance(column, list) else [column] * number
 
 
 def cells_of(block: Mapping[str, Any], variant: str) -> list[Cell]:
     """The cells that a block holds, lane by lane (`variant` is the hash of the block's variant)."""
-    sizes = block.get("sizes") or [block["size"]] * len(block["seeds"])
+    number = cells_in(block)
+    controls, sizes, seeds = columns_of(block)
+    rows = zip(*(spread(c, number) for c in controls), strict=True) if controls else itertools.repeat((), number)
     return [
-        Cell(block["kind"], variant, tuple(controls), size, seed)
-        for controls, size, seed in zip(block["controls"], sizes, block["seeds"], strict=True)
+        Cell(block["kind"], variant, tuple(row), size, seed)
+        for row, size, seed in zip(rows, spread(sizes, number), spread(seeds, number), strict=True)
+    ]
+
+
+def split_block(block: Mapping[str, Any], lanes: int) -> list[dict[str, Any]]:
+    """A block in blocks of at most `lanes` cells: other programs, so the last bits may differ."""
+    number = cells_in(block)
+    pieces = -(-number // lanes)
+    lanes = -(-number // pieces)
+    common = {k: v for k, v in block.items() if k not in ("cells", "controls", "seeds", "sizes", "lanes", "format")}
+    cells = [(c.controls, c.size, c.seed) for c in cells_of(block, "")]
+    return [
+        common | {"format": FORMAT, "lanes": lanes} | _own(block["kind"], cells[start : start + lanes])
+        for start in range(0, number, lanes)
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import statistics
 from collections.abc import Mapping
@@ -10,23 +9,27 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from .store import Entry, Store, StoreError, block_id
+from .claims import Claims
+from .plans import Plan, plan_name
+from .store import Entry, Store, StoreError
 
 MOST_FAILURES = 3  # attempts at a block before it is given up
 SHORTEST_PAUSE = 60.0  # seconds without a commit that may still be one long block
-RECENT = 500  # commits from which the rate is taken
+RECENT = 100  # commits from which the rate is taken
 
 
 @dataclass(frozen=True)
 class Status:
     """Blocks and cells of one study's plan; `rate` in cells per second, over the latest uninterrupted stretch of work.
 
-    *Failed* blocks were given up after three attempts; *undone* ones are neither done nor given up.
+    *Failed* blocks were given up after three attempts; *undone* ones are neither done nor given up, and some of them are
+    *running*: a living worker has claimed them.
     """
 
     study: str
     blocks: dict[str, int]
     cells: dict[str, int]
+    running: dict[str, int] = field(default_factory=lambda: {"blocks": 0, "cells": 0})
     writers: int = 0
     rate: float | None = None
     last: str | None = None
@@ -43,8 +46,10 @@ class Status:
             return f"{numbers['done']} of {numbers['all']} done, {numbers['failed']} failed, {numbers['undone']} undone"
 
         lines = [f"{self.study}", f"blocks  {counted(self.blocks)}", f"cells   {counted(self.cells)}"]
+        if self.running["blocks"]:
+            lines.append(f"running {self.running['blocks']} blocks, {self.running['cells']} cells")
         if self.rate is not None:
-            lines.append(f"rate    {self.rate:.3g} cells per second ({self.writers} writing)")
+            lines.append(f"rate    {self.rate:.3g} cells per second ({self.writers} wrote)")
         if self.end is not None:
             lines.append(f"end     {self.end}, if the rest is like what was done")
         elif self.cells["undone"]:
@@ -63,42 +68,43 @@ def stored_study(store: Store, name: str = "") -> tuple[str, dict[str, Any]]:
     return name or names[-1], store.read_document(name or names[-1])
 
 
-def planned_blocks(store: Store, specification: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The blocks of a study's plan, by id."""
-    plan = f"plan-{block_id({'study': specification})[:24]}"
-    if plan not in store.documents():
+def stored_plan(store: Store, specification: Mapping[str, Any]) -> Plan:
+    """The plan of a stored study."""
+    name = plan_name(specification)
+    if name not in store.documents():
         raise StoreError(f"The run at {store.path} has no plan for its study yet: start it with `solvable sweep work`.")
-    try:
-        blocks = {block_id(b): b for b in store.read_document(plan)["blocks"]}
-        sound = all(isinstance(b["seeds"], list) for b in blocks.values())
-    except (KeyError, TypeError, AttributeError):
-        sound = False
-    if not sound:
-        raise StoreError(f"Document {plan!r} of the run at {store.path} is no plan.")
-    return blocks
+    return Plan(store, name)
 
 
 def status(path: str | os.PathLike[str] | Store, study: str = "") -> Status:
     """How far the study in the run at `path` has come (the latest study, unless one is named)."""
     store = path if isinstance(path, Store) else Store.open(path)
     name, specification = stored_study(store, study)
-    blocks = planned_blocks(store, specification)
+    rows = stored_plan(store, specification).rows
     done, failed = store.done(), store.failed()
-    kind = {
-        b: "done" if b in done else "failed" if len(failed.get(b, ())) >= MOST_FAILURES else "undone" for b in blocks
-    }
     number, cells = ({"all": 0, "done": 0, "failed": 0, "undone": 0} for _ in range(2))
-    for block, said in blocks.items():
-        for key in ("all", kind[block]):
+    running, errors, commits = {"blocks": 0, "cells": 0}, {}, []
+    with Claims(store.path, observer=True) as claims:
+        busy = set(claims.running())
+    for row in rows:
+        block = row.block
+        kind = "done" if block in done else "failed" if len(failed.get(block, ())) >= MOST_FAILURES else "undone"
+        for key in ("all", kind):
             number[key] += 1
-            cells[key] += len(said["seeds"])
-    rate, last, writers, pause = pace([(done[b], len(said["seeds"])) for b, said in blocks.items() if b in done])
+            cells[key] += row.cells
+        if kind == "done":
+            commits.append((done[block], row.cells))
+        elif kind == "failed":
+            errors[block] = failed[block][-1]
+        if kind != "done" and block in busy:
+            running = {"blocks": running["blocks"] + 1, "cells": running["cells"] + row.cells}
+    rate, last, writers, pause = pace(commits)
     end, now = None, datetime.now(UTC)
-    if rate and last and cells["undone"] and (now - last).total_seconds() < pause:
+    if rate and last and cells["undone"] and (running["blocks"] or abs((now - last).total_seconds()) < pause):
         seconds = min(cells["undone"] / rate, 1e9)
         end = (now + timedelta(seconds=seconds)).isoformat(timespec="seconds")
-    errors = {b: failed[b][-1] for b in blocks if kind[b] == "failed"}
-    return Status(name, number, cells, writers, rate, last.isoformat(timespec="seconds") if last else None, end, errors)
+    when = last.isoformat(timespec="seconds") if last else None
+    return Status(name, number, cells, running, writers, rate, when, end, errors)
 
 
 def pace(commits: list[tuple[Entry, int]]) -> tuple[float | None, datetime | None, int, float]:
@@ -113,8 +119,8 @@ def pace(commits: list[tuple[Entry, int]]) -> tuple[float | None, datetime | Non
         return None, timed[0][0] if timed else None, len(timed), pause
     seconds = (timed[0][0] - timed[-1][0]).total_seconds()
     # The first commit only starts the clock: the time that its cells took is not known.
-    rate = sum(n for _, _, n in timed[:-1]) / seconds if seconds > 0 else math.inf
-    return (rate if math.isfinite(rate) else None), timed[0][0], len({writer for _, writer, _ in timed}), pause
+    rate = sum(n for _, _, n in timed[:-1]) / seconds if seconds > 0 else None
+    return rate, timed[0][0], len({writer for _, writer, _ in timed}), pause
 
 
 def _time(text: str) -> datetime | None:

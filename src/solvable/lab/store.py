@@ -3,7 +3,9 @@
     run.json                        the format, written once
     documents/<name>.json           small named documents, written once
     blocks/<2 hex>/<block id>.npz   arrays; the id is the hash of what the block was asked to compute
-    manifests/<writer id>.jsonl     one append-only file per writer: what it committed, what failed
+    archives/<sha256>.pack          many blocks in one file, made of theirs by `compact`
+    manifests/<writer id>.jsonl     one append-only file per writer: what it committed and wrote, what failed
+    claims/                         who is at work on what, as a hint: nothing is wrong when it is
 
 A block is *done* when a manifest says so, never because a file exists. To commit: write a temporary file, fsync it,
 rename it, fsync its folder, append one sealed line to this writer's own manifest, fsync that. A writer killed anywhere
@@ -16,11 +18,13 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
+from solvable.lab import _archives as archives
 from solvable.lab import _files as files
 from solvable.lab import _records as records
 from solvable.lab._files import StoreError
@@ -62,6 +66,7 @@ class Store:
         self.path = _resolved(path)
         self._ledger = records.Ledger()
         self._writer = ("", 0)  # id and process: another writer after a fork, and after a failed append
+        self._archives = archives.Archives(os.path.join(self.path, "archives"))
         self._durable: set[str] = set()  # folders and manifests whose names this process has made durable
         if not os.path.isdir(self.path):
             raise StoreError(f"There is no run at {self.path}.")
@@ -125,26 +130,26 @@ class Store:
         if len(data) > LARGEST_DOCUMENT:
             raise StoreError(f"Document {name!r} takes {len(data)} bytes, but may take {LARGEST_DOCUMENT}.")
         with files.explained(f"write document {name!r} in {self.path}"):
-            self._make_durable("documents")
+            self.make_durable("documents")
             path = self._inside(relative)
-            if not os.path.lexists(path):
-                try:
-                    return files.write_atomically(path, data, once=True)
-                except FileExistsError:
-                    pass  # somebody else was faster
-            if canonical(self.read_document(name)) != canonical(document):
-                raise StoreError(f"The run at {self.path} already has another document {name!r}.")
-            files.sync_file(path)  # its writer may have died before doing so
+            try:
+                if os.path.lexists(path):
+                    raise FileExistsError
+                files.write_atomically(path, data, once=True)
+            except FileExistsError:  # from before, or somebody else was faster
+                if canonical(self.read_document(name)) != canonical(document):
+                    raise StoreError(f"The run at {self.path} already has another document {name!r}.") from None
+                files.sync_file(path)  # its writer may have died before doing so
+            record = {"kind": "document", "document": name, "sha256": records.sha256(data)}
+            if record["sha256"] not in self._refreshed().documents.get(name, ()):
+                self._append(record | {"time": records.now()})  # so that its deletion shows
 
     def read_document(self, name: str) -> Any:
         """The document called `name`, held against its own hash."""
         relative = _document_path(name)
         with files.explained(f"read document {name!r} in {self.path}"):
             try:
-                data = files.read(self._inside(relative), most=LARGEST_DOCUMENT)
-                document = json.loads(data)["document"]
-                if records.document_file(document) == data:
-                    return document
+                return records.document_in(files.read(self._inside(relative), most=LARGEST_DOCUMENT))
             except FileNotFoundError:
                 raise StoreError(f"The run at {self.path} has no document {name!r}.") from None
             except records.NOT_JSON:
@@ -172,12 +177,12 @@ class Store:
         record["meta"] = records.plain(dict(meta or {}))
         records.manifest_line(record)  # refuses a large meta before anything is written
         with files.explained(f"commit block {block[:12]}… in {self.path}"):
-            self._make_durable("manifests")  # first, so that a block is not written in vain
-            self._make_durable(os.path.dirname(relative))
+            self.make_durable("manifests")  # first, so that a block is not written in vain
+            self.make_durable(os.path.dirname(relative))
             path = self._inside(relative)
-            found = files.digest(path)
+            found = files.digest(path) or self._archived(block)
             if found == record["sha256"]:
-                files.sync_file(path)  # its writer may have died before doing so
+                self._sync(block)  # its writer may have died before doing so
             elif found is None or found not in {entry.sha256 for entry in self._entries(block)}:
                 files.write_atomically(path, data)
             record["time"] = records.now()
@@ -200,6 +205,10 @@ class Store:
         entries = self._refreshed().entries
         return {block: said[0] if len(said) == 1 else self._winner(said) for block, said in entries.items()}
 
+    def done_blocks(self) -> Collection[str]:
+        """The ids of all committed blocks: what a worker asks before each block."""
+        return self._refreshed().entries.keys()
+
     def failed(self) -> dict[str, list[str]]:
         """The errors, oldest first, of every block that failed and is not done."""
         ledger = self._refreshed()
@@ -220,22 +229,49 @@ class Store:
 
     def load(self, block: str, entries: list[Entry], check: bool = True) -> dict[str, np.ndarray]:
         """The arrays of a block that one of `entries` vouches for, or DamagedBlock."""
-        relative, name = _block_path(block), f"Block {block[:12]}…"
+        problem: DamagedBlock | None = None
         sizes = {entry.bytes for entry in entries if 0 <= entry.bytes <= LARGEST_BLOCK}
         with files.explained(f"read block {block[:12]}… in {self.path}"):
-            try:
-                data = files.read(self._inside(relative), most=max(sizes, default=0) + 1)
-            except FileNotFoundError:
-                raise DamagedBlock("missing", f"{name} is missing: there is no file {relative}.") from None
-        if len(data) not in sizes:
-            kind = "truncated" if len(data) < min(sizes, default=0) else "flipped"
-            raise DamagedBlock(kind, f"{name} is damaged: it has not the {entries[0].bytes} bytes that were committed.")
-        if check and records.sha256(data) not in {entry.sha256 for entry in entries}:
-            raise DamagedBlock("flipped", f"{name} is damaged: its bytes are not those that were committed.")
-        try:
-            return files.unpack(data)
-        except ValueError as error:
-            raise DamagedBlock("unreadable", f"{name} holds no arrays that can be read: {error}.") from error
+            for data in self._copies(block, max(sizes, default=0) + 1):
+                try:
+                    return _arrays(block, data, entries, sizes, check)
+                except DamagedBlock as found:
+                    problem = problem or found
+        raise problem or DamagedBlock(
+            "missing", f"Block {block[:12]}… is missing: there is no file {_block_path(block)}, and no archive has it."
+        )
+
+    def _copies(self, block: str, most: int) -> Iterator[bytes]:
+        """The bytes of a block wherever they are found: in a file of its own, then in archives."""
+        path = self._inside(_block_path(block))
+        for _ in range(2):  # a block may move from its file into an archive, or from one to another, while we look
+            with suppress(FileNotFoundError):
+                yield files.read(path, most=most)
+            for place in self._archives.places(block):
+                try:
+                    self._inside(f"archives/{place[0]}.pack")
+                    yield self._archives.read(place)
+                except FileNotFoundError:
+                    self._archives.refresh()
+
+    def sound_bytes(self, block: str) -> bytes | None:
+        """The bytes of a done block, held against what its manifest says; None when they are damaged or large."""
+        entries = self._ledger.entries.get(block) or self._entries(block)
+        known = {entry.sha256 for entry in entries}
+        with files.explained(f"read block {block[:12]}… in {self.path}"):
+            copies = self._copies(block, max((entry.bytes for entry in entries), default=0) + 1)
+            return next((data for data in copies if records.sha256(data) in known), None)
+
+    def block_file(self, block: str) -> str:
+        """Where the file of a block is, if it has one of its own."""
+        return self._inside(_block_path(block))
+
+    def compact(self) -> tuple[int, int]:
+        """Move the small blocks into few archives; how many blocks into how many. Others may read and write meanwhile."""
+        with files.explained(f"compact {self.path}"):
+            self._refreshed()
+            self._inside("archives")
+            return archives.compact(self, self._archives)
 
     def verify(self) -> list[Problem]:
         """Read everything and tell what is wrong; an empty list when all is well.
@@ -243,6 +279,11 @@ class Store:
         A `leftover` is harmless; a damaged block heals when it is committed again.
         """
         return list(problems_of(self, RUN_FILE))
+
+    def clean_copies(self) -> int:
+        """Remove files that are not needed: of blocks that an archive holds as well, and archives damaged beyond use."""
+        with files.explained(f"clean {self.path}"):
+            return archives.clean(self, self._archives)
 
     def clean_temporaries(self, older_than_s: float) -> int:
         """Remove temporary files untouched for `older_than_s` seconds; returns how many."""
@@ -257,9 +298,23 @@ class Store:
         if len({entry.sha256 for entry in ordered}) > 1:
             block = ordered[0].block
             with files.explained(f"read block {block[:12]}… in {self.path}"):
-                found = files.digest(self._inside(_block_path(block)))
+                found = files.digest(self._inside(_block_path(block))) or self._archived(block)
             ordered.sort(key=lambda entry: entry.sha256 != found)
         return ordered[0]
+
+    def _archived(self, block: str) -> str | None:
+        """The SHA-256 of the copy of a block in an archive."""
+        found = (self._archives.read(place) for place in self._archives.places(block))
+        try:
+            return next((records.sha256(data) for data in found), None)
+        except FileNotFoundError:
+            return None
+
+    def _sync(self, block: str) -> None:
+        path = self._inside(_block_path(block))
+        if not os.path.lexists(path):
+            path = next((self._archives.path(place[0]) for place in self._archives.places(block)), path)
+        files.sync_file(path)
 
     def _entries(self, block: str) -> list[Entry]:
         return self._refreshed().entries.get(block, [])
@@ -279,7 +334,7 @@ class Store:
         if process != os.getpid():
             writer = os.urandom(16).hex()
         self._writer = ("", 0)  # until this line is whole: nothing is ever written behind a torn one
-        self._make_durable("manifests")
+        self.make_durable("manifests")
         path = self._inside(f"manifests/{writer}.jsonl")
         files.append(path, records.manifest_line(record))
         if path not in self._durable:
@@ -288,10 +343,10 @@ class Store:
         self._writer = (writer, os.getpid())
         return writer
 
-    def _make_durable(self, folder: str) -> None:
+    def make_durable(self, folder: str) -> None:
         """Make a folder of the run, and its name durable once per process, even if another process made it."""
         if parent := os.path.dirname(folder):
-            self._make_durable(parent)
+            self.make_durable(parent)
         path = self._inside(folder)
         if path not in self._durable or not os.path.isdir(path):
             files.make_folder(path)
@@ -303,6 +358,22 @@ class Store:
         if os.path.realpath(path) != path:
             raise StoreError(f"{path} goes through a symbolic link, which no run contains.")
         return path
+
+
+def _arrays(
+    block: str, data: bytes, entries: list[Entry], sizes: set[int], check: bool = True
+) -> dict[str, np.ndarray]:
+    """The arrays in the bytes of a block, or DamagedBlock when no entry vouches for them."""
+    name = f"Block {block[:12]}…"
+    if len(data) not in sizes:
+        kind = "truncated" if len(data) < min(sizes, default=0) else "flipped"
+        raise DamagedBlock(kind, f"{name} is damaged: it has not the {entries[0].bytes} bytes that were committed.")
+    if check and records.sha256(data) not in {entry.sha256 for entry in entries}:
+        raise DamagedBlock("flipped", f"{name} is damaged: its bytes are not those that were committed.")
+    try:
+        return files.unpack(data)
+    except ValueError as error:
+        raise DamagedBlock("unreadable", f"{name} holds no arrays that can be read: {error}.") from error
 
 
 def _resolved(path: Path) -> str:

@@ -1,56 +1,30 @@
-"""The worker of a sweep: any number of them, anywhere, finish one stored study together.
+"""Sweeps: any number of workers, anywhere, finish one stored study together; see `worker` for how.
 
-There are no claims and no locks. A block's content follows from its specification, so two workers that compute the same
-block commit the same bytes: the worst that can happen is work done twice. (The same bytes on the same kind of processor
-and with the same number of threads, which is why the commands give every worker one. Elsewhere the last bits may differ;
-then the block that was committed first stays, and `verify` tells of the other.) A worker may be killed at any moment.
+The same block has the same bytes on the same kind of processor and with the same number of threads, which is why the
+commands give every worker one. Elsewhere the last bits may differ; then the block that was committed first stays, and
+`verify` tells of the other.
 """
 
 from __future__ import annotations
 
 import os
-import random
-import time
-from collections import Counter, deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
-from ..errors import InvalidValue
 from ..study import Study, provenance
-from . import compute
+from . import compute, memory
 from .plan import cells_of
-from .status import MOST_FAILURES, stored_study
-from .store import DamagedBlock, Store, StoreError, block_id
+from .plans import Plan, Row, plan_name, plans
+from .status import stored_study
+from .store import Store, block_id
+from .worker import Arrays, Died, TooLarge, Worked, Worker, checked_shard, damaged_blocks, shares, stopping_at_once
 
+__all__ = ["Worked", "work"]
 
-@dataclass(frozen=True)
-class Worked:
-    """What one worker did: blocks computed, of these healed, attempts that raised, and blocks of the plan left over."""
-
-    study: str
-    computed: int
-    healed: int
-    failures: int
-    left: int
-    seconds: float
-
-
-def shard_of(block: str, number: int) -> int:
-    """To which of `number` shards a block belongs: by its id alone, so that all workers agree.
-
-    >>> shard_of("0" * 15 + "7" + "0" * 48, 4)
-    3
-    """
-    return int(block[:16], 16) % number
-
-
-def checked_shard(shard: tuple[int, int]) -> tuple[int, int]:
-    """`(i, n)`, refused in one sentence unless 0 ≤ i < n."""
-    index, number = shard
-    if not 0 <= index < number <= 1_000_000:
-        raise InvalidValue(f"shard {index}/{number} is not of the form i/n with 0 ≤ i < n ≤ 1000000.")
-    return index, number
+TOO_LARGE = 3  # the exit code of such a process when memory ran out
 
 
 def work(
@@ -61,72 +35,125 @@ def work(
     study: str = "",
     retry: bool = False,
     wanted: Callable[[], bool] = lambda: True,
+    most_memory: str = "",
+    lease: float | None = None,
+    stop_at_once: bool = False,
 ) -> Worked:
-    """Do what is undone in the stored study at `path`: first this worker's shard, then the others', in random order.
+    """Do what is undone in the stored study at `path`: first this worker's share, then the others'.
 
     A block that raises is tried again at the end, and given up after three attempts by whomever (`retry` grants three
-    more). Done blocks of the shard whose files are damaged are computed again. Between blocks, `wanted` may stop it.
+    more). Done blocks of the share whose files are damaged are computed again. Between blocks, `wanted` may stop it;
+    with `stop_at_once`, SIGTERM and SIGINT end the process in the middle of one.
     """
-    begun = time.perf_counter()
-    index, number = checked_shard(shard)
+    checked_shard(shard)
     store = Store.open(path)
     name, specification = stored_study(store, study)
     lab = Study.from_specification(specification, store)
-    blocks, models = _planned(lab, store), lab.variants()
-    damaged = _damaged(lab, store, lambda block: shard_of(block, number) == index, say)
-    blocks = damaged | blocks
-    mine = [b for b in blocks if b not in damaged and shard_of(b, number) == index]
-    others = [b for b in blocks if b not in damaged and shard_of(b, number) != index]
-    random.SystemRandom().shuffle(others)  # so that helpers do not all help with the same block
-    before = {b: len(errors) for b, errors in store.failed().items()} if retry else {}
-    queue, tried, computed = deque([*damaged, *mine, *others]), Counter[str](), Counter[str]()
-    while queue and wanted():
-        block = queue.popleft()
-        if block not in damaged and block in store.done():
-            continue
-        # A damaged block counts as done for the store, which then tells of no failures: this worker's own count must do.
-        if max(tried[block], len(store.failed().get(block, ())) - before.get(block, 0)) >= MOST_FAILURES:
-            continue
-        said, started = blocks[block], time.perf_counter()
+    plan = lab._planned(store)
+    task = Task(lab, most_memory)
+    worker = Worker(
+        store, plan, task.compute, shard, isolated=Isolated(store, name, most_memory), say=say, wanted=wanted,
+        meta=provenance, retry=retry, lease=lease, damaged=_damaged(lab, store, plan, shard, say),
+    )  # fmt: skip
+    task.workers = worker.claims.workers_here
+    if not stop_at_once:
+        return worker.work(name)
+    with stopping_at_once(worker):
+        return worker.work(name)
+
+
+class Task:
+    """Computes blocks of one study, after asking whether they fit into memory."""
+
+    def __init__(self, lab: Study, most_memory: str = ""):
+        self._lab, self._asked = lab, most_memory
+        self.workers: Callable[[], int] = lambda: 1
+        self._needs: dict[str, int | None] = {}
+
+    @cached_property
+    def _models(self) -> dict[str, Any]:
+        return self._lab.variants()
+
+    def compute(self, said: dict[str, Any]) -> Arrays:
+        """The arrays of a block; `TooLarge` if they do not fit."""
+        model = self._models[block_id(said["variant"])]
+        own = ("cells", "controls", "seeds", "sizes")
+        program = block_id({n: v for n, v in said.items() if n not in own})
         try:
-            arrays = compute.compute_block(models[block_id(said["variant"])], said)
-        except Exception as problem:  # whatever a model raises concerns its block only
-            tried[block] += 1
-            sentence = f"{type(problem).__name__}: {problem}"
-            store.record_failure(block, sentence)
-            say(f"block {block[:12]}… failed: {sentence.splitlines()[0][:300]}")
-            queue.append(block)
-            continue
-        seconds = time.perf_counter() - started
-        store.commit(block, arrays, {"seconds": round(seconds, 4), "shard": f"{index}/{number}", **provenance()})
-        computed["healed" if block in damaged else "new"] += 1
-        say(f"block {block[:12]}… done: {len(said['seeds'])} cells of {said['kind']} in {seconds:.3g} s")
-    done = store.done()
-    left = sum(b not in done for b in blocks) + len(damaged) - computed["healed"]
-    seconds = time.perf_counter() - begun
-    return Worked(name, computed.total(), computed["healed"], tried.total(), left, round(seconds, 3))
+            if program not in self._needs:
+                self._needs[program] = self._needed(model, said)
+                most = memory.budget(self._asked, self.workers())
+                lanes = memory.lanes_that_fit(said["lanes"], self._needs[program], most)
+                if lanes is not None:
+                    needs = (self._needs.pop(program) or 0) / 1e6
+                    raise TooLarge(f"it needs {needs:.4g} MB of memory and may take {(most or 0) / 1e6:.4g}.", lanes)
+            return compute.compute_block(model, said)
+        except Exception as problem:
+            if memory.ran_out(problem):
+                raise TooLarge(f"{type(problem).__name__}: {problem}"[:300], said["lanes"] // 2) from problem
+            raise
+
+    @staticmethod
+    def _needed(model: Any, said: dict[str, Any]) -> int | None:
+        try:
+            return compute.needed_memory(model, said)
+        except Exception as problem:
+            if memory.ran_out(problem):
+                raise
+            return None  # what is wrong with the block shows when it is computed
 
 
-def _planned(lab: Study, store: Store) -> dict[str, dict[str, Any]]:
-    try:
-        return dict(lab._planned(store))
-    except StoreError:
-        return dict(lab._planned(store))  # somebody else planned at the same moment, and theirs counts
+class Isolated:
+    """Computes one block in a fresh process, which may die of it."""
+
+    def __init__(self, store: Store, study: str, most_memory: str = ""):
+        self._store, self._study, self._memory = store, study, most_memory
+
+    def __call__(self, block: str) -> None:
+        from .launch import PARENT, one_thread
+
+        command = [sys.executable, "-m", "solvable.lab.isolated", self._store.path, self._study, block]
+        environment = one_thread(os.environ) | {PARENT: str(os.getpid())}
+        if self._memory:
+            environment["SOLVABLE_MEMORY"] = self._memory
+        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode == 0 and block in self._store.done_blocks():
+            return
+        words = (done.stderr.strip().splitlines() or [""])[-1][:300]
+        if done.returncode == TOO_LARGE:
+            raise TooLarge(words, 1 << 30)
+        if done.returncode < 0:
+            raise Died(f"The worker died while computing it (signal {-done.returncode}).")
+        raise Died(f"In a process of its own it left with code {done.returncode}: {words}")
+
+
+def compute_one(path: str, study: str, block: str) -> None:
+    """Compute and commit one block of a stored study."""
+    store = Store.open(path)
+    _, specification = stored_study(store, study)
+    lab = Study.from_specification(specification, store)
+    plan = Plan(store, plan_name(lab.specification()))
+    arrays = Task(lab).compute(plan.specification(block))
+    store.commit(block, arrays, {"isolated": True, **provenance()})
 
 
 def _damaged(
-    lab: Study, store: Store, ours: Callable[[str], bool], say: Callable[[str], None]
-) -> dict[str, Mapping[str, Any]]:
-    """The done blocks of this study, of whatever plan, that the disk no longer holds as they were committed."""
-    done, found = store.done(), {}
-    if not any(map(ours, done)):
-        return {}
-    cells = set(lab.cells())
-    for block, said in lab._all_blocks(store).items():
-        if block in done and ours(block) and not cells.isdisjoint(cells_of(said, block_id(said["variant"]))):
-            try:
-                store.read(block)
-            except DamagedBlock as problem:
-                say(f"{problem} It is computed again.")
-                found[block] = said
-    return found
+    lab: Study, store: Store, plan: Plan, shard: tuple[int, int], say: Callable[[str], None]
+) -> dict[str, Row]:
+    """The done blocks of this worker's share that the disk no longer holds as they were committed."""
+    index, number = shard
+    done = store.done_blocks()
+    rows = [row for row in shares(plan.rows, number)[index] if row.block in done]
+    if plan.covered and index == 0:
+        rows += _of_other_plans(lab, store, plan)
+    return damaged_blocks(store, rows, say)
+
+
+def _of_other_plans(lab: Study, store: Store, plan: Plan) -> list[Row]:
+    """The done blocks of other plans that hold cells of this study."""
+    cells, done, rows = set(lab.cells()), store.done_blocks(), []
+    for name in plans(store):
+        for block, said in Plan(store, name) if name != plan.name else ():
+            if block in done and not cells.isdisjoint(cells_of(said, block_id(said["variant"]))):
+                rows.append(plan.adopt(block, said))
+    return rows

@@ -1,0 +1,247 @@
+"""Who is at work on which block: hints that save work, on which nothing that is true depends.
+
+    claims/<block>.<k>      the k-th attempt at the block that nobody finished; the highest k is the present one
+    claims/worker-<id>      a worker that is here, and whose touch tells the time by the store's own clock
+
+A worker makes the file of the next attempt before it computes a block, touches it while it computes, and removes the
+block's files when it has committed (or given up, or was told to stop). A claim that was not touched for a lease, or
+whose process is seen to be gone, is *orphaned*: its worker died over the block. Times are compared with that of a file
+just touched in the same folder, never with a clock of this machine. If two workers take over the same block, or the file
+system is full, or somebody deletes the folder, a block is computed twice, and both times it is the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import Any
+
+from . import _files as files
+from ._files import StoreError
+
+LEASE = 120.0  # seconds without a touch after which a worker counts as dead
+BEATS = 6  # touches per lease
+MOST_ATTEMPTS = 999
+NAME = re.compile(r"([0-9a-f]{64})\.([0-9]{1,6})|worker-[0-9a-f]{32}")
+FAILURES = (OSError, StoreError)  # of a claim: never a reason to stop
+
+
+class Claims:
+    """The claims of a run, as one worker sees and makes them.
+
+    >>> import tempfile
+    >>> folder, block = tempfile.mkdtemp(), "0" * 64
+    >>> with Claims(folder) as ours, Claims(folder) as theirs:
+    ...     first, second = ours.take(block), theirs.take(block)
+    ...     known = theirs.attempts(), theirs.alive(block, 0)
+    ...     ours.release(block)
+    ...     first, second, known == ({block: 0}, True), theirs.attempts()
+    (0, None, True, {})
+    """
+
+    def __init__(self, run: str | os.PathLike[str], lease: float | None = None, observer: bool = False):
+        self.folder = os.path.join(os.path.realpath(run), "claims")
+        self.lease = lease or _lease_of(os.environ.get("SOLVABLE_LEASE", ""))
+        self._observer = observer  # makes no folder
+        self._me = f"worker-{os.urandom(16).hex()}"
+        self._said = json.dumps(_this_process()).encode()
+
+    def __enter__(self) -> Claims:
+        with suppress(*FAILURES):
+            if os.path.islink(self.folder) or (self._observer and not os.path.isdir(self.folder)):
+                return self
+            os.makedirs(self.folder, exist_ok=True)
+            files.mark(self._path(self._me), self._said)
+            if not self._observer:
+                self._bury()
+        return self
+
+    def _bury(self) -> None:
+        """Remove the files of workers that are gone; their claims stay, because they tell over what they died."""
+        for name in self._names():
+            if name.startswith("worker-") and _runs(self._told(name)) is False:
+                files.discard(self._path(name))
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(*FAILURES):
+            files.discard(self._path(self._me))
+
+    def attempts(self) -> dict[str, int]:
+        """The number of the present attempt at every block that somebody has begun and not finished."""
+        latest: dict[str, int] = {}
+        for block, number in self._listed():
+            latest[block] = max(number, latest.get(block, 0))
+        return latest
+
+    def alive(self, block: str, number: int) -> bool:
+        """Whether the worker of an attempt is at work on it."""
+        return bool(self._alive(f"{block}.{number}"))
+
+    def running(self) -> list[str]:
+        """The blocks on which somebody is at work."""
+        now = self.now()
+        return [block for block, number in self.attempts().items() if self._alive(f"{block}.{number}", now)]
+
+    def take(self, block: str, after: int = -1) -> int | None:
+        """Begin an attempt at `block`, the one behind the orphaned attempt `after`; None when somebody else has."""
+        number = min(after + 1, MOST_ATTEMPTS)
+        try:
+            return number if files.mark(self._path(f"{block}.{number}"), self._said) else None
+        except FAILURES:
+            return number  # without the hint, then
+
+    @contextmanager
+    def beating(self, block: str, number: int) -> Iterator[None]:
+        """Touch the claim every now and then while this lasts."""
+        finished = threading.Event()
+
+        def beat() -> None:
+            while not finished.wait(self.lease / BEATS):
+                with suppress(*FAILURES):
+                    files.touch(self._path(f"{block}.{number}"))
+
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            finished.set()
+            thread.join()
+
+    def release(self, block: str, attempt: int | None = None) -> None:
+        """Forget the attempts at a block, the oldest last; with a number, only that one: it proves nothing."""
+        numbers = sorted((k for b, k in self._listed() if b == block), reverse=True) if attempt is None else [attempt]
+        for number in numbers:
+            with suppress(*FAILURES):
+                files.discard(self._path(f"{block}.{number}"))
+
+    def workers_here(self) -> int:
+        """How many living workers of this run are on this machine, this one included."""
+        here = _this_process()["machine"]
+        known = {self._me}
+        for name in self._names():
+            if name.startswith("worker-") and (told := self._told(name)) and told.get("machine") == here:
+                known |= {name} if _runs(told) else set()
+        return len(known)
+
+    def clean(self, older: float) -> int:
+        """Remove what dead workers left, and was not touched for `older` seconds; returns how many files."""
+        now, removed = self.now(), 0
+        for name in self._names():
+            with suppress(*FAILURES):
+                _, touched = files.marked(self._path(name))
+                if name != self._me and now - touched >= older and not self._alive(name):
+                    removed += files.discard(self._path(name))
+        return removed
+
+    def now(self) -> float:
+        """The time by the clock of the file system that the run lies on."""
+        path = self._path(self._me)
+        try:
+            files.touch(path)
+            return files.marked(path)[1]
+        except FAILURES:  # a run that cannot be written: its newest file must do
+            times = [0.0]
+            for name in self._names():
+                with suppress(*FAILURES):
+                    times.append(files.marked(self._path(name))[1])
+            return max(times)
+
+    def _alive(self, name: str, now: float | None = None) -> bool | None:
+        """Whether the worker of a claim is at work; None when the claim is gone by now."""
+        try:
+            told, touched = files.marked(self._path(name))
+        except FileNotFoundError:
+            return None
+        except FAILURES:
+            return False
+        if _runs(_parsed(told)) is False:
+            return False
+        return abs((self.now() if now is None else now) - touched) <= self.lease
+
+    def _told(self, name: str) -> dict[str, Any]:
+        with suppress(*FAILURES):
+            return _parsed(files.marked(self._path(name))[0])
+        return {}
+
+    def _listed(self) -> Iterator[tuple[str, int]]:
+        for name in self._names():
+            if (found := NAME.fullmatch(name)) and found[1]:
+                yield found[1], int(found[2])
+
+    def _names(self) -> list[str]:
+        try:
+            return (
+                [] if os.path.islink(self.folder) else sorted(n for n in os.listdir(self.folder) if NAME.fullmatch(n))
+            )
+        except OSError:
+            return []
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+
+def _lease_of(text: str) -> float:
+    """The lease in words, if it is a number of seconds; else the usual one."""
+    try:
+        return float(text) if 0.1 <= float(text) <= 1e6 else LEASE
+    except ValueError:
+        return LEASE
+
+
+def _parsed(data: bytes) -> dict[str, Any]:
+    try:
+        told = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _this_process() -> dict[str, Any]:
+    """What tells this process from all others: the machine since it was started, the process, when that was started."""
+    return {"machine": _machine(), "process": os.getpid(), "started": _started(os.getpid())}
+
+
+@cache
+def _machine() -> str:
+    words = [socket.gethostname()]
+    with suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
+        words.append(file.read().strip())
+    with suppress(OSError):
+        words.append(os.readlink("/proc/self/ns/pid"))
+    return " ".join(words)
+
+
+def _started(process: int) -> str | None:
+    """When a process was started, in the kernel's ticks; "" when there is none, None where that cannot be told."""
+    if not os.path.exists("/proc/self/stat"):
+        return None
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            state, *rest = file.read().rpartition(")")[2].split()
+    except (OSError, ValueError):
+        return ""
+    return "" if state in "ZX" else rest[18]
+
+
+def _runs(told: dict[str, Any]) -> bool | None:
+    """Whether the process that a claim names still runs; None when it is not one of this machine, or cannot be told."""
+    process = told.get("process")
+    if told.get("machine") != _machine() or not isinstance(process, int) or process <= 0:
+        return None
+    started = _started(process)
+    if started is None:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return False
+        except OSError:
+            return None
+        return True
+    return started == told.get("started")

@@ -1,0 +1,41 @@
+"""`python -m solvable.lab.isolated RUN STUDY BLOCK`: compute one block over which a worker died, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+
+
+def _leave_with_parent() -> None:
+    """End when the worker that waits for this process is gone: somebody else will take its block."""
+    from .launch import parent_lives
+
+    while parent_lives():
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def main() -> int:
+    """Exit code 0 when the block is committed, 3 when memory ran out, 1 otherwise."""
+    from .._process import configure
+
+    configure()
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    from .sweep import TOO_LARGE, compute_one
+    from .worker import TooLarge
+
+    try:
+        compute_one(*sys.argv[1:4])
+    except TooLarge as problem:
+        print(problem, file=sys.stderr)
+        return TOO_LARGE
+    except Exception as problem:
+        print(f"{type(problem).__name__}: {problem}".replace("\n", " "), file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

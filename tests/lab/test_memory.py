@@ -1,0 +1,113 @@
+"""Blocks fit into memory: what they need is asked beforehand, what there is is known, and what does not fit is split."""
+
+import numpy as np
+import pytest
+
+import solvable as sv
+from solvable.lab import compute, memory
+from solvable.lab.devices import one_of
+from solvable.lab.plans import Plan, plans
+from solvable.lab.status import status
+from solvable.lab.store import Store
+from solvable.lab.sweep import work
+
+
+@pytest.mark.parametrize("text", ["", "much", "4 PB", "-1GB", "0", "nan", "1e99", "4G B", "inf"])
+def test_what_is_no_amount_of_memory_is_refused(text):
+    with pytest.raises(sv.InvalidValue, match="memory = "):
+        memory.bytes_of(text)
+
+
+def group(folder, limit, used, cache=0, version=2):
+    folder.mkdir(parents=True, exist_ok=True)
+    names = ("memory.max", "memory.current", "inactive_file")
+    if version == 1:
+        names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+    (folder / names[0]).write_text(f"{limit}\n")
+    (folder / names[1]).write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(f"anon 5\n{names[2]} {cache}\n")
+
+
+def test_the_tightest_control_group_around_a_process_counts(tmp_path):
+    root, told = tmp_path / "cgroup", tmp_path / "told"
+    group(root / "job", 8_000, 1_000, cache=500)
+    group(root / "job" / "step", "max", 900)
+    told.write_text("0::/job/step\n")
+    assert min(memory._of_groups(told, root)) == 7_500
+    group(root / "memory" / "slurm", 5_000, 4_500, version=1)
+    group(root / "memory", 1 << 62, 10_000, version=1)
+    told.write_text("4:cpu,memory:/slurm\n0::/\n")
+    assert list(memory._of_groups(told, root)) == [500]
+    told.write_text("0::/nowhere\n")
+    assert list(memory._of_groups(told, root)) == []
+    assert 0 < memory.available() < 1 << 50
+
+
+def test_the_budget_is_shared_by_the_workers_of_a_machine_unless_it_is_said(monkeypatch):
+    monkeypatch.delenv("SOLVABLE_MEMORY", raising=False)
+    monkeypatch.setattr(memory, "available", lambda: 10_000)
+    monkeypatch.setattr(memory, "available_on_device", lambda: None)
+    assert memory.budget(workers=4) == 2_000
+    assert memory.budget("3kB", workers=4) == 3_000
+    monkeypatch.setenv("SOLVABLE_MEMORY", "4000")
+    assert memory.budget(workers=4) == 4_000
+
+
+def test_what_a_program_needs_is_known_before_it_runs_and_grows_with_its_lanes():
+    study = sv.Study(
+        sv.Perceptron(loss="square", samples=1.0), {"penalty": np.geomspace(0.1, 1, 4)}, sizes=[64], seeds=8
+    )
+    blocks = {b["kind"]: b for b in study.plan()}
+    model = next(iter(study.variants().values()))
+    few = compute.needed_memory(model, blocks["simulation"])
+    many = compute.needed_memory(model, {**blocks["simulation"], "lanes": 4 * blocks["simulation"]["lanes"]})
+    data = 4 * 64 * 64 * blocks["simulation"]["lanes"]  # the inputs alone, in float32
+    assert data <= few < 40 * data
+    assert 3 * few < many < 5 * few
+    assert compute.needed_memory(model, blocks["theory"]) > 0
+
+
+def test_a_block_larger_than_the_memory_it_may_take_is_split_and_gives_the_same_numbers(tmp_path, monkeypatch):
+    study = sv.Study(sv.Perceptron(loss="square", samples=1.0), {"penalty": [0.1, 1.0]}, sizes=[32], seeds=16)
+    study.run(tmp_path / "whole", progress=False)
+    study._planned(study._attach(tmp_path / "split"))
+    said = []
+    worked = work(tmp_path / "split", say=said.append, most_memory="200kB")
+    assert worked.split >= 1
+    assert any("of memory and may take 0.2" in sentence for sentence in said)
+    assert worked.left == 0
+    assert status(tmp_path / "split").complete
+    store = Store.open(tmp_path / "split")
+    assert len(Plan(store, plans(store)[0])) > 2
+    whole, split = sv.open(tmp_path / "whole").dataset(), sv.open(tmp_path / "split").dataset()
+    for name in whole.data_vars:
+        np.testing.assert_allclose(split[name], whole[name], rtol=2e-4, atol=1e-5, equal_nan=True)
+    assert sv.open(tmp_path / "split").missing() == 0
+
+
+@pytest.mark.parametrize("problem", [MemoryError("x"), RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 8G")])
+def test_running_out_of_memory_splits_a_block_and_goes_on(tmp_path, monkeypatch, problem):
+    study = sv.Study(sv.Perceptron(loss="square"), {"penalty": np.geomspace(0.1, 1, 6)})
+    study._planned(study._attach(tmp_path / "run"))
+    sound = compute.compute_block
+
+    def brittle(model, block):
+        if block["lanes"] > 3:
+            raise problem
+        return sound(model, block)
+
+    monkeypatch.setattr(compute, "compute_block", brittle)
+    worked = work(tmp_path / "run")
+    assert (worked.split, worked.computed, worked.failures, worked.left) == (1, 2, 0, 0)
+    data = sv.open(tmp_path / "run").dataset()
+    again = study.run(progress=False)
+    np.testing.assert_allclose(data.test_loss_theory, again.test_loss_theory, rtol=1e-12)
+
+
+def test_every_worker_of_a_machine_with_several_gpus_takes_its_own(tmp_path):
+    for name in ("0000:01:00.0", "0000:02:00.0"):
+        (tmp_path / "gpus" / name).mkdir(parents=True)
+    taken = [one_of(i, {}, str(tmp_path / "gpus")) for i in range(3)]
+    assert [t["CUDA_VISIBLE_DEVICES"] for t in taken] == ["0", "1", "0"]
+    assert one_of(1, {"CUDA_VISIBLE_DEVICES": ""}, str(tmp_path / "gpus")) == {}
+    assert one_of(1, {}, str(tmp_path / "none")) == {}
