@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
-from tyro.conf import OmitSubcommandPrefixes, Positional, UseAppendAction, arg, subcommand
+from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, UseAppendAction, arg, subcommand
 
+from ._cli_cluster import ClusterName, SlurmJobs, TlsFiles, with_sbatch
 from ._cli_potts import COMMANDS as POTTS_COMMANDS
 from ._cli_potts import Potts
 from ._cli_text import COMMANDS as TEXT_COMMANDS
@@ -123,7 +124,7 @@ class Cite:
 
 @dataclasses.dataclass
 class SweepRun:
-    """Plan a study and compute it: here, with worker processes, or by a script for a Slurm array."""
+    """Plan a study and compute it: here, with worker processes, on a dask cluster, or by a script for a Slurm array."""
 
     run: Positional[Run]
     model: Positional[Model]
@@ -136,6 +137,9 @@ class SweepRun:
         Path | None, arg(metavar="SCRIPT", help="Compute nothing; write a script for `sbatch` there (-: print it).")
     ] = None
     tasks: Annotated[int, arg(metavar="N", help="Array tasks of the Slurm script, at most one per block.")] = 16
+    cluster: ClusterName = ""
+    tls: OmitArgPrefixes[TlsFiles] = dataclasses.field(default_factory=TlsFiles)
+    jobs: OmitArgPrefixes[SlurmJobs] = dataclasses.field(default_factory=SlurmJobs)
     json: Json = False
 
 
@@ -234,7 +238,7 @@ def main(argv: list[str] | None = None) -> None:
 
         print(f"solvable {__version__}")
         return
-    command = _parsed(words or ["--help"])
+    command = _parsed(with_sbatch(words) or ["--help"])
     command = command.action if isinstance(command, (Sweep, Potts)) else command
     try:
         code = _RUN[type(command)](command)
