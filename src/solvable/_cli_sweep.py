@@ -40,6 +40,8 @@ def _run(command: SweepRun) -> int:
     tls, jobs = command.tls.checked(), command.jobs.checked()
     if command.cluster:
         check_where(command.cluster, tls)
+    if command.slurm is not None:
+        slurm_script(str(command.run), command.tasks, jobs=jobs)  # refuses before anything is planned
     begun = time.monotonic()
     _use_one_thread()
     lab = cli._study_of(command)

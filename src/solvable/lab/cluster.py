@@ -27,6 +27,7 @@ from typing import Any
 
 from ..errors import InvalidValue, SolvableError
 from .launch import ANY_JOBS, GRACE, Dead, Jobs, Worker, checked_workers, end, thread_settings, told_to_stop, wait_for
+from .status import status
 
 CONNECT = 10.0  # seconds for one attempt to reach a scheduler
 PATIENCE = 120.0  # seconds without the scheduler after which the driver gives up
@@ -63,15 +64,20 @@ class Tls:
 NO_TLS = Tls()
 
 
-def work_there(path: str, index: int, number: int, study: str, settings: Mapping[str, str]) -> tuple[int, str] | None:
+def work_there(
+    path: str, index: int, number: int, study: str, settings: Mapping[str, str], heal: bool
+) -> tuple[int, str] | None:
     """The task: one worker process; how it died (exit code, last words), or None if it was well.
 
-    The process ends when the task is cancelled (also because the driver is gone) or dask's worker closes; if that worker
-    is killed, it stops after its block.
+    With nothing undone none is started, unless to `heal` what is damaged. The process ends when the task is cancelled
+    (also because the driver is gone) or dask's worker closes; if that worker is killed, it stops after its block.
     """
     from distributed import get_worker
     from distributed.core import Status
 
+    with suppress(SolvableError):  # which the worker itself tells better
+        if not heal and not status(path, study).blocks["undone"]:
+            return None
     dask_worker = get_worker()
     key = dask_worker.get_current_task()
 
@@ -116,7 +122,7 @@ def run_tasks(
     checked_workers(number, least=0)
     distributed, path = _needed("distributed"), os.path.realpath(path)
     _quiet()
-    done_before = watch()  # then tasks are there to heal what is damaged, and all of them are waited for
+    heal = watch()  # all is done already: then tasks look for damage, and all of them are waited for
     with ExitStack() as stack:
         stop = stack.enter_context(told_to_stop())
         options = {"number": max(1, min(number or 1, blocks)), "tls": tls, "jobs": jobs, "beside": path}
@@ -131,12 +137,12 @@ def run_tasks(
                     tasks = max(1, min(number or room + SPARE, blocks))
                     futures = [
                         client.submit(
-                            work_there, path, i, tasks, study, thread_settings(),
+                            work_there, path, i, tasks, study, thread_settings(), heal,
                             key=f"solvable-{session}-{attempt}-{i}", pure=False,
                         )
                         for i in range(tasks)
                     ]  # fmt: skip
-                    if _waited(futures, stop, every, lambda: watch() and not done_before):
+                    if _waited(futures, stop, every, lambda: watch() and not heal):
                         return _dead(futures)
             except (OSError, TimeoutError, distributed.client.FutureCancelledError):
                 pass
