@@ -2,15 +2,16 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := dev,docs
+EXTRAS := dev,docs,cluster
 
-.PHONY: demo test verify bench docs check figures clean help
+.PHONY: demo test verify slurm bench docs check figures clean help
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo     what transformers learn from masked language modelling, with a picture (three minutes at most)"
 	@echo "make test     linters, types, tests"
-	@echo "make verify   the long agreement studies of every model"
+	@echo "make verify   the long agreement studies of every model, and make slurm"
+	@echo "make slurm    sweeps on a Slurm cluster of one node, started for the purpose (root on Debian; three minutes)"
 	@echo "make check    contract, reference values and agreement of every model, as one table"
 	@echo "make bench    speed, as ratios against peers and floors"
 	@echo "make docs     the documents, in docs/_build/html"
@@ -40,6 +41,10 @@ test: $(VENV)/ready
 verify: $(VENV)/ready
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 	$(BIN)/solvable check --full
+	$(MAKE) slurm
+
+slurm: $(VENV)/ready
+	$(BIN)/python tests/slurm/one_node.py
 
 check: $(VENV)/ready
 	$(BIN)/solvable check
