@@ -51,7 +51,7 @@ class SlurmJobs:
 
     queue: Annotated[str, arg(metavar="NAME", help="Partition.")] = ""
     walltime: Annotated[str, arg(metavar="TIME", help="Longest time of a job, as 12:00:00.")] = ""
-    memory: Annotated[str, arg(metavar="SIZE", help="Memory of a job, as 4G.")] = ""
+    job_memory: Annotated[str, arg(metavar="SIZE", help="Memory of a job, as 4G.")] = ""
     cores: Annotated[int, arg(metavar="N", help="Workers in a job of --cluster slurm.")] = 1
     sbatch: Annotated[str, arg(metavar="OPTIONS", help="Anything else, as '--account=x --exclude=y'.")] = ""
     interface: Annotated[str, arg(metavar="NAME", help="Network of --cluster slurm, as ib0.")] = ""
@@ -60,4 +60,4 @@ class SlurmJobs:
         """The request; refused in one sentence if it is none."""
         from .lab.launch import Jobs
 
-        return Jobs(**vars(self))
+        return Jobs(**{name.removeprefix("job_"): value for name, value in vars(self).items()})

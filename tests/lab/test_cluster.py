@@ -1,6 +1,5 @@
 """Sweeps as tasks of dask.distributed, for real: schedulers and workers are processes of their own, on loopback."""
 
-import json
 import os
 import shutil
 import signal
@@ -8,12 +7,14 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+import cluster_page
 import solvable as sv
 from commands import answer
 from solvable.lab import cluster
@@ -48,7 +49,7 @@ def wrong(path):
     return [problem for problem in Store.open(path).verify() if not problem.leftover]
 
 
-def until(what, seconds=30.0):
+def until(what, seconds=90.0):
     """Wait for something to become true; it must, in time."""
     end = time.monotonic() + seconds
     while not (value := what()):
@@ -156,7 +157,7 @@ def test_driver_worker_and_scheduler_are_killed_in_turn_and_every_bit_is_that_of
         scheduler = start("scheduler", *scheduler_words(port))
         for name in ("third", "fourth"):
             start(name, *worker_words(address, "--nanny"))
-        assert driver.wait(60) == 0, log.read_text()
+        assert driver.wait(180) == 0, log.read_text()
         assert "Traceback" not in log.read_text()
         assert f"lost the dask scheduler at {address}; waiting for it" in log.read_text()
     assert status(run).complete
@@ -166,13 +167,6 @@ def test_driver_worker_and_scheduler_are_killed_in_turn_and_every_bit_is_that_of
     assert inline.returncode == 0, inline.stderr
     assert contents(run) == contents(tmp_path / "inline")
     until(lambda: not workers_of(run))
-
-
-def planned(capsys, run):
-    """The small study, planned and not computed."""
-    code, _, err = answer(capsys, "sweep", "run", run, *SMALL, "--slurm", "-")
-    assert code == 0, err
-    return str(run)
 
 
 @pytest.fixture(autouse=True)
@@ -215,18 +209,18 @@ def refused(context, port):
         return True
 
 
-def test_with_certificates_a_sweep_completes_and_strangers_are_refused(capsys, tmp_path, certificates, monkeypatch):
-    run, port = planned(capsys, tmp_path / "run"), free_port()
+def test_a_scheduler_with_certificates_hears_those_who_have_one_and_no_stranger(tmp_path, certificates, monkeypatch):
+    port = free_port()
     address = f"tls://127.0.0.1:{port}"
     files = ["--tls-ca-file", certificates.ca, "--tls-cert", certificates.cert, "--tls-key", certificates.key]
+    distributed = pytest.importorskip("distributed")
     with processes(tmp_path) as start:
         start("scheduler", *scheduler_words(port, "--protocol", "tls", *files))
-        start("worker", *worker_words(address, "--protocol", "tls", "--no-nanny", *files))
-        ours = ["--tls-ca", certificates.ca, "--tls-cert", certificates.cert, "--tls-key", certificates.key]
-        code, out, err = answer(capsys, "sweep", "run", run, *SMALL, "--cluster", address, *ours, "--json")
-        assert (code, json.loads(out)["complete"], json.loads(out)["dead"]) == (0, True, []), err
+        ours = cluster._security(distributed, certificates)
+        with cluster._connected(distributed, address, ours, 30.0, threading.Event()) as client:
+            assert client.scheduler_info()["address"] == address
 
-        # A client without a certificate: the handshake fails, whatever is sent afterwards.
+        # Without a certificate the handshake fails, whatever is sent afterwards.
         stranger = ssl.create_default_context(cafile=certificates.ca)
         stranger.check_hostname = False
         assert refused(stranger, port)
@@ -239,7 +233,7 @@ def test_with_certificates_a_sweep_completes_and_strangers_are_refused(capsys, t
                 (f"tcp://127.0.0.1:{port}", Tls()),
             ):  # another authority; no encryption
                 with pytest.raises(sv.SolvableError, match="Could not reach a dask scheduler"):
-                    run_tasks(run, where, 1, blocks=1, tls=tls)
+                    run_tasks(str(tmp_path / "run"), where, 1, blocks=1, tls=tls)
 
 
 def test_a_certificate_of_our_own_is_private_valid_by_the_strictest_rules_and_gone_afterwards(tmp_path):
@@ -258,7 +252,7 @@ def test_a_certificate_of_our_own_is_private_valid_by_the_strictest_rules_and_go
 
 def test_a_cluster_within_the_process_computes_the_very_bits_and_heals_what_is_damaged(capsys, tmp_path):
     assert answer(capsys, "sweep", "run", tmp_path / "inline", *SMALL)[0] == 0
-    words = ("sweep", "run", tmp_path / "run", *SMALL, "--cluster", "local", "--workers", "2")
+    words = ("sweep", "run", tmp_path / "run", *SMALL, "--cluster", "local", "--workers", "1")
     assert answer(capsys, *words)[0] == 0
     assert contents(tmp_path / "run") == contents(tmp_path / "inline")
     next((tmp_path / "run" / "blocks").glob("*/*.npz")).unlink()
@@ -274,7 +268,7 @@ def test_an_interrupted_driver_ends_its_tasks_and_says_how_to_resume(tmp_path):
         driver = start("driver", *run_words(run, *LARGE, "--cluster", "local", "--workers", "1"))
         until(lambda: workers_of(run))
         driver.send_signal(signal.SIGINT)
-        assert driver.wait(30) == 1
+        assert driver.wait(90) == 1
         assert workers_of(run) == []
     told = (tmp_path / "driver.log").read_text()
     assert "Traceback" not in told
@@ -335,7 +329,7 @@ BAD = [
     ("--slurm", "-", "--queue", "a b"),
     ("--slurm", "-", "--queue", "a\nb"),
     ("--slurm", "-", "--walltime", "an hour"),
-    ("--slurm", "-", "--memory", "much"),
+    ("--slurm", "-", "--job-memory", "much"),
     ("--slurm", "-", "--cores", "0"),
     ("--slurm", "-", "--cores", "2"),
     ("--slurm", "-", "--interface", "$(reboot)"),
@@ -356,3 +350,33 @@ def test_what_is_no_cluster_is_refused_in_one_sentence(capsys, words, tmp_path, 
     assert out == ""
     assert err.startswith("solvable: ")
     assert err.count("\n") == 1
+
+
+# --- the page -----------------------------------------------------------------------------------------------------------
+
+
+def run_page(name, folder):
+    """Run one block of the page; its run is named after it."""
+    text = cluster_page.script(name, free_port()).replace("runs/big", f"runs/{name}")
+    done = subprocess.run(["bash", "-c", text], cwd=folder, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, (name, done.stderr)
+    return folder / "runs" / name
+
+
+def test_the_page_has_no_commands_but_those_that_are_tried_here_or_on_slurm():
+    assert set(cluster_page.blocks()) == {"laptop", "by-hand", "dask", "tls", "array", "pool", "afterwards"}
+
+
+def test_the_commands_of_the_page_for_one_machine_and_for_dask_give_the_same_bits(tmp_path):
+    runs = [run_page(name, tmp_path) for name in ("laptop", "by-hand", "dask")]
+    assert all(status(run).complete and contents(run) == contents(runs[0]) for run in runs)
+    runs[0].rename(tmp_path / "runs" / "afterwards")
+    run_page("afterwards", tmp_path)
+    assert (tmp_path / "big.csv").read_text().startswith("kind,")
+
+
+def test_the_commands_of_the_page_for_an_encrypted_cluster_complete_a_sweep(tmp_path):
+    run = run_page("tls", tmp_path)
+    assert status(run).complete
+    assert wrong(run) == []
+    assert "tls://127.0.0.1" in (tmp_path / "dask.log").read_text()

@@ -235,7 +235,7 @@ def hang(process: int) -> None:
 def disturbed_array(environment: Mapping[str, str], folder: Path) -> str:
     """Submit the generated script, and disturb each of its three tasks; returns the job, whose third task hangs."""
     run, script = folder / "array run", folder / "job.sh"  # a path with a space, as users have them
-    options = ["--tasks", 3, "--walltime", 1, "--queue", "main", "--memory", "500M"]
+    options = ["--tasks", 3, "--walltime", 1, "--queue", "main", "--job-memory", "500M"]
     extra = f"--output={folder}/%A_%a.out --comment='two words'"
     solvable(environment, "run", run, *STUDY, "--slurm", script, *options, "--sbatch", extra)
     job = slurm(environment, "sbatch", "--parsable", str(script)).strip()
@@ -259,7 +259,7 @@ def disturbed_array(environment: Mapping[str, str], folder: Path) -> str:
 def disturbed_pool(environment: Mapping[str, str], folder: Path) -> None:
     """A pool of dask workers in Slurm jobs, of which one is cancelled on the way."""
     run = folder / "pool"
-    words = ["run", run, *STUDY, "--cluster", "slurm", "--workers", 2, "--walltime", "10", "--memory", "1G"]
+    words = ["run", run, *STUDY, "--cluster", "slurm", "--workers", 2, "--walltime", "10", "--job-memory", "1G"]
     words += ["--interface", "lo", "--sbatch", f"--output={folder}/pool-%j.out"]
     with (folder / "driver.log").open("wb") as log:
         driver = subprocess.Popen(

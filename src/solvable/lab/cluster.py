@@ -1,7 +1,7 @@
 """Workers of a sweep as tasks of dask.distributed: a cluster of this process, any scheduler, or a pool of Slurm jobs.
 
 A task starts the same worker command as every other launcher and waits for it. Only words travel: the path of the run,
-which all machines must see, a shard, and the settings of threads. Results are in the store and nowhere else, so that a
+which all machines must see, a shard, and the settings of threads and device. Results are in the store and nowhere else, so that a
 task which runs twice, or elsewhere, or never, can do no harm. Imports no JAX, in the driver nor in dask's workers.
 """
 
@@ -26,7 +26,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InvalidValue, SolvableError
-from .launch import ANY_JOBS, GRACE, Dead, Jobs, Worker, checked_workers, end, thread_settings, told_to_stop, wait_for
+from .launch import (
+    ANY_JOBS,
+    GRACE,
+    Dead,
+    Jobs,
+    Worker,
+    checked_workers,
+    end,
+    settings_elsewhere,
+    told_to_stop,
+    wait_for,
+)
 from .status import status
 
 CONNECT = 10.0  # seconds for one attempt to reach a scheduler
@@ -137,7 +148,7 @@ def run_tasks(
                     tasks = max(1, min(number or room + SPARE, blocks))
                     futures = [
                         client.submit(
-                            work_there, path, i, tasks, study, thread_settings(), heal,
+                            work_there, path, i, tasks, study, settings_elsewhere(), heal,
                             key=f"solvable-{session}-{attempt}-{i}", pure=False,
                         )
                         for i in range(tasks)

@@ -35,6 +35,7 @@ ONE_THREAD = {
     "MKL_NUM_THREADS": "1",
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # workers that share a device must not each take most of its memory
 }
+TRAVELLING = ("JAX_PLATFORMS", "SOLVABLE_MEMORY")  # go with the worker if they are set
 GRACE = 10.0  # seconds that a worker has to end when told to
 
 
@@ -65,10 +66,10 @@ def one_thread(environment: Mapping[str, str]) -> dict[str, str]:
     return ONE_THREAD | dict(environment)
 
 
-def thread_settings() -> dict[str, str]:
-    """The settings of `ONE_THREAD` as this process has them: workers elsewhere get the same, whatever they find there."""
+def settings_elsewhere() -> dict[str, str]:
+    """What decides the bits, as this process has it: workers elsewhere get the same, whatever they find there."""
     environment = one_thread(os.environ)
-    return {name: environment[name] for name in ONE_THREAD}
+    return {name: environment[name] for name in (*ONE_THREAD, *TRAVELLING) if name in environment}
 
 
 class Worker:
@@ -264,7 +265,7 @@ def slurm_script(path: str, tasks: int, *, study: str = "", jobs: Jobs = ANY_JOB
         raise InvalidValue(f"cores = {jobs.cores}: a task of the script is one worker with one thread; use more tasks.")
     path = os.path.realpath(path)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(path)) or "run"
-    settings = "\n".join(f"export {n}={shlex.quote(v)}" for n, v in thread_settings().items())
+    settings = "\n".join(f"export {n}={shlex.quote(v)}" for n, v in settings_elsewhere().items())
     directives = "".join(f"#SBATCH {said}\n" for said in jobs.directives())
     asked = f" --study {shlex.quote(study)}" if study else ""
     many = ""
