@@ -8,7 +8,8 @@ from pathlib import Path
 PAGE = Path(__file__).parents[1] / "docs" / "cluster.md"
 SMALL = "perceptron loss=square --over penalty=0.1:1:3 --size 16 --seeds 4"
 LARGE_NUMBERS = {"--tasks 64": "--tasks 2", "--workers 64 --cores 8": "--workers 2 --cores 1", "--workers 4": "--workers 2",
-                 "--nthreads 8": "--nthreads 1", "--job-memory 16G": "--job-memory 1G"}  # fmt: skip
+                 "--nthreads 8": "--nthreads 1", "--job-memory 16G": "--job-memory 1G",
+                 "--cluster slurm": "--cluster slurm --interface lo"}  # fmt: skip
 
 
 def blocks() -> dict[str, str]:

@@ -289,28 +289,47 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(capsys, tm
     assert err == "solvable: --cluster needs distributed, which is not installed: pip install 'solvable[cluster]'.\n"
 
 
-def test_a_pool_asks_slurm_for_what_it_was_told_and_is_encrypted(tmp_path, monkeypatch):
+@pytest.fixture
+def sbatch(tmp_path, monkeypatch):
+    """A stand-in that keeps the script it is asked to test, and refuses one partition."""
+    (tmp_path / "bin").mkdir()
+    file = tmp_path / "bin" / "sbatch"
+    file.write_text(
+        f"#!/bin/sh\ncat > {tmp_path}/script\n! grep -q nowhere {tmp_path}/script || {{ echo no such >&2; exit 1; }}\n"
+    )
+    file.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    return tmp_path / "script"
+
+
+def test_a_pool_asks_slurm_for_what_it_was_told_and_is_encrypted(tmp_path, sbatch, certificates):
     pytest.importorskip("dask_jobqueue")
-    monkeypatch.setattr(cluster.shutil, "which", lambda name: f"/usr/bin/{name}")
-    tls = Tls(*[str(Path(__file__))] * 3)
     jobs = Jobs(queue="long", walltime="2:00:00", memory="3G", cores=4, sbatch="--comment='a b'", interface="lo")
-    security = cluster._security(cluster._needed("distributed"), tls)
-    monkeypatch.setattr("dask_jobqueue.SLURMCluster", __import__("dask_jobqueue").slurm.SLURMJob)
-    monkeypatch.setattr("dask_jobqueue.slurm.SLURMJob.__init__", _recorded(asked := {}))
-    cluster._slurm_pool(security, jobs)
-    assert asked["cores"] == 4
-    assert asked["memory"] == "3GiB"
-    assert asked["walltime"] == "2:00:00"
-    assert asked["job_extra_directives"] == ["--requeue", "--open-mode=append", "'--comment=a b'"]
-    assert asked["security"].require_encryption
+    security = cluster._security(cluster._needed("distributed"), certificates)
+    with cluster._slurm_pool(security, jobs) as pool:
+        assert pool.scheduler_address.startswith("tls://127.0.0.1:")
+    script = sbatch.read_text().splitlines()
+    for line in ("-p long", "-t 2:00:00", "--mem=3G", "--cpus-per-task=4", "'--comment=a b'", "--requeue"):
+        assert f"#SBATCH {line}" in script
+    assert f"--tls-ca-file {certificates.ca}" in script[-1]
+    assert "--nthreads 4" in script[-1]
     (tmp_path / "my file").touch()
-    security = cluster._security(cluster._needed("distributed"), Tls(*[str(tmp_path / "my file")] * 3))
-    with pytest.raises(sv.SolvableError, match="would not take"):
-        cluster._slurm_pool(security, jobs)
+    odd = cluster._security(cluster._needed("distributed"), Tls(*[str(tmp_path / "my file")] * 3))
+    for wrong, why in (
+        ((odd, jobs), "would not take"),
+        ((security, Jobs(queue="nowhere")), "refuses such jobs: no such"),
+    ):
+        with pytest.raises(sv.SolvableError, match=why):
+            cluster._slurm_pool(*wrong)
 
 
-def _recorded(into):
-    return lambda self, **options: into.update(options)
+def test_a_pool_without_slurm_is_refused(tmp_path, certificates, monkeypatch):
+    pytest.importorskip("dask_jobqueue")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(sv.SolvableError, match="There is no sbatch on this machine"):
+        run_tasks(str(tmp_path), "slurm", 1, blocks=1, tls=certificates)
+    with pytest.raises(sv.SolvableError, match="There is no openssl"):
+        run_tasks(str(tmp_path), "slurm", 1, blocks=1)
 
 
 BAD = [

@@ -24,6 +24,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import cluster_page
 import solvable as sv
 from solvable.lab.launch import SMALLEST_MOST, slurm_script
 from solvable.lab.status import status
@@ -285,11 +288,31 @@ def disturbed_pool(environment: Mapping[str, str], folder: Path) -> None:
             driver.wait(30)
 
 
+def page(environment: Mapping[str, str], folder: Path) -> None:
+    """The commands for Slurm of docs/cluster.md, as they stand there but for smaller numbers."""
+    for name in ("array", "pool"):
+        run = folder / "page" / "runs" / name
+        run.parent.mkdir(parents=True, exist_ok=True)
+        text = cluster_page.script(name).replace("runs/big", f"runs/{name}")
+        command = ["bash", "-c", text]
+        done = subprocess.run(
+            command, env=environment, cwd=folder / "page", capture_output=True, text=True, timeout=120
+        )
+        if done.returncode:
+            raise Failed(f"the page's commands for {name} left with {done.returncode}: {done.stderr.strip()}")
+        until(lambda run=run: status(run).complete, f"the page's {name} completes", 90)
+    must(contents(folder / "page/runs/array") == contents(folder / "page/runs/pool"), "the page's commands hold")
+    refused = solvable(environment, "run", folder / "refused", *STUDY, "--cluster", "slurm", "--queue", "nowhere",
+                       "--interface", "lo", "--json", codes=(2,))  # fmt: skip
+    must("Slurm refuses such jobs" in refused, "jobs that Slurm refuses are reported at once")
+
+
 def scenes(environment: Mapping[str, str], folder: Path) -> None:
     solvable(environment, "run", folder / "inline", *STUDY)
     say("one process alone has computed the study")
     job = disturbed_array(environment, folder)
     disturbed_pool(environment, folder)
+    page(environment, folder)
     until(lambda: state(environment, f"{job}_2") == "TIMEOUT", "the time limit ends the task that hangs", 180)
     must(
         not processes_with(str(folder / "array run")), "the time limit ended the task that hung, and no process is left"

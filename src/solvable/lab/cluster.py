@@ -275,13 +275,21 @@ def _slurm_pool(security: Any, jobs: Jobs) -> Any:
     extra = ["--requeue", "--open-mode=append"] + ([shlex.join(jobs.extra)] if jobs.extra else [])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return module.SLURMCluster(
+        pool = module.SLURMCluster(
             cores=jobs.cores, processes=1, memory=f"{jobs.size or '4G'}iB", walltime=jobs.walltime or None,
             queue=jobs.queue or None, interface=jobs.interface or None, job_extra_directives=extra, job_name="solvable",
             security=security, python=shlex.quote(sys.executable), scheduler_options={"dashboard_address": LOOPBACK},
             worker_extra_args=["--dashboard-address", LOOPBACK],
             silence_logs=logging.CRITICAL,
         )  # fmt: skip
+    # A job that Slurm refuses would otherwise be asked for in vain, again and again, in silence.
+    asked = subprocess.run(
+        ["sbatch", "--test-only"], input=pool.job_script(), capture_output=True, text=True, timeout=60
+    )
+    if asked.returncode:
+        pool.close()
+        raise SolvableError(f"Slurm refuses such jobs: {(asked.stderr.strip() or '?').splitlines()[-1]}")
+    return pool
 
 
 @contextmanager
