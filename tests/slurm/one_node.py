@@ -239,7 +239,8 @@ def disturbed_array(environment: Mapping[str, str], folder: Path) -> str:
     """Submit the generated script, and disturb each of its three tasks; returns the job, whose third task hangs."""
     run, script = folder / "array run", folder / "job.sh"  # a path with a space, as users have them
     options = ["--tasks", 3, "--walltime", 1, "--queue", "main", "--job-memory", "500M"]
-    extra = f"--output={folder}/%A_%a.out --comment='two words'"
+    # Of a minute, Slurm would else give notice at once. What the user asks for wins over what the script says.
+    extra = f"--output={folder}/%A_%a.out --comment='two words' --signal=B:USR1@1"
     solvable(environment, "run", run, *STUDY, "--slurm", script, *options, "--sbatch", extra)
     job = slurm(environment, "sbatch", "--parsable", str(script)).strip()
     say(f"submitted the array as job {job}")
