@@ -132,7 +132,10 @@ class SweepRun:
     over: Over = ()
     size: Sizes = ()
     seeds: Seeds = 8
-    workers: Annotated[int, arg(metavar="N", help="Worker processes, one thread each (0: compute in this one).")] = 0
+    workers: Annotated[
+        int,
+        arg(metavar="N", help="Workers, one thread each (0: this process; all of a cluster)."),
+    ] = 0
     slurm: Annotated[
         Path | None, arg(metavar="SCRIPT", help="Compute nothing; write a script for `sbatch` there (-: print it).")
     ] = None

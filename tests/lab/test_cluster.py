@@ -1,5 +1,6 @@
 """Sweeps as tasks of dask.distributed, for real: schedulers and workers are processes of their own, on loopback."""
 
+import json
 import os
 import shutil
 import signal
@@ -273,6 +274,42 @@ def test_an_interrupted_driver_ends_its_tasks_and_says_how_to_resume(tmp_path):
     told = (tmp_path / "driver.log").read_text()
     assert "Traceback" not in told
     assert f"Resume with: solvable sweep run {run} perceptron" in told
+
+
+def test_a_worker_that_is_told_finishes_its_block_and_begins_no_other(capsys, tmp_path):
+    run = tmp_path / "run"
+    assert answer(capsys, "sweep", "run", run, *LARGE, "--slurm", "-")[0] == 0
+    command = [sys.executable, "-m", "solvable", "sweep", "work", str(run), "--json"]
+    worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        until(lambda: contents(run))
+        worker.send_signal(signal.SIGUSR1)
+        out, _ = worker.communicate(timeout=90)
+    finally:
+        worker.kill()
+    told = json.loads(out)
+    assert worker.returncode == 1
+    assert told["computed"] == len(contents(run)) > 0
+    assert told["left"] > 0
+
+
+def test_a_driver_whose_scheduler_does_not_come_back_gives_up_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "CONNECT", 5.0)
+    monkeypatch.setattr(cluster, "PATIENCE", 0.1)
+    port, said = free_port(), []
+    with processes(tmp_path) as start:
+        scheduler = start("scheduler", *scheduler_words(port))
+        called = iter([False])  # before anything is begun; the next call comes when the tasks are there
+
+        def watch():
+            if next(called, True):
+                scheduler.kill()
+            return False
+
+        with pytest.raises(cluster.ClusterLost, match="Could not reach"):
+            run_tasks(str(tmp_path), f"tcp://127.0.0.1:{port}", 1, blocks=1, watch=watch, say=said.append)
+    assert "no dask worker has come" in said[0]
+    assert "lost the dask scheduler" in said[1]
 
 
 def test_a_task_that_cannot_see_the_run_says_so(tmp_path):

@@ -4,8 +4,9 @@ It submits the array script that `solvable sweep run --slurm` writes, tells one 
 another, lets the time limit end a third that hangs, and submits the same script again; meanwhile a pool of dask workers
 (`--cluster slurm`) loses one of its jobs. Nothing may be lost, and every bit must be that of one process alone.
 
-Needs root on Debian or its kin (the packages slurm-wlm and munge are installed if they are missing); where it cannot run
-it says so and ends with code 0. Everything it starts is ended by process id. `make slurm`, about three minutes.
+Needs root on Debian or its kin (the packages slurm-wlm and munge are installed if they are missing); elsewhere it says
+that it was skipped, and why, and ends with code 0. Everything it starts is ended by process id. `make slurm`, three
+minutes.
 """
 
 from __future__ import annotations
@@ -70,21 +71,27 @@ def tool(name: str) -> str | None:
 
 
 def reason_not_to_run() -> str | None:
-    """Why it cannot run here, if it cannot; installs what is missing."""
+    """Why it cannot run here, if it cannot."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return "a Slurm cluster of one's own needs Linux and root"
-    if all(map(tool, DAEMONS)):
-        return None
-    apt = tool("apt-get")
-    if apt is None:
+    if not all(map(tool, DAEMONS)) and tool("apt-get") is None:
         return "slurm-wlm and munge are not installed, and there is no apt-get to install them with"
+    return None
+
+
+def install() -> None:
+    """Install what is missing."""
+    apt = tool("apt-get")
+    if all(map(tool, DAEMONS)) or apt is None:
+        return
     say("installing slurm-wlm and munge")
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     for words in (["update", "-q"], ["install", "-q", "-y", "--no-install-recommends", "slurm-wlm", "munge"]):
         done = subprocess.run([apt, *words], env=environment, capture_output=True, text=True)
         if done.returncode and "install" in words:
-            return f"apt-get could not install slurm-wlm and munge: {(done.stderr.strip() or '?').splitlines()[-1]}"
-    return None
+            raise Failed(
+                f"apt-get could not install slurm-wlm and munge: {(done.stderr.strip() or '?').splitlines()[-1]}"
+            )
 
 
 def free_ports(number: int) -> list[int]:
@@ -347,6 +354,7 @@ def main() -> int:
         os.environ["PYTHONPATH"] = source
         os.environ["SOLVABLE_CACHE"] = str(folder / "programs")
         try:
+            install()
             with one_node(folder) as environment:
                 say("Slurm is up")
                 scenes(environment, folder)
