@@ -312,6 +312,18 @@ def test_a_driver_whose_scheduler_does_not_come_back_gives_up_and_says_so(tmp_pa
     assert "lost the dask scheduler" in said[1]
 
 
+def test_a_run_that_cannot_be_watched_is_not_taken_for_a_lost_scheduler(tmp_path):
+    answers = iter([False])
+
+    def watch():
+        for said in answers:
+            return said
+        raise PermissionError(13, "Permission denied")
+
+    with pytest.raises(sv.SolvableError, match="Could not look at the run at .*: Permission denied"):
+        run_tasks(str(tmp_path), "local", 1, blocks=1, watch=watch)
+
+
 def test_a_task_that_cannot_see_the_run_says_so(tmp_path):
     [dead] = run_tasks(str(tmp_path / "nowhere"), "local", 1, blocks=1)
     assert isinstance(dead, Dead)

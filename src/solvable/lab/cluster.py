@@ -8,6 +8,7 @@ task which runs twice, or elsewhere, or never, can do no harm. Imports no JAX, i
 from __future__ import annotations
 
 import importlib
+import itertools
 import logging
 import os
 import re
@@ -133,13 +134,20 @@ def run_tasks(
     checked_workers(number, least=0)
     distributed, path = _needed("distributed"), os.path.realpath(path)
     _quiet()
-    heal = watch()  # all is done already: then tasks look for damage, and all of them are waited for
+
+    def complete() -> bool:
+        try:
+            return watch()
+        except OSError as problem:  # of the run, not of the connection
+            raise SolvableError(f"Could not look at the run at {path}: {problem.strerror or problem}.") from None
+
+    heal = complete()  # all is done already: then tasks look for damage, and all of them are waited for
     with ExitStack() as stack:
         stop = stack.enter_context(told_to_stop())
         options = {"number": max(1, min(number or 1, blocks)), "tls": tls, "jobs": jobs, "beside": path}
         address, security = stack.enter_context(_cluster(distributed, where, **options))
         session = uuid.uuid4().hex[:12]
-        for attempt in range(sys.maxsize):
+        for attempt in itertools.count():
             try:
                 with _connected(distributed, address, security, PATIENCE if attempt else 0.0, stop) as client:
                     room = sum(client.nthreads().values())
@@ -153,13 +161,14 @@ def run_tasks(
                         )
                         for i in range(tasks)
                     ]  # fmt: skip
-                    if _waited(futures, stop, every, lambda: watch() and not heal):
+                    if _waited(futures, stop, every, lambda: complete() and not heal):
                         return _dead(futures)
             except (OSError, TimeoutError, distributed.client.FutureCancelledError):
                 pass
             if stop.is_set():
                 raise KeyboardInterrupt
             say(f"solvable: lost the dask scheduler at {_name(address)}; waiting for it.")
+            stop.wait(1.0)
     raise AssertionError("unreachable")
 
 
