@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := dev,docs,explore
+EXTRAS := dev,docs,explore,cluster
 
 .PHONY: demo test verify faults slurm bench docs check figures browser pictures clean help
 .DEFAULT_GOAL := help
@@ -10,7 +10,8 @@ EXTRAS := dev,docs,explore
 help:
 	@echo "make demo     what transformers learn from masked language modelling, with a picture (three minutes at most)"
 	@echo "make test     linters, types, tests"
-	@echo "make verify   the long agreement studies of every model"
+	@echo "make verify   the long agreement studies of every model, and make slurm"
+	@echo "make slurm    sweeps on a Slurm cluster of one node, started for the purpose (root on Debian; three minutes)"
 	@echo "make check    contract, reference values and agreement of every model, as one table"
 	@echo "make faults   sweeps under 500 injected faults, as one table (ten minutes at most)"
 	@echo "make bench    speed, as ratios against peers and floors"
@@ -52,6 +53,10 @@ test: $(VENV)/ready browser
 verify: $(VENV)/ready browser
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 	$(BIN)/solvable check --full
+	$(MAKE) slurm
+
+slurm: $(VENV)/ready
+	$(BIN)/python tests/slurm/one_node.py
 
 faults: $(VENV)/ready
 	$(BIN)/python tests/lab/run_faults.py

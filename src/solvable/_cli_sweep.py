@@ -58,13 +58,21 @@ def _set_limits(command: SweepRun | SweepWork | SweepRetry) -> None:
 def _run(command: SweepRun) -> int:
     if command.workers and command.slurm is not None:
         raise InvalidValue("--workers and --slurm exclude each other.")
-    if command.workers < 0:
-        raise InvalidValue(f"workers = {command.workers} is not a whole number in [0, ∞).")
+    if command.cluster and command.slurm is not None:
+        raise InvalidValue("--cluster and --slurm exclude each other.")
+    from .lab.cluster import ClusterLost, check_where, run_tasks
+    from .lab.launch import checked_workers, run_workers, slurm_script
+
+    checked_workers(command.workers, least=0)
+    tls, jobs = command.tls.checked(), command.jobs.checked()
+    if command.cluster:
+        check_where(command.cluster, tls)
+    if command.slurm is not None:
+        slurm_script(str(command.run), command.tasks, jobs=jobs)  # refuses before anything is planned
     begun = time.monotonic()
     _use_one_thread()
     _set_limits(command)
     lab = cli._study_of(command)
-    from .lab.launch import run_workers, slurm_script
     from .lab.status import status
     from .study import _progress
 
@@ -73,30 +81,37 @@ def _run(command: SweepRun) -> int:
     name = lab.stored_name(store)
     if command.slurm is not None:
         # A script names its study: by the time it runs, the run may hold a later one.
-        return _write_script(command, slurm_script(store.path, max(1, min(command.tasks, len(blocks))), study=name))
+        tasks = max(1, min(command.tasks, len(blocks)))
+        return _write_script(command, slurm_script(store.path, tasks, study=name, jobs=jobs))
     dead = []
     try:
-        if command.workers:
+        if command.workers or command.cluster:
             cells = {row.block: row.cells for row in blocks.rows}
             done = {block for block in store.done() if block in cells}
             show = None if not command.json else False
             with _progress(show, sum(cells.values()), sum(cells[b] for b in done), command.run) as advance:
 
-                def watch() -> None:
+                def watch() -> bool:
                     new = {block for block in store.done() if block in cells} - done
                     advance(sum(cells[b] for b in new))
                     done.update(new)
+                    return len(done) == len(cells)
 
-                dead = run_workers(store.path, command.workers, study=name, watch=watch)
+                if command.cluster:
+                    options: dict[str, Any] = {"blocks": len(blocks), "tls": tls, "jobs": jobs, "say": _say}
+                    dead = run_tasks(store.path, command.cluster, command.workers, study=name, watch=watch, **options)
+                else:
+                    dead = run_workers(store.path, command.workers, study=name, watch=watch)
         else:
             from .lab.sweep import work
 
             work(store.path, say=_say if sys.stderr.isatty() else lambda sentence: None, study=name)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, ClusterLost) as problem:
         told = status(store, name)
         again = " ".join(shlex.quote(w) for w in ["solvable", *sys.argv[1:]])
         kept = f"{told.cells['done']} of {told.cells['all']} cells are kept"
-        _say(f"solvable: interrupted; {kept}. Resume with: {again}")
+        why = "interrupted" if isinstance(problem, KeyboardInterrupt) else f"{problem}"
+        _say(f"solvable: {why}; {kept}. Resume with: {again}")
         return 1
     told = status(store, name)
     for each in dead:
@@ -135,15 +150,16 @@ def _work(command: SweepWork | SweepRetry) -> int:
     from ._process import configure
 
     configure()
-    from .lab.launch import parent_lives
+    from .lab.launch import last_block_when_told, parent_lives
     from .lab.store import Store
 
     Store.open(command.run)  # refuses before JAX is imported
     from .lab.sweep import work
 
-    retry = isinstance(command, SweepRetry)
+    retry, more = isinstance(command, SweepRetry), last_block_when_told()
     worked = work(
-        command.run, shard, _say, study=command.study, retry=retry, wanted=parent_lives, stop_at_once=True
+        command.run, shard, _say, study=command.study, retry=retry,
+        wanted=lambda: parent_lives() and more(), stop_at_once=True,
     )  # fmt: skip
     if command.json:
         cli._print_json({"run": str(command.run), **dataclasses.asdict(worked)})

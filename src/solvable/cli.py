@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
-from tyro.conf import OmitSubcommandPrefixes, Positional, UseAppendAction, arg, subcommand
+from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, UseAppendAction, arg, subcommand
 
+from ._cli_cluster import ClusterName, SlurmJobs, TlsFiles, with_sbatch
 from ._cli_explore import COMMANDS as EXPLORE_COMMANDS
 from ._cli_explore import Explore
 from ._cli_potts import COMMANDS as POTTS_COMMANDS
@@ -128,7 +129,7 @@ class Cite:
 
 @dataclasses.dataclass
 class SweepRun:
-    """Plan a study and compute it: here, with worker processes, or by a script for a Slurm array."""
+    """Plan a study and compute it: here, with worker processes, on a dask cluster, or by a script for a Slurm array."""
 
     run: Positional[Run]
     model: Positional[Model]
@@ -136,13 +137,19 @@ class SweepRun:
     over: Over = ()
     size: Sizes = ()
     seeds: Seeds = 8
-    workers: Annotated[int, arg(metavar="N", help="Worker processes, one thread each (0: compute in this one).")] = 0
+    workers: Annotated[
+        int,
+        arg(metavar="N", help="Workers, one thread each (0: this process; all of a cluster)."),
+    ] = 0
     slurm: Annotated[
         Path | None, arg(metavar="SCRIPT", help="Compute nothing; write a script for `sbatch` there (-: print it).")
     ] = None
     tasks: Annotated[int, arg(metavar="N", help="Array tasks of the Slurm script, at most one per block.")] = 16
     memory: Memory = ""
     device: Device = ""
+    cluster: ClusterName = ""
+    tls: OmitArgPrefixes[TlsFiles] = dataclasses.field(default_factory=TlsFiles)
+    jobs: OmitArgPrefixes[SlurmJobs] = dataclasses.field(default_factory=SlurmJobs)
     json: Json = False
 
 
@@ -255,7 +262,7 @@ def main(argv: list[str] | None = None) -> None:
 
         print(f"solvable {__version__}")
         return
-    command = _parsed(words or ["--help"])
+    command = _parsed(with_sbatch(words) or ["--help"])
     command = command.action if isinstance(command, (Sweep, Potts)) else command
     try:
         code = _RUN[type(command)](command)

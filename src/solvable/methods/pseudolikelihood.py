@@ -206,7 +206,8 @@ class DenseObjective(eqx.Module):
         return jax.lax.scan(add, sums, (self.sequences, self.weights))[0]
 
     def _by_sites(self, table: Array, h: Array, sites: int, curved: bool) -> tuple[Array, Array, Array]:
-        assert self.members is not None
+        members = self.members
+        assert members is not None
         (places, colours), itemsize = h.shape, h.dtype.itemsize
         sequences = self.sequences.reshape(-1, sites).astype(jnp.int32)
         weights = self.weights.reshape(-1)
@@ -229,8 +230,8 @@ class DenseObjective(eqx.Module):
             value = value + weights @ jnp.sum(jnp.where(counts[None], costs, 0.0), axis=1)
             g_fields = _add_slice(g_fields, jnp.sum(r, axis=0), begin, axis=0)
             flat = jnp.pad(r.reshape(len(sequences), -1), ((0, 1), (0, 0)))  # the sequence that fills lists up
-            lists = _sum_of_rows(flat, self.members.rows)
-            found = jax.ops.segment_sum(lists, self.members.of, len(table), indices_are_sorted=True)
+            lists = _sum_of_rows(flat, members.rows)
+            found = jax.ops.segment_sum(lists, members.of, len(table), indices_are_sorted=True)
             return (value, _add_slice(g_pairs, found, begin * colours, axis=1), g_fields), None
 
         sums = (jnp.zeros((), h.dtype), jnp.zeros_like(table), jnp.zeros_like(h))
