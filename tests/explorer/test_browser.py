@@ -23,7 +23,7 @@ WALKED = ("perceptron", "soft-committee", "random-features")
 QUICK = {"perceptron": ("20", "2", "2"), "soft-committee": ("20", "2", None), "random-features": ("20", "2", "2")}
 WATCH = """
 window.drawings = 0;
-document.addEventListener("drawn", () => { window.drawings += 1; });
+document.addEventListener("drawn", (e) => { if (e.detail.settled !== false) window.drawings += 1; });
 document.addEventListener("securitypolicyviolation", (e) => console.error(`policy: ${e.violatedDirective} ${e.blockedURI}`));
 """
 
@@ -82,7 +82,7 @@ class Visit:
         )
 
     def after(self, act):
-        """Do something and wait until the plot has been drawn anew."""
+        """Do something and wait until the plot has been drawn anew, and is no preview."""
         before = self.page.evaluate("window.drawings")
         act()
         for _ in range(1200):
@@ -218,7 +218,7 @@ def test_a_model_is_walked_in_full(model, visit):
 
     for field in sliders(visit):  # every control moves the curve
         before = visit.curve()
-        moved(visit.page, field, 333)
+        visit.after(lambda f=field: moved(visit.page, f, 333))
         assert visit.curve() != before, field
         visit.after(lambda f=field: _typed(visit, f, _default(model, f)))
         assert visit.curve() == before, field
@@ -227,7 +227,7 @@ def test_a_model_is_walked_in_full(model, visit):
     visit.page.get_by_role("button", name="Pin this curve").click()
     visit.find(".legend li").first.wait_for()
     first = sliders(visit)[0]
-    moved(visit.page, first, 300)
+    visit.after(lambda: moved(visit.page, first, 300))
     assert visit.find(".unpin").count() == 1
     lines = "lines"
     assert visit.traces(lines) == 2 * len(visit.find(".chips.observables [aria-pressed=true]").all())

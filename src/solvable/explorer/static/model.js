@@ -308,7 +308,8 @@ class Page {
     this.pinButton.disabled = Boolean(view.y) || bare;
     this.showStatus(curves[0].answer);
     if (this.values.open) this.showTable();
-    document.dispatchEvent(new CustomEvent("drawn", { detail: { values: { ...view.values } } }));
+    const settled = JSON.stringify(view) === JSON.stringify(this.view); // neither a preview nor an older view
+    document.dispatchEvent(new CustomEvent("drawn", { detail: { values: { ...view.values }, settled } }));
   }
 
   showStatus(answer) {
