@@ -231,3 +231,15 @@ def test_a_study_without_a_sweep_draws_what_has_a_dimension_of_its_own():
     study.run(progress=False)
     figure = study.plot()
     assert [axis.get_ylabel().split(" $")[0] for axis in figure.axes] == ["floor"]
+
+
+@pytest.mark.parametrize(
+    "model", [sv.Perceptron(loss="square"), sv.SoftCommittee(times=[0.0, 1.0])], ids=["counts", "curves"]
+)
+def test_a_study_of_one_point_holds_the_theory_of_the_model(model):
+    data = sv.Study(model, sizes=[20, 40], seeds=2).run(progress=False)
+    theory = model.theory()
+    name = "test_loss"
+    np.testing.assert_allclose(data[f"{name}_theory"], theory[name], rtol=1e-12)
+    assert data[f"{name}_expected"].dims[0] == "size"
+    np.testing.assert_allclose(data[f"{name}_expected"].sel(size=40), theory[name], rtol=1e-12)

@@ -192,10 +192,9 @@ class Jobs:
             return
         if "plan" in told:
             store: Any = job.study._attach(None)
-            from ..lab.store import block_id
+            from ..lab.plans import plan_name
 
-            mine = f"plan-{block_id({'study': job.study.specification()})[:24]}"
-            store.write_document(mine, {"blocks": told["plan"], "earlier": []})
+            store.write_document(plan_name(job.study.specification()), {"blocks": told["plan"], "earlier": []})
         elif "block" in told:
             assert job.study._store is not None
             job.study._store.commit(told["block"], unpack(data), {})

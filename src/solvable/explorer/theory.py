@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import InvalidValue
+from ..lab.plan import cells_in
 from ..model import Model
 from ..study import Study
 from .told import symbol
@@ -105,7 +106,7 @@ def as_study(view: View, curves: Curves) -> Study:
             {**curves.values, "converged": curves.converged, "residual": curves.residual}.items()}  # fmt: skip
     begin = 0
     for name, block in study._planned(store):
-        cells = slice(begin, begin := begin + len(block["seeds"]))
+        cells = slice(begin, begin := begin + cells_in(block))
         store.commit(name, {n: v[cells] for n, v in flat.items()}, {})
     return study
 

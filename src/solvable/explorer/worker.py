@@ -40,6 +40,8 @@ def split(blocks: list[dict[str, Any]], runs: str) -> list[dict[str, Any]]:
     Lanes that run one by one (`host`, `map`) do not know of each other; batched ones stay as a study plans them.
     Theories come last: what they are compared with is there then, and there is something to see meanwhile.
     """
+    from ..lab.plan import split_block
+
     piece = {"host": 1, "map": 4}.get(runs)
     out, theories = [], []
     for block in blocks:
@@ -49,9 +51,7 @@ def split(blocks: list[dict[str, Any]], runs: str) -> list[dict[str, Any]]:
         elif piece is None:
             out.append(block)
         else:
-            for i in range(0, len(block["seeds"]), piece):
-                part = {n: block[n][i : i + piece] for n in ("controls", "seeds")}
-                out.append(block | part | {"lanes": min(piece, block["lanes"])})
+            out += split_block(block, piece)
     return [*out, *theories]
 
 
@@ -69,15 +69,17 @@ class Simulation:
     def run(self) -> None:
         from ..lab._files import pack
         from ..lab.compute import compute_block
+        from ..lab.plan import cells_in
+        from ..lab.plans import plan_name
         from ..lab.store import block_id
 
         study, begun = self.study, time.monotonic()
         store: Any = study._attach(None)
         runs = type(self.view.model).runs
-        mine = f"plan-{block_id({'study': study.specification()})[:24]}"
+        mine = plan_name(study.specification())
         store.write_document(mine, {"blocks": split(study.plan(), runs), "earlier": []})
         blocks, models = study._planned(store), study.variants()
-        cells, done, looked = sum(len(b["seeds"]) for _, b in blocks), 0, time.monotonic()
+        cells, done, looked = sum(row.cells for row in blocks.rows), 0, time.monotonic()
         self.send({"job": self.job, "plan": store.read_document(mine)["blocks"]})
         self._progress(0, cells, begun)
         for name, block in blocks:
@@ -87,7 +89,7 @@ class Simulation:
             arrays = compute_block(models[block_id(block["variant"])], block)
             store.commit(name, arrays, {})
             self.send({"job": self.job, "block": name}, bytes(pack(arrays)))
-            done += len(block["seeds"])
+            done += cells_in(block)
             self._progress(done, cells, begun)
             if time.monotonic() - looked > PAUSE:
                 self._points()

@@ -46,7 +46,8 @@ def assemble(
             start = False if kind is bool else np.nan
             whole = tuple(lengths[d] for d in dims) + values.shape[1:]
             holders[name] = (dims + own, np.full(whole, start, dtype=kind))
-        holders[name][1][index] = values
+        single = all(np.ndim(i) == 0 for i in index)  # a study of one point has one lane
+        holders[name][1][index] = values[0] if single else values
 
     shared = tuple(grid)
     paired = any(m.unprepared for m in models.values())
