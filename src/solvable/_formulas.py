@@ -24,8 +24,8 @@ FUNCTIONS, WORDS = frozenset(_FUNCTIONS.split()), frozenset(_WORDS.split())
 def formula(text: str, display: str = "block") -> str:
     """One line of a docstring's mathematics as a MathML element.
 
-    >>> formula("V̂ = 1/√N", "inline")
-    '<math><mover accent="true"><mi>V</mi><mo>^</mo></mover><mo>=</mo><mn>1</mn><mo>/</mo><msqrt><mi>N</mi></msqrt></math>'
+    >>> formula("V̂/√N", "inline")
+    '<math><mover accent="true"><mi>V</mi><mo>^</mo></mover><mo>/</mo><msqrt><mi>N</mi></msqrt></math>'
     >>> "<msub><mi>x</mi><mrow><mi>i</mi><mi>j</mi></mrow></msub>" in formula("x_ij ← −x_ij")
     True
     """

@@ -41,7 +41,14 @@ def test_the_first_view_shows_the_theory(running, id):
         assert np.all((values >= said.low - 1e-9) & (values <= said.high + 1e-9))
 
 
-LONG = ("masked-language", "soft-committee", "potts-attention")  # tens of seconds of compilation
+LONG = (
+    "masked-language",
+    "soft-committee",
+    "potts-attention",
+    "random-features",
+    "continual-learning",
+    "continual-protocols",
+)  # tens of seconds of compilation
 
 
 @pytest.mark.parametrize("id", [pytest.param(id, marks=[pytest.mark.slow] if id in LONG else []) for id in IDS])
