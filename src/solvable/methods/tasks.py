@@ -1,18 +1,19 @@
 r"""One student, several tasks: the closed flow of its overlaps when every sample belongs to one of the tasks.
 
-Student units $g(w_k\cdot x/\sqrt N)$ are shared. Task t has a teacher, $y_t(x) = \sum_n a_{tn}\, g(u_n\cdot x/\sqrt N) + \sigma\zeta$, and a
-head $v_h$, its own or shared with other tasks; a sample of task t moves the student units and that head by one step of gradient
-descent on half the squared error,
+Student units $g(w_k\cdot x/\sqrt N)$ are shared. Task t has a teacher, $y_t(x) = \sum_n a_{tn}\, g(u_n\cdot x/\sqrt N)
++ \sigma\zeta$, and a head $v_h$, its own or shared with other tasks; a sample of task t moves the student units and
+that head by one step of gradient descent on half the squared error,
 
     w_k ← w_k - (η_w/√N) v_hk g'(λ_k) Δ x,        v_hk ← v_hk - (η_v/N) g(λ_k) Δ,        Δ = Σ_k v_hk g(λ_k) - y_t.
 
-For N → ∞ the overlaps Q = WWᵀ/N, R = WUᵀ/N and the heads follow ordinary differential equations whose right-hand side is linear in the
-law of the samples: with a fraction $u_t$ of samples from task t it is $\sum_t u_t f_t$, the terms of second order in the rate included
-(Saad and Solla 1995; several tasks: Lee, Goldt and Saxe 2021, arXiv:2107.04384; Mori, Sarao Mannelli and Mignacco 2024,
-arXiv:2409.18061). All tasks see the same Gaussian averages, which are therefore computed once and contracted with each task's readout.
+For N → ∞ the overlaps Q = WWᵀ/N, R = WUᵀ/N and the heads follow ordinary differential equations whose right-hand side
+is linear in the law of the samples: with a fraction $u_t$ of samples from task t it is $\sum_t u_t f_t$, the terms of
+second order in the rate included (Saad and Solla 1995; several tasks: Lee, Goldt and Saxe 2021, arXiv:2107.04384;
+Mori, Sarao Mannelli and Mignacco 2024, arXiv:2409.18061). All tasks see the same Gaussian averages, which are
+therefore computed once and contracted with each task's readout.
 
-Units of which only the overlaps are wanted (frozen copies of the student, linear probes) are further rows of the teachers' Gram matrix,
-behind those that have a readout.
+Units of which only the overlaps are wanted (frozen copies of the student, linear probes) are further rows of the
+teachers' Gram matrix, behind those that have a readout.
 
 >>> import jax.numpy as jnp
 >>> from solvable.methods.averages import activation
@@ -41,7 +42,7 @@ Scalar = Float[Array, ""] | float
 
 
 class TaskOverlaps(NamedTuple):
-    """Where a student of several tasks stands: Q (student×student), R (student×teacher) and the heads V (head×student)."""
+    """Where a student of several tasks stands: Q (student×student), R (student×teacher), the heads V (head×student)."""
 
     norm: Float[Array, "*batch student student"]
     overlap: Float[Array, "*batch student teacher"]
@@ -55,7 +56,7 @@ def task_losses(
     teacher_readout: Float[Array, "task active"],
     heads: Int[np.ndarray, " task"] | None = None,
 ) -> Float[Array, " task"]:
-    """Half the mean squared difference to the clean target of every task, ½ Σ_cd h_tc h_td I2(c,d) with h_t = (v, -a_t).
+    """Half the mean squared difference to the clean target of every task: ½ Σ_cd h_tc h_td I2(c,d), h_t = (v, -a_t).
 
     >>> from solvable.methods.averages import activation
     >>> one = jnp.ones((1, 1))
@@ -78,7 +79,7 @@ def task_drifts(
     readout_rate: Scalar,
     noise: Scalar,
 ) -> TaskOverlaps:
-    r"""Time derivative of the overlaps if all samples came from one task, for every task: the leading axis of each part.
+    r"""Time derivative of the overlaps if all samples came from task t, for every t: the leading axis of each part.
 
     With h_t = (v of its head, -a_t) over all units c, d that have a readout (students first) and σ² = `noise`,
 
@@ -86,8 +87,8 @@ def task_drifts(
         dQ_ij/dt = -η_w v_i Σ_c h_tc I3(i,j,c) + (i ↔ j) + η_w² v_i v_j [Σ_cd h_tc h_td I4(i,j,c,d) + σ² J2(i,j)]
         dv_i/dt  = -η_v Σ_c h_tc I2(i,c)      for the head of task t, and 0 for the others
 
-    `heads` says which row of the readout each task uses: its own unless given. `teacher_readout` may have fewer columns than there are
-    teacher units: the last ones then have no readout, are seen by no task, and cost little.
+    `heads` says which row of the readout each task uses: its own unless given. `teacher_readout` may have fewer
+    columns than there are teacher units: the last ones then have no readout, are seen by no task, and cost little.
     """
     h, cov = _weights(state, teacher_readout, heads), _covariance(state, teacher_norm)
     number, tasks = state.norm.shape[0], h.shape[0]
@@ -122,7 +123,7 @@ def _weights(
 ) -> Float[Array, "task units"]:
     if heads is None and state.readout.shape[0] != teacher_readout.shape[0]:
         raise InvalidValue(
-            f"{teacher_readout.shape[0]} tasks have {state.readout.shape[0]} heads: say in `heads` which task uses which."
+            f"{teacher_readout.shape[0]} tasks have {state.readout.shape[0]} heads: say which uses which."
         )
     v = state.readout if heads is None else state.readout[np.asarray(heads)]
     return jnp.concatenate([v, -teacher_readout], axis=1)
