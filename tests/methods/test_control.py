@@ -154,6 +154,16 @@ def test_growth_before_harvest_switches_at_the_known_time(method):
     assert np.all(grow[21:] < 0.01)
 
 
+def test_a_control_without_a_set_is_held_fixed():
+    given = {"push": jnp.zeros(10), "wind": jnp.linspace(0.0, 0.2, 10)}
+    found = optimise(
+        lambda x, u: u["push"] + u["wind"], lambda x: (x - 1.0) ** 2, jnp.asarray(0.0),
+        given, {"push": Box(0.0, 1.0)}, 2.0)  # fmt: skip
+    assert found.converged
+    np.testing.assert_array_equal(found.controls["wind"], given["wind"])
+    np.testing.assert_allclose(2.0 * jnp.mean(found.controls["push"]), 0.8, atol=1e-5)
+
+
 def test_of_several_starts_the_best_minimum_is_returned():
     def search(push):
         return optimise(
@@ -197,7 +207,7 @@ def test_schedules_that_make_no_sense_are_refused_in_one_sentence():
         given({**good, "rate": good["rate"][:5]})
     with pytest.raises(sv.InvalidValue, match="rate in interval 0 is nan"):
         given({**good, "rate": good["rate"].at[0].set(jnp.nan)})
-    with pytest.raises(sv.InvalidValue, match="the controls fraction and their sets fraction, rate differ"):
+    with pytest.raises(sv.InvalidValue, match="there is no control 'rate' among fraction"):
         given({"fraction": good["fraction"]})
     with pytest.raises(sv.InvalidValue, match="empty or unbounded"):
         Box(1.0, 0.0)

@@ -49,6 +49,12 @@ FIGURES = (
         "Loss and overlaps of an online two-layer student: symmetric plateau, then specialisation.",
     ),
     FigureListing(
+        "continual-protocols",
+        "continual-protocols",
+        "solvable.figures.continual_protocols",
+        "The optimal protocol of a student of two tasks, its switching function, and its final loss beside every heuristic.",
+    ),
+    FigureListing(
         "masked-regression-peak",
         "masked-regression",
         "solvable.figures.masked_regression",

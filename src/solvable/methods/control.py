@@ -62,7 +62,7 @@ class Simplex(eqx.Module):
     def project(self, u: Float[Array, "*n tasks"]) -> Float[Array, "*n tasks"]:
         """The nearest point of the simplex.
 
-        >>> [float(x) for x in Simplex().project(jnp.array([0.9, 0.5, -2.0]))]
+        >>> [round(float(x), 6) for x in Simplex().project(jnp.array([0.9, 0.5, -2.0]))]
         [0.7, 0.3, 0.0]
         """
         # θ is the largest of (Σ of the entries not below one of them - 1) / their number
@@ -212,8 +212,8 @@ def optimise(
 
     - `drift(state, controls)`: the right-hand side, `controls` being one interval's row of every control.
     - `cost(state)`: of the final state.
-    - `controls`: where to start, `{name: array with intervals first}`, each in its set of `sets`. For several starts,
-      `vmap` and `best`.
+    - `controls`: where to start, `{name: array with intervals first}`; `sets` says where each may move, and one without a
+      set is held fixed. For several starts, `vmap` and `best`.
     - `substeps`: Runge–Kutta steps in each interval.
     - `method`: `"projected"` gradient with the step of Barzilai and Borwein and backtracking (Birgin, Martínez and
       Raydan 2000); or `"mirror"` descent, u ← (1 - damping) u + damping · (its entropic step), the step halved when
@@ -228,12 +228,12 @@ def optimise(
         raise InvalidValue(f"damping = {damping!r} is not in (0, 1]: the part of a mirror step that is taken.")
     _check(controls, sets)
     visit, unravel = _visit(drift, cost, start, sets, horizon, substeps)
-    names, memory = list(controls), _MEMORY if method == "projected" else 1
+    names, memory = list(sets), _MEMORY if method == "projected" else 1
     interval = jnp.asarray(horizon) / len(controls[names[0]])
 
     def step(at: _Visit, pace: Array, part: Array) -> Controls:
         """The next schedule to try: a part of the way to the projected or mirrored step."""
-        out = {}
+        out = dict(at.controls)
         for name in names:
             move = pace * sets[name].scale * at.slopes[name]
             u = at.controls[name]
@@ -330,7 +330,8 @@ def on_grid(edges: Any, values: Any, horizon: float, intervals: int) -> np.ndarr
     grid = np.linspace(0.0, horizon, intervals + 1)
     shared = np.minimum(grid[1:, None], edges[None, 1:]) - np.maximum(grid[:-1, None], edges[None, :-1])
     weights = np.maximum(shared, 0.0) * (intervals / horizon)
-    return np.tensordot(weights, values, 1)
+    # rounding must not carry an average beyond what it averages
+    return np.clip(np.tensordot(weights, values, 1), values.min(axis=0), values.max(axis=0))
 
 
 # --- the flow and its adjoint
@@ -420,7 +421,7 @@ def _visit(
 
 
 def _gap(at: _Visit, sets: Sets, interval: Array) -> Array:
-    return interval * sum(jnp.sum(sets[n].gap(u, at.slopes[n])) for n, u in at.controls.items())
+    return interval * sum(jnp.sum(s.gap(at.controls[n], at.slopes[n])) for n, s in sets.items())
 
 
 def _protocol(
@@ -429,7 +430,7 @@ def _protocol(
     cost = jnp.where(jnp.isfinite(at.cost), at.cost, jnp.nan)
     gap = _gap(at, sets, jnp.asarray(horizon) / len(next(iter(at.controls.values()))))
     gap = jnp.where(jnp.isfinite(cost), gap, jnp.nan)
-    lengths = {n: u - sets[n].project(u - at.slopes[n]) for n, u in at.controls.items()}
+    lengths = {n: at.controls[n] - s.project(at.controls[n] - at.slopes[n]) for n, s in sets.items()}
     return Protocol(
         controls=at.controls,
         cost=cost,
@@ -448,14 +449,14 @@ def _choose(condition: Array, one: _Visit, other: _Visit) -> _Visit:
 
 
 def _check(controls: Controls, sets: Sets) -> None:
-    if not controls or set(controls) != set(sets):
-        raise InvalidValue(
-            f"the controls {', '.join(controls) or 'none'} and their sets {', '.join(sets) or 'none'} differ."
-        )
+    strangers = [name for name in sets if name not in controls]
+    if strangers or not sets:
+        what = f"no control {strangers[0]!r} among {', '.join(controls)}" if strangers else "no control to choose"
+        raise InvalidValue(f"there is {what}: every set belongs to a control.")
     lengths = {n: len(u) for n, u in controls.items()}
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{n} {length}" for n, length in lengths.items())
         raise InvalidValue(f"the controls do not cover the same horizon: intervals of {told}.")
-    for name, u in controls.items():
-        if not any(isinstance(x, Tracer) for x in (u, *jax.tree.leaves(sets[name]))):
-            sets[name].check(name, np.asarray(u))
+    for name, allowed in sets.items():
+        if not any(isinstance(x, Tracer) for x in (controls[name], *jax.tree.leaves(allowed))):
+            allowed.check(name, np.asarray(controls[name]))

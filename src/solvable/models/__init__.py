@@ -42,6 +42,13 @@ LISTINGS = (
         "A two-layer network learns a two-layer teacher by online gradient descent: plateau, then specialisation.",
     ),
     Listing(
+        "continual-protocols",
+        "solvable.models.online.continual_protocols",
+        "ContinualProtocols",
+        "online",
+        "Which task to show when: replay heuristics and the optimal protocol of a student that must not forget.",
+    ),
+    Listing(
         "masked-regression",
         "solvable.models.attention.masked_regression",
         "MaskedRegression",
