@@ -49,6 +49,12 @@ FIGURES = (
         "Loss and overlaps of an online two-layer student: symmetric plateau, then specialisation.",
     ),
     FigureListing(
+        "continual-learning-forgetting",
+        "continual-learning",
+        "solvable.figures.continual_learning",
+        "Forgetting against task similarity, plain, consolidated and replayed; which unit learns the second task.",
+    ),
+    FigureListing(
         "continual-protocols",
         "continual-protocols",
         "solvable.figures.continual_protocols",
