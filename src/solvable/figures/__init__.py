@@ -49,6 +49,18 @@ FIGURES = (
         "Loss and overlaps of an online two-layer student: symmetric plateau, then specialisation.",
     ),
     FigureListing(
+        "continual-learning-forgetting",
+        "continual-learning",
+        "solvable.figures.continual_learning",
+        "Forgetting against task similarity, plain, consolidated and replayed; which unit learns the second task.",
+    ),
+    FigureListing(
+        "continual-protocols",
+        "continual-protocols",
+        "solvable.figures.continual_protocols",
+        "The optimal protocol of a student of two tasks, its switching function, and its final loss beside every heuristic.",
+    ),
+    FigureListing(
         "masked-regression-peak",
         "masked-regression",
         "solvable.figures.masked_regression",

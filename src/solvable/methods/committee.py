@@ -12,15 +12,17 @@ frozen copies of the student, linear probes are all further rows of the teacher'
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from .averages import Activation
 
-__all__ = ["Overlaps", "committee_drift", "committee_loss", "joint_covariance"]
+__all__ = ["Overlaps", "committee_drift", "committee_loss", "joint_covariance", "weights_with_gram"]
 
 
 class Overlaps(NamedTuple):
@@ -94,3 +96,17 @@ def committee_drift(
         overlap=-rate * pull_overlap,
         readout=-readout_rate * (g.table_I2(cov, *np.ix_(students, units)) @ h),
     )
+
+
+def weights_with_gram(key: PRNGKeyArray, gram: Float[Array, "n n"], size: int) -> Float[Array, "n size"]:
+    """Vectors w with w_a·w_b/size exactly as given, in random directions; a singular Gram matrix is welcome.
+
+    >>> import jax
+    >>> w = weights_with_gram(jax.random.key(0), jnp.array([[1.0, 0.3], [0.3, 0.5]]), 10)
+    >>> [round(float(x), 12) for x in (w @ w.T / 10).ravel()]
+    [1.0, 0.3, 0.3, 0.5]
+    """
+    directions, _ = jnp.linalg.qr(jax.random.normal(key, (size, gram.shape[0]), float))
+    values, vectors = jnp.linalg.eigh(gram)
+    root = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[None, :]
+    return math.sqrt(size) * root @ directions.T

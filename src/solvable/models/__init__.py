@@ -42,6 +42,20 @@ LISTINGS = (
         "A two-layer network learns a two-layer teacher by online gradient descent: plateau, then specialisation.",
     ),
     Listing(
+        "continual-learning",
+        "solvable.models.online.continual_learning",
+        "ContinualLearning",
+        "online",
+        "Two tasks in succession: forgetting against their similarity, with replay and elastic weight consolidation.",
+    ),
+    Listing(
+        "continual-protocols",
+        "solvable.models.online.continual_protocols",
+        "ContinualProtocols",
+        "online",
+        "Which task to show when: replay heuristics and the optimal protocol of a student that must not forget.",
+    ),
+    Listing(
         "masked-regression",
         "solvable.models.attention.masked_regression",
         "MaskedRegression",

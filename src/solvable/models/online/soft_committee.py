@@ -30,11 +30,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from ...errors import InvalidValue
 from ...methods.averages import activation
-from ...methods.committee import Overlaps, committee_drift, committee_loss
+from ...methods.committee import Overlaps, committee_drift, committee_loss, weights_with_gram
 from ...methods.flows import integrate
 from ...model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
 
@@ -180,7 +180,7 @@ class SoftCommittee(Model):
         """Draw independent student weights of the given norms and measure their overlaps."""
         self._check_size(size)
         teacher_key, student_key = jax.random.split(key)
-        teacher = _weights_with_gram(teacher_key, self.teacher_norm, size)
+        teacher = weights_with_gram(teacher_key, self.teacher_norm, size)
         student = jax.random.normal(student_key, (self.students, size), float)
         student = student * jnp.sqrt(jnp.diagonal(self.initial_norm))[:, None]
         return self.replace(
@@ -192,7 +192,7 @@ class SoftCommittee(Model):
         g = activation(self.activation)
         weight_key, sample_key = jax.random.split(key)
         joint = jnp.block([[self.initial_norm, self.initial_overlap], [self.initial_overlap.T, self.teacher_norm]])
-        weights = _weights_with_gram(weight_key, joint, size).astype(dtype)
+        weights = weights_with_gram(weight_key, joint, size).astype(dtype)
         student, teacher = weights[: self.students], weights[self.students :]
         target = self.teacher_readout.astype(dtype)
         scatter, rate, readout_rate = (
@@ -227,11 +227,3 @@ class SoftCommittee(Model):
             raise InvalidValue(
                 f"size = {size} is smaller than the {self.students + self.teachers} units of both networks."
             )
-
-
-def _weights_with_gram(key: PRNGKeyArray, gram: Float[Array, "n n"], size: int) -> Float[Array, "n size"]:
-    """Vectors w with w_a·w_b/size exactly as given, in random directions; a singular Gram matrix is welcome."""
-    directions, _ = jnp.linalg.qr(jax.random.normal(key, (size, gram.shape[0]), float))
-    values, vectors = jnp.linalg.eigh(gram)
-    root = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[None, :]
-    return math.sqrt(size) * root @ directions.T

@@ -1,0 +1,462 @@
+r"""Optimal control of a flow: the schedule that makes a cost of the final state smallest.
+
+A flow $\dot y = f(y, u(t))$ starts at a known state and runs for a horizon T. The controls u are constant on equal
+intervals; each lives on the simplex (fractions of tasks) or in a box (a learning rate, a difficulty). Pontryagin's
+principle asks for the costates $\dot p = -(\partial_y f)^\top p$, $p(T) = \nabla h$, and for the switching functions
+$s = \partial_u\,(p\cdot f)$: for fractions of tasks, $f = \sum_t u_t f_t$ and $s_t = p\cdot f_t$, and all weight
+belongs on the smallest. Here the flow is discretised first, by Runge–Kutta steps of fourth order, and reverse
+differentiation *is* the adjoint: `slopes` are $\mathrm{d}h/\mathrm{d}u$ per unit of time, exact for the discretised
+flow, and equal to s as the step goes to zero.
+
+How far a schedule is from satisfying the principle is told by two numbers that vanish exactly there. The Frank–Wolfe
+gap,
+
+    gap = ∫ [ u·s - min_{v allowed} v·s ] dt,
+
+bounds what a small change of the schedule can still gain, to first order. The residual is the length of the projected
+step, the root mean square over time of u - P(u - s). Neither knows whether another, distant schedule is better still:
+start from several.
+
+>>> import jax.numpy as jnp
+>>> wait_then_push = optimise(  # reach 1 at time 2 as the cheapest: x' = u, cost (x - 1)², 0 ≤ u ≤ 1
+...     lambda x, u: u["push"], lambda x: (x - 1.0) ** 2, jnp.array(0.0),
+...     {"push": jnp.zeros(20)}, {"push": Box(0.0, 1.0)}, 2.0,
+... )
+>>> bool(wait_then_push.converged), round(float(wait_then_push.path[-1]), 4)
+(True, 1.0)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from ..errors import InvalidValue
+
+__all__ = ["Box", "Protocol", "Simplex", "best", "evaluate", "follow", "on_grid", "optimise", "switching"]
+
+Controls = dict[str, Float[Array, "intervals ..."]]
+Drift = Callable[[PyTree, dict[str, Array]], PyTree]
+Cost = Callable[[PyTree], Float[Array, ""]]
+Number = Float[Array, ""] | float
+
+# Runge–Kutta of fourth order: where each stage is taken, and its weight. The stages are a loop, so that a program
+# contains the
+# drift once and its adjoint once: the time to compile is what a fourfold copy would cost most.
+_STAGES = np.array([[0.0, 1 / 6], [1 / 2, 1 / 3], [1 / 2, 1 / 3], [1.0, 1 / 6]])
+_ARMIJO, _MEMORY, _SHORTEST, _ROUNDING = 1e-4, 8, 1e-10, 1e-14
+
+
+class Simplex(eqx.Module):
+    """Controls whose last axis is a distribution: fractions of tasks, none negative, their sum one."""
+
+    def project(self, u: Float[Array, "*n tasks"]) -> Float[Array, "*n tasks"]:
+        """The nearest point of the simplex.
+
+        >>> [round(float(x), 6) for x in Simplex().project(jnp.array([0.9, 0.5, -2.0]))]
+        [0.7, 0.3, 0.0]
+        """
+        # θ is the largest of (Σ of the entries not below one of them - 1) / their number
+        above = (u[..., None, :] >= u[..., :, None]).astype(u.dtype)
+        level = (jnp.sum(above * u[..., None, :], axis=-1) - 1) / jnp.sum(above, axis=-1)
+        return jnp.maximum(u - jnp.max(level, axis=-1, keepdims=True), 0.0)
+
+    def mirror(self, u: Array, step: Array) -> Array:
+        """The entropic step u·exp(-step), normalised."""
+        return jax.nn.softmax(jnp.log(jnp.maximum(u, 1e-12)) - step, axis=-1)
+
+    def gap(self, u: Array, slope: Array) -> Array:
+        """u·s - min_t s_t at every time."""
+        return jnp.sum(u * slope, axis=-1) - jnp.min(slope, axis=-1)
+
+    @property
+    def scale(self) -> float:
+        return 1.0
+
+    def check(self, name: str, u: np.ndarray) -> None:
+        """Refuse, in one sentence, what is not on the simplex."""
+        if u.ndim < 2:
+            raise InvalidValue(
+                f"{name} has {u.ndim} dimensions where fractions have two: a row of tasks for every interval."
+            )
+        off = np.maximum(np.abs(u.sum(axis=-1) - 1), -u.min(axis=-1))
+        worst = np.unravel_index(int(np.argmax(np.where(np.isfinite(off), off, np.inf))), off.shape)
+        if not off[worst] <= 1e-9:
+            row = ", ".join(f"{x:g}" for x in u[worst])
+            raise InvalidValue(f"{name} in interval {worst[-1]} is ({row}): not fractions that add up to one.")
+
+
+class Box(eqx.Module):
+    """Controls between two bounds."""
+
+    low: Number
+    high: Number
+
+    def __check_init__(self) -> None:
+        if any(isinstance(x, Tracer) for x in (self.low, self.high)):
+            return
+        if not (math.isfinite(float(self.low)) and float(self.low) < float(self.high) < math.inf):
+            raise InvalidValue(
+                f"a box from {float(self.low):g} to {float(self.high):g} is empty or unbounded: low < high is meant."
+            )
+
+    def project(self, u: Array) -> Array:
+        """The nearest point of the box."""
+        return jnp.clip(u, self.low, self.high)
+
+    def mirror(self, u: Array, step: Array) -> Array:
+        """The step of the entropy of a box: the logit of the position between the bounds falls by `step`."""
+        width = self.high - self.low
+        place = jnp.clip((u - self.low) / width, 1e-9, 1 - 1e-9)
+        return self.low + width * jax.nn.sigmoid(jnp.log(place / (1 - place)) - step / width)
+
+    def gap(self, u: Array, slope: Array) -> Array:
+        """(u - the better bound)·s at every time."""
+        gain = slope * (u - jnp.where(slope > 0, self.low, self.high))
+        return jnp.sum(gain, axis=tuple(range(1, gain.ndim)))
+
+    @property
+    def scale(self) -> Any:
+        return (self.high - self.low) ** 2
+
+    def check(self, name: str, u: np.ndarray) -> None:
+        """Refuse, in one sentence, what lies outside the box."""
+        low, high = (float(x) for x in (self.low, self.high))
+        outside = ~((u >= low) & (u <= high))
+        if outside.any():
+            first = np.argwhere(outside)[0]
+            raise InvalidValue(
+                f"{name} in interval {first[0]} is {u[tuple(first)]:g}, outside its range [{low:g}, {high:g}]."
+            )
+
+
+Sets = Mapping[str, Simplex | Box]
+
+
+class Protocol(eqx.Module):
+    """A schedule and what can be said about it.
+
+    `path` and `costates` have time as the leading axis, one entry more than the controls have intervals; `slopes` are
+    the switching functions, averaged over each interval; `gap` and `residual` (one per control) are explained in the
+    module's docstring. `converged` says that the gap is at most the tolerance. A schedule that did not converge keeps
+    its controls, path and cost, which are facts about that schedule, but it is not the optimum.
+    """
+
+    controls: Controls
+    cost: Float[Array, ""]
+    path: PyTree
+    costates: PyTree
+    slopes: Controls
+    gap: Float[Array, ""]
+    residual: dict[str, Float[Array, ""]]
+    evaluations: Int[Array, ""]
+    converged: Bool[Array, ""]
+
+
+def follow(drift: Drift, start: PyTree, controls: Controls, horizon: Number, *, substeps: int = 1) -> PyTree:
+    """The path of the flow at the edges of the intervals, time first, by `substeps` Runge–Kutta steps in each
+    interval.
+
+    >>> path = follow(lambda x, u: -u["rate"] * x, jnp.array(1.0), {"rate": jnp.full(10, 2.0)}, 1.0)
+    >>> round(float(path[-1]), 4)
+    0.1353
+    """
+    flat, unravel = ravel_pytree(start)
+    path = _follow(drift, flat, unravel, controls, horizon, substeps, None)
+    return jax.vmap(unravel)(path)
+
+
+def evaluate(
+    drift: Drift,
+    cost: Cost,
+    start: PyTree,
+    controls: Controls,
+    sets: Sets,
+    horizon: Number,
+    *,
+    substeps: int = 1,
+    tolerance: Number = 1e-6,
+) -> Protocol:
+    """What can be said about a given schedule: its cost, costates, switching functions, gap and residual."""
+    _check(controls, sets)
+    visit, unravel = _visit(drift, cost, start, sets, horizon, substeps)
+    return _protocol(visit(controls), sets, horizon, unravel, tolerance, jnp.asarray(1))
+
+
+def optimise(
+    drift: Drift,
+    cost: Cost,
+    start: PyTree,
+    controls: Controls,
+    sets: Sets,
+    horizon: Number,
+    *,
+    substeps: int = 1,
+    method: Literal["projected", "mirror"] = "projected",
+    iterations: int = 500,
+    tolerance: Number = 1e-6,
+    damping: float = 0.5,
+) -> Protocol:
+    """Improve a schedule until its Frank–Wolfe gap is at most `tolerance`, or `iterations` evaluations are spent.
+
+    **Arguments**
+
+    - `drift(state, controls)`: the right-hand side, `controls` being one interval's row of every control.
+    - `cost(state)`: of the final state.
+    - `controls`: where to start, `{name: array with intervals first}`; `sets` says where each may move, and one without a
+      set is held fixed. For several starts, `vmap` and `best`.
+    - `substeps`: Runge–Kutta steps in each interval.
+    - `method`: `"projected"` gradient with the step of Barzilai and Borwein and backtracking (Birgin, Martínez and
+      Raydan 2000); or `"mirror"` descent, u ← (1 - damping) u + damping · (its entropic step), the step halved when
+      the cost would rise.
+
+    Nothing is differentiated through the search: by the envelope theorem the optimal cost has the gradient of the cost
+    at the schedule held fixed. Close over constants only.
+    """
+    if method not in ("projected", "mirror"):
+        raise InvalidValue(f"method = {method!r} is not one of 'projected', 'mirror'.")
+    if not 0 < damping <= 1:
+        raise InvalidValue(f"damping = {damping!r} is not in (0, 1]: the part of a mirror step that is taken.")
+    _check(controls, sets)
+    visit, unravel = _visit(drift, cost, start, sets, horizon, substeps)
+    names, memory = list(sets), _MEMORY if method == "projected" else 1
+    interval = jnp.asarray(horizon) / len(controls[names[0]])
+
+    def step(at: _Visit, pace: Array, part: Array) -> Controls:
+        """The next schedule to try: a part of the way to the projected or mirrored step."""
+        out = dict(at.controls)
+        for name in names:
+            move = pace * sets[name].scale * at.slopes[name]
+            u = at.controls[name]
+            full = sets[name].mirror(u, move) if method == "mirror" else sets[name].project(u - move)
+            out[name] = u + part * (full - u)
+        return out
+
+    def inner(a: Controls, b: Controls) -> Array:
+        return interval * sum(jnp.sum(a[n] * b[n]) for n in names)
+
+    def body(s: _Search) -> _Search:
+        new = visit(s.trial)
+        moved = {n: new.controls[n] - s.now.controls[n] for n in names}
+        promised = -_ARMIJO * jnp.minimum(inner(s.now.slopes, moved), 0.0)
+        # before the first visit every cost is infinite, and any finite one is accepted
+        highest = jnp.max(s.history)
+        good = new.cost <= highest - jnp.where(s.number == 0, 0.0, promised - _ROUNDING * jnp.abs(highest))
+        now = _choose(good, new, s.now)
+        better = new.cost < s.best.cost
+        now_best = _choose(better, new, s.best)
+        if method == "projected":
+            turned = {n: (new.slopes[n] - s.now.slopes[n]) for n in names}
+            length = inner({n: moved[n] / sets[n].scale for n in names}, moved)
+            bend = inner(moved, turned)
+            curved = jnp.where(bend > 0, length / jnp.where(bend > 0, bend, 1.0), 10.0 * s.pace)
+            pace = jnp.where(good & (s.number > 0), curved, s.pace)
+            part = jnp.where(good, 1.0, s.part / 3)
+        else:
+            pace = jnp.where(good, 1.5, 0.5) * s.pace
+            part = s.part
+        steepest = jnp.max(
+            jnp.stack([jnp.max(jnp.abs(new.slopes[n])) * jnp.sqrt(jnp.asarray(sets[n].scale)) for n in names])
+        )
+        first = jnp.where(steepest > 0, 1 / jnp.where(steepest > 0, steepest, 1.0), 1.0)
+        first = jnp.where(s.number == 0, first, s.first)
+        pace = jnp.clip(jnp.where(s.number == 0, first, pace), 1e-6 * first, 1e8 * first)
+        history = jnp.where(good, jnp.roll(s.history, 1).at[0].set(new.cost), s.history)
+        # infinities of the start leave with the first visit
+        history = jnp.where((s.number == 0) & good, new.cost, history)
+        gap = _gap(now, sets, interval)
+        done = (gap <= tolerance) & (now.cost <= now_best.cost + tolerance)
+        stuck = (part < _SHORTEST) | (pace < 1e-5 * first) & (method == "mirror")
+        over = done | stuck | ~good & (s.number == 0)
+        return _Search(s.number + 1, step(now, pace, part), now, now_best, first, pace, part, history, done, over)
+
+    shapes = jax.eval_shape(visit, controls)
+    nowhere = _Visit(**jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)._asdict())
+    nowhere = nowhere._replace(cost=jnp.full_like(nowhere.cost, jnp.inf), controls=controls)
+    part = jnp.asarray(damping if method == "mirror" else 1.0)
+    one, no = jnp.asarray(1.0), jnp.asarray(False)
+    search = _Search(jnp.asarray(0), controls, nowhere, nowhere, one, one, part, jnp.full(memory, jnp.inf), no, no)
+    last = jax.lax.while_loop(lambda s: ~s.over & (s.number < iterations), body, search)
+    found = _choose(last.done, last.now, last.best)
+    return _protocol(found, sets, horizon, unravel, tolerance, last.number)
+
+
+def best(protocols: Protocol) -> Protocol:
+    """Of protocols with a leading axis of starts (from `vmap`), the cheapest that converged; if none did, the cheapest."""
+    cost = jnp.where(jnp.isfinite(protocols.cost), protocols.cost, jnp.inf)
+    unsettled = jnp.any(protocols.converged) & ~protocols.converged
+    chosen = jnp.argmin(jnp.where(unsettled, jnp.inf, cost))
+    return jax.tree.map(lambda x: x[chosen], protocols)
+
+
+def switching(drift: Drift, protocol: Protocol) -> Controls:
+    """The switching functions s = ∂_u (p·f) at the beginning of every interval, from the costates: `slopes` without
+    their average."""
+
+    def at(y: PyTree, p: PyTree, u: dict[str, Array]) -> dict[str, Array]:
+        _, pull = jax.vjp(lambda v: drift(y, v), u)
+        return pull(p)[0]
+
+    begin = jax.tree.map(lambda x: x[:-1], (protocol.path, protocol.costates))
+    return jax.vmap(at)(begin[0], begin[1], protocol.controls)
+
+
+def on_grid(edges: Any, values: Any, horizon: float, intervals: int) -> np.ndarray:
+    """A piecewise constant schedule with its own edges, averaged over equal intervals: a row for each of them.
+
+    >>> on_grid([0.0, 1.5, 4.0], [1.0, 0.0], horizon=4.0, intervals=4).tolist()
+    [1.0, 0.5, 0.0, 0.0]
+    """
+    edges, values = np.asarray(edges, float), np.asarray(values, float)
+    if edges.ndim != 1 or len(edges) < 2 or not np.all(np.diff(edges) > 0):
+        raise InvalidValue("the edges of a schedule are at least two increasing times.")
+    if values.ndim < 1 or len(values) != len(edges) - 1:
+        raise InvalidValue(
+            f"a schedule with {len(edges)} edges has {len(edges) - 1} values, not {len(np.atleast_1d(values))}."
+        )
+    if edges[0] > 0 or edges[-1] < horizon:
+        raise InvalidValue(
+            f"the schedule runs from {edges[0]:g} to {edges[-1]:g} and does not cover the horizon [0, {horizon:g}]."
+        )
+    grid = np.linspace(0.0, horizon, intervals + 1)
+    shared = np.minimum(grid[1:, None], edges[None, 1:]) - np.maximum(grid[:-1, None], edges[None, :-1])
+    weights = np.maximum(shared, 0.0) * (intervals / horizon)
+    # rounding must not carry an average beyond what it averages
+    return np.clip(np.tensordot(weights, values, 1), values.min(axis=0), values.max(axis=0))
+
+
+# --- the flow and its adjoint
+# -----------------------------------------------------------------------------------------
+
+
+class _Visit(NamedTuple):
+    """One evaluation of a schedule."""
+
+    controls: Controls
+    cost: Array
+    slopes: Controls
+    path: Array
+    costates: Array
+
+
+class _Search(NamedTuple):
+    number: Array
+    trial: Controls
+    now: _Visit
+    best: _Visit
+    first: Array
+    pace: Array
+    part: Array
+    history: Array
+    done: Array
+    over: Array
+
+
+def _follow(
+    drift: Drift,
+    start: Array,
+    unravel: Callable[[Array], PyTree],
+    controls: Controls,
+    horizon: Number,
+    substeps: int,
+    kicks: Array | None,
+) -> Array:
+    """The path as vectors; `kicks` are added to the state at the end of each interval (their gradient is the costate)."""
+    intervals = len(next(iter(controls.values())))
+    size = jnp.asarray(horizon) / (intervals * substeps)
+
+    # Only the state is kept for the way back; everything else is computed again, which is quicker than to store it.
+    @jax.checkpoint
+    def field(y: Array, u: dict[str, Array]) -> Array:
+        return ravel_pytree(drift(unravel(y), u))[0]
+
+    def interval(y: Array, row: tuple[dict[str, Array], Array | None]) -> tuple[Array, Array]:
+        u, kick = row
+
+        def stage(carry: tuple[Array, Array, Array], where: Array) -> tuple[tuple[Array, Array, Array], None]:
+            base, slope, total = carry
+            slope = field(base + where[0] * size * slope, u)
+            total = total + where[1] * size * slope
+            # after the last stage the next step begins at the total
+            return (jnp.where(where[2] > 0, total, base), slope, total), None
+
+        stages = np.tile(np.column_stack([_STAGES, [0.0, 0.0, 0.0, 1.0]]), (substeps, 1))
+        (_, _, y), _ = jax.lax.scan(stage, (y, jnp.zeros_like(y), y), jnp.asarray(stages, y.dtype))
+        y = y if kick is None else y + kick
+        return y, y
+
+    _, path = jax.lax.scan(interval, start, (controls, kicks))
+    return jnp.concatenate([start[None], path])
+
+
+def _visit(
+    drift: Drift, cost: Cost, start: PyTree, sets: Sets, horizon: Number, substeps: int
+) -> tuple[Callable[[Controls], _Visit], Callable[[Array], PyTree]]:
+    """A function that evaluates a schedule with all its derivatives, by one pass forward and one back."""
+    flat, unravel = ravel_pytree(start)
+
+    def final(controls: Controls, first: Array, kicks: Array) -> tuple[Array, Array]:
+        path = _follow(drift, first, unravel, controls, horizon, substeps, kicks)
+        return cost(unravel(path[-1])), path
+
+    def visit(controls: Controls) -> _Visit:
+        intervals = len(next(iter(controls.values())))
+        kicks = jnp.zeros((intervals, flat.size), flat.dtype)
+        (value, path), (slopes, at_start, after) = jax.value_and_grad(final, (0, 1, 2), has_aux=True)(
+            controls, flat, kicks
+        )
+        slopes = {n: s * (intervals / jnp.asarray(horizon)) for n, s in slopes.items()}
+        return _Visit(controls, value, slopes, path, jnp.concatenate([at_start[None], after]))
+
+    return visit, unravel
+
+
+def _gap(at: _Visit, sets: Sets, interval: Array) -> Array:
+    return interval * sum(jnp.sum(s.gap(at.controls[n], at.slopes[n])) for n, s in sets.items())
+
+
+def _protocol(
+    at: _Visit, sets: Sets, horizon: Number, unravel: Callable[[Array], PyTree], tolerance: Number, number: Array
+) -> Protocol:
+    cost = jnp.where(jnp.isfinite(at.cost), at.cost, jnp.nan)
+    gap = _gap(at, sets, jnp.asarray(horizon) / len(next(iter(at.controls.values()))))
+    gap = jnp.where(jnp.isfinite(cost), gap, jnp.nan)
+    lengths = {n: at.controls[n] - s.project(at.controls[n] - at.slopes[n]) for n, s in sets.items()}
+    return Protocol(
+        controls=at.controls,
+        cost=cost,
+        path=jax.vmap(unravel)(at.path),
+        costates=jax.vmap(unravel)(at.costates),
+        slopes=at.slopes,
+        gap=gap,
+        residual={n: jnp.sqrt(jnp.sum(x**2) / x.shape[0]) for n, x in lengths.items()},
+        evaluations=number,
+        converged=gap <= tolerance,
+    )
+
+
+def _choose(condition: Array, one: _Visit, other: _Visit) -> _Visit:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), one, other)
+
+
+def _check(controls: Controls, sets: Sets) -> None:
+    strangers = [name for name in sets if name not in controls]
+    if strangers or not sets:
+        what = f"no control {strangers[0]!r} among {', '.join(controls)}" if strangers else "no control to choose"
+        raise InvalidValue(f"there is {what}: every set belongs to a control.")
+    lengths = {n: len(u) for n, u in controls.items()}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{n} {length}" for n, length in lengths.items())
+        raise InvalidValue(f"the controls do not cover the same horizon: intervals of {told}.")
+    for name, allowed in sets.items():
+        if not any(isinstance(x, Tracer) for x in (controls[name], *jax.tree.leaves(allowed))):
+            allowed.check(name, np.asarray(controls[name]))

@@ -1,0 +1,64 @@
+"""The flow of several tasks against that of one, and what shared heads and silent units must mean."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import solvable as sv
+from solvable.methods.averages import activation
+from solvable.methods.committee import Overlaps, committee_drift, committee_loss
+from solvable.methods.tasks import TaskOverlaps, mixture, task_drifts, task_losses
+
+RATES = {"rate": jnp.asarray(0.7), "readout_rate": jnp.asarray(0.4), "noise": jnp.asarray(0.1)}
+
+
+def some_student(units=3, teachers=4, heads=2):
+    """Overlaps of drawn weights, a Gram matrix of the teachers and readouts of two tasks with two teacher units each."""
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(units + teachers, 20))
+    gram = jnp.asarray(w @ w.T / 20)
+    state = TaskOverlaps(gram[:units, :units], gram[:units, units:], jnp.asarray(rng.normal(size=(heads, units))))
+    return state, gram[units:, units:], jnp.asarray([[1.0, 0.5, 0.0, 0.0], [0.0, 0.0, -1.0, 0.8]])
+
+
+@pytest.mark.parametrize(("name", "heads"), [("erf", (0, 1)), ("erf", (0, 0)), ("relu", (1, 0))])
+def test_each_task_alone_moves_the_student_as_the_flow_of_one_teacher_does(name, heads):
+    g = activation(name)
+    state, gram, targets = some_student()
+    drifts = jax.jit(lambda s: task_drifts(g, s, gram, targets, np.array(heads), **RATES))(state)
+    losses = task_losses(g, state, gram, targets, np.array(heads))
+    for task, head in enumerate(heads):
+        alone = Overlaps(state.norm, state.overlap, state.readout[head])
+        drift = committee_drift(g, alone, gram, targets[task], **RATES)
+        np.testing.assert_allclose(drifts.norm[task], drift.norm, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(drifts.overlap[task], drift.overlap, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(drifts.readout[task, head], drift.readout, rtol=1e-12, atol=1e-14)
+        np.testing.assert_array_equal(drifts.readout[task, 1 - head], 0.0)
+        np.testing.assert_allclose(losses[task], committee_loss(g, alone, gram, targets[task]), rtol=1e-12)
+
+
+def test_units_without_a_readout_are_carried_along_and_change_nothing_else():
+    g = activation("erf")
+    state, gram, targets = some_student()
+    silent = targets[:, :3] * jnp.asarray([1.0, 1.0, 1.0])[None, :]
+    padded = task_drifts(g, state, gram, silent.at[:, 2].set(0.0) @ jnp.eye(3, 4), **RATES)
+    short = task_drifts(g, state, gram, silent[:, :2], **RATES)
+    for one, other in zip(padded, short, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
+
+
+def test_two_equal_tasks_with_a_shared_head_are_one_task_in_any_mixture():
+    g = activation("erf")
+    state, gram, targets = some_student(heads=1)
+    same = jnp.stack([targets[0], targets[0]])
+    drifts = task_drifts(g, state, gram, same, np.array([0, 0]), **RATES)
+    for fractions in ([1.0, 0.0], [0.3, 0.7]):
+        for part, alone in zip(mixture(drifts, jnp.asarray(fractions)), drifts, strict=True):
+            np.testing.assert_allclose(part, alone[0], rtol=1e-12, atol=1e-14)
+
+
+def test_tasks_without_a_head_of_their_own_must_say_which_one_they_use():
+    state, gram, targets = some_student(heads=1)
+    with pytest.raises(sv.InvalidValue, match="2 tasks have 1 heads"):
+        task_losses(activation("erf"), state, gram, targets)
