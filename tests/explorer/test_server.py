@@ -389,7 +389,9 @@ def test_a_model_without_a_figure_gets_a_placeholder(monkeypatch):
 def test_the_page_and_its_script_are_served(running):
     assert running.get("/").status == 200
     assert running.get("/").headers["content-type"].startswith("text/html")
-    script = running.get("/plotly.js?v=1")
+    script = running.get("/plotly.js")
     assert script.status == 200
-    assert "immutable" in script.headers["cache-control"]
     assert len(script.body) > 1_000_000
+    again = running.ask("GET", "/plotly.js", None, {"If-None-Match": script.headers["etag"]})
+    assert (again.status, again.body) == (304, b"")
+    assert running.ask("GET", "/plotly.js", None, {"If-None-Match": '"an older one"'}).status == 200

@@ -64,6 +64,7 @@ def test_the_same_task_again_with_a_copied_head_is_neither_forgotten_nor_new():
     assert np.all(np.diff(np.asarray(same.forgetting)) < 0)  # copying the head removes the intermediate maximum
 
 
+@pytest.mark.slow
 def test_replay_of_all_samples_is_more_of_the_first_task():
     more = sv.ContinualLearning(similarity=0.5, replay=1.0, first_stage=12.0, second_stage=15.0, points=3).theory()
     longer = sv.ContinualLearning(similarity=0.5, replay=0.0, first_stage=27.0, second_stage=0.0, points=3).theory()
@@ -71,7 +72,7 @@ def test_replay_of_all_samples_is_more_of_the_first_task():
     assert np.all(told(replay=0.2).forgetting[:4] < told().forgetting[:4])
 
 
-@pytest.mark.parametrize("importance", ["readout", "fisher"])
+@pytest.mark.parametrize("importance", [pytest.param("readout", marks=pytest.mark.slow), "fisher"])
 def test_gradient_descent_with_replay_and_consolidation_follows_the_flow(importance):
     model = sv.ContinualLearning(
         similarity=0.4, first_stage=6.0, second_stage=8.0, points=2, replay=0.2, consolidation=2.0, noise=0.01,

@@ -20,6 +20,7 @@ def told(protocol):
     return sv.ContinualProtocols(protocol=protocol, similarity=SIMILARITIES).theory()
 
 
+@pytest.mark.slow  # its numbers are among the reference values
 def test_the_optimum_beats_every_heuristic_and_satisfies_pontryagins_principle():
     optimal = told("optimal")
     assert np.all(optimal.converged)

@@ -89,8 +89,11 @@ class Explorer:
     async def plotly_js(self, request: Request) -> Response:
         if self.plotly is None:
             return said(404, "plotly is not installed: pip install 'solvable[explore]'.")
+        # Kept by the browser, and asked for again only if the installed version is another one.
+        headers = {"cache-control": "private, no-cache", "etag": f'"{self.plotly[1]}"'}
+        if request.headers.get("if-none-match") == headers["etag"]:
+            return Response(status_code=304, headers=headers)
         body = await run_in_threadpool(self.plotly[0].read_bytes)
-        headers = {"cache-control": "private, max-age=31536000, immutable"}
         return Response(body, media_type="text/javascript", headers=headers)
 
     async def thumbnail(self, request: Request) -> Response:
