@@ -83,6 +83,7 @@ def _listener(port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(("127.0.0.1", port))
+        listener.listen(128)  # before the address is printed: whoever is quick waits, and is not refused
     except OSError as problem:
         listener.close()
         raise SolvableError(f"port {port} of this machine cannot be used: {problem.strerror}.") from None
