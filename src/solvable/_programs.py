@@ -50,8 +50,8 @@ def _over_controls(model: Model, point: Any):
     controls = model.controls()
     shape = np.broadcast_shapes(*(v.shape for v in controls.values()))
     flat = {n: jnp.broadcast_to(v, shape).reshape(-1) for n, v in controls.items()}
-    # One lane is vmapped too: a point then takes the same program whether asked alone or in a sweep.
-    values = _in_batches(jax.vmap(lambda c: point(model.with_values(c))), flat, type(model).theory_lanes)
+    # One lane is batched too: a point then takes the same program whether asked alone or in a sweep.
+    values = _in_batches(lambda c: point(model.with_values(c)), flat, type(model).theory_lanes)
     values, converged, residual = masked(values)
     return jax.tree.map(lambda v: v.reshape(shape + v.shape[1:]), (values, converged, residual))
 
@@ -65,7 +65,13 @@ def _some(values: dict[str, Array], only: tuple[str, ...] | None) -> dict[str, A
 
 
 def _in_batches(function: Any, flat: dict[str, Array], most: int) -> dict[str, Array]:
-    """Apply a batched function to at most `most` lanes at a time; the last batch is filled up with its last lane."""
+    """Apply a function to at most `most` lanes at a time; the last batch is filled up with its last lane.
+
+    One at a time, loops within the function are no batch's: each ends when it is done, and nothing waits for another.
+    """
+    if most == 1 and flat:
+        return jax.lax.map(function, flat)
+    function = jax.vmap(function)
     number = next((v.shape[0] for v in flat.values()), 1)
     if number <= most:
         return function(flat)

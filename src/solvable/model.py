@@ -199,7 +199,7 @@ class Model(eqx.Module):
     numerics: ClassVar[Numerics] = Numerics()
     runs: ClassVar[Literal["vmap", "map", "host"]] = "vmap"
     simulation_dtype: ClassVar[str] = "float32"
-    theory_lanes: ClassVar[int] = 1024  # points of a theory computed at once: fewer for theories that need much memory
+    theory_lanes: ClassVar[int] = 1024  # points computed at once: fewer if they need much memory, 1 if their loops differ
     typical_sizes: ClassVar[tuple[int, ...]] = (100, 200, 400)
     accuracy: ClassVar[float] = 1e-8  # what finer numerics may move at most
     batch_accuracy: ClassVar[float] = 1e-12  # how far a point may differ between a batch and alone

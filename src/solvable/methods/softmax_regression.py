@@ -11,6 +11,7 @@ after. Nodes of an average are the *last* axis here, so that small matrices of m
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from .erm import Fit
 
 Scalar = Float[Array, ""]
 
+TOGETHER = 1024  # nodes handled at once: their matrices fit a processor's nearest memory
 RADIUS = 7.0  # the mass of a standard Gaussian beyond it: 3e-12 in one dimension, 1e-10 in three
 
 
@@ -39,6 +41,22 @@ class Channel(eqx.Module):
     shares: Float[Array, " classes"]
     symmetric: bool = eqx.field(static=True, default=False)
 
+    @property
+    def scale(self) -> Scalar:
+        """κ of like classes, BBᵀ = κ(1 − 11ᵀ/C)."""
+        return jnp.sum(self.loadings**2) / (self.loadings.shape[0] - 1)
+
+
+def alike(classes: int) -> Float[Array, "classes rank"]:
+    """Loadings of classes that are all alike, BBᵀ = 1 − 11ᵀ/C: Helmert's contrasts, each class against those after it.
+
+    >>> (alike(3) @ alike(3).T).round(4).tolist()
+    [[0.6667, -0.3333, -0.3333], [-0.3333, 0.6667, -0.3333], [-0.3333, -0.3333, 0.6667]]
+    """
+    contrasts = np.tril(np.full((classes, classes - 1), -1.0), -1)
+    contrasts[np.arange(classes - 1), np.arange(classes - 1)] = np.arange(classes - 1, 0, -1)
+    return jnp.asarray(contrasts / np.linalg.norm(contrasts, axis=0))
+
 
 class Conjugates(NamedTuple):
     """Per sample, with g = Bᵀ(e_y − p) the learner's force: E B_y·g, E|g|², E tr H(1+VH)⁻¹, H = Bᵀ(diag p − ppᵀ)B."""
@@ -52,8 +70,10 @@ class Conjugates(NamedTuple):
 
 
 @cache
-def gaussian_nodes(rank: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
+def gaussian_nodes(rank: int, nodes: int, mirrored: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Nodes `(rank, n)` and weights of an average over a standard Gaussian of `rank` components.
+
+    `mirrored`: the function is even in the last component, and nodes where that is negative are left out.
 
     Up to three components: the trapezoidal rule on a cubic lattice cut to a ball of radius 7, with 12, 1 and ½ times
     `nodes` a side for one, two and three components. For a function analytic in a strip of half-width a (in standard
@@ -71,6 +91,9 @@ def gaussian_nodes(rank: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
         square = (x**2).sum(0)
         x, square = x[:, square <= RADIUS**2 + 1e-9], square[square <= RADIUS**2 + 1e-9]
         weights = np.exp(-0.5 * square)
+        if mirrored:
+            kept = x[-1] > -1e-9
+            x, weights = x[:, kept], (np.where(x[-1] > 1e-9, 2.0, 1.0) * weights)[kept]
         return x, weights / weights.sum()
     from scipy.special import ndtri
     from scipy.stats.qmc import Sobol
@@ -102,15 +125,47 @@ def resolved(channel: Channel, q: Scalar, nodes: int) -> Bool[Array, ""]:
     return spacing * jnp.sqrt(q) * steepest < 3
 
 
+def _turned(channel: Channel) -> Channel:
+    """A channel of like classes in the coordinates of Helmert's contrasts: the first component tells the first class from
+    the others, the last one tells the last two apart, so that averages of the first class are even in it."""
+    if not channel.symmetric:
+        return channel
+    return Channel(jnp.sqrt(channel.scale) * alike(channel.loadings.shape[0]), channel.shares, symmetric=True)
+
+
 def _classes(channel: Channel) -> tuple[Float[Array, "kinds classes"], Float[Array, " kinds"]]:
     """One-hot labels of the classes to average over, with their shares."""
     labels = jnp.eye(channel.loadings.shape[0])
     return (labels[:1], jnp.ones(1)) if channel.symmetric else (labels, channel.shares)
 
 
-def _fields(channel: Channel, label: Array, shift: Scalar, q: Scalar, nodes: int) -> tuple[Array, Array]:
-    xi, weights = gaussian_nodes(channel.loadings.shape[1], nodes)
-    return (shift * (label @ channel.loadings))[:, None] + jnp.sqrt(q) * jnp.asarray(xi), jnp.asarray(weights)
+def _average(
+    channel: Channel, shift: Scalar, q: Scalar, nodes: int, values: Callable[[Array, Array], Array]
+) -> Float[Array, " values"]:
+    """Average of `values(label, ω)`, an array `(values, n)`, over classes and fields.
+
+    Nodes are taken some at a time, which stay close to the processor, and nothing is done side by side: solvers within
+    `values` each end when they are done.
+    """
+    labels, shares = _classes(channel)
+    rank = channel.loadings.shape[1]
+    x, weights = gaussian_nodes(rank, nodes, mirrored=channel.symmetric and rank > 1)
+    parts = -(-len(weights) // TOGETHER)
+    size = -(-len(weights) // parts)
+    more = parts * size - len(weights)
+    x = jnp.asarray(np.pad(x, ((0, 0), (0, more))).reshape(rank, parts, size).swapaxes(0, 1))
+    weights = jnp.asarray(np.pad(weights, (0, more)).reshape(parts, size))
+
+    def of_class(label):
+        centre = shift * (label @ channel.loadings)
+
+        def of_part(part):
+            nodes, weights = part
+            return values(label, centre[:, None] + jnp.sqrt(q) * nodes) @ weights
+
+        return jnp.sum(jax.lax.map(of_part, (x, weights)), axis=0)
+
+    return shares @ (of_class(labels[0])[None] if len(labels) == 1 else jax.lax.map(of_class, labels))
 
 
 def cross_entropy(logits: Float[Array, "classes n"], label: Float[Array, " classes"]) -> Float[Array, " n"]:
@@ -126,41 +181,37 @@ def conjugates(channel: Channel, shift: Scalar, q: Scalar, V: Scalar, nodes: int
     >>> [round(float(v), 6) for v in found]
     [0.320606, 0.286207, 0.277688]
     """
-    labels, shares = _classes(channel)
+    channel = _turned(channel)
 
-    def of_class(label):
-        omega, weights = _fields(channel, label, shift, q, nodes)
+    def values(label, omega):
         learnt = softmax_prox(channel, label, omega, V)
         force = channel.loadings.T @ (label[:, None] - learnt.probabilities)
         along = (label @ channel.loadings) @ force
-        return jnp.stack([along, jnp.sum(force**2, axis=0), learnt.curvature]) @ weights
+        return jnp.stack([along, jnp.sum(force**2, axis=0), learnt.curvature])
 
-    return Conjugates(*(shares @ jax.vmap(of_class)(labels)))
+    return Conjugates(*_average(channel, shift, q, nodes, values))
 
 
 def losses(channel: Channel, shift: Scalar, q: Scalar, V: Scalar, nodes: int) -> tuple[Scalar, Scalar]:
     """Mean cross-entropy on fresh samples (at ω) and on the training samples (at h)."""
-    labels, shares = _classes(channel)
+    channel = _turned(channel)
 
-    def of_class(label):
-        omega, weights = _fields(channel, label, shift, q, nodes)
+    def values(label, omega):
         learnt = softmax_prox(channel, label, omega, V)
-        fresh = cross_entropy(channel.loadings @ omega, label)
-        return weights @ fresh, weights @ cross_entropy(learnt.logits, label)
+        return jnp.stack([cross_entropy(channel.loadings @ omega, label), cross_entropy(learnt.logits, label)])
 
-    fresh, trained = jax.vmap(of_class)(labels)
-    return shares @ fresh, shares @ trained
+    fresh, trained = _average(channel, shift, q, nodes, values)
+    return fresh, trained
 
 
 def fresh_loss(channel: Channel, shift: Scalar, q: Scalar, nodes: int) -> Scalar:
     """Mean cross-entropy on fresh samples alone."""
-    labels, shares = _classes(channel)
+    channel = _turned(channel)
 
-    def of_class(label):
-        omega, weights = _fields(channel, label, shift, q, nodes)
-        return weights @ cross_entropy(channel.loadings @ omega, label)
+    def values(label, omega):
+        return cross_entropy(channel.loadings @ omega, label)[None]
 
-    return shares @ jax.vmap(of_class)(labels)
+    return _average(channel, shift, q, nodes, values)[0]
 
 
 # --- the proximal operator ----------------------------------------------------------------------------------------------
@@ -183,9 +234,10 @@ def softmax_prox(
 ) -> Learnt:
     """The learner's logits on a sample that it has learnt, for one label and many fields ω.
 
-    Newton's method, each step shortened to log(1+s)/s with s the spread of the logits' change: for a softmax this always
-    goes downhill (its third derivative is at most s times its second) and becomes Newton's own step in the end. The
-    last step is taken outside the loop, and the derivative goes through it alone: exact at the minimum.
+    Newton's method, each step shortened to 1/(1+c) with c the largest change of a logit. For a softmax this always goes
+    downhill: its third derivative is at most s times its second, s ≤ 2c being the spread of the change, so that steps up
+    to log(1+s)/s do, and 1/(1+c) ≤ 2/(2+s) ≤ log(1+s)/s costs no logarithm. In the end it is Newton's own step. The
+    last one is taken outside the loop, and the derivative goes through it alone: exact at the minimum.
 
     >>> even = Channel(jnp.asarray([[1.0], [-1.0]]), jnp.full(2, 0.5))
     >>> learnt = softmax_prox(even, jnp.asarray([1.0, 0.0]), jnp.asarray([[0.3]]), jnp.asarray(2.0))
@@ -203,11 +255,9 @@ def softmax_prox(
     def body(state):
         h, _, step = state
         move = still.newton(h)
-        change = still.logits(move)
-        spread = jnp.max(change, axis=0) - jnp.min(change, axis=0)
-        length = jnp.where(spread > 1e-9, jnp.log1p(spread) / jnp.where(spread > 1e-9, spread, 1.0), 1.0)
-        h = h + length[None, :] * move
-        return h, jnp.max(jnp.abs(move) / (1 + jnp.abs(h))), step + 1
+        change = jnp.max(jnp.abs(still.logits(move)), axis=0)
+        h = h + move / (1 + change)[None, :]
+        return h, jnp.max(change) / (1 + jnp.max(jnp.abs(h))), step + 1
 
     h, _, _ = jax.lax.while_loop(unfinished, body, (still.start, jnp.asarray(jnp.inf, omega.dtype), jnp.asarray(0)))
     h = jax.lax.stop_gradient(h)
@@ -276,8 +326,7 @@ class _Symmetric(NamedTuple):
 def _problem(channel: Channel, label: Array, omega: Array, V: Array) -> _General | _Symmetric:
     if not channel.symmetric:
         return _General(channel.loadings, label, omega, V)
-    scale = jnp.sum(channel.loadings**2) / (channel.loadings.shape[0] - 1)
-    return _Symmetric(label, channel.loadings @ omega, scale * V, scale)
+    return _Symmetric(label, channel.loadings @ omega, channel.scale * V, channel.scale)
 
 
 def _eliminate(matrix: Float[Array, "r r n"], right: Float[Array, "r k n"]) -> Float[Array, "r k n"]:

@@ -26,6 +26,7 @@ sites masked in turn. Test losses average the cross-entropy over the true condit
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -37,7 +38,15 @@ from jaxtyping import Array, Float
 
 from ...errors import InvalidValue
 from ...methods.saddle import solve
-from ...methods.softmax_regression import Channel, conjugates, fresh_loss, losses, minimise_cross_entropy, resolved
+from ...methods.softmax_regression import (
+    Channel,
+    alike,
+    conjugates,
+    fresh_loss,
+    losses,
+    minimise_cross_entropy,
+    resolved,
+)
 from ...model import Control, Input, Model, Numerics, Reference, choice, control, data, observable
 
 MASKED_SITES = 5
@@ -59,7 +68,7 @@ class PottsAttention(Model):
     numerics = Numerics(nodes=64, tolerance=1e-11, max_steps=400)
     accuracy = 1e-6  # up to four colours; from five on the averages are by quasi-Monte Carlo, good to 1e-4
     runs = "map"
-    theory_lanes = 16
+    theory_lanes = 1
     simulation_dtype = "float64"
     typical_sizes = (50, 100, 200)
     check_study = (
@@ -153,9 +162,12 @@ class PottsAttention(Model):
         return jnp.asarray(matrix * math.sqrt(self.colours / (matrix**2).sum()))
 
     def _channel(self) -> Channel:
-        U = self._colour_matrix()
-        values, vectors = jnp.linalg.eigh(U @ U / self.colours)
-        B = (vectors * jnp.sqrt(jnp.maximum(values, 0.0))[None, :])[:, -self._rank :]
+        if self.interaction == "potts":
+            B = alike(self.colours) / math.sqrt(self.colours - 1)
+        else:
+            U = self._colour_matrix()
+            values, vectors = jnp.linalg.eigh(U @ U / self.colours)
+            B = (vectors * jnp.sqrt(jnp.maximum(values, 0.0))[None, :])[:, -self._rank :]
         tilt = 0.5 * self.inverse_temperature**2 * self.strength * jnp.sum(B**2, axis=1)
         return Channel(B, jax.nn.softmax(tilt), symmetric=self.interaction == "potts")
 
@@ -186,7 +198,7 @@ class PottsAttention(Model):
             V, m, q = weights @ (c * R), signal * (weights @ (c**2 * R)), weights @ (noise * c**2 * R**2)
             return (m, q, V), (signal * (weights @ (c * R)), weights @ (noise * c * R**2))
 
-        def update(x, model):
+        def update(x, model, nodes=nodes):
             (m, q, V), _ = order_parameters(x, model)
             beta = model.inverse_temperature
             hat = conjugates(model._channel(), beta * m, q, V, nodes)
@@ -197,7 +209,10 @@ class PottsAttention(Model):
         # Start where weak fields are exact up to a factor: every force has the size of its loading.
         force = channel.shares @ jnp.sum(channel.loadings**2, axis=1)
         start = jnp.log(0.5 * self.samples * force * jnp.stack([beta, jnp.ones(()), jnp.ones(())]))
-        found = solve(update, start, self, tolerance=numerics.tolerance, max_steps=numerics.max_steps)
+        found = solve(
+            update, start, self, tolerance=numerics.tolerance, max_steps=numerics.max_steps,
+            rough=partial(update, nodes=nodes // 3),
+        )  # fmt: skip
         (m, q, V), (overlap, norm) = order_parameters(found.x, self)
         test_loss, train_loss = losses(channel, beta * m, q, V, nodes)
         optimal = fresh_loss(channel, truth, truth, nodes)
