@@ -28,16 +28,17 @@ from .draw import Recipe
 FULL = {
     "sites": 20, "colours": 10, "inverse_temperature": 1.0, "instance": 3, "rows": (250, 1000, 4000, 16000, 64000),
     "seeds": 3, "widths": (8, 16, 32, 64), "depths": (1, 2, 3), "bare": True, "batch": 512,
-    "steps": {400: (250, 1000), 1200: (250, 1000, 4000), 3000: (1000, 4000, 16000), 8000: (16000, 64000)},
-    "recorded": 30, "held_out": 4000, "penalties": PENALTIES,
+    "steps": {400: (250, 1000), 1200: (250, 1000, 4000), 3000: (1000, 4000, 16000), 8000: (16000, 64000),
+              24000: (64000,), 72000: (64000,)},
+    "narrow": 8000, "recorded": 30, "held_out": 4000, "penalties": PENALTIES,
 }  # fmt: skip
 QUICK = {
     "sites": 10, "colours": 5, "inverse_temperature": 0.7, "instance": 3, "rows": (200, 1000, 4000),
     "seeds": 2, "widths": (32,), "depths": (1, 2, 3), "bare": False, "batch": 128, "steps": {400: (200, 1000, 4000)},
-    "recorded": 6, "held_out": 500, "penalties": (1.0, 3.0),
+    "narrow": 400, "recorded": 6, "held_out": 500, "penalties": (1.0, 3.0),
 }  # fmt: skip
 """`steps`: how long transformers train, each time with a rate that falls to zero, and on how many sequences; where
-several lengths are tried, the validation loss chooses."""
+several lengths are tried, the validation loss chooses. `narrow`: the one length at which widths are compared."""
 FITTED = ("factored", "dense")
 CURVES = ("curve", "steps")
 SCORES = ("excess_loss", "map_correlation", "contact_precision", "coupling_error")
@@ -89,17 +90,21 @@ def fits(data: Planted, drawn: Sequences, kind: str, said: dict[str, Any]) -> di
 def network(data: Planted, drawn: Sequences, name: str, width: int, said: dict[str, Any]) -> dict[str, np.ndarray]:
     """Transformers of one kind: every seed with the most sequences and, at the largest width, with fewer too."""
     true, seeds, most = np.asarray(data.couplings), said["seeds"], max(said["rows"])
-    rows = said["rows"] if width == max(said["widths"]) else (most,)
+    widest = width == max(said["widths"])
+    rows, lengths = (said["rows"], said["steps"]) if widest else ((most,), {said["narrow"]: (most,)})
     runs: dict[int, dict[str, np.ndarray]] = {}
-    for steps, some in said["steps"].items():
-        wanted = [r for r in some if r in rows]
-        if wanted:
-            run = training(drawn, name, width, steps, wanted, said)
-            for k, r in enumerate(wanted):
-                mine = {what: values[seeds * k : seeds * (k + 1)] for what, values in run.items()}
-                runs[r] = mine if r not in runs else _better(runs[r], mine)
+    ends = {}
+    for steps, some in lengths.items():
+        run = training(drawn, name, width, steps, list(some), said)
+        for k, r in enumerate(some):
+            mine = {what: values[seeds * k : seeds * (k + 1)] for what, values in run.items()}
+            runs[r] = mine if r not in runs else _better(runs[r], mine)
+            if r == most:
+                ends[steps] = mine["test_loss"] - drawn.optimal
     kept = [runs[r] for r in rows]
     return {
+        "lengths": np.array(list(ends)),
+        "excess_by_length": np.stack(list(ends.values())),
         "excess_loss": np.stack([run["test_loss"] for run in kept]) - drawn.optimal,
         "map_correlation": np.array([[map_correlation(m, true) for m in run["maps"]] for run in kept]),
         "contact_precision": np.array([[contact_precision(m, true) for m in run["maps"]] for run in kept]),
@@ -162,14 +167,17 @@ def assemble(data: Planted, drawn: Sequences, fitted: Any, trained: Any, said: d
         {
             "excess_loss": (
                 ("network", "width", "seed"),
-                np.array([[run["excess_loss"][-1] for run in runs] for runs in trained.values()]),
-            ),
-            "curve": (
-                ("network", "width", "step", "seed"),
-                np.array([[run["curve"] for run in runs] for runs in trained.values()]),
+                np.array([[_end(run, said["narrow"]) for run in runs] for runs in trained.values()]),
             ),
         },
-        {"network": names, "width": list(said["widths"]), "step": best[0]["steps"]},
+        {"network": names, "width": list(said["widths"])},
+    )
+    length = xr.Dataset(
+        {
+            "excess_loss": (("network", "length", "seed"), np.stack([run["excess_by_length"] for run in best])),
+            "curve": (("network", "step", "seed"), np.stack([run["curve"] for run in best])),
+        },
+        {"network": names, "length": best[0]["lengths"], "step": best[0]["steps"]},
     )
     sites, colours = ("site", "partner"), ("colour", "other")
     maps = xr.Dataset(
@@ -194,14 +202,18 @@ def assemble(data: Planted, drawn: Sequences, fitted: Any, trained: Any, said: d
     }
     return {
         name: part.assign_attrs(attributes)
-        for name, part in {"sequences": sequences, "width": width, "maps": maps}.items()
+        for name, part in {"sequences": sequences, "width": width, "length": length, "maps": maps}.items()
     }
+
+
+def _end(run: dict[str, np.ndarray], steps: int) -> np.ndarray:
+    return run["excess_by_length"][run["lengths"].tolist().index(steps)]
 
 
 def picture(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
-    rows, width, maps = data["sequences"], data["width"], data["maps"]
+    rows, width, length, maps = (data[name] for name in ("sequences", "width", "length", "maps"))
     optimal = rows.attrs["optimal_loss"]
     figure = plt.figure(figsize=(12.4, 6.6), layout="constrained")
     parts: Any = figure.subfigures(2, 1, height_ratios=(1.25, 1.0))
@@ -218,8 +230,8 @@ def picture(data: dict[str, Any]) -> Any:
     for k, network in enumerate(width.network.values):
         style = {"fmt": f"{MARKERS[k + 2]}-", "color": COLOURS[k + 2], "markersize": 4, "linewidth": 1.2}
         _line(middle, width.width, width.excess_loss.sel(network=network), label=network, **style)
-        last = width.curve.sel(network=network).isel(width=-1)
-        right.plot(width.step[1:], last.mean("seed")[1:], color=COLOURS[k + 2], label=network)
+        right.plot(length.step[1:], length.curve.sel(network=network).mean("seed")[1:], color=COLOURS[k + 2], alpha=0.4)
+        _line(right, length.length, length.excess_loss.sel(network=network), **style)
     best = float(rows.excess_loss.sel(learner="factored").mean("seed").dropna("sequences")[-1])
     for axis in (middle, right):
         axis.axhline(max(best, 1e-5), color=COLOURS[0], linestyle="--", linewidth=1, label="factored attention")
@@ -227,8 +239,9 @@ def picture(data: dict[str, Any]) -> Any:
         axis.set_yscale("log")
         axis.set_ylabel("loss above the optimal one")
     most = int(rows.sequences[-1])
-    middle.set(xlabel="embedding width", title="transformers, $M = " + f"{most:,}$".replace(",", r"\,"))
-    right.set(xlabel="steps of Adam", title=f"training, width {int(width.width[-1])}")
+    settings = json.loads(width.attrs["study"])["settings"]
+    middle.set(xlabel="embedding width", title=f"transformers, $M = {_number(most)}$, ${_number(settings['narrow'])}$ steps")
+    right.set(xlabel="steps of Adam", title=f"width {int(width.width[-1])}: a training, and ends of all (markers)")
     middle.legend(fontsize=8)
     panels = bottom.subplots(1, 6)
     shown = (
@@ -251,9 +264,15 @@ def _name(learner: str) -> str:
     return {"factored": "factored attention", "dense": "dense couplings"}.get(learner, f"transformer, {learner}")
 
 
+def _number(value: int) -> str:
+    return f"{value:,}".replace(",", r"\,")
+
+
 def _line(axis: Any, x: Any, values: Any, **style: Any) -> None:
+    known = np.isfinite(values).all("seed").values
+    values = values[{d: known for d in values.dims if d != "seed"}]
     error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
-    axis.errorbar(x, values.mean("seed"), error, **style)
+    axis.errorbar(x[known], values.mean("seed"), error, **style)
 
 
 RECIPES = {"what-transformers-learn": Recipe(compute, picture)}
