@@ -199,8 +199,15 @@ class Model(eqx.Module):
     numerics: ClassVar[Numerics] = Numerics()
     runs: ClassVar[Literal["vmap", "map", "host"]] = "vmap"
     simulation_dtype: ClassVar[str] = "float32"
-    theory_lanes: ClassVar[int] = 1024  # points computed at once: fewer if they need much memory, 1 if their loops differ
+    theory_lanes: ClassVar[int] = (
+        1024  # points computed at once: fewer if they need much memory, 1 if their loops differ
+    )
     typical_sizes: ClassVar[tuple[int, ...]] = (100, 200, 400)
+    # Roughly, in seconds of a core: a point of the theory, a realisation of the largest typical size, and the power of
+    # the size with which that grows. Sweeps cut their work by them; nothing else depends on them.
+    theory_seconds: ClassVar[float] = 1e-3
+    simulation_seconds: ClassVar[float] = 0.1
+    simulation_growth: ClassVar[float] = 2.0
     accuracy: ClassVar[float] = 1e-8  # what finer numerics may move at most
     batch_accuracy: ClassVar[float] = 1e-12  # how far a point may differ between a batch and alone
     gradient_accuracy: ClassVar[float] = 1e-6

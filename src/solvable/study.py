@@ -24,7 +24,7 @@ from ._declarations import checked_choice, checked_number
 from ._version import __version__
 from .errors import InvalidValue, SolvableError, UnknownName, nearest
 from .lab.agreement import Agreement, compare, judge
-from .lab.plan import Cell, Family, Variant, cells_of, cells_of_study, number_of_cells, plan_blocks
+from .lab.plan import Cell, Cost, Family, Variant, cells_of, cells_of_study, number_of_cells, plan_blocks
 from .lab.plans import Plan, plan_name, plans, write_plan
 from .lab.store import DamagedBlock, Store, StoreError, block_id
 from .model import Model, checked_seed, checked_size
@@ -179,6 +179,7 @@ class Study:
                 m.has_theory,
                 type(m).runs,
                 type(m).theory_lanes,
+                self._cost(m),
             )
             for key, m in self.variants().items()
         }
@@ -196,6 +197,17 @@ class Study:
     def _counts(model: Model) -> tuple[int, ...]:
         said = model.fields_of("control").values()
         return tuple(i for i, s in enumerate(said) if s.counts)
+
+    @staticmethod
+    def _cost(model: Model) -> Cost:
+        said, usual = type(model), (f.default for f in model.fields_of("control").values() if f.counts)
+        return Cost(
+            said.theory_seconds,
+            said.simulation_seconds,
+            max(said.typical_sizes),
+            said.simulation_growth,
+            tuple(float(value) for value in usual),
+        )
 
     def plan(self, done: set[Cell] | None = None) -> list[dict[str, Any]]:
         """The blocks that hold every cell of this study that is not among `done`."""

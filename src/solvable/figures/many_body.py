@@ -379,7 +379,10 @@ def draw_simplicity(data: dict[str, Any]) -> Any:
     _draw_long(axes[1, 0], long.isel(setting=best))
     _draw_msd(axes[1, 1], long.isel(setting=best))
     _draw_long_clones(axes[1, 2], data["clones"].isel(law=0).sel(learner="encoder"), long)
-    figure.suptitle("Pairs are learnt first and low-order clones left behind in turn, without a halt at the floors between", fontsize=11)
+    figure.suptitle(
+        "Pairs are learnt first and low-order clones left behind in turn, without a halt at the floors between",
+        fontsize=11,
+    )
     return figure
 
 

@@ -240,7 +240,9 @@ def picture(data: dict[str, Any]) -> Any:
         axis.set_ylabel("loss above the optimal one")
     most = int(rows.sequences[-1])
     settings = json.loads(width.attrs["study"])["settings"]
-    middle.set(xlabel="embedding width", title=f"transformers, $M = {_number(most)}$, ${_number(settings['narrow'])}$ steps")
+    middle.set(
+        xlabel="embedding width", title=f"transformers, $M = {_number(most)}$, ${_number(settings['narrow'])}$ steps"
+    )
     right.set(xlabel="steps of Adam", title=f"width {int(width.width[-1])}: a training, and ends of all (markers)")
     middle.legend(fontsize=8)
     panels = bottom.subplots(1, 6)

@@ -39,18 +39,25 @@ def needed_memory(model: Model, block: Mapping[str, Any]) -> int | None:
 
 
 def compute_block(model: Model, block: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The results of a block, one row per cell; `model` is the block's variant with any controls."""
+    """The results of a block, one row per cell, a batch of `lanes` cells after the other.
+
+    `model` is the block's variant with any controls.
+    """
     names = list(model.fields_of("control"))
     number, lanes = cells_in(block), block["lanes"]
     controls, sizes, seeds = columns_of(block)
     columns = {n: np.array([float.fromhex(v) for v in spread(c, number)]) for n, c in zip(names, controls, strict=True)}
     block = {**block, "seeds": spread(seeds, number), "sizes": spread(sizes, number)}
-    fill = np.minimum(np.arange(lanes), number - 1)  # the last cell is repeated, so that every block has one shape
-    if block["kind"] == "theory":
-        out = _theories(model, columns, block, fill)
-    else:
-        out = _simulations(model, columns, block, fill)
-    return {name: np.asarray(value)[:number] for name, value in out.items()}
+    one_batch = _theories if block["kind"] == "theory" else _simulations
+    batches = []
+    for start in range(0, number, lanes):
+        batch = slice(start, min(start + lanes, number))
+        own = {n: c[batch] for n, c in columns.items()}
+        some = {**block, "seeds": block["seeds"][batch], "sizes": block["sizes"][batch]}
+        fill = np.minimum(np.arange(lanes), batch.stop - start - 1)  # the last is repeated: one shape for all
+        out = one_batch(model, own, some, fill)
+        batches.append({name: np.asarray(value)[: batch.stop - start] for name, value in out.items()})
+    return {name: np.concatenate([out[name] for out in batches]) for name in batches[0]}
 
 
 def _keys(model: Model, columns: Mapping[str, np.ndarray], size: int, seeds: Any) -> Any:

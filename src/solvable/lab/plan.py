@@ -17,12 +17,16 @@ from typing import Any, NamedTuple
 FORMAT = 2
 BUCKETS = 3  # padded lengths per program family: few compilations against little padding
 CANDIDATES = 200  # lengths among which they are chosen
-# Cells of a block. It should take seconds, so that committing it costs nothing beside and an interruption little.
-LANES = {"theory": 512, "prepared": 64, "vmap": 512, "map": 32, "host": 1}
+# A block is one batch of cells that are computed side by side, or several batches one after the other.
+LANES = {"theory": 512, "prepared": 64, "vmap": 512, "map": 32, "host": 1}  # cells of a batch, at most
 LEAST_LANES = 32  # of small simulations, as long as there are fewer than
 FEW_BLOCKS = 32  # blocks, which several workers should be able to share
-ELEMENTS = 2**25  # padded numbers in one simulated block: 128 MB in float32
-QUICK_ELEMENTS = 2**22  # beyond this, simulations take long enough for LEAST_LANES of them to make a block
+ELEMENTS = 2**25  # padded numbers in one simulated batch: 128 MB in float32
+QUICK_ELEMENTS = 2**22  # beyond this, simulations take long enough for LEAST_LANES of them to make a batch
+# What a block should take, by what models declare: committing it then costs nothing beside, and an interruption little.
+BLOCK_SECONDS = 20.0
+LONGEST_SECONDS = 40.0  # of one batch
+MOST_CELLS = 2**15  # of a block: its specification stays small
 
 Column = Any  # a list with one value per cell, or the value that all cells share
 
@@ -69,6 +73,29 @@ class Family:
         return number
 
 
+class Cost(NamedTuple):
+    """Roughly, the seconds of one core that a cell takes, by what its model declares."""
+
+    theory: float
+    simulation: float  # of a realisation of this size, with the usual lengths
+    size: int
+    growth: float
+    usual: tuple[float, ...]  # counted controls by default
+
+    def of(self, kind: str, size: int | None, padded: Sequence[int]) -> float:
+        """Seconds of a cell.
+
+        >>> Cost(1e-3, 0.5, 200, 2.0, (2.0,)).of("simulation", 400, [400])  # twice the size, half as many rows each
+        1.0
+        """
+        if kind == "theory" or size is None:
+            return self.theory
+        seconds = self.simulation * (size / self.size) ** self.growth
+        for length, usual in zip(padded, self.usual, strict=True):
+            seconds *= length / max(1, round(usual * size))
+        return seconds
+
+
 class Variant(NamedTuple):
     """What planning must know of a model: its specification without controls, and how its cells are computed."""
 
@@ -80,6 +107,7 @@ class Variant(NamedTuple):
     has_theory: bool
     runs: str
     theory_lanes: int
+    cost: Cost
 
 
 class Batch(NamedTuple):
@@ -144,9 +172,9 @@ def plan_blocks(
 
             number = sum(1 for _ in cells())
         if number:
-            lanes = _lanes(variants[variant], kind, number, batch.program["size"], batch.program["padded"])
+            lanes, together = _lanes(variants[variant], kind, number, batch.program["size"], batch.program["padded"])
             program, found = batch.program | {"lanes": lanes}, iter(cells())
-            while chunk := list(itertools.islice(found, lanes)):
+            while chunk := list(itertools.islice(found, together)):
                 yield program, _own(kind, chunk)
 
 
@@ -243,16 +271,24 @@ def pad_lengths(counts: Iterable[int] | Mapping[int, int], most: int = BUCKETS) 
     return best[-1][len(distinct) - 1][1]
 
 
-def _lanes(said: Variant, kind: str, number: int, size: int | None, padded: Sequence[int]) -> int:
-    """How many cells share a block: few enough for memory and for a short loss when interrupted, then split evenly."""
+def _lanes(said: Variant, kind: str, number: int, size: int | None, padded: Sequence[int]) -> tuple[int, int]:
+    """How many cells are computed side by side, and how many make a block: as many batches as its seconds allow.
+
+    Batches are few enough cells for memory; all are split evenly.
+    """
+    each = said.cost.of(kind, size, padded)
     if kind == "theory":
-        most = LANES["prepared"] if said.prepare else min(LANES["theory"], 16 * said.theory_lanes)
+        most = LANES["prepared"] if said.prepare else LANES["theory"]
     else:
         elements = max([size or 1, *padded]) * (size or 1)
         most = min(LANES[said.runs], max(LEAST_LANES, QUICK_ELEMENTS // elements))
         most = min(most, max(LEAST_LANES, -(-number // FEW_BLOCKS)), max(1, ELEMENTS // elements))
-    blocks = -(-number // most)
-    return -(-number // blocks)
+    most = max(1, min(most, int(LONGEST_SECONDS / each)))
+    batches = -(-number // most)
+    lanes = -(-number // batches)
+    allowed = min(BLOCK_SECONDS / each, number / FEW_BLOCKS, MOST_CELLS) / lanes
+    blocks = -(-batches // max(1, int(allowed)))
+    return lanes, lanes * -(-batches // blocks)
 
 
 def _own(kind: str, cells: Sequence[tuple[tuple[str, ...], int | None, int | None]]) -> dict[str, Any]:

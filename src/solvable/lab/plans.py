@@ -202,7 +202,7 @@ class Plan:
 def _checked(said: dict[str, Any]) -> dict[str, Any]:
     """A block's specification, refused (ValueError) when its numbers do not go together or are absurd."""
     number, lanes = cells_in(said), said["lanes"]
-    if not (type(number) is type(lanes) is int and 1 <= number <= lanes <= MOST_LANES):
+    if not (type(number) is type(lanes) is int and 1 <= number <= MOST_LANES and 1 <= lanes <= MOST_LANES):
         raise ValueError
     columns = [*columns_of(said)[0], *columns_of(said)[1:]]
     if any(isinstance(column, list) and len(column) != number for column in columns):

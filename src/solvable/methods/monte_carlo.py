@@ -67,22 +67,15 @@ def draw_colours(weights: Float[Array, "n C"], uniform: Float[Array, " n"]) -> I
     [0, 1, 2]
     """
     colours = weights.shape[1]
-
-    def one_by_one(weights, uniform):
-        sums = [weights[:, 0]]
-        for c in range(1, colours):
-            sums.append(sums[-1] + weights[:, c])
-        below = uniform * sums[-1]
-        return sum(((s < below).astype(jnp.int32) for s in sums[:-1]), jnp.zeros(len(weights), jnp.int32))
-
-    def together(weights, uniform):
+    if colours > UNROLLED:
         # A triangular product is far faster than a cumulative sum along a short axis.
         sums = jnp.tril(jnp.ones((colours, colours), weights.dtype)) @ weights.T
         return jnp.sum(sums[:-1] < (uniform * sums[-1])[None, :], axis=0, dtype=jnp.int32)
-
-    if colours > UNROLLED:
-        return together(weights, uniform)
-    return jax.lax.platform_dependent(weights, uniform, cpu=one_by_one, default=together)
+    partial = [weights[:, 0]]
+    for c in range(1, colours):
+        partial.append(partial[-1] + weights[:, c])
+    below = uniform * partial[-1]
+    return sum(((s < below).astype(jnp.int32) for s in partial[:-1]), jnp.zeros(len(weights), jnp.int32))
 
 
 def sweep(law: Any, work: Any, key: PRNGKeyArray, scale: Float[Array, " n"] | None = None) -> Any:

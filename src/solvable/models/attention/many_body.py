@@ -96,6 +96,9 @@ class ManyBodyBias(Model):
     theory_lanes = 48
     simulation_dtype = "float64"
     typical_sizes = (8000, 16000, 32000)
+    theory_seconds = 2e-2
+    simulation_seconds = 60.0
+    simulation_growth = 1.0
     check_study = ({"over": {"inverse_temperature": [0.5, 1.0]}, "values": {"depth": 0}, "seeds": 8},)
     references = (
         Reference(

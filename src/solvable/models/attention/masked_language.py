@@ -300,6 +300,8 @@ class MaskedLanguage(Model):
     family = "attention"
     runs = "host"
     typical_sizes = (500, 1000, 2000)
+    simulation_seconds = 7.0
+    simulation_growth = 1.0
     references = (
         Reference(
             "rende2024mapping", "R. Rende, F. Gerace, A. Laio and S. Goldt",

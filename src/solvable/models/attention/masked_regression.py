@@ -71,6 +71,9 @@ class MaskedRegression(Model):
     theory_lanes = 8
     simulation_dtype = "float64"
     typical_sizes = (100, 200, 400)
+    theory_seconds = 2e-2
+    simulation_seconds = 1.0
+    simulation_growth = 3.0
     check_study = (
         {"over": {"samples": [2.0, 4.0]}},
         # Below n = d the spectrum has atoms, which finite sizes blur over many bins: there only the errors are judged.

@@ -71,6 +71,9 @@ class PottsAttention(Model):
     theory_lanes = 1
     simulation_dtype = "float64"
     typical_sizes = (50, 100, 200)
+    theory_seconds = 2e-3
+    simulation_seconds = 1.0
+    simulation_growth = 3.0
     check_study = (
         {"over": {"samples": [2.0, 6.0]}},
         {"values": {"interaction": "random", "inverse_temperature": 2.0}, "over": {"samples": [6.0]}},

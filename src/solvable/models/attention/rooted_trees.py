@@ -78,6 +78,8 @@ class RootedTrees(Model):
     runs = "host"
     simulation_dtype = "float32"
     typical_sizes = (5_000, 50_000, 500_000)
+    simulation_seconds = 60.0
+    simulation_growth = 0.0
     references = (
         Reference(
             "breccia2025testing", "A. Breccia, F. Gerace, M. Lippi, G. Sicuro and P. Contucci",

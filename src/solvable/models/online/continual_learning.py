@@ -72,6 +72,8 @@ class ContinualLearning(Model):
     numerics = Numerics(rtol=3e-13, atol=3e-15, max_steps=4096, nodes=16)
     batch_accuracy = 1e-9  # rounding decides where adaptive steps end
     typical_sizes = (125, 250, 500)
+    theory_seconds = 5e-3
+    simulation_seconds = 0.5
     check_study = (
         {
             "values": {"similarity": 0.4, "first_stage": 12.0, "second_stage": 15.0, "points": 3, "consolidation": 2.0,

@@ -75,6 +75,8 @@ class ContinualProtocols(Model):
     accuracy = 1e-6  # one Runge–Kutta step per interval of T/100
     batch_accuracy = 1e-9  # rounding decides where the adaptive steps of the first stage end
     typical_sizes = (250, 500, 1000)
+    theory_seconds = 5e-3
+    simulation_seconds = 2.0
     check_study = (
         {"values": {"similarity": 0.3}, "over": {"protocol": ["no-replay", "optimal"]}, "seeds": 16},
         {"values": {"similarity": 0.7, "noise": 0.01, "protocol": "focus", "intervals": 20}, "seeds": 16},

@@ -61,6 +61,8 @@ class SoftCommittee(Model):
     numerics = Numerics(rtol=1e-11, atol=1e-13, max_steps=4096, nodes=16, solver="dopri8")
     batch_accuracy = 1e-9  # rounding decides where adaptive steps end, and each end has the flow's own tolerance
     typical_sizes = (125, 250, 500)
+    theory_seconds = 5e-3
+    simulation_seconds = 0.5
     check_study = (
         {
             "values": {"times": [0.0, 2.0, 5.0, 10.0], "readout_rate": 0.5, "noise": 0.04},

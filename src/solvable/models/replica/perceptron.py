@@ -47,6 +47,8 @@ class Perceptron(Model):
     family = "replica"
     numerics = Numerics(nodes=14, tolerance=1e-11, max_steps=400)
     typical_sizes = (50, 100, 200)
+    theory_seconds = 5e-4
+    simulation_seconds = 0.01
     check_study = (
         {"over": {"loss": ["square", "logistic", "hinge"], "samples": [0.5, 2.0]}, "values": {"noise": 0.1}},
         {"over": {"samples": [0.5, 2.0]}, "values": {"teacher": "linear", "loss": "square", "noise": 0.2}},

@@ -61,6 +61,9 @@ class RandomFeatures(Model):
     numerics = Numerics(nodes=14, spectrum_nodes=96, tolerance=1e-11, max_steps=400)
     simulation_dtype = "float64"  # small penalties near interpolation are ill-conditioned
     typical_sizes = (50, 100, 200)
+    theory_seconds = 5e-4
+    simulation_seconds = 0.4
+    simulation_growth = 2.5
     check_study = (
         {"over": {"loss": ["square", "logistic", "hinge"], "penalty": [0.01, 1.0]},
          "values": {"samples": 1.5, "width": 1.0, "noise": 0.1}},

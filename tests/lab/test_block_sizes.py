@@ -1,0 +1,55 @@
+"""Blocks are some seconds of work by what models declare, wherever there is enough of it, and never a matter of luck."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import solvable as sv
+from solvable.lab.compute import compute_block
+from solvable.lab.plan import FEW_BLOCKS, MOST_CELLS, _lanes
+from solvable.registry import create, listings
+
+
+def block_seconds(model: sv.Model, kind: str, number: int, size: int | None = None) -> tuple[float, int]:
+    """By what the model declares: how long a block of a sweep of this many cells takes, and how many cells it has."""
+    said = next(iter(sv.Study(model, {}, sizes=[size or 50], seeds=1)._planning[1].values()))
+    lengths = [] if size is None else [round(usual * size) for usual in said.cost.usual]
+    _, cells = _lanes(said, kind, number, size, lengths)
+    return cells * said.cost.of(kind, size, lengths), cells
+
+
+@pytest.mark.parametrize("id", sorted(listings()))
+@pytest.mark.parametrize("which", [0, -1])
+def test_a_large_simulated_sweep_of_any_model_has_blocks_of_ten_to_sixty_seconds(id, which):
+    model = create(id)
+    size = type(model).typical_sizes[which]
+    seconds, cells = block_seconds(model, "simulation", 1_000_000, size)
+    assert 10 <= seconds <= 60 or cells == 1
+
+
+@pytest.mark.parametrize("id", sorted(listings()))
+def test_a_large_theory_sweep_of_any_model_has_blocks_of_ten_to_sixty_seconds(id):
+    model = create(id)
+    if model.has_theory:
+        seconds, cells = block_seconds(model, "theory", 10_000_000)
+        assert 10 <= seconds <= 60
+        assert cells <= MOST_CELLS
+
+
+def test_a_small_sweep_still_has_blocks_for_several_workers():
+    study = sv.Study(sv.Perceptron(), {"samples": np.linspace(1, 4, 40)}, sizes=[50], seeds=100)
+    blocks = [b for b in study.plan() if b["kind"] == "simulation"]
+    assert len(blocks) >= FEW_BLOCKS
+
+
+def test_a_block_of_several_batches_computes_what_its_batches_do():
+    model = sv.Perceptron(loss="square")
+    [block] = [b for b in sv.Study(model, {}, sizes=[20], seeds=7).plan() if b["kind"] == "simulation"]
+    several = {**block, "lanes": 3}
+    whole = compute_block(model, several)
+    for start in (0, 3, 6):
+        own = block["seeds"][start : start + 3]
+        alone = compute_block(model, {**several, "cells": len(own), "seeds": own})
+        for name, values in alone.items():
+            np.testing.assert_array_equal(whole[name][start : start + 3], values)
