@@ -1,10 +1,19 @@
 """Every test runs with strict promotion of dtypes and ranks, and with shapes and types checked at every call."""
 
 import os
+import shutil
+import tempfile
 
 # The environment of a user must not leak into the tests, nor the tests' files into the user's home.
 os.environ.pop("SOLVABLE_ENABLE_X64", None)
 os.environ["MPLBACKEND"] = "agg"
+
+# What one process of a test run has compiled, others load: the tests are many processes, and half their time is XLA's.
+os.environ["JAX_COMPILATION_CACHE_DIR"] = os.path.join(
+    tempfile.gettempdir(), f"solvable-tests-{os.getppid() if 'PYTEST_XDIST_WORKER' in os.environ else os.getpid()}"
+)
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 from jaxtyping import install_import_hook
 
@@ -43,6 +52,11 @@ def pytest_runtest_teardown(item, nextitem):
         return
     if many:
         jax.clear_caches()
+
+
+def pytest_unconfigure(config):
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        shutil.rmtree(os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 
 
 @pytest.fixture

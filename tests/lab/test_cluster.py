@@ -32,15 +32,6 @@ SMALL = ("perceptron", "loss=square", "samples=0.5", "--over", "penalty=0.1,1", 
 LARGE = ("perceptron", "loss=square", "samples=3", "--over", "penalty=0.1:1:22", "--size", "300", "--seeds", "24")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _workers_share_compiled_programs(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", SOURCE)
-        patch.setenv("JAX_PLATFORMS", "cpu")
-        patch.setenv("SOLVABLE_CACHE", str(tmp_path_factory.mktemp("programs")))
-        yield
-
-
 def contents(path):
     """What is done: the hash of every block's bytes."""
     return {block: entry.sha256 for block, entry in Store.open(path).done().items()}

@@ -66,15 +66,6 @@ def finished(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _workers_share_compiled_programs(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", SOURCE)
-        patch.setenv("JAX_PLATFORMS", "cpu")
-        patch.setenv("SOLVABLE_CACHE", str(tmp_path_factory.mktemp("programs")))
-        yield
-
-
 def test_two_worker_processes_compute_the_very_bits_of_one_process_even_where_threads_would_change_them(tmp_path):
     # In both, two processes or one, every block is computed with one thread; at this size two threads give other bits.
     words = ["perceptron", "loss=square", "samples=3", "--over", "penalty=0.1,1", "--size", "300", "--seeds", "24"]
