@@ -48,7 +48,8 @@ def missing() -> str | None:
 @contextmanager
 def served(*words: str) -> Iterator[str]:
     """`solvable explore` in a process of its own; gives the address with its token."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OPENBLAS_NUM_THREADS": "1"}
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "solvable", "explore", *words, "--json", "--no-browser"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     try:

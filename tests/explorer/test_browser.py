@@ -562,6 +562,31 @@ def test_a_stored_study_is_shown_with_its_own_points_and_verdict(chromium, tmp_p
         visit.end()
 
 
+# --- a model of another package ---------------------------------------------------------------------------------------
+
+
+def test_a_model_of_another_package_shows_its_branches_and_transition_lines_and_its_words_as_words(
+    surroundings, chromium
+):
+    with served() as address:
+        visit = Visit(chromium, address)
+        visit.open("?model=toy&show=test_error&x=samples:0.5:8:12:log")
+        assert visit.find("h1").inner_text() == "A toy <b>with</b> a title"
+        number = "() => document.querySelector('.plot').data.length"
+        alone = visit.page.evaluate(number)
+        visit.after(lambda: visit.page.get_by_label("all branches").check())
+        assert visit.page.evaluate(number) == alone + 1
+        lower, upper = sorted((visit.curve(0), visit.curve(1)))
+        assert all(abs(b - a - 1) < 1e-9 for a, b in zip(lower, upper, strict=True))
+        assert "branches=1" in visit.query()
+        visit.open("?model=toy&show=test_error&x=samples:0.5:8:8:log&y=penalty:0.1:9:8")
+        lines = visit.page.evaluate("() => document.querySelector('.plot').data.filter((t) => t.mode === 'lines')")
+        assert lines
+        assert all(abs(y - x - 1) < 1e-9 for line in lines for x, y in zip(line["x"], line["y"], strict=True))
+        assert visit.page.get_by_text("transition: <i>line</i>").is_visible()
+        visit.end()
+
+
 # --- every model ------------------------------------------------------------------------------------------------------
 
 
