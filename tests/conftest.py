@@ -21,6 +21,7 @@ with install_import_hook(["solvable.methods"], "beartype.beartype"):
     import solvable
     import solvable.methods.channels
     import solvable.methods.covariate
+    import solvable.methods.dense_potts
     import solvable.methods.erm
     import solvable.methods.losses
     import solvable.methods.pseudolikelihood

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from solvable.methods import dense_potts
 from solvable.methods import pseudolikelihood as pl
 
 L, C, M = 5, 3, 7
@@ -81,7 +82,7 @@ def test_pseudolikelihood_equals_a_loop_over_sites_and_sequences():
 def test_dense_objective_and_gradient_equal_those_of_the_plain_definition(sites, rows):
     fields, couplings = random_potts(sites=sites)
     s, weights = random_sequences(sites=sites), jnp.linspace(0.5, 2, M)
-    chunks = pl._chunked(np.asarray(s), np.asarray(weights), C, jnp.float64, rows)
+    chunks = dense_potts.chunked(np.asarray(s), np.asarray(weights), C, jnp.float64, rows)
     objective = pl.DenseObjective(*chunks, jnp.asarray(0.7), jnp.asarray(0.3), C)
 
     def plain(packed):
@@ -98,7 +99,7 @@ def test_dense_objective_and_gradient_equal_those_of_the_plain_definition(sites,
 
 def test_dense_gradient_and_curvatures_equal_finite_differences():
     fields, couplings = random_potts()
-    chunks = pl._chunked(np.asarray(random_sequences()), np.ones(M), C, jnp.float64, None)
+    chunks = dense_potts.chunked(np.asarray(random_sequences()), np.ones(M), C, jnp.float64, None)
     objective = pl.DenseObjective(*chunks, jnp.asarray(0.7), jnp.asarray(0.3), C)
     packed, step = pl.Packed(fields, pl.pack(couplings)), 1e-4
     curved = eqx.filter_jit(objective.curvatures)(packed)
@@ -117,12 +118,12 @@ def test_dense_gradient_and_curvatures_equal_finite_differences():
 
 @pytest.mark.parametrize(("sites", "cached"), [(4, 1 << 23), (5, 1 << 23), (5, 600), (7, 2000)])
 def test_rows_picked_by_a_processor_sum_to_the_products_of_an_accelerator(sites, cached, monkeypatch):
-    monkeypatch.setattr(pl, "CACHED", cached)  # small: several blocks of sites, the last of which begins early
+    monkeypatch.setattr(dense_potts, "CACHED", cached)  # small: several blocks of sites, the last of which begins early
     fields, couplings = random_potts(sites=sites)
     s, weights = np.asarray(random_sequences(sites=sites)), np.linspace(0.5, 2, M)
-    chunks = pl._chunked(s, weights, C, jnp.float64, 3)
+    chunks = dense_potts.chunked(s, weights, C, jnp.float64, 3)
     filled = np.asarray(chunks[0]).reshape(-1, sites)
-    members = pl._members(filled, sites + sites % 2, C)
+    members = dense_potts.members_of(filled, sites + sites % 2, C)
     packed = pl.Packed(fields, pl.pack(couplings))
     by_chunks, by_sites = (
         pl.DenseObjective(*chunks, jnp.asarray(0.7), jnp.asarray(0.3), C, found) for found in (None, members)
@@ -136,7 +137,7 @@ def test_rows_picked_by_a_processor_sum_to_the_products_of_an_accelerator(sites,
 
 def test_lists_of_members_hold_every_sequence_once_per_site():
     s = np.random.default_rng(0).integers(0, 3, (500, 4))
-    found = pl._members(s, 4, 3)
+    found = dense_potts.members_of(s, 4, 3)
     shown = [
         (int(of), int(m)) for of, row in zip(found.of, np.asarray(found.rows), strict=True) for m in row if m < 500
     ]
@@ -164,7 +165,7 @@ def test_masked_language_loss_of_the_network_is_the_pseudolikelihood_of_its_coup
     def potts(network):
         return pl.negative_log_pseudolikelihood(network.fields, network.directed_couplings(), s) / (M * L)
 
-    chunks = pl._chunked(np.asarray(s), np.ones(M), C, jnp.float64, 3)
+    chunks = dense_potts.chunked(np.asarray(s), np.ones(M), C, jnp.float64, 3)
     objective = pl.FactoredObjective(*chunks, jnp.asarray(0.0), jnp.asarray(0.0), True)
     wanted, slopes = eqx.filter_jit(jax.value_and_grad(pl.masked_language_loss))(network, s)
     value, gradient = eqx.filter_jit(jax.value_and_grad(potts))(network)

@@ -140,7 +140,9 @@ def exact(quick: bool) -> xr.Dataset:
     A clone of order p is the law of largest entropy with the same joint law of every p sites.
     """
     sites, colours, seeds, heads, width = (5, 2, 2, 4, 12) if quick else (5, 3, 3, 4, 12)
-    strengths = dict.fromkeys(ORDERS, 1.0 if quick else 0.4)  # so that every order has its share of the loss
+    strengths: dict[int, float] = dict.fromkeys(
+        ORDERS, 1.0 if quick else 0.4
+    )  # so that every order has its share of the loss
     law = pure_law(sites, colours, strengths, 1)
     probability = jnp.exp(log_probabilities(law))
     found = eqx.filter_jit(interaction_floors)(probability, sites, colours, 3)
