@@ -302,6 +302,34 @@ class InteractionStack(eqx.Module):
         return x + self.bias
 
 
+class SumOfStacks(eqx.Module):
+    """Stacks of several depths whose logits add up: lower orders need not be found in powers of the deepest.
+
+    `deeper` adds one that begins silent, so that training goes on from where the shallower ones have come.
+
+    >>> one = SumOfStacks((InteractionStack(3, 5, depth=1, heads=2, width=4, key=jax.random.key(0)),))
+    >>> both = one.deeper(InteractionStack(3, 5, depth=2, heads=2, width=4, key=jax.random.key(1)))
+    >>> tokens, hidden = jnp.array([0, 1, 2, 0, 1]), jnp.arange(5) == 2
+    >>> bool(jnp.all(both(tokens, hidden) == one(tokens, hidden))), one.bodies, both.bodies
+    (True, 2, 3)
+    """
+
+    stacks: tuple[InteractionStack, ...]
+
+    def deeper(self, stack: InteractionStack) -> SumOfStacks:
+        """These and another, whose last layer gives nothing yet."""
+        silent = eqx.tree_at(lambda s: s.values[-1], stack, jnp.zeros_like(stack.values[-1]))
+        return SumOfStacks((*self.stacks, silent))
+
+    @property
+    def bodies(self) -> int:
+        """The largest number of bodies that the logits can couple."""
+        return max(stack.bodies for stack in self.stacks)
+
+    def __call__(self, tokens: Int[Array, " L"], masked: Bool[Array, " L"]) -> Float[Array, "L C"]:
+        return jnp.sum(jnp.stack([stack(tokens, masked) for stack in self.stacks]), axis=0)
+
+
 def population_rows(probability: Any, sites: int, colours: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Every (state with one site hidden) once: tokens, masks and P(context, s_i)/L as targets, for training on a law.
 

@@ -1,8 +1,9 @@
 """Clones of a text: which orders of interaction between characters a transformer learns first.
 
 A text becomes windows of L characters over its C−1 most common ones and *other*. Stacks of factored attention of one, two,
-three layers (interactions of 2, 3 and 5 characters) are trained to predict hidden characters; Gibbs sweeps with their
-conditionals, begun at held-out windows, turn these into *clones* without higher interactions. An encoder is then trained
+three layers (interactions of 2, 3 and 5 characters) are trained to predict hidden characters, each added to the shallower
+ones where these have come; Gibbs sweeps with their conditionals, begun at held-out windows, turn these into *clones*
+without higher interactions. An encoder is then trained
 on the text itself, and its loss on the held-out text and on every clone is followed: low orders saturate first
 (Rende, Gerace, Laio and Goldt 2024, arXiv:2410.19637).
 """
@@ -20,7 +21,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InvalidValue
-from ..methods.interactions import InteractionStack
+from ..methods.interactions import InteractionStack, SumOfStacks
 from ..methods.monte_carlo import sweep
 from ..methods.training import MaskedTokens, Optimiser, geometric_steps, masked_loss, train
 from ..methods.transformers import Transformer
@@ -174,12 +175,15 @@ def learn_text(
     test = jnp.asarray(windows.test[np.sort(chosen)], jnp.int32)
     first, second, *own = jax.random.split(jax.random.key(seed), 2 + len(depths))
     loss, sets, stack_losses = MaskedTokens(batch), {0: test}, {}
-    for depth, key in zip(depths, own, strict=True):
-        begin = InteractionStack(colours, sites, depth, heads, width, key, scale=2.0)
+    found = SumOfStacks(())
+    for depth, key in zip(sorted(depths), own, strict=True):
+        stack = InteractionStack(colours, sites, depth, heads, width, key, scale=2.0)
+        begin = found.deeper(stack) if found.stacks else SumOfStacks((stack,))
         run = train(begin, loss, data, Optimiser("adam", rate=3e-3, steps=steps, clip=1.0), steps, key,
                     record=[steps], measure=_on_sets, held_out=(test,))  # fmt: skip
+        found = run.network
         stack_losses[begin.bodies] = float(run.measures[-1, 0])
-        law = ConditionalNetwork(run.network, sites, colours)
+        law = ConditionalNetwork(found, sites, colours)
         sets[begin.bodies] = clone(law, jax.random.fold_in(first, depth), test, sweeps)
     keys = jax.random.split(second, seeds)
     make = eqx.filter_vmap(lambda k: Transformer(colours, sites, width=48, depth=2, heads=4, key=k))(keys)
