@@ -64,7 +64,7 @@ def _overhead(folder: Path, each: float) -> Iterator[Row]:
 
 
 def _two_workers(folder: Path) -> Row:
-    load, walls = os.getloadavg()[0], {}
+    idle, walls = _idle(), {}
     for number in (1, 2):
         run = folder / f"burn-{number}"
         _answer(_stub(run, 0, 1, 0, BLOCKS))
@@ -73,7 +73,7 @@ def _two_workers(folder: Path) -> Row:
         for worker in workers:
             _answer(worker)
         walls[number] = time.perf_counter() - begun
-    busy = load > 0.5
+    busy = idle < 0.9
     return Row(
         "sweeps",
         f"two workers, {BLOCKS} blocks of {BURN} CPU s (wall)",
@@ -82,8 +82,24 @@ def _two_workers(folder: Path) -> Row:
         walls[1],
         ratio_least=None if busy else 1.8,
         unit="s",
-        note=f"load {load:.1f} before: " + ("others use the cores, so nothing is required" if busy else "quiet"),
+        note=f"cores {idle:.0%} idle before: " + ("others use them, so nothing is required" if busy else "quiet"),
     )
+
+
+def _idle(seconds: float = 2.0) -> float:
+    """Which share of all cores nobody uses now (a load average would still remember the rows before)."""
+
+    def read() -> tuple[int, int]:
+        with open("/proc/stat") as file:
+            numbers = [int(word) for word in file.readline().split()[1:]]
+        return numbers[3], sum(numbers)
+
+    try:
+        (idle, all_), _ = read(), time.sleep(seconds)
+        later, more = read()
+    except OSError:  # not Linux
+        return 0.0
+    return (later - idle) / (more - all_)
 
 
 def _large_run(folder: Path) -> Iterator[Row]:
