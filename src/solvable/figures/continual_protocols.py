@@ -17,11 +17,11 @@ SHOWN = 0.3
 
 
 def protocols(quick: bool) -> dict[str, Any]:
-    size, seeds = (100, 4) if quick else (1000, 16)
+    size, seeds, intervals = (100, 3, 40) if quick else (1000, 16, 100)
     over = {"protocol": list(PROTOCOLS), "similarity": list(SIMILARITIES)}
-    heuristics = Study(ContinualProtocols(), over, sizes=[size], seeds=seeds).run()
+    heuristics = Study(ContinualProtocols(intervals=intervals), over, sizes=[size], seeds=seeds).run()
     # fractions and pace together, found once and then given to the networks as a schedule
-    joint = ContinualProtocols(protocol="optimal-rate", similarity=SHOWN, intervals=40 if quick else 100)
+    joint = ContinualProtocols(protocol="optimal-rate", similarity=SHOWN, intervals=intervals)
     found = joint.theory()
     if not found.converged:
         raise RuntimeError("the joint optimum of fractions and rate did not converge.")
