@@ -159,6 +159,16 @@ def test_same_rows_and_seed_give_the_same_forecast_and_scale_of_columns_does_not
     assert scaled.gain == pytest.approx(first.gain, rel=1e-6)
 
 
+@pytest.mark.parametrize("scale", [1e-90, 1e90])
+def test_errors_are_told_in_the_units_of_the_targets(scale):
+    x, y = drawn(60, 8)
+    plain, scaled = quiet(x, y), quiet(x, scale * y)
+    assert scaled.gain == pytest.approx(plain.gain, rel=1e-6)
+    assert scaled.level_band / scale**2 == pytest.approx(plain.level_band, rel=1e-6)
+    assert scaled.power_law / scale**2 == pytest.approx(plain.power_law, rel=1e-6)
+    assert scaled.curve["measured"] / scale**2 == pytest.approx(plain.curve["measured"], rel=1e-6)
+
+
 def test_repeated_rows_and_targets_beyond_what_was_measured_are_told():
     x, y = drawn(60, 8)
     with pytest.warns(UserWarning, match="5 rows repeat others"):

@@ -174,6 +174,8 @@ def forecast(
     sizes = _sizes(at, rows)
     if standardise:
         features = features / features.std(axis=0)
+    unit = float(targets.std()) if loss == "square" else 1.0  # errors are told in the targets' own units, squared
+    targets = targets / unit
     rng = np.random.default_rng(seed)
     whole = transport(features, targets)
     doubled = rows - len(np.unique(np.column_stack([features, targets]), axis=0))
@@ -184,7 +186,7 @@ def forecast(
     place = np.searchsorted(finer, sizes)
     if loss == "square":
         parts = [transport(features[k], targets[k]) for k in less_a_tenth(rows, rng)] if bands else []
-        result = _square(whole, parts, penalty, finer, place, notes)
+        result = _square(whole, parts, penalty, finer, place, notes, unit**2)
         if bands:
             missed = backtest(features, targets, result["penalty"], rng, halvings=3)
             result["diagnostics"]["backtest"] = missed
@@ -200,11 +202,13 @@ def forecast(
         notes.append("some targets are out of reach of these rows: numbers there are extrapolated, without a band.")
     if curve:
         seen = measured_curve(features, targets, loss, told["penalty"], rng)
-        last = told["diagnostics"]["leave_one_out"]
+        last = told["diagnostics"]["leave_one_out"] / unit**2
         weights = np.sqrt(np.r_[rows - seen["rows"], rows])  # as many rows were left out
         law = power_law(np.r_[seen["rows"], rows], np.r_[seen["measured"], last], weights)
         along = np.geomspace(seen["rows"][0], sizes.max(), 60)
-        told |= dict(curve=seen, power_law=law(sizes), line=line | {"law_rows": along, "power_law": law(along)})
+        seen |= {name: seen[name] * unit**2 for name in ("measured", "error")}
+        line |= {"law_rows": along, "power_law": law(along) * unit**2}
+        told |= dict(curve=seen, power_law=law(sizes) * unit**2, line=line)
     for note in notes:
         _warnings.warn(note, stacklevel=2)
     return Forecast(**told, warnings=tuple(notes))
@@ -212,7 +216,7 @@ def forecast(
 
 def _square(
     whole: RidgeTransport, parts: list[RidgeTransport], penalty: float | None, sizes: np.ndarray, place: np.ndarray,
-    notes: list[str],
+    notes: list[str], unit: float,
 ) -> dict[str, Any]:  # fmt: skip
     penalty = whole.best if penalty is None else penalty
     uneven, freedom = whole.unevenness(penalty), whole.freedom(penalty)
@@ -223,6 +227,7 @@ def _square(
             f"the fit uses up {freedom:.0f} of {whole.sample.rows} rows: the level is uncertain by more than a quarter."
         )
     found = forecast_ridge(whole, parts, sizes, penalty, uneven > HEAVY)
+    found = found._replace(now=found.now + np.log(unit), level=found.level + np.log(unit))
     if found.spread[place].max() > 0.1:
         notes.append("three ways of filling in the spectrum disagree by more than 10 %: take the gain as a rough one.")
     band = lambda centre, width: np.exp(np.stack([centre - width, centre + width], axis=-1))  # noqa: E731
