@@ -296,6 +296,12 @@ def command_line() -> Iterator[Row]:
         yield Row("command-line", f"solvable {word}", cpu, "python -c pass", floor, floor=True, most=0.2)
 
 
+def forecast() -> Iterator[Row]:
+    from .forecast import speed as rows
+
+    yield from rows()
+
+
 def potts() -> Iterator[Row]:
     from .potts import potts as rows
 
@@ -320,6 +326,7 @@ GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
     "masked-regression": masked_regression,
     "minimisers": minimisers,
     "potts": potts,
+    "forecast": forecast,
     "compilations": compilations,
     "sweeps": sweeps,
     "cold-start": cold_start,

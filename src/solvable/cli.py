@@ -16,6 +16,8 @@ from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, UseAp
 from ._cli_cluster import ClusterName, SlurmJobs, TlsFiles, with_sbatch
 from ._cli_explore import COMMANDS as EXPLORE_COMMANDS
 from ._cli_explore import Explore
+from ._cli_forecast import COMMANDS as FORECAST_COMMANDS
+from ._cli_forecast import Forecast
 from ._cli_potts import COMMANDS as POTTS_COMMANDS
 from ._cli_potts import Potts
 from ._cli_text import COMMANDS as TEXT_COMMANDS
@@ -247,6 +249,7 @@ Command = OmitSubcommandPrefixes[
     | Annotated[Sweep, subcommand("sweep")]
     | Annotated[Potts, subcommand("potts")]
     | Annotated[Text, subcommand("text")]
+    | Annotated[Forecast, subcommand("forecast")]
     | Annotated[Figure, subcommand("figure")]
     | Annotated[Explore, subcommand("explore")]
     | Annotated[Check, subcommand("check")]
@@ -577,6 +580,7 @@ def _run_sweep(command: Any) -> int:
 
 _RUN = {
     **EXPLORE_COMMANDS,
+    **FORECAST_COMMANDS,
     **POTTS_COMMANDS,
     **TEXT_COMMANDS,
     **dict.fromkeys((SweepRun, SweepWork, SweepRetry, SweepStatus, SweepVerify, SweepExport), _run_sweep),

@@ -1,0 +1,163 @@
+"""Logistic regression with more rows: the replica channels fed by ridge regression on the same labels, anchored at n0."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.special import expit, log_expit, ndtr, ndtri
+
+from ..methods.effective_ridge import Sample, Shape
+from ..methods.logistic_replica import CHANNELS, Channel, LogisticSolution, most_signal, solve_logistic
+from ._forecast_ridge import RidgeTransport
+
+STEPS = 10 ** np.arange(0.5, -2.75, -0.5)
+"""Penalties that are tried when none is told, in units of the best one of ridge regression."""
+AROUND = 10 ** np.arange(1.0, -1.25, -0.5)
+"""Penalties at which the channels are compared with the sample, in units of the chosen one."""
+CAP, NOT_PROBIT = 0.985, 1.15
+
+
+class Left(NamedTuple):
+    """Leave-one-out margins of logistic regression (approximate: one Newton step), [penalty, row], and what they cost."""
+
+    penalties: np.ndarray
+    margins: np.ndarray
+
+    @property
+    def error(self) -> np.ndarray:
+        """Share of wrong labels, shrunk by half a count, so that none is not never."""
+        wrong = (self.margins < 0).sum(axis=1) + 0.5 * (self.margins == 0).sum(axis=1)
+        return np.clip((wrong + 0.5) / (self.margins.shape[1] + 1), 1e-6, 1 - 1e-6)
+
+    @property
+    def loss(self) -> np.ndarray:
+        """Mean log-loss."""
+        return -log_expit(self.margins).mean(axis=1)
+
+
+def fit_logistic(z: np.ndarray, y: np.ndarray, penalty: float, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Newton's method for Σ log(1 + exp(−y z·θ)) + (L/2)|θ|², the first θ (the intercept) free; θ and the factor of H."""
+    theta, ridge = start, np.r_[1e-10, np.full(z.shape[1] - 1, penalty)]
+    value = lambda t: -log_expit(y * (z @ t)).sum() + 0.5 * (ridge * t**2).sum()  # noqa: E731
+    before, factor = value(theta), np.empty(0)
+    for _ in range(50):
+        s = expit(-y * (z @ theta))
+        slope = ridge * theta - z.T @ (y * s)
+        root = z * np.sqrt(s * (1 - s))[:, None]
+        hessian = root.T @ root
+        hessian[np.diag_indices_from(hessian)] += ridge + 1e-12
+        factor = cho_factor(hessian, lower=True, overwrite_a=True, check_finite=False)[0]
+        step = cho_solve((factor, True), slope, check_finite=False)
+        if step @ slope <= 1e-9:
+            break
+        share = 1.0
+        while (after := value(theta - share * step)) > before and share > 1e-6:
+            share /= 2
+        theta, before = theta - share * step, after
+    return theta, factor
+
+
+def approximate_leave_one_out(sample: Sample, labels: np.ndarray, penalties: np.ndarray) -> Left:
+    """Margins of every row without itself, along falling penalties (Rad and Maleki 2020, arXiv:1801.10243)."""
+    z = np.concatenate([np.ones((sample.rows, 1)), sample.left * np.sqrt(sample.freedom * sample.eigenvalues)], axis=1)
+    order = np.argsort(-penalties)
+    theta, margins = np.zeros(z.shape[1]), np.empty((len(penalties), sample.rows))
+    for k in order:
+        theta, factor = fit_logistic(z, labels, float(penalties[k]), theta)
+        margin = labels * (z @ theta)
+        s = expit(-margin)
+        leverage = (solve_triangular(factor, z.T, lower=True, check_finite=False) ** 2).sum(axis=0)
+        margins[k] = margin - leverage * s / np.maximum(1 - s * (1 - s) * leverage, 1e-9)
+    return Left(penalties, margins)
+
+
+class LogisticForecast(NamedTuple):
+    """Error, its change and log-loss at each size, half-widths of 90 % bands (NaN: none), and where they came from."""
+
+    penalty: float
+    channel: Channel
+    error: np.ndarray
+    loss: np.ndarray
+    error_width: np.ndarray
+    change: np.ndarray
+    change_width: np.ndarray
+    now: tuple[float, float, float]
+    """Error, half-width of its band, and log-loss at the rows at hand."""
+    reached: np.ndarray
+    saturation: float
+    """Signal in the labels over the most that a Gaussian field explains; clearly above one: no Gaussian field."""
+    left: float
+    """Approximate leave-one-out error."""
+
+
+def capped(shape: Shape, share: float, channel: Channel) -> Shape:
+    """The shape, its signal no larger than the channel allows."""
+    total, most = shape.signal.sum(), CAP * most_signal(share, channel)
+    return shape if total <= most else dataclasses.replace(shape, signal=shape.signal * (most / total))
+
+
+def _misfit(found: LogisticSolution, left: Left) -> float:
+    """How far a channel is from the sample itself along the penalties: logarithms of the loss, and errors in their noise."""
+    e = left.error
+    missed = np.log(found.loss / left.loss) ** 2 + (found.error - e) ** 2 / (e * (1 - e))
+    return float(np.mean(missed)) if np.isfinite(missed).all() else np.inf
+
+
+def best_penalty(whole: RidgeTransport, labels: np.ndarray) -> float:
+    """The penalty of lowest approximate leave-one-out log-loss; wider and wider until it is inside."""
+    tried = whole.best * STEPS
+    left = approximate_leave_one_out(whole.sample, labels, tried)
+    for _ in range(4):
+        k = int(np.argmin(left.loss))
+        if 0 < k < len(left.penalties) - 1:
+            break
+        more = left.penalties[k] * 10.0 ** (np.array([1.0, 0.5]) if k == 0 else np.array([-0.5, -1.0]))
+        found = approximate_leave_one_out(whole.sample, labels, more)
+        order = (found, left) if k == 0 else (left, found)
+        left = Left(*(np.concatenate(pair) for pair in zip(*order, strict=True)))
+    return float(left.penalties[np.argmin(left.loss)])
+
+
+def forecast_logistic(
+    whole: RidgeTransport, labels: np.ndarray, sizes: np.ndarray, penalty: float | None
+) -> LogisticForecast:
+    """Half-way, on the probit scale, between the channel's own prediction and its ratio put on the leave-one-out error."""
+    n0, share = whole.sample.rows, float(np.mean(labels > 0))
+    chosen = best_penalty(whole, labels) if penalty is None else penalty
+    left = approximate_leave_one_out(whole.sample, labels, chosen * AROUND)
+    shape, here = whole.shapes[1], len(AROUND) // 2
+    saturation = float(shape.signal.sum() / (CAP * most_signal(share, "probit")))
+    rows = np.concatenate([np.full(len(AROUND), float(n0)), np.asarray(sizes, float)])
+    path = np.concatenate([chosen * AROUND, np.full(len(sizes), chosen)])
+    possible: list[Channel] = ["clusters"] if saturation > NOT_PROBIT else list(CHANNELS)
+    found: dict[Channel, LogisticSolution] = {}
+    misfit: list[float] = []
+    for c in possible:
+        found[c] = solve_logistic(capped(shape, share, c), share, rows, path, c)
+        misfit.append(_misfit(LogisticSolution(*(a[: len(AROUND)] for a in found[c])), left))
+    channel, other_channel = possible[int(np.argmin(misfit))], possible[int(np.argmax(misfit))]
+
+    def halfway(c: Channel) -> tuple[np.ndarray, ...]:
+        clip = lambda e: np.clip(e, 1e-6, 0.5 - 1e-6)  # noqa: E731
+        z = ndtri(clip(np.r_[found[c].error[here], found[c].error[len(AROUND) :]]))
+        anchored = ndtri(clip(left.error[here])) * z / z[0]
+        loss = np.r_[found[c].loss[here], found[c].loss[len(AROUND) :]]
+        moved = left.loss[here] * loss / loss[0]
+        return ndtr((z + anchored) / 2), ndtr(z), ndtr(anchored), np.sqrt(loss * moved)
+
+    error, model, anchored, loss = halfway(channel)
+    other = halfway(other_channel)[0]
+    change = error - error[0]
+    counted = np.sqrt(error * (1 - error) / n0)
+    error_width = np.sqrt((1.645 * counted) ** 2 + ((model - anchored) / 2) ** 2)
+    apart = np.nan_to_num(other - other[0] - change)
+    change_width = np.sqrt(counted[0] ** 2 + apart**2 + (0.35 * change) ** 2)
+    reached = found[channel].kappa[len(AROUND) :] >= 0.99 * whole.told.least
+    blank = lambda w: np.where(reached, w[1:], np.nan)  # noqa: E731
+    return LogisticForecast(
+        chosen, channel, error[1:], loss[1:], blank(error_width), change[1:], blank(change_width),
+        (float(error[0]), float(error_width[0]), float(loss[0])), reached, saturation, left.error[here],
+    )  # fmt: skip

@@ -1,0 +1,369 @@
+"""How much would more rows help? The learning curve of ridge and logistic regression, forecast from the rows at hand.
+
+    from solvable.tools.forecast import forecast
+
+    told = forecast(X, y)                    # ridge regression; loss="logistic" for two classes
+    print(told)                              # gain and level at 1.5, 2 and 3 times the rows, with bands
+    told.plot().savefig("forecast.png")
+
+The error is leave-one-out's, measured on the rows at hand, times a ratio that exact high-dimensional theory gives (see
+`solvable.methods.effective_ridge` and `logistic_replica`). So the *gain* is forecast; the *level* keeps the noise of the rows.
+"""
+
+from __future__ import annotations
+
+import warnings as _warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ..errors import InvalidValue
+from ._forecast_curve import measured_curve, power_law
+from ._forecast_logistic import NOT_PROBIT, forecast_logistic
+from ._forecast_ridge import HEAVY, RidgeTransport, backtest, forecast_ridge, less_a_tenth, transport
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Loss = Literal["square", "logistic"]
+LEAST_ROWS, LEAST_CLASS, MOST_COLUMNS = 40, 8, 20_000
+FACTORS = (1.5, 2.0, 3.0)
+TESTED = 3.0
+"""Accuracy was measured up to this many times the rows."""
+OBSERVABLES = {"square": "mean squared error", "logistic": "test error"}
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The forecast at each of `sizes` rows. Bands [size, (low, high)] are nominally 90 %; NaN where none is given.
+
+    `gain` is level(n)/level(now) for the square loss and level(n) − level(now), a difference of error rates, for the
+    logistic one. `reached` is False where the rows at hand do not tell: numbers there are extrapolations without a band.
+    """
+
+    loss: Loss
+    rows: int
+    columns: int
+    penalty: float
+    sizes: np.ndarray
+    level: np.ndarray
+    level_band: np.ndarray
+    gain: np.ndarray
+    gain_band: np.ndarray
+    reached: np.ndarray
+    now: float
+    now_band: np.ndarray
+    warnings: tuple[str, ...] = ()
+    log_loss: np.ndarray | None = None
+    """Test log-loss of logistic regression, without a band: none was found that holds."""
+    curve: dict[str, np.ndarray] | None = None
+    """Errors `measured` on left-out rows at `rows` fewer than all, with their standard `error`."""
+    power_law: np.ndarray | None = None
+    """What a power law a + b n^−c fitted to that curve says at `sizes`."""
+    line: dict[str, np.ndarray] | None = None
+    """The forecast on a finer row of sizes, and the power law there, for the picture."""
+    diagnostics: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def observable(self) -> str:
+        """What the level is."""
+        return OBSERVABLES[self.loss]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything told, as plain numbers, lists and words."""
+        points = []
+        for k, n in enumerate(self.sizes):
+            one = {
+                "rows": int(n), "reached": bool(self.reached[k]), "gain": float(self.gain[k]),
+                "gain_band": self.gain_band[k].tolist(), "level": float(self.level[k]),
+                "level_band": self.level_band[k].tolist(),
+                "power_law": None if self.power_law is None else float(self.power_law[k]),
+            }  # fmt: skip
+            if self.log_loss is not None:
+                one["log_loss"] = float(self.log_loss[k])
+            points.append(one)
+        measured = None if self.curve is None else {name: values.tolist() for name, values in self.curve.items()}
+        return {
+            "loss": self.loss, "observable": self.observable, "rows": self.rows, "columns": self.columns,
+            "penalty": self.penalty, "gain_is": "ratio" if self.loss == "square" else "difference",
+            "now": self.now, "now_band": self.now_band.tolist(), "forecast": points, "measured": measured,
+            "warnings": list(self.warnings), "diagnostics": self.diagnostics,
+        }  # fmt: skip
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Columns and rows of the table that is shown."""
+        square, rows = self.loss == "square", []
+        told = (lambda v: f"×{v:.3f}") if square else (lambda v: f"{100 * v:+.2f}")
+
+        def band(pair: np.ndarray, say) -> str:
+            return f"({say(pair[0])} … {say(pair[1])})" if np.isfinite(pair).all() else "(no band)"
+
+        for k, n in enumerate(self.sizes):
+            row = [str(int(n)), told(self.gain[k]), band(self.gain_band[k], told), f"{self.level[k]:.4g}"]
+            row += [band(self.level_band[k], lambda v: f"{v:.4g}")]
+            row += [f"{self.power_law[k]:.4g}"] if self.power_law is not None else []
+            row += [f"{self.log_loss[k]:.4g}"] if self.log_loss is not None else []
+            rows.append(row)
+        columns = ["rows", "gain" if square else "change, %", "90 % band", self.observable, "90 % band"]
+        columns += ["power law"] if self.power_law is not None else []
+        return columns + (["log-loss"] if self.log_loss is not None else []), rows
+
+    def sentences(self) -> list[str]:
+        """What to keep in mind, in words."""
+        told = [
+            f"The gain is what is forecast. The level carries the noise of these {self.rows} rows themselves (now: about "
+            f"{100 * (self.now_band[1] - self.now_band[0]) / 2 / self.now:.0f} % either way), and no method can remove that."
+            if np.isfinite(self.now_band).all()
+            else f"The gain is what is forecast. The level carries the noise of these {self.rows} rows themselves.",
+            "The penalty is kept; which one will be best with more rows is not forecast.",
+        ]
+        if "backtest" in self.diagnostics:
+            missed = 100 * np.expm1(self.diagnostics["backtest"])
+            told.append(f"Backtest: forecasts from halves of the rows to all of them are off by {missed:+.0f} %.")
+        return told
+
+    def __str__(self) -> str:
+        columns, rows = self.table()
+        widths = [max(len(row[k]) for row in [columns, *rows]) for k in range(len(columns))]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in [columns, *rows]
+        ]
+        head = f"{self.loss} loss, {self.rows} rows, {self.columns} columns, penalty {self.penalty:.4g}: {self.observable} now "
+        notes = self.sentences() + [f"Warning: {w}" for w in self.warnings]
+        return "\n".join([f"{head}{self.now:.4g}", *(line.rstrip() for line in lines), *notes])
+
+    def plot(self, ax: Axes | None = None) -> Figure:
+        """The measured curve of subsets, the forecast with its band, and the power law beside it."""
+        from ._forecast_curve import draw_forecast
+
+        return draw_forecast(self, ax)
+
+
+def forecast(
+    X: Any,
+    y: Any,
+    loss: Loss = "square",
+    *,
+    at: Sequence[int] | None = None,
+    penalty: float | None = None,
+    standardise: bool = True,
+    constant: Literal["refuse", "drop"] = "refuse",
+    bands: bool = True,
+    curve: bool = True,
+    seed: int = 0,
+    names: Sequence[str] | None = None,
+) -> Forecast:
+    """Forecast the test error of ridge (`loss="square"`) or logistic regression at `at` rows (1.5, 2 and 3 times those here).
+
+    `penalty` L is scikit-learn's alpha of `Ridge`, or 1/C of `LogisticRegression`; by default the one of lowest
+    leave-one-out error here, and it is kept as rows are added. Columns are scaled to unit variance unless `standardise` is
+    False. `bands=False` and `curve=False` leave out the jackknife and the measured curve with its power law.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(150, 60))
+    >>> y = X @ rng.normal(size=60) / 8 + rng.normal(size=150)
+    >>> told = forecast(X, y)
+    >>> told.sizes.tolist(), told.reached.tolist(), bool(np.all(np.diff(told.gain) < 0))
+    ([225, 300, 450], [True, True, True], True)
+    """
+    features, targets, notes = _checked(X, y, loss, penalty, constant, names)
+    rows, columns = features.shape
+    sizes = _sizes(at, rows)
+    if standardise:
+        features = features / features.std(axis=0)
+    unit = float(targets.std()) if loss == "square" else 1.0  # errors are told in the targets' own units, squared
+    targets = targets / unit
+    rng = np.random.default_rng(seed)
+    whole = transport(features, targets)
+    doubled = rows - len(np.unique(np.column_stack([features, targets]), axis=0))
+    if doubled:
+        notes.append(f"{doubled} rows repeat others exactly: leave-one-out and this forecast are too hopeful then.")
+    told: dict[str, Any] = dict(loss=loss, rows=rows, columns=columns, sizes=sizes)
+    finer = np.unique(np.r_[sizes, np.rint(np.geomspace(rows, sizes.max(), 9)[1:]).astype(int)]) if curve else sizes
+    place = np.searchsorted(finer, sizes)
+    if loss == "square":
+        parts = [transport(features[k], targets[k]) for k in less_a_tenth(rows, rng)] if bands else []
+        result = _square(whole, parts, penalty, finer, place, notes, unit**2)
+        if bands:
+            missed = backtest(features, targets, result["penalty"], rng, halvings=3)
+            result["diagnostics"]["backtest"] = missed
+            if abs(missed) > 0.25:
+                notes.append("the backtest is far off: these rows do not behave as the theory assumes.")
+    else:
+        result = _logistic(whole, targets, penalty, finer, place, notes)
+    line = result.pop("line")
+    told |= result
+    if sizes.max() > TESTED * rows:
+        notes.append(f"beyond {TESTED:g} times the rows the accuracy of these forecasts was never measured.")
+    if not told["reached"].all():
+        notes.append("some targets are out of reach of these rows: numbers there are extrapolated, without a band.")
+    if curve:
+        seen = measured_curve(features, targets, loss, told["penalty"], rng)
+        last = told["diagnostics"]["leave_one_out"] / unit**2
+        weights = np.sqrt(np.r_[rows - seen["rows"], rows])  # as many rows were left out
+        law = power_law(np.r_[seen["rows"], rows], np.r_[seen["measured"], last], weights)
+        along = np.geomspace(seen["rows"][0], sizes.max(), 60)
+        seen |= {name: seen[name] * unit**2 for name in ("measured", "error")}
+        line |= {"law_rows": along, "power_law": law(along) * unit**2}
+        told |= dict(curve=seen, power_law=law(sizes) * unit**2, line=line)
+    for note in notes:
+        _warnings.warn(note, stacklevel=2)
+    return Forecast(**told, warnings=tuple(notes))
+
+
+def _square(
+    whole: RidgeTransport, parts: list[RidgeTransport], penalty: float | None, sizes: np.ndarray, place: np.ndarray,
+    notes: list[str], unit: float,
+) -> dict[str, Any]:  # fmt: skip
+    penalty = whole.best if penalty is None else penalty
+    uneven, freedom = whole.unevenness(penalty), whole.freedom(penalty)
+    if uneven > HEAVY:
+        notes.append(_heavy(uneven) + "; the band of the gain is widened.")
+    if whole.sample.rows - freedom < 30:
+        notes.append(
+            f"the fit uses up {freedom:.0f} of {whole.sample.rows} rows: the level is uncertain by more than a quarter."
+        )
+    found = forecast_ridge(whole, parts, sizes, penalty, uneven > HEAVY)
+    found = found._replace(now=found.now + np.log(unit), level=found.level + np.log(unit))
+    if found.spread[place].max() > 0.1:
+        notes.append("three ways of filling in the spectrum disagree by more than 10 %: take the gain as a rough one.")
+    band = lambda centre, width: np.exp(np.stack([centre - width, centre + width], axis=-1))  # noqa: E731
+    level_band, gain_band = band(found.level, found.level_width), band(found.gain, found.gain_width)
+    return {
+        "penalty": penalty, "level": np.exp(found.level[place]), "level_band": level_band[place],
+        "gain": np.exp(found.gain[place]), "gain_band": gain_band[place], "reached": found.reached[place],
+        "now": float(np.exp(found.now)), "now_band": band(found.now, found.now_width),
+        "line": {"rows": sizes, "level": np.exp(found.level), "band": level_band, "reached": found.reached},
+        "diagnostics": {
+            "leverage_ratio": uneven, "freedom": freedom, "spread": float(found.spread[place].max()),
+            "source_exponent": whole.shapes[1].source, "leave_one_out": float(np.exp(found.now)),
+            "least_kappa": whole.told.least,
+        },
+    }  # fmt: skip
+
+
+def _heavy(uneven: float) -> str:
+    return f"rows are heavy-tailed (leverages {uneven:.0f} times more uneven than those of Gaussian rows)"
+
+
+def _logistic(
+    whole: RidgeTransport, labels: np.ndarray, penalty: float | None, sizes: np.ndarray, place: np.ndarray,
+    notes: list[str],
+) -> dict[str, Any]:  # fmt: skip
+    found = forecast_logistic(whole, labels, sizes, penalty)
+    uneven, wrong = whole.unevenness(whole.best), found.left * whole.sample.rows
+    if uneven > HEAVY:
+        notes.append(_heavy(uneven) + "; the forecast may be off.")
+    if found.saturation > NOT_PROBIT:
+        notes.append(
+            f"labels are more predictable than any Gaussian teacher allows ({found.saturation:.2f} times): the forecast takes "
+            "the classes for two Gaussian clusters."
+        )
+    if wrong < 5:
+        notes.append(f"only about {wrong:.0f} of the rows are predicted wrongly: the level is hardly known.")
+    if np.isnan(found.error[place]).any():
+        notes.append("no fixed point of the theory was found at some targets: NaN there.")
+    band = lambda centre, width: np.stack([centre - width, centre + width], axis=-1)  # noqa: E731
+    level_band = np.clip(band(found.error, found.error_width), 0.0, 1.0)
+    now, width, _ = found.now
+    return {
+        "penalty": found.penalty, "level": found.error[place], "level_band": level_band[place],
+        "gain": found.change[place], "gain_band": band(found.change, found.change_width)[place],
+        "reached": found.reached[place], "now": now, "now_band": np.clip(band(np.array(now), width), 0.0, 1.0),
+        "log_loss": found.loss[place],
+        "line": {"rows": sizes, "level": found.error, "band": level_band, "reached": found.reached},
+        "diagnostics": {
+            "leverage_ratio": uneven, "channel": found.channel, "saturation": found.saturation,
+            "leave_one_out": found.left, "least_kappa": whole.told.least,
+        },
+    }  # fmt: skip
+
+
+def _sizes(at: Sequence[int] | None, rows: int) -> np.ndarray:
+    if at is None:
+        return np.rint(np.array(FACTORS) * rows).astype(int)
+    try:
+        sizes = np.asarray(at, float)
+    except (TypeError, ValueError):
+        sizes = np.array([])
+    if sizes.ndim != 1 or not sizes.size or not np.all((sizes > rows) & (sizes <= 1e9) & (sizes == np.rint(sizes))):
+        raise InvalidValue(
+            f"at = {at!r} are not whole numbers of rows in ({rows}, 10⁹]: there are {rows} rows already."
+        )
+    return np.unique(sizes).astype(int)
+
+
+def _checked(
+    X: Any, y: Any, loss: str, penalty: float | None, constant: str, names: Sequence[str] | None
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Features, targets (±1 for the logistic loss), and what was done to them; what cannot be used is refused."""
+    if loss not in OBSERVABLES:
+        raise InvalidValue(f"loss = {loss!r} is neither 'square' nor 'logistic'.")
+    if penalty is not None and not (np.isfinite(penalty) and 0 < penalty < 1e12):
+        raise InvalidValue(f"penalty = {penalty} is not a number in (0, 10¹²).")
+    if constant not in ("refuse", "drop"):
+        raise InvalidValue(f"constant = {constant!r} is neither 'refuse' nor 'drop'.")
+    try:
+        features = np.asarray(X, float)
+    except (TypeError, ValueError):
+        raise InvalidValue("X does not hold numbers only.") from None
+    targets = np.asarray(y)
+    if features.ndim != 2 or targets.ndim != 1 or len(features) != len(targets):
+        raise InvalidValue(
+            f"X and y have the shapes {features.shape} and {targets.shape}, not (rows, columns) and (rows)."
+        )
+    names = [f"column{k + 1}" for k in range(features.shape[1])] if names is None else list(names)
+    if len(targets) < LEAST_ROWS:
+        raise InvalidValue(f"there are {len(targets)} rows, but a forecast needs at least {LEAST_ROWS}.")
+    if not 1 <= features.shape[1] <= MOST_COLUMNS:
+        raise InvalidValue(f"there are {features.shape[1]} columns, not between 1 and {MOST_COLUMNS}.")
+    if not np.isfinite(features).all():
+        row, column = np.argwhere(~np.isfinite(features))[0]
+        raise InvalidValue(f"row {row + 1} has no finite value in the column {names[column]!r}.")
+    targets = _labels(targets) if loss == "logistic" else _numbers(targets)
+    centred = features - features.mean(axis=0)
+    flat = np.abs(centred).max(axis=0) <= 1e-12 * np.maximum(np.abs(features).max(axis=0), 1e-300)
+    notes: list[str] = []
+    if flat.any():
+        first = names[int(flat.argmax())]
+        if constant == "refuse":
+            raise InvalidValue(
+                f"{flat.sum()} columns have the same value in every row, the first of them {first!r}: leave them out "
+                "(constant='drop', on the command line --constant drop)."
+            )
+        notes.append(f"{flat.sum()} columns with the same value in every row were left out.")
+        centred = centred[:, ~flat]
+        if not centred.shape[1]:
+            raise InvalidValue("every column has the same value in every row: there is nothing to learn from.")
+    return centred, targets, notes
+
+
+def _numbers(targets: np.ndarray) -> np.ndarray:
+    try:
+        numbers = targets.astype(float)
+    except (TypeError, ValueError):
+        raise InvalidValue(
+            "the targets are words; the square loss needs numbers (for two classes: loss logistic)."
+        ) from None
+    if not np.isfinite(numbers).all():
+        raise InvalidValue(f"row {int(np.argmin(np.isfinite(numbers))) + 1} has no finite target.")
+    if np.ptp(numbers) <= 1e-12 * np.abs(numbers).max():
+        raise InvalidValue(f"all targets are {numbers[0]:g}: there is nothing to predict.")
+    return numbers
+
+
+def _labels(targets: np.ndarray) -> np.ndarray:
+    if targets.dtype.kind == "f" and not np.isfinite(targets).all():
+        raise InvalidValue(f"row {int(np.argmin(np.isfinite(targets))) + 1} has no finite target.")
+    classes, which, counts = np.unique(targets.astype(str), return_inverse=True, return_counts=True)
+    if len(classes) == 1:
+        raise InvalidValue(f"all labels are {classes[0]!r}: there is only one class.")
+    if len(classes) > 2:
+        raise InvalidValue(f"there are {len(classes)} different labels, but the logistic loss takes two classes.")
+    if counts.min() < LEAST_CLASS:
+        few = classes[np.argmin(counts)]
+        raise InvalidValue(f"only {counts.min()} rows have the label {few!r}; a forecast needs at least {LEAST_CLASS}.")
+    return np.where(which == 1, 1.0, -1.0)

@@ -1,0 +1,236 @@
+"""Forecasts of learning curves: what they claim, where they refuse, and where they say that they do not know."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+
+import solvable.tools
+from solvable.errors import InvalidValue
+from solvable.tools._forecast_curve import held_out_error, power_law
+from solvable.tools._forecast_logistic import approximate_leave_one_out
+from solvable.tools._forecast_ridge import HEAVY, forecast_ridge, less_a_tenth, transport
+from solvable.tools.forecast import forecast
+
+
+def drawn(rows, columns, seed=0, decay=1.0, noise=1.0, tails=0.0):
+    """Rows of a power-law spectrum with a linear teacher; the teacher depends on the columns only."""
+    rng = np.random.default_rng(seed)
+    spectrum = np.arange(1, columns + 1) ** -decay
+    x = rng.normal(size=(rows, columns)) * np.sqrt(spectrum / spectrum.sum())
+    if tails:
+        x *= np.sqrt((tails - 2) / rng.chisquare(tails, size=rows))[:, None]
+    teacher = np.random.default_rng(columns).normal(size=columns)
+    teacher /= np.sqrt((teacher**2 * spectrum).sum() / spectrum.sum())
+    return x, x @ teacher + np.sqrt(noise) * rng.normal(size=rows)
+
+
+def quiet(*args, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return forecast(*args, **options)
+
+
+def digits():
+    """Parity of digits, columns at unit variance."""
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    x = data.data[:, data.data.std(axis=0) > 0]
+    return (x - x.mean(axis=0)) / x.std(axis=0), np.where(data.target % 2 == 0, 1.0, -1.0)
+
+
+def test_ridge_gain_on_real_digits_is_forecast_better_than_by_a_power_law():
+    x, y = digits()
+    rng = np.random.default_rng(0)
+    orders, sizes, penalty = [rng.permutation(len(y)) for _ in range(20)], np.array([675, 900, 1350]), np.array([30.0])
+    fits = lambda o, n: held_out_error(x, y, o[:n], o[1350:], "square", penalty)[0]  # noqa: E731
+    truth = np.log(np.mean([[fits(o, n) for n in (450, *sizes)] for o in orders], axis=0))
+    ours, laws = [], []
+    for order in orders[:4]:
+        told = quiet(x[order[:450]], y[order[:450]], penalty=30.0, standardise=False, constant="drop", bands=False)
+        law = power_law(
+            np.r_[told.curve["rows"], 450],
+            np.r_[told.curve["measured"], told.now],
+            np.sqrt(np.r_[450 - told.curve["rows"], 450]),
+        )
+        ours.append(np.abs(np.log(told.gain) - (truth[1:] - truth[0])))
+        laws.append(np.abs(np.log(told.power_law / law(np.array([450]))) - (truth[1:] - truth[0])))
+    assert np.all(np.mean(ours, axis=0) < [0.02, 0.03, 0.04])
+    assert np.all(np.mean(ours, axis=0) < 0.6 * np.mean(laws, axis=0))
+
+
+def test_bands_of_gaussian_rows_cover_the_truth():
+    inside_level, inside_gain, rng = [], [], np.random.default_rng(0)
+    x, y = drawn(20_000, 60, seed=7)
+    sizes, penalty = np.array([180, 240, 360]), 0.5
+    fits = [[held_out_error(x, y, np.arange(k, k + n), np.arange(10_000, 20_000), "square", np.array([penalty]))[0]
+             for n in (120, *sizes)] for k in range(0, 8000, 400)]  # fmt: skip
+    truth = np.log(np.mean(fits, axis=0))
+    for k in range(0, 8000, 400):
+        part, labels = x[k : k + 120], y[k : k + 120]
+        tenths = [transport(part[r], labels[r]) for r in less_a_tenth(120, rng)]
+        told = forecast_ridge(transport(part, labels), tenths, sizes, penalty, False)
+        inside_level.append(np.abs(told.level - truth[1:]) <= told.level_width)
+        inside_gain.append(np.abs(told.gain - (truth[1:] - truth[0])) <= told.gain_width)
+    assert 0.8 <= np.mean(inside_level) <= 1.0
+    assert np.mean(inside_gain) >= 0.85
+
+
+def test_logistic_error_of_a_gaussian_teacher_is_forecast():
+    x, y = drawn(12_000, 60, seed=3, noise=0.2)
+    y, errors = np.sign(y), []
+    truth = np.mean([held_out_error(x, y, np.arange(k, k + 600), np.arange(8000, 12_000), "logistic", np.array([0.3]))
+                     for k in range(0, 7000, 600)])  # fmt: skip
+    for k in range(0, 1600, 400):
+        told = quiet(x[k : k + 200], y[k : k + 200], "logistic", at=[600], penalty=0.3, standardise=False, curve=False)
+        errors.append(told.level[0] - truth)
+        assert told.level_band[0, 0] < told.level[0] < told.level_band[0, 1]
+        assert told.gain_band[0, 0] < told.gain[0] < told.gain_band[0, 1]
+        assert told.gain[0] < 0
+    assert np.mean(np.abs(errors)) < 0.022
+
+
+def test_heavy_tailed_rows_are_flagged_and_gaussian_ones_are_not():
+    flags = {}
+    for tails in (0.0, 4.0):
+        flags[tails] = [transport(*drawn(150, d, seed, tails=tails)) for seed in range(8) for d in (40, 100, 300)]
+    assert all(t.unevenness(t.best) < HEAVY for t in flags[0.0])
+    assert all(t.unevenness(t.best) > HEAVY for t in flags[4.0])
+    told = quiet(*drawn(150, 40, tails=4.0), curve=False)
+    assert any("heavy-tailed" in note for note in told.warnings)
+    calm = quiet(*drawn(150, 40), curve=False)
+    assert not any("heavy-tailed" in note for note in calm.warnings)
+    widths = [np.diff(np.log(t.gain_band[-1]))[0] / abs(np.log(t.gain[-1])) for t in (told, calm)]
+    assert widths[0] > 0.7
+
+
+def test_target_out_of_reach_has_no_band():
+    x, y = drawn(80, 300, noise=0.1)
+    told = quiet(x, y, penalty=1e-4, at=[100, 240], curve=False)
+    assert told.reached.tolist() == [True, False]
+    assert np.isfinite(told.level_band[0]).all()
+    assert np.isnan(told.level_band[1]).all()
+    assert np.isnan(told.gain_band[1]).all()
+    assert any("out of reach" in note for note in told.warnings)
+    assert "(no band)" in str(told)
+    assert json.loads(json.dumps(told.as_dict(), default=str))["forecast"][1]["reached"] is False
+
+
+def test_labels_too_predictable_for_a_gaussian_teacher_are_flagged():
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(200) < 0.5, 1.0, -1.0)
+    x = rng.normal(size=(200, 20)) + y[:, None] * 0.6
+    told = quiet(x, y, "logistic", curve=False)
+    assert told.diagnostics["channel"] == "clusters"
+    assert told.diagnostics["saturation"] > 1.15
+    assert any("more predictable than any Gaussian teacher" in note for note in told.warnings)
+
+
+def test_level_is_leave_one_out_times_gain_and_the_penalty_is_scikit_learns_alpha():
+    from sklearn.linear_model import Ridge
+    from sklearn.model_selection import LeaveOneOut, cross_val_predict
+
+    x, y = drawn(60, 8)
+    told = quiet(x, y, penalty=0.7, standardise=False, bands=False, curve=False)
+    guess = cross_val_predict(Ridge(alpha=0.7), x, y, cv=LeaveOneOut())
+    assert told.now == pytest.approx(np.mean((y - guess) ** 2), rel=1e-9)
+    assert told.level == pytest.approx(told.now * told.gain, rel=1e-12)
+
+
+def test_approximate_leave_one_out_of_logistic_regression_equals_refits():
+    from sklearn.linear_model import LogisticRegression
+
+    x, y = drawn(60, 8)
+    y = np.sign(y)
+    told = approximate_leave_one_out(transport(x, y).sample, y, np.array([0.5])).margins[0]
+    for i in range(0, 60, 6):
+        others = np.delete(np.arange(60), i)
+        fit = LogisticRegression(C=2.0, tol=1e-9, max_iter=500).fit(x[others], y[others])
+        assert told[i] == pytest.approx(y[i] * fit.decision_function(x[i : i + 1])[0], abs=0.05)
+
+
+def test_same_rows_and_seed_give_the_same_forecast_and_scale_of_columns_does_not_matter():
+    x, y = drawn(60, 8)
+    first, again, scaled = quiet(x, y), quiet(x, y), quiet(x * 10.0 ** np.arange(-4, 4), y)
+    assert np.array_equal(first.level_band, again.level_band)
+    assert first.power_law == pytest.approx(again.power_law)
+    assert scaled.gain == pytest.approx(first.gain, rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-90, 1e90])
+def test_errors_are_told_in_the_units_of_the_targets(scale):
+    x, y = drawn(60, 8)
+    plain, scaled = quiet(x, y), quiet(x, scale * y)
+    assert scaled.gain == pytest.approx(plain.gain, rel=1e-6)
+    assert scaled.level_band / scale**2 == pytest.approx(plain.level_band, rel=1e-6)
+    assert scaled.power_law / scale**2 == pytest.approx(plain.power_law, rel=1e-6)
+    assert scaled.curve["measured"] / scale**2 == pytest.approx(plain.curve["measured"], rel=1e-6)
+
+
+def test_repeated_rows_and_targets_beyond_what_was_measured_are_told():
+    x, y = drawn(60, 8)
+    with pytest.warns(UserWarning, match="5 rows repeat others"):
+        forecast(np.concatenate([x, x[:5]]), np.concatenate([y, y[:5]]), curve=False, bands=False)
+    with pytest.warns(UserWarning, match="never measured"):
+        forecast(x, y, at=[1000], curve=False, bands=False)
+
+
+def test_words_may_be_labels_and_the_package_offers_the_function():
+    x, y = drawn(80, 8)
+    words = np.where(y > 0, "yes", "no")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        told = solvable.tools.forecast(x, words, loss="logistic", at=[160])
+    assert told.observable == "test error"
+    assert 0 < told.level[0] < 0.5
+    assert told.log_loss[0] > 0
+
+
+def test_picture_shows_subsets_forecast_and_power_law():
+    told = quiet(*drawn(80, 8))
+    axes = told.plot().axes[0]
+    labels = {text.get_text() for text in axes.get_legend().get_texts()}
+    assert {"forecast", "measured on subsets", "power law through the subsets", "90 % band of the level"} <= labels
+    assert axes.get_xscale() == "log"
+
+
+def test_power_law_fit_finds_a_power_law():
+    rows = np.array([20.0, 40, 80, 160])
+    assert power_law(rows, 2 + 30 * rows**-0.7)(np.array([640.0]))[0] == pytest.approx(2 + 30 * 640**-0.7, rel=1e-3)
+
+
+X, Y = drawn(60, 5)
+WITH_NAN = np.where(np.arange(300).reshape(60, 5) == 7, np.nan, X)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "options", "says"),
+    [
+        (WITH_NAN, Y, {}, "row 2 has no finite value in the column 'column3'"),
+        (np.concatenate([X, np.ones((60, 2))], axis=1), Y, {}, "2 columns have the same value"),
+        (X[:20], Y[:20], {}, "there are 20 rows, but a forecast needs at least 40"),
+        (X, Y[:50], {}, "have the shapes"),
+        (X[:, 0], Y, {}, "have the shapes"),
+        (X, np.full(60, 3.0), {}, "all targets are 3"),
+        (X, np.full(60, "a"), {"loss": "logistic"}, "only one class"),
+        (X, np.arange(60), {"loss": "logistic"}, "60 different labels"),
+        (X, np.arange(60) < 3, {"loss": "logistic"}, "only 3 rows have the label"),
+        (X, np.full(60, "a"), {}, "the targets are words"),
+        (X, np.where(np.arange(60) == 4, np.inf, Y), {}, "row 5 has no finite target"),
+        (X, Y, {"loss": "hinge"}, "loss = 'hinge' is neither"),
+        (X, Y, {"penalty": -1.0}, "penalty = -1.0 is not a number in"),
+        (X, Y, {"penalty": float("nan")}, "penalty = nan"),
+        (X, Y, {"at": [30]}, "there are 60 rows already"),
+        (X, Y, {"at": []}, "are not whole numbers"),
+        (X, Y, {"at": ["many"]}, "are not whole numbers"),
+        ([["a", "b"]] * 60, Y, {}, "X does not hold numbers only"),
+        (np.ones((60, 3)), Y, {"constant": "drop"}, "nothing to learn from"),
+    ],
+)
+def test_what_cannot_be_forecast_is_refused_in_one_sentence(x, y, options, says):
+    with pytest.raises(InvalidValue) as problem:
+        forecast(x, y, **options)
+    assert says in str(problem.value)
+    assert "\n" not in str(problem.value)
