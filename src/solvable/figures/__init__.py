@@ -61,6 +61,12 @@ FIGURES = (
         "The optimal protocol of a student of two tasks, its switching function, and its final loss beside every heuristic.",
     ),
     FigureListing(
+        "rl-perceptron-phases",
+        "rl-perceptron",
+        "solvable.figures.rl_perceptron",
+        "Where punishment traps a perceptron that learns from rewards; speed against accuracy; the best schedules.",
+    ),
+    FigureListing(
         "masked-regression-peak",
         "masked-regression",
         "solvable.figures.masked_regression",

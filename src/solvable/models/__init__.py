@@ -56,6 +56,13 @@ LISTINGS = (
         "Which task to show when: replay heuristics and the optimal protocol of a student that must not forget.",
     ),
     Listing(
+        "rl-perceptron",
+        "solvable.models.online.rl_perceptron",
+        "RLPerceptron",
+        "online",
+        "A perceptron learns to act from rewards of whole episodes: four reward rules, traps, the best schedules.",
+    ),
+    Listing(
         "masked-regression",
         "solvable.models.attention.masked_regression",
         "MaskedRegression",
