@@ -73,7 +73,7 @@ class RLPerceptron(Model):
     >>> import solvable as sv
     >>> punished = sv.RLPerceptron(steps=13, punishment=0.05)
     >>> [(round(p.alignment, 4), round(p.norm, 5), p.stable) for p in punished.fixed_points()]
-    [(0.0026, 1e-05, True), (0.7408, 0.01551, False)]
+    [(0.0026, 1e-05, True), (0.7408, 0.01548, False)]
     """
 
     id = "rl-perceptron"
