@@ -67,6 +67,12 @@ FIGURES = (
         "Where punishment traps a perceptron that learns from rewards; speed against accuracy; the best schedules.",
     ),
     FigureListing(
+        "online-attack-costs",
+        "online-attack",
+        "solvable.figures.online_attack",
+        "Accuracy of a poisoned online learner and what its attacker pays, against the price of an attack.",
+    ),
+    FigureListing(
         "masked-regression-peak",
         "masked-regression",
         "solvable.figures.masked_regression",

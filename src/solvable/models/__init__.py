@@ -63,6 +63,13 @@ LISTINGS = (
         "A perceptron learns to act from rewards of whole episodes: four reward rules, traps, the best schedules.",
     ),
     Listing(
+        "online-attack",
+        "solvable.models.online.online_attack",
+        "OnlineAttack",
+        "online",
+        "An attacker poisons the labels of an online learner and pays for it: constant, greedy and optimal attacks.",
+    ),
+    Listing(
         "masked-regression",
         "solvable.models.attention.masked_regression",
         "MaskedRegression",
