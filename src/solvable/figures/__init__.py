@@ -73,6 +73,12 @@ FIGURES = (
         "Accuracy of a poisoned online learner and what its attacker pays, against the price of an attack.",
     ),
     FigureListing(
+        "specialisation-inheritance",
+        "specialisation",
+        "solvable.figures.specialisation",
+        "Specialisation of hidden units against the scale and direction of the initial readouts, one and two features.",
+    ),
+    FigureListing(
         "masked-regression-peak",
         "masked-regression",
         "solvable.figures.masked_regression",

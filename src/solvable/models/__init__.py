@@ -70,6 +70,13 @@ LISTINGS = (
         "An attacker poisons the labels of an online learner and pays for it: constant, greedy and optimal attacks.",
     ),
     Listing(
+        "specialisation",
+        "solvable.models.online.specialisation",
+        "Specialisation",
+        "online",
+        "Initial imbalance and spread of the readouts decide whether hidden units share a feature or one carries it.",
+    ),
+    Listing(
         "masked-regression",
         "solvable.models.attention.masked_regression",
         "MaskedRegression",
