@@ -61,6 +61,24 @@ FIGURES = (
         "The optimal protocol of a student of two tasks, its switching function, and its final loss beside every heuristic.",
     ),
     FigureListing(
+        "rl-perceptron-phases",
+        "rl-perceptron",
+        "solvable.figures.rl_perceptron",
+        "Where punishment traps a perceptron that learns from rewards; speed against accuracy; the best schedules.",
+    ),
+    FigureListing(
+        "online-attack-costs",
+        "online-attack",
+        "solvable.figures.online_attack",
+        "Accuracy of a poisoned online learner and what its attacker pays, against the price of an attack.",
+    ),
+    FigureListing(
+        "specialisation-inheritance",
+        "specialisation",
+        "solvable.figures.specialisation",
+        "Specialisation of hidden units against the scale and direction of the initial readouts, one and two features.",
+    ),
+    FigureListing(
         "masked-regression-peak",
         "masked-regression",
         "solvable.figures.masked_regression",

@@ -56,6 +56,27 @@ LISTINGS = (
         "Which task to show when: replay heuristics and the optimal protocol of a student that must not forget.",
     ),
     Listing(
+        "rl-perceptron",
+        "solvable.models.online.rl_perceptron",
+        "RLPerceptron",
+        "online",
+        "A perceptron learns to act from rewards of whole episodes: four reward rules, traps, the best schedules.",
+    ),
+    Listing(
+        "online-attack",
+        "solvable.models.online.online_attack",
+        "OnlineAttack",
+        "online",
+        "An attacker poisons the labels of an online learner and pays for it: constant, greedy and optimal attacks.",
+    ),
+    Listing(
+        "specialisation",
+        "solvable.models.online.specialisation",
+        "Specialisation",
+        "online",
+        "Initial imbalance and spread of the readouts decide whether hidden units share a feature or one carries it.",
+    ),
+    Listing(
         "masked-regression",
         "solvable.models.attention.masked_regression",
         "MaskedRegression",
