@@ -8,9 +8,10 @@ rate η, time t = steps/N. It starts from readouts of length r_v in a direction 
 V_mk = r_v sin θ/√(K-1) for k ≠ m, and orthogonal weights of length r_w with given cosines with the features.
 
 **Theory.** For N → ∞ the overlaps Q = WWᵀ/N, R = WUᵀ/N and V follow a closed flow. For `erf` it is that of Saad and Solla; for
-`linear`, with e = Vλ - Aν, G = <eλᵀ> = VQ - ARᵀ, H = <eνᵀ> = VR - A and E = <eeᵀ> = VQVᵀ - VRA - AᵀRᵀVᵀ + A² + σ²,
+`linear`, with e = Vλ - Aν, G = <eλᵀ> = VQ - ARᵀ, H = <eνᵀ> = VR - A and E = <eeᵀ> = VQVᵀ - VRA - ARᵀVᵀ + A² + σ²,
 
-    dR/dt = -η VᵀH,     dV/dt = -η G,     dQ/dt = -η (VᵀG + GᵀV) + η² VᵀEV.
+    dR_km/dt = -η Σ_l V_lk H_lm,      dV_mk/dt = -η G_mk,
+    dQ_kl/dt = -η Σ_m (V_mk G_ml + V_ml G_mk) + η² Σ_mn V_mk E_mn V_nl.
 
 The contribution of unit k to feature m is c_mk = V_mk R_km; with p_k ∝ |c_mk|, `specialisation` is 1 - H(p)/ln K: 0 where all
 units share the feature, 1 where one carries it. For one feature, slow learning and w_k without parts across the feature (or tiny
