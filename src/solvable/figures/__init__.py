@@ -61,6 +61,12 @@ FIGURES = (
         "The optimal protocol of a student of two tasks, its switching function, and its final loss beside every heuristic.",
     ),
     FigureListing(
+        "relu-landscape-minima",
+        "relu-landscape",
+        "solvable.figures.relu_landscape",
+        "The spurious minimum of a sum of ReLUs, its curvature, and what correlated teachers and width do to it.",
+    ),
+    FigureListing(
         "masked-regression-peak",
         "masked-regression",
         "solvable.figures.masked_regression",

@@ -56,6 +56,13 @@ LISTINGS = (
         "Which task to show when: replay heuristics and the optimal protocol of a student that must not forget.",
     ),
     Listing(
+        "relu-landscape",
+        "solvable.models.online.relu_landscape",
+        "ReluLandscape",
+        "online",
+        "Minima of the population loss of a sum of ReLUs: spurious from six units on, removed by width.",
+    ),
+    Listing(
         "masked-regression",
         "solvable.models.attention.masked_regression",
         "MaskedRegression",
