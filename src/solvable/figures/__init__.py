@@ -67,6 +67,12 @@ FIGURES = (
         "The spurious minimum of a sum of ReLUs, its curvature, and what correlated teachers and width do to it.",
     ),
     FigureListing(
+        "curriculum-online-order",
+        "curriculum-online",
+        "solvable.figures.curriculum_online",
+        "Curriculum, anti-curriculum and mixed samples, each at its own best rate; the optimal protocol.",
+    ),
+    FigureListing(
         "masked-regression-peak",
         "masked-regression",
         "solvable.figures.masked_regression",

@@ -63,6 +63,13 @@ LISTINGS = (
         "Minima of the population loss of a sum of ReLUs: spurious from six units on, removed by width.",
     ),
     Listing(
+        "curriculum-online",
+        "solvable.models.online.curriculum_online",
+        "CurriculumOnline",
+        "online",
+        "Easy samples first or last, online: curriculum, anti-curriculum, mixed, and the optimal protocol.",
+    ),
+    Listing(
         "masked-regression",
         "solvable.models.attention.masked_regression",
         "MaskedRegression",
