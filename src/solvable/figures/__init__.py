@@ -73,6 +73,12 @@ FIGURES = (
         "Curriculum, anti-curriculum and mixed samples, each at its own best rate; the optimal protocol.",
     ),
     FigureListing(
+        "xor-curriculum-width",
+        "xor-curriculum",
+        "solvable.figures.xor_curriculum",
+        "What a curriculum gains on XOR against width and training time, from many random starts.",
+    ),
+    FigureListing(
         "masked-regression-peak",
         "masked-regression",
         "solvable.figures.masked_regression",

@@ -70,6 +70,13 @@ LISTINGS = (
         "Easy samples first or last, online: curriculum, anti-curriculum, mixed, and the optimal protocol.",
     ),
     Listing(
+        "xor-curriculum",
+        "solvable.models.online.xor_curriculum",
+        "XorCurriculum",
+        "online",
+        "Easy or hard samples of an XOR of clusters first: what a curriculum gains, against width and training time.",
+    ),
+    Listing(
         "masked-regression",
         "solvable.models.attention.masked_regression",
         "MaskedRegression",
