@@ -79,6 +79,24 @@ FIGURES = (
         "Specialisation of hidden units against the scale and direction of the initial readouts, one and two features.",
     ),
     FigureListing(
+        "relu-landscape-minima",
+        "relu-landscape",
+        "solvable.figures.relu_landscape",
+        "The spurious minimum of a sum of ReLUs, its curvature, and what correlated teachers and width do to it.",
+    ),
+    FigureListing(
+        "curriculum-online-order",
+        "curriculum-online",
+        "solvable.figures.curriculum_online",
+        "Curriculum, anti-curriculum and mixed samples, each at its own best rate; the optimal protocol.",
+    ),
+    FigureListing(
+        "xor-curriculum-width",
+        "xor-curriculum",
+        "solvable.figures.xor_curriculum",
+        "What a curriculum gains on XOR against width and training time, from many random starts.",
+    ),
+    FigureListing(
         "masked-regression-peak",
         "masked-regression",
         "solvable.figures.masked_regression",

@@ -77,6 +77,27 @@ LISTINGS = (
         "Initial imbalance and spread of the readouts decide whether hidden units share a feature or one carries it.",
     ),
     Listing(
+        "relu-landscape",
+        "solvable.models.online.relu_landscape",
+        "ReluLandscape",
+        "online",
+        "Minima of the population loss of a sum of ReLUs: spurious from six units on, removed by width.",
+    ),
+    Listing(
+        "curriculum-online",
+        "solvable.models.online.curriculum_online",
+        "CurriculumOnline",
+        "online",
+        "Easy samples first or last, online: curriculum, anti-curriculum, mixed, and the optimal protocol.",
+    ),
+    Listing(
+        "xor-curriculum",
+        "solvable.models.online.xor_curriculum",
+        "XorCurriculum",
+        "online",
+        "Easy or hard samples of an XOR of clusters first: what a curriculum gains, against width and training time.",
+    ),
+    Listing(
         "masked-regression",
         "solvable.models.attention.masked_regression",
         "MaskedRegression",

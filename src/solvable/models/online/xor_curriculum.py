@@ -1,0 +1,337 @@
+r"""Curricula for an XOR of four clusters: does a wide network, which holds its winning tickets already, still gain?
+
+**Data.** x = c + σz in d dimensions, z ~ N(0, 1_d), the centre c one of ±μ_1 (label y = +1) and ±μ_2 (y = −1), orthonormal, all
+four equally likely. Samples are easy at σ = `easy` and hard at σ = `hard`.
+
+**Learner.** f(x) = Σ_k v_k g(w_k·x) with K units and a rounded ReLU, g(λ) = <max(0, λ + s z)> over a normal z, the ReLU for
+s = `softness` → 0. One step of gradient descent per fresh sample, time in steps per d, on the loss ℓ = log(1 + e^{−yf})
+(`logistic`) or ½(f − y)² (`square`):
+
+    w_k ← w_k − (η/d) ℓ' v_k g'(λ_k) x,        v_k ← v_k − (η/d) ℓ' g(λ_k).
+
+Training has two stages, of `share` and 1 − `share` of the horizon. `curriculum`: easy samples, then hard ones; `anti`: hard, then
+easy; `mixed`: a part `share` of the samples easy throughout; `hard`: hard samples only.
+
+**Theory** (Saglietti, Sarao Mannelli and coworkers 2024; equations our own). For d → ∞ the overlaps Q = WWᵀ (K×K),
+M = W(μ_1, μ_2) (K×2) and v follow a flow. With ζ ∈ R² and ε ∈ R^K normal, p = c + σζ the sample in the plane of the centres,
+λ = Mp + σLε, LLᵀ = Q − MMᵀ and B_k = ℓ' v_k g'(λ_k), averaged over the four clusters,
+
+    dM_kα/dt = −η <B_k p_α>
+    dQ_kl/dt = −η <B_k λ_l + B_l λ_k> + η² σ² <B_k B_l>
+    dv_k/dt  = −η <ℓ' g(λ_k)>.
+
+The averages are sums over fixed Sobol points in K + 2 dimensions, each taken with its mirror image at the mirrored cluster,
+so that the symmetry x → −x of the data is exact. `test_error` counts a sample with |f| below a twentieth as partly wrong.
+
+**Start.** `random`: w ~ N(0, 1/d), v ~ N(0, 1), or N(0, 1/K) with `scaling` `inverse-root`; overlaps measured on those weights,
+because the escape from M = 0 remembers them. `given`: any.
+
+**What is seen.** From random starts the gain of a curriculum over hard samples alone is a hump in the horizon T: nothing
+before anything is learnt, nothing (or a loss, for K = 4) after. Wide networks are on that hump earlier, and it is higher. At a
+given T the gain therefore grows with width where learning is slow (v ~ N(0, 1/K), σ_h = 0.5, T = 40: 0.02, 0.10, 0.22,
+0.26 for K = 2, 4, 8, 16), and fades with it where wide networks have learnt by then (v ~ N(0, 1), σ_h = 0.4, T = 40: 0.02, 0.05,
+0.01, 0.00).
+
+**Simulation.** Weights with exactly the start's overlaps, in d dimensions; gradient descent; errors and losses on
+fresh samples.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, PRNGKeyArray
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+from ...errors import InvalidValue
+from ...methods.control import follow
+from ...model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
+
+CENTRES = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+LABELS = np.array([1.0, 1.0, -1.0, -1.0])
+EDGE = 0.05  # outputs this near to zero count as partly wrong
+TESTS = 4000
+
+
+class Overlaps(NamedTuple):
+    """Where a network stands: Q, M and v."""
+
+    norm: Array
+    overlap: Array
+    readout: Array
+
+
+def _rounded(field: Array, softness: Array) -> tuple[Array, Array]:
+    """The rounded ReLU and its derivative."""
+    on = jax.scipy.stats.norm.cdf(field / softness)
+    return field * on + softness * jax.scipy.stats.norm.pdf(field / softness), on
+
+
+def _small(model: XorCurriculum) -> np.ndarray:
+    """Every unit leans a little to one of the four centres in turn."""
+    lean = 0.1 * CENTRES[np.arange(model.students) % 4]
+    return lean + 0.01 * np.sin(1.0 + np.arange(2 * model.students)).reshape(-1, 2)
+
+
+class XorCurriculum(Model):
+    """Online learning of an XOR of Gaussian clusters, easy or hard samples first, at any width.
+
+    >>> import solvable as sv
+    >>> told = sv.XorCurriculum(protocol="hard", hard=0.1, horizon=20.0).theory({"nodes": 256}, only=["final_error"])
+    >>> bool(told.final_error < 0.05)
+    True
+    """
+
+    id = "xor-curriculum"
+    title = "Curricula for XOR and width"
+    family = "online"
+    numerics = Numerics(nodes=512, steps=3)
+    accuracy = 3e-2  # of averages over Sobol points
+    batch_accuracy = 1e-8
+    gradient_accuracy = 1e-4  # the differences are those of a function that is smooth on the scale of `softness`
+    theory_lanes = 16
+    typical_sizes = (200, 400, 800)
+    check_study = (
+        {"over": {"loss": ["logistic", "square"]}, "values": {"rate": 0.5}, "seeds": 16},
+        {"values": {"protocol": "anti"}, "seeds": 16},
+    )
+    references = (
+        Reference(
+            "mannelli2024tilting", "S. Sarao Mannelli, Y. Ivashynka, A. Saxe and L. Saglietti", "Tilting the odds at the "
+            "lottery: the interplay of overparameterisation and curricula in neural networks", 2024, "ICML",
+            arxiv="2406.01589"),
+        Reference(
+            "refinetti2021classifying", "M. Refinetti, S. Goldt, F. Krzakala and L. Zdeborová", "Classifying high-dimensional "
+            "Gaussian mixtures: where kernel methods fail and neural networks succeed", 2021, "ICML", arxiv="2102.11742"),
+    )  # fmt: skip
+
+    hard: Control = control(
+        0.4, low=0.0, low_open=True, high=10.0, typical=(0.2, 0.6), symbol=r"\sigma_h",
+        meaning="standard deviation of a cluster in hard samples, and in the test")  # fmt: skip
+    easy: Control = control(
+        0.1, low=0.0, low_open=True, high=10.0, typical=(0.05, 0.3), symbol=r"\sigma_e",
+        meaning="standard deviation of a cluster in easy samples")  # fmt: skip
+    rate: Control = control(
+        1.0, low=0.0, high=20.0, typical=(0.2, 1.5), symbol=r"\eta", meaning="learning rate of both layers")  # fmt: skip
+    horizon: Control = control(
+        10.0, low=0.0, low_open=True, high=1000.0, typical=(2.0, 20.0), symbol="T",
+        meaning="training time, in samples per dimension")  # fmt: skip
+    share: Control = control(
+        0.5, low=0.0, high=1.0, typical=(0.1, 0.9), symbol="f",
+        meaning="part of the horizon that the first stage takes; of the samples that are easy, if mixed")  # fmt: skip
+    softness: Control = control(
+        0.1, low=0.01, high=1.0, typical=(0.05, 0.2), symbol="s", meaning="width on which the ReLU is rounded")  # fmt: skip
+    protocol: str = choice(
+        "curriculum", options=("curriculum", "anti", "mixed", "hard"), meaning="which samples are easy, and when"
+    )
+    loss: str = choice("logistic", options=("logistic", "square"), symbol=r"\ell", meaning="loss that is descended")
+    students: int = choice(4, high=64, symbol="K", meaning="hidden units")
+    start: str = choice(
+        "given", options=("given", "random"), meaning="initial overlaps as given, or measured on random weights"
+    )
+    scaling: str = choice(
+        "plain", options=("plain", "inverse-root"), meaning="variance of a random initial readout: 1, or 1/K"
+    )
+    points: int = choice(5, high=200, meaning="measurements in each stage, equally spaced, beside the start")
+    initial_norm: Input = input(
+        lambda m: np.eye(m.students), dims=("students", "students"), symbol="Q(0)",
+        meaning="initial Gram matrix of the units")  # fmt: skip
+    initial_overlap: Input = input(
+        _small, dims=("students", "centres"), symbol="M(0)",
+        meaning="initial overlaps of the units with both centres")  # fmt: skip
+    initial_readout: Input = input(
+        lambda m: np.where(np.arange(m.students) % 4 < 2, 0.5, -0.5) + 0.02 * np.cos(np.arange(m.students)),
+        dims=("students",), symbol="v(0)", meaning="initial second layer")  # fmt: skip
+
+    observables_declared = (
+        observable("test_error", "probability of a wrong label on a fresh hard sample; an output of zero counts half",
+                   symbol=r"\varepsilon", dims=("stage",), low=0, high=1, status="approximate"),
+        observable("final_error", "the same at the end", symbol=r"\varepsilon(T)", low=0, high=1, status="approximate"),
+        observable("test_loss", "mean loss on a fresh hard sample", symbol=r"\mathcal{L}", dims=("stage",), low=0),
+        observable("overlap", "overlaps of the units with both centres", symbol="M", dims=("stage", "student", "centre")),
+        observable("norm", "squared norm of every unit", symbol="Q_{kk}", dims=("stage", "student"), low=0),
+        observable("readout", "second layer", symbol="v", dims=("stage", "student")),
+    )  # fmt: skip
+
+    def validate(self) -> None:
+        given = (self.initial_norm, self.initial_overlap)
+        if any(isinstance(value, Tracer) for value in given):
+            return
+        norm, overlap = (np.asarray(value) for value in given)
+        if overlap.shape[1] != 2:
+            raise InvalidValue(f"initial_overlap has {overlap.shape[1]} columns where two are meant: one per centre.")
+        if not np.allclose(norm, norm.T, rtol=0, atol=1e-9 * (1 + np.abs(norm).max())):
+            raise InvalidValue("initial_norm is not symmetric: it is meant to be a Gram matrix.")
+        lowest = np.linalg.eigvalsh(norm - overlap @ overlap.T)[0]
+        if lowest < -1e-9:
+            raise InvalidValue(
+                f"no weights have these initial_norm and initial_overlap: Q - MMᵀ has the negative eigenvalue {lowest:.3g}."
+            )
+
+    def coordinates(self) -> dict[str, np.ndarray]:
+        return {"stage": np.linspace(0.0, 2.0, 2 * self.points + 1), "centre": np.array([1, 2])}
+
+    # --- theory -----------------------------------------------------------------------------------------------------
+
+    def _pull(self, output: Array, label: Array) -> Array:
+        """The derivative of the loss by the output."""
+        return output - label if self.loss == "square" else -label * jax.nn.sigmoid(-label * output)
+
+    def _cost(self, output: Array, label: Array) -> Array:
+        return 0.5 * (output - label) ** 2 if self.loss == "square" else jax.nn.softplus(-label * output)
+
+    def _draws(self, nodes: int) -> np.ndarray:
+        """Fixed normal points, (clusters, nodes, K + 2); mirrored clusters have mirrored points."""
+        uniform = qmc.Sobol(self.students + 2, scramble=True, rng=0).random(nodes)
+        normal = ndtri(np.clip(uniform, 1e-12, 1 - 1e-12))
+        return np.stack([normal, -normal, normal, -normal])
+
+    def _fields(self, state: Overlaps, spread: Array, draws: Array) -> tuple[Array, Array]:
+        """Samples in the plane of the centres, and the fields of all units: (samples, 2) and (samples, K)."""
+        rest = state.norm - state.overlap @ state.overlap.T
+        root = jnp.linalg.cholesky(rest + 1e-9 * jnp.eye(self.students))
+        plane = jnp.asarray(CENTRES)[:, None, :] + spread * draws[:, :, :2]
+        fields = plane @ state.overlap.T + spread * (draws[:, :, 2:] @ root.T)
+        return plane.reshape(-1, 2), fields.reshape(-1, self.students)
+
+    def _velocity(self, state: Overlaps, spread: Array, draws: Array) -> Overlaps:
+        plane, fields = self._fields(state, spread, draws)
+        labels = jnp.asarray(np.repeat(LABELS, draws.shape[1]))
+        hidden, slopes = _rounded(fields, self.softness)
+        pull = self._pull(hidden @ state.readout, labels) / labels.shape[0]
+        steps = slopes * state.readout[None, :]
+        drag = (pull[:, None] * steps).T @ fields
+        kick = labels.shape[0] * (pull[:, None] * steps).T @ (pull[:, None] * steps)
+        return Overlaps(
+            norm=-self.rate * (drag + drag.T) + (self.rate * spread) ** 2 * kick,
+            overlap=-self.rate * (pull[:, None] * steps).T @ plane,
+            readout=-self.rate * pull @ hidden,
+        )
+
+    def _stages(self) -> Array:
+        """Duration of every interval, in training time."""
+        parts = jnp.stack([self.share, 1 - self.share]) * self.horizon / self.points
+        return jnp.repeat(parts, self.points, total_repeat_length=2 * self.points)
+
+    def _spreads(self) -> Array:
+        """σ of the samples in every interval; not for `mixed`."""
+        pair = {"curriculum": (self.easy, self.hard), "anti": (self.hard, self.easy), "hard": (self.hard, self.hard)}
+        return jnp.repeat(jnp.stack(pair[self.protocol]), self.points, total_repeat_length=2 * self.points)
+
+    def point(self, numerics: Numerics) -> dict[str, Array]:
+        draws = jnp.asarray(self._draws(numerics.nodes))
+
+        def drift(state: Overlaps, u: dict[str, Array]) -> Overlaps:
+            if self.protocol == "mixed":
+                easy, hard = (self._velocity(state, x, draws) for x in (self.easy, self.hard))
+                moved = jax.tree.map(lambda a, b: self.share * a + (1 - self.share) * b, easy, hard)
+            else:
+                moved = self._velocity(state, u["spread"], draws)
+            return jax.tree.map(lambda x: u["duration"] * x, moved)
+
+        controls = {"duration": self._stages()}
+        if self.protocol != "mixed":
+            controls["spread"] = self._spreads()
+        start = Overlaps(self.initial_norm, self.initial_overlap, self.initial_readout)
+        path = follow(drift, start, controls, 2.0 * self.points, substeps=numerics.steps)
+
+        def judged(state: Overlaps) -> tuple[Array, Array]:
+            _, fields = self._fields(state, self.hard, draws)
+            labels = jnp.asarray(np.repeat(LABELS, draws.shape[1]))
+            output = _rounded(fields, self.softness)[0] @ state.readout
+            return self._wrong(output, labels), jnp.mean(self._cost(output, labels))
+
+        errors, losses = jax.vmap(judged)(path)
+        return {**self._observed(path, errors, losses), "converged": jnp.all(jnp.isfinite(losses))}
+
+    def _wrong(self, output: Array, label: Array) -> Array:
+        return jnp.mean(jax.scipy.stats.norm.cdf(-label * output / EDGE))
+
+    def _observed(self, path: Overlaps, errors: Array, losses: Array) -> dict[str, Array]:
+        return {
+            "test_error": errors,
+            "final_error": errors[-1],
+            "test_loss": losses,
+            "overlap": path.overlap,
+            "norm": jnp.diagonal(path.norm, axis1=1, axis2=2),
+            "readout": path.readout,
+        }
+
+    # --- simulation -------------------------------------------------------------------------------------------------
+
+    @property
+    def unprepared(self) -> bool:
+        return self.start == "random"
+
+    def prepare(self, key: PRNGKeyArray, size: int) -> XorCurriculum:
+        """Draw random weights and measure their overlaps."""
+        self._check_size(size)
+        first, second = jax.random.split(key)
+        weights = jax.random.normal(first, (self.students, size), float) / math.sqrt(size)
+        scale = 1.0 if self.scaling == "plain" else 1 / math.sqrt(self.students)
+        readout = scale * jax.random.normal(second, (self.students,), float)
+        # the centres may be taken as the first two axes: the law of the weights is the same in every frame
+        found = {"initial_norm": weights @ weights.T, "initial_overlap": weights[:, :2], "initial_readout": readout}
+        return self.replace(start="given", **found)
+
+    def _check_size(self, size: int) -> None:
+        if size < self.students + 2:
+            raise InvalidValue(
+                f"size = {size} is smaller than the {self.students + 2} directions of units and centres."
+            )
+
+    def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
+        self._check_size(size)
+        frame_key, sample_key, test_key = jax.random.split(key, 3)
+        # weights with exactly these overlaps: the centres are the first two axes, the rest lies in random directions
+        rest = jax.random.normal(frame_key, (size - 2, self.students), float)
+        frame = jnp.linalg.qr(rest)[0].T
+        values, vectors = jnp.linalg.eigh(self.initial_norm - self.initial_overlap @ self.initial_overlap.T)
+        root = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[None, :]
+        w = jnp.concatenate([self.initial_overlap, root @ frame], axis=1).astype(dtype)
+        centres = jnp.pad(jnp.asarray(CENTRES, dtype), ((0, 0), (0, size - 2)))
+        labels, softness = jnp.asarray(LABELS, dtype), self.softness.astype(dtype)
+        pace, easy, hard, share = ((x).astype(dtype) for x in (self.rate / size, self.easy, self.hard, self.share))
+
+        def sample(key: Array, spread: Array) -> tuple[Array, Array]:
+            where, what, level = jax.random.split(key, 3)
+            cluster = jax.random.randint(where, (), 0, 4)
+            if self.protocol == "mixed":
+                spread = jnp.where(jax.random.uniform(level, (), dtype) < share, easy, hard)
+            return centres[cluster] + spread * jax.random.normal(what, (size,), dtype), labels[cluster]
+
+        def step(number: Array, carry: Any) -> Any:
+            w, v, spread = carry
+            x, label = sample(jax.random.fold_in(sample_key, number), spread)
+            hidden, slopes = _rounded(w @ x, softness)
+            pull = pace * self._pull(v @ hidden, label)
+            return w - (pull * v * slopes)[:, None] * x[None, :], v - pull * hidden, spread
+
+        z = jax.random.normal(test_key, (4, TESTS // 4, size), dtype)
+
+        def measured(w: Array, v: Array) -> tuple[Overlaps, Array, Array]:
+            x = (centres[:, None, :] + hard * z).reshape(-1, size)
+            output = _rounded(x @ w.T, softness)[0] @ v
+            label = jnp.repeat(labels, TESTS // 4, total_repeat_length=TESTS)
+            state = Overlaps((w @ w.T).astype(float), w[:, :2].astype(float), v.astype(float))
+            return state, self._wrong(output, label).astype(float), jnp.mean(self._cost(output, label)).astype(float)
+
+        def interval(carry: Any, row: Any) -> Any:
+            begin, w, v = carry
+            end, spread = row
+            w, v, _ = jax.lax.fori_loop(begin, end, step, (w, v, spread))
+            return (end, w, v), measured(w, v)
+
+        ends = jnp.rint(jnp.cumsum(self._stages()) * size).astype(jnp.int32)
+        spreads = jnp.zeros(ends.shape, dtype) if self.protocol == "mixed" else self._spreads().astype(dtype)
+        v = self.initial_readout.astype(dtype)
+        _, path = jax.lax.scan(interval, (jnp.zeros_like(ends[0]), w, v), (ends, spreads))
+        path = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), measured(w, v), path)
+        observed = self._observed(*path)
+        return {**observed, "converged": jnp.all(jnp.isfinite(observed["test_loss"]))}

@@ -1,0 +1,124 @@
+"""Curricula online: a slow twin, limits, order against rate, Pontryagin, gradient descent itself."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+from scipy.special import erf
+
+import solvable as sv
+from solvable.model import simulate_batch
+
+
+def test_a_slow_twin_without_any_closed_form_gives_the_same_path():
+    """One gradient step averaged by Gauss-Hermite sums over the three fields, integrated by scipy."""
+    model = sv.CurriculumOnline(
+        relevant=0.3, easy=0.2, hard=1.5, rate=1.3, penalty=0.05, horizon=3.0, protocol="mixed", share=0.35
+    )
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    # every average is even in the fields: half of the teacher's, the label then being +1 (no rule sees its jump)
+    x, w = np.polynomial.legendre.leggauss(80)
+    x, w = 4.5 * (x + 1), 4.5 * w * np.exp(-((4.5 * (x + 1)) ** 2) / 2) / np.sqrt(2 * np.pi) * 2
+    u, a, b = np.meshgrid(x, nodes, nodes, indexing="ij")
+    each = w[:, None, None] * (weights / weights.sum())[None, :, None] * (weights / weights.sum())[None, None, :]
+
+    def drift(t, y):
+        r, q_r, q_i = y
+        out = np.zeros(3)
+        for level, part in ((0.2, 0.35), (1.5, 0.65)):
+            h_r = r / np.sqrt(0.3) * u + np.sqrt(q_r - r**2 / 0.3) * a
+            h_i = np.sqrt(level * q_i) * b
+            h = h_r + h_i
+            step = (1 - erf(h / np.sqrt(2))) * np.sqrt(2 / np.pi) * np.exp(-(h**2) / 2)
+            mean = lambda v: np.sum(each * v)  # noqa: E731
+            kick = 1.3**2 * mean(step**2)
+            out += part * np.array([
+                1.3 * mean(step * np.sqrt(0.3) * u) - 1.3 * 0.05 * r,
+                2 * 1.3 * mean(step * h_r) + 0.3 * kick - 2 * 1.3 * 0.05 * q_r,
+                2 * 1.3 * mean(step * h_i) + 0.7 * level * kick - 2 * 1.3 * 0.05 * q_i,
+            ])  # fmt: skip
+        return out
+
+    end = solve_ivp(drift, (0, 3), [0.05, 0.5, 0.5], "RK45", rtol=1e-7, atol=1e-9).y[:, -1]
+    told = model.theory()
+    np.testing.assert_allclose([told.overlap[-1], *told.norm[-1]], end, atol=2e-6)
+
+
+def test_without_a_difference_in_difficulty_the_order_does_not_matter():
+    ends = [
+        np.asarray(sv.CurriculumOnline(easy=0.7, hard=0.7, protocol=p).theory().norm[-1])
+        for p in ("curriculum", "anti", "mixed")
+    ]
+    np.testing.assert_allclose(ends[1], ends[0], rtol=1e-9)
+    np.testing.assert_allclose(ends[2], ends[0], rtol=1e-9)
+
+
+def test_easy_samples_without_irrelevant_noise_only_decay_the_irrelevant_weights():
+    model = sv.CurriculumOnline(easy=0.0, share=1.0, protocol="mixed", rate=0.8, penalty=0.1, horizon=4.0)
+    np.testing.assert_allclose(model.theory().norm[-1, 1], 0.5 * np.exp(-2 * 0.8 * 0.1 * 4.0), rtol=1e-9)
+
+
+def test_which_order_wins_at_a_constant_rate_depends_on_the_horizon():
+    """Late easy samples quiet the noise of a rate that does not fall: anti-curriculum wins at long times."""
+
+    def error(protocol, horizon):
+        return float(sv.CurriculumOnline(protocol=protocol, share=0.4, horizon=horizon).theory().final_error)
+
+    errors = {p: [error(p, 5.0), error(p, 20.0)] for p in ("curriculum", "anti")}
+    np.testing.assert_allclose(errors["curriculum"], [0.147295, 0.078193], atol=2e-6)
+    np.testing.assert_allclose(errors["anti"], [0.157024, 0.071216], atol=2e-6)
+
+
+@pytest.mark.slow
+def test_at_fixed_decay_with_the_rate_free_for_every_arm_the_curriculum_wins_and_the_optimum_is_one():
+    free = {"pace": "optimal", "share": 0.4, "horizon": 20.0, "intervals": 20}
+    told = {
+        p: sv.CurriculumOnline(protocol=p, **free).theory({"tolerance": 1e-4}) for p in ("curriculum", "anti", "mixed")
+    }
+    assert all(bool(t.converged) for t in told.values())
+    assert told["curriculum"].final_error < 0.9 * told["mixed"].final_error
+    assert told["curriculum"].final_error < 0.85 * told["anti"].final_error
+    best = sv.CurriculumOnline(protocol="optimal", **free).theory({"tolerance": 1e-4})
+    assert best.converged
+    assert best.final_error <= told["curriculum"].final_error + 1e-6
+    assert best.gap <= 1e-4
+    assert best.fraction[0] > 0.99
+    assert best.fraction[-1] < 0.01
+    assert np.all(best.switching[:2] < 0)
+    assert np.all(best.switching[-10:] > 0)
+
+
+@pytest.mark.slow
+def test_a_search_that_is_cut_short_is_not_reported_as_an_optimum():
+    short = sv.CurriculumOnline(protocol="optimal", intervals=10).theory({"iterations": 2, "tolerance": 1e-9})
+    assert not short.converged
+    assert np.isnan(short.final_error)
+
+
+def test_gradient_descent_follows_the_flow():
+    model = sv.CurriculumOnline(relevant=0.25, easy=0.1, protocol="given", intervals=4, horizon=4.0, pace="given",
+                                given_fraction=[1.0, 0.5, 0.0, 0.2], given_pace=[2.0, 1.0, 1.0, 0.5])  # fmt: skip
+    theory, seeds = model.theory(), 32
+    for size in (100, 400):
+        batch = simulate_batch(model, {}, jnp.stack([model.key(size, s) for s in range(seeds)]), size)
+        for observable in ("test_error", "test_loss", "overlap", "norm"):
+            runs, exact = np.asarray(batch[observable]), np.asarray(theory[observable])
+            error = runs.std(axis=0, ddof=1) / np.sqrt(seeds)
+            assert np.all(np.abs(runs.mean(axis=0) - exact) < 4.5 * error + 1.5 / size + 1e-6), (observable, size)
+            # the start has exactly the given overlaps
+            np.testing.assert_allclose(runs[:, 0], np.broadcast_to(exact[0], runs[:, 0].shape), atol=2e-6)
+
+
+def test_what_makes_no_sense_is_refused_in_one_sentence():
+    with pytest.raises(sv.InvalidValue, match=r"relevant = 1 is outside its range \(0, 1\)"):
+        sv.CurriculumOnline(relevant=1.0)
+    with pytest.raises(sv.InvalidValue, match="initial has 2 entries where three are meant"):
+        sv.CurriculumOnline(initial=[0.1, 0.5])
+    with pytest.raises(
+        sv.InvalidValue, match=r"is no student at relevant = 0.5: norms are not negative, and R² ≤ ρ Q_r"
+    ):
+        sv.CurriculumOnline(initial=[0.9, 0.5, 0.5])
+    with pytest.raises(sv.InvalidValue, match="given_fraction has 3 entries along 'intervals' where 50 are meant"):
+        sv.CurriculumOnline(protocol="given", given_fraction=[1.0, 0.0, 0.0])
+    with pytest.raises(sv.InvalidValue, match="size = 2 is smaller than 3"):
+        sv.CurriculumOnline().simulate(seed=0, size=2)
