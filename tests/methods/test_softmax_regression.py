@@ -16,9 +16,9 @@ from solvable.methods.softmax_regression import (
     conjugates,
     fresh_loss,
     gaussian_nodes,
-    losses,
     minimise_cross_entropy,
     softmax_prox,
+    trained_loss,
 )
 
 prox, fit_rows = eqx.filter_jit(softmax_prox), eqx.filter_jit(minimise_cross_entropy)
@@ -77,7 +77,13 @@ def test_derivatives_of_the_averages_are_those_of_differences(symmetric):
 
     @jax.jit
     def heights(x):
-        return jnp.stack([*conjugates(channel, x[0], x[1], x[2], 24), *losses(channel, x[0], x[1], x[2], 24)])
+        return jnp.stack(
+            [
+                *conjugates(channel, x[0], x[1], x[2], 24),
+                fresh_loss(channel, x[0], x[1], 24),
+                trained_loss(channel, x[0], x[1], x[2], 24),
+            ]
+        )
 
     slopes = jax.jacfwd(heights)(at)
     for i in range(3):

@@ -70,7 +70,7 @@ def compute(view: View, wanted: Callable[[], bool] = lambda: True) -> Curves:
     mesh = np.meshgrid(*(np.asarray(v) for v in grid.values()), indexing="ij")
     swept = {n: m.reshape(-1) for n, m in zip(grid, mesh, strict=True)}
     columns = {n: swept.get(n, np.full(number, float(v))) for n, v in model.controls().items()}
-    lanes = lanes_for(number)
+    lanes = lanes_for(number, type(model).theory_lanes)
     pieces = []
     for begin in range(0, number, lanes):
         if not wanted():
@@ -124,13 +124,17 @@ def key_of(view: View) -> tuple[str, bool]:
     return view.theory_key, needed(view) is None
 
 
-def lanes_for(number: int) -> int:
-    """How many points one program computes at once.
+def lanes_for(number: int, together: int = LANES[-1]) -> int:
+    """How many points one program computes at once, for a model that computes so many `together` at most.
 
-    >>> [lanes_for(n) for n in (1, 2, 60, 64, 3600)]
-    [1, 16, 64, 64, 64]
+    Where points come one after the other, larger programs gain nothing: small ones can be stopped between pieces, and
+    previews need no other.
+
+    >>> [lanes_for(n) for n in (1, 2, 60, 64, 3600)], [lanes_for(n, together=1) for n in (1, 60)]
+    ([1, 16, 64, 64, 64], [1, 16])
     """
-    return next((lanes for lanes in LANES if number <= lanes), LANES[-1])
+    known = [lanes for lanes in LANES if lanes <= max(together, LANES[1])]
+    return next((lanes for lanes in known if number <= lanes), known[-1])
 
 
 def program(view: View) -> tuple[Any, ...]:
@@ -139,7 +143,8 @@ def program(view: View) -> tuple[Any, ...]:
     choices = tuple(getattr(model, n) for n in model.fields_of("choice"))
     shapes = tuple(np.shape(getattr(model, n)) for n in model.fields_of("input", "data"))
     number = int(np.prod([len(v) for v in view.grid.values()], dtype=int))
-    return model.id, choices, shapes, lanes_for(number), view.branches, needed(view) is None
+    lanes = lanes_for(number, type(model).theory_lanes)
+    return model.id, choices, shapes, lanes, view.branches, needed(view) is None
 
 
 def answer(view: View, curves: Curves) -> dict[str, Any]:

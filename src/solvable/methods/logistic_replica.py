@@ -206,6 +206,7 @@ def _iterated(
             # A Newton step on G(x) = new − x, its Jacobian by small differences, all points side by side.
             steps = 1e-6 * (1 + np.abs(x))
             beside = np.concatenate([x] + [x + steps * (np.arange(4) == j)[:, None] for j in range(4)], axis=1)
+            assert near is not None
             new, k, _ = turned(beside, n, L, np.tile(near, (5, 1, 1)))
             gap = (new - beside).reshape(4, 5, -1)
             jacobian = (gap[:, 1:] - gap[:, :1]).transpose(2, 0, 1) / steps.T[:, None, :]

@@ -192,20 +192,18 @@ def conjugates(channel: Channel, shift: Scalar, q: Scalar, V: Scalar, nodes: int
     return Conjugates(*_average(channel, shift, q, nodes, values))
 
 
-def losses(channel: Channel, shift: Scalar, q: Scalar, V: Scalar, nodes: int) -> tuple[Scalar, Scalar]:
-    """Mean cross-entropy on fresh samples (at ω) and on the training samples (at h)."""
+def trained_loss(channel: Channel, shift: Scalar, q: Scalar, V: Scalar, nodes: int) -> Scalar:
+    """Mean cross-entropy on the training samples (at h)."""
     channel = _turned(channel)
 
     def values(label, omega):
-        learnt = softmax_prox(channel, label, omega, V)
-        return jnp.stack([cross_entropy(channel.loadings @ omega, label), cross_entropy(learnt.logits, label)])
+        return cross_entropy(softmax_prox(channel, label, omega, V).logits, label)[None]
 
-    fresh, trained = _average(channel, shift, q, nodes, values)
-    return fresh, trained
+    return _average(channel, shift, q, nodes, values)[0]
 
 
 def fresh_loss(channel: Channel, shift: Scalar, q: Scalar, nodes: int) -> Scalar:
-    """Mean cross-entropy on fresh samples alone."""
+    """Mean cross-entropy on fresh samples (at ω)."""
     channel = _turned(channel)
 
     def values(label, omega):

@@ -43,9 +43,9 @@ from ...methods.softmax_regression import (
     alike,
     conjugates,
     fresh_loss,
-    losses,
     minimise_cross_entropy,
     resolved,
+    trained_loss,
 )
 from ...model import Control, Input, Model, Numerics, Reference, choice, control, data, observable
 
@@ -217,7 +217,7 @@ class PottsAttention(Model):
             rough=partial(update, nodes=nodes // 3),
         )  # fmt: skip
         (m, q, V), (overlap, norm) = order_parameters(found.x, self)
-        test_loss, train_loss = losses(channel, beta * m, q, V, nodes)
+        test_loss, train_loss = fresh_loss(channel, beta * m, q, nodes), trained_loss(channel, beta * m, q, V, nodes)
         optimal = fresh_loss(channel, truth, truth, nodes)
         values = {
             "overlap": overlap,
