@@ -166,7 +166,7 @@ class Explorer:
             return answer({"error": "stale", "stale": True, "sequence": sequence}, 409)
         except Busy:
             return said(429, "too many curves are asked for at once: wait a second.")
-        coarse = self.theories.coarse(view, curves.seconds)
+        coarse = self.theories.coarse(view, curves)
         return answer(drawn(view, curves) | {"sequence": sequence, "cached": cached is not None, "coarse": coarse})
 
     # --- simulations ------------------------------------------------------------------------------------------------

@@ -51,6 +51,8 @@ class Curves:
     residual: np.ndarray
     lines: dict[str, np.ndarray]
     seconds: float
+    compiled: bool = False
+    """Whether the seconds are mostly those of a compilation: how slow the curve is, they do not tell."""
 
     @property
     def numbers(self) -> int:
@@ -255,12 +257,12 @@ class Theories:
         if program(view) not in self._known and not self._compiling and not self._ended:
             self._first.submit(self._run, view, lambda: not self._ended)
 
-    def coarse(self, view: View, seconds: float) -> bool:
+    def coarse(self, view: View, curves: Curves) -> bool:
         """Whether a coarse version of a curve comes without compilation; if not, and the curve is slow, it will soon."""
         if view.x is None:
             return False
         few = dataclasses.replace(view, x=dataclasses.replace(view.x, points=min(view.x.points, LANES[1])), y=None)
-        if seconds > SLOW:
+        if curves.seconds > SLOW and not curves.compiled:
             self.warm(few)
         return program(few) in self._known
 
@@ -280,8 +282,9 @@ class Theories:
             raise Stale
         if (found := self.kept(view)) is not None:
             return found
+        new = program(view) not in self._known
         with self._telling(view):
-            curves = compute(view, wanted)
+            curves = dataclasses.replace(compute(view, wanted), compiled=new)
         with self._lock:
             self._kept[key_of(view)] = curves
             while sum(c.numbers for c in self._kept.values()) > MOST_KEPT or len(self._kept) > 512:
