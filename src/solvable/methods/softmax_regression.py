@@ -50,8 +50,8 @@ class Channel(eqx.Module):
 def alike(classes: int) -> Float[Array, "classes rank"]:
     """Loadings of classes that are all alike, BBᵀ = 1 − 11ᵀ/C: Helmert's contrasts, each class against those after it.
 
-    >>> (alike(3) @ alike(3).T).round(4).tolist()
-    [[0.6667, -0.3333, -0.3333], [-0.3333, 0.6667, -0.3333], [-0.3333, -0.3333, 0.6667]]
+    >>> (3 * alike(3) @ alike(3).T).round(4).tolist()
+    [[2.0, -1.0, -1.0], [-1.0, 2.0, -1.0], [-1.0, -1.0, 2.0]]
     """
     contrasts = np.tril(np.full((classes, classes - 1), -1.0), -1)
     contrasts[np.arange(classes - 1), np.arange(classes - 1)] = np.arange(classes - 1, 0, -1)
