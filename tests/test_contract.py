@@ -13,10 +13,17 @@ from solvable.lab.check import check_case, load_cases, reference_folder
 from solvable.testing import examine_model
 
 MODELS = list(sv.listings())
+# Half a minute each: for `make verify`.
+LONG_CONTRACTS = {"continual-learning", "continual-protocols", "many-body", "masked-language"}
+LONG_REFERENCES = {"continual-protocols", "rl-perceptron", "rooted-trees"}
+
+
+def marked(ids, long):
+    return [pytest.param(id, marks=pytest.mark.slow) if id in long else id for id in ids]
 
 
 @pytest.mark.parametrize("thorough", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["quick", "thorough"])
-@pytest.mark.parametrize("id", MODELS)
+@pytest.mark.parametrize("id", marked(MODELS, LONG_CONTRACTS))
 def test_the_contract_is_kept(id, thorough):
     findings = examine_model(sv.model_class(id), thorough=thorough)
     assert len(findings) > 10
@@ -28,7 +35,9 @@ def test_every_model_with_a_theory_has_reference_values():
     assert [id for id in missing if sv.model_class(id)().has_theory] == []
 
 
-@pytest.mark.parametrize("id", [id for id in MODELS if (reference_folder() / f"{id}.json").exists()])
+@pytest.mark.parametrize(
+    "id", marked([id for id in MODELS if (reference_folder() / f"{id}.json").exists()], LONG_REFERENCES)
+)
 def test_reference_values_hold(id):
     cases = load_cases(reference_folder() / f"{id}.json")
     assert len(cases) >= 4

@@ -46,7 +46,15 @@ VIEWS = {
 }
 
 
-@pytest.fixture(scope="module", params=["curve", "time", "branches", pytest.param("plane", marks=pytest.mark.slow)])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "curve",
+        pytest.param("time", marks=pytest.mark.slow),
+        "branches",
+        pytest.param("plane", marks=pytest.mark.slow),
+    ],
+)
 def screen(request, running):
     """A view, what the page shows of it, and what it offers to take away."""
     view = VIEWS[request.param]

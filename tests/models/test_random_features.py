@@ -55,6 +55,7 @@ def test_the_best_penalty_removes_the_peak():
     assert not bool(jnp.all(jnp.diff(out.test_error[:, 0]) < 0))
 
 
+@pytest.mark.slow
 def test_orthogonal_projections_beat_gaussian_ones():
     errors = [
         float(
@@ -120,9 +121,10 @@ CASES = (
     {"loss": "logistic", "activation": "relu", "width": 0.7, "samples": 1.5, "noise": 0.1},
     {"loss": "hinge", "activation": "tanh", "width": 1.2, "samples": 1.5, "projection": "orthogonal"},
 )
+QUICK_AND_LONG = (*CASES[:2], pytest.param(CASES[2], marks=pytest.mark.slow))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c['loss']}-{c['activation']}")
+@pytest.mark.parametrize("case", QUICK_AND_LONG, ids=lambda c: f"{c['loss']}-{c['activation']}")
 def test_simulations_with_the_nonlinearity_itself_agree_with_theory_within_error_bars(case):
     model, size, lanes = sv.RandomFeatures(**case), 120, 20
     keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(7), i))(jnp.arange(lanes))
