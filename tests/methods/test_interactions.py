@@ -13,11 +13,9 @@ from scipy.special import log_softmax
 from solvable.errors import InvalidValue
 from solvable.methods import interactions
 from solvable.methods.interactions import (
-    InteractionStack,
     PopulationLoss,
     SumOfBodies,
     TablesOfGroups,
-    displacement,
     fit_softmax,
     group_features,
     indicator_features,
@@ -29,6 +27,7 @@ from solvable.methods.interactions import (
     subgroups,
 )
 from solvable.methods.potts import ManyBody, random_symmetric
+from solvable.methods.squared_attention import InteractionStack, displacement
 
 
 def quadruplets(sites):

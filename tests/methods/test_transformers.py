@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from solvable.methods.squared_attention import InteractionStack
 from solvable.methods.transformers import Transformer, number_of_parameters
 
 COLOURS, SITES = 7, 9
@@ -111,3 +112,31 @@ def test_senseless_settings_are_refused():
         made(heads=3)
     with pytest.raises(ValueError, match="'sinus' is not one of"):
         made(positions="sinus")
+
+
+SHORTCUTS = {
+    "one layer": lambda: made(dtype=jnp.float64),
+    "two layers": lambda: made(depth=2, dtype=jnp.float64),
+    "bare": lambda: made(**BARE, dtype=jnp.float64),
+    "rotary": lambda: made(positions="rotary", dtype=jnp.float64),
+    "causal": lambda: made(causal=True, dtype=jnp.float64),
+    "three squares": lambda: InteractionStack(COLOURS, SITES, 3, 2, 4, jax.random.key(1), dtype=jnp.float64),
+}
+
+
+@pytest.mark.parametrize("which", SHORTCUTS)
+def test_the_shortcut_to_one_hidden_site_is_the_whole_network_there_in_value_and_gradient(which):
+    network, tokens, hidden = SHORTCUTS[which](), sequence(), jnp.arange(SITES) == 4
+
+    @eqx.filter_jit
+    @eqx.filter_value_and_grad
+    def short(network):
+        return jnp.sum(jnp.sin(network.at_hidden_site(tokens, hidden)))
+
+    @eqx.filter_jit
+    @eqx.filter_value_and_grad
+    def whole(network):
+        return jnp.sum(jnp.sin(network(tokens, hidden)[4]))
+
+    for one, other in zip(jax.tree.leaves(short(network)), jax.tree.leaves(whole(network)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-13)

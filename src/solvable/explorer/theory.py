@@ -1,6 +1,6 @@
 """The curves: computed by compiled programs that neither the values nor the number of points change.
 
-All controls go in as arrays of 1, 16 or 64 lanes (more points: in pieces of 64), filled up with their last point. A
+All controls go in as arrays of 1, 8, 16 or 64 lanes (more points: in pieces of 64), filled up with their last point. A
 program is therefore compiled once per model and choices, whichever control is swept and however finely; and what is
 compiled for the first time does not hold up what is compiled already.
 """
@@ -27,11 +27,12 @@ from ..study import Study
 from .told import symbol
 from .views import View
 
-LANES = (1, 16, 64)
+LANES = (1, 8, 16, 64)
 MOST_NUMBERS = 2_000_000  # of one answer
 MOST_KEPT = 8_000_000  # numbers in the cache
 MOST_OPEN = 64  # requests that wait
 SLOW = 0.12  # seconds of a curve that does not follow a slider
+PREVIEW, COARSE = 0.06, (16, 8)  # seconds of a preview that does, and its points: as many as can be in that time
 
 
 class Busy(Exception):
@@ -132,8 +133,8 @@ def lanes_for(number: int, together: int = LANES[-1]) -> int:
     Where points come one after the other, larger programs gain nothing: small ones can be stopped between pieces, and
     previews need no other.
 
-    >>> [lanes_for(n) for n in (1, 2, 60, 64, 3600)], [lanes_for(n, together=1) for n in (1, 60)]
-    ([1, 16, 64, 64, 64], [1, 16])
+    >>> [lanes_for(n) for n in (1, 2, 16, 60, 64, 3600)], [lanes_for(n, together=1) for n in (1, 60)]
+    ([1, 8, 16, 64, 64, 64], [1, 8])
     """
     known = [lanes for lanes in LANES if lanes <= max(together, LANES[1])]
     return next((lanes for lanes in known if number <= lanes), known[-1])
@@ -257,14 +258,18 @@ class Theories:
         if program(view) not in self._known and not self._compiling and not self._ended:
             self._first.submit(self._run, view, lambda: not self._ended)
 
-    def coarse(self, view: View, curves: Curves) -> bool:
-        """Whether a coarse version of a curve comes without compilation; if not, and the curve is slow, it will soon."""
+    def coarse(self, view: View, curves: Curves) -> int:
+        """With how many points a coarse version of a curve comes without compilation; 0 if with none.
+
+        Where the curve is slow, there will be such a version soon."""
         if view.x is None:
-            return False
-        few = dataclasses.replace(view, x=dataclasses.replace(view.x, points=min(view.x.points, LANES[1])), y=None)
+            return 0
+        each = curves.seconds / curves.converged.size
+        points = next((n for n in COARSE if n * each <= PREVIEW), COARSE[-1])
+        few = dataclasses.replace(view, x=dataclasses.replace(view.x, points=min(view.x.points, points)), y=None)
         if curves.seconds > SLOW and not curves.compiled:
             self.warm(few)
-        return program(few) in self._known
+        return points if program(few) in self._known else 0
 
     def compiling(self) -> dict[str, float]:
         """The models whose theory is being compiled, and for how many seconds."""

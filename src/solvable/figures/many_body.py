@@ -9,6 +9,7 @@ import itertools
 import json
 import math
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -21,12 +22,10 @@ from jaxtyping import Array
 
 from ..methods.interactions import (
     GroupPseudoLikelihood,
-    InteractionStack,
     PopulationLoss,
     SumOfBodies,
     TablesOfGroups,
     conditional_tables,
-    displacement,
     interaction_floors,
     law_loss,
     log_probabilities,
@@ -38,6 +37,7 @@ from ..methods.interactions import (
 )
 from ..methods.monte_carlo import sample
 from ..methods.potts import ManyBody, random_groups
+from ..methods.squared_attention import InteractionStack, displacement
 from ..methods.training import MaskedTokens, Optimiser, geometric_steps, masked_loss, train
 from ..methods.transformers import Transformer
 from ..models.attention.many_body import ManyBodyBias
@@ -70,6 +70,9 @@ class Tracked(eqx.Module):
 
     def __call__(self, tokens: Any, masked: Any) -> Array:
         return self.network(tokens, masked)
+
+    def at_hidden_site(self, tokens: Any, hidden: Any) -> Array:
+        return self.network.at_hidden_site(tokens, hidden)
 
 
 def _said(data: xr.Dataset, **study: Any) -> xr.Dataset:
@@ -305,21 +308,27 @@ def long(quick: bool) -> dict[str, xr.Dataset]:
         sets = (held, *(c.sequences for c in copies))
         out["mixed"].append([drawn.mixed, *(c.mixed for c in copies)])
         out["r_hat"].append([float(x.mixing.r_hat) for x in (drawn, *copies)])
-        curves, msd, clones = [], [], []
-        for kind, rate, scale in settings:
-            for depth in DEPTHS:
-                begin = _stacks(keys, colours, sites, depth, heads, width, scale)
-                run = train(Tracked(begin, begin), loss, data, Optimiser(kind, rate=rate), steps, keys, record=record,
-                            measure=watch, held_out=sets if depth == 3 else sets[:1])  # fmt: skip
-                curves.append(run.measures["loss"][..., 0])
-                msd.append(np.pad(run.measures["msd"], ((0, 0), (0, 0), (0, 3 - depth)), constant_values=np.nan))
-                clones += [run.measures["loss"]] if depth == 3 else []
+
+        def learn(begin, kind, rate, own, sets, data=data):
+            with jax.default_matmul_precision("highest"):  # every thread has its own
+                return train(Tracked(begin, own), loss, data, Optimiser(kind, rate=rate), steps, keys,
+                             record=record, measure=watch, held_out=sets).measures  # fmt: skip
+
         shape = dict(width=32, depth=1, heads=4) if quick else dict(width=32, depth=2, heads=4)
         make = eqx.filter_vmap(lambda k, shape=shape: Transformer(colours, sites, **shape, key=k))
-        encoder = eqx.filter_jit(make)(keys)
-        run = train(Tracked(encoder, None), loss, data, Optimiser("adam", rate=1e-3), steps, keys, record=record,
-                    measure=watch, held_out=sets)  # fmt: skip
-        clones.append(run.measures["loss"])
+        runs = []
+        with ThreadPoolExecutor(4) as pool:  # what is being compiled leaves the device to what is compiled
+            for kind, rate, scale in settings:
+                for depth in DEPTHS:
+                    begin = _stacks(keys, colours, sites, depth, heads, width, scale)
+                    runs.append(pool.submit(learn, begin, kind, rate, begin, sets if depth == 3 else sets[:1]))
+            encoder = pool.submit(learn, eqx.filter_jit(make)(keys), "adam", 1e-3, None, sets)
+            found = [run.result() for run in runs]
+        curves = [run["loss"][..., 0] for run in found]
+        msd = [
+            np.pad(run["msd"], ((0, 0), (0, 0), (0, 3 - run["msd"].shape[-1])), constant_values=np.nan) for run in found
+        ]
+        clones = [*(run["loss"] for run in found[2::3]), encoder.result()["loss"]]
         out["loss"].append(np.reshape(curves, (len(settings), 3, len(record), seeds)))
         out["msd"].append(np.reshape(msd, (len(settings), 3, len(record), seeds, 3)))
         out["clones"].append(np.array(clones))

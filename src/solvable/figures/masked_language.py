@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -29,16 +30,20 @@ FULL = {
     "sites": 20, "colours": 10, "inverse_temperature": 1.0, "instance": 3, "rows": (250, 1000, 4000, 16000, 64000),
     "seeds": 3, "widths": (8, 16, 32, 64), "depths": (1, 2, 3), "bare": True, "batch": 512,
     "steps": {400: (250, 1000), 1200: (250, 1000, 4000), 3000: (1000, 4000, 16000), 8000: (16000, 64000),
-              24000: (64000,), 72000: (64000,)},
-    "narrow": 8000, "recorded": 30, "held_out": 4000, "penalties": PENALTIES,
+              24000: (64000,)},
+    "narrow": (8000, 24000), "bare_longer": (3, 9), "recorded": 30, "held_out": 4000, "penalties": PENALTIES,
 }  # fmt: skip
 QUICK = {
     "sites": 10, "colours": 5, "inverse_temperature": 0.7, "instance": 3, "rows": (200, 1000, 4000),
-    "seeds": 2, "widths": (32,), "depths": (1, 2, 3), "bare": False, "batch": 128, "steps": {400: (200, 1000, 4000)},
-    "narrow": 400, "recorded": 6, "held_out": 500, "penalties": (1.0, 3.0),
+    "seeds": 2, "widths": (16, 32), "depths": (1, 2, 3), "bare": False, "batch": 128,
+    "steps": {400: (200, 1000, 4000)}, "narrow": (400,), "bare_longer": (), "recorded": 6, "held_out": 500,
+    "penalties": (1.0, 3.0),
 }  # fmt: skip
 """`steps`: how long transformers train, each time with a rate that falls to zero, and on how many sequences; where
-several lengths are tried, the validation loss chooses. `narrow`: the one length at which widths are compared."""
+several lengths are tried, the validation loss chooses. `narrow`: the lengths for embeddings below the widest one.
+`bare_longer`: a bare layer, which learns slowly and steps fast, also trains so many times longer. (Layers with residuals
+and MLPs do not gain: 72,000 steps on 64,000 sequences leave one layer where 24,000 do and overfit with two and three.)"""
+THREADS = 4
 FITTED = ("factored", "dense")
 CURVES = ("curve", "steps")
 SCORES = ("excess_loss", "map_correlation", "contact_precision", "coupling_error")
@@ -48,8 +53,17 @@ def compute(quick: bool) -> dict[str, Any]:
     """Every learner on the same law: against the number of sequences, the embedding and the training steps."""
     said = QUICK if quick else FULL
     data, drawn = prepare(said)
-    fitted = {kind: fits(data, drawn, kind, said) for kind in FITTED}
-    trained = {name: [network(data, drawn, name, width, said) for width in said["widths"]] for name in networks(said)}
+    names, widths = networks(said), said["widths"]
+    # Threads, because what is computed leaves the processor to what is being compiled. First the fits: many short
+    # computations, which would wait for long ones.
+    with ThreadPoolExecutor(THREADS) as pool:
+        fitted = dict(zip(FITTED, pool.map(lambda kind: fits(data, drawn, kind, said), FITTED), strict=True))
+        runs = {
+            (name, width): pool.submit(network, data, drawn, name, width, said)
+            for width in reversed(widths)
+            for name in reversed(names)
+        }
+        trained = {name: [runs[name, width].result() for width in widths] for name in names}
     return assemble(data, drawn, fitted, trained, said)
 
 
@@ -87,24 +101,28 @@ def fits(data: Planted, drawn: Sequences, kind: str, said: dict[str, Any]) -> di
     return out
 
 
-def network(data: Planted, drawn: Sequences, name: str, width: int, said: dict[str, Any]) -> dict[str, np.ndarray]:
+def lengths(name: str, width: int, said: dict[str, Any]) -> dict[int, tuple[int, ...]]:
+    """How many steps a network trains, and on how many sequences each time."""
+    most = max(said["rows"])
+    found = said["steps"] if width == max(said["widths"]) else dict.fromkeys(said["narrow"], (most,))
+    longer = said["bare_longer"] if name == "bare layer" else ()
+    return found | {factor * max(found): (most,) for factor in longer}
+
+
+def network(data: Planted, drawn: Sequences, name: str, width: int, said: dict[str, Any]) -> dict[str, Any]:
     """Transformers of one kind: every seed with the most sequences and, at the largest width, with fewer too."""
-    true, seeds, most = np.asarray(data.couplings), said["seeds"], max(said["rows"])
-    widest = width == max(said["widths"])
-    rows, lengths = (said["rows"], said["steps"]) if widest else ((most,), {said["narrow"]: (most,)})
+    true, most = np.asarray(data.couplings), max(said["rows"])
     runs: dict[int, dict[str, np.ndarray]] = {}
     ends = {}
-    for steps, some in lengths.items():
-        run = training(drawn, name, width, steps, list(some), said)
-        for k, r in enumerate(some):
-            mine = {what: values[seeds * k : seeds * (k + 1)] for what, values in run.items()}
-            runs[r] = mine if r not in runs else _better(runs[r], mine)
-            if r == most:
-                ends[steps] = mine["test_loss"] - drawn.optimal
-    kept = [runs[r] for r in rows]
+    for steps, some in lengths(name, width, said).items():
+        for rows in some:
+            run = training(drawn, name, width, steps, rows, said)
+            runs[rows] = run if rows not in runs else _better(runs[rows], run)
+            if rows == most:
+                ends[steps] = (run["test_loss"] - drawn.optimal, run["validation_loss"])
+    kept = [runs[rows] for rows in said["rows"] if rows in runs]
     return {
-        "lengths": np.array(list(ends)),
-        "excess_by_length": np.stack(list(ends.values())),
+        "ends": ends,
         "excess_loss": np.stack([run["test_loss"] for run in kept]) - drawn.optimal,
         "map_correlation": np.array([[map_correlation(m, true) for m in run["maps"]] for run in kept]),
         "contact_precision": np.array([[contact_precision(m, true) for m in run["maps"]] for run in kept]),
@@ -116,14 +134,15 @@ def network(data: Planted, drawn: Sequences, name: str, width: int, said: dict[s
 
 
 def training(
-    drawn: Sequences, name: str, width: int, steps: int, rows: list[int], said: dict[str, Any]
+    drawn: Sequences, name: str, width: int, steps: int, rows: int, said: dict[str, Any]
 ) -> dict[str, np.ndarray]:
-    """One training of some length for every number of sequences and seed: what became of each, best validation loss."""
+    """One training of some length on so many sequences, for every seed: what became of each, at its best validation loss.
+
+    Always as many replicas as there are seeds: whatever the number of steps and of sequences, one compiled program."""
     number, seeds = networks(said).index(name), said["seeds"]
-    sizes = np.repeat(rows, seeds).tolist()
     run = learn_transformers(
-        drawn.train, sizes, drawn.validation, drawn.test, said["colours"],
-        jax.random.key(1000 * number + width), first=[(r % seeds) * max(said["rows"]) for r in range(len(sizes))],
+        drawn.train, [rows] * seeds, drawn.validation, drawn.test, said["colours"],
+        jax.random.key(1000 * number + width), first=[seed * max(said["rows"]) for seed in range(seeds)],
         depth=(*said["depths"], 1)[number], width=width, block="bare" if name == "bare layer" else "full",
         steps=steps, batch=said["batch"], recorded=said["recorded"],
     )  # fmt: skip
@@ -132,8 +151,8 @@ def training(
         "validation_loss": run.validation_loss,
         "maps": run.maps,
         "curve": run.curve.T,
-        "steps": np.tile(run.steps, (len(sizes), 1)),
-        "length": np.full(len(sizes), steps),
+        "steps": np.tile(run.steps, (seeds, 1)),
+        "length": np.full(seeds, steps),
     }
 
 
@@ -163,21 +182,28 @@ def assemble(data: Planted, drawn: Sequences, fitted: Any, trained: Any, said: d
         },
         {"learner": [*FITTED, *names], "fitted": list(FITTED), "network": names, "sequences": list(said["rows"])},
     )
+    every = sorted({steps for runs in trained.values() for run in runs for steps in run["ends"]})
+    missing = (np.full(said["seeds"], np.nan),) * 2
+    ends = np.array([[[run["ends"].get(n, missing) for n in every] for run in runs] for runs in trained.values()])
+    best_width = [[run["excess_loss"][-1] for run in runs] for runs in trained.values()]
+    chosen = [[run["trained"][-1] for run in runs] for runs in trained.values()]
+    by_length = ("network", "width", "length", "seed")
     width = xr.Dataset(
         {
-            "excess_loss": (
-                ("network", "width", "seed"),
-                np.array([[_end(run, said["narrow"]) for run in runs] for runs in trained.values()]),
-            ),
+            "excess_loss": (("network", "width", "seed"), np.array(best_width)),
+            "trained": (("network", "width", "seed"), np.array(chosen)),
+            "excess_by_length": (by_length, ends[:, :, :, 0]),
+            "validation_by_length": (by_length, ends[:, :, :, 1]),
         },
-        {"network": names, "width": list(said["widths"])},
+        {"network": names, "width": list(said["widths"]), "length": every},
     )
+    recorded = max(len(run["steps"]) for run in best)
     length = xr.Dataset(
         {
-            "excess_loss": (("network", "length", "seed"), np.stack([run["excess_by_length"] for run in best])),
-            "curve": (("network", "step", "seed"), np.stack([run["curve"] for run in best])),
+            "step": (("network", "record"), np.stack([_longer(run["steps"], recorded) for run in best])),
+            "curve": (("network", "record", "seed"), np.stack([_longer(run["curve"], recorded) for run in best])),
         },
-        {"network": names, "length": best[0]["lengths"], "step": best[0]["steps"]},
+        {"network": names},
     )
     sites, colours = ("site", "partner"), ("colour", "other")
     maps = xr.Dataset(
@@ -206,8 +232,10 @@ def assemble(data: Planted, drawn: Sequences, fitted: Any, trained: Any, said: d
     }
 
 
-def _end(run: dict[str, np.ndarray], steps: int) -> np.ndarray:
-    return run["excess_by_length"][run["lengths"].tolist().index(steps)]
+def _longer(values: np.ndarray, number: int) -> np.ndarray:
+    """So many rows, NaN behind the last."""
+    missing = np.full((number - len(values), *values.shape[1:]), np.nan)
+    return np.concatenate([values, missing])
 
 
 def picture(data: dict[str, Any]) -> Any:
@@ -229,9 +257,15 @@ def picture(data: dict[str, Any]) -> Any:
     left.legend(fontsize=8)
     for k, network in enumerate(width.network.values):
         style = {"fmt": f"{MARKERS[k + 2]}-", "color": COLOURS[k + 2], "markersize": 4, "linewidth": 1.2}
-        _line(middle, width.width, width.excess_loss.sel(network=network), label=network, **style)
-        right.plot(length.step[1:], length.curve.sel(network=network).mean("seed")[1:], color=COLOURS[k + 2], alpha=0.4)
-        _line(right, length.length, length.excess_loss.sel(network=network), **style)
+        mine, run = width.sel(network=network), length.sel(network=network)
+        _line(middle, width.width, mine.excess_loss, label=network, **style)
+        # Hollow: only shorter trainings than at the largest width were tried.
+        tried = width.length.where(np.isfinite(mine.excess_by_length).all("seed")).max("length")
+        short = (tried < tried.max()).values
+        middle.plot(width.width[short], mine.excess_loss.mean("seed")[short], MARKERS[k + 2], color=COLOURS[k + 2],
+                    markerfacecolor="white", markersize=4, zorder=3)  # fmt: skip
+        right.plot(run.step[1:], run.curve.mean("seed")[1:], color=COLOURS[k + 2], alpha=0.4)
+        _line(right, width.length, mine.excess_by_length.isel(width=-1), **style)
     best = float(rows.excess_loss.sel(learner="factored").mean("seed").dropna("sequences")[-1])
     for axis in (middle, right):
         axis.axhline(max(best, 1e-5), color=COLOURS[0], linestyle="--", linewidth=1, label="factored attention")
@@ -239,10 +273,7 @@ def picture(data: dict[str, Any]) -> Any:
         axis.set_yscale("log")
         axis.set_ylabel("loss above the optimal one")
     most = int(rows.sequences[-1])
-    settings = json.loads(width.attrs["study"])["settings"]
-    middle.set(
-        xlabel="embedding width", title=f"transformers, $M = {_number(most)}$, ${_number(settings['narrow'])}$ steps"
-    )
+    middle.set(xlabel="embedding width", title=f"transformers, $M = {_number(most)}$")
     right.set(xlabel="steps of Adam", title=f"width {int(width.width[-1])}: a training, and ends of all (markers)")
     middle.legend(fontsize=8)
     panels = bottom.subplots(1, 6)

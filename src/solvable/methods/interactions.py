@@ -1,13 +1,11 @@
-"""Interactions of a given number of bodies: exact floors of the masked-token loss, and networks whose depth caps the order.
+"""Interactions of a given number of bodies: exact floors of the masked-token loss, and laws of every order.
 
 **Floors.** ℓ_p is the smallest masked-token loss (nats, mean over hidden sites) of conditionals with up to p bodies:
 log P(s_i = a | rest) a polynomial of degree ≤ p−1 in the indicators 1[s_j = c], c = 1…C−1, of the other sites. This is a
 convex problem, solved here over all contexts by damped (Levenberg–Marquardt) Newton steps; half the squared Newton
 decrement tells what is left to gain. At p = L the polynomial is any function and ℓ_L the loss of the true conditionals.
 
-**Networks.** `InteractionStack`: layers of factored attention z_i = Σ_h Σ_j A^h_ij V^h x_j with squares between them.
-The logits of N layers have degree 2^{N−1} in the visible sites, hence at most 2^{N−1}+1 bodies, and their loss is never
-below ℓ_{2^{N−1}+1}.
+**Training.** `PopulationLoss` is the masked-token loss of a network on a whole law, every context weighed.
 
 **Laws.** `SumOfBodies` adds many-body laws of different orders; `TablesOfGroups` is fitted to data; `maximum_entropy` is exact.
 """
@@ -22,10 +20,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int
 
 from ..errors import InvalidValue
 from .potts import ManyBody, every_state
+from .training import logits_at_hidden_site
 
 LEAST_DAMPING = 1e-14
 """The least that is added to the Hessian's diagonal: where data are separable it has null directions."""
@@ -220,114 +219,28 @@ def interaction_floors(
         raise InvalidValue(f"orders = {orders} is not in [1, {sites}], the number of sites.")
     tables = conditional_tables(probability, sites, colours)
     optimal = optimal_conditional_loss(tables)
-    contexts = every_state(sites - 1, colours)
-    features = indicator_features(contexts, colours, orders - 1)
-    # The monomials of a lower order come first: all orders are one program, with the columns of higher ones put to zero.
-    counts = [monomial_count(sites - 1, colours, order - 1) for order in range(1, orders + 1)]
-    kept = np.arange(features.shape[1])[None, None, :] < np.array(counts)[:, None, None]
-    nested = jnp.asarray(np.where(kept, features[None], 0.0))
+    features = indicator_features(every_state(sites - 1, colours), colours, orders - 1)
 
-    def one(columns, table):
-        fit = fit_softmax(columns, jax.lax.stop_gradient(table), tolerance=tolerance, most_steps=most_steps)
-        return fit, cross_entropy(columns, fit.weights, table)
+    def of_order(order):
+        # The monomials of a lower order come first. Without any, the colours' own frequencies are best.
+        count = monomial_count(sites - 1, colours, order - 1)
+        columns, rows = (jnp.asarray(features[:, :count]), tables) if order > 1 else (jnp.ones((1, 1)), own)
 
-    over_sites = jax.vmap(one, in_axes=(None, 0))
-    fit, losses = jax.vmap(over_sites, in_axes=(0, None))(nested, tables)
-    done = jnp.all(fit.converged, axis=1)
-    floors = jnp.mean(losses, axis=1) * jnp.where(done, 1.0, jnp.nan)
-    return Floors(floors, optimal, jnp.max(fit.gap, axis=1), done, fit.weights)
+        def of_site(table):
+            fit = fit_softmax(columns, jax.lax.stop_gradient(table), tolerance=tolerance, most_steps=most_steps)
+            return fit, cross_entropy(columns, fit.weights, table)
 
+        fit, losses = jax.vmap(of_site)(rows)
+        done = jnp.all(fit.converged)
+        weights = jnp.pad(fit.weights, ((0, 0), (0, features.shape[1] - count), (0, 0)))
+        return jnp.mean(losses) * jnp.where(done, 1.0, jnp.nan), jnp.max(fit.gap), done, weights
 
-# --- networks -------------------------------------------------------------------------------------------------------------
-
-
-class InteractionStack(eqx.Module):
-    """Layers of factored attention with squares between them: logits at hidden sites from the visible ones.
-
-    x⁰_j is the one-hot token, zero where it is hidden; z^l_i = Σ_h Σ_j A^{h,l}_ij V^{h,l} x^{l−1}_j; x^l = (z^l)² between
-    layers, none after the last; logits = z^N + bias. A hidden token is nowhere in any layer.
-
-    >>> network = InteractionStack(3, 5, depth=2, heads=2, width=4, key=jax.random.key(0))
-    >>> logits = network(jnp.array([0, 1, 2, 0, 1]), jnp.arange(5) == 2)
-    >>> logits.shape, network.bodies
-    ((5, 3), 3)
-    """
-
-    attention: tuple[Float[Array, "heads L L"], ...]
-    values: tuple[Float[Array, "heads out in"], ...]
-    bias: Float[Array, "L C"]
-
-    def __init__(
-        self,
-        colours: int,
-        sites: int,
-        depth: int,
-        heads: int,
-        width: int,
-        key: PRNGKeyArray,
-        *,
-        scale: float = 1.0,
-        dtype: Any = jnp.float32,
-    ):
-        """Attention begins Gaussian with variance 1/L, values with standard deviation scale/(2√(heads · width))."""
-        if depth < 1:
-            raise InvalidValue(f"depth = {depth} is not a whole number in [1, ∞): the number of layers.")
-        widths = [colours, *[width] * (depth - 1), colours]
-        keys = jax.random.split(key, 2 * depth)
-        self.attention = tuple(
-            jax.random.normal(keys[2 * l], (heads, sites, sites), dtype) / sites**0.5 for l in range(depth)
-        )
-        spread = 0.5 * scale / (heads * width) ** 0.5
-        self.values = tuple(
-            spread * jax.random.normal(keys[2 * l + 1], (heads, widths[l + 1], widths[l]), dtype) for l in range(depth)
-        )
-        self.bias = jnp.zeros((sites, colours), dtype)
-
-    @property
-    def depth(self) -> int:
-        return len(self.attention)
-
-    @property
-    def bodies(self) -> int:
-        """The largest number of bodies that the logits can couple, 2^(depth−1) + 1, the hidden one included."""
-        return 2 ** (self.depth - 1) + 1
-
-    def __call__(self, tokens: Int[Array, " L"], masked: Bool[Array, " L"]) -> Float[Array, "L C"]:
-        """Logits at every site of one sequence; only those at hidden sites mean anything."""
-        x = jax.nn.one_hot(tokens, self.bias.shape[1], dtype=self.bias.dtype)
-        x = jnp.where(masked[:, None], 0.0, x)
-        for l in range(self.depth):
-            z = jnp.einsum("hij,hoc,jc->io", self.attention[l], self.values[l], x)
-            x = z**2 if l + 1 < self.depth else z
-        return x + self.bias
+    own = jnp.sum(tables, axis=1, keepdims=True)
+    floors, gaps, done, weights = zip(*(of_order(order) for order in range(1, orders + 1)), strict=True)
+    return Floors(jnp.stack(floors), optimal, jnp.stack(gaps), jnp.stack(done), jnp.stack(weights))
 
 
-class SumOfStacks(eqx.Module):
-    """Stacks of several depths whose logits add up: lower orders need not be found in powers of the deepest.
-
-    `deeper` adds one that begins silent, so that training goes on from where the shallower ones have come.
-
-    >>> one = SumOfStacks((InteractionStack(3, 5, depth=1, heads=2, width=4, key=jax.random.key(0)),))
-    >>> both = one.deeper(InteractionStack(3, 5, depth=2, heads=2, width=4, key=jax.random.key(1)))
-    >>> tokens, hidden = jnp.array([0, 1, 2, 0, 1]), jnp.arange(5) == 2
-    >>> bool(jnp.all(both(tokens, hidden) == one(tokens, hidden))), one.bodies, both.bodies
-    (True, 2, 3)
-    """
-
-    stacks: tuple[InteractionStack, ...]
-
-    def deeper(self, stack: InteractionStack) -> SumOfStacks:
-        """These and another, whose last layer gives nothing yet."""
-        silent = eqx.tree_at(lambda s: s.values[-1], stack, jnp.zeros_like(stack.values[-1]))
-        return SumOfStacks((*self.stacks, silent))
-
-    @property
-    def bodies(self) -> int:
-        """The largest number of bodies that the logits can couple."""
-        return max(stack.bodies for stack in self.stacks)
-
-    def __call__(self, tokens: Int[Array, " L"], masked: Bool[Array, " L"]) -> Float[Array, "L C"]:
-        return jnp.sum(jnp.stack([stack(tokens, masked) for stack in self.stacks]), axis=0)
+# --- exact training --------------------------------------------------------------------------------------------------------
 
 
 def population_rows(probability: Any, sites: int, colours: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -349,18 +262,8 @@ class PopulationLoss(eqx.Module):
 
     def __call__(self, network: Any, data: Any, key: Any = None) -> Float[Array, ""]:
         tokens, masks, targets = data
-        logits = jnp.sum(jnp.where(masks[:, :, None], jax.vmap(network)(tokens, masks), 0.0), axis=1)
+        logits = jax.vmap(lambda row, mask: logits_at_hidden_site(network, row, mask))(tokens, masks)
         return -jnp.sum(targets * jax.nn.log_softmax(logits, axis=1))
-
-
-def displacement(network: InteractionStack, begin: InteractionStack) -> Float[Array, " layer"]:
-    """MSD of every layer: |A − A₀|²/L + |V − V₀|²/C."""
-    sites, colours = network.bias.shape
-    moved = [
-        jnp.sum((a - a0) ** 2) / sites + jnp.sum((v - v0) ** 2) / colours
-        for a, a0, v, v0 in zip(network.attention, begin.attention, network.values, begin.values, strict=True)
-    ]
-    return jnp.stack(moved)
 
 
 # --- laws that add up, and laws of fits -------------------------------------------------------------------------------------

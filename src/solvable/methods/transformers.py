@@ -70,6 +70,19 @@ class Attention(eqx.Module):
         taken = jax.nn.softmax(score, axis=-1)
         return jnp.einsum("hij,hjk,hkw->iw", taken, value, self.output), taken
 
+    def at(self, hidden: Float[Array, "sites width"], here: Float[Array, " sites"]) -> Float[Array, " width"]:
+        """The attended vector of one position only (`here` is one there and zero elsewhere), for maps that see both
+        sides: key and value matrices act once on what they are contracted with, not on every position."""
+        query = jnp.einsum("s,sw,hwk->hk", here, hidden, self.query)
+        if self.rotary:
+            key = rotate(jnp.einsum("sw,hwk->hsk", hidden, self.key))
+            turned = jnp.einsum("s,hsk->hk", here, rotate(jnp.broadcast_to(query[:, None], key.shape)))
+            score = jnp.einsum("hk,hjk->hj", turned, key)
+        else:
+            score = jnp.einsum("jw,hw->hj", hidden, jnp.einsum("hk,hwk->hw", query, self.key))
+        taken = jax.nn.softmax(score / float(np.sqrt(query.shape[-1])), axis=-1)
+        return jnp.einsum("hw,hwk,hkv->v", jnp.einsum("hj,jw->hw", taken, hidden), self.value, self.output)
+
 
 def rotate(vectors: Float[Array, "heads sites size"]) -> Float[Array, "heads sites size"]:
     """Turn pairs of components by angles that grow with the position (Su et al. 2021, arXiv:2104.09864).
@@ -126,6 +139,17 @@ class Block(eqx.Module):
             moved = self.mlp(second(hidden))
             hidden = hidden + moved if self.residual else moved
         return hidden, taken
+
+    def at(self, hidden: Float[Array, "sites width"], here: Float[Array, " sites"]) -> Float[Array, " width"]:
+        """What the block makes of one position only."""
+        first, second = self.norms or (_same, _same)
+        one = here @ hidden
+        moved = self.attention.at(first(hidden), here)
+        one = one + moved if self.residual else moved
+        if self.mlp is not None:
+            moved = self.mlp(second(one[None, :]))[0]
+            one = one + moved if self.residual else moved
+        return one
 
 
 def _same(hidden: Array) -> Array:
@@ -204,19 +228,41 @@ class Transformer(eqx.Module):
         self, tokens: Int[Array, " sites"], masked: Bool[Array, " sites"] | None = None
     ) -> tuple[Float[Array, "sites colours"], Float[Array, "depth heads sites sites"]]:
         """Logits, and the attention maps of all blocks: `maps[b, h, i, j]` is how much i takes from j."""
-        tokens = tokens.astype(jnp.int32)
-        if masked is not None:
-            tokens = jnp.where(masked, self.mask, tokens)
-        # A product with one-hot rows instead of indexing: its gradient needs no atomic sums, so runs repeat bit by bit.
-        hidden = jax.nn.one_hot(tokens, self.mask + 1, dtype=self.tokens.dtype) @ self.tokens
-        if self.places is not None:
-            hidden = hidden + self.places[: tokens.shape[0]]
+        hidden = self._embedded(tokens, masked)
         maps = []
         for block in self.blocks:
             hidden, taken = block(hidden)
             maps.append(taken)
         hidden = hidden if self.norm is None else self.norm(hidden)
         return hidden @ self.head + self.bias[None, :], jnp.stack(maps)
+
+    def at_hidden_site(self, tokens: Int[Array, " sites"], hidden: Bool[Array, " sites"]) -> Float[Array, " colours"]:
+        """Logits at the one site that is hidden: the last block, head and norm work for that site alone.
+
+        >>> network = Transformer(5, 8, width=16, depth=2, heads=4, key=jax.random.key(0))
+        >>> tokens, hidden = jnp.asarray([0, 1, 2, 3, 4, 0, 1, 2]), jnp.arange(8) == 3
+        >>> bool(jnp.allclose(network.at_hidden_site(tokens, hidden), network(tokens, hidden)[3], atol=1e-6))
+        True
+        """
+        vectors = self._embedded(tokens, hidden)
+        *before, last = self.blocks
+        if last.attention.causal:
+            return jnp.sum(jnp.where(hidden[:, None], self(tokens, hidden), 0.0), 0)
+        for block in before:
+            vectors, _ = block(vectors)
+        one = last.at(vectors, hidden.astype(vectors.dtype))
+        one = one if self.norm is None else self.norm(one[None, :])[0]
+        return one @ self.head + self.bias
+
+    def _embedded(
+        self, tokens: Int[Array, " sites"], masked: Bool[Array, " sites"] | None
+    ) -> Float[Array, "sites width"]:
+        tokens = tokens.astype(jnp.int32)
+        if masked is not None:
+            tokens = jnp.where(masked, self.mask, tokens)
+        # A product with one-hot rows instead of indexing: its gradient needs no atomic sums, so runs repeat bit by bit.
+        vectors = jax.nn.one_hot(tokens, self.mask + 1, dtype=self.tokens.dtype) @ self.tokens
+        return vectors if self.places is None else vectors + self.places[: tokens.shape[0]]
 
     @property
     def mask(self) -> int:

@@ -21,8 +21,8 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InvalidValue
-from ..methods.interactions import InteractionStack, SumOfStacks
 from ..methods.monte_carlo import sweep
+from ..methods.squared_attention import InteractionStack, SumOfStacks
 from ..methods.training import MaskedTokens, Optimiser, geometric_steps, masked_loss, train
 from ..methods.transformers import Transformer
 

@@ -16,7 +16,7 @@ const STATUS = {
   approximate: "approximate: known to be off somewhere", measured: "measured only: it has no theory",
 };
 const MOST_PINS = 6;
-const COARSE = 16, SLOW = 0.12; // points of a preview while a slider moves, where a whole curve takes longer than so many seconds
+const SLOW = 0.12; // seconds: where a whole curve takes longer, there is a preview of fewer points while a slider moves
 
 /** The page of the model `id`, in the state that the query string describes. */
 export async function modelPage(id, query) {
@@ -217,8 +217,8 @@ class Page {
     const view = structuredClone(this.view);
     clearTimeout(this.full);
     this.full = 0;
-    if (dragging && this.slow && view.x && !view.y && view.x.points > COARSE) {
-      view.x.points = COARSE;
+    if (dragging && this.coarse && view.x && !view.y && view.x.points > this.coarse) {
+      view.x.points = this.coarse;
       this.full = setTimeout(() => this.submit(false), 180);
     }
     this.ask(view);
@@ -260,7 +260,7 @@ class Page {
     this.say("");
     this.answer = normal(answer);
     this.answerView = view;
-    if (view.x?.points === this.view.x?.points) this.slow = Boolean(answer.coarse) && answer.seconds > SLOW;
+    if (view.x?.points === this.view.x?.points) this.coarse = answer.seconds > SLOW ? answer.coarse : 0;
     this.redraw();
     announce(sentence(this.answer, view));
   }

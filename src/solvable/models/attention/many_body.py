@@ -31,7 +31,6 @@ from jaxtyping import Array
 
 from ...errors import InvalidValue
 from ...methods.interactions import (
-    InteractionStack,
     PopulationLoss,
     SumOfBodies,
     conditional_tables,
@@ -46,6 +45,7 @@ from ...methods.interactions import (
     population_rows,
 )
 from ...methods.potts import ManyBody, every_state
+from ...methods.squared_attention import InteractionStack
 from ...methods.training import Optimiser, train
 from ...model import Control, Model, Numerics, Reference, choice, control, observable
 
@@ -93,10 +93,10 @@ class ManyBodyBias(Model):
     family = "attention"
     numerics = Numerics(tolerance=1e-12, steps=200)
     runs = "host"
-    theory_lanes = 48
+    theory_lanes = 1
     simulation_dtype = "float64"
     typical_sizes = (8000, 16000, 32000)
-    theory_seconds = 2e-2
+    theory_seconds = 5e-3
     simulation_seconds = 60.0
     simulation_growth = 1.0
     check_study = ({"over": {"inverse_temperature": [0.5, 1.0]}, "values": {"depth": 0}, "seeds": 8},)

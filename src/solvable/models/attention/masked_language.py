@@ -43,7 +43,7 @@ from ...methods.potts import (
     zero_sum_colours,
 )
 from ...methods.pseudolikelihood import contact_scores, fit_dense, fit_factored, test_loss, zero_sum
-from ...methods.training import MaskedTokens, Optimiser, geometric_steps, masked_loss, train
+from ...methods.training import Optimiser, geometric_steps, masked_loss, one_site_loss, train
 from ...methods.transformers import Transformer
 from ...model import Control, Count, Model, Reference, choice, control, observable
 
@@ -165,6 +165,9 @@ class Trainee(eqx.Module):
     def __call__(self, tokens: Array, masked: Array) -> Array:
         return self.network(tokens, masked)
 
+    def at_hidden_site(self, tokens: Array, hidden: Array) -> Array:
+        return self.network.at_hidden_site(tokens, hidden)
+
 
 class OwnRows(eqx.Module):
     """Masked-language loss on a batch of the trainee's own rows, one hidden site each."""
@@ -174,7 +177,7 @@ class OwnRows(eqx.Module):
     def __call__(self, trainee: Trainee, pool: Int[Array, "rows L"], key: PRNGKeyArray) -> Float[Array, ""]:
         pick, rest = jax.random.split(key)
         number = jax.random.bits(pick, (self.batch,), jnp.uint32) % trainee.rows.astype(jnp.uint32)
-        return MaskedTokens(self.batch)(trainee, pool[trainee.first + number.astype(jnp.int32)], rest)
+        return one_site_loss(trainee, pool[trainee.first + number.astype(jnp.int32)], rest)
 
 
 def _held_out_losses(trainee: Trainee, held_out: tuple[Array, Array]) -> tuple[Array, Array]:
