@@ -253,9 +253,8 @@ def student(
 
     first = _ridge(spectrum, samples, jnp.maximum(penalty, 1e-3), labels)
     mean = spectrum.weights @ spectrum.omega
-    # κ = λ/V̂ of the start, S from it and from the penalty itself.
     scale = first.kappa + mean
-    S = jnp.maximum(penalty, 1e-3) * (1 + mean / first.kappa)
+    S = jnp.where(penalty > 0, penalty, 1e-3) * (1 + mean / first.kappa)
     start = jnp.stack(
         [jnp.log(S), jnp.arcsinh(first.amplitude / jnp.sqrt(first.residue)), jnp.log(first.residue / scale**2)]
     )
@@ -408,7 +407,7 @@ def _learn(loss, teacher, spectrum, alpha, lam, nodes, tolerance, max_steps) -> 
         exists = ~(without & falls & (alpha <= separability_threshold(spectrum, teacher)))
     threshold = interpolation_threshold(spectrum)
     if square:
-        exists = ~(without & (alpha == threshold))  # q is infinite there
+        exists = ~(without & (jnp.abs(alpha - threshold) <= 1e-12 * threshold))  # q is infinite there
     ok = at.converged & exists & jnp.isfinite(at.q)
     interpolates = without & (alpha < threshold) if square else jnp.asarray(False)
     status = jnp.where(ok, jnp.where(interpolates, 1, 0), jnp.where(exists, 3, 5 if square else 2))
