@@ -453,8 +453,8 @@ def best_penalty(
     """
     if isinstance(teacher, Linear) and minimise == "test_error":
         raise InvalidValue("minimise = 'test_error' needs labels ±1: with a Linear teacher use 'test_loss'.")
-    low, high = (float(number("between", end, 0.0, np.inf, low_open=True)) for end in between)
-    if not low < high:
+    low, high = float(between[0]), float(between[1])
+    if not 0 < low < high < np.inf:
         raise InvalidValue(f"between = {between!r} is not a range of positive penalties.")
     alpha = number("samples", samples, 0.0, np.inf, low_open=True)
     return _best_penalty(loss, teacher, spectrum, alpha, minimise, (low, high), scan, nodes, tolerance)
@@ -481,19 +481,17 @@ def _best_penalty(loss, teacher, spectrum, samples, minimise, between, scan, nod
         near = 0.01 * (b - a) * jnp.asarray([-1.0, 0.0, 1.0])
         places = jnp.sort(jnp.concatenate([a + (b - a) * parts, jnp.clip(zero + near, a, b)]))
         heights, slopes = rising(places)
-        last = places.shape[0] - 1
-        k = jnp.argmin(jnp.where(jnp.isfinite(heights), heights, jnp.inf))
-        # Later turns go by the slopes, which have more digits than the heights.
-        k = jnp.where(turn > 0, jnp.argmin(jnp.where(jnp.isfinite(slopes), jnp.abs(slopes), jnp.inf)), k)
-        falls = slopes[k] < 0
-        i = jnp.where(falls, k, jnp.maximum(k - 1, 0))
-        j = jnp.where(falls, jnp.minimum(k + 1, last), k)
-        low, high, fl, fh = places[i], places[j], slopes[i], slopes[j]
-        crosses = (fl < 0) & (fh >= 0)
-        secant = low - fl * (high - low) / jnp.where(crosses, fh - fl, 1.0)
-        edge = (i == j) | ((turn == 0) & ~crosses)
-        low, high = jnp.where(edge, places[k], low), jnp.where(edge, places[k], high)
-        zero = jnp.where(crosses, secant, places[k])
+        finite = jnp.where(jnp.isfinite(heights), heights, jnp.inf)
+        # Of the neighbours between which the slope turns from falling to rising, the lowest; without any, an end.
+        turns = (slopes[:-1] < 0) & (slopes[1:] >= 0)
+        i = jnp.argmin(jnp.where(turns, jnp.minimum(finite[:-1], finite[1:]), jnp.inf))
+        crosses = jnp.any(turns)
+        flattest = jnp.where(jnp.abs(slopes[i]) < jnp.abs(slopes[i + 1]), i, i + 1)
+        k = jnp.where(crosses, flattest, jnp.argmin(finite))
+        secant = places[i] - slopes[i] * (places[i + 1] - places[i]) / jnp.where(
+            crosses, slopes[i + 1] - slopes[i], 1.0
+        )
+        low, high, zero = (jnp.where(crosses, v, places[k]) for v in (places[i], places[i + 1], secant))
         return low, high, zero, places[k], heights[k], slopes[k], turn + 1
 
     def unfinished(state):
