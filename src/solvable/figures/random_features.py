@@ -96,13 +96,20 @@ def draw_phase_diagram(data: dict[str, Any]) -> Any:
     for axis, loss in zip(axes, MEASURED, strict=False):
         error = plane.test_error_theory.sel(loss=loss).transpose("samples", "width")
         mesh = axis.pcolormesh(plane.width, plane.samples, error, cmap="viridis", shading="nearest", rasterized=True,
-                               vmin=0.1, vmax=0.5)  # fmt: skip
+                               vmin=0.05, vmax=0.5)  # fmt: skip
         log_axis(axis.xaxis)
         log_axis(axis.yaxis)
         axis.plot(plane.width, plane.threshold.sel(loss=loss), color="white", linestyle="--")
         said = "interpolation, $n = p$" if loss == "square" else "separable below"
         axis.text(
-            0.97, 0.05, f"{loss}\n(dashes: {said})", transform=axis.transAxes, color="white", fontsize=8, ha="right"
+            0.97,
+            0.05,
+            f"{loss}\n(dashes: {said})",
+            transform=axis.transAxes,
+            color="white",
+            fontsize=8,
+            ha="right",
+            bbox={"facecolor": INK, "alpha": 0.45, "linewidth": 0},
         )
         axis.set(xlabel=label("width", "p/d"), ylabel=label("samples", "n/d"))
         axis.set_ylim(float(plane.samples[0]), float(plane.samples[-1]))
