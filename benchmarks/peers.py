@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 from scipy.integrate import quad
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize_scalar
 from scipy.special import expit, ndtr
 
 
@@ -147,3 +147,123 @@ def support_vectors(inputs: np.ndarray, labels: np.ndarray, penalty: float, tole
         LinearSVC(tol=tolerance, max_iter=1_000_000, **options).fit(a, y) for a, y in zip(inputs, labels, strict=True)
     ]
     return np.array([fit.coef_[0] for fit in fits])
+
+
+# --- structured inputs --------------------------------------------------------------------------------------------------
+
+
+def tanh_coefficients() -> tuple[float, float]:
+    """κ1 and κ⋆ of tanh by adaptive quadrature."""
+
+    def mean(f):
+        return quad(lambda z: f(z) * math.exp(-0.5 * z * z) / math.sqrt(2 * math.pi), -12, 12, epsabs=1e-14)[0]
+
+    linear = mean(lambda z: z * math.tanh(z))
+    return linear, math.sqrt(mean(lambda z: math.tanh(z) ** 2) - linear**2)
+
+
+def marchenko_pastur(ratio: float, nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues and weights of FᵀF/d for p/d = `ratio`, by the midpoint rule in the angle; not for ratios very near one."""
+    angle = (np.arange(nodes) + 0.5) * math.pi / nodes
+    s = 1 + ratio + 2 * math.sqrt(ratio) * np.cos(angle)
+    density = np.sqrt(np.maximum(4 * ratio - (s - 1 - ratio) ** 2, 0)) / (2 * math.pi * ratio * s)
+    weights = density * 2 * math.sqrt(ratio) * np.sin(angle) * math.pi / nodes
+    atom = max(1 - 1 / ratio, 0.0)
+    return np.append(s, 0.0), np.append(weights * (1 - atom) / weights.sum(), atom)
+
+
+def logistic_features(
+    width: float,
+    samples: float,
+    penalty: float,
+    linear: float,
+    rest: float,
+    eigenvalues: np.ndarray,
+    weights: np.ndarray,
+    *,
+    damping: float = 0.3,
+    tolerance: float = 1e-8,
+    most: int = 1000,
+) -> dict[str, float]:
+    """Replica fixed point of logistic regression on random features (Gerace et al. 2020), as the field's scripts have it:
+    adaptive quadrature over the cavity field, and a scalar minimisation for the proximal operator at every node."""
+    wanted = {"epsabs": 0.01 * tolerance, "epsrel": 0.01 * tolerance, "limit": 200}
+    cut = 9.0
+    omega = linear**2 * eigenvalues + rest**2
+    tau = linear**2 * eigenvalues * width
+    ratio = samples / width
+
+    def proximal(y: float, field: float, V: float) -> float:
+        """argmin (z − ω)²/2V + log(1 + exp(−yz)), to the root of its slope: a minimiser alone stops at half the digits."""
+        objective = lambda z: (z - field) ** 2 / (2 * V) + np.logaddexp(0, -y * z)  # noqa: E731
+        low, high = (field, field + V) if y > 0 else (field - V, field)
+        z = minimize_scalar(objective, bounds=(low, high), method="bounded", options={"xatol": 1e-6}).x
+        for _ in range(3):
+            s = expit(-y * z)
+            z -= (z - field - V * y * s) / (1 + V * s * (1 - s))
+        return z
+
+    def conjugates(m: float, q: float, V: float) -> tuple[float, float, float]:
+        root, left = math.sqrt(q), math.sqrt(1 - m**2 / q)
+
+        def integrand(xi: float, y: float, which: str) -> float:
+            field = root * xi
+            z, seen = proximal(y, field, V), m * field / q
+            weight = math.exp(-0.5 * xi**2) / math.sqrt(2 * math.pi)
+            if which == "overlap":
+                density = math.exp(-0.5 * (seen / left) ** 2) / (math.sqrt(2 * math.pi) * left)
+                return weight * y * density * (z - field) / V
+            weight *= ndtr(y * seen / left)
+            if which == "norm":
+                return weight * ((z - field) / V) ** 2
+            curvature = expit(z) * expit(-z)
+            return weight * curvature / (1 + V * curvature)
+
+        overlap, norm, response = (
+            sum(quad(integrand, -cut, cut, args=(y, which), **wanted)[0] for y in (1.0, -1.0))
+            for which in ("overlap", "norm", "response")
+        )
+        return overlap, norm, response
+
+    m, q, V = 0.1, 0.5, 1.0
+    for _ in range(most):
+        m_hat, q_hat, V_hat = (ratio * value for value in conjugates(m, q, V))
+        R = 1 / (penalty + V_hat * omega)
+        new = (
+            m_hat * weights @ (tau * R),
+            weights @ ((m_hat**2 * tau * omega + q_hat * omega**2) * R**2),
+            weights @ (omega * R),
+        )
+        moved = max(abs(a - b) for a, b in zip(new, (m, q, V), strict=True))
+        m, q, V = (damping * old + (1 - damping) * value for old, value in zip((m, q, V), new, strict=True))
+        if moved < tolerance:
+            break
+    else:
+        raise RuntimeError(f"no fixed point in {most} iterations: last change {moved:.1e}.")
+    return {"overlap": m, "norm": q, "response": V, "test_error": math.acos(m / math.sqrt(q)) / math.pi}
+
+
+def covariance_triple(p: int, seed: int) -> tuple[np.ndarray, int, np.ndarray]:
+    """The joint covariance of k = p/2 inputs of a teacher and p of a student, k, and the teacher's weights."""
+    rng, k = np.random.default_rng(seed), p // 2
+    mixing = rng.normal(size=(k + p, 2 * p)) * np.linspace(0.3, 1.5, 2 * p)
+    return mixing @ mixing.T / (2 * p), k, rng.normal(size=k)
+
+
+def logistic_errors(
+    joint: np.ndarray, k: int, theta: np.ndarray, samples: float, penalty: float, flips: float, seeds: int
+) -> np.ndarray:
+    """Test errors of scikit-learn's logistic regressions on samples of a triple, exact given the weights."""
+    from sklearn.linear_model import LogisticRegression
+
+    p, root, out = len(joint) - k, np.linalg.cholesky(joint), []
+    for seed in range(seeds):
+        rng = np.random.default_rng(1000 + seed)
+        both = rng.normal(size=(round(samples * p), k + p)) @ root.T
+        y = np.sign(both[:, :k] @ theta)
+        y = np.where(rng.random(len(y)) < flips, -y, y)
+        fit = LogisticRegression(C=1 / penalty, fit_intercept=False, tol=1e-8, max_iter=10_000)
+        w = fit.fit(both[:, k:] / np.sqrt(p), y).coef_[0]
+        cosine = theta @ joint[:k, k:] @ w / np.sqrt((w @ joint[k:, k:] @ w) * (theta @ joint[:k, :k] @ theta))
+        out.append(flips + (1 - 2 * flips) * np.arccos(cosine) / np.pi)
+    return np.array(out)

@@ -302,6 +302,12 @@ def forecast() -> Iterator[Row]:
     yield from rows()
 
 
+def replica() -> Iterator[Row]:
+    from .replica import replica as rows
+
+    yield from rows()
+
+
 def potts() -> Iterator[Row]:
     from .potts import potts as rows
 
@@ -322,6 +328,7 @@ def sweeps() -> Iterator[Row]:
 
 GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
     "perceptron": perceptron,
+    "replica": replica,
     "soft-committee": soft_committee,
     "masked-regression": masked_regression,
     "minimisers": minimisers,

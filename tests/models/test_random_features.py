@@ -8,16 +8,36 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import solvable as sv
-from solvable.methods.channels import sign_risks
-from solvable.methods.covariate import gaussian_features, sign_student
-from solvable.methods.losses import Logistic
+from solvable.methods.covariate import Sign, gaussian_features, student
+from solvable.methods.losses import loss_named
 from solvable.model import simulate_batch
 from solvable.models.replica.random_features import _orthogonal
 
 RATIOS = np.array([0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 2.0, 4.0])  # p/n at n/d = 3, sign features, penalty 1e-4
 
 
-def test_double_descent_of_an_independent_solver_is_reproduced_with_its_coefficients():
+KNOWN = {
+    "logistic": [
+        0.3665,
+        0.3561,
+        0.3144,
+        0.2861,
+        0.2658,
+        0.2473,
+        0.2150,
+        0.1824,
+        0.3568,
+        0.3517,
+        0.3515,
+        0.3608,
+        0.3441,
+    ],
+    "square": [0.3656, 0.3377, 0.3441, 0.3785, 0.4516, 0.3671, 0.2807, 0.2177],
+}
+
+
+@pytest.mark.parametrize("loss", KNOWN)
+def test_double_descent_of_an_independent_solver_is_reproduced_with_its_coefficients(loss):
     """That solver took κ1 of the sign by Gauss–Hermite with 120 nodes, 0.3 % above √(2/π); with its κ1, all digits hold."""
     z, w = np.polynomial.hermite_e.hermegauss(120)
     linear = float(w @ np.abs(z) / w.sum())
@@ -25,11 +45,11 @@ def test_double_descent_of_an_independent_solver_is_reproduced_with_its_coeffici
 
     def error(ratio):
         spectrum = gaussian_features(3 * ratio, linear, rest, 96)
-        student = sign_student(Logistic(), spectrum, 1 / ratio, jnp.asarray(1e-4), jnp.zeros(()))
-        return sign_risks(Logistic(), student.m, student.q, student.V, student.rest, 14).test_error
+        found = student(loss_named(loss), Sign(), spectrum, 1 / ratio, jnp.asarray(1e-4))
+        return Sign().risks(loss_named(loss), found.m, found.q, found.V, found.rest, 14).test_error
 
-    known = [0.3665, 0.3561, 0.3144, 0.2861, 0.2658, 0.2473, 0.2150, 0.1824]
-    np.testing.assert_allclose(jax.jit(jax.vmap(error))(jnp.asarray(RATIOS)), known, atol=6e-5)
+    ratios = np.concatenate([RATIOS, [0.25, 0.3, 0.325, 0.375, 0.45]])[: len(KNOWN[loss])]
+    np.testing.assert_allclose(jax.jit(jax.vmap(error))(jnp.asarray(ratios)), KNOWN[loss], atol=6e-5)
 
 
 def test_square_loss_peaks_where_features_equal_samples_and_logistic_where_the_data_become_separable():
@@ -48,11 +68,53 @@ def test_square_loss_peaks_where_features_equal_samples_and_logistic_where_the_d
     assert float(logistic.train_loss[0]) > 0.3
 
 
-def test_the_best_penalty_removes_the_peak():
-    width, penalty = 3 * np.geomspace(0.2, 4, 25)[:, None], np.geomspace(1e-4, 1e2, 40)[None, :]
-    out = sv.RandomFeatures(loss="square", samples=3.0, width=width, activation="sign", penalty=penalty).theory()
-    assert bool(jnp.all(jnp.diff(out.test_error.min(1)) < 0))
-    assert not bool(jnp.all(jnp.diff(out.test_error[:, 0]) < 0))
+@pytest.mark.parametrize("loss", ["square", pytest.param("logistic", marks=pytest.mark.slow)])
+def test_the_best_penalty_removes_the_peak_and_no_scan_finds_a_better_one(loss):
+    width, penalty = 3 * np.geomspace(0.2, 4, 25), np.geomspace(1e-4, 1e2, 40)[None, :]
+    model = sv.RandomFeatures(loss=loss, samples=3.0, width=width, activation="sign")
+    scan = model.replace(width=width[:, None], penalty=penalty).theory().test_error
+    best = model.best_penalty()
+    assert not best.at_bound.any()
+    assert bool(jnp.all(jnp.diff(best.value) < 0))
+    assert not bool(jnp.all(jnp.diff(scan[:, 0]) < 0))
+    assert float(jnp.max(best.value - scan.min(1))) <= 1e-12
+    assert float(jnp.max(scan.min(1) - best.value)) < 2e-3  # a scan comes near
+    if loss == "square":
+        return
+    again = sv.optimise(model.replace(width=float(width[12])), "penalty", minimise="test_error")
+    np.testing.assert_allclose(best.penalty[12], again.controls["penalty"], rtol=1e-4)
+
+
+@pytest.mark.parametrize("loss", ["square", "logistic", pytest.param("hinge", marks=pytest.mark.slow)])
+def test_no_point_is_lost_on_a_dense_grid_through_the_peak_at_a_small_penalty(loss):
+    width = 3.0 * np.concatenate([np.geomspace(0.25, 0.5, 150), np.linspace(0.9, 1.1, 151), np.geomspace(1.2, 5, 50)])
+    out = sv.RandomFeatures(loss=loss, samples=3.0, width=width, activation="sign", penalty=1e-7).theory()
+    assert bool(out.converged.all())
+    assert float(out.residual.max()) < 1e-10
+    # One branch: neighbours on the grid are neighbours in every observable.
+    for near in (slice(0, 150), slice(150, 301), slice(301, None)):
+        assert float(jnp.abs(jnp.diff(out.test_error[near])).max()) < 0.02
+    assert bool(jnp.all(out.overlap**2 <= out.norm))
+
+
+@pytest.mark.slow
+def test_the_training_loss_leaves_zero_at_interpolation_or_separability():
+    square = sv.RandomFeatures(loss="square", activation="sign", width=2.0)
+    assert abs(sv.locate(square, along="samples") - 2) < 1e-8
+    logistic = sv.RandomFeatures(loss="logistic", activation="sign", samples=3.0)
+    width = sv.locate(logistic, along="width", between=(0.6, 3.0))
+    losses = logistic.replace(width=width * np.array([0.98, 1.02]), penalty=1e-9).theory().train_loss
+    assert losses[0] > 0.15
+    assert losses[1] < 1e-3
+    line = logistic.transition_lines("width", "samples", np.array([width]))["separability"]
+    np.testing.assert_allclose(line, 3.0, rtol=1e-6)
+    back = logistic.transition_lines("samples", "width", np.array([3.0]))["separability"]
+    np.testing.assert_allclose(back, width, rtol=1e-3)
+
+
+def test_the_best_penalty_is_of_an_observable_that_the_model_has():
+    with pytest.raises(sv.InvalidValue, match=r"minimise = 'test_error' is not one of 'test_loss'"):
+        sv.RandomFeatures(loss="square", teacher="linear").best_penalty("test_error")
 
 
 @pytest.mark.slow

@@ -43,6 +43,12 @@ FIGURES = (
         "Test error and training loss against the number of random features: the peak at interpolation, and without it.",
     ),
     FigureListing(
+        "random-features-phase-diagram",
+        "random-features",
+        "solvable.figures.random_features",
+        "Test error over width and samples, with interpolation and separability; Gaussian against orthogonal projections.",
+    ),
+    FigureListing(
         "soft-committee-plateau",
         "soft-committee",
         "solvable.figures.soft_committee",

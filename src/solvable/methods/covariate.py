@@ -1,170 +1,98 @@
-"""Generalised linear learning on Gaussian inputs with structure: the saddle point over a joint spectrum.
+"""Generalised linear learning on Gaussian inputs with structure: one saddle point for all covariances, teachers and losses.
 
 Inputs x ∈ R^p have covariance Ω with eigenvalues ω_i; the teacher's field ν has unit variance and √p E[xν] has the
-squared component τ_i on eigenvector i. The student minimises Σ_μ ℓ(y_μ, w·x_μ/√p) + λ|w|²/2 over n = αp samples. With
-the output channel's conjugates (`methods.channels`, times α), R = 1/(λ + V̂ω) and ⟨·⟩ the mean over i,
+squared component τ_i on eigenvector i (`methods.spectra`). The student minimises Σ_μ ℓ(y_μ, w·x_μ/√p) + λ|w|²/2 over n = αp
+samples: the *sum* of the losses, `samples` per feature. With the output channel's conjugates (`methods.channels`, times α),
+R = 1/(λ + V̂ω) and ⟨·⟩ the mean over i,
 
     V = ⟨ωR⟩,   m = m̂⟨τR⟩,   q = ⟨(m̂²τω + q̂ω²)R²⟩        (Loureiro et al. 2021, arXiv:2102.08127).
 
-The unknowns of the solver are log(1+z), log A and log B with z = V̂ω̄/λ, ω̄ = ⟨ω⟩, A = m̂/(λ + V̂ω̄), B = q̂/(λ + V̂ω̄)². They
-stay finite as λ → 0, on both sides of interpolation, and where V̂ vanishes (the hinge loss under a strong penalty):
-with r = (1+z)/(1+zω/ω̄), V = ⟨ωr⟩/(λ(1+z)), m = A⟨τr⟩ and q = A²⟨τωr²⟩ + B⟨ω²r²⟩.
+The unknowns of the solver are log S, arsinh(A/√B) and log B with S = λ + V̂ω̄, ω̄ = ⟨ω⟩, A = m̂/S, B = q̂/S². They stay finite
+as λ → 0, at λ = 0 itself where a minimum exists, on both sides of interpolation, where V̂ vanishes (the hinge loss under a
+strong penalty), and where labels are random (A = 0): with r = S/(λ + (S − λ)ω/ω̄), V = ⟨ωr⟩/S, m = A⟨τr⟩ and
+q = A²⟨τωr²⟩ + B⟨ω²r²⟩.
 
 What the student's field leaves open of the teacher's, 1 − m²/q, is computed as a sum of positive terms: with μ = τ/ω
 it is (1 − ⟨μ⟩) + ⟨μ⟩(B⟨ω²r²⟩ + A²⟨μ(ωr − mean)²⟩)/q.
+
+**Stability.** Two replicas at a small distance δ come closer, δ → Gδ, where a field's response squared meets the weights' one:
+
+    G = α E[(∂f/∂ω)²] ⟨ω²R²⟩ = α E[(1 − prox′)²] ⟨(ωr)²⟩/⟨ωr⟩²        (de Almeida and Thouless 1978).
+
+G < 1 is replica symmetry. For a convex loss 0 ≤ 1 − prox′ ≤ 1, hence αE[(1 − prox′)²] ≤ VV̂ = ⟨V̂ωR⟩ and G ≤ 1 always; a loss
+that is not convex may have G > 1, or a prox that jumps (V ℓ″ < −1 somewhere: G = ∞).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
-from ..errors import UnknownName, nearest
-from .channels import sign_channel
-from .losses import Loss
+from ..errors import InvalidValue
+from .losses import Hinge, Logistic, Loss, Square, loss_named
 from .random_matrices import effective_ridge
 from .saddle import solve
+from .separability import interpolation_threshold, separability_threshold
+from .spectra import (
+    ACTIVATIONS,
+    Nonlinearity,
+    Spectrum,
+    activation_named,
+    clouds,
+    equivalent,
+    features,
+    gaussian_features,
+    hidden_manifold,
+    isotropic,
+    joint_spectrum,
+    nonlinearity,
+    of_matrices,
+    orthogonal_features,
+    power_law,
+)
+from .teachers import Clouds, Labels, Linear, Sign, Teacher, number, random_labels
+
+__all__ = [
+    "ACTIVATIONS",
+    "STATUSES",
+    "BestPenalty",
+    "Clouds",
+    "Learned",
+    "Linear",
+    "Nonlinearity",
+    "Sign",
+    "Spectrum",
+    "Student",
+    "activation_named",
+    "best_penalty",
+    "clouds",
+    "equivalent",
+    "features",
+    "gaussian_features",
+    "hidden_manifold",
+    "interpolation_threshold",
+    "isotropic",
+    "joint_spectrum",
+    "learn",
+    "nonlinearity",
+    "of_matrices",
+    "orthogonal_features",
+    "power_law",
+    "random_labels",
+    "separability_threshold",
+    "sign_student",
+    "square_student",
+    "stability",
+    "status_words",
+    "student",
+]
 
 Scalar = Float[Array, ""]
-
-
-# --- spectra ----------------------------------------------------------------------------------------------------------
-
-
-class Spectrum(NamedTuple):
-    """Joint spectrum (ω_i, τ_i) with weights that sum to one, and the part 1 − ⟨τ/ω⟩ of the teacher out of reach."""
-
-    omega: Float[Array, " k"]
-    tau: Float[Array, " k"]
-    weights: Float[Array, " k"]
-    unexplained: Scalar
-
-
-def isotropic() -> Spectrum:
-    """Ω = 1 and a teacher that is linear in the inputs: the perceptron.
-
-    >>> float(isotropic().omega[0])
-    1.0
-    """
-    return Spectrum(jnp.ones(1), jnp.ones(1), jnp.ones(1), jnp.zeros(()))
-
-
-def power_law(decay: Scalar, teacher_decay: Scalar, modes: int) -> Spectrum:
-    """ω_k ∝ k^−decay (of mean one) and a teacher in the inputs with squared weights θ_k² ∝ k^−teacher_decay.
-
-    The field ν = θ·x/√p has variance ⟨ωθ²⟩ = 1, and τ = ω²θ².
-
-    >>> s = power_law(jnp.asarray(1.2), jnp.asarray(0.5), 100)
-    >>> bool(abs(s.weights @ (s.tau / s.omega) - 1) < 1e-12)
-    True
-    """
-    k = jnp.arange(1, modes + 1, dtype=float)
-    omega = k**-decay
-    omega = omega / jnp.mean(omega)
-    teacher = k**-teacher_decay
-    teacher = teacher / jnp.mean(omega * teacher)
-    return Spectrum(omega, omega**2 * teacher, jnp.full(modes, 1 / modes), jnp.zeros(()))
-
-
-def gaussian_features(width: Scalar, linear: float, rest: float, nodes: int) -> Spectrum:
-    """Random features of a Gaussian projection: ω = κ1²s + κ⋆², τ = κ1²s·width, s the spectrum of FᵀF/d, width = p/d.
-
-    s follows Marchenko and Pastur's law: s = 1 + r + 2√r cos θ, midpoint in θ, where sρ(s)ds = (2/π)sin²θ dθ exactly, for
-    every r. The value at s = 0 takes what is left of the mass: the atom 1 − 1/r for r > 1, and for r near one also the
-    correction ⟨f⟩ = f(0) + ⟨s·(f(s) − f(0))/s⟩ without which the rule would lose 5e-4 of the mass. What is left to err is
-    that (f(s) − f(0))/s has a pole at s = −(κ⋆² + κ)/κ1²: 64 nodes give 1e-12 for κ⋆²/κ1² = 0.05 at r = 1.
-
-    >>> s = gaussian_features(jnp.asarray(1.001), 0.8, 0.6, 64)
-    >>> bool(abs(s.weights @ s.omega - 1) < 1e-14)
-    True
-    """
-    theta = (np.arange(nodes) + 0.5) * np.pi / nodes
-    s = (1 - jnp.sqrt(width)) ** 2 + 4 * jnp.sqrt(width) * jnp.asarray(np.cos(theta / 2) ** 2)
-    mass = jnp.asarray(2 * np.sin(theta) ** 2 / nodes)  # of s·ρ(s): sums to one, the mean of s
-    seen = linear**2 / (linear**2 * s + rest**2)
-    weights = mass / s
-    return Spectrum(
-        jnp.append(linear**2 * s + rest**2, rest**2),
-        jnp.append(linear**2 * s * width, 0.0),
-        jnp.append(weights, 1 - jnp.sum(weights)),
-        jnp.maximum(1 - width * mass @ seen, 0.0),
-    )
-
-
-def orthogonal_features(width: Scalar, linear: float, rest: float) -> Spectrum:
-    """The same for orthogonal projections: all s = 1 while p ≤ d; s = p/d with weight d/p and zeros beyond.
-
-    >>> orthogonal_features(jnp.asarray(2.0), 1.0, 0.5).omega.tolist()
-    [2.25, 0.25]
-    """
-    s, weight = jnp.maximum(width, 1.0), jnp.minimum(1 / width, 1.0)
-    omega = linear**2 * s + rest**2
-    explained = jnp.minimum(width, 1.0) * linear**2 * s / omega
-    outside = jnp.maximum(1 - width, 0.0)  # of the d directions of c, those that no feature sees
-    return Spectrum(
-        jnp.stack([omega, jnp.full_like(omega, rest**2)]),
-        jnp.stack([linear**2 * s * width, jnp.zeros_like(omega)]),
-        jnp.stack([weight, 1 - weight]),
-        jnp.where(width < 1, outside + jnp.minimum(width, 1.0) * rest**2 / omega, 1 - explained),
-    )
-
-
-# --- Gaussian equivalence ---------------------------------------------------------------------------------------------
-
-
-class Nonlinearity(NamedTuple):
-    """σ with E σ(z) = 0, z standard Gaussian, and its Gaussian equivalent κ1·z + κ⋆·(independent Gaussian)."""
-
-    function: Callable[[Array], Array]
-    linear: float
-    rest: float
-
-
-def equivalent(function: Callable[[np.ndarray], np.ndarray], step: float = 0.05) -> tuple[float, float, float]:
-    """κ0 = E σ, κ1 = E zσ and κ⋆ = √(E σ² − κ0² − κ1²) of a smooth activation, by the trapezoidal rule.
-
-    For σ analytic in a strip of half-width w the rule errs by exp(−2πw/step), and nothing remains beyond |z| = 12.
-
-    >>> k0, k1, rest = equivalent(lambda z: z**2)
-    >>> bool(abs(k0 - 1) < 1e-12 and abs(k1) < 1e-12 and abs(rest - 2**0.5) < 1e-12)
-    True
-    """
-    z = np.arange(-12, 12 + step / 2, step)
-    w = step * np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
-    value = function(z)
-    k0, k1 = float(w @ value), float(w @ (z * value))
-    return k0, k1, float(np.sqrt(max(w @ (value - k0 - k1 * z) ** 2, 0.0)))
-
-
-ACTIVATIONS = ("erf", "sign", "tanh", "relu")
-
-
-@cache
-def activation_named(name: str) -> Nonlinearity:
-    """erf(z/√2), sign, tanh, or relu: max(z, 0) *less its mean* 1/√(2π), so that no feature has a mean.
-
-    >>> round(activation_named("sign").linear ** 2, 6)
-    0.63662
-    """
-    if name == "erf":
-        return Nonlinearity(lambda z: jax.scipy.special.erf(z / np.sqrt(2)), np.pi**-0.5, (1 / 3 - 1 / np.pi) ** 0.5)
-    if name == "sign":
-        return Nonlinearity(jnp.sign, (2 / np.pi) ** 0.5, (1 - 2 / np.pi) ** 0.5)
-    if name == "tanh":
-        return Nonlinearity(jnp.tanh, *equivalent(np.tanh)[1:])
-    if name == "relu":
-        mean = (2 * np.pi) ** -0.5
-        return Nonlinearity(lambda z: jnp.maximum(z, 0.0) - float(mean), 0.5, (0.25 - mean**2) ** 0.5)
-    raise UnknownName(f"there is no activation {name!r}; {nearest(name, list(ACTIVATIONS))}")
-
-
-# --- saddle point -----------------------------------------------------------------------------------------------------
 
 
 class Student(NamedTuple):
@@ -178,49 +106,93 @@ class Student(NamedTuple):
     converged: Bool[Array, ""]
 
 
-class _Scaled(NamedTuple):
-    """z = V̂ω̄/λ, A = m̂/(λ + V̂ω̄), B = q̂/(λ + V̂ω̄)²."""
+# --- the input side -----------------------------------------------------------------------------------------------------
 
-    z: Scalar
+
+class _Scaled(NamedTuple):
+    """S = λ + V̂ω̄, A = m̂/S, B = q̂/S²."""
+
+    S: Scalar
     A: Scalar
     B: Scalar
 
 
+def _shrinkage(spectrum: Spectrum, penalty: Scalar, S: Scalar) -> Float[Array, " k"]:
+    """r = S/(λ + (S − λ)ω/ω̄); flat directions, where nothing is learnt, have none."""
+    varies = spectrum.omega > 0
+    under = penalty + (S - penalty) * spectrum.omega / (spectrum.weights @ spectrum.omega)
+    return jnp.where(varies, S / jnp.where(varies, under, 1.0), 0.0)
+
+
 def _order_parameters(spectrum: Spectrum, penalty: Scalar, noise: Scalar, at: _Scaled):
     """(m, q, V, rest) by the formulas at the top of the module."""
-    omega, tau, weights, unexplained = spectrum
-    mean = weights @ omega
-    r = (1 + at.z) / (1 + at.z * omega / mean)
+    omega, tau, weights, _ = spectrum
+    r = _shrinkage(spectrum, penalty, at.S)
     m = at.A * (weights @ (tau * r))
     spread = at.B * (weights @ (omega * r) ** 2)
     q = at.A**2 * (weights @ (tau * omega * r**2)) + spread
-    V = weights @ (omega * r) / (penalty * (1 + at.z))
-    reach = weights * tau / omega
-    total = jnp.sum(reach)
-    # ωr − mean is −(ω̄/z)(r − mean) as well, which keeps its digits for z → ∞, where ωr is the same for all.
-    large = at.z > 1
+    V = weights @ (omega * r) / at.S
+    # ωr − mean is −κ(r − mean) as well, κ = λω̄/(S − λ), which keeps its digits for κ → 0, where ωr is the same for all.
+    mean = weights @ omega
+    large = 2 * penalty < at.S
+    kappa = penalty * mean / jnp.where(large, at.S - penalty, 1.0)
+    return m, q, V, _rest(spectrum, r, at.A, spread, q, large, kappa) + noise
+
+
+def _rest(spectrum: Spectrum, r: Array, A: Scalar, spread: Scalar, q: Scalar, large: Array, kappa: Scalar) -> Scalar:
+    """1 − m²/q as a sum of positive terms."""
+    omega, tau, weights, unexplained = spectrum
+    varies = omega > 0
+    share = weights * jnp.where(varies, tau / jnp.where(varies, omega, 1.0), 0.0)
+    total = jnp.sum(share)
     values = jnp.where(large, r, omega * r)
-    centred = (values - reach @ values / total) * jnp.where(large, mean / jnp.where(large, at.z, 1.0), 1.0)
-    lost = spread + at.A**2 * (reach @ centred**2)
-    return m, q, V, unexplained + total * lost / q + noise
+    centre = share @ values / jnp.where(total > 0, total, 1.0)
+    centred = (values - centre) * jnp.where(large, kappa, 1.0)
+    return unexplained + total * (spread + A**2 * (share @ centred**2)) / q
 
 
-def _ridge_point(spectrum: Spectrum, samples: Scalar, penalty: Scalar, power: Scalar, correlation: Scalar):
-    """Ridge regression in the solver's unknowns, and its effective ridge κ = λ/V̂ = ω̄/z."""
+class _Ridge(NamedTuple):
+    """Ridge regression: κ = λ/V̂, m̂/V̂ and q̂/V̂², with m, q, V and how well κ was found."""
+
+    kappa: Scalar
+    amplitude: Scalar
+    residue: Scalar
+    m: Scalar
+    q: Scalar
+    V: Scalar
+    residual: Scalar
+    converged: Bool[Array, ""]
+
+
+def _ridge(spectrum: Spectrum, samples: Scalar, penalty: Scalar, labels: Labels) -> _Ridge:
+    """V̂ = α/(1+V), m̂ = V̂(c − feedback·m), q̂ = V̂²E(y − z)²/α, linear in m and q once κ is known; λ = 0 is λ → 0⁺."""
     omega, tau, weights, _ = spectrum
+    power, correlation, feedback = labels
     ridge = effective_ridge(omega, samples, penalty / samples, weights)
-    inverse = 1 / (omega + ridge.kappa)
+    varies = omega > 0
+    inverse = jnp.where(varies, 1 / (jnp.where(varies, omega, 1.0) + ridge.kappa), 0.0)
     share = omega * inverse
-    m = correlation * (weights @ (tau * inverse))
-    bias = correlation**2 * (weights @ (tau * share * inverse))
+    seen = weights @ (tau * inverse)
+    amplitude = correlation / (1 + feedback * seen)
+    m = amplitude * seen
+    bias = amplitude**2 * (weights @ (tau * share * inverse))
     noise = weights @ share**2 / samples
     # 1 − noise without cancellation: df1/n = 1 − slack.
     left = ridge.slack + ridge.kappa * (weights @ (share * inverse)) / samples
-    q = (bias + noise * (power - 2 * correlation * m)) / left
-    mean = weights @ omega
-    scale = ridge.kappa + mean
-    residue = (power - 2 * correlation * m + q) / samples  # q̂/V̂²
-    return _Scaled(mean / ridge.kappa, correlation / scale, residue / scale**2), ridge
+    misfit = power - 2 * correlation * m + feedback * m**2
+    q = (bias + noise * misfit) / left
+    V = weights @ share / (samples * ridge.slack)
+    return _Ridge(ridge.kappa, amplitude, (misfit + q) / samples, m, q, V, ridge.residual, ridge.converged)
+
+
+def _square(spectrum: Spectrum, samples: Scalar, penalty: Scalar, labels: Labels, noise: Scalar) -> Student:
+    found = _ridge(spectrum, samples, penalty, labels)
+    varies = spectrum.omega > 0
+    inverse = jnp.where(varies, 1 / (jnp.where(varies, spectrum.omega, 1.0) + found.kappa), 0.0)
+    spread = found.residue * (spectrum.weights @ (spectrum.omega * inverse) ** 2)
+    large = found.kappa < spectrum.weights @ spectrum.omega
+    rest = _rest(spectrum, inverse, found.amplitude, spread, found.q, large, found.kappa) + noise
+    return Student(found.m, found.q, found.V, rest, found.residual, found.converged)
 
 
 def square_student(
@@ -236,8 +208,60 @@ def square_student(
     >>> round(float(found.m), 6), round(float(found.V), 6)
     (0.915571, 0.844289)
     """
-    at, ridge = _ridge_point(spectrum, samples, penalty, power, correlation)
-    return Student(*_order_parameters(spectrum, penalty, noise, at), ridge.residual, ridge.converged)
+    return _square(spectrum, samples, penalty, Labels(power, correlation, 0.0), noise)
+
+
+# --- the saddle point ---------------------------------------------------------------------------------------------------
+
+
+def student(
+    loss: Loss,
+    teacher: Teacher,
+    spectrum: Spectrum,
+    samples: Scalar,
+    penalty: Scalar,
+    *,
+    nodes: int = 14,
+    tolerance: float = 1e-11,
+    max_steps: int = 400,
+) -> Student:
+    """The order parameters for any loss and teacher: the output side by quadrature (`nodes` a panel), the square loss closed.
+
+    The start is ridge regression at the same point, or at λ = 1e-3 where λ is less.
+
+    >>> one = jnp.ones(())
+    >>> found = student(loss_named("logistic"), random_labels(), isotropic(), 3 * one, 0 * one)
+    >>> float(found.m), round(float(found.q), 4)
+    (0.0, 5.6029)
+    """
+    labels, noise = teacher.labels(), teacher.noise_variance
+    if isinstance(loss, Square):
+        return _square(spectrum, samples, penalty, labels, noise)
+
+    def read(x, penalty):
+        # A trial S < λ means V̂ < 0, which no sample teaches.
+        root = jnp.exp(0.5 * x[2])
+        return _Scaled(jnp.maximum(jnp.exp(x[0]), penalty), jnp.sinh(x[1]) * root, root**2)
+
+    def update(x, args):
+        teacher, spectrum, samples, penalty = args
+        at = _order_parameters(spectrum, penalty, teacher.noise_variance, read(x, penalty))
+        hat = teacher.moments(loss, *at, nodes)
+        S = penalty + samples * hat.response * (spectrum.weights @ spectrum.omega)
+        ratio = jnp.sqrt(samples / hat.norm) * hat.overlap
+        return jnp.stack([jnp.log(S), jnp.arcsinh(ratio), jnp.log(samples * hat.norm / S**2)])
+
+    first = _ridge(spectrum, samples, jnp.maximum(penalty, 1e-3), labels)
+    mean = spectrum.weights @ spectrum.omega
+    scale = first.kappa + mean
+    S = jnp.where(penalty > 0, penalty, 1e-3) * (1 + mean / first.kappa)
+    start = jnp.stack(
+        [jnp.log(S), jnp.arcsinh(first.amplitude / jnp.sqrt(first.residue)), jnp.log(first.residue / scale**2)]
+    )
+    args = (teacher, spectrum, samples, penalty)
+    found = solve(update, start, args, tolerance=tolerance, max_steps=max_steps)
+    at = _order_parameters(spectrum, penalty, noise, read(found.x, penalty))
+    return Student(*at, found.residual, found.converged)
 
 
 def sign_student(
@@ -251,31 +275,231 @@ def sign_student(
     tolerance: float = 1e-11,
     max_steps: int = 400,
 ) -> Student:
-    """Any convex loss under the sign teacher y = sign(ν + √Δ ζ): the output side by quadrature.
+    """Any loss under the sign teacher y = sign(ν + √Δ ζ): the output side by quadrature, for the square loss as well.
 
-    The start is ridge classification at the same point, or at λ = 1e-3 where λ is less.
-
-    >>> from solvable.methods.losses import loss_named
     >>> found = sign_student(loss_named("logistic"), isotropic(), jnp.asarray(2.0), jnp.asarray(0.1), jnp.zeros(()))
     >>> round(float(found.m), 4), round(float(found.q), 4)
     (1.7203, 4.1458)
     """
+    return student(loss, Sign(noise), spectrum, samples, penalty, nodes=nodes, tolerance=tolerance, max_steps=max_steps)
 
-    def read(x):
-        # A trial below zero means V̂ < 0, which no sample teaches.
-        return _Scaled(jnp.expm1(jnp.maximum(x[0], 0.0)), jnp.exp(x[1]), jnp.exp(x[2]))
 
-    def update(x, args):
-        spectrum, samples, penalty, noise = args
-        hat = sign_channel(loss, *_order_parameters(spectrum, penalty, noise, read(x)), nodes)
-        z = samples * hat.response * (spectrum.weights @ spectrum.omega) / penalty
-        scale = penalty * (1 + z)
-        return jnp.stack([jnp.log1p(z), jnp.log(samples * hat.overlap / scale), jnp.log(samples * hat.norm / scale**2)])
+def stability(
+    loss: Loss, teacher: Teacher, spectrum: Spectrum, samples: Scalar, penalty: Scalar, at: Student, nodes: int = 14
+) -> Scalar:
+    """G of the module's docstring: replica symmetry holds where it is below one; ∞ where the proximal operator jumps.
 
-    start, _ = _ridge_point(
-        spectrum, samples, jnp.maximum(penalty, 1e-3), jnp.ones(()), jnp.sqrt(2 / (np.pi * (1 + noise)))
-    )
-    start = jnp.stack([jnp.log1p(start.z), jnp.log(start.A), jnp.log(start.B)])
-    args = (spectrum, samples, penalty, noise)
-    found = solve(update, start, args, tolerance=tolerance, max_steps=max_steps)
-    return Student(*_order_parameters(spectrum, penalty, noise, read(found.x)), found.residual, found.converged)
+    >>> one = jnp.ones(())
+    >>> found = student(loss_named("square"), Linear(), isotropic(), 2 * one, 0.1 * one)
+    >>> round(float(stability(loss_named("square"), Linear(), isotropic(), 2 * one, 0.1 * one, found)), 6)  # α(V/(1+V))²
+    0.419135
+    """
+    if isinstance(loss, Square):  # V may be infinite: interpolation without a penalty
+        stiff = 1 / (1 + 1 / at.V)
+        response, fluctuation = samples * stiff / at.V, stiff**2
+    else:
+        hat = teacher.moments(loss, at.m, at.q, at.V, at.rest, nodes)
+        response, fluctuation = samples * hat.response, hat.fluctuation * at.V**2
+    omega, weights = spectrum.omega, spectrum.weights
+    kappa = jnp.where(jnp.isinf(at.V), effective_ridge(omega, samples, penalty / samples, weights).kappa, 0.0)
+    some = response > 0
+    kappa = jnp.where(some, penalty / jnp.where(some, response, 1.0), kappa)
+    # ωr up to a factor: ω/(ω + κ), or ω itself where nothing responds.
+    under = jnp.where(some | (kappa > 0), omega + kappa, 1.0)
+    share = jnp.where(omega > 0, omega / jnp.where(omega > 0, under, 1.0), 0.0)
+    G = samples * fluctuation * (weights @ share**2) / (weights @ share) ** 2
+    return jnp.where(1 + at.V * loss.least_curvature <= 0, jnp.inf, G) if loss.least_curvature < 0 else G
+
+
+# --- everything at once -------------------------------------------------------------------------------------------------
+
+STATUSES = (
+    "converged",
+    "interpolates: the limit of a vanishing penalty, training loss zero",
+    "separable: without a penalty there is no minimum",
+    "did not converge",
+    "unstable: replica symmetry is broken, values are approximate",
+    "singular: without a penalty the norm diverges at n = p",
+)
+"""What `Learned.status` says, by number: values are exact at 0 and 1, approximate at 4, NaN at the others."""
+
+
+def status_words(status: Any) -> str:
+    """A status in words.
+
+    >>> status_words(2)
+    'separable: without a penalty there is no minimum'
+    """
+    return STATUSES[int(status)]
+
+
+class Learned(NamedTuple):
+    """What a student learns: order parameters, mean losses per sample (no penalty), errors, and how far to trust them.
+
+    `squared_error` is E(y − z)² on a fresh sample; errors are NaN for a teacher with real labels. `stability` below one is
+    replica symmetry; `status` is an index of `STATUSES`.
+    """
+
+    m: Scalar
+    q: Scalar
+    V: Scalar
+    rest: Scalar
+    train_loss: Scalar
+    train_error: Scalar
+    test_loss: Scalar
+    test_error: Scalar
+    squared_error: Scalar
+    stability: Scalar
+    residual: Scalar
+    converged: Bool[Array, ""]
+    status: Int[Array, ""]
+
+
+def learn(
+    loss: Loss | str,
+    teacher: Teacher,
+    spectrum: Spectrum,
+    samples: Any,
+    penalty: Any,
+    *,
+    nodes: int = 14,
+    tolerance: float = 1e-11,
+    max_steps: int = 400,
+) -> Learned:
+    """Order parameters, losses, errors, stability and status of the student; `samples` is n/p, `penalty` λ on the *sum* loss.
+
+    λ = 0 is the limit λ → 0⁺ for the square loss (the interpolator of least norm below n = p), and the minimum itself for
+    other losses, where the labels are not separable; where they are there is none: NaN, with the status that says so.
+    Scalars; `jax.vmap` runs many points at once.
+
+    >>> found = learn("logistic", Sign(flips=0.1), power_law(jnp.asarray(1.2), jnp.asarray(0.5), 100), 4.0, 0.0)
+    >>> round(float(found.test_error), 4), status_words(found.status)
+    (0.2707, 'converged')
+    >>> status_words(learn("logistic", Sign(flips=0.1), power_law(jnp.asarray(1.2), jnp.asarray(0.5), 100), 2.9, 0.0).status)
+    'separable: without a penalty there is no minimum'
+    """
+    loss = loss_named(loss) if isinstance(loss, str) else loss
+    alpha = number("samples", samples, 0.0, np.inf, low_open=True)
+    lam = number("penalty", penalty, 0.0, np.inf)
+    if isinstance(teacher, Linear) and isinstance(loss, (Logistic, Hinge)):
+        raise InvalidValue(
+            f"loss = {type(loss).__name__} needs labels ±1: with a Linear teacher use a loss of real labels."
+        )
+    return _learn(loss, teacher, spectrum, alpha, lam, nodes, tolerance, max_steps)
+
+
+@eqx.filter_jit
+def _learn(loss, teacher, spectrum, alpha, lam, nodes, tolerance, max_steps) -> Learned:
+    square = isinstance(loss, Square)
+    at = student(loss, teacher, spectrum, alpha, lam, nodes=nodes, tolerance=tolerance, max_steps=max_steps)
+    labels = teacher.labels()
+    squared = labels.power - 2 * labels.correlation * at.m + labels.feedback * at.m**2 + at.q
+    risks = teacher.risks(loss, at.m, at.q, jnp.minimum(at.V, 1e300) if square else at.V, at.rest, nodes)
+    if square:
+        risks = risks._replace(train_loss=0.5 * squared / (1 + at.V) ** 2, test_loss=0.5 * squared)
+    G = stability(loss, teacher, spectrum, alpha, lam, at, nodes)
+
+    # A hinge or logistic saddle point on separable data without a penalty is not to be believed, converged or not.
+    without = lam <= 0
+    exists = jnp.asarray(True)
+    if not square and isinstance(teacher, (Sign, Clouds)):
+        falls = loss.slope(jnp.ones(()), jnp.asarray(30.0)) <= 0  # is ℓ content with ever larger margins?
+        exists = ~(without & falls & (alpha <= separability_threshold(spectrum, teacher)))
+    threshold = interpolation_threshold(spectrum)
+    if square:
+        exists = ~(without & (jnp.abs(alpha - threshold) <= 1e-12 * threshold))  # q is infinite there
+    ok = at.converged & exists & jnp.isfinite(at.q)
+    interpolates = without & (alpha < threshold) if square else jnp.asarray(False)
+    status = jnp.where(ok, jnp.where(interpolates, 1, 0), jnp.where(exists, 3, 5 if square else 2))
+    unstable = ~(G < 1) if loss.least_curvature < 0 else jnp.asarray(False)
+    status = jnp.where(ok & unstable, 4, status)
+    values = (at.m, at.q, at.V, at.rest, *risks, squared, G)
+    veil = jnp.where(ok, 1.0, jnp.nan)  # a factor, so that derivatives are NaN as well
+    return Learned(*(v * veil for v in values), at.residual, ok, status)
+
+
+# --- the best penalty ---------------------------------------------------------------------------------------------------
+
+
+class BestPenalty(NamedTuple):
+    """The best λ, the observable there, its slope d/d log λ, and whether λ is an end of the range searched."""
+
+    penalty: Scalar
+    value: Scalar
+    slope: Scalar
+    at_bound: Bool[Array, ""]
+
+
+def best_penalty(
+    loss: Loss | str,
+    teacher: Teacher,
+    spectrum: Spectrum,
+    samples: Scalar | float,
+    *,
+    minimise: Literal["test_error", "test_loss", "squared_error"] = "test_error",
+    between: tuple[float, float] = (1e-6, 1e4),
+    scan: int = 11,
+    nodes: int = 14,
+    tolerance: float = 1e-7,
+) -> BestPenalty:
+    """The λ that makes an observable of the theory smallest: the zero of its slope in log λ, by implicit derivatives.
+
+    A scan of the range picks the basin and brackets the zero of the slope, the next scan that bracket (and the secant's
+    zero closely), until it is closed to `tolerance` in log λ. Pure JAX: `jax.vmap` it over spectra and samples.
+
+    >>> best = best_penalty("square", Linear(noise=0.5), isotropic(), 2.0, minimise="test_loss")
+    >>> round(float(best.penalty), 6)  # ridge regression is best at the noise itself
+    0.5
+    """
+    if isinstance(teacher, Linear) and minimise == "test_error":
+        raise InvalidValue("minimise = 'test_error' needs labels ±1: with a Linear teacher use 'test_loss'.")
+    low, high = float(between[0]), float(between[1])
+    if not 0 < low < high < np.inf:
+        raise InvalidValue(f"between = {between!r} is not a range of positive penalties.")
+    alpha = number("samples", samples, 0.0, np.inf, low_open=True)
+    return _best_penalty(loss, teacher, spectrum, alpha, minimise, (low, high), scan, nodes, tolerance)
+
+
+@eqx.filter_jit
+def _best_penalty(loss, teacher, spectrum, samples, minimise, between, scan, nodes, tolerance) -> BestPenalty:
+    loss = loss_named(loss) if isinstance(loss, str) else loss
+    labels = teacher.labels()
+
+    def height(x):
+        at = student(loss, teacher, spectrum, samples, jnp.exp(x), nodes=nodes)
+        if minimise == "squared_error" or (isinstance(loss, Square) and minimise == "test_loss"):
+            squared = labels.power - 2 * labels.correlation * at.m + labels.feedback * at.m**2 + at.q
+            return squared if minimise == "squared_error" else 0.5 * squared
+        return getattr(teacher.risks(loss, at.m, at.q, at.V, at.rest, nodes), minimise)
+
+    rising = jax.vmap(lambda x: jax.jvp(height, (x,), (jnp.ones(()),)))
+    parts = jnp.linspace(0.0, 1.0, scan)
+
+    # One evaluation at many places a turn: an even scan, and the secant's zero with its two near neighbours.
+    def body(state):
+        a, b, zero, _, _, _, turn = state
+        near = 0.01 * (b - a) * jnp.asarray([-1.0, 0.0, 1.0])
+        places = jnp.sort(jnp.concatenate([a + (b - a) * parts, jnp.clip(zero + near, a, b)]))
+        heights, slopes = rising(places)
+        finite = jnp.where(jnp.isfinite(heights), heights, jnp.inf)
+        # Of the neighbours between which the slope turns from falling to rising, the lowest; without any, an end.
+        turns = (slopes[:-1] < 0) & (slopes[1:] >= 0)
+        i = jnp.argmin(jnp.where(turns, jnp.minimum(finite[:-1], finite[1:]), jnp.inf))
+        crosses = jnp.any(turns)
+        flattest = jnp.where(jnp.abs(slopes[i]) < jnp.abs(slopes[i + 1]), i, i + 1)
+        k = jnp.where(crosses, flattest, jnp.argmin(finite))
+        secant = places[i] - slopes[i] * (places[i + 1] - places[i]) / jnp.where(
+            crosses, slopes[i + 1] - slopes[i], 1.0
+        )
+        low, high, zero = (jnp.where(crosses, v, places[k]) for v in (places[i], places[i + 1], secant))
+        return low, high, zero, places[k], heights[k], slopes[k], turn + 1
+
+    def unfinished(state):
+        a, b, _, _, _, slope, turn = state
+        return (turn < 20) & (b - a > tolerance) & ~(slope == 0)
+
+    low, high = (jnp.log(jnp.asarray(end)) for end in between)
+    start = (low, high, 0.5 * (low + high), low, low, jnp.ones(()), jnp.asarray(0))
+    _, _, _, place, value, slope, _ = jax.lax.while_loop(unfinished, body, start)
+    at_bound = (place <= low + 1e-9) | (place >= high - 1e-9)
+    return BestPenalty(jnp.exp(place), value, slope, at_bound)

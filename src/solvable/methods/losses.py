@@ -12,13 +12,24 @@ from functools import partial
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from ..errors import UnknownName, nearest
+from ..errors import InvalidValue, UnknownName, nearest
 
 
 class Loss(eqx.Module):
-    """ℓ(y, z): convex in the prediction z."""
+    """ℓ(y, z): convex in the prediction z, and the same for (−y, −z), unless it says otherwise."""
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether ℓ(−y, −z) = ℓ(y, z): then one label stands for both."""
+        return True
+
+    @property
+    def least_curvature(self) -> float:
+        """The smallest ∂²ℓ/∂z²: negative for a loss that is not convex, whose prox jumps where V exceeds −1/ℓ″."""
+        return 0.0
 
     def value(self, y: Array, z: Array) -> Array:
         """ℓ(y, z)."""
@@ -68,14 +79,21 @@ def newton_root(loss: Loss, y: Array, centre: Array, width: Array, steps: int = 
     """The proximal point of any convex loss with a slope, by safeguarded Newton.
 
     The root of z − ω + Vℓ′(z) lies between ω and ω − Vℓ′(ω), because ℓ′ grows; a Newton step that leaves the current
-    bracket is replaced by bisection.
+    bracket is replaced by bisection. Where ℓ′ does not grow (a loss that is not convex) the bracket is doubled until it
+    holds a root, the only one as long as Vℓ″ > −1.
 
     >>> loss = Custom(lambda y, z: jnp.logaddexp(0.0, -y * z))
     >>> one = jnp.asarray(1.0)
     >>> bool(abs(newton_root(loss, one, one, one) - Logistic().prox(one, one, one)) < 1e-14)
     True
     """
-    other = centre - width * loss.slope(y, centre)
+    move = -width * loss.slope(y, centre)
+    if loss.least_curvature < 0:
+        short = lambda move: move * (move + width * loss.slope(y, centre + move)) < 0  # noqa: E731
+        more = lambda state: (state[1] < steps) & jnp.any(short(state[0]))  # noqa: E731
+        double = lambda state: (jnp.where(short(state[0]), 2 * state[0], state[0]), state[1] + 1)  # noqa: E731
+        move, _ = jax.lax.while_loop(more, double, (move, jnp.asarray(0)))
+    other = centre + move
     low, high = jnp.minimum(centre, other), jnp.maximum(centre, other)
 
     def unfinished(state):
@@ -97,12 +115,78 @@ def newton_root(loss: Loss, y: Array, centre: Array, width: Array, steps: int = 
 
 
 class Custom(Loss):
-    """Any smooth convex loss, given as a function of (y, z); everything else follows by differentiation."""
+    """Any smooth loss, given as a function of (y, z); everything else follows by differentiation.
+
+    `smooth_loss` makes one and looks whether it is what it should be.
+    """
 
     function: Callable[[Array, Array], Array] = eqx.field(static=True)
+    even: bool = eqx.field(static=True, default=True)
+    curvature_floor: float = eqx.field(static=True, default=0.0)
+
+    @property
+    def symmetric(self) -> bool:
+        return self.even
+
+    @property
+    def least_curvature(self) -> float:
+        return self.curvature_floor
 
     def value(self, y: Array, z: Array) -> Array:
         return self.function(y, z)
+
+    def breaks(self, width: Float[Array, ""]) -> Float[Array, " breaks"]:
+        """Where the proximal point passes some places that are near for a loss whose scale is one."""
+        z = jnp.asarray(PLACES)
+        sides = [z + width * self.slope(jnp.ones_like(z), z)]
+        if not self.even:
+            sides.append(z - width * self.slope(-jnp.ones_like(z), -z))
+        return jnp.concatenate(sides)
+
+    def value_breaks(self) -> Float[Array, " breaks"]:
+        return jnp.asarray(PLACES)
+
+
+PLACES = (-30.0, -10.0, -4.0, -1.5, 0.0, 1.5, 4.0, 10.0, 30.0)
+
+
+def smooth_loss(function: Callable[[Array, Array], Array], *, convex: bool = True) -> Custom:
+    """A loss ℓ(y, z) of your own, written with `jax.numpy`, elementwise, twice differentiable in z on a scale of one.
+
+    It is looked at for y = ±1 and z from −30 to 30: it must be finite and convex there. `convex=False` allows one that is
+    not; its theory then holds while the solution is stable (`methods.covariate.learn` says so).
+
+    >>> loss = smooth_loss(lambda y, z: jnp.log(jnp.cosh(y - z)))
+    >>> one = jnp.asarray(1.0)
+    >>> z = loss.prox(one, jnp.asarray(-0.5), jnp.asarray(2.0))
+    >>> bool(abs(z + 0.5 + 2 * jnp.tanh(z - 1)) < 1e-14)
+    True
+    """
+    loss = Custom(function)
+    z = jnp.linspace(-30.0, 30.0, 1201)
+    labels = (1.0, -1.0)
+    values, curvatures = (
+        np.stack([np.asarray(f(jnp.full_like(z, y), z)) for y in labels]) for f in (loss.value, loss.curvature)
+    )
+    for name, found in (("value", values), ("curvature", curvatures)):
+        if found.shape != (2, z.shape[0]):
+            raise InvalidValue(
+                f"function gives the shape {found.shape[1:]} for {z.shape}, where it must be elementwise."
+            )
+        if not np.isfinite(found).all():
+            side, place = np.argwhere(~np.isfinite(found))[0]
+            where = f"at y = {labels[side]:g}, z = {float(z[place]):g}"
+            raise InvalidValue(f"function has the {name} {found[side, place]} {where}, where it must be finite.")
+    floor, scale = float(curvatures.min()), float(np.abs(curvatures).max())
+    concave = floor < -1e-9 * max(scale, 1e-300)
+    if convex and concave:
+        side, place = np.unravel_index(int(curvatures.argmin()), curvatures.shape)
+        raise InvalidValue(
+            f"function has the curvature {floor:.4g} at y = {labels[side]:g}, z = {float(z[place]):.4g}, where a convex loss "
+            "has none below 0: say convex=False for one that is not."
+        )
+    even = bool(np.allclose(values[0], values[1][::-1], rtol=1e-12, atol=1e-12))
+    return Custom(function, even, floor if concave else 0.0)
 
 
 class Square(Loss):

@@ -1,5 +1,9 @@
 """Generalised linear learning on nonlinear random features: double descent, and the hidden manifold model.
 
+**Two readings.** *Random features*: c is what the learner is given, F a fixed random first layer, and p its width. *Hidden
+manifold*: x is what the learner is given, data in p dimensions on a manifold whose d coordinates c the labels depend on. The
+mathematics is the same; in the second reading samples per input are n/p = `samples`/`width`, and d/p = 1/`width`.
+
 **Data.** Latent inputs c ~ N(0, 1_d). A teacher θ with |θ|² = d labels them through ν = θ·c/√d: y = sign(ν + √Δ ζ)
 (*sign*) or y = ν + √Δ ζ (*linear*). The student sees p features x = σ(Fᵀc/√d) of a random projection F (d×p) with
 E F² = 1: Gaussian entries, or orthogonal (FᵀF = d·1 for p ≤ d, FFᵀ = p·1 for p > d).
@@ -11,7 +15,11 @@ E F² = 1: Gaussian entries, or orthogonal (FᵀF = d·1 for p ≤ d, FFᵀ = p�
 spectrum s of FᵀF/d (`methods.covariate`). The order parameters are moments of fields on a fresh input: m = E νz and
 q = E z² with the student's field z = ŵ·x/√p. Activations have no mean: erf(·/√2), sign and tanh are odd, and from relu
 its mean 1/√(2π) is subtracted. (With the mean left in, the features have one further direction of variance O(p), which
-carries nothing about balanced labels.)
+carries nothing about balanced labels.) Other activations: `methods.spectra.nonlinearity` with `methods.covariate.learn`.
+
+**Thresholds.** The square loss reaches zero at n = p, where its norm and test error peak for λ → 0. Logistic and hinge losses
+reach it where the labels become separable (`methods.separability`), with fewer features. At the best penalty
+(`best_penalty`) neither leaves a trace.
 
 **Simulation.** Draw F, teacher and samples, apply the nonlinearity itself (not its Gaussian equivalent), minimise the
 risk, and measure everything about fresh inputs on a test set of its own: Gaussian equivalence is tested, not assumed.
@@ -22,21 +30,26 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ...errors import InvalidValue
 from ...methods.channels import sign_risks
 from ...methods.covariate import (
     ACTIVATIONS,
+    BestPenalty,
+    Linear,
+    Sign,
     Spectrum,
     Student,
     activation_named,
-    gaussian_features,
-    orthogonal_features,
-    sign_student,
-    square_student,
+    best_penalty,
+    features,
+    separability_threshold,
+    student,
 )
 from ...methods.erm import minimise_risk
 from ...methods.losses import loss_named
@@ -135,28 +148,57 @@ class RandomFeatures(Model):
         }
 
     def _spectrum(self, nodes: int) -> Spectrum:
-        sigma = activation_named(self.activation)
-        if self.projection == "orthogonal":
-            return orthogonal_features(self.width, sigma.linear, sigma.rest)
-        return gaussian_features(self.width, sigma.linear, sigma.rest, nodes)
+        return features(self.width, self.activation, self.projection, nodes)
+
+    def _teacher(self) -> Linear | Sign:
+        return Linear(self.noise) if self.teacher == "linear" else Sign(self.noise)
 
     def _student(self, numerics: Numerics) -> Student:
-        spectrum, ratio = self._spectrum(numerics.spectrum_nodes), self.samples / self.width
-        if self.loss == "square":
-            linear = self.teacher == "linear"
-            power = 1 + self.noise if linear else jnp.ones(())
-            correlation = jnp.ones(()) if linear else jnp.sqrt(2 / (np.pi * (1 + self.noise)))
-            return square_student(spectrum, ratio, self.penalty, power, correlation, self.noise)
-        return sign_student(
+        return student(
             loss_named(self.loss),
-            spectrum,
-            ratio,
+            self._teacher(),
+            self._spectrum(numerics.spectrum_nodes),
+            self.samples / self.width,
             self.penalty,
-            self.noise,
             nodes=numerics.nodes,
             tolerance=numerics.tolerance,
             max_steps=numerics.max_steps,
         )
+
+    def best_penalty(
+        self, minimise: str | None = None, between: tuple[float, float] = (1e-6, 1e4), numerics: dict | None = None
+    ) -> BestPenalty:
+        """The penalty that makes `minimise` smallest, at every point of the other controls: by gradients of the theory.
+
+        `minimise` is `test_error` (`test_loss` for a linear teacher) unless told; the model's own penalty does not matter.
+        """
+        said = minimise or ("test_loss" if self.teacher == "linear" else "test_error")
+        if said not in (known := [n for n in ("test_error", "test_loss") if n in self.observables()]):
+            raise InvalidValue(f"minimise = {said!r} is not one of {', '.join(map(repr, known))}.")
+        return _best_penalties(self, said, between, type(self).numerics.updated(numerics))
+
+    def threshold(self, numerics: Numerics) -> Array:
+        """Samples n/d at which the training loss leaves zero for λ → 0: n = p for the square loss, separability for others."""
+        if self.loss == "square":
+            return self.width
+        return self.width * separability_threshold(self._spectrum(numerics.spectrum_nodes), Sign(self.noise))
+
+    def transition(self, along: str) -> Array:
+        """Positive where the training loss stays above zero for λ → 0: samples beyond the threshold, relative to it."""
+        return jnp.log(self.samples / _thresholds(self, type(self).numerics))
+
+    def transition_lines(self, x: str, y: str, values: np.ndarray) -> dict[str, Any]:
+        """Interpolation (square loss) or separability (others) in the plane of width and samples."""
+        name = "interpolation, n = p" if self.loss == "square" else "separability"
+        if (x, y) == ("width", "samples"):
+            found = _thresholds(self.replace(width=values, samples=1.0, penalty=1.0), type(self).numerics)
+            return {name: np.asarray(found) * np.ones_like(values)}
+        if (x, y) == ("samples", "width"):  # the line grows with the width: read it the other way round
+            widths = np.geomspace(1e-3, 1e3, 241)
+            found = _thresholds(self.replace(width=widths, samples=1.0, penalty=1.0), type(self).numerics)
+            line = np.interp(np.log(values), np.log(np.asarray(found)), np.log(widths), left=np.nan, right=np.nan)
+            return {name: np.exp(line)}
+        return {}
 
     # --- simulation -------------------------------------------------------------------------------------------------
 
@@ -200,6 +242,32 @@ class RandomFeatures(Model):
             return measured
         wrong = (labels * prediction < 0).astype(dtype)
         return measured | {"test_error": jnp.mean(wrong[test]), "train_error": mask @ wrong[train] / number}
+
+
+def _over_controls(function: Any, model: RandomFeatures, lanes: int) -> Any:
+    """A function of scalar controls at every point of the broadcast ones, some at a time."""
+    shape = model.shape
+    flat = {n: jnp.broadcast_to(v, shape).reshape(-1) for n, v in model.controls().items()}
+    found = jax.lax.map(lambda c: function(model.with_values(c)), flat, batch_size=lanes)
+    return jax.tree.map(lambda v: v.reshape(shape), found)
+
+
+@eqx.filter_jit
+def _best_penalties(
+    model: RandomFeatures, minimise: str, between: tuple[float, float], numerics: Numerics
+) -> BestPenalty:
+    def point(m: RandomFeatures) -> BestPenalty:
+        spectrum, ratio = m._spectrum(numerics.spectrum_nodes), m.samples / m.width
+        return best_penalty(
+            m.loss, m._teacher(), spectrum, ratio, minimise=minimise, between=between, nodes=numerics.nodes
+        )  # type: ignore[arg-type]
+
+    return _over_controls(point, model, 128)
+
+
+@eqx.filter_jit
+def _thresholds(model: RandomFeatures, numerics: Numerics) -> Array:
+    return _over_controls(lambda m: m.threshold(numerics), model, 256)
 
 
 def _orthogonal(rows: Array, actual: Array) -> Array:
