@@ -97,6 +97,12 @@ FIGURES = (
         "What a curriculum gains on XOR against width and training time, from many random starts.",
     ),
     FigureListing(
+        "layer-defrosting-depth",
+        "layer-defrosting",
+        "solvable.figures.layer_defrosting",
+        "Test error and best number of frozen layers against target samples, teachers and digits, beside CKA and imbalance.",
+    ),
+    FigureListing(
         "masked-regression-peak",
         "masked-regression",
         "solvable.figures.masked_regression",
