@@ -61,6 +61,12 @@ FIGURES = (
         "The optimal protocol of a student of two tasks, its switching function, and its final loss beside every heuristic.",
     ),
     FigureListing(
+        "continual-digits",
+        "continual-learning",
+        "solvable.figures.continual_digits",
+        "Forgetting and transfer on digits with mixed pixels beside the theory; replay protocols, the theory's optimum too.",
+    ),
+    FigureListing(
         "rl-perceptron-phases",
         "rl-perceptron",
         "solvable.figures.rl_perceptron",

@@ -29,9 +29,9 @@ def digit_images() -> tuple[np.ndarray, np.ndarray]:
         raise SolvableError(
             "the digits come with scikit-learn, which is not installed: pip install scikit-learn."
         ) from None
-    found = load_digits()
-    images = found.data - found.data.mean(axis=0)
-    return images / np.sqrt(np.mean(images**2)), found.target.astype(np.int32)
+    pixels, shown = (np.asarray(part) for part in load_digits(return_X_y=True))
+    images = pixels - pixels.mean(axis=0)
+    return images / np.sqrt(np.mean(images**2)), shown.astype(np.int32)
 
 
 @lru_cache(maxsize=8)
