@@ -14,7 +14,7 @@ from ..study import Study, provenance
 from ..tools.continual_digits import HEADS, continual_digits
 from .draw import Recipe
 
-ARMS = {
+ARMS: dict[str, dict[str, Any]] = {
     "specialised": {"start": "specialised"},
     "shared": {"start": "shared"},
     "head copied": {"start": "specialised", "head": "copied"},
@@ -30,13 +30,12 @@ INTERVALS = 20
 def digits(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
-    seeds, mixing, arms = (24, 6, dict(list(ARMS.items())[:2])) if quick else (128, 11, ARMS)
+    seeds, mixing, arms = (24, 6, dict(list(ARMS.items())[:2])) if quick else (96, 11, ARMS)
     stage = 0.4 * STAGE if quick else STAGE
-    stages = {"first_stage": stage, "second_stage": stage}
-    found = [continual_digits(np.linspace(0, 1, mixing), seeds=seeds, **stages, **arm) for arm in arms.values()]
-    forgetting = xr.concat(
-        found, xr.Variable("arm", list(arms)), combine_attrs="drop_conflicts", data_vars="all"
-    ).squeeze("protocol")
+    stages: dict[str, Any] = {"first_stage": stage, "second_stage": stage}
+    found = [continual_digits(np.linspace(0, 1, mixing), seeds=seeds, **(stages | arm)) for arm in arms.values()]
+    whole: Any = xr.concat(found, xr.Variable("arm", list(arms)), combine_attrs="drop_conflicts", data_vars="all")
+    forgetting = whole.squeeze("protocol").sel(stage=[0.0, 1.0, 2.0])
     grid = np.linspace(0, 1, 11 if quick else 41)
     # The first head as an input: one program for both starts.
     same = {
@@ -54,7 +53,7 @@ def protocols(quick: bool, measured: Any) -> Any:
     """
     import xarray as xr
 
-    seeds, shares = (24, 6) if quick else (128, 11)
+    seeds, shares = (24, 6) if quick else (96, 11)
     number = np.arange(INTERVALS)
     focus = {
         f"{share:.2f}": np.where(number < round(share * INTERVALS), 1.0, 0.5) for share in np.linspace(0, 1, shares)
@@ -76,7 +75,8 @@ def protocols(quick: bool, measured: Any) -> Any:
             xr.concat([e.drop_vars("fraction") for e in each], "mixing", data_vars="all").assign(fraction=fraction)
         )
     kept = ["final_loss", "final_error", "forgetting", "fraction", "linear_similarity", "digits"]
-    return xr.concat(out, xr.Variable("horizon", list(HORIZONS)), combine_attrs="drop_conflicts", data_vars="all")[kept]
+    both: Any = xr.concat(out, xr.Variable("horizon", list(HORIZONS)), combine_attrs="drop_conflicts", data_vars="all")
+    return both[kept]
 
 
 def _said(data: Any) -> Any:

@@ -146,7 +146,7 @@ class LayerDefrosting(Model):
     runs = "vmap"
     simulation_dtype = "float32"
     typical_sizes = (10, 15, 20)
-    simulation_seconds = 10.0
+    simulation_seconds = 0.7
     simulation_growth = 1.0
     references = (
         Reference(
