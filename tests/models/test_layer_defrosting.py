@@ -9,7 +9,14 @@ import solvable as sv
 from solvable._programs import Count, simulate_batch
 from solvable.methods.digits import digit_components
 from solvable.methods.training import Optimiser, descend
-from solvable.models.online.layer_defrosting import TARGET_DIGITS, Network, Samples, defrosted_loss, logistic_loss
+from solvable.models.online.layer_defrosting import (
+    TARGET_DIGITS,
+    Network,
+    Samples,
+    defrosted_loss,
+    error_of,
+    logistic_loss,
+)
 
 SIZE, SEEDS = 8, 3
 CASES = {
@@ -134,6 +141,11 @@ def test_more_than_the_digits_have_is_refused_in_one_sentence(size, samples, sai
 def test_there_is_no_theory_and_the_model_says_so():
     with pytest.raises(sv.SolvableError, match="no closed theory"):
         sv.LayerDefrosting().theory()
+
+
+def test_a_network_that_is_no_longer_finite_is_never_right():
+    broken = Network(tuple((w * jnp.nan, b) for w, b in Network.drawn(jax.random.key(0), 3, 4, 1, jnp.float32).layers))
+    assert error_of(broken, jnp.ones((5, 3), jnp.float32), jnp.ones(5, jnp.float32)) == 1.0
 
 
 @pytest.mark.slow

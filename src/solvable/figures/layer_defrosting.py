@@ -35,8 +35,8 @@ def draw_depths(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(2, 4, figsize=(13.6, 6.2), width_ratios=[1.1, 1, 1, 1])
-    for row, (tasks, runs) in zip(axes, data.items(), strict=True):
-        runs = runs.isel(size=0)
+    for row, tasks in zip(axes, CORRELATIONS, strict=True):
+        runs = data[tasks].isel(size=0)
         number = np.rint(runs.samples.values * SIZE).astype(int)
         starts = [s for s in STARTS if s in runs.start.values]
         _errors(row[0], runs.sel(start=starts[0], correlation=CORRELATIONS[tasks][-1]), number)
@@ -69,46 +69,52 @@ def _errors(axis: Any, runs: Any, number: np.ndarray) -> None:
 
 
 def _best_depths(axis: Any, runs: Any, starts: list[str], number: np.ndarray) -> None:
-    for i, correlation in enumerate(runs.correlation.values):
-        for start, dash, filled in zip(starts, ("-", "--"), (True, False), strict=False):
-            at = runs.sel(start=start, correlation=correlation)
-            mean, error = _mean_and_error(at.best_depth_simulated)
-            axis.errorbar(number * (1 + 0.04 * (i - 1)), mean, error, fmt=MARKERS[i] + dash, color=COLOURS[i],
-                          markerfacecolor=COLOURS[i] if filled else "white",
-                          label=f"ρ = {correlation:g}, {STARTS[start]}")  # fmt: skip
+    for i, start, at in _curves(runs, starts):
+        mean, error = _mean_and_error(at.best_depth_simulated)
+        axis.errorbar(number * (1 + 0.05 * (i - 1)), mean, error, **_look(i, start == starts[0]))
     axis.set(xlabel="target samples n", ylabel="best depth $L^*$", ylim=(-0.15, int(runs.frozen[-1]) + 0.15))
     axis.set_yticks(runs.frozen.values)
     log_axis(axis.xaxis)
-    axis.legend(fontsize=6.5)
 
 
 def _gains(axis: Any, runs: Any, starts: list[str], number: np.ndarray) -> None:
     """Paired within each realisation: the same target samples, the same test."""
-    for i, correlation in enumerate(runs.correlation.values):
-        for start, dash, filled in zip(starts, ("-", "--"), (True, False), strict=False):
-            at = runs.sel(start=start, correlation=correlation)
-            mean, error = _mean_and_error(at.scratch_error_simulated - at.best_error_simulated)
-            axis.errorbar(number * (1 + 0.04 * (i - 1)), mean, error, fmt=MARKERS[i] + dash, color=COLOURS[i],
-                          markerfacecolor=COLOURS[i] if filled else "white")  # fmt: skip
+    for i, start, at in _curves(runs, starts):
+        mean, error = _mean_and_error(at.scratch_error_simulated - at.best_error_simulated)
+        said = f"ρ = {float(at.correlation):g}, {STARTS[start]}"
+        axis.errorbar(number * (1 + 0.05 * (i - 1)), mean, error, label=said, **_look(i, start == starts[0]))
     axis.axhline(0, color="0.6", linewidth=0.8, zorder=0)
-    axis.set(xlabel="target samples n", ylabel="scratch error − error at best depth")
+    axis.set(xlabel="target samples n", ylabel="error from scratch − at $L^*$")
     log_axis(axis.xaxis)
+    axis.legend(fontsize=7)
 
 
 def _similarities(axis: Any, runs: Any) -> None:
     layers = runs.layer.values
     for i, correlation in enumerate(runs.correlation.values):
         at = runs.sel(correlation=correlation).stack(realisation=("start", "samples", "seed"))
-        for name, dash, filled in (("cka", "-", True), ("source_to_target", "--", False)):
+        for name, filled in (("cka", True), ("source_to_target", False)):
             values = at[f"{name}_simulated"].transpose("layer", "realisation").values
             mean, error = values.mean(1), values.std(1, ddof=1) / np.sqrt(values.shape[1])
-            said = "CKA" if name == "cka" else "imbalance Δ(s→t)"
-            axis.errorbar(layers, mean, error, fmt=MARKERS[i] + dash, color=COLOURS[i],
-                          markerfacecolor=COLOURS[i] if filled else "white",
-                          label=f"{said}, ρ = {correlation:g}")  # fmt: skip
-    axis.set(xlabel="hidden layer", ylabel="CKA (full), imbalance (open)", ylim=(0, 1))
+            said = ("CKA: 1 is alike" if filled else "imbalance Δ(s→t): 0 is alike") if i == 0 else None
+            axis.errorbar(layers, mean, error, label=said, **_look(i, filled))
+    axis.set(xlabel="hidden layer", ylabel="similarity", ylim=(0, 1.19))
     axis.set_xticks(layers)
-    axis.legend(fontsize=6.5)
+    axis.set_yticks(np.linspace(0, 1, 6))
+    axis.legend(fontsize=7, loc="upper left")
+
+
+def _curves(runs: Any, starts: list[str]) -> list[tuple[int, str, Any]]:
+    """One for each correlation and start, with the number of its colour."""
+    return [(i, s, runs.sel(start=s, correlation=c)) for i, c in enumerate(runs.correlation.values) for s in starts]
+
+
+def _look(colour: int, filled: bool) -> dict[str, Any]:
+    return {
+        "fmt": MARKERS[colour] + ("-" if filled else "--"),
+        "color": COLOURS[colour],
+        "markerfacecolor": COLOURS[colour] if filled else "white",
+    }
 
 
 def _mean_and_error(points: Any) -> tuple[Any, Any]:

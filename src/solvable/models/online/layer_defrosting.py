@@ -128,8 +128,8 @@ def defrosted_loss(network: Network, data: tuple[Samples, Network, Array], key: 
 
 
 def error_of(network: Network, inputs: Array, labels: Array) -> Array:
-    """Fraction of inputs on the wrong side."""
-    return jnp.mean((labels * network(inputs) <= 0).astype(inputs.dtype))
+    """Fraction of inputs that are not on the right side."""
+    return jnp.mean(jnp.logical_not(labels * network(inputs) > 0).astype(inputs.dtype))
 
 
 class LayerDefrosting(Model):
@@ -181,8 +181,8 @@ class LayerDefrosting(Model):
     observables_declared = (
         observable("test_error", "on the target, with the first L layers frozen and the others re-trained", symbol="E(L)",
                    dims=("frozen",), low=0, high=1, predicted=False),
-        observable("best_depth", "number of frozen layers of lowest error on one half of the test", symbol="L^*", low=0,
-                   predicted=False),
+        observable("best_depth", "number of frozen layers of lowest error on one half of the test, the fewest of equals",
+                   symbol="L^*", low=0, predicted=False),
         observable("best_error", "error with that many frozen layers, on the other half", low=0, high=1, predicted=False),
         observable("scratch_error", "on the target, trained on the target samples alone", low=0, high=1, predicted=False),
         observable("rich_error", "on the target, trained on as many target samples as the source had", low=0, high=1,
@@ -304,6 +304,7 @@ class LayerDefrosting(Model):
             "cka": jax.vmap(linear_cka)(theirs, ours),
             "source_to_target": jax.vmap(information_imbalance)(theirs, ours),
             "target_to_source": jax.vmap(information_imbalance)(ours, theirs),
+            "converged": jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves((learnt, after))])),
         }
 
 
