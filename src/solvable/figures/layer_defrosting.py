@@ -25,7 +25,7 @@ def depths(quick: bool) -> dict[str, Any]:
         over = {
             "start": ["fresh"] if quick else list(STARTS),
             "correlation": list(correlations)[:: 2 if quick else 1],
-            "samples": [1.5, 16.0] if quick else [1.0, 2.4, 6.4, 16.0, 32.0],
+            "samples": [1.0, 6.4] if quick else [1.0, 2.4, 6.4, 16.0, 32.0],
         }
         out[tasks] = Study(model, over, sizes=[SIZE], seeds=4 if quick else 10).run()
     return out
