@@ -15,6 +15,8 @@ CORRELATIONS = {"teachers": (0.5, 0.8, 0.95), "digits": (0.2, 0.6, 1.0)}
 STARTS = {"fresh": "rest anew", "source": "rest from the source"}
 SAID = {"teachers": "random teachers", "digits": "groupings of digits"}
 SIZE = 20
+QUICK = {"teachers": [6.4], "digits": [1.0, 6.4]}
+"""Each number of samples is a program to compile, a quarter of a minute on its own."""
 
 
 def depths(quick: bool) -> dict[str, Any]:
@@ -25,7 +27,7 @@ def depths(quick: bool) -> dict[str, Any]:
         over = {
             "start": ["fresh"] if quick else list(STARTS),
             "correlation": list(correlations)[:: 2 if quick else 1],
-            "samples": [1.0, 6.4] if quick else [1.0, 2.4, 6.4, 16.0, 32.0],
+            "samples": QUICK[tasks] if quick else [1.0, 2.4, 6.4, 16.0, 32.0],
         }
         out[tasks] = Study(model, over, sizes=[SIZE], seeds=4 if quick else 10).run()
     return out
