@@ -11,6 +11,7 @@ IDS = [line.id for line in LISTINGS]
 SIMULATED = {
     "masked-language": {"values": {"steps": 5, "sites": 6, "colours": 3}, "sizes": [50]},
     "rooted-trees": {"values": {"steps": 2}, "sizes": [500]},
+    "layer-defrosting": {"values": {"steps": 2, "depth": 1, "units": 4, "samples": 1.0}, "sizes": [10]},
     "many-body": {"values": {"depth": 0, "sites": 3, "colours": 2, "bodies": 2}, "sizes": [100]},
     "soft-committee": {"values": {"times": [0.0, 1.0]}, "sizes": [20]},
     "masked-regression": {"sizes": [20]},

@@ -10,6 +10,7 @@ from solvable.methods.training import (
     MaskedTokens,
     NextToken,
     Optimiser,
+    descend,
     draw_rows,
     geometric_steps,
     mask_fraction,
@@ -148,3 +149,16 @@ def test_geometric_steps_begin_at_zero_and_end_at_the_last():
 def test_an_unknown_optimiser_is_refused():
     with pytest.raises(ValueError, match="'adagrad' is not one of"):
         Optimiser("adagrad", rate=0.1)
+
+
+def test_descending_in_a_batch_gives_the_weights_of_training_one_by_one():
+    """The number of steps is traced, and differs between the lanes."""
+
+    def noisy(weights, goal, key):
+        return jnp.sum((weights - goal + 0.1 * jax.random.normal(key, (3,), jnp.float32)) ** 2)
+
+    goals, steps = jnp.arange(6, dtype=jnp.float32).reshape(2, 3), (4, 9)
+    rule, begin, key = Optimiser("adam", rate=0.1), jnp.zeros(3, jnp.float32), jax.random.key(1)
+    together = jax.jit(jax.vmap(lambda goal, n: descend(begin, noisy, goal, rule, n, key)))(goals, jnp.asarray(steps))
+    for goal, number, found in zip(goals, steps, together, strict=True):
+        np.testing.assert_allclose(found, train(begin, noisy, goal, rule, number, key).network, rtol=1e-6)

@@ -67,6 +67,12 @@ FIGURES = (
         "The optimal protocol of a student of two tasks, its switching function, and its final loss beside every heuristic.",
     ),
     FigureListing(
+        "continual-digits",
+        "continual-learning",
+        "solvable.figures.continual_digits",
+        "Forgetting and transfer on digits with mixed pixels beside the theory; replay protocols, the theory's optimum too.",
+    ),
+    FigureListing(
         "rl-perceptron-phases",
         "rl-perceptron",
         "solvable.figures.rl_perceptron",
@@ -101,6 +107,12 @@ FIGURES = (
         "xor-curriculum",
         "solvable.figures.xor_curriculum",
         "What a curriculum gains on XOR against width and training time, from many random starts.",
+    ),
+    FigureListing(
+        "layer-defrosting-depth",
+        "layer-defrosting",
+        "solvable.figures.layer_defrosting",
+        "Test error and best number of frozen layers against target samples, teachers and digits, beside CKA and imbalance.",
     ),
     FigureListing(
         "masked-regression-peak",

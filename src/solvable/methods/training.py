@@ -274,6 +274,29 @@ def train(
     return Training(network, stops, np.stack(losses) if losses else np.zeros(0), gathered)
 
 
+def descend(
+    network: Any,
+    loss: Callable[[Any, Any, Any], Array],
+    data: PyTree,
+    optimiser: Optimiser,
+    steps: Any,
+    key: PRNGKeyArray,
+) -> Any:
+    """The network after so many steps, with nothing recorded: `train` for use inside compiled and batched functions.
+
+    The number of steps may be traced. The same key gives the same weights as `train`.
+
+    >>> square = lambda w, data, key: jnp.sum((w - data) ** 2)
+    >>> goals = jnp.asarray([[1.0], [-2.0]], jnp.float32)
+    >>> of_one = lambda goal: descend(jnp.zeros(1, jnp.float32), square, goal, Optimiser("sgd", rate=0.1), 40, jax.random.key(0))
+    >>> jax.vmap(of_one)(goals).round(3).tolist()
+    [[1.0], [-2.0]]
+    """
+    state = _start(network, optimiser, key)
+    span = (jnp.zeros((), jnp.int32), jnp.asarray(steps, jnp.int32))
+    return _advance(network, state, loss, data, optimiser, key, *span)[0]
+
+
 def geometric_steps(steps: int, number: int = 20) -> np.ndarray:
     """About `number` whole steps from 1 to `steps`, evenly spaced in their logarithm, with 0 in front.
 

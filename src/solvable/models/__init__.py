@@ -98,6 +98,14 @@ LISTINGS = (
         "Easy or hard samples of an XOR of clusters first: what a curriculum gains, against width and training time.",
     ),
     Listing(
+        "layer-defrosting",
+        "solvable.models.online.layer_defrosting",
+        "LayerDefrosting",
+        "online",
+        "How many layers of a source network to freeze when a related target has few samples: teachers and digits.",
+        "experiment",
+    ),
+    Listing(
         "masked-regression",
         "solvable.models.attention.masked_regression",
         "MaskedRegression",
