@@ -43,6 +43,18 @@ FIGURES = (
         "Test error and training loss against the number of random features: the peak at interpolation, and without it.",
     ),
     FigureListing(
+        "bias-geometry-maps",
+        "bias-geometry",
+        "solvable.figures.bias_geometry",
+        "Bias of a classifier of two groups against their imbalance and the similarity of their rules; what coupling does.",
+    ),
+    FigureListing(
+        "bias-geometry-tradeoffs",
+        "bias-geometry",
+        "solvable.figures.bias_geometry",
+        "Accuracy against every gap of fairness, for reweighed and for coupled learners, each tuned on its own.",
+    ),
+    FigureListing(
         "soft-committee-plateau",
         "soft-committee",
         "solvable.figures.soft_committee",
