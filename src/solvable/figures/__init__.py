@@ -55,6 +55,12 @@ FIGURES = (
         "Accuracy against every gap of fairness, for reweighed and for coupled learners, each tuned on its own.",
     ),
     FigureListing(
+        "curriculum-batch-gains",
+        "curriculum-batch",
+        "solvable.figures.curriculum_batch",
+        "What a curriculum of coupled batches gains, every arm tuned, and how a shared coupling flatters it.",
+    ),
+    FigureListing(
         "soft-committee-plateau",
         "soft-committee",
         "solvable.figures.soft_committee",

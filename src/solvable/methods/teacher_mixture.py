@@ -82,7 +82,7 @@ def gram_matrix(similarity: Scalar, tilts: Float[Array, " group"]) -> Float[Arra
     return jnp.stack([jnp.stack(row) for row in rows])
 
 
-def teach(mean: Scalar, deviation: Scalar, label: Scalar, slope: Scalar, width: Scalar, weight: Scalar, nodes: int):
+def _teach(mean: Scalar, deviation: Scalar, label: Scalar, slope: Scalar, width: Scalar, weight: Scalar, nodes: int):
     """∫Dξ of (f Φ, f N, f² Φ, −f′ Φ) for the label +1: ω = mean + deviation·ξ, Φ of (label + slope·ξ), N its density.
 
     f = (prox − ω)/width of the loss times `weight`. The label −1 is the same with mean and label reversed, f reversed.
@@ -121,7 +121,7 @@ def _output(mixture: Mixture, students: Students, weights: Float[Array, "group l
     # Rows: (+, −1), (+, +1), (−, −1), (−, +1). Reversing ω and the label's field maps the label −1 to +1.
     y = jnp.asarray([-1.0, 1.0, -1.0, 1.0])
     twice = [jnp.repeat(x, 2) for x in (mean, deviation, label, slope, width)]
-    found = jax.vmap(lambda *a: teach(*a, nodes))(
+    found = jax.vmap(lambda *a: _teach(*a, nodes))(
         y * twice[0], twice[1], y * twice[2], twice[3], twice[4], weights.reshape(-1)
     )
     force, step, square, stiff = found.reshape(2, 2, 4).transpose(2, 0, 1)
@@ -216,20 +216,16 @@ def mixture_students(
     (True, [0.0, 0.0])
     """
 
-    def updated(nodes: int):
-        def update(x, args):
-            mixture, samples, penalty, coupling, weights = args
-            students = _read(learner, mixture, penalty, coupling, x)
-            seen = samples * mixture.share
-            hats = jax.tree.map(lambda a: seen * a, _output(mixture, students, weights, nodes))
-            return _write(learner, penalty, coupling, hats, students.bias)
-
-        return update
+    def update(x, args):
+        mixture, samples, penalty, coupling, weights = args
+        students = _read(learner, mixture, penalty, coupling, x)
+        seen = samples * mixture.share
+        hats = jax.tree.map(lambda a: seen * a, _output(mixture, students, weights, nodes))
+        return _write(learner, penalty, coupling, hats, students.bias)
 
     args = (mixture, samples, penalty, coupling, weights)
     start = _start(learner, mixture, samples, penalty, coupling, weights)
-    rough = updated(max(4, nodes // 4))
-    found = solve(updated(nodes), start, args, tolerance=tolerance, max_steps=max_steps, rough=rough)
+    found = solve(update, start, args, tolerance=tolerance, max_steps=max_steps)
     students = _read(learner, mixture, penalty, coupling, found.x)
     return students._replace(residual=found.residual, converged=found.converged)
 

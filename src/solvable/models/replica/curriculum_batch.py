@@ -19,7 +19,8 @@ before enters by its overlaps, because the slices are disjoint (`methods.elastic
 
 **What is seen** (Δₑ = 0.05). With λ₁, λ₂ and γ chosen for *every* protocol, the curriculum is better than joint training by
 some 5 to 13 %, most for sparse teachers; at one shared γ the gain looks several times as large, because the best γ of the
-anti-curriculum is another. Where the teacher is sparse, anti-curriculum too is better than joint training: part of the gain is the prior's.
+anti-curriculum is another. Where the teacher is sparse, anti-curriculum too is better than joint training: part of the gain
+is the prior's.
 
 **Simulation.** Draw teacher and slices, minimise every phase by L-BFGS from the last; errors are exact averages given the
 weights.
