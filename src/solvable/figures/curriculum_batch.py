@@ -86,7 +86,8 @@ def draw_gains(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
     table, runs = data[""], data["runs"].isel(hard=0, size=-1)
-    figure, axes = plt.subplots(1, 4, figsize=(16.0, 3.9), layout="constrained")
+    figure, grid = plt.subplots(2, 2, figsize=(10.5, 7.4), layout="constrained")
+    axes = grid.ravel()
     colours = dict(zip(PROTOCOLS, COLOURS, strict=False))
     for axis, name, dim, words in (
         (axes[0], "by_relevant", "relevant", ("relevant inputs", r"\rho")),
@@ -107,10 +108,16 @@ def draw_gains(data: dict[str, Any]) -> Any:
         axis.plot(table.coupling, table.shared[i], ":", color=colours[arm], label=f"{NAMES[arm]}, $\\lambda$ shared")
         axis.plot(table.coupling, table.scanned[i], color=colours[arm], label=f"{NAMES[arm]}, $\\lambda$ its own")
         axis.plot(float(table.best_coupling[i]), float(table.best.sel(arm=arm)), "*", color=colours[arm], markersize=10)
+    points, size = runs.test_error_simulated, int(data["runs"]["size"][-1])
+    for arm, at in zip(PROTOCOLS, (*table.best_coupling.values, 0.9 * float(table.coupling[-1])), strict=True):
+        here = points.sel(arm=arm)
+        error = here.std("seed", ddof=1) / np.sqrt(here.sizes["seed"])
+        axis.errorbar(at, here.mean("seed"), error, fmt="o", color=colours[arm], markersize=4, zorder=4)
     axis.axhline(float(table.best.sel(arm="joint")), color=colours["joint"], label=NAMES["joint"])
     log_axis(axis.xaxis)
     axis.set(xlabel=label("coupling", r"\gamma"), ylabel="error on hard inputs")
-    axis.set_title("at one shared coupling; stars: each order's best\n" r"($\rho = 0.2$, $\alpha_e = \alpha_h = 0.5$)")
+    axis.set_title("against the coupling; stars: each order's best,\n"
+                   rf"points: the tuned arms at $N = {size}$ ($\rho = 0.2$, $\alpha_e = \alpha_h = 0.5$)")  # fmt: skip
     axis.legend(fontsize=7)
 
     axis = axes[3]
@@ -122,13 +129,7 @@ def draw_gains(data: dict[str, Any]) -> Any:
     axis.axhline(fair, color="0.3", linestyle="--", label="every arm tuned")
     log_axis(axis.xaxis)
     axis.set(xlabel=label("coupling", r"\gamma"), ylabel="gain of easy over hard first (%)")
-    points = runs.test_error_simulated
-    error = 100 * points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
-    told = ", ".join(
-        f"{100 * float(points.sel(arm=a).mean()):.1f} ± {float(error.sel(arm=a)):.1f} %" for a in PROTOCOLS
-    )
-    axis.set_title(f"what a shared coupling adds to the curriculum;\ntuned arms at N = {int(data['runs']['size'][-1])}: {told}",
-                   fontsize=8)  # fmt: skip
+    axis.set_title("what a shared coupling adds to the curriculum\n" r"($\rho = 0.2$, $\alpha_e = \alpha_h = 0.5$)")
     axis.legend(fontsize=7.5)
     figure.suptitle(
         r"Curricula in batch learning: error on hard inputs, $\Delta_e = 0.05$, $\Delta_h = 1$", fontsize=11
