@@ -62,10 +62,7 @@ class CurriculumBatch(Model):
     typical_sizes = (100, 200, 400)
     theory_seconds = 1e-3
     simulation_seconds = 0.2
-    check_study = (
-        {"over": {"protocol": list(PROTOCOLS)}, "values": {"penalty": 0.05, "easy": 0.1}, "seeds": 24},
-        {"over": {"protocol": list(PROTOCOLS)}, "values": {"relevant": 0.2, "consolidation": 2.0}, "seeds": 24},
-    )
+    check_study = ({"over": {"protocol": list(PROTOCOLS)}, "values": {"penalty": 0.05, "easy": 0.1}, "seeds": 24},)
     references = (
         Reference(
             "saglietti2022analytical", "L. Saglietti, S. Sarao Mannelli and A. Saxe", "An analytical theory of curriculum "
