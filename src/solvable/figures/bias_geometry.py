@@ -176,7 +176,8 @@ def _front(method: str, quick: bool) -> tuple[dict[str, np.ndarray], dict[str, n
         return {names[0]: values}, _observe(model, names, values[:, None])
     first, rounds, number = (256, 1, 256) if quick else (1024, 3, 512)
     rng = np.random.default_rng(0)
-    u = qmc.Sobol(len(names), seed=0).random(first)
+    sobol: Any = qmc.Sobol
+    u = sobol(len(names), seed=0).random(first)
     tried, seen = u, _observe(model, names, np.exp(low + (high - low) * u))
     for step in 0.08 * 0.5 ** np.arange(rounds):
         parents = np.unique(np.concatenate([_best(seen, m) for m in MEASURES]))
@@ -202,10 +203,10 @@ def _best(seen: dict[str, np.ndarray], measure: str) -> np.ndarray:
 
 
 def tradeoffs(quick: bool) -> dict[str, Any]:
+    import jax.numpy as jnp
     import xarray as xr
 
     from ..methods.fairness import balancing_weights
-    from ..models.replica.bias_geometry import _table
 
     widest = {"accuracy_gap": 0.12, "parity_difference": 0.35, "opportunity_difference": 0.2, "odds_difference": 0.35,
               "predictive_difference": 0.2, "conditional_information": 0.02}  # fmt: skip
@@ -229,8 +230,9 @@ def tradeoffs(quick: bool) -> dict[str, Any]:
             arms[name] = {"learner": METHODS[method][0], **{n: float(v[at]) for n, v in values.items()}}
     # Kamiran and Calders' weights make group and label independent; the penalty is the most accurate one
     model = BiasGeometry()
-    means = model._means(*np.ones((3, 2)))  # only the labels' field is looked at
-    k = np.asarray(balancing_weights(_table(model._mixture.share, means[0], np.zeros(2), np.zeros(2))))
+    base = np.asarray(model.theory(COARSE, only=("base_rate",)).base_rate)
+    joint = np.array([0.2, 0.8])[:, None] * np.stack([1 - base, base], axis=1)
+    k = np.asarray(balancing_weights(jnp.asarray(np.stack([joint, 0 * joint], axis=2))))
     own = {"group_weight": k[0, 0] / k[1, 0], "positive_plus": k[0, 1] / k[0, 0], "positive_minus": k[1, 1] / k[1, 0]}
     told = model.replace(penalty=np.geomspace(0.02, 5, 25), **own).theory(COARSE, only=("test_error",))
     arms["balancing weights"] = {
@@ -249,6 +251,7 @@ def tradeoffs(quick: bool) -> dict[str, Any]:
 
 def draw_tradeoffs(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import MaxNLocator
 
     fronts, runs = data[""], data["runs"].isel(samples=0, size=-1)
     figure, axes = plt.subplots(2, 3, figsize=(13.0, 7.0), layout="constrained")
@@ -268,7 +271,7 @@ def draw_tradeoffs(data: dict[str, Any]) -> Any:
                           label="balancing weights" if arm == "balancing weights" else None)  # fmt: skip
         axis.set(xlabel=f"largest {words} allowed", ylabel="overall accuracy (%)")
         axis.set(xlim=(0, SHOWN[measure]), ylim=(73.0, 79.8))
-        axis.xaxis.set_major_locator(plt.MaxNLocator(5))
+        axis.xaxis.set_major_locator(MaxNLocator(5))
     axes[0, 2].legend(loc="lower right")
     size = int(data["runs"]["size"][-1])
     figure.suptitle(r"Accuracy against fairness, every method tuned on its own ($\alpha = 2$, $\rho = 0.2$, $q_T = 0.6$, "

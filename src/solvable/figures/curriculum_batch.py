@@ -18,11 +18,11 @@ from .draw import Recipe
 
 NAMES = {"curriculum": "easy, then hard", "anti": "hard, then easy", "joint": "all at once"}
 BOUNDS = {"first_penalty": (1e-3, 10.0), "penalty": (1e-6, 10.0), "consolidation": (1e-2, 1e2)}
-SHOWN = {"relevant": 0.2, "samples_easy": 0.5, "samples_hard": 0.5}
+SHOWN: dict[str, Any] = {"relevant": 0.2, "samples_easy": 0.5, "samples_hard": 0.5}
 FREE = {arm: ["penalty"] if arm == "joint" else list(BOUNDS) for arm in PROTOCOLS}
 
 
-def tuned(arm: str, values: dict[str, float]) -> tuple[float, dict[str, float]]:
+def tuned(arm: str, values: dict[str, Any]) -> tuple[float, dict[str, float]]:
     """The lowest error on hard inputs of a protocol, and the penalties and coupling that reach it."""
     model = CurriculumBatch(protocol=arm, **values)
     found = optimise(
@@ -59,7 +59,7 @@ def gains(quick: bool) -> dict[str, Any]:
     arms = {arm: {"protocol": arm, **dict.fromkeys(BOUNDS, 1.0), **own[arm][1]} for arm in PROTOCOLS}
     # one coupling for both orders, the penalties being the curriculum's best: what a comparison at fixed γ would report
     couplings = np.geomspace(0.02, 20.0, 12 if quick else 60)
-    shared = {n: own["curriculum"][1][n] for n in ("first_penalty", "penalty")}
+    shared: dict[str, Any] = {n: own["curriculum"][1][n] for n in ("first_penalty", "penalty")}
     orders = PROTOCOLS[:2]
     curve = [
         CurriculumBatch(protocol=a, consolidation=couplings, **shared, **SHOWN).theory().test_error for a in orders

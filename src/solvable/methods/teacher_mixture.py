@@ -21,6 +21,7 @@ The solver's unknowns, for every learner: its entries of h times G_kk, log(q̂ G
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal, NamedTuple
 
 import jax
@@ -121,7 +122,7 @@ def _output(mixture: Mixture, students: Students, weights: Float[Array, "group l
     # Rows: (+, −1), (+, +1), (−, −1), (−, +1). Reversing ω and the label's field maps the label −1 to +1.
     y = jnp.asarray([-1.0, 1.0, -1.0, 1.0])
     twice = [jnp.repeat(x, 2) for x in (mean, deviation, label, slope, width)]
-    found = jax.vmap(lambda *a: _teach(*a, nodes))(
+    found = jax.vmap(partial(_teach, nodes=nodes))(
         y * twice[0], twice[1], y * twice[2], twice[3], twice[4], weights.reshape(-1)
     )
     force, step, square, stiff = found.reshape(2, 2, 4).transpose(2, 0, 1)
