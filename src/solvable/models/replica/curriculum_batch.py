@@ -19,8 +19,8 @@ before enters by its overlaps, because the slices are disjoint (`methods.elastic
 
 **What is seen** (Δₑ = 0.05, αₑ = αₕ = 0.5). With λ₁, λ₂ and γ chosen for *every* protocol, the curriculum is better than joint
 training by 19 % at ρ = 0.1, 13 % at 0.2 and 4 % at 0.5, and no better from ρ = 0.7 on. For sparse teachers anti-curriculum,
-too, is better than joint training (9 % at ρ = 0.2): part of the gain is the prior's. At one shared γ and λ, easy first seems better
-than hard first by up to 36 %, where the tuned orders differ by 5 %: the best γ of the two are an order of magnitude apart.
+too, is better than joint training (9 % at ρ = 0.2): part of the gain is the prior's. At one shared γ and λ, easy first seems
+better than hard first by up to 36 %, where the tuned orders differ by 5 %: their best γ are an order of magnitude apart.
 
 **Simulation.** Draw teacher and slices, minimise every phase by L-BFGS from the last; errors are exact averages given the
 weights.
