@@ -49,6 +49,24 @@ FIGURES = (
         "Test error over width and samples, with interpolation and separability; Gaussian against orthogonal projections.",
     ),
     FigureListing(
+        "bias-geometry-maps",
+        "bias-geometry",
+        "solvable.figures.bias_geometry",
+        "Bias of a classifier of two groups against their imbalance and the similarity of their rules; what coupling does.",
+    ),
+    FigureListing(
+        "bias-geometry-tradeoffs",
+        "bias-geometry",
+        "solvable.figures.bias_geometry",
+        "Accuracy against every gap of fairness, for reweighed and for coupled learners, each tuned on its own.",
+    ),
+    FigureListing(
+        "curriculum-batch-gains",
+        "curriculum-batch",
+        "solvable.figures.curriculum_batch",
+        "What a curriculum of coupled batches gains, every arm tuned, and how a shared coupling flatters it.",
+    ),
+    FigureListing(
         "soft-committee-plateau",
         "soft-committee",
         "solvable.figures.soft_committee",

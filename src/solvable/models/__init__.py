@@ -35,6 +35,20 @@ LISTINGS = (
         "A generalised linear model learns on random nonlinear features of its inputs: double descent.",
     ),
     Listing(
+        "bias-geometry",
+        "solvable.models.replica.bias_geometry",
+        "BiasGeometry",
+        "replica",
+        "Two groups with different rules: accuracy and fairness of one classifier, reweighed, or one for every group, coupled.",
+    ),
+    Listing(
+        "curriculum-batch",
+        "solvable.models.replica.curriculum_batch",
+        "CurriculumBatch",
+        "replica",
+        "Easy samples first, trained to the end, then hard ones, tied by a prior: curriculum, anti-curriculum, all at once.",
+    ),
+    Listing(
         "soft-committee",
         "solvable.models.online.soft_committee",
         "SoftCommittee",
