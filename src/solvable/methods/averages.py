@@ -357,10 +357,11 @@ class ReLU(Activation):
             places = np.stack([np.asarray(x) * n + np.asarray(y) for x, y in units])
             return list(jnp.moveaxis(pairs[:, places], 1, 0))
 
-        def single(x1: Index, x2: Index, x3: Index) -> Entry:
+        def single(x1: Index, x2: Index, x3: Index, twice: np.ndarray) -> Entry:
             (c11, _, _), (c12, d12, p12), (c13, d13, p13), (c23, d23, p23) = cut((x1, x1), (x1, x2), (x1, x3), (x2, x3))
             edges = d23 + _ratio(c12 * d13 + c13 * d12, c11)
-            return 0.5 * c23 * (p12 + p13 + p23 - 0.5) + edges / (4 * jnp.pi)
+            silent = jnp.where((c11 <= 0) & jnp.asarray(twice), 0.5, 1.0)  # a silent unit has the step 1/2 twice
+            return silent * (0.5 * c23 * (p12 + p13 + p23 - 0.5) + edges / (4 * jnp.pi))
 
         def double(x1: Index, x2: Index, x3: Index) -> Entry:
             (c11, _, _), (c22, _, _), (c33, _, _) = cut((x1, x1), (x2, x2), (x3, x3))
@@ -378,9 +379,7 @@ class ReLU(Activation):
         three = (i == j) | (k == i) | (k == j) | (l == i) | (l == j)
         square = ~three & (k == l)
         general = ~three & ~square
-        # ... and a silent unit has the step 1/2 twice
-        silent = jnp.where(jnp.asarray((i == j)[three]) & (variance[i[three]] <= 0), 0.5, 1.0)
-        parts = [silent * single(other[three], k[three], l[three])] if three.any() else []
+        parts = [single(other[three], k[three], l[three], (i == j)[three])] if three.any() else []
         parts += [double(i[square], j[square], k[square])] if square.any() else []
         parts += [super().table_I4(cov, *(x[general] for x in (i, j, k, l)))] if general.any() else []
         order = np.argsort(np.concatenate([np.flatnonzero(x) for x in (three, square, general)]))
