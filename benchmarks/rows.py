@@ -314,6 +314,12 @@ def potts() -> Iterator[Row]:
     yield from rows()
 
 
+def control() -> Iterator[Row]:
+    from .control import control as rows
+
+    yield from rows()
+
+
 def explorer() -> Iterator[Row]:
     from .explorer import explorer as rows
 
@@ -331,6 +337,7 @@ GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
     "replica": replica,
     "soft-committee": soft_committee,
     "masked-regression": masked_regression,
+    "control": control,
     "minimisers": minimisers,
     "potts": potts,
     "forecast": forecast,

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from solvable.methods.averages import Erf, ReLU, Sign, activation
+from solvable.methods.averages import Activation, Erf, ReLU, Sign, activation
 
 COVARIANCE = np.array([[1.2, 0.3, -0.2, 0.5], [0.3, 0.8, 0.4, 0.1], [-0.2, 0.4, 1.5, 0.6], [0.5, 0.1, 0.6, 2.0]])
 EVERY = np.ix_(*[np.arange(4)] * 4)
@@ -132,6 +132,14 @@ def test_relu_averages_with_a_silent_unit_follow_the_convention_that_the_step_at
     np.testing.assert_allclose(g.table_I3(cov, 0, 1, 2), 0.25 * cov[1, 2], rtol=1e-14)
     np.testing.assert_allclose(g.table_I4(cov, 0, 1, 2, 3), 0.5 * g.table_I4(cov, 1, 1, 2, 3), rtol=1e-12)
     np.testing.assert_allclose(g.table_I4(cov, 1, 2, 0, 3), 0.0, atol=1e-15)
+    np.testing.assert_allclose(g.table_I4(cov, 0, 0, 2, 3), 0.25 * g.table_I2(cov, 2, 3), rtol=1e-12)
+
+
+def test_relu_closed_forms_where_a_unit_occurs_twice_equal_the_quadrature():
+    quadrature = jax.jit(lambda cov: Activation.table_I4(ReLU(64), cov, *EVERY))
+    for distance, accuracy in ((1.0, 1e-12), (1e-3, 1e-9)):
+        cov = covariance_with_near_copies(distance)
+        np.testing.assert_allclose(all_I4(64)(cov), quadrature(cov), atol=accuracy)
 
 
 @pytest.mark.parametrize("name", ["erf", "relu", "sign"])

@@ -9,7 +9,19 @@ import pytest
 
 import solvable as sv
 from solvable.methods.averages import activation
-from solvable.methods.control import Box, Simplex, best, evaluate, follow, on_grid, optimise, switching
+from solvable.methods.control import (
+    Box,
+    Difficulty,
+    Lengths,
+    Rate,
+    Simplex,
+    best,
+    evaluate,
+    follow,
+    on_grid,
+    optimise,
+    switching,
+)
 from solvable.methods.tasks import TaskOverlaps, mixture, task_drifts, task_losses
 
 ERF = activation("erf")
@@ -162,6 +174,27 @@ def test_a_control_without_a_set_is_held_fixed():
     assert found.converged
     np.testing.assert_array_equal(found.controls["wind"], given["wind"])
     np.testing.assert_allclose(2.0 * jnp.mean(found.controls["push"]), 0.8, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["projected", "mirror"])
+def test_a_control_whose_bounds_meet_is_held_there(method):
+    found = jax.jit(
+        lambda bound: optimise(
+            lambda x, u: u["push"] + u["wind"], lambda x: (x - 1.0) ** 2, jnp.asarray(0.0),
+            {"push": jnp.zeros(10), "wind": jnp.full(10, 0.1)},
+            {"push": Rate(1.0), "wind": Rate(bound, slowest=bound)}, 2.0, method=method)
+    )(jnp.asarray(0.1))  # fmt: skip
+    assert found.converged
+    np.testing.assert_allclose(found.controls["wind"], 0.1, rtol=1e-12)
+    np.testing.assert_allclose(2.0 * jnp.mean(found.controls["push"]), 0.8, atol=1e-3)
+
+
+def test_a_difficulty_lies_between_easy_and_hard_whichever_is_larger_and_lengths_have_a_column_each():
+    assert float(Difficulty(1.0, 0.2).project(jnp.array(0.1))) == pytest.approx(0.2)
+    with pytest.raises(sv.InvalidValue, match=r"level in interval 1 is 2, outside its range \[0.2, 1\]"):
+        Difficulty(0.2, 1.0).check("level", np.array([0.5, 2.0]))
+    with pytest.raises(sv.InvalidValue, match="length has 3 columns where 4 are meant: one for each length"):
+        Lengths(4).check("length", np.eye(3))
 
 
 def test_of_several_starts_the_best_minimum_is_returned():

@@ -1,5 +1,6 @@
 """Curricula online: a slow twin, limits, order against rate, Pontryagin, gradient descent itself."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ from scipy.integrate import solve_ivp
 from scipy.special import erf
 
 import solvable as sv
+from solvable.methods.control import Difficulty, evaluate, follow
 from solvable.model import simulate_batch
 
 
@@ -86,6 +88,34 @@ def test_at_fixed_decay_with_the_rate_free_for_every_arm_the_curriculum_wins_and
     assert best.fraction[-1] < 0.01
     assert np.all(best.switching[:2] < 0)
     assert np.all(best.switching[-10:] > 0)
+
+
+def test_the_optimal_difficulty_is_what_a_grid_search_over_whole_horizons_finds():
+    model = sv.CurriculumOnline(protocol="optimal-difficulty", intervals=3, relevant=0.2, easy=0.05, penalty=0.0)
+    told = model.theory()
+    assert told.converged
+    levels = np.linspace(0.05, 1.0, 15)
+    grid = jnp.asarray(np.stack(np.meshgrid(levels, levels, levels, indexing="ij"), axis=-1).reshape(-1, 3))
+
+    def final(difficulties):
+        held = {"fraction": jnp.zeros(3), "pace": jnp.ones(3), "difficulty": difficulties}
+        path = follow(model._drift, model._start, held, 5.0, substeps=8)
+        return model._error(jax.tree.map(lambda x: x[-1], path))
+
+    final_of = jax.jit(jax.vmap(final))
+    errors = np.asarray(final_of(grid))
+    lowest = grid[errors.argmin()]
+    assert errors.min() - 1e-3 < float(told.final_error) < errors.min() + 1e-6
+    assert np.abs(told.difficulty - lowest).max() < 1.5 * (levels[1] - levels[0])
+    # the adjoint's switching function of a difficulty inside its range: differences of the whole horizon
+    held = {"fraction": jnp.zeros(3), "pace": jnp.ones(3), "difficulty": jnp.array([0.3, 0.6, 0.8])}
+    kinds = {"difficulty": Difficulty(0.05, 1.0)}
+    slopes = jax.jit(lambda u: evaluate(model._drift, model._error, model._start, u, kinds, 5.0, substeps=8))(
+        held
+    ).slopes
+    shifted = held["difficulty"][None, :] + 1e-5 * jnp.concatenate([jnp.eye(3), -jnp.eye(3)])
+    ends = final_of(jnp.tile(shifted, (len(grid) // 6 + 1, 1))[: len(grid)])[:6]  # one shape, one program
+    np.testing.assert_allclose(slopes["difficulty"], (ends[:3] - ends[3:]) / 2e-5 * (3 / 5.0), rtol=1e-6)
 
 
 @pytest.mark.slow

@@ -7,8 +7,9 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import solvable as sv
-from solvable.methods.control import Box, optimise
+from solvable.methods.control import Box, Lengths, evaluate, follow, optimise
 from solvable.model import simulate_batch
+from solvable.models.online.rl_perceptron import wrong_actions
 
 
 def averages(rho, **fields):
@@ -126,6 +127,36 @@ def test_no_schedule_found_by_optimal_control_beats_the_best_rate():
     assert -1e-4 < float(-found.cost - exact.alignment[-1]) < 1e-8
     scaled = np.asarray(exact.pace / np.sqrt(exact.norm))
     np.testing.assert_allclose(found.controls["pace"][10:-1], 0.5 * (scaled[10:-2] + scaled[11:-1]), rtol=0.05)
+
+
+def test_optimal_lengths_are_the_best_of_all_schedules_of_whole_lengths_and_obey_the_adjoint():
+    model = sv.RLPerceptron(steps=4, schedule="optimal-length", times=[0.0, 10.0, 30.0, 60.0, 100.0])
+    told = model.theory()
+    assert told.converged
+    assert told.gap <= 1e-5
+    duration = jnp.diff(model.times)
+
+    @jax.jit
+    def errors(lengths):
+        def final(rows):
+            path = follow(model.mixed_drift, model._start, {"length": rows, "duration": duration}, 4.0, substeps=8)
+            return wrong_actions(path[0][-1])
+
+        return jax.vmap(final)(lengths)
+
+    every = np.stack(np.meshgrid(*[np.arange(4)] * 4, indexing="ij"), axis=-1).reshape(-1, 4)
+    enumerated = np.asarray(errors(jnp.asarray(np.eye(4)[every])))
+    np.testing.assert_allclose(told.length[:-1], 1 + every[enumerated.argmin()], atol=1e-3)
+    np.testing.assert_allclose(told.final_error, enumerated.min(), atol=1e-9)
+    assert np.ptp(enumerated) > 0.015  # a problem in which lengths matter: the best is 0.0686
+    # the switching functions of a mixture of lengths: differences of the whole horizon
+    rows, shifts = jnp.full((4, 4), 0.25), 1e-5 * jnp.asarray(np.eye(16).reshape(16, 4, 4))
+    mixed = jax.jit(lambda rows: evaluate(
+        model.mixed_drift, lambda place: wrong_actions(place[0]), model._start, {"length": rows, "duration": duration},
+        {"length": Lengths(4)}, 4.0, substeps=8))(rows)  # fmt: skip
+    shifted = jnp.concatenate([rows[None] + shifts, rows[None] - shifts, jnp.broadcast_to(rows, (224, 4, 4))])
+    ends = errors(shifted)  # as many as before: one shape, one program
+    np.testing.assert_allclose(mixed.slopes["length"].ravel(), (ends[:16] - ends[16:32]) / 2e-5, rtol=1e-5, atol=1e-9)
 
 
 @pytest.mark.slow

@@ -17,17 +17,38 @@ SHOWN = 0.3
 
 
 def protocols(quick: bool) -> dict[str, Any]:
+    """Every protocol is found first and then *given*: one program of the theory and one of the networks serve them all.
+
+    The optimum of the fractions alone is that of fractions and pace at a pace held at one: one search for both.
+    """
+    import xarray as xr
+
     size, seeds, intervals = (100, 3, 40) if quick else (1000, 16, 100)
-    over = {"protocol": list(PROTOCOLS), "similarity": list(SIMILARITIES)}
-    heuristics = Study(ContinualProtocols(intervals=intervals), over, sizes=[size], seeds=seeds).run()
-    # fractions and pace together, found once and then given to the networks as a schedule
-    joint = ContinualProtocols(protocol="optimal-rate", similarity=SHOWN, intervals=intervals)
-    found = joint.theory()
-    if not found.converged:
-        raise RuntimeError("the joint optimum of fractions and rate did not converge.")
-    given = joint.replace(protocol="given", given_fraction=found.fraction, given_pace=found.pace)
-    together = Study(given, {"similarity": [SHOWN]}, sizes=[size], seeds=seeds).run()
-    return {"": heuristics, "joint": together}
+    model = ContinualProtocols(intervals=intervals)
+    held = [1.0] * len(SIMILARITIES)
+    found = model.replace(
+        protocol="optimal-rate", similarity=[*SIMILARITIES, SHOWN], slowest=[*held, 0.0], fastest=[*held, 5.0]
+    ).theory()
+    if not np.all(found.converged):
+        raise RuntimeError("a search for an optimal protocol did not converge.")
+    focus = model.replace(protocol="focus", similarity=SIMILARITIES).theory(only=["fraction"]).fraction
+    schedules = {
+        "no-replay": np.ones((len(SIMILARITIES), intervals)),
+        "even": np.full((len(SIMILARITIES), intervals), 0.5),
+        "focus": np.asarray(focus),
+        "optimal": np.asarray(found.fraction)[:-1],
+    }
+    arms = {
+        f"{protocol}, {similarity:g}": {"similarity": similarity, "given_fraction": row}
+        for protocol, rows in schedules.items()
+        for similarity, row in zip(SIMILARITIES, rows, strict=True)
+    }
+    arms["joint"] = {"similarity": SHOWN, "given_fraction": found.fraction[-1], "given_pace": found.pace[-1]}
+    runs = Study(model.replace(protocol="given"), arms=arms, sizes=[size], seeds=seeds).run()
+    rows = [xr.concat([runs.sel(arm=f"{p}, {x:g}", drop=True) for x in SIMILARITIES], "similarity") for p in PROTOCOLS]
+    curves = xr.concat(rows, "protocol").assign_coords(protocol=list(PROTOCOLS), similarity=list(SIMILARITIES))
+    together = runs.sel(arm="joint", drop=True).expand_dims("similarity").assign_coords(similarity=[SHOWN])
+    return {"": curves, "joint": together}
 
 
 def draw_protocols(data: dict[str, Any]) -> Any:

@@ -231,7 +231,8 @@ class ReLU(Activation):
         I2 = √D12/2π + c12 P2(1,2)      J2 = P2      I3 = (c12/c11) √D13/2π + c23 P2(1,3)
 
     The angle comes from an arctangent because √D and θ then share their rounding error, which cancels in I2: a student
-    that has learnt its teacher is exactly where an arcsine would lose half of the digits. I4 is a quadrature.
+    that has learnt its teacher is exactly where an arcsine would lose half of the digits. I4 is a quadrature for four
+    different fields, and closed (`table_I4`) where a unit occurs twice.
     """
 
     name = "relu"
@@ -332,6 +333,57 @@ class ReLU(Activation):
         start = _orthant(a, r12) * (b / (2 * jnp.pi) + r34 * _orthant(b, r34))
         value = start[0, ..., 0] + jnp.sum(weight[0] * slope, axis=-1) / (2 * jnp.pi)
         return (_root(c33) * _root(c44))[0, ..., 0] * value
+
+    def table_I4(self, cov: Float[Array, "n n"], first: Index, second: Index, third: Index, fourth: Index) -> Entry:
+        r"""I4 for index arrays that broadcast: a quadrature only where all four units differ, closed forms elsewhere.
+
+        With θ the angle of two fields and the orthant probability of three, P3 = 1/2 - (θ12 + θ13 + θ23)/4π, Euler's
+        theorem on homogeneous functions and Price's theorem give
+
+            < 1(x1) x2₊ x3₊ >   = c23 P3 + [√D23 + (c12 √D13 + c13 √D12)/c11] / 4π
+            < 1(x1) 1(x2) x3₊² > = c33 { P3 + [r13 √(1-r13²) + r23 √(1-r23²) + a (r12 (r13² - m²) + 2 a r13 m)] / 4π }
+
+        with a = √(1-r12²) and m = (r23 - r12 r13)/a. A unit that occurs twice among {1,2} and {3,4} leaves three fields.
+        """
+        i, j, k, l = (np.ravel(x) for x in np.broadcast_arrays(first, second, third, fourth))
+        shape, n = np.broadcast_shapes(*map(np.shape, (first, second, third, fourth))), cov.shape[0]
+        variance = jnp.diagonal(cov)
+        both = variance[:, None] * variance[None, :]
+        root = _root(both - cov * cov, both)
+        # 1/2 - θ/2π, from which P3 = (the sum of three of them - 1/2) / 2; one table, cut by one gather
+        pairs = jnp.stack([cov, root, _orthant(root, cov)]).reshape(3, -1)
+
+        def cut(*units: tuple[Index, Index]) -> list[Entry]:
+            places = np.stack([np.asarray(x) * n + np.asarray(y) for x, y in units])
+            return list(jnp.moveaxis(pairs[:, places], 1, 0))
+
+        def single(x1: Index, x2: Index, x3: Index, twice: np.ndarray) -> Entry:
+            (c11, _, _), (c12, d12, p12), (c13, d13, p13), (c23, d23, p23) = cut((x1, x1), (x1, x2), (x1, x3), (x2, x3))
+            edges = d23 + _ratio(c12 * d13 + c13 * d12, c11)
+            silent = jnp.where((c11 <= 0) & jnp.asarray(twice), 0.5, 1.0)  # a silent unit has the step 1/2 twice
+            return silent * (0.5 * c23 * (p12 + p13 + p23 - 0.5) + edges / (4 * jnp.pi))
+
+        def double(x1: Index, x2: Index, x3: Index) -> Entry:
+            (c11, _, _), (c22, _, _), (c33, _, _) = cut((x1, x1), (x2, x2), (x3, x3))
+            (c12, d12, p12), (c13, d13, p13), (c23, d23, p23) = cut((x1, x2), (x1, x3), (x2, x3))
+            r12, r13, r23 = _over_root(c12, c11 * c22), _over_root(c13, c11 * c33), _over_root(c23, c22 * c33)
+            a = _over_root(d12, c11 * c22)
+            m = _ratio(r23 - r12 * r13, a)
+            edges = _ratio(c13 * d13, c11) + _ratio(c23 * d23, c22)
+            return 0.5 * c33 * (p12 + p13 + p23 - 0.5) + (
+                edges + c33 * a * (r12 * (r13 * r13 - m * m) + 2 * a * r13 * m)
+            ) / (4 * jnp.pi)
+
+        # < 1(x1) x2₊ x3₊ >: one indicator is double, or implied by a field that is positive itself
+        other = np.where((k == i) | (l == i), j, i)
+        three = (i == j) | (k == i) | (k == j) | (l == i) | (l == j)
+        square = ~three & (k == l)
+        general = ~three & ~square
+        parts = [single(other[three], k[three], l[three], (i == j)[three])] if three.any() else []
+        parts += [double(i[square], j[square], k[square])] if square.any() else []
+        parts += [super().table_I4(cov, *(x[general] for x in (i, j, k, l)))] if general.any() else []
+        order = np.argsort(np.concatenate([np.flatnonzero(x) for x in (three, square, general)]))
+        return jnp.concatenate(parts)[order].reshape(shape)
 
 
 _KNOWN = {kind.name: kind for kind in (Erf, ReLU, Sign)}

@@ -1,7 +1,16 @@
 r"""Optimal control of a flow: the schedule that makes a cost of the final state smallest.
 
 A flow $\dot y = f(y, u(t))$ starts at a known state and runs for a horizon T. The controls u are constant on equal
-intervals; each lives on the simplex (fractions of tasks) or in a box (a learning rate, a difficulty). Pontryagin's
+intervals (a duration among them makes the intervals unequal), and each has its kind, which says where it may move:
+
+- `Simplex`: fractions of tasks, or of anything else that is mixed; bang-bang unless mixing pays;
+- `Rate(fastest)`: a learning rate, between nothing (or `slowest`) and `fastest`;
+- `Difficulty(easy, hard)`: how hard the samples of an interval are;
+- `Lengths(longest)`: the length of an episode, a whole number. What moves is the distribution of lengths, for which the flow
+  is linear: the optimum is a whole number again wherever one length has the smallest switching function;
+- `Box(low, high)`: any other bounded number.
+
+Pontryagin's
 principle asks for the costates $\dot p = -(\partial_y f)^\top p$, $p(T) = \nabla h$, and for the switching functions
 $s = \partial_u\,(p\cdot f)$: for fractions of tasks, $f = \sum_t u_t f_t$ and $s_t = p\cdot f_t$, and all weight
 belongs on the smallest. Here the flow is discretised first, by Runge–Kutta steps of fourth order, and reverse
@@ -15,7 +24,7 @@ gap,
 
 bounds what a small change of the schedule can still gain, to first order. The residual is the length of the projected
 step, the root mean square over time of u - P(u - s). Neither knows whether another, distant schedule is better still:
-start from several.
+start from several (`search`).
 
 >>> import jax.numpy as jnp
 >>> wait_then_push = optimise(  # reach 1 at time 2 as the cheapest: x' = u, cost (x - 1)², 0 ≤ u ≤ 1
@@ -29,7 +38,7 @@ start from several.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -42,7 +51,10 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ..errors import InvalidValue
 
-__all__ = ["Box", "Protocol", "Simplex", "best", "evaluate", "follow", "on_grid", "optimise", "switching"]
+__all__ = [
+    "Box", "Difficulty", "Lengths", "Protocol", "Rate", "Simplex", "best", "evaluate", "follow", "on_grid", "optimise",
+    "search", "switching",
+]  # fmt: skip
 
 Controls = dict[str, Float[Array, "intervals ..."]]
 Drift = Callable[[PyTree, dict[str, Array]], PyTree]
@@ -50,8 +62,7 @@ Cost = Callable[[PyTree], Float[Array, ""]]
 Number = Float[Array, ""] | float
 
 # Runge–Kutta of fourth order: where each stage is taken, and its weight. The stages are a loop, so that a program
-# contains the
-# drift once and its adjoint once: the time to compile is what a fourfold copy would cost most.
+# contains the drift once and its adjoint once: the time to compile is what a fourfold copy would cost most.
 _STAGES = np.array([[0.0, 1 / 6], [1 / 2, 1 / 3], [1 / 2, 1 / 3], [1.0, 1 / 6]])
 _ARMIJO, _MEMORY, _SHORTEST, _ROUNDING = 1e-4, 8, 1e-10, 1e-14
 
@@ -74,6 +85,11 @@ class Simplex(eqx.Module):
         """The entropic step u·exp(-step), normalised."""
         return jax.nn.softmax(jnp.log(jnp.maximum(u, 1e-12)) - step, axis=-1)
 
+    @staticmethod
+    def mix(parts: PyTree, u: Float[Array, " tasks"]) -> PyTree:
+        """Σ_t u_t f_t of drifts with a leading axis of tasks."""
+        return jax.tree.map(lambda part: jnp.tensordot(u, part, 1), parts)
+
     def gap(self, u: Array, slope: Array) -> Array:
         """u·s - min_t s_t at every time."""
         return jnp.sum(u * slope, axis=-1) - jnp.min(slope, axis=-1)
@@ -95,8 +111,36 @@ class Simplex(eqx.Module):
             raise InvalidValue(f"{name} in interval {worst[-1]} is ({row}): not fractions that add up to one.")
 
 
+class Lengths(Simplex):
+    """The length of an episode, 1 to `longest`: controls are distributions over these whole numbers.
+
+    >>> kind = Lengths(4)
+    >>> float(kind.mean(kind.only(3, intervals=2))[1])
+    3.0
+    """
+
+    longest: int = eqx.field(static=True)
+
+    @property
+    def values(self) -> Float[Array, " lengths"]:
+        return jnp.arange(1.0, self.longest + 1)
+
+    def only(self, length: int, intervals: int) -> Float[Array, "intervals lengths"]:
+        """The schedule in which every episode has this length."""
+        return jnp.zeros((intervals, self.longest)).at[:, length - 1].set(1.0)
+
+    def mean(self, u: Float[Array, "*n lengths"]) -> Float[Array, "*n"]:
+        """The mean length of every interval."""
+        return u @ self.values
+
+    def check(self, name: str, u: np.ndarray) -> None:
+        if u.shape[-1] != self.longest:
+            raise InvalidValue(f"{name} has {u.shape[-1]} columns where {self.longest} are meant: one for each length.")
+        super().check(name, u)
+
+
 class Box(eqx.Module):
-    """Controls between two bounds."""
+    """Controls between two bounds; where these are equal (inside a program), the control is held."""
 
     low: Number
     high: Number
@@ -115,9 +159,10 @@ class Box(eqx.Module):
 
     def mirror(self, u: Array, step: Array) -> Array:
         """The step of the entropy of a box: the logit of the position between the bounds falls by `step`."""
-        width = self.high - self.low
-        place = jnp.clip((u - self.low) / width, 1e-9, 1 - 1e-9)
-        return self.low + width * jax.nn.sigmoid(jnp.log(place / (1 - place)) - step / width)
+        width = jnp.asarray(self.high - self.low)
+        free = jnp.where(width > 0, width, 1.0)
+        place = jnp.clip((u - self.low) / free, 1e-9, 1 - 1e-9)
+        return self.low + width * jax.nn.sigmoid(jnp.log(place / (1 - place)) - step / free)
 
     def gap(self, u: Array, slope: Array) -> Array:
         """(u - the better bound)·s at every time."""
@@ -137,6 +182,20 @@ class Box(eqx.Module):
             raise InvalidValue(
                 f"{name} in interval {first[0]} is {u[tuple(first)]:g}, outside its range [{low:g}, {high:g}]."
             )
+
+
+class Rate(Box):
+    """A learning rate, or a factor of it, between `slowest` and `fastest`."""
+
+    def __init__(self, fastest: Number, slowest: Number = 0.0) -> None:
+        self.low, self.high = slowest, fastest
+
+
+class Difficulty(Box):
+    """How hard samples are: any difficulty between easy and hard, whichever is the larger number."""
+
+    def __init__(self, easy: Number, hard: Number) -> None:
+        self.low, self.high = jnp.minimum(easy, hard), jnp.maximum(easy, hard)
 
 
 Sets = Mapping[str, Simplex | Box]
@@ -213,7 +272,7 @@ def optimise(
     - `drift(state, controls)`: the right-hand side, `controls` being one interval's row of every control.
     - `cost(state)`: of the final state.
     - `controls`: where to start, `{name: array with intervals first}`; `sets` says where each may move, and one without a
-      set is held fixed. For several starts, `vmap` and `best`.
+      set is held fixed. For several starts, `search`.
     - `substeps`: Runge–Kutta steps in each interval.
     - `method`: `"projected"` gradient with the step of Barzilai and Borwein and backtracking (Birgin, Martínez and
       Raydan 2000); or `"mirror"` descent, u ← (1 - damping) u + damping · (its entropic step), the step halved when
@@ -256,7 +315,10 @@ def optimise(
         now_best = _choose(better, new, s.best)
         if method == "projected":
             turned = {n: (new.slopes[n] - s.now.slopes[n]) for n in names}
-            length = inner({n: moved[n] / sets[n].scale for n in names}, moved)
+            sizes = {
+                n: jnp.asarray(sets[n].scale) for n in names
+            }  # of a control that is held: none, and it does not move
+            length = inner({n: moved[n] / jnp.where(sizes[n] > 0, sizes[n], 1.0) for n in names}, moved)
             bend = inner(moved, turned)
             curved = jnp.where(bend > 0, length / jnp.where(bend > 0, bend, 1.0), 10.0 * s.pace)
             pace = jnp.where(good & (s.number > 0), curved, s.pace)
@@ -288,6 +350,33 @@ def optimise(
     last = jax.lax.while_loop(lambda s: ~s.over & (s.number < iterations), body, search)
     found = _choose(last.done, last.now, last.best)
     return _protocol(found, sets, horizon, unravel, tolerance, last.number)
+
+
+def search(
+    drift: Drift,
+    cost: Cost,
+    start: PyTree,
+    starts: Sequence[Controls],
+    sets: Sets,
+    horizon: Number,
+    **settings: Any,
+) -> Protocol:
+    """`optimise` from several schedules side by side, and the `best` of what they became.
+
+    >>> two_wells = search(
+    ...     lambda x, u: u["push"], lambda x: (x**2 - 1.0) ** 2 + 0.3 * x, jnp.array(0.0),
+    ...     [{"push": jnp.full(10, level)} for level in (0.5, -0.5)], {"push": Box(-1.0, 1.0)}, 2.0,
+    ... )
+    >>> bool(two_wells.path[-1] < 0)
+    True
+    """
+    for controls in starts:
+        _check(controls, sets)
+
+    def from_here(controls: Controls) -> Protocol:
+        return optimise(drift, cost, start, controls, sets, horizon, **settings)
+
+    return best(jax.vmap(from_here)(jax.tree.map(lambda *rows: jnp.stack(rows), *starts)))
 
 
 def best(protocols: Protocol) -> Protocol:

@@ -53,7 +53,7 @@ def task_losses(
     g: Activation,
     state: TaskOverlaps,
     teacher_norm: Float[Array, "teacher teacher"],
-    teacher_readout: Float[Array, "task active"],
+    teacher_readout: Float[Array, "task active"] | Float[np.ndarray, "task active"],
     heads: Int[np.ndarray, " task"] | None = None,
 ) -> Float[Array, " task"]:
     """Half the mean squared difference to the clean target of every task: ½ Σ_cd h_tc h_td I2(c,d), h_t = (v, -a_t).
@@ -72,7 +72,7 @@ def task_drifts(
     g: Activation,
     state: TaskOverlaps,
     teacher_norm: Float[Array, "teacher teacher"],
-    teacher_readout: Float[Array, "task active"],
+    teacher_readout: Float[Array, "task active"] | Float[np.ndarray, "task active"],
     heads: Int[np.ndarray, " task"] | None = None,
     *,
     rate: Scalar,
@@ -89,6 +89,7 @@ def task_drifts(
 
     `heads` says which row of the readout each task uses: its own unless given. `teacher_readout` may have fewer
     columns than there are teacher units: the last ones then have no readout, are seen by no task, and cost little.
+    Given as a NumPy array it is known when the program is built, and averages that no task needs are left out.
     """
     h, cov = _weights(state, teacher_readout, heads), _covariance(state, teacher_norm)
     number, tasks = state.norm.shape[0], h.shape[0]
@@ -99,6 +100,10 @@ def task_drifts(
     pull_norm, pull_overlap = pull[:, :, :number], pull[:, :, number:]
     # I4 is symmetric in its first and in its last two units: a quarter of the table is enough
     (i, j), (c, d) = np.triu_indices(number), np.triu_indices(len(active))
+    if isinstance(teacher_readout, np.ndarray):  # a product of teachers that no task adds up need not be known
+        together = np.any(teacher_readout[:, :, None] * teacher_readout[:, None, :] != 0, axis=0)
+        met = (c < number) | together[np.maximum(c - number, 0), np.maximum(d - number, 0)]
+        c, d = c[met], d[met]
     I4 = g.table_I4(cov, i[:, None], j[:, None], c[None, :], d[None, :])
     pairs = jnp.asarray(np.where(c == d, 1.0, 2.0))[None, :] * h[:, c] * h[:, d]
     kicks = v[:, i] * v[:, j] * (pairs @ I4.T + noise * g.table_J2(cov, i, j)[None, :])
@@ -119,7 +124,7 @@ def mixture(drifts: TaskOverlaps, fractions: Float[Array, " task"]) -> TaskOverl
 
 
 def _weights(
-    state: TaskOverlaps, teacher_readout: Float[Array, "task active"], heads: Int[np.ndarray, " task"] | None
+    state: TaskOverlaps, teacher_readout: Array | np.ndarray, heads: Int[np.ndarray, " task"] | None
 ) -> Float[Array, "task units"]:
     if heads is None and state.readout.shape[0] != teacher_readout.shape[0]:
         raise InvalidValue(

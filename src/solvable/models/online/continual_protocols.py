@@ -12,7 +12,7 @@ fraction u(t) of the samples comes from task 2, and by how much (the pace) the l
 - `even`: half and half;
 - `focus`: only task 2 until a switch, then half and half; the switch is the best edge of an interval;
 - `optimal`: the fractions that make the mean loss of both tasks at T smallest;
-- `optimal-rate`: the same for fractions and pace together, the pace at most `fastest`;
+- `optimal-rate`: the same for fractions and pace together, the pace between `slowest` and `fastest`;
 - `given`: `given_fraction`. (`given_pace` holds for every protocol but `optimal-rate`.)
 
 **Theory** (Mori, Sarao Mannelli and Mignacco 2024). For N → ∞ overlaps and heads follow a flow that is linear in the fractions,
@@ -41,7 +41,7 @@ from jaxtyping import Array
 from ...errors import InvalidValue
 from ...methods.averages import activation
 from ...methods.committee import weights_with_gram
-from ...methods.control import Box, Protocol, Simplex, best, evaluate, follow, optimise
+from ...methods.control import Box, Protocol, Rate, Simplex, evaluate, follow, search
 from ...methods.flows import integrate
 from ...methods.tasks import TaskOverlaps, mixture, task_drifts, task_losses
 from ...model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
@@ -113,6 +113,9 @@ class ContinualProtocols(Model):
     fastest: Control = control(
         5.0, low=0.0, low_open=True, high=100.0, typical=(2.0, 6.0), symbol=r"\eta_{\max}",
         meaning="largest pace of the protocol optimal-rate")  # fmt: skip
+    slowest: Control = control(
+        0.0, low=0.0, high=100.0, typical=(0.0, 1.0), symbol=r"\eta_{\min}",
+        meaning="smallest pace of the protocol optimal-rate, the largest if that is smaller")  # fmt: skip
     protocol: str = choice("even", options=PROTOCOLS, meaning="which task is shown when, and at which pace")
     activation: str = choice(
         "erf", options=("erf", "relu"), symbol="g", meaning="activation of all units, erf(x/√2) or ReLU"
@@ -184,12 +187,12 @@ class ContinualProtocols(Model):
 
         def drift(state: TaskOverlaps, u: dict[str, Array]) -> TaskOverlaps:
             rates = {"rate": u["pace"] * self.rate, "readout_rate": u["pace"] * self.readout_rate, "noise": self.noise}
-            return mixture(task_drifts(g, state, self._teachers, jnp.eye(2), **rates), u["fraction"])
+            return mixture(task_drifts(g, state, self._teachers, np.eye(2), **rates), u["fraction"])
 
         return drift
 
     def _losses(self, state: TaskOverlaps) -> Array:
-        return task_losses(activation(self.activation), state, self._teachers, jnp.eye(2))
+        return task_losses(activation(self.activation), state, self._teachers, np.eye(2))
 
     def _mean_loss(self, state: TaskOverlaps) -> Array:
         return jnp.mean(self._losses(state))
@@ -224,7 +227,8 @@ class ContinualProtocols(Model):
     def _sets(self) -> dict[str, Simplex | Box]:
         """What a protocol may choose: the fractions, and the pace where it is asked for."""
         fractions: dict[str, Simplex | Box] = {"fraction": Simplex()}
-        return {**fractions, "pace": Box(0.0, self.fastest)} if self.protocol == "optimal-rate" else fractions
+        paces = Rate(self.fastest, slowest=jnp.minimum(self.slowest, self.fastest))
+        return {**fractions, "pace": paces} if self.protocol == "optimal-rate" else fractions
 
     def _controls(self, second: Array) -> dict[str, Array]:
         return {"fraction": jnp.stack([1 - second, second], axis=-1), "pace": self.given_pace}
@@ -247,23 +251,20 @@ class ContinualProtocols(Model):
         focus, level = self._best_focus(start, numerics)
         even = self._controls(jnp.full(self.intervals, 0.5))
         if self.protocol == "optimal-rate":
-            slow = jnp.full(self.intervals, jnp.minimum(1.0, self.fastest))
-            focus, even = {**focus, "pace": slow}, {**even, "pace": jnp.minimum(1.5 * slow, self.fastest)}
-
-        def search(controls: dict[str, Array]) -> Protocol:
-            return optimise(
-                self._drift(numerics.nodes),
-                self._mean_loss,
-                start,
-                controls,
-                self._sets(),
-                self.horizon,
-                substeps=numerics.steps,
-                iterations=numerics.iterations,
-                tolerance=numerics.tolerance * level,
-            )
-
-        return best(jax.vmap(search)(jax.tree.map(lambda *x: jnp.stack(x), focus, even)))
+            low, high = jnp.minimum(self.slowest, self.fastest), self.fastest
+            slow, quick = (jnp.full(self.intervals, jnp.clip(level, low, high)) for level in (1.0, 1.5))
+            focus, even = {**focus, "pace": slow}, {**even, "pace": quick}
+        return search(
+            self._drift(numerics.nodes),
+            self._mean_loss,
+            start,
+            [focus, even],
+            self._sets(),
+            self.horizon,
+            substeps=numerics.steps,
+            iterations=numerics.iterations,
+            tolerance=numerics.tolerance * level,
+        )
 
     def point(self, numerics: Numerics) -> dict[str, Array]:
         start, arrived = self._after_first_stage(numerics)

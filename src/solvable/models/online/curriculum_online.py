@@ -13,6 +13,7 @@ For a time `horizon` T cut into equal intervals, a *protocol* decides which frac
 - `anti`: hard samples first, then easy ones, `share` of all as before;
 - `mixed`: easy samples with probability `share` all the time; `share` = 0 is training on hard samples alone;
 - `optimal`: the fractions that make the error on hard inputs at T smallest;
+- `optimal-difficulty`: no sample is easy; instead Δ(t) itself is chosen between easy and hard, for the same purpose;
 - `given`: `given_fraction`.
 
 The rate η is multiplied by a *pace*: `constant` (one), `optimal` (at most `fastest`, chosen together with the fractions
@@ -54,10 +55,10 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from ...errors import InvalidValue
-from ...methods.control import Box, Protocol, best, evaluate, optimise
+from ...methods.control import Box, Difficulty, Rate, evaluate, search
 from ...model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
 
-PROTOCOLS = ("curriculum", "anti", "mixed", "optimal", "given")
+PROTOCOLS = ("curriculum", "anti", "mixed", "optimal", "optimal-difficulty", "given")
 
 
 class Overlaps(NamedTuple):
@@ -153,6 +154,8 @@ class CurriculumOnline(Model):
                    symbol="Q_r, Q_i", dims=("progress", "inputs"), low=0),
         observable("fraction", "fraction of easy samples in each interval", symbol="u", dims=("interval",), low=0, high=1,
                    simulated=False),
+        observable("difficulty", "mean variance of irrelevant inputs in each interval", symbol=r"\Delta(t)",
+                   dims=("interval",), low=0, simulated=False),
         observable("speed", "factor of the learning rate in each interval", dims=("interval",), low=0, simulated=False),
         observable("switching", "how the final error changes with the fraction of easy samples in each interval, per unit of "
                    "time; a hard sample is worth more where it is positive", symbol="s", dims=("interval",),
@@ -204,8 +207,9 @@ class CurriculumOnline(Model):
         )
 
     def _drift(self, state: Overlaps, u: dict[str, Array]) -> Overlaps:
+        """A fraction of easy samples, the others as difficult as this interval has them."""
         rate, share = u["pace"] * self.rate, u["fraction"]
-        gentle, harsh = (self._velocity(state, level, rate) for level in (self.easy, self.hard))
+        gentle, harsh = (self._velocity(state, level, rate) for level in (self.easy, u["difficulty"]))
         return jax.tree.map(lambda a, b: share * a + (1 - share) * b, gentle, harsh)
 
     def _error(self, state: Overlaps) -> Array:
@@ -230,39 +234,53 @@ class CurriculumOnline(Model):
         return done if protocol == "curriculum" else done[::-1]
 
     def _sets(self) -> dict[str, Any]:
-        sets = {"fraction": Box(0.0, 1.0)} if self.protocol == "optimal" else {}
-        return {**sets, "pace": Box(0.0, self.fastest)} if self.pace == "optimal" else sets
+        chosen = {
+            "optimal": {"fraction": Box(0.0, 1.0)},
+            "optimal-difficulty": {"difficulty": Difficulty(self.easy, self.hard)},
+        }
+        sets: dict[str, Any] = chosen.get(self.protocol, {})
+        return {**sets, "pace": Rate(self.fastest)} if self.pace == "optimal" else sets
 
     def _schedule(self, numerics: Numerics) -> tuple[dict[str, Array], Array]:
         """The protocol as controls, and whether it is what its name says."""
-        speed = self.given_pace if self.pace == "given" else jnp.ones(self.intervals)
-        if not self._sets():
-            return {"fraction": self._fractions(self.protocol), "pace": speed}, jnp.asarray(True)
+        speed, none = self.given_pace if self.pace == "given" else jnp.ones(self.intervals), jnp.zeros(self.intervals)
         fixed = jax.lax.stop_gradient(self)  # nothing is differentiated through a search
+        hard = jnp.broadcast_to(self.hard, (self.intervals,))
+        if not self._sets():
+            return {"fraction": self._fractions(self.protocol), "difficulty": hard, "pace": speed}, jnp.asarray(True)
+        # where a search begins: (fractions, difficulties), and a level of the pace
         if self.protocol == "optimal":
-            starts = [jnp.full(self.intervals, 0.5), *(fixed._fractions(p) for p in ("curriculum", "anti"))]
+            mixtures = (jnp.full(self.intervals, 0.5), *(fixed._fractions(p) for p in ("curriculum", "anti")))
+            begin = [(fractions, hard) for fractions in mixtures]
+        elif self.protocol == "optimal-difficulty":
+            ramp = jnp.linspace(0.0, 1.0, self.intervals)
+            begin = [
+                (none, fixed.easy + x * (fixed.hard - fixed.easy)) for x in (jnp.full_like(ramp, 0.5), ramp, ramp[::-1])
+            ]
         else:
-            starts = [fixed._fractions(self.protocol)] * 2
-        paces = [speed] * len(starts)
-        if self.pace == "optimal":
-            levels = (1.0, 0.5, 0.7)
-            paces = [jnp.full(self.intervals, jnp.minimum(x, fixed.fastest)) for x in levels[: len(starts)]]
-
-        def search(controls: dict[str, Array]) -> Protocol:
-            return optimise(
-                fixed._drift,
-                fixed._error,
-                fixed._start,
-                controls,
-                fixed._sets(),
-                fixed.horizon,
-                substeps=numerics.steps,
-                iterations=numerics.iterations,
-                tolerance=numerics.tolerance,
-            )
-
-        found = best(jax.vmap(search)({"fraction": jnp.stack(starts), "pace": jnp.stack(paces)}))
-        return found.controls, found.converged
+            begin = [(fixed._fractions(self.protocol), hard)] * 2
+        levels = jnp.minimum(jnp.asarray([1.0, 0.5, 0.7]), fixed.fastest)
+        starts = [
+            {
+                "fraction": fractions,
+                "difficulty": jax.lax.stop_gradient(difficulties),
+                "pace": jnp.full(self.intervals, level) if self.pace == "optimal" else speed,
+            }
+            for (fractions, difficulties), level in zip(begin, levels[: len(begin)], strict=True)
+        ]
+        found = search(
+            fixed._drift,
+            fixed._error,
+            fixed._start,
+            starts,
+            fixed._sets(),
+            fixed.horizon,
+            substeps=numerics.steps,
+            iterations=numerics.iterations,
+            tolerance=numerics.tolerance,
+        )
+        held = {} if self.protocol == "optimal-difficulty" else {"difficulty": hard}
+        return {**found.controls, **held}, found.converged
 
     @property
     def _start(self) -> Overlaps:
@@ -275,6 +293,7 @@ class CurriculumOnline(Model):
         return {
             **self._observed(told.path),
             "fraction": controls["fraction"],
+            "difficulty": controls["fraction"] * self.easy + (1 - controls["fraction"]) * controls["difficulty"],
             "speed": controls["pace"],
             "switching": told.slopes["fraction"],
             "gap": told.gap,
@@ -314,18 +333,18 @@ class CurriculumOnline(Model):
         student = student + of_norm((1 - mask) * noise, q_i)
         mask, teacher, student = (x.astype(dtype) for x in (mask, teacher, student))
         rate, decay = (self.rate / math.sqrt(size)).astype(dtype), (self.rate * self.penalty / size).astype(dtype)
-        spreads = [jnp.sqrt(mask + (1 - mask) * level.astype(dtype)) for level in (self.easy, self.hard)]
+        gentle = jnp.sqrt(mask + (1 - mask) * self.easy.astype(dtype))
 
         def step(number: Array, carry: Any) -> Any:
-            w, share, pace = carry
+            w, share, harsh, pace = carry
             z = jax.random.normal(jax.random.fold_in(sample_key, number), (size,), dtype)
             easy = jax.random.uniform(jax.random.fold_in(level_key, number), (), dtype) < share
-            x = z * jnp.where(easy, spreads[0], spreads[1])
+            x = z * jnp.where(easy, gentle, harsh)
             field = w @ x / math.sqrt(size)
             label = jnp.sign(teacher @ x)
             slope = math.sqrt(2 / math.pi) * jnp.exp(-0.5 * field**2)
             error = label - jax.lax.erf(field / math.sqrt(2))
-            return w + pace * (rate * error * slope * x - decay * w), share, pace
+            return w + pace * (rate * error * slope * x - decay * w), share, harsh, pace
 
         def overlaps(w: Array) -> Overlaps:
             w = w.astype(float)
@@ -335,13 +354,14 @@ class CurriculumOnline(Model):
 
         def interval(carry: Any, row: Any) -> Any:
             begin, w = carry
-            end, share, pace = row
-            w, _, _ = jax.lax.fori_loop(begin, end, step, (w, share, pace))
+            end, share, level, pace = row
+            harsh = jnp.sqrt(mask + (1 - mask) * level)
+            w, *_ = jax.lax.fori_loop(begin, end, step, (w, share, harsh, pace))
             return (end, w), overlaps(w)
 
         done = jnp.asarray(np.arange(1, self.intervals + 1) / self.intervals)
         ends = jnp.rint(self.horizon * size * done).astype(jnp.int32)
-        rows = (ends, controls["fraction"].astype(dtype), controls["pace"].astype(dtype))
+        rows = (ends, *(controls[name].astype(dtype) for name in ("fraction", "difficulty", "pace")))
         _, path = jax.lax.scan(interval, (jnp.zeros_like(ends[0]), student), rows)
         path = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), overlaps(student), path)
         observed = self._observed(path)
