@@ -38,7 +38,7 @@ from jaxtyping import Array
 
 from ...errors import InvalidValue
 from ...methods.committee import weights_with_gram
-from ...methods.flows import integrate
+from ...methods.flows import integrate, until_failure
 from ...model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
 
 RULES = ("all", "enough", "survival", "breadcrumb")
@@ -80,6 +80,7 @@ class RLPerceptron(Model):
     title = "The RL perceptron"
     family = "online"
     numerics = Numerics(rtol=1e-11, atol=1e-13, max_steps=8192)
+    converges_along = "time"
     batch_accuracy = 1e-9  # rounding decides where adaptive steps end
     typical_sizes = (50, 100, 200)
     check_study = (
@@ -257,7 +258,7 @@ class RLPerceptron(Model):
         rho, log_norm = flow.values
         pace, length = jax.vmap(self.policy)(self.times, rho, log_norm)
         observed = self._observed(rho, jnp.exp(log_norm))
-        told = {**observed, "pace": pace * jnp.exp(log_norm / 2), "length": length, "converged": flow.converged}
+        told = {**observed, "pace": pace * jnp.exp(log_norm / 2), "length": length, "converged": flow.reached}
         return {**told, "threshold": self.threshold()} if self.rule in PUNISHING["rule"] else told
 
     def _observed(self, rho: Array, norm: Array) -> dict[str, Array]:
@@ -420,7 +421,7 @@ class RLPerceptron(Model):
         ends = jnp.rint((self.times - self.times[0]) * size).astype(jnp.int32)
         _, (rho, norm) = jax.lax.scan(until, (jnp.zeros_like(ends[0]), student), ends)
         observed = self._observed(rho, norm)
-        return {**observed, "converged": jnp.all(jnp.isfinite(observed["norm"]))}
+        return {**observed, "converged": until_failure(jnp.isfinite(observed["norm"]))}
 
 
 def wrong_actions(alignment: Array) -> Array:

@@ -35,7 +35,7 @@ from jaxtyping import Array, PRNGKeyArray
 from ...errors import InvalidValue
 from ...methods.averages import activation
 from ...methods.committee import Overlaps, committee_drift, committee_loss, weights_with_gram
-from ...methods.flows import integrate
+from ...methods.flows import integrate, until_failure
 from ...model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
 
 
@@ -59,6 +59,7 @@ class SoftCommittee(Model):
     title = "Soft committee machine, online"
     family = "online"
     numerics = Numerics(rtol=1e-11, atol=1e-13, max_steps=4096, nodes=16, solver="dopri8")
+    converges_along = "time"
     batch_accuracy = 1e-9  # rounding decides where adaptive steps end, and each end has the flow's own tolerance
     typical_sizes = (125, 250, 500)
     theory_seconds = 5e-3
@@ -164,7 +165,8 @@ class SoftCommittee(Model):
         start = Overlaps(self.initial_norm, self.initial_overlap, self.initial_readout)
         settings = {name: numerics[name] for name in ("rtol", "atol", "max_steps", "solver")}
         flow = integrate(drift, start, self.times, self, **settings)
-        return {**self._observed(flow.values), "converged": flow.converged}
+        observed = self._observed(flow.values)
+        return {**observed, "converged": flow.reached & jnp.isfinite(observed["test_loss"])}
 
     def _observed(self, path: Overlaps) -> dict[str, Array]:
         """The observables along a path of overlaps, time first."""
@@ -222,7 +224,7 @@ class SoftCommittee(Model):
         ends = jnp.rint((self.times - self.times[0]) * size).astype(jnp.int32)
         _, path = jax.lax.scan(until, (jnp.zeros_like(ends[0]), (student, self.initial_readout.astype(dtype))), ends)
         observed = self._observed(path)
-        return {**observed, "converged": jnp.all(jnp.isfinite(observed["test_loss"]))}
+        return {**observed, "converged": until_failure(jnp.isfinite(observed["test_loss"]))}
 
     def _check_size(self, size: int) -> None:
         if size < self.students + self.teachers:

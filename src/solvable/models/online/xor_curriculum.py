@@ -51,6 +51,7 @@ from scipy.stats import qmc
 
 from ...errors import InvalidValue
 from ...methods.control import follow
+from ...methods.flows import until_failure
 from ...model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
 
 CENTRES = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
@@ -92,6 +93,7 @@ class XorCurriculum(Model):
     title = "Curricula for XOR and width"
     family = "online"
     numerics = Numerics(nodes=512, steps=3)
+    converges_along = "stage"
     accuracy = 3e-2  # of averages over Sobol points
     batch_accuracy = 1e-8
     gradient_accuracy = 1e-4  # the differences are those of a function that is smooth on the scale of `softness`
@@ -248,7 +250,7 @@ class XorCurriculum(Model):
             return self._wrong(output, labels), jnp.mean(self._cost(output, labels))
 
         errors, losses = jax.vmap(judged)(path)
-        return {**self._observed(path, errors, losses), "converged": jnp.all(jnp.isfinite(losses))}
+        return {**self._observed(path, errors, losses), "converged": until_failure(jnp.isfinite(losses))}
 
     def _wrong(self, output: Array, label: Array) -> Array:
         return jnp.mean(jax.scipy.stats.norm.cdf(-label * output / EDGE))
@@ -334,4 +336,4 @@ class XorCurriculum(Model):
         _, path = jax.lax.scan(interval, (jnp.zeros_like(ends[0]), w, v), (ends, spreads))
         path = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), measured(w, v), path)
         observed = self._observed(*path)
-        return {**observed, "converged": jnp.all(jnp.isfinite(observed["test_loss"]))}
+        return {**observed, "converged": until_failure(jnp.isfinite(observed["test_loss"]))}
