@@ -99,7 +99,9 @@ def test_the_importances_are_the_squared_readout_and_the_fisher_information_of_e
 
 
 def test_impossible_overlaps_and_sizes_are_refused_in_one_sentence():
-    with pytest.raises(sv.InvalidValue, match="no weights have the overlaps .* at similarity = 1"):
+    with pytest.raises(
+        sv.InvalidValue, match="no weights have these overlaps at similarity = 1: .* negative eigenvalue"
+    ):
         sv.ContinualLearning(similarity=1.0, initial_overlap=[[3e-5, 2e-5], [2e-5, 3e-5]])
     with pytest.raises(sv.InvalidValue, match="not symmetric"):
         sv.ContinualLearning(initial_norm=[[1.0, 0.5], [0.0, 1.0]])

@@ -21,8 +21,8 @@ table is asked for with `numpy.ix_`:
 (2, 2, 3, 3)
 
 Known in closed form: `erf` (Saad & Solla 1995; here $g(x)=\mathrm{erf}(x/\sqrt2)$), `sign`, and `relu` except its I4,
-which is a smooth one-dimensional integral (derived at `ReLU.I4`). An activation without closed forms would be one more
-subclass of `Activation` that answers the same four questions by quadrature.
+which is a smooth one-dimensional integral (derived at `ReLU.I4`). Any other smooth activation answers the same questions
+by quadrature: `methods.smooth`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -115,6 +116,18 @@ class Activation(abc.ABC):
         i, j, k, l = first, second, third, fourth
         pairs = ((i, i), (i, j), (i, k), (i, l), (j, j), (j, k), (j, l), (k, k), (k, l), (l, l))
         return self.I4(*_entries(cov, *pairs))
+
+    def squares(
+        self, cov: Float[Array, "n n"], first: Index, second: Index, weights: Float[Array, "task units"]
+    ) -> Float[Array, "task pair"]:
+        """< g'(x_i) g'(x_j) (Σ_c h_tc g(x_c))² > = Σ_cd h_tc h_td I4(i,j,c,d) for pairs (i, j) and weights h_t of the first units.
+
+        I4 is symmetric in its last two units: half of the table is enough.
+        """
+        c, d = np.triu_indices(weights.shape[1])
+        table = self.table_I4(cov, np.ravel(first)[:, None], np.ravel(second)[:, None], c[None, :], d[None, :])
+        pairs = jnp.asarray(np.where(c == d, 1.0, 2.0))[None, :] * weights[:, c] * weights[:, d]
+        return pairs @ table.T
 
 
 @dataclasses.dataclass(frozen=True)
@@ -337,14 +350,24 @@ class ReLU(Activation):
 _KNOWN = {kind.name: kind for kind in (Erf, ReLU, Sign)}
 
 
-def activation(name: str, nodes: int = 16) -> Activation:
-    """The activation of that name; `nodes` for those of its averages that need a quadrature.
+def activation(name: str | Callable[[Array], Array], nodes: int = 16) -> Activation:
+    """The activation of that name, or of a smooth function; `nodes` for those of its averages that need a quadrature.
 
-    >>> activation("relu").name
-    'relu'
+    Smooth activations (`methods.smooth`) take twice as many nodes in every direction.
+
+    >>> activation("relu").name, activation("tanh").name, activation(jnp.sin, nodes=20).nodes
+    ('relu', 'tanh', 40)
     """
+    from .smooth import SMOOTH, smooth
+
+    if callable(name):
+        return smooth(name, nodes=2 * nodes)
+    if name in SMOOTH:
+        return smooth(SMOOTH[name], name, nodes=2 * nodes)
     if name not in _KNOWN:
-        raise ValueError(f"activation must be one of {', '.join(sorted(_KNOWN))}, not {name!r}.")
+        raise ValueError(
+            f"activation must be one of {', '.join(sorted([*_KNOWN, *SMOOTH]))}, or a function, not {name!r}."
+        )
     return _KNOWN[name](nodes)
 
 

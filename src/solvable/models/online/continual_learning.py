@@ -39,7 +39,7 @@ from jaxtyping import Array
 
 from ...errors import InvalidValue
 from ...methods.averages import activation
-from ...methods.committee import weights_with_gram
+from ...methods.committee import check_joint, weights_with_gram
 from ...methods.flows import integrate, until_failure
 from ...methods.tasks import TaskOverlaps, mixture, task_drifts, task_losses
 from ...model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
@@ -169,16 +169,9 @@ class ContinualLearning(Model):
             raise InvalidValue(
                 f"initial_overlap has {overlap.shape[1]} columns where two are meant: one for each task."
             )
-        if not np.allclose(norm, norm.T, rtol=0, atol=1e-9 * (1 + np.abs(norm).max())):
-            raise InvalidValue("initial_norm is not symmetric: it is meant to be a Gram matrix.")
-        for gamma in {float(similarity.min()), float(similarity.max())}:
-            joint = np.block([[norm, overlap], [overlap.T, np.array([[1.0, gamma], [gamma, 1.0]])]])
-            lowest = np.linalg.eigvalsh(joint)[0]
-            if lowest < -1e-9:
-                raise InvalidValue(
-                    f"no weights have the overlaps initial_norm and initial_overlap at similarity = {gamma:g}: their Gram "
-                    f"matrix has the negative eigenvalue {lowest:.3g}."
-                )
+        for gamma in sorted({float(similarity.min()), float(similarity.max())}):
+            names = ("initial_norm", "initial_overlap", "the teachers")
+            check_joint(norm, overlap, np.array([[1.0, gamma], [gamma, 1.0]]), names, f" at similarity = {gamma:g}")
 
     def coordinates(self) -> dict[str, np.ndarray]:
         return {"stage": np.linspace(0.0, 2.0, 2 * self.points + 1), "task": np.array([1, 2])}
