@@ -23,9 +23,9 @@ def solve_linear(matrix, start, **settings):
     return integrate(linear, {"x": start}, jnp.asarray(TIMES), matrix, **settings)
 
 
-def explosion(start):
+def explosion(start, max_steps=200):
     """dy/dt = y², which blows up at t = 1/y(0)."""
-    return integrate(lambda t, y, _: y * y, start, jnp.asarray(TIMES), max_steps=200)
+    return integrate(lambda t, y, _: y * y, start, jnp.asarray(TIMES), max_steps=max_steps)
 
 
 @pytest.mark.parametrize("solver", ["tsit5", "dopri8", pytest.param("kvaerno5", marks=pytest.mark.slow)])
@@ -126,11 +126,11 @@ def test_a_stiff_flow_is_handed_to_the_implicit_solver_and_needs_far_fewer_steps
 
 
 def test_a_failure_says_how_far_it_came_and_ends_there():
-    flow = jax.jit(explosion)(jnp.asarray(0.5))
-    np.testing.assert_array_equal(flow.reached, TIMES < 2.0 - 1e-9)
-    np.testing.assert_allclose(flow.end_time, 2.0, rtol=1e-6)
+    flow = jax.jit(partial(explosion, max_steps=4000))(jnp.asarray(0.4))
+    np.testing.assert_array_equal(flow.reached, TIMES < 2.5)
+    np.testing.assert_allclose(flow.end_time, 2.5, rtol=1e-6)
     assert float(flow.end) > 1e6
-    assert int(flow.steps) < 150  # steps that would be too short end it, not their number
+    assert int(flow.steps) < 400  # steps that would be too short end it, not their number
 
 
 def test_an_unknown_solver_is_refused_with_the_list():
