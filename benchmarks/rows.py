@@ -308,6 +308,12 @@ def potts() -> Iterator[Row]:
     yield from rows()
 
 
+def online() -> Iterator[Row]:
+    from .online import online as rows
+
+    yield from rows()
+
+
 def explorer() -> Iterator[Row]:
     from .explorer import explorer as rows
 
@@ -323,6 +329,7 @@ def sweeps() -> Iterator[Row]:
 GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
     "perceptron": perceptron,
     "soft-committee": soft_committee,
+    "online": online,
     "masked-regression": masked_regression,
     "minimisers": minimisers,
     "potts": potts,
