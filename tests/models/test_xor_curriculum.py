@@ -60,6 +60,32 @@ def test_a_slow_twin_by_plain_sampling_gives_the_same_first_steps():
         np.testing.assert_allclose(moved, slope, atol=6e-3)
 
 
+def test_biases_learn_as_one_step_of_gradient_descent_averaged_over_samples_says():
+    model = sv.XorCurriculum(bias="both", loss="square", protocol="hard", horizon=0.02, points=1, rate=0.7)
+    rng, n = np.random.default_rng(0), 100_000
+    which, v = np.arange(n) % 4, np.asarray(model.initial_readout)
+    plane = CENTRES[which] + 0.4 * rng.normal(size=(n, 2))
+    root = np.linalg.cholesky(np.asarray(model.initial_norm - model.initial_overlap @ model.initial_overlap.T))
+    fields = plane @ np.asarray(model.initial_overlap).T + 0.4 * rng.normal(size=(n, 4)) @ root.T
+    on = norm.cdf(fields / 0.1)
+    pull = (fields * on + 0.1 * norm.pdf(fields / 0.1)) @ v - np.where(which < 2, 1.0, -1.0)
+    told = model.theory({"nodes": 1024})
+    assert np.all(told.bias_learnt[0] == 0)
+    np.testing.assert_allclose(told.bias_learnt[-1] / 0.02, -0.7 * (pull @ on) * v / n, atol=1e-2)
+    np.testing.assert_allclose(told.output_bias[-1] / 0.02, -0.7 * pull.mean(), atol=1e-2)
+
+
+@pytest.mark.slow
+def test_gradient_descent_with_biases_follows_the_flow():
+    model = sv.XorCurriculum(bias="both", loss="square", rate=0.6, points=2)
+    theory, seeds, size = model.theory({"nodes": 4096}), 16, 400
+    batch = simulate_batch(model, {}, jnp.stack([model.key(size, s) for s in range(seeds)]), size)
+    for observable in ("test_loss", "overlap", "readout", "bias_learnt", "output_bias"):
+        runs, exact = np.asarray(batch[observable]), np.asarray(theory[observable])
+        error = runs.std(axis=0, ddof=1) / np.sqrt(seeds)
+        assert np.all(np.abs(runs.mean(axis=0) - exact) < 4.5 * error + 5 / size + 0.005), observable
+
+
 def test_a_flow_that_blows_up_is_no_number_and_no_exception():
     wild = sv.XorCurriculum(loss="square", rate=20.0, horizon=500.0).theory(FEW)
     assert not wild.converged

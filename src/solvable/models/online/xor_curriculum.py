@@ -9,6 +9,9 @@ s = `softness` → 0. One step of gradient descent per fresh sample, time in ste
 
     w_k ← w_k − (η/d) ℓ' v_k g'(λ_k) x,        v_k ← v_k − (η/d) ℓ' g(λ_k).
 
+With `bias` `hidden` the units have biases, f = Σ_k v_k g(λ_k + b_k), b_k ← b_k − (η/d) ℓ' v_k g'(λ_k + b_k); with `both` the output
+has one as well, b_0 ← b_0 − (η/d) ℓ'. They begin at zero.
+
 Training has two stages, of `share` and 1 − `share` of the horizon. `curriculum`: easy samples, then hard ones; `anti`: hard, then
 easy; `mixed`: a part `share` of the samples easy throughout; `hard`: hard samples only.
 
@@ -18,7 +21,7 @@ M = W(μ_1, μ_2) (K×2) and v follow a flow. With ζ ∈ R² and ε ∈ R^K nor
 
     dM_kα/dt = −η <B_k p_α>
     dQ_kl/dt = −η <B_k λ_l + B_l λ_k> + η² σ² <B_k B_l>
-    dv_k/dt  = −η <ℓ' g(λ_k)>.
+    dv_k/dt  = −η <ℓ' g(λ_k)>,        db_k/dt = −η <B_k>,        db_0/dt = −η <ℓ'>.
 
 The averages are sums over fixed Sobol points in K + 2 dimensions, each taken with its mirror image at the mirrored cluster,
 so that the symmetry x → −x of the data is exact. `test_error` counts a sample with |f| below a twentieth as partly wrong.
@@ -61,11 +64,13 @@ TESTS = 4000
 
 
 class Overlaps(NamedTuple):
-    """Where a network stands: Q, M and v."""
+    """Where a network stands: Q, M and v, the biases of its units and of its output."""
 
     norm: Array
     overlap: Array
     readout: Array
+    bias: Array
+    shift: Array
 
 
 def _rounded(field: Array, softness: Array) -> tuple[Array, Array]:
@@ -133,6 +138,9 @@ class XorCurriculum(Model):
         "curriculum", options=("curriculum", "anti", "mixed", "hard"), meaning="which samples are easy, and when"
     )
     loss: str = choice("logistic", options=("logistic", "square"), symbol=r"\ell", meaning="loss that is descended")
+    bias: str = choice(
+        "none", options=("none", "hidden", "both"), symbol="b",
+        meaning="biases that are learnt, from zero: of no unit, of the hidden units, of those and the output")  # fmt: skip
     students: int = choice(4, high=64, symbol="K", meaning="hidden units")
     start: str = choice(
         "given", options=("given", "random"), meaning="initial overlaps as given, or measured on random weights"
@@ -159,6 +167,9 @@ class XorCurriculum(Model):
         observable("overlap", "overlaps of the units with both centres", symbol="M", dims=("stage", "student", "centre")),
         observable("norm", "squared norm of every unit", symbol="Q_{kk}", dims=("stage", "student"), low=0),
         observable("readout", "second layer", symbol="v", dims=("stage", "student")),
+        observable("bias_learnt", "biases of the hidden units", symbol="b_k", dims=("stage", "student"),
+                   when={"bias": ("hidden", "both")}),
+        observable("output_bias", "bias of the output", symbol="b_0", dims=("stage",), when={"bias": "both"}),
     )  # fmt: skip
 
     def validate(self) -> None:
@@ -205,8 +216,8 @@ class XorCurriculum(Model):
     def _velocity(self, state: Overlaps, spread: Array, draws: Array) -> Overlaps:
         plane, fields = self._fields(state, spread, draws)
         labels = jnp.asarray(np.repeat(LABELS, draws.shape[1]))
-        hidden, slopes = _rounded(fields, self.softness)
-        pull = self._pull(hidden @ state.readout, labels) / labels.shape[0]
+        hidden, slopes = _rounded(fields + state.bias[None, :], self.softness)
+        pull = self._pull(hidden @ state.readout + state.shift, labels) / labels.shape[0]
         steps = slopes * state.readout[None, :]
         drag = (pull[:, None] * steps).T @ fields
         kick = labels.shape[0] * (pull[:, None] * steps).T @ (pull[:, None] * steps)
@@ -214,7 +225,17 @@ class XorCurriculum(Model):
             norm=-self.rate * (drag + drag.T) + (self.rate * spread) ** 2 * kick,
             overlap=-self.rate * (pull[:, None] * steps).T @ plane,
             readout=-self.rate * pull @ hidden,
+            bias=-self.rate * self._learns[0] * jnp.sum(pull[:, None] * steps, axis=0),
+            shift=-self.rate * self._learns[1] * jnp.sum(pull),
         )
+
+    @property
+    def _learns(self) -> tuple[float, float]:
+        """Whether hidden units and the output learn a bias: one or zero."""
+        return float(self.bias != "none"), float(self.bias == "both")
+
+    def _unbiased(self, *parts: Array) -> Overlaps:
+        return Overlaps(*parts, jnp.zeros_like(parts[2]), jnp.zeros_like(parts[2][0]))
 
     def _stages(self) -> Array:
         """Duration of every interval, in training time."""
@@ -240,13 +261,13 @@ class XorCurriculum(Model):
         controls = {"duration": self._stages()}
         if self.protocol != "mixed":
             controls["spread"] = self._spreads()
-        start = Overlaps(self.initial_norm, self.initial_overlap, self.initial_readout)
+        start = self._unbiased(self.initial_norm, self.initial_overlap, self.initial_readout)
         path = follow(drift, start, controls, 2.0 * self.points, substeps=numerics.steps)
 
         def judged(state: Overlaps) -> tuple[Array, Array]:
             _, fields = self._fields(state, self.hard, draws)
             labels = jnp.asarray(np.repeat(LABELS, draws.shape[1]))
-            output = _rounded(fields, self.softness)[0] @ state.readout
+            output = _rounded(fields + state.bias[None, :], self.softness)[0] @ state.readout + state.shift
             return self._wrong(output, labels), jnp.mean(self._cost(output, labels))
 
         errors, losses = jax.vmap(judged)(path)
@@ -256,7 +277,7 @@ class XorCurriculum(Model):
         return jnp.mean(jax.scipy.stats.norm.cdf(-label * output / EDGE))
 
     def _observed(self, path: Overlaps, errors: Array, losses: Array) -> dict[str, Array]:
-        return {
+        told = {
             "test_error": errors,
             "final_error": errors[-1],
             "test_loss": losses,
@@ -264,6 +285,8 @@ class XorCurriculum(Model):
             "norm": jnp.diagonal(path.norm, axis1=1, axis2=2),
             "readout": path.readout,
         }
+        told |= {"bias_learnt": path.bias} if self.bias != "none" else {}
+        return told | ({"output_bias": path.shift} if self.bias == "both" else {})
 
     # --- simulation -------------------------------------------------------------------------------------------------
 
@@ -309,31 +332,34 @@ class XorCurriculum(Model):
             return centres[cluster] + spread * jax.random.normal(what, (size,), dtype), labels[cluster]
 
         def step(number: Array, carry: Any) -> Any:
-            w, v, spread = carry
+            w, v, b, shift, spread = carry
             x, label = sample(jax.random.fold_in(sample_key, number), spread)
-            hidden, slopes = _rounded(w @ x, softness)
-            pull = pace * self._pull(v @ hidden, label)
-            return w - (pull * v * slopes)[:, None] * x[None, :], v - pull * hidden, spread
+            hidden, slopes = _rounded(w @ x + b, softness)
+            pull = pace * self._pull(v @ hidden + shift, label)
+            step = pull * v * slopes
+            units, output = self._learns
+            return w - step[:, None] * x[None, :], v - pull * hidden, b - units * step, shift - output * pull, spread
 
         z = jax.random.normal(test_key, (4, TESTS // 4, size), dtype)
 
-        def measured(w: Array, v: Array) -> tuple[Overlaps, Array, Array]:
+        def measured(w: Array, v: Array, b: Array, shift: Array) -> tuple[Overlaps, Array, Array]:
             x = (centres[:, None, :] + hard * z).reshape(-1, size)
-            output = _rounded(x @ w.T, softness)[0] @ v
+            output = _rounded(x @ w.T + b[None, :], softness)[0] @ v + shift
             label = jnp.repeat(labels, TESTS // 4, total_repeat_length=TESTS)
-            state = Overlaps((w @ w.T).astype(float), w[:, :2].astype(float), v.astype(float))
+            state = Overlaps(*(a.astype(float) for a in (w @ w.T, w[:, :2], v, b, shift)))
             return state, self._wrong(output, label).astype(float), jnp.mean(self._cost(output, label)).astype(float)
 
         def interval(carry: Any, row: Any) -> Any:
-            begin, w, v = carry
+            begin, network = carry
             end, spread = row
-            w, v, _ = jax.lax.fori_loop(begin, end, step, (w, v, spread))
-            return (end, w, v), measured(w, v)
+            *network, _ = jax.lax.fori_loop(begin, end, step, (*network, spread))
+            return (end, tuple(network)), measured(*network)
 
         ends = jnp.rint(jnp.cumsum(self._stages()) * size).astype(jnp.int32)
         spreads = jnp.zeros(ends.shape, dtype) if self.protocol == "mixed" else self._spreads().astype(dtype)
         v = self.initial_readout.astype(dtype)
-        _, path = jax.lax.scan(interval, (jnp.zeros_like(ends[0]), w, v), (ends, spreads))
-        path = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), measured(w, v), path)
+        network = (w, v, jnp.zeros_like(v), jnp.zeros_like(v[0]))
+        _, path = jax.lax.scan(interval, (jnp.zeros_like(ends[0]), network), (ends, spreads))
+        path = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), measured(*network), path)
         observed = self._observed(*path)
         return {**observed, "converged": until_failure(jnp.isfinite(observed["test_loss"]))}
