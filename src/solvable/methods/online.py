@@ -1,8 +1,9 @@
 r"""Online learning of two-layer networks as a whole: from weights or overlaps, through stages of tasks, to losses and events.
 
-The pieces are elsewhere (`averages` and `smooth` for activations, `tasks` for the drift, `flows` for the solver); here they are one call.
-Students of any number of units and heads, teachers of any number of units, any number of tasks; both layers trained, each at a rate of its
-own; label noise; stages that begin and end at given times, each with its own mixture of tasks and its own rates; events.
+The pieces are elsewhere (`averages` and `smooth` for activations, `tasks` for the drift, `flows` for the solver); here they
+are one call. Students of any number of units and heads, teachers of any number of units, any number of tasks; both layers
+trained, each at a rate of its own; label noise; stages that begin and end at given times, each with its own mixture of
+tasks and its own rates; events.
 
 >>> import jax.numpy as jnp, numpy as np
 >>> from solvable.methods.averages import activation
@@ -61,8 +62,8 @@ def stages(ends: Numbers, fractions: Numbers, *, rate: Numbers, readout_rate: Nu
     ends, fractions = jnp.asarray(ends, float), jnp.asarray(fractions, float)
     if ends.ndim != 1 or fractions.ndim != 2 or fractions.shape[0] != ends.shape[0]:
         raise InvalidValue(
-            f"fractions has shape {fractions.shape} where {ends.shape[0] if ends.ndim == 1 else 'as many'} rows are meant: one per "
-            "stage of ends, with one column per task."
+            f"fractions has shape {fractions.shape} and ends {ends.shape} where stages by tasks and stages are meant: one row per "
+            "end of a stage."
         )
     if not isinstance(ends, Tracer) and np.any(np.diff(ends) <= 0):
         raise InvalidValue(f"ends = {np.asarray(ends).tolist()} is not increasing: the stages follow each other.")
@@ -88,8 +89,8 @@ def stages(ends: Numbers, fractions: Numbers, *, rate: Numbers, readout_rate: Nu
 class OnlinePath(eqx.Module):
     """A student's way: its overlaps and losses at the times asked for, NaN from where the flow failed or an event ended it.
 
-    `reached` says which times have values; `converged` that all have, or the event happened; `event_time` when; `end` and `end_time`
-    are the last good state: a start for what comes next.
+    `reached` says which times have values; `converged` that all have, or the event happened; `event_time` when; `end` and
+    `end_time` are the last good state: a start for what comes next.
     """
 
     state: TaskOverlaps
@@ -120,8 +121,8 @@ def learn(
 ) -> OnlinePath:
     """Follow a student through all `times`; see `tasks` for the equations and for `heads`, `flows.integrate` for the settings.
 
-    Units that are exactly alike at the start (`committee.equal_units`) stay exactly alike: a symmetric start never leaves its plateau
-    by rounding. The flow ends where `event(t, state, None)` crosses zero.
+    Units that are exactly alike at the start (`committee.equal_units`) stay exactly alike: a symmetric start never leaves
+    its plateau by rounding. The flow ends where `event(t, state, None)` crosses zero.
     """
     start = TaskOverlaps(*(jnp.asarray(x, float) for x in start))
     gram, targets, times, sigma = (jnp.asarray(x, float) for x in (teacher_norm, teacher_readout, times, noise))
@@ -219,7 +220,10 @@ def drawn_overlaps(
     heads: int = 1,
     readout_scale: float = 1.0,
 ) -> TaskOverlaps:
-    """Overlaps of drawn students with teachers of this Gram matrix, in `size` dimensions: entries N(0, scale²), N(0, readout_scale²)."""
+    """Overlaps of drawn students with teachers of this Gram matrix, in `size` dimensions.
+
+    Weights are N(0, scale²), readouts N(0, readout_scale²).
+    """
     gram = jnp.asarray(teacher_norm, float)
     if size < gram.shape[0]:
         raise InvalidValue(f"size = {size} is smaller than the {gram.shape[0]} teacher units.")
@@ -280,7 +284,8 @@ def _check(
         )
     if float(plan.ends[-1]) < float(times[-1]):
         raise InvalidValue(
-            f"ends stops at {float(plan.ends[-1]):g}, before the last of times, {float(times[-1]):g}: the stages are meant to cover them."
+            f"ends stops at {float(plan.ends[-1]):g}, before the last of times, {float(times[-1]):g}: the stages are meant to "
+            "cover them."
         )
     if not float(noise) >= 0:
         raise InvalidValue(f"noise = {float(noise):g} is outside its range [0, ∞): a variance.")

@@ -9,8 +9,8 @@ s = `softness` → 0. One step of gradient descent per fresh sample, time in ste
 
     w_k ← w_k − (η/d) ℓ' v_k g'(λ_k) x,        v_k ← v_k − (η/d) ℓ' g(λ_k).
 
-With `bias` `hidden` the units have biases, f = Σ_k v_k g(λ_k + b_k), b_k ← b_k − (η/d) ℓ' v_k g'(λ_k + b_k); with `both` the output
-has one as well, b_0 ← b_0 − (η/d) ℓ'. They begin at zero.
+With `bias` `hidden` the units have biases, f = Σ_k v_k g(λ_k + b_k), b_k ← b_k − (η/d) ℓ' v_k g'(λ_k + b_k); with `both` the
+output has one as well, b_0 ← b_0 − (η/d) ℓ'. They begin at zero.
 
 Training has two stages, of `share` and 1 − `share` of the horizon. `curriculum`: easy samples, then hard ones; `anti`: hard, then
 easy; `mixed`: a part `share` of the samples easy throughout; `hard`: hard samples only.
