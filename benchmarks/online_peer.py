@@ -1,7 +1,7 @@
 """A fixed-step Runge–Kutta integrator of the erf soft committee compiled by numba, run by an interpreter that has it.
 
-`online_peer.py CASE.npz`: takes the start and a curve that is known to many digits, halves its step until the largest error is at most the one
-asked for, and prints one JSON line: steps, error, and CPU and wall seconds without compilation.
+`online_peer.py CASE.npz`: takes the start and a curve that is known to many digits, halves its step until the largest error
+is at most the one asked for, and prints one JSON line: steps, error, and CPU and wall seconds without compilation.
 """
 
 import json

@@ -62,8 +62,8 @@ def stages(ends: Numbers, fractions: Numbers, *, rate: Numbers, readout_rate: Nu
     ends, fractions = jnp.asarray(ends, float), jnp.asarray(fractions, float)
     if ends.ndim != 1 or fractions.ndim != 2 or fractions.shape[0] != ends.shape[0]:
         raise InvalidValue(
-            f"fractions has shape {fractions.shape} and ends {ends.shape} where stages by tasks and stages are meant: one row per "
-            "end of a stage."
+            f"fractions has shape {fractions.shape} and ends {ends.shape} where stages by tasks and stages are meant: one row "
+            "per end of a stage."
         )
     if not isinstance(ends, Tracer) and np.any(np.diff(ends) <= 0):
         raise InvalidValue(f"ends = {np.asarray(ends).tolist()} is not increasing: the stages follow each other.")
