@@ -11,7 +11,7 @@ import math
 import numpy as np
 from scipy.integrate import quad
 from scipy.optimize import brentq, minimize_scalar
-from scipy.special import expit, ndtr
+from scipy.special import erf, expit, ndtr
 
 
 def logistic_perceptron(
@@ -113,6 +113,20 @@ def soft_committee(
         if number % stride == 0:
             saved.append(loss(C))
     return np.array(saved)
+
+
+def gradient_descent(units: int, size: int, steps: int) -> np.ndarray:
+    """Online gradient descent of the erf soft committee, step by step, in single precision: the weights at the end."""
+    rng = np.random.default_rng(0)
+    w, u = (rng.standard_normal((units, size), dtype=np.float32) for _ in range(2))
+    v, root, half = np.ones(units, np.float32), np.float32(1 / math.sqrt(size)), np.float32(math.sqrt(0.5))
+    slope = np.float32(math.sqrt(2 / math.pi))
+    for _ in range(steps):
+        x = rng.standard_normal(size, dtype=np.float32)
+        field = w @ x * root
+        error = v @ erf(field * half) - v @ erf(u @ x * (root * half))
+        w -= np.outer(root * error * slope * v * np.exp(-field * field / 2), x)
+    return w
 
 
 def masked_rows(X: np.ndarray, covariance: np.ndarray, penalty: float, rows: int) -> np.ndarray:

@@ -320,6 +320,12 @@ def control() -> Iterator[Row]:
     yield from rows()
 
 
+def online() -> Iterator[Row]:
+    from .online import online as rows
+
+    yield from rows()
+
+
 def explorer() -> Iterator[Row]:
     from .explorer import explorer as rows
 
@@ -336,6 +342,7 @@ GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
     "perceptron": perceptron,
     "replica": replica,
     "soft-committee": soft_committee,
+    "online": online,
     "masked-regression": masked_regression,
     "control": control,
     "minimisers": minimisers,

@@ -248,3 +248,52 @@ def test_a_theory_gives_only_what_is_asked_for():
 def test_what_is_not_predicted_cannot_be_asked_for():
     with pytest.raises(sv.UnknownName, match="costly predicts no 'numbr' here; did you mean 'number'"):
         _Costly().theory(only=["numbr"])
+
+
+class Falling(sv.Model):
+    """Followed at five times; what falls faster hits the ground earlier, and has no height from then on."""
+
+    id = "falling"
+    observables_declared = (
+        sv.observable("height", "height", dims=("time",), status="exact"),
+        sv.observable("place", "a place per time", dims=("axis", "time"), status="exact"),
+        sv.observable("last", "height at the end", status="exact"),
+    )
+    converges_along = "time"
+    simulation_dtype = "float64"
+    speed: jax.Array = sv.control(1.0, low=0.0, high=10.0, meaning="how fast it falls")
+
+    def point(self, numerics):
+        height = 4.0 - self.speed * jnp.arange(5.0)
+        place = jnp.stack([height, 2 * height])
+        return {"height": height, "place": place, "last": height[-1], "converged": height > 0}
+
+    def experiment(self, key, size, counts, dtype):
+        return self.point(None)
+
+
+def test_what_fails_in_time_keeps_its_values_until_then_and_says_how_far_it_came():
+    out = Falling(speed=[0.5, 2.0, 5.0]).theory()
+    reached = np.array([[True] * 5, [True] * 2 + [False] * 3, [True] + [False] * 4])
+    np.testing.assert_array_equal(out.converged, [True, False, False])
+    np.testing.assert_array_equal(out.converged_along, reached)
+    np.testing.assert_array_equal(np.isfinite(out.height), reached)
+    np.testing.assert_array_equal(np.isfinite(out.place), np.stack([reached, reached], axis=1))
+    np.testing.assert_array_equal(np.isfinite(out.last), [True, False, False])
+    np.testing.assert_allclose(out.height[1, :2], [4.0, 2.0])
+    assert list(out.status) == ["converged", *(f"converged at {n} of 5 values of time" for n in (2, 1))]
+    assert Falling(speed=2.0).theory().status == "converged at 2 of 5 values of time"
+    assert Falling().theory(only=["last"]).status == "converged at 4 of 5 values of time"
+    assert Falling().branches().converged_along.shape == (1, 5)
+    slopes = jax.jacfwd(lambda v: Falling(speed=v).theory().height)(jnp.asarray(2.0))
+    np.testing.assert_array_equal(np.isnan(slopes), ~reached[1])
+    measured = Falling(speed=2.0).simulate(0, 10)
+    np.testing.assert_array_equal(np.isfinite(measured.height), reached[1])
+    assert not measured.converged
+
+
+def test_a_study_of_flows_that_fail_keeps_their_values_until_then():
+    study = sv.Study(Falling(), {"speed": [0.5, 2.0]})
+    data = study.run(progress=False)
+    np.testing.assert_array_equal(data["converged_theory"], [True, False])
+    np.testing.assert_array_equal(np.isfinite(data["height_theory"]).sum("time"), [5, 2])

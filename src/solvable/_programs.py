@@ -42,18 +42,21 @@ def _theory(model: Model, numerics: Numerics, only: tuple[str, ...] | None = Non
 
 @eqx.filter_jit
 def _branches(model: Model, numerics: Numerics):
-    return _over_controls(model, lambda m: m.point_branches(numerics))
+    return _over_controls(model, lambda m: m.point_branches(numerics), extra=1)
 
 
-def _over_controls(model: Model, point: Any):
-    """Broadcast the controls, flatten, `vmap` the controls only, mask what did not converge, reshape."""
+def _over_controls(model: Model, point: Any, extra: int = 0):
+    """Broadcast the controls, flatten, `vmap` the controls only, mask what did not converge, reshape.
+
+    `extra` axes (of branches) come before an observable's own.
+    """
     controls = model.controls()
     shape = np.broadcast_shapes(*(v.shape for v in controls.values()))
     flat = {n: jnp.broadcast_to(v, shape).reshape(-1) for n, v in controls.items()}
     # One lane is batched too: a point then takes the same program whether asked alone or in a sweep.
     values = _in_batches(lambda c: point(model.with_values(c)), flat, type(model).theory_lanes)
-    values, converged, residual = masked(values)
-    return jax.tree.map(lambda v: v.reshape(shape + v.shape[1:]), (values, converged, residual))
+    told = masked(values, axes_along(model, extra), 1 + extra)
+    return jax.tree.map(lambda v: v.reshape(shape + v.shape[1:]), told)
 
 
 def _some(values: dict[str, Array], only: tuple[str, ...] | None) -> dict[str, Array]:
@@ -82,25 +85,45 @@ def _in_batches(function: Any, flat: dict[str, Array], most: int) -> dict[str, A
     return {n: v.reshape(-1, *v.shape[2:])[:number] for n, v in out.items()}
 
 
-def masked(values: dict[str, Array]) -> tuple[dict[str, Array], Array, Array]:
+def axes_along(model: Model, extra: int = 0) -> dict[str, int]:
+    """Where, in a batch, each observable has the axis along which the model's `converged` may be told; others have none."""
+    along = type(model).converges_along
+    return {n: 1 + extra + o.dims.index(along) for n, o in model.observables().items() if along in o.dims}
+
+
+def masked(
+    values: dict[str, Array], axes: Mapping[str, int] | None = None, rank: int = 1
+) -> tuple[dict[str, Array], Array, Array, Array | None]:
     """Split off `converged` and `residual`; make the rest NaN, in value and in derivative, where not converged.
 
     What can fail by itself is said beside it as `NAME_converged`: the whole converged where all that is here did.
+
+    `converged` has `rank` axes, lanes first; one more where it is told along a dimension of the observables (time), whose
+    axis in each is in `axes`. Those observables are then masked entry by entry, all others where any entry failed. The
+    last of what is returned is this finer answer, or None.
     """
     values = dict(values)
     own = [name for name in values if name.endswith("_converged")]
     some = next(iter(values.values()))
     converged = values.pop("converged", jnp.ones(some.shape[:1], bool))
+    finely = converged if converged.ndim > rank else None
+    whole = converged if finely is None else jnp.all(finely, axis=-1)
     for name in own:
-        converged = converged & values.pop(name)
-    residual = values.pop("residual", jnp.zeros(converged.shape))
-    # A product, not `where`: the derivative of `where` at a masked point would be a plausible zero.
-    factor = jnp.where(converged, 1.0, jnp.nan)
+        one = values.pop(name)
+        whole = whole & one
+        finely = None if finely is None else finely & one[..., None]
+    residual = values.pop("residual", jnp.zeros(whole.shape))
 
-    def mask(v: Array) -> Array:
+    def mask(name: str, v: Array) -> Array:
+        # A product, not `where`: the derivative of `where` at a masked point would be a plausible zero.
+        if finely is not None and name in (axes or {}):
+            shape = [*finely.shape[:-1], *(1,) * (v.ndim - finely.ndim + 1)]
+            shape[(axes or {})[name]] = finely.shape[-1]
+            return v * jnp.where(finely, 1.0, jnp.nan).reshape(shape).astype(v.dtype)
+        factor = jnp.where(whole, 1.0, jnp.nan)
         return v * factor.reshape(factor.shape + (1,) * (v.ndim - factor.ndim)).astype(v.dtype)
 
-    return {n: mask(v) for n, v in values.items()}, converged, residual
+    return {n: mask(n, v) for n, v in values.items()}, whole, residual, finely
 
 
 def simulate_batch(
@@ -150,7 +173,7 @@ def _lane(model, fields, key, actual, size, padded, dtype):
     values = {n: jnp.asarray(v, float)[None] for n, v in values.items() if n != "converged"} | {
         "converged": jnp.asarray(values.get("converged", True), bool)[None]
     }
-    out, converged, residual = masked(values)
+    out, converged, residual, _ = masked(values, axes_along(model))
     return {n: v[0] for n, v in out.items()} | {"converged": converged[0], "residual": residual[0]}
 
 

@@ -118,13 +118,19 @@ class Numerics(Mapping[str, Any]):
 
 
 class Outcome(eqx.Module):
-    """Named observables of a theory or a simulation, with their status. Reads like a mapping and by attribute."""
+    """Named observables of a theory or a simulation, with their status. Reads like a mapping and by attribute.
+
+    `converged` says of every point whether all of it is an answer. Where a theory says so along a dimension (a flow that
+    ends early, along time), `converged_along` has that dimension behind the points, and what was reached is a number.
+    """
 
     values: dict[str, Array]
     converged: Array
     residual: Array
     source: str = eqx.field(static=True)
     dims: tuple[tuple[str, tuple[str, ...]], ...] = eqx.field(static=True)
+    converged_along: Array | None = None
+    along: str = eqx.field(static=True, default="")
 
     def __getitem__(self, name: str) -> Array:
         try:
@@ -151,8 +157,16 @@ class Outcome(eqx.Module):
 
     @property
     def status(self) -> str | np.ndarray:
-        """`"converged"` or `"not converged"`, one per point."""
-        words = np.where(np.asarray(self.converged), "converged", "not converged")
+        """`"converged"`, `"not converged"` or how far it did, one per point."""
+        done = np.asarray(self.converged)
+        words = np.where(done, "converged", "not converged")
+        if self.converged_along is not None and not done.all():
+            finely = np.asarray(self.converged_along)
+            some = np.char.add(
+                np.char.add("converged at ", finely.sum(-1).astype(str)),
+                f" of {finely.shape[-1]} values of {self.along}",
+            )
+            words = np.where(done | ~finely.any(-1), words, some)
         return str(words) if words.ndim == 0 else words
 
     def __repr__(self) -> str:
@@ -199,6 +213,8 @@ class Model(eqx.Module):
     numerics: ClassVar[Numerics] = Numerics()
     runs: ClassVar[Literal["vmap", "map", "host"]] = "vmap"
     simulation_dtype: ClassVar[str] = "float32"
+    # A dimension of the observables, `time` say, along which `converged` may be told value by value: see `point`.
+    converges_along: ClassVar[str] = ""
     theory_lanes: ClassVar[int] = (
         1024  # points computed at once: fewer if they need much memory, 1 if their loops differ
     )
@@ -325,7 +341,9 @@ class Model(eqx.Module):
     def point(self, numerics: Numerics) -> dict[str, Array]:
         """The theory at scalar controls. An experiment (a model without a closed theory) does not define it.
 
-        An observable that can fail by itself may say so as `NAME_converged`, so that others do not wait for it.
+        An observable that can fail by itself may say so as `NAME_converged`, so that others do not wait for it. What is
+        followed in time may fail half-way: with `converges_along = "time"`, `converged` may be an array along `time`, and
+        observables with that dimension are kept where it is true; all others need the whole of it.
         """
         raise SolvableError(f"{self.id} has no closed theory: it is an experiment, measured by `simulate`.")
 
@@ -371,16 +389,23 @@ class Model(eqx.Module):
             raise SolvableError(
                 f"the theory of this {self.id} needs something drawn: use prepare(key, size), or a Study."
             )
-        values, converged, residual = compiled(self, type(self).numerics.updated(numerics))
-        return self._labelled(values, converged, residual, source, extra)
+        values, converged, residual, finely = compiled(self, type(self).numerics.updated(numerics))
+        return self._labelled(values, converged, residual, source, extra, finely)
 
     def _labelled(
-        self, values: dict[str, Array], converged: Array, residual: Array, source: str, extra: tuple[str, ...] = ()
+        self,
+        values: dict[str, Array],
+        converged: Array,
+        residual: Array,
+        source: str,
+        extra: tuple[str, ...] = (),
+        finely: Array | None = None,
     ) -> Outcome:
         declared = self.observables()
         order = [*(n for n in declared if n in values), *(n for n in values if n not in declared)]
         dims = tuple((n, extra + (declared[n].dims if n in declared else ())) for n in order)
-        return Outcome({n: values[n] for n in order}, converged, residual, source, dims)
+        along = type(self).converges_along if finely is not None else ""
+        return Outcome({n: values[n] for n in order}, converged, residual, source, dims, finely, along)
 
     # --- simulation -------------------------------------------------------------------------------------------------
 

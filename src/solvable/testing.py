@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .errors import InvalidValue, SolvableError
-from .model import Model
+from .model import Model, Outcome
 
 POINTS = 48
 RESIDUAL = 1e-10
@@ -88,7 +88,7 @@ def _declarations(model: Model) -> list[Finding]:
     found.append(Finding("every control has a finite interval to search", not endless, ", ".join(endless)))
     names = [o.name for o in cls.observables_declared]
     found.append(Finding("observables have distinct names", len(names) == len(set(names)) and bool(names)))
-    clash = sorted(set(names) & (set(fields) | {"converged", "residual", "status"}))
+    clash = sorted(set(names) & (set(fields) | {"converged", "converged_along", "residual", "status"}))
     found.append(Finding("no observable is named like a field", not clash, ", ".join(clash)))
     doubled = [o.name for o in cls.observables_declared if len(set(o.dims)) != len(o.dims)]
     found.append(Finding("no observable repeats a dimension", not doubled, ", ".join(doubled)))
@@ -169,10 +169,19 @@ def _physicality(model: Model) -> list[Finding]:
             if outside.any():
                 seen = f"{there[outside][0]:g} outside [{said.low:g}, {said.high:g}]"
                 found.append(Finding(f"{name} keeps its physical bounds", False, seen))
-            missing = value[~converged] if converged.ndim else value[:0]
-            if np.isfinite(missing).any():
+            if np.isfinite(value[_missing(outcome, name)]).any():
                 found.append(Finding(f"{name} is NaN where the theory did not converge", False))
     return found
+
+
+def _missing(outcome: Outcome, name: str) -> np.ndarray:
+    """Which entries of an observable may not be numbers: all of a lane that failed, or those along its dimension."""
+    value, dims, lost = np.asarray(outcome[name]), dict(outcome.dims)[name], ~np.asarray(outcome.converged)
+    shape = [*lost.shape, *(1,) * (value.ndim - lost.ndim)]
+    if outcome.converged_along is not None and outcome.along in dims:
+        shape[lost.ndim + dims.index(outcome.along)] = -1
+        lost = ~np.asarray(outcome.converged_along)
+    return np.broadcast_to(lost.reshape(shape), value.shape)
 
 
 def _lanes(model: Model, rows: list[dict[str, float]]) -> Model:

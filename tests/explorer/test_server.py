@@ -126,6 +126,7 @@ def test_what_did_not_converge_is_null_and_counted(running):
     assert [v is None for v in error["values"]] == [False] * 6 + [True] * 5
     assert error["converged"] == [True] * 6 + [False] * 5
     assert told["not_converged"] == 5
+    assert told["partly"] == 0
 
 
 def test_branches_are_series_of_their_own(running):

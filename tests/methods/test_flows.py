@@ -23,9 +23,9 @@ def solve_linear(matrix, start, **settings):
     return integrate(linear, {"x": start}, jnp.asarray(TIMES), matrix, **settings)
 
 
-def explosion(start):
+def explosion(start, max_steps=200):
     """dy/dt = y², which blows up at t = 1/y(0)."""
-    return integrate(lambda t, y, _: y * y, start, jnp.asarray(TIMES), max_steps=200)
+    return integrate(lambda t, y, _: y * y, start, jnp.asarray(TIMES), max_steps=max_steps)
 
 
 @pytest.mark.parametrize("solver", ["tsit5", "dopri8", pytest.param("kvaerno5", marks=pytest.mark.slow)])
@@ -106,6 +106,33 @@ def test_an_event_ends_the_flow_at_its_root():
     np.testing.assert_allclose(slope.values[1], np.exp(-1), rtol=1e-6)
 
 
+def test_a_stiff_flow_is_handed_to_the_implicit_solver_and_needs_far_fewer_steps():
+    def field(t, y, rate):
+        return -rate * (y - jnp.cos(t)) - jnp.sin(t)  # y = cos(t) attracts at a rate of its own
+
+    def follow(rate, solver):
+        return integrate(field, jnp.asarray(1.5), jnp.asarray(TIMES), rate, solver=solver, max_steps=40_000)
+
+    explicit = jax.jit(partial(follow, solver="dopri8"))(jnp.asarray(1e4))
+    both = jax.jit(partial(follow, solver="auto"))
+    stiff, mild = both(jnp.asarray(1e4)), both(jnp.asarray(1.0))
+    for flow in (explicit, stiff):
+        assert flow.converged
+        np.testing.assert_allclose(flow.values[1:], np.cos(TIMES[1:]), rtol=0, atol=1e-7)
+    assert int(stiff.stiff_steps) > 0
+    assert int(stiff.steps) < int(explicit.steps) / 5
+    assert int(mild.stiff_steps) == 0
+    np.testing.assert_allclose(mild.values, np.cos(TIMES) + 0.5 * np.exp(-TIMES), atol=1e-6)
+
+
+def test_a_failure_says_how_far_it_came_and_ends_there():
+    flow = jax.jit(partial(explosion, max_steps=4000))(jnp.asarray(0.4))
+    np.testing.assert_array_equal(flow.reached, TIMES < 2.5)
+    np.testing.assert_allclose(flow.end_time, 2.5, rtol=1e-6)
+    assert float(flow.end) > 1e6
+    assert int(flow.steps) < 400  # steps that would be too short end it, not their number
+
+
 def test_an_unknown_solver_is_refused_with_the_list():
-    with pytest.raises(ValueError, match="tsit5, dopri8, kvaerno5"):
+    with pytest.raises(ValueError, match="tsit5, dopri8, kvaerno5, auto"):
         integrate(lambda t, y, _: -y, jnp.asarray(1.0), jnp.asarray(TIMES), solver="euler")

@@ -99,9 +99,43 @@ def test_the_importances_are_the_squared_readout_and_the_fisher_information_of_e
 
 
 def test_impossible_overlaps_and_sizes_are_refused_in_one_sentence():
-    with pytest.raises(sv.InvalidValue, match="no weights have the overlaps .* at similarity = 1"):
+    with pytest.raises(
+        sv.InvalidValue, match="no weights have these overlaps at similarity = 1: .* negative eigenvalue"
+    ):
         sv.ContinualLearning(similarity=1.0, initial_overlap=[[3e-5, 2e-5], [2e-5, 3e-5]])
     with pytest.raises(sv.InvalidValue, match="not symmetric"):
         sv.ContinualLearning(initial_norm=[[1.0, 0.5], [0.0, 1.0]])
     with pytest.raises(sv.InvalidValue, match="smaller than the 4 units"):
         sv.ContinualLearning().simulate(seed=0, size=3)
+
+
+def test_a_stage_that_fails_leaves_what_came_before():
+    failed, plain = told(consolidation=1000.0), told()  # too stiff for an explicit solver, see the next test
+    assert not failed.converged.any()
+    np.testing.assert_array_equal(np.isfinite(failed.test_loss).all(-1), failed.converged_along)
+    np.testing.assert_allclose(failed.test_loss[:, :4], plain.test_loss[:, :4], rtol=1e-10)
+    assert np.isnan(failed.test_loss[:, 4:]).any()
+    assert np.isnan(failed.forgetting).all()
+    assert failed.status[0] == "converged at 4 of 7 values of stage"
+
+
+@pytest.mark.slow
+def test_strong_consolidation_is_stiff_and_solved_by_switching_to_an_implicit_solver():
+    model = sv.ContinualLearning(consolidation=[100.0, 1000.0], points=3)
+    stiff, plain = model.theory({"solver": "auto"}), model.theory({"max_steps": 40_000})
+    assert stiff.converged.all()
+    np.testing.assert_allclose(stiff.test_loss, plain.test_loss, rtol=1e-8)
+
+
+@pytest.mark.slow
+def test_a_rate_that_is_too_large_leaves_what_came_before_and_says_in_which_stage_it_failed():
+    model = sv.ContinualLearning(activation="relu", points=3, rate=[1.0, 20.0, 20.0], readout_rate=[1.0, 0.0, 20.0])
+    told = model.theory()
+    np.testing.assert_array_equal(told.converged, [True, False, False])
+    reached = np.asarray(told.converged_along)
+    assert reached[1].tolist() == [True] + [False] * 6
+    assert reached[2, :4].all()
+    np.testing.assert_array_equal(np.isfinite(told.test_loss).all(-1), reached)
+    np.testing.assert_array_equal(np.isfinite(told.forgetting), told.converged)
+    alone = model.replace(second_stage=1.0).theory()
+    np.testing.assert_allclose(told.test_loss[2, :4], alone.test_loss[2, :4], rtol=1e-8)

@@ -204,3 +204,17 @@ def test_impossible_overlaps_times_and_sizes_are_refused_in_one_sentence():
         committee(times=[0.0, 2.0, 1.0])
     with pytest.raises(sv.InvalidValue, match="smaller than the 4 units"):
         committee().simulate(seed=0, size=3)
+
+
+def test_a_rate_that_is_too_large_leaves_values_until_the_flow_explodes_and_nan_afterwards():
+    large = {"activation": "relu", "rate": 4.0}  # ReLU networks diverge
+    long, short = (
+        committee(**large, times=[0.0, 2.0, 60.0]).theory(),
+        committee(**large, times=[0.0, 1.0, 2.0]).theory(),
+    )
+    assert not long.converged
+    assert long.status == "converged at 2 of 3 values of time"
+    assert short.converged
+    for name in long:
+        np.testing.assert_allclose(long[name][1], short[name][2], rtol=1e-7)
+        assert np.isnan(long[name][2]).all()

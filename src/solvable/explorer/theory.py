@@ -184,8 +184,18 @@ def answer(view: View, curves: Curves) -> dict[str, Any]:
         "lines": [{"name": n, "x": grid[view.x.field], "y": plain(v)} for n, v in curves.lines.items()]
         if view.x else [],
         "not_converged": int(curves.converged.size - np.count_nonzero(curves.converged)),
+        "partly": partly(view, curves),
         "seconds": round(curves.seconds, 6),
     }  # fmt: skip
+
+
+def partly(view: View, curves: Curves) -> int:
+    """How many of the points that did not converge still have values, up to where they failed."""
+    if view.branches:
+        return 0
+    shape = curves.converged.shape
+    shown = [np.isfinite(curves.values[n]).reshape(*shape, -1).any(-1) for n in view.observables if n in curves.values]
+    return int(np.count_nonzero(np.any(shown, axis=0) & ~curves.converged)) if shown else 0
 
 
 def without_theory(view: View, sentence: str) -> dict[str, Any]:

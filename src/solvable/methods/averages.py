@@ -21,8 +21,8 @@ table is asked for with `numpy.ix_`:
 (2, 2, 3, 3)
 
 Known in closed form: `erf` (Saad & Solla 1995; here $g(x)=\mathrm{erf}(x/\sqrt2)$), `sign`, and `relu` except its I4,
-which is a smooth one-dimensional integral (derived at `ReLU.I4`). An activation without closed forms would be one more
-subclass of `Activation` that answers the same four questions by quadrature.
+which is a smooth one-dimensional integral (derived at `ReLU.I4`). Any other smooth activation answers the same questions
+by quadrature: `methods.smooth`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
+from collections.abc import Callable
+from functools import cache
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 __all__ = ["Activation", "Erf", "ReLU", "Sign", "activation"]
 
@@ -115,6 +117,26 @@ class Activation(abc.ABC):
         i, j, k, l = first, second, third, fourth
         pairs = ((i, i), (i, j), (i, k), (i, l), (j, j), (j, k), (j, l), (k, k), (k, l), (l, l))
         return self.I4(*_entries(cov, *pairs))
+
+    def squares(
+        self,
+        cov: Float[Array, "n n"],
+        first: Index,
+        second: Index,
+        weights: Float[Array, "task units"],
+        needed: Bool[np.ndarray, "units units"] | None = None,
+    ) -> Float[Array, "task pair"]:
+        """< g'(x_i) g'(x_j) (Σ_c h_tc g(x_c))² > = Σ_cd h_tc h_td I4(i,j,c,d), of pairs (i, j), the units c, d the first ones.
+
+        I4 is symmetric in its last two units: half of the table is enough, and of it what is `needed`, if something is known
+        not to be (because h_tc h_td = 0 in all tasks).
+        """
+        c, d = np.triu_indices(weights.shape[1])
+        if needed is not None:
+            c, d = c[needed[c, d]], d[needed[c, d]]
+        table = self.table_I4(cov, np.ravel(first)[:, None], np.ravel(second)[:, None], c[None, :], d[None, :])
+        pairs = jnp.asarray(np.where(c == d, 1.0, 2.0))[None, :] * weights[:, c] * weights[:, d]
+        return pairs @ table.T
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,7 +241,30 @@ class Erf(Sign):
         return jax.lax.rsqrt(x)
 
     def _arcsin(self, x: Entry) -> Entry:
-        return jnp.arcsin(jnp.clip(x, -1 + _EDGE, 1 - _EDGE))
+        return _quick_arcsin(jnp.clip(x, -1 + _EDGE, 1 - _EDGE))
+
+    def squares(
+        self,
+        cov: Float[Array, "n n"],
+        first: Index,
+        second: Index,
+        weights: Float[Array, "task units"],
+        needed: Bool[np.ndarray, "units units"] | None = None,
+    ) -> Float[Array, "task pair"]:
+        """As for every activation; what depends on (i, j, c) only is computed once for all d, needed or not."""
+        i, j, units = np.ravel(first)[:, None], np.ravel(second)[:, None], np.arange(weights.shape[1])
+        among = cov[: len(units), : len(units)]
+        v1, c12, v2 = 1 + cov[i, i], cov[i, j], 1 + cov[j, j]
+        one, two = cov[i, units[None, :]], cov[j, units[None, :]]
+        area = v1 * v2 - c12 * c12
+        # the conditional covariance given both, times the area, is that of the units less a product with each field
+        left, right = v1 * two - c12 * one, v2 * one - c12 * two
+        own = area * (1 + jnp.diagonal(among))[None, :] - two * left - one * right
+        scale = jax.lax.rsqrt(own)
+        both = area[:, :, None] * among[None] - two[:, :, None] * left[:, None, :] - one[:, :, None] * right[:, None, :]
+        angle = self._arcsin(both * scale[:, :, None] * scale[:, None, :])
+        summed = jnp.sum(jnp.tensordot(angle, weights.T, 1) * weights.T[None], axis=1)
+        return (4 / jnp.pi**2 * jax.lax.rsqrt(area) * summed).T
 
 
 @dataclasses.dataclass(frozen=True)
@@ -389,14 +434,24 @@ class ReLU(Activation):
 _KNOWN = {kind.name: kind for kind in (Erf, ReLU, Sign)}
 
 
-def activation(name: str, nodes: int = 16) -> Activation:
-    """The activation of that name; `nodes` for those of its averages that need a quadrature.
+def activation(name: str | Callable[[Array], Array], nodes: int = 16) -> Activation:
+    """The activation of that name, or of a smooth function; `nodes` for those of its averages that need a quadrature.
 
-    >>> activation("relu").name
-    'relu'
+    Smooth activations (`methods.smooth`) take twice as many nodes in every direction.
+
+    >>> activation("relu").name, activation("tanh").name, activation(jnp.sin, nodes=20).nodes
+    ('relu', 'tanh', 40)
     """
+    from .smooth import SMOOTH, smooth
+
+    if callable(name):
+        return smooth(name, nodes=2 * nodes)
+    if name in SMOOTH:
+        return smooth(SMOOTH[name], name, nodes=2 * nodes)
     if name not in _KNOWN:
-        raise ValueError(f"activation must be one of {', '.join(sorted(_KNOWN))}, not {name!r}.")
+        raise ValueError(
+            f"activation must be one of {', '.join(sorted([*_KNOWN, *SMOOTH]))}, or a function, not {name!r}."
+        )
     return _KNOWN[name](nodes)
 
 
@@ -457,6 +512,39 @@ def _arcsin(x: Entry) -> Entry:
     inside = jnp.abs(x) < 1 - _EDGE
     edge = jax.lax.stop_gradient(jnp.arcsin(jnp.clip(x, -1.0, 1.0)))
     return jnp.where(inside, jnp.arcsin(jnp.where(inside, x, 0.0)), edge)
+
+
+@cache
+def _arcsin_series() -> tuple[float, ...]:
+    """Coefficients in u = 8z - 1 of arcsin(√z)/√z on 0 ≤ z ≤ 1/4, to the last digit."""
+    u = np.cos(np.pi * (np.arange(60) + 0.5) / 60)
+    root = np.sqrt((u + 1) / 8)
+    fit = np.polynomial.chebyshev.chebfit(u, np.arcsin(root) / root, 13)
+    return tuple(np.polynomial.chebyshev.cheb2poly(fit))
+
+
+@jax.custom_jvp
+def _quick_arcsin(x: Entry) -> Entry:
+    """arcsin(x), |x| < 1, as a polynomial: vectorised, six times as quick as the library's on a CPU, right to 6e-16.
+
+    Beyond 1/2 by arcsin(x) = π/2 - 2 arcsin(√((1-x)/2)).
+    """
+    size = jnp.abs(x)
+    large = size > 0.5
+    z = jnp.where(large, 0.5 * (1 - size), size * size)
+    root = jnp.where(large, jnp.sqrt(z), size)
+    *others, last = _arcsin_series()
+    value = jnp.full_like(x, last)
+    for coefficient in reversed(others):
+        value = value * (8 * z - 1) + coefficient
+    value = root * value
+    return jnp.copysign(jnp.where(large, math.pi / 2 - 2 * value, value), x)
+
+
+@_quick_arcsin.defjvp
+def _quick_arcsin_jvp(primals, tangents):
+    (x,), (dx,) = primals, tangents
+    return _quick_arcsin(x), dx * jax.lax.rsqrt((1 - x) * (1 + x))
 
 
 def _positive_pair(root: Entry, covariance: Entry) -> Entry:

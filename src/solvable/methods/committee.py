@@ -18,11 +18,23 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from ..errors import InvalidValue
 from .averages import Activation
 
-__all__ = ["Overlaps", "committee_drift", "committee_loss", "joint_covariance", "weights_with_gram"]
+__all__ = [
+    "Alike",
+    "Overlaps",
+    "check_gram",
+    "check_joint",
+    "committee_drift",
+    "committee_loss",
+    "equal_units",
+    "joint_covariance",
+    "tied",
+    "weights_with_gram",
+]
 
 
 class Overlaps(NamedTuple):
@@ -83,11 +95,8 @@ def committee_drift(
 
     pull = v[:, None] * (g.table_I3(cov, *np.ix_(students, units, units)) @ h)
     pull_norm, pull_overlap = pull[:, : len(students)], pull[:, len(students) :]
-    # I4 is symmetric in its first and in its last two units: a quarter of the table is enough
-    (i, j), (c, d) = np.triu_indices(len(students)), np.triu_indices(len(units))
-    pair = jnp.asarray(np.where(c == d, 1.0, 2.0)) * h[c] * h[d]
-    columns = (i[:, None], j[:, None], c[None, :], d[None, :])
-    kicks = v[i] * v[j] * (g.table_I4(cov, *columns) @ pair + noise * g.table_J2(cov, i, j))
+    i, j = np.triu_indices(len(students))
+    kicks = v[i] * v[j] * (g.squares(cov, i, j, h[None, :])[0] + noise * g.table_J2(cov, i, j))
     place = np.zeros((len(students), len(students)), int)
     place[i, j] = place[j, i] = np.arange(len(i))
 
@@ -110,3 +119,101 @@ def weights_with_gram(key: PRNGKeyArray, gram: Float[Array, "n n"], size: int) -
     values, vectors = jnp.linalg.eigh(gram)
     root = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[None, :]
     return math.sqrt(size) * root @ directions.T
+
+
+# --- units that are alike ---------------------------------------------------------------------------------------------
+
+
+class Alike(NamedTuple):
+    """For every unit the first one that is exactly like it, and the second (the first again if there is none)."""
+
+    first: Int[Array, " student"]
+    second: Int[Array, " student"]
+
+
+def equal_units(
+    norm: Float[Array, "student student"],
+    overlap: Float[Array, "student teacher"],
+    readout: Float[Array, "*head student"],
+) -> Alike:
+    """Which units can be exchanged without changing anything: equal overlaps with all others, equal norms and readouts.
+
+    >>> equal_units(jnp.eye(3), jnp.array([[0.1], [0.1], [0.2]]), jnp.ones(3)).first.tolist()
+    [0, 0, 2]
+    """
+    number = norm.shape[0]
+    heads = readout.reshape(-1, number)
+    same = jnp.all(overlap[:, None, :] == overlap[None, :, :], axis=2)
+    same = same & jnp.all(heads[:, :, None] == heads[:, None, :], axis=0)
+    own = jnp.diagonal(norm)
+    unit = np.arange(number)
+    # of a third unit k, neither i nor j
+    third = (unit[None, None, :] != unit[:, None, None]) & (unit[None, None, :] != unit[None, :, None])
+    agree = (norm[:, None, :] == norm[None, :, :]) | ~jnp.asarray(third)
+    same = same & jnp.all(agree, axis=2) & (own[:, None] == own[None, :])
+    first = jnp.argmax(same, axis=1)
+    later = same & (jnp.asarray(unit)[None, :] != first[:, None])
+    return Alike(first, jnp.where(jnp.any(later, axis=1), jnp.argmax(later, axis=1), first))
+
+
+@jax.custom_jvp
+def tied(
+    alike: Alike,
+    norm: Float[Array, "student student"],
+    overlap: Float[Array, "student teacher"],
+    readout: Float[Array, "*head student"],
+) -> tuple[Float[Array, "student student"], Float[Array, "student teacher"], Float[Array, "*head student"]]:
+    """A drift in which units that are alike move alike, to the last bit.
+
+    In exact arithmetic they do anyway; sums over units in another order differ by rounding, which a symmetric plateau
+    amplifies exponentially. Derivatives are those of the drift as it is, since a start *near* a symmetric one is none.
+    """
+    first, second = alike
+    row, column = jnp.broadcast_arrays(first[:, None], first[None, :])
+    unit = np.arange(norm.shape[0])
+    distinct = jnp.asarray(unit[:, None] != unit[None, :])
+    column = jnp.where((row == column) & distinct, second[None, :], column)
+    return norm[row, column], overlap[first], jnp.take(readout, first, axis=-1)
+
+
+@tied.defjvp
+def _tied_jvp(primals, tangents):
+    return tied(*primals), tangents[1:]
+
+
+# --- overlaps that no weights have ------------------------------------------------------------------------------------
+
+
+def check_gram(name: str, gram: Float[np.ndarray, "n n"] | Float[Array, "n n"]) -> None:
+    """Refuse, in one sentence, a matrix that is not symmetric."""
+    gram = np.asarray(gram)
+    gap = np.abs(gram - gram.T)
+    if gap.max(initial=0.0) > 1e-9 * (1 + np.abs(gram).max()):
+        i, j = (int(k) for k in np.unravel_index(np.argmax(gap), gap.shape))
+        raise InvalidValue(
+            f"{name} is not symmetric: {name}[{i}, {j}] = {gram[i, j]:g} and {name}[{j}, {i}] = {gram[j, i]:g}, where a Gram "
+            "matrix is meant."
+        )
+
+
+def check_joint(
+    norm: Float[np.ndarray, "n n"] | Float[Array, "n n"],
+    overlap: Float[np.ndarray, "n m"] | Float[Array, "n m"],
+    teacher: Float[np.ndarray, "m m"] | Float[Array, "m m"],
+    names: tuple[str, str, str],
+    where: str = "",
+) -> None:
+    """Refuse, in one sentence, overlaps that no weights have: [[Q, R], [Rᵀ, T]] must have no negative eigenvalue.
+
+    >>> check_joint(np.eye(1), np.eye(1), np.eye(1), ("Q", "R", "T"))
+    """
+    norm, overlap, teacher = (np.asarray(x) for x in (norm, overlap, teacher))
+    check_gram(names[0], norm)
+    check_gram(names[2], teacher)
+    joint = np.block([[norm, overlap], [overlap.T, teacher]])
+    lowest = np.linalg.eigvalsh(joint)[0]
+    if lowest < -1e-9 * (1 + np.abs(joint).max()):
+        raise InvalidValue(
+            f"no weights have these overlaps{where}: [[{names[0]}, {names[1]}], [its transpose, {names[2]}]] has the negative "
+            f"eigenvalue {lowest:.3g}, where all are meant to be in [0, ∞)."
+        )

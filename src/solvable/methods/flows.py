@@ -13,7 +13,7 @@ in its own lane of a `vmap` only.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import diffrax
 import equinox as eqx
@@ -22,10 +22,11 @@ import jax.numpy as jnp
 import optimistix
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-__all__ = ["Flow", "integrate"]
+__all__ = ["Flow", "integrate", "until_failure"]
 
 VectorField = Callable[[Float[Array, ""], PyTree, PyTree], PyTree]
 SOLVERS = {"tsit5": diffrax.Tsit5, "dopri8": diffrax.Dopri8, "kvaerno5": diffrax.Kvaerno5}
+SHORTEST = 1e-13  # step, as a part of the horizon: below it time hardly moves, and the flow has failed
 ADJOINTS = {"both": diffrax.DirectAdjoint, "reverse": diffrax.RecursiveCheckpointAdjoint}
 
 
@@ -33,14 +34,20 @@ class Flow(eqx.Module):
     """A solved flow.
 
     `values` has the structure of the start, with time as the leading axis; what lies beyond the point that was reached
-    (a failure, or an event) is NaN, in value and in gradient. `converged` says that every requested time, or the event,
-    was reached within the tolerances; `steps` counts accepted and rejected steps. `event_time` is NaN unless the event happened.
+    (a failure, or an event) is NaN, in value and in gradient. `reached` says which times have values. `converged` says
+    that every requested time, or the event, was reached within the tolerances; `steps` counts accepted and rejected
+    steps, `stiff_steps` those of them that an implicit solver took. `event_time` is NaN unless the event happened. `end`
+    is the last good state, at `end_time`: that of the event, of the last time, or where the flow failed.
     """
 
     values: PyTree[Float[Array, "time ..."]]
     converged: Bool[Array, ""]
     steps: Int[Array, ""]
     event_time: Float[Array, ""]
+    reached: Bool[Array, " time"]
+    end: PyTree[Float[Array, "..."]]
+    end_time: Float[Array, ""]
+    stiff_steps: Int[Array, ""]
 
 
 def integrate(
@@ -55,6 +62,9 @@ def integrate(
     solver: str = "dopri8",
     gradients: str = "both",
     event: Callable[[Float[Array, ""], PyTree, PyTree], Float[Array, ""]] | None = None,
+    jumps: Float[Array, " jump"] | None = None,
+    explicit_steps: int = 512,
+    stiff_rtol: float = 1e-9,
 ) -> Flow:
     """Follow dy/dt = vector_field(t, y, args) from `start` at `times[0]` through all `times` (increasing).
 
@@ -63,58 +73,135 @@ def integrate(
     - `rtol`, `atol`: tolerances of one step. A flow that leaves a symmetric plateau amplifies its errors as much as its
       initial asymmetry, so `atol` belongs well below that asymmetry.
     - `max_steps`: a flow that needs more has failed.
-    - `solver`: `"dopri8"` (eighth order, the quickest at these tolerances), `"tsit5"`, or the implicit `"kvaerno5"` for
-      stiff flows.
+    - `solver`: `"dopri8"` (eighth order, the quickest at these tolerances), `"tsit5"`, the implicit `"kvaerno5"` for
+      stiff flows, or `"auto"`: dopri8 for the first `explicit_steps` steps, and kvaerno5 from where they end. A flow that
+      is not stiff is done by then and pays for the choice in compilation only.
     - `gradients`: `"both"` directions of differentiation; or `"reverse"` only, which replays the solve from checkpoints:
       two or three times quicker and lighter in memory, for long flows with many parameters.
     - `event`: the flow ends where `event(t, y, args)` crosses zero.
+    - `jumps`: times at which the vector field is not continuous (a task is switched): no step goes across them.
+    - `stiff_rtol`: the relative tolerance of kvaerno5 within `"auto"`, unless `rtol` is larger: a method of fifth order
+      would take very many steps at the tolerances that suit dopri8; its `atol` is the larger one in the same proportion.
 
     Differentiable in `start`, `args`, `times` and whatever `vector_field` closes over.
     """
-    if solver not in SOLVERS:
-        raise ValueError(f"solver must be one of {', '.join(SOLVERS)}, not {solver!r}.")
+    if solver not in SOLVERS and solver != "auto":
+        raise ValueError(f"solver must be one of {', '.join(SOLVERS)}, auto, not {solver!r}.")
     if gradients not in ADJOINTS:
         raise ValueError(f"gradients must be one of {', '.join(ADJOINTS)}, not {gradients!r}.")
     times = jnp.asarray(times)
     field: Any = eqx.filter_closure_convert(vector_field, times[0], start, args)
-    solution = diffrax.diffeqsolve(
-        diffrax.ODETerm(field),
-        SOLVERS[solver](),
-        times[0],
-        times[-1],
-        # The controller corrects this first step; letting Diffrax choose it compiles two more copies of the field.
-        1e-4 * (times[-1] - times[0]),
-        start,
-        args,
-        saveat=diffrax.SaveAt(subs=[diffrax.SubSaveAt(ts=times), diffrax.SubSaveAt(t1=True)]),
-        stepsize_controller=diffrax.PIDController(rtol=rtol, atol=atol),
-        adjoint=ADJOINTS[gradients](),
-        event=None if event is None else _event(event),
-        max_steps=max_steps,
-        throw=False,
-    )
-    assert solution.ts is not None
-    assert solution.ys is not None
-    happened = solution.result == diffrax.RESULTS.event_occurred
-    converged = happened | (solution.result == diffrax.RESULTS.successful)
-    finite = [jnp.all(jnp.isfinite(v).reshape(len(times), -1), axis=1) for v in jax.tree.leaves(solution.ys[0])]
-    reached = jnp.all(jnp.stack(finite), axis=0)
+
+    def solve(name: str, begin: Array, y: PyTree, tolerances: tuple[float, float], most: int) -> _Piece:
+        # A flow that explodes ends its steps at the explosion, long before their number.
+        shortest = SHORTEST * (times[-1] - times[0])
+        controller = diffrax.PIDController(rtol=tolerances[0], atol=tolerances[1], dtmin=shortest, force_dtmin=False)
+        # The interpolation of the implicit solver is of low order: it steps to the times themselves.
+        exact = times if name == "kvaerno5" else None
+        if exact is not None or jumps is not None:
+            controller = diffrax.ClipStepSizeController(controller, step_ts=exact, jump_ts=jumps)
+        solution = diffrax.diffeqsolve(
+            diffrax.ODETerm(field),
+            SOLVERS[name](),
+            begin,
+            times[-1],
+            # The controller corrects this first step; letting Diffrax choose it compiles two more copies of the field.
+            1e-4 * (times[-1] - begin),
+            y,
+            args,
+            saveat=diffrax.SaveAt(subs=[diffrax.SubSaveAt(ts=jnp.maximum(times, begin)), diffrax.SubSaveAt(t1=True)]),
+            stepsize_controller=controller,
+            adjoint=ADJOINTS[gradients](),
+            event=None if event is None else _event(event),
+            max_steps=most,
+            throw=False,
+        )
+        assert solution.ts is not None
+        assert solution.ys is not None
+        happened = solution.result == diffrax.RESULTS.event_occurred
+        finite = [jnp.all(jnp.isfinite(v).reshape(len(times), -1), axis=1) for v in jax.tree.leaves(solution.ys[0])]
+        return _Piece(
+            values=solution.ys[0],
+            reached=jnp.all(jnp.stack(finite), axis=0),
+            happened=happened,
+            converged=happened | (solution.result == diffrax.RESULTS.successful),
+            end=jax.tree.map(lambda v: v[0], solution.ys[1]),
+            end_time=solution.ts[1][0],
+            steps=jnp.asarray(solution.stats["num_steps"]),
+        )
+
+    if solver == "auto":
+        first = solve("dopri8", times[0], start, (rtol, atol), min(explicit_steps, max_steps))
+        looser = max(stiff_rtol / rtol, 1.0)
+        # a lane that is done begins at its end and takes no step
+        begin = jnp.where(first.converged, times[-1], first.end_time)
+        second = solve("kvaerno5", begin, first.end, (looser * rtol, looser * atol), max_steps)
+        found, stiff_steps = _joined(first, second), jnp.where(first.converged, 0, second.steps)
+    else:
+        found = solve(solver, times[0], start, (rtol, atol), max_steps)
+        stiff_steps = found.steps if solver == "kvaerno5" else jnp.zeros_like(found.steps)
 
     # Beyond an event: no number, and nothing to differentiate. Beyond a failure: a NaN that depends on everything that
     # went in, because the derivative of a constant NaN would be a plausible zero.
     inputs = jax.tree.leaves(eqx.filter((field, start, times, args), eqx.is_inexact_array))
-    anything = jnp.where(converged, 1.0, jnp.nan) * sum(jnp.sum(leaf) for leaf in inputs)
+    anything = jnp.where(found.converged, 1.0, jnp.nan) * sum(jnp.sum(leaf) for leaf in inputs)
 
     def mask(value: Array) -> Array:
-        seen = reached.reshape(-1, *[1] * (value.ndim - 1))
-        beyond = jnp.where(converged, jnp.full_like(anything, jnp.nan), anything)
+        seen = found.reached.reshape(-1, *[1] * (value.ndim - 1))
+        beyond = jnp.where(found.converged, jnp.full_like(anything, jnp.nan), anything)
         return jnp.where(seen, value, beyond.astype(value.dtype))
 
     return Flow(
-        values=jax.tree.map(mask, solution.ys[0]),
-        converged=converged,
-        steps=jnp.asarray(solution.stats["num_steps"]),
-        event_time=jnp.where(happened, solution.ts[1][0], jnp.nan),
+        values=jax.tree.map(mask, found.values),
+        converged=found.converged,
+        steps=found.steps,
+        event_time=jnp.where(found.happened, found.end_time, jnp.nan),
+        reached=found.reached,
+        end=found.end,
+        end_time=found.end_time,
+        stiff_steps=stiff_steps,
+    )
+
+
+def until_failure(good: Bool[Array, " time"]) -> Bool[Array, " time"]:
+    """Which times lie before the first that is not good.
+
+    >>> until_failure(jnp.array([True, True, False, True])).tolist()
+    [True, True, False, False]
+    """
+    return jnp.cumprod(good.astype(jnp.int32)) == 1
+
+
+class _Piece(NamedTuple):
+    """What one solver found."""
+
+    values: PyTree
+    reached: Array
+    happened: Array
+    converged: Array
+    end: PyTree
+    end_time: Array
+    steps: Array
+
+
+def _joined(first: _Piece, second: _Piece) -> _Piece:
+    """One piece, and the other that begins where it ended: nothing is taken from the other if the first was enough."""
+
+    def take(one: Array, other: Array) -> Array:
+        return jnp.where(first.converged, one, other)
+
+    def merge(one: Array, other: Array) -> Array:
+        own = (first.reached | first.converged).reshape(-1, *[1] * (one.ndim - 1))
+        return jnp.where(own, one, other)
+
+    return _Piece(
+        values=jax.tree.map(merge, first.values, second.values),
+        reached=first.reached | (second.reached & ~first.converged),
+        happened=take(first.happened, second.happened),
+        converged=first.converged | second.converged,
+        end=jax.tree.map(take, first.end, second.end),
+        end_time=take(first.end_time, second.end_time),
+        steps=first.steps + take(jnp.zeros_like(second.steps), second.steps),
     )
 
 

@@ -31,6 +31,24 @@ def hermite(nodes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @cache
+def bent_trapezoid(nodes: int, reach: float = 8.0, bend: float = 1.2) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes z = b sinh(t/b) with t equidistant, |z| ≤ `reach`, and weights of a standard Gaussian average that sum to one.
+
+    The trapezoidal rule for functions with poles near the real axis, where the nodes are dense: if f is analytic in
+    |Im z| < a, the error falls like exp(-πn s/T) with T = b asinh(reach/b) and s the smaller of bπ/4 and b arcsin(a/b). For
+    tanh(2z), a = π/4, that is exp(-0.86 n); on equidistant z it would be exp(-0.31 n), and Gauss–Hermite's is exp(-a√(2n)).
+
+    >>> x, w = bent_trapezoid(32)
+    >>> bool(abs(w @ x**4 - 3) < 1e-11)
+    True
+    """
+    t = np.linspace(-1, 1, nodes) * np.arcsinh(reach / bend)
+    x = bend * np.sinh(t)
+    w = np.exp(-0.5 * x**2) * np.cosh(t)
+    return x, w / w.sum()
+
+
+@cache
 def legendre(nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """Gauss–Legendre nodes and weights on [0, 1]."""
     x, w = np.polynomial.legendre.leggauss(nodes)

@@ -98,15 +98,12 @@ def task_drifts(
     I3 = g.table_I3(cov, *np.ix_(students, units, active))
     pull = v[:, :, None] * jnp.tensordot(h, I3, [[1], [2]])
     pull_norm, pull_overlap = pull[:, :, :number], pull[:, :, number:]
-    # I4 is symmetric in its first and in its last two units: a quarter of the table is enough
-    (i, j), (c, d) = np.triu_indices(number), np.triu_indices(len(active))
+    i, j = np.triu_indices(number)
+    needed = None
     if isinstance(teacher_readout, np.ndarray):  # a product of teachers that no task adds up need not be known
-        together = np.any(teacher_readout[:, :, None] * teacher_readout[:, None, :] != 0, axis=0)
-        met = (c < number) | together[np.maximum(c - number, 0), np.maximum(d - number, 0)]
-        c, d = c[met], d[met]
-    I4 = g.table_I4(cov, i[:, None], j[:, None], c[None, :], d[None, :])
-    pairs = jnp.asarray(np.where(c == d, 1.0, 2.0))[None, :] * h[:, c] * h[:, d]
-    kicks = v[:, i] * v[:, j] * (pairs @ I4.T + noise * g.table_J2(cov, i, j)[None, :])
+        needed = np.ones((len(active), len(active)), bool)
+        needed[number:, number:] = np.any(teacher_readout[:, :, None] * teacher_readout[:, None, :] != 0, axis=0)
+    kicks = v[:, i] * v[:, j] * (g.squares(cov, i, j, h, needed) + noise * g.table_J2(cov, i, j)[None, :])
     place = np.zeros((number, number), int)
     place[i, j] = place[j, i] = np.arange(len(i))
     own = jnp.asarray(np.eye(state.readout.shape[0])[np.arange(tasks) if heads is None else heads])

@@ -317,8 +317,12 @@ class Page {
     for (const s of answer.series) kinds.set(s.status, [...new Set([...(kinds.get(s.status) ?? []), words(s.observable)])]);
     const parts = [...kinds].map(([status, names]) => `${names.join(", ")} ${names.length > 1 ? "are" : "is"} ${STATUS[status] ?? status}`);
     if (answer.note && answer.series.length && this.description.has_theory) parts.push(answer.note.replace(/\.$/, ""));
-    const missing = answer.not_converged
-      ? `${answer.not_converged} ${answer.not_converged === 1 ? "point" : "points"} did not converge and ${answer.not_converged === 1 ? "is" : "are"} left out.` : "";
+    const partly = answer.partly ?? 0, out = answer.not_converged - partly;
+    const counted = (n, plain, one, many) => (n ? `${n} ${n === 1 ? "point" : "points"} ${plain} ${n === 1 ? one : many}.` : "");
+    const missing = [
+      counted(out, "did not converge and", "is left out", "are left out"),
+      counted(partly, "did not converge to the end and", "is drawn as far as it went", "are drawn as far as they went"),
+    ].filter(Boolean).join(" ");
     const took = answer.seconds ? ` Computed in ${answer.seconds < 1 ? `${number(answer.seconds * 1000, 2)} ms` : `${number(answer.seconds, 2)} s`}.` : "";
     const text = parts.length ? `${parts.join("; ")}.` : "";
     this.status.replaceChildren(text.charAt(0).toUpperCase() + text.slice(1), missing ? h("strong", {}, ` ${missing}`) : "", h("span", { class: "quiet" }, took));

@@ -56,6 +56,7 @@ from jaxtyping import Array
 
 from ...errors import InvalidValue
 from ...methods.control import Box, Difficulty, Rate, evaluate, search
+from ...methods.flows import until_failure
 from ...model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
 
 PROTOCOLS = ("curriculum", "anti", "mixed", "optimal", "optimal-difficulty", "given")
@@ -86,6 +87,7 @@ class CurriculumOnline(Model):
     title = "Curriculum learning, online"
     family = "online"
     numerics = Numerics(steps=8, iterations=2000, tolerance=1e-5)
+    converges_along = "progress"
     accuracy = 1e-6  # eight Runge–Kutta steps per interval
     batch_accuracy = 1e-10
     typical_sizes = (200, 400, 800)
@@ -290,14 +292,15 @@ class CurriculumOnline(Model):
         controls, found = self._schedule(numerics)
         sets = self._sets() or {"fraction": Box(0.0, 1.0)}
         told = evaluate(self._drift, self._error, self._start, controls, sets, self.horizon, substeps=numerics.steps)
+        observed = self._observed(told.path)
         return {
-            **self._observed(told.path),
+            **observed,
             "fraction": controls["fraction"],
             "difficulty": controls["fraction"] * self.easy + (1 - controls["fraction"]) * controls["difficulty"],
             "speed": controls["pace"],
             "switching": told.slopes["fraction"],
             "gap": told.gap,
-            "converged": found & jnp.isfinite(told.cost),
+            "converged": found & until_failure(jnp.isfinite(observed["test_loss"])),
         }
 
     def _observed(self, path: Overlaps) -> dict[str, Array]:
@@ -365,4 +368,4 @@ class CurriculumOnline(Model):
         _, path = jax.lax.scan(interval, (jnp.zeros_like(ends[0]), student), rows)
         path = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), overlaps(student), path)
         observed = self._observed(path)
-        return {**observed, "converged": found & jnp.all(jnp.isfinite(observed["test_loss"]))}
+        return {**observed, "converged": found & until_failure(jnp.isfinite(observed["test_loss"]))}

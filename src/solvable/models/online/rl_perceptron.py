@@ -43,7 +43,7 @@ from jaxtyping import Array
 from ...errors import InvalidValue
 from ...methods.committee import weights_with_gram
 from ...methods.control import Lengths, Protocol, Simplex, evaluate, search
-from ...methods.flows import integrate
+from ...methods.flows import integrate, until_failure
 from ...model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
 
 RULES = ("all", "enough", "survival", "breadcrumb")
@@ -86,6 +86,7 @@ class RLPerceptron(Model):
     title = "The RL perceptron"
     family = "online"
     numerics = Numerics(rtol=1e-11, atol=1e-13, max_steps=8192, steps=8, iterations=2000, tolerance=1e-5)
+    converges_along = "time"
     batch_accuracy = 1e-9  # rounding decides where adaptive steps end
     typical_sizes = (50, 100, 200)
     check_study = (
@@ -297,7 +298,7 @@ class RLPerceptron(Model):
         rho, log_norm = flow.values
         pace, length = jax.vmap(self.policy)(self.times, rho, log_norm)
         observed = self._observed(rho, jnp.exp(log_norm))
-        told = {**observed, "pace": pace * jnp.exp(log_norm / 2), "length": length, "converged": flow.converged}
+        told = {**observed, "pace": pace * jnp.exp(log_norm / 2), "length": length, "converged": flow.reached}
         return {**told, "threshold": self.threshold()} if self.rule in PUNISHING["rule"] else told
 
     def _optimal(self, numerics: Numerics) -> dict[str, Array]:
@@ -494,7 +495,7 @@ class RLPerceptron(Model):
             chances = jnp.cumsum(jnp.concatenate([rows[:1], rows]), axis=1)
         _, (rho, norm) = jax.lax.scan(until, (jnp.zeros_like(ends[0]), student), (ends, chances))
         observed = self._observed(rho, norm)
-        return {**observed, "converged": found & jnp.all(jnp.isfinite(observed["norm"]))}
+        return {**observed, "converged": found & until_failure(jnp.isfinite(observed["norm"]))}
 
 
 def wrong_actions(alignment: Array) -> Array:

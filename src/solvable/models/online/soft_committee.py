@@ -3,7 +3,7 @@ r"""A two-layer student learns a two-layer teacher from a stream of samples: the
 **Data.** Inputs x ~ N(0, 1_N), each used once. A teacher with M hidden units labels them,
 y = Σ_n a_n g(u_n·x/√N) + σζ, with Gram matrix T = UUᵀ/N and label noise of variance σ².
 
-**Learner.** f(x) = Σ_k v_k g(w_k·x/√N) with K hidden units; g is erf(·/√2) or ReLU. Stochastic gradient descent on
+**Learner.** f(x) = Σ_k v_k g(w_k·x/√N) with K hidden units; g is erf(·/√2), ReLU or a smooth one. Stochastic gradient descent on
 ½(f − y)², one fresh sample per step, time t = steps/N:
 
     w_k ← w_k − (η_w/√N) v_k g'(λ_k) (f − y) x,        v_k ← v_k − (η_v/N) g(λ_k) (f − y).
@@ -34,8 +34,16 @@ from jaxtyping import Array, PRNGKeyArray
 
 from ...errors import InvalidValue
 from ...methods.averages import activation
-from ...methods.committee import Overlaps, committee_drift, committee_loss, weights_with_gram
-from ...methods.flows import integrate
+from ...methods.committee import (
+    Overlaps,
+    check_joint,
+    committee_drift,
+    committee_loss,
+    equal_units,
+    tied,
+    weights_with_gram,
+)
+from ...methods.flows import integrate, until_failure
 from ...model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
 
 
@@ -59,6 +67,7 @@ class SoftCommittee(Model):
     title = "Soft committee machine, online"
     family = "online"
     numerics = Numerics(rtol=1e-11, atol=1e-13, max_steps=4096, nodes=16, solver="dopri8")
+    converges_along = "time"
     batch_accuracy = 1e-9  # rounding decides where adaptive steps end, and each end has the flow's own tolerance
     typical_sizes = (125, 250, 500)
     theory_seconds = 5e-3
@@ -91,7 +100,10 @@ class SoftCommittee(Model):
     noise: Control = control(
         0.0, low=0.0, high=100.0, typical=(0.0, 1.0), symbol=r"\sigma^2", meaning="variance of the label noise")  # fmt: skip
     activation: str = choice(
-        "erf", options=("erf", "relu"), symbol="g", meaning="activation of all units, erf(x/√2) or ReLU"
+        "erf",
+        options=("erf", "relu", "tanh", "softplus", "gelu"),
+        symbol="g",
+        meaning="activation of all units; erf is erf(x/√2), and the last three are averaged by quadrature",
     )
     students: int = choice(2, high=64, symbol="K", meaning="hidden units of the student")
     teachers: int = choice(2, high=64, symbol="M", meaning="hidden units of the teacher")
@@ -131,16 +143,7 @@ class SoftCommittee(Model):
         times, norm, overlap, teacher = (np.asarray(value) for value in given)
         if len(times) < 2 or np.any(np.diff(times) <= 0):
             raise InvalidValue("times must be at least two increasing numbers: the first is the start.")
-        for name, gram in (("initial_norm", norm), ("teacher_norm", teacher)):
-            if not np.allclose(gram, gram.T, rtol=0, atol=1e-9 * (1 + np.abs(gram).max())):
-                raise InvalidValue(f"{name} is not symmetric: it is meant to be a Gram matrix.")
-        joint = np.block([[norm, overlap], [overlap.T, teacher]])
-        lowest = np.linalg.eigvalsh(joint)[0]
-        if lowest < -1e-9 * (1 + np.abs(joint).max()):
-            raise InvalidValue(
-                "no weights have these overlaps: [[initial_norm, initial_overlap], [its transpose, teacher_norm]] has the "
-                f"negative eigenvalue {lowest:.3g}."
-            )
+        check_joint(norm, overlap, teacher, ("initial_norm", "initial_overlap", "teacher_norm"))
 
     def coordinates(self) -> dict[str, np.ndarray]:
         return {"time": np.asarray(self.times)}
@@ -150,8 +153,9 @@ class SoftCommittee(Model):
     def point(self, numerics: Numerics) -> dict[str, Array]:
         g = activation(self.activation, nodes=numerics.nodes)
 
-        def drift(t: Array, state: Overlaps, model: SoftCommittee) -> Overlaps:
-            return committee_drift(
+        def drift(t: Array, state: Overlaps, given: tuple[SoftCommittee, Any]) -> Overlaps:
+            model, alike = given
+            velocity = committee_drift(
                 g,
                 state,
                 model.teacher_norm,
@@ -160,11 +164,14 @@ class SoftCommittee(Model):
                 readout_rate=model.readout_rate,
                 noise=model.noise,
             )
+            return Overlaps(*tied(alike, *velocity))
 
         start = Overlaps(self.initial_norm, self.initial_overlap, self.initial_readout)
         settings = {name: numerics[name] for name in ("rtol", "atol", "max_steps", "solver")}
-        flow = integrate(drift, start, self.times, self, **settings)
-        return {**self._observed(flow.values), "converged": flow.converged}
+        # what is exactly alike stays so: rounding does not lead away from a symmetric plateau
+        flow = integrate(drift, start, self.times, (self, equal_units(*start)), **settings)
+        observed = self._observed(flow.values)
+        return {**observed, "converged": flow.reached & jnp.isfinite(observed["test_loss"])}
 
     def _observed(self, path: Overlaps) -> dict[str, Array]:
         """The observables along a path of overlaps, time first."""
@@ -222,7 +229,7 @@ class SoftCommittee(Model):
         ends = jnp.rint((self.times - self.times[0]) * size).astype(jnp.int32)
         _, path = jax.lax.scan(until, (jnp.zeros_like(ends[0]), (student, self.initial_readout.astype(dtype))), ends)
         observed = self._observed(path)
-        return {**observed, "converged": jnp.all(jnp.isfinite(observed["test_loss"]))}
+        return {**observed, "converged": until_failure(jnp.isfinite(observed["test_loss"]))}
 
     def _check_size(self, size: int) -> None:
         if size < self.students + self.teachers:

@@ -35,7 +35,7 @@ from jaxtyping import Array, Float
 from ...errors import InvalidValue
 from ...methods.averages import activation
 from ...methods.committee import Overlaps, committee_drift, committee_loss, weights_with_gram
-from ...methods.flows import integrate
+from ...methods.flows import integrate, until_failure
 from ...model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
 
 
@@ -95,6 +95,7 @@ class Specialisation(Model):
     title = "Specialisation inherited from the initial weights"
     family = "online"
     numerics = Numerics(rtol=3e-13, atol=3e-15, max_steps=4096)
+    converges_along = "time"
     batch_accuracy = 1e-9  # rounding decides where adaptive steps end
     typical_sizes = (100, 200, 400)
     check_study = (
@@ -211,7 +212,7 @@ class Specialisation(Model):
         flow = integrate(
             lambda t, state, model: model._drift(state), self._start(), self.times, self, **dict(numerics.items())
         )
-        told = {**self._observed(flow.values), "converged": flow.converged}
+        told = {**self._observed(flow.values), "converged": flow.reached}
         if self.features > 1:
             return told
         start = self._start()
@@ -272,4 +273,4 @@ class Specialisation(Model):
         ends = jnp.rint((self.times - self.times[0]) * size).astype(jnp.int32)
         _, path = jax.lax.scan(until, (jnp.zeros_like(ends[0]), (student, begin.readout.astype(dtype))), ends)
         observed = self._observed(path)
-        return {**observed, "converged": jnp.all(jnp.isfinite(observed["test_loss"]))}
+        return {**observed, "converged": until_failure(jnp.isfinite(observed["test_loss"]))}

@@ -1,0 +1,128 @@
+"""Online learning: the flow against a compiled integrator, its cost as networks grow, simulations, a grid of curves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import solvable as sv
+from solvable.methods.averages import activation
+from solvable.methods.committee import Overlaps, committee_drift
+from solvable.model import simulate_batch
+
+from . import peers
+from .rows import Row, cpu_seconds, largest
+
+INTERPRETER = "SOLVABLE_PYDCA_PYTHON"  # the same one as for Gibbs sampling: it has numba
+QUICK = {"rtol": 1e-8, "atol": 1e-10}
+SIZE, SEEDS = 1000, 64
+
+
+def committee(units: int, **values: Any) -> Any:
+    return sv.SoftCommittee(students=units, teachers=units, **values)  # type: ignore[attr-defined]
+
+
+def against_numba() -> Iterator[Row]:
+    model = committee(4)
+    ours, told = cpu_seconds(lambda: model.theory(QUICK).values)
+    exact = model.theory({"rtol": 1e-12, "atol": 1e-14})["norm"]
+    error = largest(told["norm"], exact)
+    what = "K = M = 4 erf, overlaps at 101 times to t = 100, warm"
+    python = os.environ.get(INTERPRETER)
+    if not python:
+        yield Row("online", what, ours, note=f"the numba integrator was skipped: {INTERPRETER} names no interpreter")
+        return
+    Q, R, T = (np.asarray(v) for v in (model.initial_norm, model.initial_overlap, model.teacher_norm))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "case.npz"
+        weights = np.concatenate([model.initial_readout, -np.asarray(model.teacher_readout)])
+        joint = np.block([[Q, R], [R.T, T]])
+        np.savez(
+            file, joint=joint, weights=weights, students=4, rate=float(model.rate), until=100.0, norm=exact, error=error
+        )
+        words = [python, str(Path(__file__).with_name("online_peer.py")), str(file)]
+        found = json.loads(subprocess.run(words, capture_output=True, text=True, timeout=300, check=True).stdout)
+    yield Row(
+        "online", what, ours, "numba, Runge–Kutta of fourth order, as accurate", found["cpu"], ratio_least=1.0,
+        difference=error, tolerance=1e-5,
+        note=f"ours errs by {error:.1e} against a run at 1e-12, the peer by {found['error']:.1e} with {found['steps']} steps, "
+        "the fewest by halving that do",
+    )  # fmt: skip
+
+
+def growth() -> Iterator[Row]:
+    for units, most in ((2, None), (4, None), (8, 0.1), (16, None)):
+        model = committee(units)
+        wall: list[float] = []
+
+        def timed(model: Any = model, wall: list[float] = wall) -> Any:
+            begun = time.perf_counter()
+            told = jax.block_until_ready(model.theory().values)
+            wall.append(time.perf_counter() - begun)
+            return told
+
+        ours, _ = cpu_seconds(timed, best_of=3)
+        yield Row(
+            "online",
+            f"K = M = {units} erf, one trajectory to t = 100 at rtol 1e-11, warm",
+            ours,
+            most=most,
+            wall=min(wall),
+        )
+    for name, units, most in (
+        ("relu", 2, None),
+        ("relu", 4, None),
+        ("relu", 8, 0.015),
+        ("tanh", 2, None),
+        ("tanh", 4, None),
+    ):
+        model = committee(units)
+        state = Overlaps(model.initial_norm, model.initial_overlap, model.initial_readout)
+        rates = {"rate": model.rate, "readout_rate": model.readout_rate, "noise": model.noise}
+        g = activation(name)
+        drift = jax.jit(lambda s, g=g, m=model, r=rates: committee_drift(g, s, m.teacher_norm, m.teacher_readout, **r))
+        ours, _ = cpu_seconds(lambda drift=drift, state=state: drift(state), best_of=20)
+        yield Row("online", f"K = M = {units} {name}, one right-hand side", ours, most=most)
+
+
+def descent() -> Iterator[Row]:
+    model = committee(2, times=[0.0, 1.0])
+    steps = 3000
+    theirs, _ = cpu_seconds(lambda: peers.gradient_descent(2, SIZE, steps), best_of=3)
+    keys = jax.random.split(jax.random.key(0), SEEDS)
+    ours, _ = cpu_seconds(lambda: simulate_batch(model, {}, keys, SIZE), best_of=2)
+    yield Row(
+        "online", f"gradient descent with weights, K = M = 2, N = {SIZE}, {SEEDS} seeds at once: a million steps",
+        ours / (SEEDS * SIZE) * 1e6, "a NumPy loop", theirs / steps * 1e6,
+        note="steps of all seeds are counted, CPU seconds of all threads; most of ours are the random numbers",
+    )  # fmt: skip
+
+
+def grid() -> Iterator[Row]:
+    similarity, rate = np.meshgrid(np.linspace(0, 1, 40), np.linspace(0.5, 1.5, 25))
+    model = sv.ContinualLearning(similarity=similarity.ravel(), rate=rate.ravel())  # type: ignore[attr-defined]
+    begun = time.perf_counter(), time.process_time()
+    told = model.theory()
+    jax.block_until_ready(told.values)
+    wall, cpu = time.perf_counter() - begun[0], time.process_time() - begun[1]
+    done = int(np.count_nonzero(told.converged))
+    yield Row(
+        "online", "1,000 continual-learning curves, 40 similarities × 25 rates, compilation included", cpu, most=60.0, wall=wall,
+        note=f"{done} of 1000 converged; judged are the CPU seconds, which two free cores would share",
+    )  # fmt: skip
+
+
+def online() -> Iterator[Row]:
+    yield from against_numba()
+    yield from growth()
+    yield from descent()
+    yield from grid()
