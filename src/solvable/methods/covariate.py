@@ -25,7 +25,7 @@ that is not convex may have G > 1, or a prox that jumps (V ℓ″ < −1 somewhe
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -33,7 +33,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from ..errors import InvalidValue
+from ..errors import InvalidValue, UnknownName, nearest
 from .losses import Hinge, Logistic, Loss, Square, loss_named
 from .random_matrices import effective_ridge
 from .saddle import solve
@@ -415,7 +415,7 @@ def _learn(loss, teacher, spectrum, alpha, lam, nodes, tolerance, max_steps) -> 
     status = jnp.where(ok & unstable, 4, status)
     values = (at.m, at.q, at.V, at.rest, *risks, squared, G)
     veil = jnp.where(ok, 1.0, jnp.nan)  # a factor, so that derivatives are NaN as well
-    return Learned(*(v * veil for v in values), at.residual, ok, status)
+    return Learned(*[v * veil for v in values], residual=at.residual, converged=ok, status=status)
 
 
 # --- the best penalty ---------------------------------------------------------------------------------------------------
@@ -436,7 +436,7 @@ def best_penalty(
     spectrum: Spectrum,
     samples: Scalar | float,
     *,
-    minimise: Literal["test_error", "test_loss", "squared_error"] = "test_error",
+    minimise: str = "test_error",
     between: tuple[float, float] = (1e-6, 1e4),
     scan: int = 11,
     nodes: int = 14,
@@ -451,6 +451,8 @@ def best_penalty(
     >>> round(float(best.penalty), 6)  # ridge regression is best at the noise itself
     0.5
     """
+    if minimise not in (known := ["test_error", "test_loss", "squared_error"]):
+        raise UnknownName(f"there is no observable {minimise!r} to minimise; {nearest(minimise, known)}")
     if isinstance(teacher, Linear) and minimise == "test_error":
         raise InvalidValue("minimise = 'test_error' needs labels ±1: with a Linear teacher use 'test_loss'.")
     low, high = float(between[0]), float(between[1])

@@ -260,7 +260,7 @@ def _best_penalties(
         spectrum, ratio = m._spectrum(numerics.spectrum_nodes), m.samples / m.width
         return best_penalty(
             m.loss, m._teacher(), spectrum, ratio, minimise=minimise, between=between, nodes=numerics.nodes
-        )  # type: ignore[arg-type]
+        )
 
     return _over_controls(point, model, 128)
 
