@@ -234,8 +234,8 @@ class XorCurriculum(Model):
         """Whether hidden units and the output learn a bias: one or zero."""
         return float(self.bias != "none"), float(self.bias == "both")
 
-    def _unbiased(self, *parts: Array) -> Overlaps:
-        return Overlaps(*parts, jnp.zeros_like(parts[2]), jnp.zeros_like(parts[2][0]))
+    def _unbiased(self, norm: Array, overlap: Array, readout: Array) -> Overlaps:
+        return Overlaps(norm, overlap, readout, jnp.zeros_like(readout), jnp.zeros_like(readout[0]))
 
     def _stages(self) -> Array:
         """Duration of every interval, in training time."""
