@@ -520,7 +520,7 @@ def _arcsin_series() -> tuple[float, ...]:
     u = np.cos(np.pi * (np.arange(60) + 0.5) / 60)
     root = np.sqrt((u + 1) / 8)
     fit = np.polynomial.chebyshev.chebfit(u, np.arcsin(root) / root, 13)
-    return tuple(np.polynomial.chebyshev.cheb2poly(fit))
+    return tuple(float(c) for c in np.polynomial.chebyshev.cheb2poly(fit))
 
 
 @jax.custom_jvp
