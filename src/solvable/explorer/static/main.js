@@ -18,6 +18,8 @@ async function show(moved) {
   if (page?.accepts?.(id, query)) return page.restore(location.search);
   page?.close?.();
   page = null;
+  // Pictures that are still on their way would keep what the next page needs waiting: a browser opens six connections.
+  main.querySelectorAll("img").forEach((picture) => { if (!picture.complete) picture.removeAttribute("src"); });
   main.setAttribute("aria-busy", "true");
   const waiting = setTimeout(() => { if (mine === turn) main.replaceChildren(h("p", { class: "loading" }, "Opening…")); }, 150);
   try {
