@@ -43,6 +43,12 @@ FIGURES = (
         "Test error and training loss against the number of random features: the peak at interpolation, and without it.",
     ),
     FigureListing(
+        "random-labels-collapse",
+        "random-labels",
+        "solvable.figures.random_labels",
+        "Training loss on random labels: covariances differ with a penalty and collapse without; digits beside Gaussians.",
+    ),
+    FigureListing(
         "soft-committee-plateau",
         "soft-committee",
         "solvable.figures.soft_committee",

@@ -35,6 +35,13 @@ LISTINGS = (
         "A generalised linear model learns on random nonlinear features of its inputs: double descent.",
     ),
     Listing(
+        "random-labels",
+        "solvable.models.replica.random_labels",
+        "RandomLabels",
+        "replica",
+        "Least training loss on labels drawn by coin: capacity, any covariance, clouds, and handwritten digits beside them.",
+    ),
+    Listing(
         "soft-committee",
         "solvable.models.online.soft_committee",
         "SoftCommittee",
