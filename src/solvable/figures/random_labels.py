@@ -64,7 +64,7 @@ def draw_collapse(data: dict[str, Any]) -> Any:
         axis.set_title(f"logistic loss, {name}")
         log_axis(axis.xaxis)
     axes[0].set_ylabel(label("training loss", r"\mathcal{L}_t"))
-    axes[0].legend(loc="upper left")
+    axes[0].legend(loc="lower right")
     axes[2].axvline(2, color=INK, linewidth=0.6, linestyle=":")
     axes[2].text(1.93, 0.35, r"capacity $\alpha_c = 2$", rotation=90, ha="right", va="center", fontsize=8)
 

@@ -8,7 +8,7 @@ centred, divided by a common number), or p random features tanh(Gx/√61) of the
 **Learner.** ŵ = argmin_w Σ_μ ℓ(y_μ, w·x_μ/√p) + λ|w|²/2: the *sum* of the losses. What is asked is the mean training loss
 there, the penalty not included.
 
-**Theory** (Gerace et al. 2022; n, p → ∞ at fixed α). Only the covariance counts. With m = 0 the Gaussian covariate saddle
+**Theory** (Gerace et al. 2024; n, p → ∞ at fixed α). Only the covariance counts. With m = 0 the Gaussian covariate saddle
 point (`methods.covariate`) is, R = 1/(λ + V̂ω) and ⟨·⟩ the mean over eigenvalues,
 
     V = ⟨ωR⟩,   q = q̂⟨ω²R²⟩,   V̂ = (α/V) E[1 − prox′],   q̂ = (α/V²) E[(prox − ω)²],   training loss E[ℓ(1, prox)],
@@ -126,7 +126,7 @@ class RandomLabels(Model):
     )  # fmt: skip
     references = (
         Reference(
-            "gerace2022gaussian", "F. Gerace, F. Krzakala, B. Loureiro, L. Stephan and L. Zdeborová", "Gaussian universality "
+            "gerace2024gaussian", "F. Gerace, F. Krzakala, B. Loureiro, L. Stephan and L. Zdeborová", "Gaussian universality "
             "of perceptrons with random labels", 2024, "Phys. Rev. E 109, 034305", arxiv="2205.13303"),
         Reference(
             "cover1965geometrical", "T. M. Cover", "Geometrical and statistical properties of systems of linear "
