@@ -49,6 +49,12 @@ FIGURES = (
         "Training loss on random labels: covariances differ with a penalty and collapse without; digits beside Gaussians.",
     ),
     FigureListing(
+        "transfer-gain",
+        "transfer",
+        "solvable.figures.transfer",
+        "What a first layer learnt on a source gains over random features, against target samples and correlation.",
+    ),
+    FigureListing(
         "soft-committee-plateau",
         "soft-committee",
         "solvable.figures.soft_committee",
