@@ -119,10 +119,9 @@ class RandomLabels(Model):
     simulation_seconds = 0.15
     simulation_growth = 2.5
     check_study = (
-        {"over": {"loss": ["square", "logistic", "hinge"], "inputs": ["ramp", "power-law", "clouds"], "penalty": [0.05, 1.0]},
+        {"over": {"loss": ["square", "logistic", "hinge"], "inputs": ["power-law", "clouds"]},
          "values": {"samples": 1.5}},
-        {"over": {"loss": ["square", "logistic", "hinge"], "inputs": ["isotropic", "power-law"]},
-         "values": {"samples": 3.0, "penalty": 0.0}},
+        {"over": {"loss": ["square", "logistic", "hinge"]}, "values": {"inputs": "ramp", "samples": 3.0, "penalty": 0.0}},
     )  # fmt: skip
     references = (
         Reference(
