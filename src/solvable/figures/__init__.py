@@ -67,6 +67,18 @@ FIGURES = (
         "What a curriculum of coupled batches gains, every arm tuned, and how a shared coupling flatters it.",
     ),
     FigureListing(
+        "random-labels-collapse",
+        "random-labels",
+        "solvable.figures.random_labels",
+        "Training loss on random labels: covariances differ with a penalty and collapse without; digits beside Gaussians.",
+    ),
+    FigureListing(
+        "transfer-gain",
+        "transfer",
+        "solvable.figures.transfer",
+        "What a first layer learnt on a source gains over random features, against target samples and correlation.",
+    ),
+    FigureListing(
         "soft-committee-plateau",
         "soft-committee",
         "solvable.figures.soft_committee",

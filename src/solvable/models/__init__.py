@@ -49,6 +49,20 @@ LISTINGS = (
         "Easy samples first, trained to the end, then hard ones, tied by a prior: curriculum, anti-curriculum, all at once.",
     ),
     Listing(
+        "random-labels",
+        "solvable.models.replica.random_labels",
+        "RandomLabels",
+        "replica",
+        "Least training loss on labels drawn by coin: capacity, any covariance, clouds, and handwritten digits beside them.",
+    ),
+    Listing(
+        "transfer",
+        "solvable.models.replica.transfer",
+        "Transfer",
+        "replica",
+        "A first layer learnt on a source task is frozen and its last layer retrained on a correlated target: gain or loss.",
+    ),
+    Listing(
         "soft-committee",
         "solvable.models.online.soft_committee",
         "SoftCommittee",
