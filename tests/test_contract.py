@@ -14,7 +14,10 @@ from solvable.testing import examine_model
 
 MODELS = list(sv.listings())
 # Half a minute each: for `make verify`.
-LONG_CONTRACTS = {"continual-learning", "continual-protocols", "layer-defrosting", "many-body", "masked-language"}
+LONG_CONTRACTS = {
+    "bias-geometry", "continual-learning", "continual-protocols", "curriculum-batch", "curriculum-online", "layer-defrosting",
+    "many-body", "masked-language", "narrow-network", "random-labels", "specialisation", "transfer",
+}  # fmt: skip
 LONG_REFERENCES = {"continual-protocols", "random-labels", "rl-perceptron", "rooted-trees"}
 
 
