@@ -72,7 +72,7 @@ def digits() -> np.ndarray:
         raise SolvableError(
             "inputs = 'digits' needs scikit-learn, which brings the images: it is not installed."
         ) from None
-    pixels = np.asarray(load_digits().data, float)
+    pixels = np.asarray(load_digits(return_X_y=True)[0], float)
     return _centred(pixels[:, pixels.std(0) > 0])
 
 
