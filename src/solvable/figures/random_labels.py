@@ -21,14 +21,14 @@ def collapse(quick: bool) -> dict[str, Any]:
     model = RandomLabels(loss="logistic", decay=0.8)
     over = {"inputs": list(INPUTS), "penalty": list(PENALTIES)}
     theory = Study(model, over | {"samples": np.geomspace(0.5, 10, 61)})
-    points = [1.0, 3.0, 8.0] if quick else [1.0, 1.75, 3.0, 5.0, 8.0]
+    points = [3.0] if quick else [1.0, 1.75, 3.0, 5.0, 8.0]
     size, seeds = (60, 8) if quick else (160, 12)
     experiment = Study(model, over | {"samples": points}, sizes=[size], seeds=seeds)
 
     losses = ["logistic"] if quick else list(LOSSES)
     pixels = RandomLabels(inputs="digits", penalty=DIGITS_PENALTY)
     line = Study(pixels, {"loss": losses, "samples": np.geomspace(0.5, 25, 61)})
-    seen = Study(pixels, {"loss": losses, "samples": [3.0, 12.0] if quick else [1.5, 3.0, 6.0, 12.0, 24.0]},
+    seen = Study(pixels, {"loss": losses, "samples": [3.0] if quick else [1.5, 3.0, 6.0, 12.0, 24.0]},
                  sizes=[PIXELS], seeds=8 if quick else 40)  # fmt: skip
     tanh = Study(RandomLabels(inputs="digits-tanh", penalty=DIGITS_PENALTY),
                  {"loss": losses, "samples": [3.0] if quick else [1.5, 3.0, 6.0]},
