@@ -35,6 +35,13 @@ LISTINGS = (
         "A generalised linear model learns on random nonlinear features of its inputs: double descent.",
     ),
     Listing(
+        "narrow-network",
+        "solvable.models.replica.narrow_network",
+        "NarrowNetwork",
+        "replica",
+        "A two-layer network with many units, but far fewer than inputs, learns another: when do its units specialise?",
+    ),
+    Listing(
         "soft-committee",
         "solvable.models.online.soft_committee",
         "SoftCommittee",
