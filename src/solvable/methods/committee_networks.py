@@ -108,22 +108,30 @@ def sample(
     return jax.vmap(chain)(starts, jax.random.split(key, starts.shape[0]))
 
 
-def matched(weights: np.ndarray, to: np.ndarray, even: bool) -> np.ndarray:
-    """Units in the order, among those of the same sign, that overlaps most with `to`; for even activations up to a sign.
+def matched(weights: np.ndarray, to: np.ndarray, parity: str) -> np.ndarray:
+    """Units in the order that overlaps most with `to`, as far as the network stays the same.
+
+    Units of the same sign a_k may change places; for an even activation a unit may also be reversed, for an odd one units of
+    unlike sign may change places if they are.
 
     >>> rows = np.eye(4, 6)
-    >>> bool((matched(rows[[2, 1, 0, 3]], rows, even=False) == rows).all())
+    >>> bool((matched(rows[[2, 1, 0, 3]], rows, "none") == rows).all())
+    True
+    >>> bool((matched(-rows[[1, 0, 3, 2]], rows, "odd") == rows).all())
     True
     """
     from scipy.optimize import linear_sum_assignment
 
-    out, overlaps = np.array(weights), weights @ to.T
-    for group in (slice(0, None, 2), slice(1, None, 2)):
+    turn = np.asarray(signs(len(weights), jnp.dtype(weights.dtype)))[:, None] if parity == "odd" else 1.0
+    mine, out = turn * weights, np.zeros_like(weights)
+    overlaps = mine @ (turn * to).T
+    groups = [slice(None)] if parity == "odd" else [slice(0, None, 2), slice(1, None, 2)]
+    for group in groups:
         here = overlaps[group, group]
-        mine, theirs = linear_sum_assignment(np.abs(here) if even else here, maximize=True)
-        sign = np.sign(here[mine, theirs]) if even else np.ones(len(mine))
-        out[group][theirs] = sign[:, None] * weights[group][mine]
-    return out
+        rows, places = linear_sum_assignment(np.abs(here) if parity == "even" else here, maximize=True)
+        sign = np.sign(here[rows, places]) if parity == "even" else np.ones(len(rows))
+        out[group][places] = sign[:, None].astype(weights.dtype) * mine[group][rows]
+    return turn * out
 
 
 @eqx.filter_jit

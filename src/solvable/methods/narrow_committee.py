@@ -42,6 +42,7 @@ Scalar = Float[Array, ""]
 ACTIVATIONS = ("relu", "abs", "erf", "tanh", "gelu", "softplus")
 KINKED = ("relu", "abs")
 ODD = ("erf", "tanh")
+FLOOR = 1e-8  # variance below which the coefficients of a series are rounding alone
 
 
 class Diagonal(NamedTuple):
@@ -96,7 +97,7 @@ class Homogeneous(Kernel):
         self.weight = weight
 
     def value(self, t: Scalar, a: Scalar, b: Scalar) -> Scalar:
-        scale = jnp.sqrt(a * b)
+        scale = _scale(a, b)
         c = t / scale
         return self.weight * scale * (_sine(c) + c * _arcsine(c) - 1)
 
@@ -104,14 +105,14 @@ class Homogeneous(Kernel):
         return self.weight / 2
 
     def slope(self, t: Scalar, a: Scalar, b: Scalar) -> Scalar:
-        return self.weight * _arcsine(t / jnp.sqrt(a * b))
+        return self.weight * _arcsine(t / _scale(a, b))
 
     def bend(self, t: Scalar, a: Scalar, b: Scalar) -> Scalar:
-        scale = jnp.sqrt(a * b)
+        scale = _scale(a, b)
         return self.weight / (scale * _sine(t / scale))
 
     def pull(self, t: Scalar, a: Scalar, b: Scalar) -> Scalar:
-        return 0.5 * self.weight * jnp.sqrt(b / a) * (_sine(t / jnp.sqrt(a * b)) - 1)
+        return 0.5 * self.weight * jnp.sqrt(b / jnp.maximum(a, 1e-100)) * (_sine(t / _scale(a, b)) - 1)
 
     def diagonal(self, norm: Scalar) -> Diagonal:
         height, slope = self.weight * (np.pi / 2 - 1), self.weight * np.pi / 2
@@ -171,29 +172,33 @@ class Series(Kernel):
         s = jnp.asarray(self.projection) @ self.activation(jnp.sqrt(variance) * jnp.asarray(self.places))
         return s[:-2], jnp.asarray(self.raising) * s[2:]
 
+    def _scale(self, a: Scalar, b: Scalar) -> Scalar:
+        return jnp.sqrt(jnp.maximum(a, FLOOR) * jnp.maximum(b, FLOOR))
+
     def _powers(self, c: Scalar) -> Float[Array, " degree"]:
         """c^{l−2}."""
         return jnp.concatenate([jnp.ones(1), jnp.cumprod(jnp.full(self.degree.shape[0] - 1, c))])
 
     def value(self, t: Scalar, a: Scalar, b: Scalar) -> Scalar:
-        c = t / jnp.sqrt(a * b)
+        c = t / self._scale(a, b)
         return c**2 * jnp.sum(self.coefficients(a)[0] * self.coefficients(b)[0] * self._powers(c))
 
     def slope(self, t: Scalar, a: Scalar, b: Scalar) -> Scalar:
-        scale = jnp.sqrt(a * b)
+        scale = self._scale(a, b)
         both = self.coefficients(a)[0] * self.coefficients(b)[0] * jnp.asarray(self.degree)
         return t / scale**2 * jnp.sum(both * self._powers(t / scale))
 
     def bend(self, t: Scalar, a: Scalar, b: Scalar) -> Scalar:
-        scale = jnp.sqrt(a * b)
+        scale = self._scale(a, b)
         both = self.coefficients(a)[0] * self.coefficients(b)[0] * jnp.asarray(self.degree * (self.degree - 1))
         return jnp.sum(both * self._powers(t / scale)) / scale**2
 
     def pull(self, t: Scalar, a: Scalar, b: Scalar) -> Scalar:
-        c = t / jnp.sqrt(a * b)
-        return 0.5 * c**2 / a * jnp.sum(self.coefficients(a)[1] * self.coefficients(b)[0] * self._powers(c))
+        c = t / self._scale(a, b)
+        return 0.5 * c**2 / jnp.maximum(a, FLOOR) * jnp.sum(self.coefficients(a)[1] * self.coefficients(b)[0] * self._powers(c))
 
     def diagonal(self, norm: Scalar) -> Diagonal:
+        norm = jnp.maximum(norm, FLOOR)
         s, raised = self.coefficients(norm)
         l = jnp.asarray(self.degree)
         slope = jnp.sum(l * s**2) / norm
@@ -248,6 +253,11 @@ def _hermite_rule(degrees: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
         rows.append((x * rows[l] - math.sqrt(l) * rows[l - 1]) / math.sqrt(l + 1))
     density = step * np.exp(-0.5 * x**2) / math.sqrt(2 * np.pi)
     return x, np.stack(rows[2 : degrees + 1]) * density[None, :]
+
+
+def _scale(a: Scalar, b: Scalar) -> Scalar:
+    """√(AB), with room for a norm that vanishes."""
+    return jnp.sqrt(jnp.maximum(a * b, 1e-200))
 
 
 def _sine(c: Scalar) -> Scalar:
@@ -423,14 +433,10 @@ class Fields(NamedTuple):
 
 
 def order_parameters(x: Float[Array, " 3"], temperature: Scalar | None) -> Order:
-    """From three unknowns: the first is log χ, the last ±t, the second ±(q − t²), which may vanish at a
-    temperature, or log(Q − t²) without one."""
+    """From three unknowns: log χ, ±(q − t²) and ±t, of which the last two may vanish; without temperature q = Q."""
     response, t = jnp.exp(x[0]), jnp.abs(x[2])
-    if temperature is None:
-        norm = t**2 + jnp.exp(x[1])
-        return Order(norm, norm, t, response)
     replica = t**2 + jnp.abs(x[1])
-    return Order(replica + temperature * response, replica, t, response)
+    return Order(replica if temperature is None else replica + temperature * response, replica, t, response)
 
 
 def fields(kernel: Kernel, order: Order, noise: Scalar, temperature: Scalar | None) -> Fields:
@@ -481,7 +487,6 @@ def committee_saddle_point(
         gain = samples * order.response / f.denominator
         spread = gain**2 * f.rest * f.slope / samples
         stiffness = penalty + samples * (f.growth / f.denominator - f.rest * f.bending / f.denominator**2)
-        spread = jnp.log(spread) if temperature is None else spread
         return jnp.stack([-jnp.log(stiffness), spread, gain * f.turn])
 
     return solve(update, start, (samples, penalty, noise, temperature), **options)

@@ -73,7 +73,8 @@ DRAWN = {"learner": ("bayes", "gibbs")}
 SMALLEST = 1e-3  # noise below which a Bayes-optimal student of a kinked teacher can have further solutions
 FRESH = 8192  # inputs on which a trained network is tested
 LEAPS, BURN, DRAWS, THIN = 6, 120, 20, 6  # of a chain: steps of a trajectory, trajectories forgotten, draws, trajectories each
-ITERATIONS, REST = 1500, 2e-4  # of a descent, and the gradient per weight at which it rests
+ITERATIONS, REST = 500, 2e-4  # of a descent, and the gradient per weight at which it rests
+LEGS, GAIN = 8, 1e-4  # descents in succession, and what the last may gain, relatively, where gradients do not vanish
 
 
 class NarrowNetwork(Model):
@@ -260,27 +261,21 @@ class NarrowNetwork(Model):
         return {name: told(*each) for name, each in overlaps.items()}
 
     def _solutions(self, numerics: Numerics) -> dict[str, Array]:
-        """Saddle points of gibbs and erm from several starts, informed ones first, the unspecialised one last."""
+        """Saddle points of gibbs and erm: reached from the teacher, from half-way, and without specialisation."""
         kernel, temperature = self._kernel(numerics), self.temperature if self.learner == "gibbs" else None
         controls = self.samples, self.penalty, self.noise, temperature
-        soft = -jnp.log(self.penalty + 0.2 * self.samples)
-        spread = (lambda v: math.log(v)) if temperature is None else (lambda v: v)
-        starts = [(soft, spread(0.03), 0.97), (soft, spread(0.3), 0.8), (soft, spread(0.5), 0.4)]
-        # Without specialisation there is a second scale of the response, that of a network which fits the noise.
-        loose = -jnp.log(self.penalty)
-        flat = spread(0.5) if temperature is None else 0.0
-        starts += [(soft, flat, 0.0), (0.5 * (soft + loose), flat, 0.0), (loose - 1, flat, 0.0)]
+        soft, loose, one = -jnp.log(self.penalty + 0.2 * self.samples), -jnp.log(self.penalty), jnp.ones(())
+        starts = [(soft, 0.03, 0.97), (soft, 0.3, 0.8), (soft, 0.5, 0.4)]
+        # Without specialisation the response is another: that of a network which fits the noise, or whose outputs have,
+        # by themselves, the variance of the labels.
+        if temperature is None:
+            starts += [(soft, 0.5, 0.0), (0.5 * (soft + loose), 5.0, 0.0), (loose - 1, 30.0, 0.0)]
+        else:
+            wide = jnp.log1p(self.noise / kernel.value(one, one, one)) - jnp.log(temperature)
+            starts += [(soft, 0.0, 0.0), (wide, 0.0, 0.0), (loose, 0.0, 0.0)]
         starts = jnp.stack([jnp.stack([jnp.asarray(v, float) for v in start]) for start in starts])
         options = {"tolerance": numerics.tolerance, "max_steps": numerics.max_steps, "warmup": 30, "damping": 0.5}
         found = jax.vmap(lambda start: committee_saddle_point(kernel, start, *controls, **options))(starts)
-
-        def first(rows: slice) -> Any:
-            pick = jnp.argmax(found.converged[rows])
-            return jax.tree.map(lambda v: v[rows][pick], found)
-
-        # informed: the first start that converges; then the unstable solution, if the third went elsewhere; then t = 0
-        three = [first(slice(0, 2)), jax.tree.map(lambda v: v[2], found), first(slice(3, 6))]
-        chosen = jax.tree.map(lambda *v: jnp.stack(v), *three)
 
         def told(x: Array) -> dict[str, Array]:
             order = order_parameters(x, temperature)
@@ -300,7 +295,11 @@ class NarrowNetwork(Model):
             }
             return out | ({"replica_overlap": order.replica} if temperature is not None else {})
 
-        return jax.vmap(told)(chosen.x) | {"converged": chosen.converged, "residual": chosen.residual}
+        seen = jax.vmap(told)(found.x) | {"converged": found.converged, "residual": found.residual}
+        informed = jnp.argmax(found.converged[:2])
+        # of several unspecialised solutions, the lowest
+        plain = 3 + jnp.argmin(jnp.where(found.converged[3:], seen["free_energy"][3:], jnp.inf))
+        return {n: v[jnp.stack([informed, jnp.full_like(informed, 2), plain])] for n, v in seen.items()}
 
     # --- simulation -------------------------------------------------------------------------------------------------
 
@@ -321,10 +320,15 @@ class NarrowNetwork(Model):
 
         if self.learner == "erm":
             fit = descend(loss, begin[0], tolerance=REST, iterations=ITERATIONS)
+            if self.activation in KINKED:
+                # the gradient does not vanish at a kink's minimum: a descent has arrived where another gains nothing
+                for _ in range(LEGS):
+                    before, fit = fit.value, descend(loss, fit.parameters, tolerance=REST, iterations=ITERATIONS)
+                    fit = fit._replace(converged=before - fit.value <= GAIN * before)
+                    if fit.converged:
+                        break
             pairs = [(fit.parameters, fit.parameters)]
-            # at a kink the gradient of a minimum does not vanish: there a descent that can go no lower has arrived
-            lowest = (fit.iterations < ITERATIONS) & jnp.asarray(self.activation in KINKED)
-            status = {"converged": fit.converged | lowest, "residual": fit.residual}
+            status = {"converged": fit.converged, "residual": fit.residual}
         else:
             chain = sample(loss, begin, jax.random.fold_in(key, 1), leaps=LEAPS, burn=BURN, draws=DRAWS, thin=THIN)
             pairs = list(zip(*chain.draws, strict=True))
@@ -336,9 +340,9 @@ class NarrowNetwork(Model):
 
     def _measured(self, network: Committee, task: Task, one: Array, two: Array) -> dict[str, Array]:
         if self.start == "random":
-            even = self.activation == "abs"
-            one = jnp.asarray(matched(np.asarray(one), np.asarray(task.teacher), even))
-            two = jnp.asarray(matched(np.asarray(two), np.asarray(one), even)) if self.learner != "erm" else one
+            parity = "even" if self.activation == "abs" else "odd" if self.activation in ODD else "none"
+            one = jnp.asarray(matched(np.asarray(one), np.asarray(task.teacher), parity))
+            two = jnp.asarray(matched(np.asarray(two), np.asarray(one), parity)) if self.learner != "erm" else one
         both = measure(network, task, one, two)
         if self.learner != "gibbs":  # of the mean of all draws, or of the one minimum
             wanted = {n: o.simulated for n, o in self.observables().items()}
