@@ -43,6 +43,12 @@ FIGURES = (
         "Test error and training loss against the number of random features: the peak at interpolation, and without it.",
     ),
     FigureListing(
+        "narrow-network-specialisation",
+        "narrow-network",
+        "solvable.figures.narrow_network",
+        "When the units of a narrow network specialise, continuously or at once, and where replica symmetry misleads.",
+    ),
+    FigureListing(
         "soft-committee-plateau",
         "soft-committee",
         "solvable.figures.soft_committee",

@@ -46,7 +46,14 @@ def signs(units: int, dtype: jnp.dtype) -> Float[Array, " units"]:
 
 @eqx.filter_jit
 def draw_task(
-    network: Committee, key: PRNGKeyArray, size: int, units: int, samples: int, fresh: int, noise: Array, dtype: jnp.dtype
+    network: Committee,
+    key: PRNGKeyArray,
+    size: int,
+    units: int,
+    samples: int,
+    fresh: int,
+    noise: Array,
+    dtype: jnp.dtype,
 ) -> Task:
     """Gaussian inputs and starts; the rows of the teacher have norm √d exactly, for their fluctuation would look like
     a correction of the theory."""

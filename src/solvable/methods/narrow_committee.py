@@ -27,7 +27,7 @@ from __future__ import annotations
 import abc
 import math
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -195,7 +195,12 @@ class Series(Kernel):
 
     def pull(self, t: Scalar, a: Scalar, b: Scalar) -> Scalar:
         c = t / self._scale(a, b)
-        return 0.5 * c**2 / jnp.maximum(a, FLOOR) * jnp.sum(self.coefficients(a)[1] * self.coefficients(b)[0] * self._powers(c))
+        return (
+            0.5
+            * c**2
+            / jnp.maximum(a, FLOOR)
+            * jnp.sum(self.coefficients(a)[1] * self.coefficients(b)[0] * self._powers(c))
+        )
 
     def diagonal(self, norm: Scalar) -> Diagonal:
         norm = jnp.maximum(norm, FLOOR)
@@ -210,8 +215,22 @@ class Series(Kernel):
         )
 
     def second(self) -> float:
-        x, p = self.places, self.projection[0]
-        return 0.0 if self.odd else float(p @ np.asarray(self.activation(jnp.asarray(x)))) ** 2
+        with jax.ensure_compile_time_eval():
+            values = np.asarray(self.activation(jnp.asarray(self.places)))
+        return 0.0 if self.odd else float(self.projection[0] @ values) ** 2
+
+
+class UnitSeries(Series):
+    """The same where both variances are one, as for a Bayes-optimal student: its coefficients are constants."""
+
+    def __init__(self, name: str, degrees: int, nodes: int):
+        super().__init__(name, degrees, nodes)
+        with jax.ensure_compile_time_eval():
+            self.known = tuple(np.asarray(s) for s in super().coefficients(jnp.ones(())))
+
+    def coefficients(self, variance: Scalar) -> tuple[Float[Array, " degree"], Float[Array, " degree"]]:
+        first, raised = self.known
+        return jnp.asarray(first), jnp.asarray(raised)
 
 
 def function_named(name: str):
@@ -231,8 +250,8 @@ def function_named(name: str):
 
 
 @cache
-def kernel_named(name: str, degrees: int = 128, nodes: int = 384) -> Kernel:
-    """The kernel of an activation; degrees and nodes are for those without a closed form.
+def kernel_named(name: str, degrees: int = 128, nodes: int = 384, unit: bool = False) -> Kernel:
+    """The kernel of an activation; degrees and nodes are for those without a closed form, `unit` for unit variances only.
 
     >>> one = jnp.asarray(1.0)
     >>> round(float(kernel_named("relu").value(one, one, one)), 8)  # 1/4 − 1/2π
@@ -240,7 +259,9 @@ def kernel_named(name: str, degrees: int = 128, nodes: int = 384) -> Kernel:
     """
     if name in KINKED:
         return Homogeneous(2 / np.pi if name == "abs" else 1 / (2 * np.pi))
-    return ErrorFunction() if name == "erf" else Series(name, degrees, nodes)
+    if name == "erf":
+        return ErrorFunction()
+    return UnitSeries(name, degrees, nodes) if unit else Series(name, degrees, nodes)
 
 
 @cache
@@ -271,7 +292,10 @@ def _arcsine(c: Scalar) -> Scalar:
 
 # --- Bayes-optimal students: one unknown ------------------------------------------------------------------------------
 
-NEAR, FAR = -14.0, 32.0  # ends of the search along logit q: overlaps from 1e-6, below which q is its leading power, to 1 − 1e-14
+NEAR, FAR = (
+    -14.0,
+    32.0,
+)  # ends of the search along logit q: overlaps from 1e-6, below which q is its leading power, to 1 − 1e-14
 GRID, HALVINGS = 193, 60
 
 
@@ -472,12 +496,12 @@ def committee_saddle_point(
     penalty: Scalar,
     noise: Scalar,
     temperature: Scalar | None,
-    **options: float,
+    **options: Any,
 ) -> Solution:
     """The stationary point of φ from a start (see `order_parameters`); t = 0 stays so, the unspecialised solution:
 
-        t = αχ ∂_t g(t;Q,1)/D,   q − t² = αχ² C g'(q)/D²,
-        1/χ = λ + α[(d g(Q;Q,Q)/dQ − 2 ∂_Q g(t;Q,1))/D − C β (d g(Q;Q,Q)/dQ − ∂_Q g(q) − g'(q))/D²].
+    t = αχ ∂_t g(t;Q,1)/D,   q − t² = αχ² C g'(q)/D²,
+    1/χ = λ + α[(d g(Q;Q,Q)/dQ − 2 ∂_Q g(t;Q,1))/D − C β (d g(Q;Q,Q)/dQ − ∂_Q g(q) − g'(q))/D²].
     """
 
     def update(x, args):

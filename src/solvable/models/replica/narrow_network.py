@@ -72,7 +72,12 @@ BAYES = {"learner": "bayes"}
 DRAWN = {"learner": ("bayes", "gibbs")}
 SMALLEST = 1e-3  # noise below which a Bayes-optimal student of a kinked teacher can have further solutions
 FRESH = 8192  # inputs on which a trained network is tested
-LEAPS, BURN, DRAWS, THIN = 6, 120, 20, 6  # of a chain: steps of a trajectory, trajectories forgotten, draws, trajectories each
+LEAPS, BURN, DRAWS, THIN = (
+    6,
+    120,
+    20,
+    6,
+)  # of a chain: steps of a trajectory, trajectories forgotten, draws, trajectories each
 ITERATIONS, REST = 500, 2e-4  # of a descent, and the gradient per weight at which it rests
 LEGS, GAIN = 8, 1e-4  # descents in succession, and what the last may gain, relatively, where gradients do not vanish
 
@@ -96,7 +101,10 @@ class NarrowNetwork(Model):
     simulation_seconds = 8.0
     simulation_growth = 2.5
     check_study = (
-        {"values": {"learner": "erm", "activation": "erf", "samples": 6.0, "penalty": 0.002, "noise": 0.001}, "seeds": 8},
+        {
+            "values": {"learner": "erm", "activation": "erf", "samples": 6.0, "penalty": 0.002, "noise": 0.001},
+            "seeds": 8,
+        },
         {"values": {"activation": "relu", "samples": 4.0, "noise": 0.05}, "seeds": 8},
     )
     references = (
@@ -125,7 +133,9 @@ class NarrowNetwork(Model):
     temperature: Control = control(
         0.05, low=1e-4, high=1e3, typical=(0.01, 1.0), scale="log", symbol="T",
         meaning="temperature of the measure from which the learner is drawn (gibbs)")  # fmt: skip
-    learner: str = choice("bayes", options=("bayes", "gibbs", "erm"), meaning="mean of the posterior, a draw, or a minimum")
+    learner: str = choice(
+        "bayes", options=("bayes", "gibbs", "erm"), meaning="mean of the posterior, a draw, or a minimum"
+    )
     activation: str = choice("relu", options=ACTIVATIONS, symbol=r"\sigma", meaning="activation of teacher and student")
     start: str = choice("teacher", options=("teacher", "random"), meaning="weights from which the solution is reached")
     units: int = choice(
@@ -185,7 +195,7 @@ class NarrowNetwork(Model):
         if self.learner != "bayes" or (x, y) != ("noise", "samples"):
             return {}
         kernel = self._kernel(type(self).numerics)
-        found = jax.vmap(lambda noise: bayes_transitions(kernel, noise))(jnp.asarray(values, float))
+        found = jax.jit(jax.vmap(lambda noise: bayes_transitions(kernel, noise)))(jnp.asarray(values, float))
         if self.activation in ODD:
             return {"first order": found.transition, "spinodal": found.spinodal}
         return {"continuous": found.threshold}
@@ -193,7 +203,7 @@ class NarrowNetwork(Model):
     # --- theory -----------------------------------------------------------------------------------------------------
 
     def _kernel(self, numerics: Numerics) -> Kernel:
-        return kernel_named(self.activation, numerics.degrees, numerics.nodes)
+        return kernel_named(self.activation, numerics.degrees, numerics.nodes, unit=self.learner == "bayes")
 
     def point(self, numerics: Numerics) -> dict[str, Array]:
         if self.learner == "bayes":
@@ -291,7 +301,10 @@ class NarrowNetwork(Model):
                 "train_loss": 0.5 * (drawn / f.denominator + f.rest / f.denominator**2),
                 "free_energy": free_energy(order, f, self.samples, self.penalty, temperature),
                 "stability": replicon(kernel, order, f, self.samples, temperature),
-                "push": self.samples * order.response / f.denominator * kernel.bend(0 * order.norm, order.norm, 1 + 0 * order.norm),
+                "push": self.samples
+                * order.response
+                / f.denominator
+                * kernel.bend(0 * order.norm, order.norm, 1 + 0 * order.norm),
             }
             return out | ({"replica_overlap": order.replica} if temperature is not None else {})
 
@@ -348,4 +361,6 @@ class NarrowNetwork(Model):
             wanted = {n: o.simulated for n, o in self.observables().items()}
             return {n: v.astype(float) for n, v in both.items() if wanted.get(n)}
         alone = measure(network, task, one, one)
-        return {n: v.astype(float) for n, v in both.items()} | {n: alone[n].astype(float) for n in ("excess_loss", "train_loss")}
+        return {n: v.astype(float) for n, v in both.items()} | {
+            n: alone[n].astype(float) for n in ("excess_loss", "train_loss")
+        }
