@@ -28,10 +28,10 @@ def specialisation(quick: bool) -> dict[str, Any]:
     falls = np.asarray(unstable["stability"]) < 0  # of the three solutions the one between the two others
     middle = np.where(falls & (overlaps > 0), overlaps, np.nan)
     curves = curves.assign(unstable_overlap=("samples", np.nanmax(np.nan_to_num(middle, nan=-1.0), axis=1)))
-    size, seeds, places = (64, 2, [0.5, 1.5, 3.0]) if quick else (144, 4, [0.45, 0.8, 1.2, 1.8, 2.6, 3.6])
+    size, seeds, places = (36, 2, [3.0]) if quick else (256, 2, [0.4, 0.9, 1.6, 2.6, 3.6])
     over = {"activation": list(SHOWN), "start": list(STARTS), "samples": places}
     chains = Study(model, over, sizes=[size], seeds=seeds).run()
-    noises = [0.003, 0.05] if quick else [0.002, 0.005, 0.01, 0.02, 0.05, 0.1]
+    noises = [0.02] if quick else [0.002, 0.005, 0.01, 0.02, 0.04]
     risk = Study(NarrowNetwork(), {"noise": noises}, arms=RISKS, sizes=[size], seeds=2 * seeds).run()
     return {"": curves, "chains": chains, "risk": risk}
 
@@ -70,7 +70,7 @@ def draw_specialisation(data: dict[str, Any]) -> Any:
                           markerfacecolor="none" if start == "random" else colour, label=f"chain from {start}")  # fmt: skip
         axis.set(xlabel=label("samples", r"\alpha = n/(Kd)"), ylabel=label("overlap", "t"), ylim=(-0.06, 1.06))
         axis.set_title(f"{shown}, Bayes-optimal, $\\Delta = 0.01$")
-    axes[2].legend(fontsize=7.5, loc="lower right", bbox_to_anchor=(1.0, 0.08))
+    axes[0].legend(*axes[2].get_legend_handles_labels(), fontsize=7.5, loc="lower right", bbox_to_anchor=(1.0, 0.07))
     last = axes[3]
     for (arm, marker), colour in zip({"ReLU": "o", "erf": "s"}.items(), (COLOURS[1], COLOURS[2]), strict=True):
         here = risk.sel(arm=arm, size=size)
