@@ -14,7 +14,7 @@ from solvable.testing import examine_model
 
 MODELS = list(sv.listings())
 # Half a minute each: for `make verify`.
-LONG_CONTRACTS = {"continual-learning", "continual-protocols", "many-body", "masked-language"}
+LONG_CONTRACTS = {"continual-learning", "continual-protocols", "many-body", "masked-language", "narrow-network"}
 LONG_REFERENCES = {"continual-protocols", "narrow-network", "rl-perceptron", "rooted-trees"}
 
 

@@ -148,7 +148,8 @@ def test_stability_vanishes_at_the_spinodal_and_a_kinked_minimum_has_none():
     near = model.replace(samples=[edge * (1 - 1e-6), edge * (1 + 1e-8), edge * (1 + 1e-4), 2 * edge]).theory()
     assert near.overlap[0] == 0
     assert 0 < near.stability[1] < 1e-3 < near.stability[2] < near.stability[3]
-    assert sv.NarrowNetwork(learner="erm", **NOISY).theory().stability == -1
+    kernel, order = kernel_named("relu"), Order(*map(jnp.asarray, (1.0, 1.0, 0.9, 2.0)))
+    assert replicon(kernel, order, fields(kernel, order, jnp.asarray(1e-3), None), jnp.asarray(4.0), None) == -1
 
 
 def test_branches_are_the_three_solutions_between_spinodal_and_threshold_lowest_first():

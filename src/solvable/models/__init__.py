@@ -39,7 +39,7 @@ LISTINGS = (
         "solvable.models.replica.narrow_network",
         "NarrowNetwork",
         "replica",
-        "A two-layer network with many units, but far fewer than inputs, learns another: when do its units specialise?",
+        "A two-layer network with many units, but far fewer than inputs, learns another: when its units specialise.",
     ),
     Listing(
         "soft-committee",
