@@ -28,10 +28,10 @@ def specialisation(quick: bool) -> dict[str, Any]:
     falls = np.asarray(unstable["stability"]) < 0  # of the three solutions the one between the two others
     middle = np.where(falls & (overlaps > 0), overlaps, np.nan)
     curves = curves.assign(unstable_overlap=("samples", np.nanmax(np.nan_to_num(middle, nan=-1.0), axis=1)))
-    size, seeds, places = (36, 2, [3.0]) if quick else (256, 2, [0.4, 0.9, 1.6, 2.6, 3.6])
+    size, seeds, places = (36, 2, [3.0]) if quick else (144, 2, [0.4, 1.0, 1.8, 3.2])
     over = {"activation": list(SHOWN), "start": list(STARTS), "samples": places}
     chains = Study(model, over, sizes=[size], seeds=seeds).run()
-    noises = [0.02] if quick else [0.002, 0.005, 0.01, 0.02, 0.04]
+    noises = [0.02] if quick else [0.002, 0.008, 0.03]
     risk = Study(NarrowNetwork(), {"noise": noises}, arms=RISKS, sizes=[size], seeds=2 * seeds).run()
     return {"": curves, "chains": chains, "risk": risk}
 
