@@ -26,7 +26,8 @@ the teacher agree. An *erm* solution that is lost at a fold (erf, much noise) is
 
 **Simulation.** Data are drawn and weights trained: *erm* by L-BFGS, *bayes* and *gibbs* by two independent chains of
 Hamiltonian Monte Carlo, from the teacher or from random weights, whose units are then matched to the teacher's. The
-number of units grows as √d/2, so that 1/K and K/d fall alike, as 1/√d.
+number of units grows as √d/2, so that 1/K and K/d fall alike, as 1/√d. Chains have a fixed length: below and near a
+transition they still remember their start, and those from random weights may not have arrived where they would go.
 """
 
 from __future__ import annotations
