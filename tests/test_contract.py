@@ -18,7 +18,7 @@ LONG_CONTRACTS = {
     "bias-geometry", "continual-learning", "continual-protocols", "curriculum-batch", "curriculum-online", "layer-defrosting",
     "many-body", "masked-language", "narrow-network", "random-labels", "specialisation", "transfer",
 }  # fmt: skip
-LONG_REFERENCES = {"continual-protocols", "random-labels", "rl-perceptron", "rooted-trees"}
+LONG_REFERENCES = {"continual-protocols", "narrow-network", "random-labels", "rl-perceptron", "rooted-trees"}
 
 
 def marked(ids, long):

@@ -79,6 +79,12 @@ FIGURES = (
         "What a first layer learnt on a source gains over random features, against target samples and correlation.",
     ),
     FigureListing(
+        "narrow-network-specialisation",
+        "narrow-network",
+        "solvable.figures.narrow_network",
+        "When the units of a narrow network specialise, continuously or at once, and where replica symmetry misleads.",
+    ),
+    FigureListing(
         "soft-committee-plateau",
         "soft-committee",
         "solvable.figures.soft_committee",

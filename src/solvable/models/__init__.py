@@ -63,6 +63,13 @@ LISTINGS = (
         "A first layer learnt on a source task is frozen and its last layer retrained on a correlated target: gain or loss.",
     ),
     Listing(
+        "narrow-network",
+        "solvable.models.replica.narrow_network",
+        "NarrowNetwork",
+        "replica",
+        "A two-layer network with many units, but far fewer than inputs, learns another: when its units specialise.",
+    ),
+    Listing(
         "soft-committee",
         "solvable.models.online.soft_committee",
         "SoftCommittee",
