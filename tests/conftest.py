@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
 # The environment of a user must not leak into the tests, nor the tests' files into the user's home.
 os.environ.pop("SOLVABLE_ENABLE_X64", None)
@@ -39,7 +40,18 @@ import pytest
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
+LONG_TESTS = tuple(
+    line
+    for line in (Path(__file__).parent / "long_tests.txt").read_text().splitlines()
+    if line and not line.startswith("#")
+)
 MOST_MAPPINGS = 20_000  # of a process; Linux allows 65,530 unless told otherwise
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.nodeid.startswith(LONG_TESTS):
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_runtest_teardown(item, nextitem):

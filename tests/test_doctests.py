@@ -12,7 +12,10 @@ MODULES = [m.name for m in pkgutil.walk_packages(solvable.__path__, "solvable.")
 
 LONG = {  # examples that train or simulate, a quarter of a minute and more each: for `make verify`
     "solvable.methods.interactions", "solvable.methods.monte_carlo", "solvable.models.attention.masked_language",
-    "solvable.models.online.continual_protocols", "solvable.testing",
+    "solvable.models.online.continual_protocols", "solvable.testing", "solvable.models.replica.transfer",
+    "solvable.models.replica.narrow_network", "solvable.models.replica.bias_geometry", "solvable.methods.online",
+    "solvable.models.replica.random_labels", "solvable.tools.continual_digits", "solvable.methods.teacher_mixture",
+    "solvable.models.replica.curriculum_batch", "solvable.methods.elastic_phases", "solvable.methods.covariate",
 }  # fmt: skip
 
 

@@ -38,7 +38,7 @@ from ..methods.interactions import (
 from ..methods.monte_carlo import sample
 from ..methods.potts import ManyBody, random_groups
 from ..methods.squared_attention import InteractionStack, displacement
-from ..methods.training import MaskedTokens, Optimiser, geometric_steps, masked_loss, train
+from ..methods.training import MaskedTokens, Optimiser, geometric_steps, logits_at_hidden_site, masked_loss, train
 from ..methods.transformers import Transformer
 from ..models.attention.many_body import ManyBodyBias
 from ..plotting import COLOURS, INK, log_axis
@@ -72,7 +72,7 @@ class Tracked(eqx.Module):
         return self.network(tokens, masked)
 
     def at_hidden_site(self, tokens: Any, hidden: Any) -> Array:
-        return self.network.at_hidden_site(tokens, hidden)
+        return logits_at_hidden_site(self.network, tokens, hidden)
 
 
 def _said(data: xr.Dataset, **study: Any) -> xr.Dataset:

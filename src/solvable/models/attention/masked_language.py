@@ -43,7 +43,14 @@ from ...methods.potts import (
     zero_sum_colours,
 )
 from ...methods.pseudolikelihood import contact_scores, fit_dense, fit_factored, test_loss, zero_sum
-from ...methods.training import Optimiser, geometric_steps, masked_loss, one_site_loss, train
+from ...methods.training import (
+    Optimiser,
+    geometric_steps,
+    logits_at_hidden_site,
+    masked_loss,
+    one_site_loss,
+    train,
+)
 from ...methods.transformers import Transformer
 from ...model import Control, Count, Model, Reference, choice, control, observable
 
@@ -166,7 +173,7 @@ class Trainee(eqx.Module):
         return self.network(tokens, masked)
 
     def at_hidden_site(self, tokens: Array, hidden: Array) -> Array:
-        return self.network.at_hidden_site(tokens, hidden)
+        return logits_at_hidden_site(self.network, tokens, hidden)
 
 
 class OwnRows(eqx.Module):
