@@ -7,6 +7,7 @@ means something and equal values mean agreement.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from scipy.integrate import quad
@@ -14,21 +15,21 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erf, expit, ndtr
 
 
-def logistic_perceptron(
-    samples: float, penalty: float, *, damping: float = 0.3, tolerance: float = 1e-8, most: int = 1000
+def _logistic_fixed_point(
+    proximal: Callable[[float, float, float], float],
+    update: Callable[[float, float, float], tuple[float, float, float]],
+    damping: float,
+    tolerance: float,
+    most: int,
 ) -> dict[str, float]:
-    """Replica fixed point of logistic regression on a sign teacher: adaptive quadrature over the cavity field, and a root
-    search for the proximal operator at every node, iterated with damping until nothing moves by more than `tolerance`.
+    """Replica fixed point of a logistic loss on a sign teacher: adaptive quadrature over the cavity field, with a proximal
+    operator at every node, iterated with damping until nothing moves by more than `tolerance`.
 
-    The new values get the weight 1 − `damping`; the quadratures are asked for two digits more than the fixed point.
+    `update` has the input side, from the conjugates per sample to (m, q, V). The new values get the weight 1 − `damping`;
+    the quadratures are asked for two digits more than the fixed point.
     """
     wanted = {"epsabs": 0.01 * tolerance, "epsrel": 0.01 * tolerance, "limit": 200}
     cut = 9.0  # standard deviations: nothing of the Gaussian is left beyond
-
-    def proximal(y: float, omega: float, V: float) -> float:
-        """The root of z = ω + V y σ(−yz), between ω and ω + yV."""
-        low, high = (omega, omega + V) if y > 0 else (omega - V, omega)
-        return brentq(lambda z: z - omega - V * y * expit(-y * z), low, high, xtol=1e-13, rtol=1e-13)
 
     def conjugates(m: float, q: float, V: float) -> tuple[float, float, float]:
         root, rest = math.sqrt(q), math.sqrt(1 - m**2 / q)
@@ -52,11 +53,9 @@ def logistic_perceptron(
         )
         return overlap, norm, response
 
-    m, q, V = 0.1, 0.5, 1.0
+    m, q, V, moved = 0.1, 0.5, 1.0, math.inf
     for _ in range(most):
-        m_hat, q_hat, V_hat = (samples * value for value in conjugates(m, q, V))
-        new_V = 1 / (penalty + V_hat)
-        new = m_hat * new_V, (m_hat**2 + q_hat) * new_V**2, new_V
+        new = update(*conjugates(m, q, V))
         moved = max(abs(a - b) for a, b in zip(new, (m, q, V), strict=True))
         m, q, V = (damping * old + (1 - damping) * value for old, value in zip((m, q, V), new, strict=True))
         if moved < tolerance:
@@ -64,6 +63,23 @@ def logistic_perceptron(
     else:
         raise RuntimeError(f"no fixed point in {most} iterations: last change {moved:.1e}.")
     return {"overlap": m, "norm": q, "response": V, "test_error": math.acos(m / math.sqrt(q)) / math.pi}
+
+
+def logistic_perceptron(
+    samples: float, penalty: float, *, damping: float = 0.3, tolerance: float = 1e-8, most: int = 1000
+) -> dict[str, float]:
+    """Logistic regression on isotropic inputs, with a root search for the proximal operator."""
+
+    def proximal(y: float, omega: float, V: float) -> float:
+        """The root of z = ω + V y σ(−yz), between ω and ω + yV."""
+        low, high = (omega, omega + V) if y > 0 else (omega - V, omega)
+        return brentq(lambda z: z - omega - V * y * expit(-y * z), low, high, xtol=1e-13, rtol=1e-13)
+
+    def update(overlap: float, norm: float, response: float) -> tuple[float, float, float]:
+        V = 1 / (penalty + samples * response)
+        return samples * overlap * V, ((samples * overlap) ** 2 + samples * norm) * V**2, V
+
+    return _logistic_fixed_point(proximal, update, damping, tolerance, most)
 
 
 def soft_committee(
@@ -199,10 +215,8 @@ def logistic_features(
     tolerance: float = 1e-8,
     most: int = 1000,
 ) -> dict[str, float]:
-    """Replica fixed point of logistic regression on random features (Gerace et al. 2020), as the field's scripts have it:
-    adaptive quadrature over the cavity field, and a scalar minimisation for the proximal operator at every node."""
-    wanted = {"epsabs": 0.01 * tolerance, "epsrel": 0.01 * tolerance, "limit": 200}
-    cut = 9.0
+    """Logistic regression on random features (Gerace et al. 2020), as the field's scripts have it: a scalar minimisation
+    for the proximal operator at every node."""
     omega = linear**2 * eigenvalues + rest**2
     tau = linear**2 * eigenvalues * width
     ratio = samples / width
@@ -217,44 +231,12 @@ def logistic_features(
             z -= (z - field - V * y * s) / (1 + V * s * (1 - s))
         return z
 
-    def conjugates(m: float, q: float, V: float) -> tuple[float, float, float]:
-        root, left = math.sqrt(q), math.sqrt(1 - m**2 / q)
+    def update(overlap: float, norm: float, response: float) -> tuple[float, float, float]:
+        m_hat, q_hat, R = ratio * overlap, ratio * norm, 1 / (penalty + ratio * response * omega)
+        spread = weights @ ((m_hat**2 * tau * omega + q_hat * omega**2) * R**2)
+        return m_hat * weights @ (tau * R), spread, weights @ (omega * R)
 
-        def integrand(xi: float, y: float, which: str) -> float:
-            field = root * xi
-            z, seen = proximal(y, field, V), m * field / q
-            weight = math.exp(-0.5 * xi**2) / math.sqrt(2 * math.pi)
-            if which == "overlap":
-                density = math.exp(-0.5 * (seen / left) ** 2) / (math.sqrt(2 * math.pi) * left)
-                return weight * y * density * (z - field) / V
-            weight *= ndtr(y * seen / left)
-            if which == "norm":
-                return weight * ((z - field) / V) ** 2
-            curvature = expit(z) * expit(-z)
-            return weight * curvature / (1 + V * curvature)
-
-        overlap, norm, response = (
-            sum(quad(integrand, -cut, cut, args=(y, which), **wanted)[0] for y in (1.0, -1.0))
-            for which in ("overlap", "norm", "response")
-        )
-        return overlap, norm, response
-
-    m, q, V = 0.1, 0.5, 1.0
-    for _ in range(most):
-        m_hat, q_hat, V_hat = (ratio * value for value in conjugates(m, q, V))
-        R = 1 / (penalty + V_hat * omega)
-        new = (
-            m_hat * weights @ (tau * R),
-            weights @ ((m_hat**2 * tau * omega + q_hat * omega**2) * R**2),
-            weights @ (omega * R),
-        )
-        moved = max(abs(a - b) for a, b in zip(new, (m, q, V), strict=True))
-        m, q, V = (damping * old + (1 - damping) * value for old, value in zip((m, q, V), new, strict=True))
-        if moved < tolerance:
-            break
-    else:
-        raise RuntimeError(f"no fixed point in {most} iterations: last change {moved:.1e}.")
-    return {"overlap": m, "norm": q, "response": V, "test_error": math.acos(m / math.sqrt(q)) / math.pi}
+    return _logistic_fixed_point(proximal, update, damping, tolerance, most)
 
 
 def covariance_triple(p: int, seed: int) -> tuple[np.ndarray, int, np.ndarray]:

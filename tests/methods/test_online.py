@@ -12,7 +12,8 @@ import solvable as sv
 from solvable.methods.averages import activation
 from solvable.methods.committee import equal_units, tied
 from solvable.methods.online import drawn_overlaps, learn, overlaps_of, plateau_exit, specialisation_gap, stages
-from solvable.methods.tasks import TaskOverlaps
+from solvable.methods.smooth import smooth
+from solvable.methods.tasks import TaskOverlaps, task_drifts
 
 ERF = activation("erf")
 TIMES = np.array([0.0, 4.0, 8.0])
@@ -189,3 +190,14 @@ def test_stages_and_weights_that_make_no_sense_are_refused_in_one_sentence():
         overlaps_of(np.zeros((2, 5)), np.zeros((2, 5)), np.ones(3))
     with pytest.raises(sv.InvalidValue, match=r"similarity = 1.5 is outside its range \[-1, 1\]"):
         sv.ContinualLearning(similarity=1.5)
+
+
+def test_a_student_with_an_activation_by_quadrature_learns_tasks_as_with_its_closed_form():
+    start = TaskOverlaps(0.2 * jnp.eye(2), 0.1 * jnp.ones((2, 1)), jnp.ones((1, 2)))
+    by_rule, closed = (
+        task_drifts(g, start, jnp.eye(1), np.ones((1, 1)), rate=jnp.asarray(0.5), readout_rate=jnp.asarray(0.1),
+                    noise=jnp.asarray(0.1))
+        for g in (smooth(lambda x: jax.lax.erf(x / 2**0.5), "erf by rule"), activation("erf"))
+    )  # fmt: skip
+    for one, other in zip(by_rule, closed, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-8)

@@ -39,7 +39,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from .averages import Activation, Entry, Index, _entries
 from .quadrature import bent_trapezoid
@@ -129,7 +129,12 @@ class Smooth(Activation):
         return _over(with_second, jnp.sqrt(own)) * along + (rest - _over(with_second * with_third, own)) * both
 
     def squares(
-        self, cov: Float[Array, "n n"], first: Index, second: Index, weights: Float[Array, "task units"]
+        self,
+        cov: Float[Array, "n n"],
+        first: Index,
+        second: Index,
+        weights: Float[Array, "task units"],
+        needed: Bool[np.ndarray, "units units"] | None = None,
     ) -> Float[Array, "task pair"]:
         units = np.arange(weights.shape[1])
         among = cov[np.ix_(units, units)]
