@@ -67,20 +67,23 @@ DRAG = """async (field) => {
 }"""
 
 
-def first_curve(chromium: Any, address: str, query: str, times: int = 7) -> float:
-    """Median milliseconds from asking for the address to the first curve, the server being warm."""
+def first_curve(chromium: Any, address: str, query: str, times: int = 7) -> tuple[float, float]:
+    """Median milliseconds from asking for the address to the first curve, and to the figure that answers the hand; the
+    server being warm."""
     context = chromium.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
     page.goto(address)
     opened(page, address, query)
-    spent = []
+    first, whole = [], []
     for _ in range(times):
         page.goto("about:blank")
         begun = time.perf_counter()
         opened(page, address, query)
-        spent.append(1000 * (time.perf_counter() - begun))
+        whole.append(1000 * (time.perf_counter() - begun))
+        # On the screen long before a browser that is busy with the library tells so.
+        first.append(page.evaluate("performance.getEntriesByName('first curve')[0]?.startTime ?? Infinity"))
     context.close()
-    return statistics.median(spent)
+    return statistics.median(first), statistics.median(whole)
 
 
 def latencies(
@@ -119,5 +122,6 @@ def explorer() -> Iterator[Row]:
                 note=f"median {statistics.median(spent):.0f} ms; after 50 moves in 0.4 s the last curve stood "
                 f"{settled:.0f} ms after the hand was off, {drawn + 1} of them having been drawn",
             )
-        opening = first_curve(chromium, address, SWEEPS[0][1])
-        yield Row("explorer", "page open to first curve, warm server, median of 7", opening, most=1500, unit="ms")
+        first, whole = first_curve(chromium, address, SWEEPS[0][1])
+        yield Row("explorer", "page open to first curve, warm server, median of 7", first, most=1500, unit="ms")
+        yield Row("explorer", "page open to the figure that answers the hand, median of 7", whole, unit="ms")

@@ -8,7 +8,8 @@ import xarray as xr
 
 import solvable as sv
 from solvable.figures import FIGURES, figure_named
-from solvable.figures.draw import draw
+from solvable.figures.draw import Recipe, draw
+from solvable.figures.pieces import Pieces
 from solvable.plotting import plot_study
 
 
@@ -20,6 +21,53 @@ def test_a_figure_comes_as_png_and_pdf_with_its_data(name, tmp_path):
     with xr.open_dataset(files[".nc"], engine="scipy") as data:
         assert json.loads(data.attrs["study"])["models"]
         assert data.attrs["device"]
+
+
+def test_an_interrupted_figure_goes_on_where_it_was_and_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
+    from solvable.figures import perceptron
+
+    made, impatient = [], [True]
+
+    def compute(quick, pieces):
+        def part(number):
+            if number == 2 and impatient.pop():
+                raise KeyboardInterrupt
+            made.append(number)
+            return {"value": np.array([number, quick])}
+
+        return {
+            "": xr.Dataset(
+                {"x": ("n", [pieces.get(f"part {n}", [n], lambda n=n: part(n))["value"][0] for n in range(3)])}
+            )
+        }
+
+    def picture(data):
+        import matplotlib.pyplot as plt
+
+        figure, axis = plt.subplots()
+        axis.plot(data[""].x)
+        return figure
+
+    monkeypatch.setitem(perceptron.RECIPES, "perceptron-learning-curves", Recipe(compute, picture, resumes=True))
+    with pytest.raises(KeyboardInterrupt):
+        draw("perceptron-learning-curves", tmp_path, recompute=True)
+    assert capsys.readouterr().err == "done: part 0\ndone: part 1\n"
+    assert len(list(tmp_path.glob(".*/*.npz"))) == 2
+    impatient.append(False)
+    draw("perceptron-learning-curves", tmp_path, recompute=True)
+    assert made == [0, 1, 2]
+    assert xr.load_dataset(tmp_path / "perceptron-learning-curves.nc", engine="scipy").x.values.tolist() == [0, 1, 2]
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_pieces_of_other_settings_are_made_again(tmp_path):
+    pieces = Pieces(tmp_path)
+    make = [lambda v=v: {"value": np.array(v)} for v in (1, 2)]
+    assert pieces.get("one", {"steps": 10}, make[0])["value"] == 1
+    assert pieces.get("one", {"steps": 10}, make[1])["value"] == 1
+    assert pieces.get("one", {"steps": 20}, make[1])["value"] == 2
+    assert pieces.has("one", {"steps": 20})
+    assert not pieces.has("other", {"steps": 20})
 
 
 def test_every_model_has_a_figure():

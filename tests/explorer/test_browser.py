@@ -136,6 +136,26 @@ def simulate(visit, sizes, seeds, points):
 # --- the first page ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("query", ["?model=perceptron", "?model=random-features&x=width:0.3:10:60:log&show=test_error,train_loss"])
+def test_a_first_drawing_stands_before_the_plotting_library_is_there_and_then_makes_room(visit, query):
+    held = []
+    visit.page.route("**/plotly.js", lambda route: held.append(route))
+    visit.page.goto(visit.base + "/" + query, wait_until="commit")
+    visit.find(".plot .sketch").wait_for()
+    first = [visit.find(".plot .sketch path[stroke-width]").nth(k).bounding_box() for k in range(2)]
+    assert min(box["width"] for box in first) > 200  # a line in either panel
+    assert first[1]["x"] > first[0]["x"] + first[0]["width"]
+    for route in held:
+        route.continue_()
+    visit.find(".plot .main-svg").first.wait_for()
+    assert visit.find(".sketch").count() == 0
+    then = [visit.find(".plot .scatterlayer .js-line").nth(k).bounding_box() for k in range(2)]
+    for early, late in zip(first, then, strict=True):  # where it stood, but for the room of the axes
+        assert abs(early["x"] - late["x"]) < 40
+        assert abs(early["y"] - late["y"]) < 40
+        assert abs(early["width"] - late["width"]) < 60
+
+
 def test_the_first_page_explains_itself_and_finds_models_by_word_and_family(visit):
     cards = visit.find(".card:visible")
     cards.first.wait_for()

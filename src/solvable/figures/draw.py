@@ -1,7 +1,7 @@
 """Draw a figure and lay its data beside it (netCDF 3, which SciPy writes: no further dependency).
 
-A figure's module defines `STUDIES = {name: function(quick) -> {label: Study}}` and `PICTURES = {name: function(figure
-axes...)}`; results that take minutes are kept in `figures/data` as small netCDF files with their provenance.
+A figure's module defines `RECIPES = {name: Recipe(compute, picture)}`; results that take minutes are kept in `figures/data`
+as small netCDF files with their provenance.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from ..errors import SolvableError
 from ..plotting import house_style
 from . import figure_named
+from .pieces import Pieces
 
 KEPT = Path(__file__).parent / "data"
 
@@ -23,12 +24,13 @@ def draw(name: str, folder: Path, *, quick: bool = False, recompute: bool = Fals
     """Write NAME.png, NAME.pdf and NAME.nc (the data) into a folder; returns the files."""
     listing = figure_named(name)
     recipe: Recipe = importlib.import_module(listing.module).RECIPES[name]
+    folder = Path(folder)
+    pieces = Pieces(folder / f".{name}.pieces", say=True)
     datasets = _kept(name) if not (quick or recompute) else None
     if datasets is None:
-        datasets = recipe.compute(quick)
+        datasets = recipe.compute(quick, pieces) if recipe.resumes else recipe.compute(quick)
     import matplotlib.pyplot as plt
 
-    folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
@@ -39,14 +41,20 @@ def draw(name: str, folder: Path, *, quick: bool = False, recompute: bool = Fals
         for file in files:
             figure.savefig(file)
         plt.close(figure)
-    return [*files, *_write(datasets, folder, name)]
+    files += _write(datasets, folder, name)
+    pieces.clear()
+    return files
 
 
 class Recipe:
-    """How to make a figure: what to compute (datasets by name) and how to show it."""
+    """How to make a figure: what to compute (datasets by name) and how to show it.
 
-    def __init__(self, compute: Callable[[bool], dict[str, Any]], picture: Callable[[dict[str, Any]], Any]):
-        self.compute, self.picture = compute, picture
+    One that takes minutes `resumes`: its `compute(quick, pieces)` keeps what is done in `Pieces`."""
+
+    def __init__(
+        self, compute: Callable[..., dict[str, Any]], picture: Callable[[dict[str, Any]], Any], *, resumes: bool = False
+    ):
+        self.compute, self.picture, self.resumes = compute, picture, resumes
 
 
 def keep(name: str, datasets: dict[str, Any]) -> list[Path]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import wait
 from typing import Any
 
 import jax
@@ -25,13 +26,14 @@ from ..models.attention.masked_language import (
 from ..plotting import COLOURS, INK, MARKERS, log_axis
 from ..study import provenance
 from .draw import Recipe
+from .pieces import Pieces, threads
 
 FULL = {
     "sites": 20, "colours": 10, "inverse_temperature": 1.0, "instance": 3, "rows": (250, 1000, 4000, 16000, 64000),
     "seeds": 3, "widths": (8, 16, 32, 64), "depths": (1, 2, 3), "bare": True, "batch": 512,
     "steps": {400: (250, 1000), 1200: (250, 1000, 4000), 3000: (1000, 4000, 16000), 8000: (16000, 64000),
               24000: (64000,)},
-    "narrow": (8000, 24000), "bare_longer": (3, 9), "recorded": 30, "held_out": 4000, "penalties": PENALTIES,
+    "narrow": (8000, 24000), "bare_longer": (9,), "recorded": 20, "held_out": 4000, "penalties": PENALTIES,
 }  # fmt: skip
 QUICK = {
     "sites": 10, "colours": 5, "inverse_temperature": 0.7, "instance": 3, "rows": (200, 1000, 4000),
@@ -43,26 +45,29 @@ QUICK = {
 several lengths are tried, the validation loss chooses. `narrow`: the lengths for embeddings below the widest one.
 `bare_longer`: a bare layer, which learns slowly and steps fast, also trains so many times longer. (Layers with residuals
 and MLPs do not gain: 72,000 steps on 64,000 sequences leave one layer where 24,000 do and overfit with two and three.)"""
-THREADS = 4
 FITTED = ("factored", "dense")
 CURVES = ("curve", "steps")
 SCORES = ("excess_loss", "map_correlation", "contact_precision", "coupling_error")
 
 
-def compute(quick: bool) -> dict[str, Any]:
+def compute(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
     """Every learner on the same law: against the number of sequences, the embedding and the training steps."""
-    said = QUICK if quick else FULL
+    said, pieces = QUICK if quick else FULL, pieces or Pieces()
     data, drawn = prepare(said)
     names, widths = networks(said), said["widths"]
-    # Threads, because what is computed leaves the processor to what is being compiled. First the fits: many short
-    # computations, which would wait for long ones.
-    with ThreadPoolExecutor(THREADS) as pool:
-        fitted = dict(zip(FITTED, pool.map(lambda kind: fits(data, drawn, kind, said), FITTED), strict=True))
-        runs = {
-            (name, width): pool.submit(network, data, drawn, name, width, said)
-            for width in reversed(widths)
-            for name in reversed(names)
-        }
+    every = {(name, width): f"{name}, width {width}" for width in reversed(widths) for name in reversed(names)}
+
+    def piece(name: str, make: Callable[..., Any], *arguments: Any) -> Any:
+        return pieces.get(name, said, lambda: make(data, drawn, *arguments, said))
+
+    # First the fits: many short computations, which would wait for long ones; beside them one step of every network,
+    # which compiles it.
+    with threads() as pool:
+        fitting = {kind: pool.submit(piece, kind, fits, kind) for kind in FITTED}
+        ahead = [one for one, label in every.items() if not pieces.has(label, said)]
+        wait([*fitting.values(), *(pool.submit(training, drawn, *one, 1, max(said["rows"]), said) for one in ahead)])
+        runs = {one: pool.submit(piece, label, network, *one) for one, label in every.items()}
+        fitted = {kind: run.result() for kind, run in fitting.items()}
         trained = {name: [runs[name, width].result() for width in widths] for name in names}
     return assemble(data, drawn, fitted, trained, said)
 
@@ -109,7 +114,7 @@ def lengths(name: str, width: int, said: dict[str, Any]) -> dict[int, tuple[int,
     return found | {factor * max(found): (most,) for factor in longer}
 
 
-def network(data: Planted, drawn: Sequences, name: str, width: int, said: dict[str, Any]) -> dict[str, Any]:
+def network(data: Planted, drawn: Sequences, name: str, width: int, said: dict[str, Any]) -> dict[str, np.ndarray]:
     """Transformers of one kind: every seed with the most sequences and, at the largest width, with fewer too."""
     true, most = np.asarray(data.couplings), max(said["rows"])
     runs: dict[int, dict[str, np.ndarray]] = {}
@@ -122,7 +127,8 @@ def network(data: Planted, drawn: Sequences, name: str, width: int, said: dict[s
                 ends[steps] = (run["test_loss"] - drawn.optimal, run["validation_loss"])
     kept = [runs[rows] for rows in said["rows"] if rows in runs]
     return {
-        "ends": ends,
+        "lengths": np.array(list(ends)),
+        "ends": np.array(list(ends.values())),
         "excess_loss": np.stack([run["test_loss"] for run in kept]) - drawn.optimal,
         "map_correlation": np.array([[map_correlation(m, true) for m in run["maps"]] for run in kept]),
         "contact_precision": np.array([[contact_precision(m, true) for m in run["maps"]] for run in kept]),
@@ -182,9 +188,11 @@ def assemble(data: Planted, drawn: Sequences, fitted: Any, trained: Any, said: d
         },
         {"learner": [*FITTED, *names], "fitted": list(FITTED), "network": names, "sequences": list(said["rows"])},
     )
-    every = sorted({steps for runs in trained.values() for run in runs for steps in run["ends"]})
-    missing = (np.full(said["seeds"], np.nan),) * 2
-    ends = np.array([[[run["ends"].get(n, missing) for n in every] for run in runs] for runs in trained.values()])
+    every = sorted({int(steps) for runs in trained.values() for run in runs for steps in run["lengths"]})
+    ends = np.full((len(trained), len(said["widths"]), len(every), 2, said["seeds"]), np.nan)
+    for i, runs in enumerate(trained.values()):
+        for j, run in enumerate(runs):
+            ends[i, j, np.searchsorted(every, run["lengths"])] = run["ends"]
     best_width = [[run["excess_loss"][-1] for run in runs] for runs in trained.values()]
     chosen = [[run["trained"][-1] for run in runs] for runs in trained.values()]
     by_length = ("network", "width", "length", "seed")
@@ -308,4 +316,4 @@ def _line(axis: Any, x: Any, values: Any, **style: Any) -> None:
     axis.errorbar(x[known], values.mean("seed"), error, **style)
 
 
-RECIPES = {"what-transformers-learn": Recipe(compute, picture)}
+RECIPES = {"what-transformers-learn": Recipe(compute, picture, resumes=True)}

@@ -5,7 +5,7 @@ import { completed, normal } from "./answers.js";
 import { axisBar } from "./axis.js";
 import { panel } from "./controls.js";
 import { announce, h, number, settled, words } from "./dom.js";
-import { draw, plotly, sentence, showLegend, table } from "./plot.js";
+import { draw, sentence, showLegend, soon, table } from "./plot.js";
 import { physics, simulations } from "./simulate.js";
 import { difference, existing, forServer, fromQuery, toQuery } from "./state.js";
 import { takeaway } from "./takeaway.js";
@@ -16,11 +16,11 @@ const STATUS = {
   approximate: "approximate: known to be off somewhere", measured: "measured only: it has no theory",
 };
 const MOST_PINS = 6;
-const SLOW = 0.12; // seconds: where a whole curve takes longer, there is a preview of fewer points while a slider moves
+const SLOW = 0.06; // seconds: where a whole curve takes longer, there is a preview of fewer points while a slider moves
 
 /** The page of the model `id`, in the state that the query string describes. */
 export async function modelPage(id, query) {
-  plotly().catch(() => {}); // fetched meanwhile
+  soon();
   const description = await api.model(id);
   return new Page(description, query);
 }
@@ -219,7 +219,7 @@ class Page {
     this.full = 0;
     if (dragging && this.coarse && view.x && !view.y && view.x.points > this.coarse) {
       view.x.points = this.coarse;
-      this.full = setTimeout(() => this.submit(false), 180);
+      this.full = setTimeout(() => this.submit(false), 250);
     }
     this.ask(view);
     this.wait();

@@ -2,6 +2,7 @@
 
 import { h, number, words } from "./dom.js";
 import { compose, linesOf, MARKERS } from "./figure.js";
+import { sketch } from "./sketch.js";
 
 let loading = null;
 
@@ -17,6 +18,13 @@ export function plotly() {
   return loading;
 }
 
+/** Load it while nothing else is to be done; later if a first curve comes at once, for which it would be in the way. */
+export function soon() {
+  setTimeout(() => plotly().catch(() => {}), 500);
+}
+
+const painted = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+
 /** Colours, type and room, as the page's style sheet has them now. */
 export function look(element) {
   const style = getComputedStyle(document.documentElement), ink = (name) => style.getPropertyValue(name).trim();
@@ -31,7 +39,14 @@ export function look(element) {
 
 /** Draw, replacing what was there; resolves when it is on the screen. */
 export async function draw(element, input) {
-  const Plotly = await plotly(), figure = compose({ ...input, look: look(element), width: element.clientWidth });
+  const composed = () => compose({ ...input, look: look(element), width: element.clientWidth });
+  if (!window.Plotly && !input.view.y) {
+    element.replaceChildren(sketch(composed(), look(element), element.clientWidth));
+    await painted();
+    performance.mark("first curve");
+  }
+  const Plotly = await plotly(), figure = composed();
+  element.querySelector(":scope > .sketch")?.remove();
   await Plotly.react(element, figure.traces, { ...figure.layout, width: element.clientWidth }, { displayModeBar: false, responsive: false, doubleClick: "reset", scrollZoom: false });
   // On a phone the plot stays in sight while the controls below it are moved, unless it would fill the screen.
   element.parentElement.classList.toggle("tall", figure.layout.height > 0.56 * innerHeight);

@@ -3,13 +3,13 @@
 import * as api from "./api.js";
 import { completed, normal, unrolled } from "./answers.js";
 import { announce, h, number, settled, unique, words } from "./dom.js";
-import { draw, plotly, sentence, showLegend, table } from "./plot.js";
+import { draw, sentence, showLegend, soon, table } from "./plot.js";
 import { agreement } from "./simulate.js";
 import { takeaway } from "./takeaway.js";
 
 /** The page of the opened study, in the state that the query string describes. */
 export async function studyPage(query) {
-  plotly().catch(() => {});
+  soon();
   const told = await api.study();
   const description = await api.model(told.model);
   return new StudyPage(told, description, query);

@@ -1,0 +1,79 @@
+"""Parts of a figure that takes minutes, kept as they are done: a computation that was interrupted goes on from there."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..lab._files import write_atomically
+from ..study import provenance
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class Pieces:
+    """Named arrays in a folder. Pieces of other settings, another version or another device are not used.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> Pieces(folder).get("half", {"of": 3}, lambda: {"value": np.array(1.5)})["value"]
+    array(1.5)
+    >>> Pieces(folder).get("half", {"of": 3}, lambda: 1 / 0)["value"]        # not computed again
+    array(1.5)
+    """
+
+    def __init__(self, folder: Path | None = None, *, say: bool = False):
+        """Without a folder nothing is kept; with `say` each piece is named on standard error when it is there."""
+        self.folder, self.say = folder, say
+
+    def get(self, name: str, settings: Any, make: Callable[[], Arrays]) -> Arrays:
+        """The piece as it was kept, or else made now, and kept."""
+        if self.folder is None:
+            return make()
+        file = self._file(self.folder, name, settings)
+        if file.exists():
+            with np.load(file) as kept:
+                return dict(kept)
+        piece = make()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        data = io.BytesIO()
+        np.savez(data, **piece)
+        write_atomically(str(file), data.getvalue())
+        if self.say:
+            print(f"done: {name}", file=sys.stderr, flush=True)
+        return piece
+
+    def has(self, name: str, settings: Any) -> bool:
+        """Whether the piece is there already."""
+        return self.folder is not None and self._file(self.folder, name, settings).exists()
+
+    def _file(self, folder: Path, name: str, settings: Any) -> Path:
+        facts = json.dumps([settings, provenance()], sort_keys=True, default=str)
+        return folder / f"{name} {hashlib.sha256(facts.encode()).hexdigest()[:12]}.npz".replace(" ", "-")
+
+    def clear(self) -> None:
+        """Forget all of them, when the figure is there."""
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextmanager
+def threads() -> Iterator[ThreadPoolExecutor]:
+    """A pool of threads, because what is computed leaves the processor to what is being compiled. An interruption, or a
+    failure, does not begin what waits."""
+    pool = ThreadPoolExecutor(8 if (os.cpu_count() or 1) > 8 else 4)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
