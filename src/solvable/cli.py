@@ -6,6 +6,8 @@ import contextlib
 import dataclasses
 import io
 import json
+import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -495,11 +497,13 @@ def _interrupted(study: Any, command: Study) -> None:
     if command.out is None:
         print("solvable: interrupted; nothing was kept, because no --out was given.", file=sys.stderr)
         return
-    import shlex
-
     done = total - study.missing()
-    again = " ".join(shlex.quote(w) for w in ["solvable", *sys.argv[1:]])
-    print(f"solvable: interrupted; {done} of {total} cells are kept. Resume with: {again}", file=sys.stderr)
+    print(f"solvable: interrupted; {done} of {total} cells are kept. Resume with: {_again()}", file=sys.stderr)
+
+
+def _again() -> str:
+    """The command as it was given."""
+    return shlex.join(["solvable", *sys.argv[1:]])
 
 
 def _run_figure(command: Figure) -> int:
@@ -517,9 +521,14 @@ def _run_figure(command: Figure) -> int:
     from ._process import configure
 
     configure()
-    from .figures.draw import draw
+    from .figures.draw import draw, pieces_of
 
-    files = draw(command.name, command.out, quick=command.quick, recompute=command.recompute)
+    try:
+        files = draw(command.name, command.out, quick=command.quick, recompute=command.recompute)
+    except KeyboardInterrupt:
+        kept = f"what is done is kept. Resume with: {_again()}" if pieces_of(command.name, command.out).is_dir() else ""
+        print(f"solvable: interrupted; {kept or 'nothing was kept.'}", file=sys.stderr, flush=True)
+        os._exit(1)  # threads that still compute would be waited for
     if command.json:
         _print_json({"figure": command.name, "files": [str(f) for f in files]})
     else:

@@ -25,7 +25,7 @@ def draw(name: str, folder: Path, *, quick: bool = False, recompute: bool = Fals
     listing = figure_named(name)
     recipe: Recipe = importlib.import_module(listing.module).RECIPES[name]
     folder = Path(folder)
-    pieces = Pieces(folder / f".{name}.pieces", say=True)
+    pieces = Pieces(pieces_of(name, folder), say=True)
     datasets = _kept(name) if not (quick or recompute) else None
     if datasets is None:
         datasets = recipe.compute(quick, pieces) if recipe.resumes else recipe.compute(quick)
@@ -44,6 +44,11 @@ def draw(name: str, folder: Path, *, quick: bool = False, recompute: bool = Fals
     files += _write(datasets, folder, name)
     pieces.clear()
     return files
+
+
+def pieces_of(name: str, folder: Path) -> Path:
+    """Where the parts of a figure that are done wait for the others."""
+    return Path(folder) / f".{name}.pieces"
 
 
 class Recipe:
