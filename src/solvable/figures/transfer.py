@@ -52,14 +52,19 @@ def gain(quick: bool) -> dict[str, Any]:
     model = Transfer(features="network", baseline="scratch")
     curves = Study(model, {"samples": [2.0, 8.0] if quick else [1.5, 4.0, 10.0, 25.0]}, arms=arms, sizes=[size],
                    seeds=2 if quick else 4).run()  # fmt: skip
-    return {"": curves, "gain": table.assign_attrs(curves.attrs), "plane": separate.assign_attrs(curves.attrs)}
+    alone = Study(
+        model, {"samples": samples[::4] if quick else samples[::2]}, sizes=[size], seeds=2 if quick else 8
+    ).run()
+    return {"": curves, "gain": table.assign_attrs(curves.attrs), "plane": separate.assign_attrs(curves.attrs),
+            "scratch": alone}  # fmt: skip
 
 
 def draw_gain(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
-    curves, table, plane = data[""], data["gain"], data["plane"]
-    figure, axes = plt.subplots(1, 3, figsize=(14.2, 4.2), layout="constrained")
+    curves, table, plane, alone = data[""], data["gain"], data["plane"], data["scratch"]
+    figure, panels = plt.subplots(2, 2, figsize=(10.6, 8.0), layout="constrained")
+    axes = panels.ravel()
     mean = table.test_error.mean("source")
     size = int(curves["size"][-1])
 
@@ -67,12 +72,12 @@ def draw_gain(data: dict[str, Any]) -> Any:
     for (q, arm), colour, marker in zip(chosen, COLOURS, MARKERS, strict=False):
         axes[0].plot(table.samples, mean.sel(map="source", correlation=q), color=colour,
                      label=f"source's features, q = {q:g}")  # fmt: skip
-        _points(axes[0], curves, "test_error", arm, fmt=marker, color=colour)
+        _points(axes[0], curves.sel(arm=arm), "test_error", fmt=marker, color=colour)
     axes[0].plot(
         table.samples, mean.sel(map="random").mean("correlation"), color=INK, linestyle="--", label="random features"
     )
-    _points(axes[0], curves, "random_error", chosen[0][1], fmt="x", color=INK)
-    _points(axes[0], curves, "scratch_error", chosen[0][1], fmt="d:", color="0.5", label="both layers, target alone")
+    _points(axes[0], curves.sel(arm=chosen[0][1]), "random_error", fmt="x", color=INK)
+    _points(axes[0], alone, "scratch_error", fmt="d:", color="0.5", label="both layers, target alone")
     axes[0].set(xlabel=label("samples of the target", "n/d"), ylabel=label("test error", r"\varepsilon_g"))
     axes[0].set_title(f"theory (mean of {table.sizes['source']} sources), experiment at d = {size}")
     log_axis(axes[0].xaxis)
@@ -84,16 +89,25 @@ def draw_gain(data: dict[str, Any]) -> Any:
     axes[1].set_title("gain over random features (theory)")
     log_axis(axes[1].xaxis)
 
+    # What is learnt from scratch does not know of a source: its measured errors, interpolated, at every correlation.
+    scratch = alone.scratch_error_simulated.isel(size=-1).mean("seed")
+    measured = np.interp(np.log(table.samples), np.log(alone.samples), scratch)
+    over_scratch = measured[None, :] - mean.sel(map="source").transpose("correlation", "samples")
+    _map(figure, axes[2], table.samples.values, table.correlation.values, over_scratch.values)
+    axes[2].set(xlabel=label("samples of the target", "n/d"), ylabel=r"correlation $q_F = q_\theta$")
+    axes[2].set_title(f"gain over both layers trained on the target alone (measured)")
+    log_axis(axes[2].xaxis)
+
     here = plane.test_error.mean("source")
     _map(
         figure,
-        axes[2],
+        axes[3],
         plane.teacher.values,
         plane.feature.values,
         (here.sel(map="random") - here.sel(map="source")).values,
     )
-    axes[2].set(xlabel=label("correlation of teachers", r"q_\theta"), ylabel=label("correlation of manifolds", "q_F"))
-    axes[2].set_title(f"gain at n/d = {PLANE_SAMPLES:g} (theory)")
+    axes[3].set(xlabel=label("correlation of teachers", r"q_\theta"), ylabel=label("correlation of manifolds", "q_F"))
+    axes[3].set_title(f"gain over random features at n/d = {PLANE_SAMPLES:g} (theory)")
     figure.suptitle(
         "A first layer learnt on a source, frozen: it helps if the tasks are alike and target samples few; else it hurts",
         fontsize=11,
@@ -101,8 +115,8 @@ def draw_gain(data: dict[str, Any]) -> Any:
     return figure
 
 
-def _points(axis: Any, curves: Any, name: str, arm: str, **look: Any) -> None:
-    runs = curves[f"{name}_simulated"].sel(arm=arm).isel(size=-1)
+def _points(axis: Any, curves: Any, name: str, **look: Any) -> None:
+    runs = curves[f"{name}_simulated"].isel(size=-1)
     error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
     axis.errorbar(curves.samples, runs.mean("seed"), error, markersize=4.5, **look)
 

@@ -97,9 +97,9 @@ function logTicks(values) {
 
 /**
  * The whole figure. `curves` are the current one and the pinned ones: {name, colour, answer, points, faded};
- * `told` maps fields and observables to their declarations.
+ * `told` maps fields and observables to their declarations; a `preview` has few points, and a smooth line through them.
  */
-export function compose({ view, curves, told, look, width, logarithmic }) {
+export function compose({ view, curves, told, look, width, logarithmic, preview }) {
   if (view.y && curves[0]?.answer?.series[0]?.dims.length === 2) return heatMap({ view, answer: curves[0].answer, told, look, width });
   const names = view.observables.filter((n) => curves.some((c) => has(c, n)));
   const columns = names.length > 1 && width >= 620 ? 2 : 1;
@@ -126,13 +126,13 @@ export function compose({ view, curves, told, look, width, logarithmic }) {
           axisName = line.axis;
           everyX = everyX.concat(line.x);
           everyY = everyY.concat(line.y);
-          const few = line.x.length <= 12;
+          const few = line.x.length <= 12 && !preview;
           markers ||= few;
           if (series.values !== null && line.y.some((v) => v !== null)) {
             traces.push({
               type: "scatter", mode: line.axis === null || few ? "lines+markers" : "lines", x: line.axis === null ? [c] : line.x, y: line.y,
               xaxis: `x${suffix}`, yaxis: `y${suffix}`, name: said || "theory", showlegend: false, connectgaps: false,
-              line: { color: colour, width: (c === 0 ? 2.6 : 2) * look.scale, dash, simplify: false },
+              line: { color: colour, width: (c === 0 ? 2.6 : 2) * look.scale, dash, simplify: false, shape: preview ? "spline" : "linear" },
               marker: { color: colour, size: 8 * look.scale, symbol: "circle-open", line: { width: 2 } },
               hovertemplate: `%{y:.4g}<extra>${said || "theory"}</extra>`, opacity: series.stable === false ? 0.55 : 1,
             });

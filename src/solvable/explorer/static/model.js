@@ -299,7 +299,8 @@ class Page {
   async paint() {
     if (!this.plot.isConnected || (!this.answer && this.description.has_theory)) return;
     const view = this.answerView ?? this.view, curves = this.curves();
-    const figure = await draw(this.plot, { view, curves, told: this.told, logarithmic: this.logarithmic });
+    const preview = (view.x?.points ?? 0) < (this.view.x?.points ?? 0);
+    const figure = await draw(this.plot, { view, curves, told: this.told, logarithmic: this.logarithmic, preview });
     showLegend(this.legend, figure, view.y ? [] : this.pins, (k) => this.unpin(k));
     this.plot.setAttribute("aria-label", sentence(curves[0].answer, view));
     const bare = !figure.panels.length;

@@ -248,6 +248,8 @@ class Transfer(Model):
                    low=-1, high=1),
         observable("scratch_error", "test error of both layers trained on the target alone", low=0, high=1, predicted=False,
                    when={"baseline": "scratch"}),
+        observable("scratch_gain", "test error of both layers trained on the target alone less that with the source's features",
+                   low=-1, high=1, predicted=False, when={"baseline": "scratch"}),
     )  # fmt: skip
 
     def validate(self) -> None:
@@ -372,6 +374,7 @@ class Transfer(Model):
             rate = self.rate.astype(jnp.float32)
             network = train_network(of_training, start, x[train], y[train], samples.actual, rate, SCRATCH_STEPS)
             measured["scratch_error"] = jnp.mean((y * network(x) < 0)[test].astype(dtype))
+            measured["scratch_gain"] = measured["scratch_error"] - measured["test_error"]
         return measured
 
 
