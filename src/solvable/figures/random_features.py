@@ -12,7 +12,7 @@ from ..study import Study
 from .draw import Recipe
 
 LOSSES = ("square", "logistic", "hinge")
-MEASURED = ("square", "logistic")
+PLANES = ("square", "logistic")
 SAMPLES = 3.0
 SMALL = 1e-4
 
@@ -33,7 +33,7 @@ def double_descent(quick: bool) -> dict[str, Any]:
     theory = with_best(model, Study(model, {"loss": LOSSES, "width": width}).run(), "loss", LOSSES, width)
     sizes, seeds = ([60], 8) if quick else ([100, 200], 16)
     points = SAMPLES * np.array([0.2, 0.36, 0.6, 0.8, 1.0, 1.3, 2.0])
-    experiment = Study(model, {"loss": MEASURED, "width": points}, sizes=sizes, seeds=seeds)
+    experiment = Study(model, {"loss": LOSSES, "width": points}, sizes=sizes, seeds=seeds)
     return {"theory": theory, "experiment": experiment.run()}
 
 
@@ -48,8 +48,6 @@ def draw_double_descent(data: dict[str, Any]) -> Any:
     ):
         for loss, colour in zip(LOSSES, COLOURS, strict=False):
             axis.plot(ratio, theory[f"{name}_theory"].sel(loss=loss), color=colour, label=loss)
-            if loss not in experiment.loss:
-                continue
             for size, marker in zip(experiment["size"].values, MARKERS, strict=False):
                 points = experiment[f"{name}_simulated"].sel(loss=loss, size=size)
                 error = points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
@@ -77,9 +75,9 @@ PROJECTIONS = ("gaussian", "orthogonal")
 def phase_diagram(quick: bool) -> dict[str, Any]:
     model = RandomFeatures(activation="tanh", penalty=SMALL)
     axis = np.geomspace(0.1, 10, 40 if quick else 120)
-    plane = Study(model, {"loss": MEASURED, "samples": axis, "width": axis}).run()
+    plane = Study(model, {"loss": PLANES, "samples": axis, "width": axis}).run()
     lines = [
-        next(iter(model.replace(loss=loss).transition_lines("width", "samples", axis).values())) for loss in MEASURED
+        next(iter(model.replace(loss=loss).transition_lines("width", "samples", axis).values())) for loss in PLANES
     ]
     plane = plane[["test_error_theory", "converged_theory"]].assign(threshold=(("loss", "width"), np.stack(lines)))
     width = np.geomspace(0.3, 30, 31 if quick else 81)
@@ -93,7 +91,7 @@ def draw_phase_diagram(data: dict[str, Any]) -> Any:
 
     plane, curves = data[""], data["curves"]
     figure, axes = plt.subplots(1, 3, figsize=(11.4, 3.5), layout="constrained")
-    for axis, loss in zip(axes, MEASURED, strict=False):
+    for axis, loss in zip(axes, PLANES, strict=False):
         error = plane.test_error_theory.sel(loss=loss).transpose("samples", "width")
         mesh = axis.pcolormesh(plane.width, plane.samples, error, cmap="viridis", shading="nearest", rasterized=True,
                                vmin=0.05, vmax=0.5)  # fmt: skip

@@ -91,11 +91,11 @@ def draw_gain(data: dict[str, Any]) -> Any:
 
     # What is learnt from scratch does not know of a source: its measured errors, interpolated, at every correlation.
     scratch = alone.scratch_error_simulated.isel(size=-1).mean("seed")
-    measured = np.interp(np.log(table.samples), np.log(alone.samples), scratch)
-    over_scratch = measured[None, :] - mean.sel(map="source").transpose("correlation", "samples")
-    _map(figure, axes[2], table.samples.values, table.correlation.values, over_scratch.values)
+    known = mean.sel(map="source", samples=slice(None, float(alone.samples[-1]))).transpose("correlation", "samples")
+    measured = np.interp(np.log(known.samples), np.log(alone.samples), scratch)
+    _map(figure, axes[2], known.samples.values, known.correlation.values, measured[None, :] - known.values)
     axes[2].set(xlabel=label("samples of the target", "n/d"), ylabel=r"correlation $q_F = q_\theta$")
-    axes[2].set_title(f"gain over both layers trained on the target alone (measured)")
+    axes[2].set_title("gain over both layers trained on the target alone (measured)")
     log_axis(axes[2].xaxis)
 
     here = plane.test_error.mean("source")
