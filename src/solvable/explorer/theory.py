@@ -31,8 +31,8 @@ LANES = (1, 8, 16, 64)
 MOST_NUMBERS = 2_000_000  # of one answer
 MOST_KEPT = 8_000_000  # numbers in the cache
 MOST_OPEN = 64  # requests that wait
-SLOW = 0.06  # seconds of a curve that does not follow a slider
-PREVIEW, COARSE = 0.03, (16, 8)  # seconds of a preview that does, and its points: as many as can be in that time
+SLOW = 0.09  # seconds of a curve that does not follow a slider
+PREVIEW, COARSE = 0.045, (16, 8)  # seconds of a preview that does, and its points: as many as can be in that time
 
 
 class Busy(Exception):
