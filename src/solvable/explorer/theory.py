@@ -31,7 +31,7 @@ LANES = (1, 8, 16, 64)
 MOST_NUMBERS = 2_000_000  # of one answer
 MOST_KEPT = 8_000_000  # numbers in the cache
 MOST_OPEN = 64  # requests that wait
-SLOW = 0.09  # seconds of a curve that does not follow a slider
+SLOW = 0.03  # seconds of a curve that may not follow a slider: a preview of it is compiled
 PREVIEW, COARSE = 0.045, (16, 8)  # seconds of a preview that does, and its points: as many as can be in that time
 
 
@@ -223,6 +223,7 @@ class Theories:
         self._ready = ThreadPoolExecutor(1, "theory")
         self._first = ThreadPoolExecutor(1, "compile")
         self._known: set[tuple[Any, ...]] = set()
+        self._coarse: dict[tuple[Any, ...], int] = {}
         self._kept: OrderedDict[tuple[str, bool], Curves] = OrderedDict()
         self._newest: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._compiling: dict[str, float] = {}
@@ -274,8 +275,13 @@ class Theories:
         Where the curve is slow, there will be such a version soon."""
         if view.x is None:
             return 0
-        each = curves.seconds / curves.converged.size
-        points = next((n for n in COARSE if n * each <= PREVIEW), COARSE[-1])
+        with self._lock:
+            points = self._coarse.get(program(view), 0)
+            if not points:
+                each = curves.seconds / curves.converged.size
+                points = next((n for n in COARSE if n * each <= PREVIEW), COARSE[-1])
+                if not curves.compiled:  # once and for all, for another number would be compiled while a hand moves
+                    self._coarse[program(view)] = points
         few = dataclasses.replace(view, x=dataclasses.replace(view.x, points=min(view.x.points, points)), y=None)
         if curves.seconds > SLOW and not curves.compiled:
             self.warm(few)

@@ -16,7 +16,7 @@ const STATUS = {
   approximate: "approximate: known to be off somewhere", measured: "measured only: it has no theory",
 };
 const MOST_PINS = 6;
-const SLOW = 0.09; // seconds: where a whole curve takes longer, there is a preview of fewer points while a slider moves
+const SLOW = 0.06; // seconds: where a whole curve takes longer, there is a preview of fewer points while a slider moves
 
 /** The page of the model `id`, in the state that the query string describes. */
 export async function modelPage(id, query) {
