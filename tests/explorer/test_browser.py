@@ -136,7 +136,9 @@ def simulate(visit, sizes, seeds, points):
 # --- the first page ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("query", ["?model=perceptron", "?model=random-features&x=width:0.3:10:60:log&show=test_error,train_loss"])
+@pytest.mark.parametrize(
+    "query", ["?model=perceptron", "?model=random-features&x=width:0.3:10:60:log&show=test_error,train_loss"]
+)
 def test_a_first_drawing_stands_before_the_plotting_library_is_there_and_then_makes_room(visit, query):
     held = []
     visit.page.route("**/plotly.js", lambda route: held.append(route))

@@ -48,7 +48,7 @@ class Pieces:
         piece = make()
         self.folder.mkdir(parents=True, exist_ok=True)
         data = io.BytesIO()
-        np.savez(data, **piece)
+        np.savez(data, allow_pickle=False, **dict(piece))
         write_atomically(str(file), data.getvalue())
         if self.say:
             print(f"done: {name}", file=sys.stderr, flush=True)
