@@ -275,15 +275,14 @@ class Theories:
         Where the curve is slow, there will be such a version soon."""
         if view.x is None:
             return 0
+        each = curves.seconds / curves.converged.size
+        points = next((n for n in COARSE if n * each <= PREVIEW), COARSE[-1])
+        # The first curve that is not compiled decides: what is compiled later is compiled while a hand moves.
         with self._lock:
-            points = self._coarse.get(program(view), 0)
-            if not points:
-                each = curves.seconds / curves.converged.size
-                points = next((n for n in COARSE if n * each <= PREVIEW), COARSE[-1])
-                if not curves.compiled:  # once and for all, for another number would be compiled while a hand moves
-                    self._coarse[program(view)] = points
+            first = not curves.compiled and program(view) not in self._coarse
+            points = self._coarse.setdefault(program(view), points) if not curves.compiled else points
         few = dataclasses.replace(view, x=dataclasses.replace(view.x, points=min(view.x.points, points)), y=None)
-        if curves.seconds > SLOW and not curves.compiled:
+        if not curves.compiled and curves.seconds > (SLOW if first else 4 * SLOW):
             self.warm(few)
         return points if program(few) in self._known else 0
 
