@@ -226,7 +226,7 @@ class Theories:
         self._coarse: dict[tuple[Any, ...], int] = {}
         self._kept: OrderedDict[tuple[str, bool], Curves] = OrderedDict()
         self._newest: OrderedDict[tuple[str, str], int] = OrderedDict()
-        self._compiling: dict[str, float] = {}
+        self._compiling: dict[tuple[Any, ...], float] = {}
         self._lock = threading.Lock()
         self._ended = False
         self._open = 0
@@ -290,7 +290,7 @@ class Theories:
         """The models whose theory is being compiled, and for how many seconds."""
         now = time.monotonic()
         with self._lock:
-            return {model: round(now - since, 3) for model, since in self._compiling.items()}
+            return {made[0]: round(now - since, 3) for made, since in self._compiling.items()}
 
     def close(self) -> None:
         self._ended = True
@@ -318,13 +318,13 @@ class Theories:
             yield
             return
         with self._lock:
-            self._compiling[view.model.id] = time.monotonic()
+            self._compiling[made] = time.monotonic()
         try:
             yield
             self._known.add(made)
         finally:
             with self._lock:
-                self._compiling.pop(view.model.id, None)
+                self._compiling.pop(made, None)
 
 
 def theory_of(model: Model) -> str | None:
