@@ -20,6 +20,7 @@ function placed(axis, values, room) {
   const around = room * (high - low || Math.abs(high) || 1);
   high += around;
   low = axis.rangemode === "tozero" && low >= 0 ? 0 : low - around;
+  if (!(high > low)) return null; // a single point has no axis
   const step = 10 ** Math.floor(Math.log10((high - low) / 3)), every = [1, 2, 5].map((d) => d * step).find((d) => (high - low) / d < 7) ?? 10 * step;
   const even = Array.from({ length: 12 }, (_, k) => (Math.ceil(low / every) + k) * every);
   const ticks = axis.tickvals ?? (log ? [] : even);
