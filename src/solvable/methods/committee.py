@@ -22,6 +22,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..errors import InvalidValue
 from .averages import Activation
+from .linear_algebra import orthonormal_columns
 
 __all__ = [
     "Alike",
@@ -115,7 +116,7 @@ def weights_with_gram(key: PRNGKeyArray, gram: Float[Array, "n n"], size: int) -
     >>> [round(float(x), 12) for x in (w @ w.T / 10).ravel()]
     [1.0, 0.3, 0.3, 0.5]
     """
-    directions, _ = jnp.linalg.qr(jax.random.normal(key, (size, gram.shape[0]), float))
+    directions = orthonormal_columns(jax.random.normal(key, (size, gram.shape[0]), float))
     values, vectors = jnp.linalg.eigh(gram)
     root = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[None, :]
     return math.sqrt(size) * root @ directions.T

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .linear_algebra import cholesky, solve_positive, solve_with_factor
 from .losses import Hinge, Loss, Square
 
 
@@ -49,10 +50,10 @@ def ridge(
     """Ridge regression, ½Σ(y − w·a)² + λ|w|²/2, by the normal equations and one step of iterative refinement."""
     a, y = inputs * mask[:, None], labels * mask
     hessian = a.T @ a + penalty * jnp.eye(a.shape[1], dtype=a.dtype)
-    factor = jax.scipy.linalg.cho_factor(hessian)
+    factor = cholesky(hessian)
     moment = a.T @ y
-    w = jax.scipy.linalg.cho_solve(factor, moment)
-    w = w - jax.scipy.linalg.cho_solve(factor, a.T @ (a @ w - y) + penalty * w)
+    w = solve_with_factor(factor, moment)
+    w = w - solve_with_factor(factor, a.T @ (a @ w - y) + penalty * w)
     gradient = a.T @ (a @ w - y) + penalty * w
     return Fit(w, jnp.linalg.norm(gradient) / jnp.linalg.norm(moment))
 
@@ -87,7 +88,7 @@ def newton(
         curvature = mask * loss.curvature(labels, z)
         hessian = (a * curvature[:, None]).T @ a + penalty * jnp.eye(a.shape[1], dtype=a.dtype)
         g = gradient(w)
-        move = -jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(hessian), g)
+        move = -solve_positive(hessian, g)
         # All trial lengths at once: a product with `a` for w and for the move gives every risk along the line.
         along = a @ move
         lengths = 0.5 ** jnp.arange(10, dtype=a.dtype)
@@ -152,7 +153,7 @@ def hinge_interior(
         weight = keep / scale
         matrix = (rows * weight[:, None]).T @ rows + lam * jnp.eye(d)
         right = rows.T @ (keep * alpha) - lam * w + rows.T @ (weight * known)
-        dw = jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix), right)
+        dw = solve_positive(matrix, right)
         dalpha = (known - rows @ dw) / scale
         dxi = c + xi / (1 - alpha) * dalpha
         ds = rows @ dw + dxi

@@ -23,6 +23,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ..errors import InvalidValue
+from .linear_algebra import solve_positive
 from .potts import ManyBody, every_state
 from .training import logits_at_hidden_site
 
@@ -142,8 +143,7 @@ def fit_softmax(
         spread = (bend[:, :, :, None] * features[:, None, None, :]).reshape(features.shape[0], -1)
         hessian = (features.T @ spread).reshape(-1, others, others, features.shape[1])
         hessian = jnp.transpose(hessian, (0, 1, 3, 2)).reshape(count, count)
-        factor = jnp.linalg.cholesky(hessian + (penalty + damping) * jnp.eye(count))
-        step = jax.scipy.linalg.cho_solve((factor, True), slope)
+        step = solve_positive(hessian + (penalty + damping) * jnp.eye(count), slope)
         return step.reshape(weights.shape), 0.5 * jnp.sum(step * slope)
 
     def go_on(state):

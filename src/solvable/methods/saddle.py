@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from .linear_algebra import solve_small
+
 Update = Callable[[Float[Array, " n"], Any], Float[Array, " n"]]
 
 
@@ -86,7 +88,7 @@ def _fixed_point_jvp(primals, tangents, *, update, rough, start, options):
     x, residual, steps, converged = _fixed_point(args, update=update, rough=rough, start=start, options=options)
     _, moved = eqx.filter_jvp(lambda a: update(x, a), (args,), (dargs,))
     jacobian = jax.jacfwd(lambda y: update(y, args))(x)
-    dx = jnp.linalg.solve(jnp.eye(x.shape[0], dtype=x.dtype) - jacobian, moved)
+    dx = solve_small(jnp.eye(x.shape[0], dtype=x.dtype) - jacobian, moved)
     return (x, residual, steps, converged), (dx, jnp.zeros_like(residual), None, None)
 
 
@@ -163,7 +165,7 @@ def _search(update, start, args, tolerance, warmup, damping, max_steps, memory, 
         stale = accepted & ~(residual < 0.5 * s.residual)
         phase = jnp.where(probing, s.phase + 1, jnp.where(stale | exhausted, 0, n))
 
-        newton = jnp.linalg.solve(identity - jacobian, base_moved - base)
+        newton = solve_small(identity - jacobian, base_moved - base)
         newton = jnp.where(jnp.all(jnp.isfinite(newton)), newton, damping * (base_moved - base))
         newton = newton * jnp.minimum(1.0, reach / jnp.max(jnp.abs(newton)))
         step = jnp.where(exhausted, damping * (base_moved - base), jnp.where(rejected, shorter, newton))
@@ -231,7 +233,7 @@ def _anderson(f, start, steps, damping, memory):
         dg = dg.at[slot].set(gap - gap_old)
         gram = dg @ dg.T
         ridge = 1e-12 * jnp.trace(gram) + jnp.finfo(x.dtype).tiny
-        weights = jnp.linalg.solve(gram + ridge * jnp.eye(memory, dtype=x.dtype), dg @ gap)
+        weights = solve_small(gram + ridge * jnp.eye(memory, dtype=x.dtype), dg @ gap)
         new = x + damping * gap - weights @ (dx + damping * dg)
         new = jnp.where(jnp.all(jnp.isfinite(new)), new, x + damping * gap)
         return new, x, gap, dx, dg
@@ -350,14 +352,14 @@ def follow(
     def tangent(z, previous):
         jacobian = jax.jacfwd(gap)(z)
         bordered = jnp.concatenate([jacobian, previous[None, :]])
-        t = jnp.linalg.solve(bordered, jnp.zeros(n + 1).at[n].set(1.0))
+        t = solve_small(bordered, jnp.zeros(n + 1).at[n].set(1.0))
         return t / jnp.linalg.norm(t)
 
     def correct(z, t, guess):
         def body(_, z):
             system = jnp.concatenate([gap(z), jnp.asarray([t @ (z - guess)])])
             jacobian = jnp.concatenate([jax.jacfwd(gap)(z), t[None, :]])
-            return z - jnp.linalg.solve(jacobian, system)
+            return z - solve_small(jacobian, system)
 
         return jax.lax.fori_loop(0, corrections, body, z)
 
@@ -412,7 +414,7 @@ def spinodals(
         c = 0.5 * (path.control[i] + path.control[i + 1])
         along = path.x[i + 1] - path.x[i]
         u = jnp.concatenate([x, along / jnp.linalg.norm(along), c[None]])
-        u = jax.lax.fori_loop(0, steps, lambda _, u: u - jnp.linalg.solve(jax.jacfwd(system)(u), system(u)), u)
+        u = jax.lax.fori_loop(0, steps, lambda _, u: u - solve_small(jax.jacfwd(system)(u), system(u)), u)
         fine = jnp.max(jnp.abs(system(u))) <= tolerance
         return jnp.where(fine, u, jnp.nan)
 

@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .erm import Fit
+from .linear_algebra import solve_positive
 
 Scalar = Float[Array, ""]
 
@@ -383,7 +384,7 @@ def minimise_cross_entropy(
         spread = jnp.sqrt(p * mask[:, None])[:, :, None] * (features - mean[:, None, :])
         spread = spread.reshape(n * classes, d)
         hessian = spread.T @ spread + penalty * jnp.eye(d, dtype=w.dtype)
-        move = -jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(hessian), gradient)
+        move = -solve_positive(hessian, gradient)
         along = logits(move)
         trials = risks(z[None] + lengths[:, None, None] * along[None])
         trials = trials + 0.5 * penalty * jnp.sum((w[None, :] + lengths[:, None] * move[None, :]) ** 2, axis=1)

@@ -27,6 +27,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from ...errors import InvalidValue
+from ...methods.linear_algebra import cholesky
 from ...methods.monte_carlo import gibbs, mixing, random_states
 from ...methods.potts import Factored
 from ...methods.random_matrices import (
@@ -411,7 +412,7 @@ class MaskedRegression(Model):
             latent = latent * jnp.sqrt(self.spike * number / jnp.sum(latent**2))
             x = rows * jnp.sqrt(self._variances(size))[None, :] + latent[:, None] * hidden[None, :]
         else:
-            x = rows @ jnp.linalg.cholesky(sigma).T
+            x = rows @ cholesky(sigma).T
         second_moment = x.T @ x / number
         measured, g, values, vectors = self._regressions(sigma, second_moment, samples.actual, size)
         if self.covariance in SPIKED:

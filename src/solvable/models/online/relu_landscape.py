@@ -39,6 +39,7 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from ...errors import InvalidValue
+from ...methods.linear_algebra import cholesky, orthonormal_columns
 from ...methods.relu_loss import relu_curvature, relu_gradient, relu_loss
 from ...methods.saddle import solve
 from ...model import Control, Model, Numerics, Reference, choice, control, observable
@@ -245,7 +246,7 @@ class ReluLandscape(Model):
                 "it with start = 'random', or with splits = 0."
             )
         frame_key, train_key, curve_key, test_key = jax.random.split(key, 4)
-        frame = jnp.linalg.qr(jax.random.normal(frame_key, (size, self.teachers), float))[0].T.astype(dtype)
+        frame = orthonormal_columns(jax.random.normal(frame_key, (size, self.teachers), float)).T.astype(dtype)
         teacher = self._teacher().astype(dtype) @ frame
         last = -1.0 if self.minimum == "turned" else 1.0
         begin = jnp.asarray(np.diag([*np.ones(self.teachers - 1), last]), dtype) @ frame
@@ -296,7 +297,7 @@ class ReluLandscape(Model):
         # beyond the teacher's span only the Gram matrix of the rest counts: any root of it is the same start
         rest = drawn[:, :, self.teachers :]
         if size > dimension:
-            rest = jnp.linalg.cholesky(jnp.einsum("sid,sjd->sij", rest, rest))
+            rest = jax.vmap(cholesky)(jnp.einsum("sid,sjd->sij", rest, rest))
         begin = jnp.concatenate([drawn[:, :, : self.teachers], rest], axis=2)
         pull, pace = jax.vmap(lambda w: relu_gradient(w, teacher)), 4 / (units + 8)
 

@@ -55,6 +55,7 @@ from scipy.stats import qmc
 from ...errors import InvalidValue
 from ...methods.control import follow
 from ...methods.flows import until_failure
+from ...methods.linear_algebra import orthonormal_columns
 from ...model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
 
 CENTRES = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
@@ -319,7 +320,7 @@ class XorCurriculum(Model):
         frame_key, sample_key, test_key = jax.random.split(key, 3)
         # weights with exactly these overlaps: the centres are the first two axes, the rest lies in random directions
         rest = jax.random.normal(frame_key, (size - 2, self.students), float)
-        frame = jnp.linalg.qr(rest)[0].T
+        frame = orthonormal_columns(rest).T
         values, vectors = jnp.linalg.eigh(self.initial_norm - self.initial_overlap @ self.initial_overlap.T)
         root = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[None, :]
         w = jnp.concatenate([self.initial_overlap, root @ frame], axis=1).astype(dtype)

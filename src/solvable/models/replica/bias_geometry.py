@@ -43,6 +43,7 @@ from jaxtyping import Array
 from ...errors import InvalidValue
 from ...methods.fairness import Table, confusion, fairness
 from ...methods.lbfgs import minimise
+from ...methods.linear_algebra import orthonormal_columns
 from ...methods.quadrature import gaussian_average_split
 from ...methods.teacher_mixture import SIGNS, Mixture, gram_matrix, mixture_students
 from ...model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
@@ -277,7 +278,7 @@ class BiasGeometry(Model):
     def _geometry(self, draws: Array, dtype: Any) -> tuple[Array, Array]:
         """W_± and v of squared norm d with exactly the Gram matrix, from three random directions."""
         q, plus, minus = self.similarity, self.tilt_plus, self.tilt_minus
-        frame = jnp.linalg.qr(draws.astype(float).T)[0].T * math.sqrt(draws.shape[1])
+        frame = orthonormal_columns(draws.astype(float).T).T * math.sqrt(draws.shape[1])
         side = jnp.sqrt(jnp.maximum(1 - plus**2, 0.0))
         along = jnp.where(side > 0, (q - plus * minus) / jnp.where(side > 0, side, 1.0), 0.0)
         rest = jnp.sqrt(jnp.maximum(1 - minus**2 - along**2, 0.0))

@@ -1,0 +1,111 @@
+"""Linear systems and factors that are safe in any number in one program.
+
+Up to version 0.10 JAX hands a stack of matrices to LAPACK in parts that wait for one another in the pool of threads that
+they occupy: two stacks at once in one program can wait for ever on a machine with few cores. Here small systems are solved
+without LAPACK, and larger matrices, on a CPU, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+def solve_small(matrix: Float[Array, "n n"], right: Float[Array, " n"]) -> Float[Array, " n"]:
+    """x with matrix · x = right, by elimination with row pivots: for a handful of unknowns, and any number of such systems.
+
+    Differentiable both ways. A singular matrix gives infinities or NaN.
+
+    >>> solve_small(jnp.array([[0.0, 2.0], [1.0, 1.0]]), jnp.array([2.0, 3.0])).tolist()
+    [2.0, 1.0]
+    """
+    return jax.lax.custom_linear_solve(
+        lambda x: matrix @ x,
+        right,
+        solve=lambda _, b: _eliminate(matrix, b),
+        transpose_solve=lambda _, b: _eliminate(matrix.T, b),
+    )
+
+
+def _eliminate(matrix: Array, right: Array) -> Array:
+    count, rows = right.shape[0], jnp.arange(right.shape[0])
+
+    def column(k: Any, table: Array) -> Array:
+        chosen = (rows == jnp.argmax(jnp.where(rows >= k, jnp.abs(table[:, k]), -1.0)))[:, None]
+        pivot = jnp.sum(jnp.where(chosen, table, 0.0), axis=0)
+        table = jnp.where(chosen, table[k][None, :], table)  # row k moves to where the pivot was
+        ratio = table[:, k] / pivot[k]
+        return jnp.where((rows == k)[:, None], pivot[None, :], table - ratio[:, None] * pivot[None, :])
+
+    table = jnp.concatenate([matrix, right[:, None]], axis=1)
+    table = jax.lax.fori_loop(0, count, column, table)
+    return table[:, count] / jnp.diagonal(table)
+
+
+def _in_turn(function: Callable[..., Array]) -> Callable[..., Array]:
+    """The function; vmapped on a CPU, it does one matrix after the other. (Such calls have no derivatives.)"""
+    if jax.__version_info__ >= (0, 11):
+        return function
+
+    guarded = jax.custom_batching.custom_vmap(function)
+
+    @guarded.def_vmap
+    def batched(_size: int, is_batched: Any, *inputs: Array) -> tuple[Array, bool]:
+        axes = [0 if b else None for b in is_batched]
+
+        def one_by_one(*inputs: Array) -> Array:
+            stacked = [x for x, b in zip(inputs, is_batched, strict=True) if b]
+
+            def of_one(mine: list[Array]) -> Array:
+                rest = iter(mine)
+                return guarded(*(next(rest) if b else x for x, b in zip(inputs, is_batched, strict=True)))
+
+            return jax.lax.map(of_one, stacked)
+
+        return jax.lax.platform_dependent(*inputs, cpu=one_by_one, default=jax.vmap(function, in_axes=axes)), True
+
+    return guarded
+
+
+@_in_turn
+def cholesky(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """The lower factor L of a positive definite matrix, L Lᵀ = matrix; NaN if there is none.
+
+    >>> cholesky(jnp.array([[4.0, 2.0], [2.0, 2.0]])).tolist()
+    [[2.0, 0.0], [1.0, 1.0]]
+    """
+    return jnp.linalg.cholesky(matrix)
+
+
+@_in_turn
+def solve_with_factor(factor: Float[Array, "n n"], right: Float[Array, " n"]) -> Float[Array, " n"]:
+    """x with factor · factorᵀ · x = right.
+
+    >>> solve_with_factor(jnp.array([[2.0, 0.0], [1.0, 1.0]]), jnp.array([6.0, 4.0])).tolist()
+    [1.0, 1.0]
+    """
+    return jax.scipy.linalg.cho_solve((factor, True), right)
+
+
+def solve_positive(matrix: Float[Array, "n n"], right: Float[Array, " n"]) -> Float[Array, " n"]:
+    """x with matrix · x = right, for a positive definite matrix.
+
+    >>> solve_positive(jnp.array([[4.0, 2.0], [2.0, 2.0]]), jnp.array([6.0, 4.0])).tolist()
+    [1.0, 1.0]
+    """
+    return solve_with_factor(cholesky(matrix), right)
+
+
+@_in_turn
+def orthonormal_columns(matrix: Float[Array, "n k"]) -> Float[Array, "n k"]:
+    """Orthonormal vectors with the span of the columns of a matrix, which has no fewer rows.
+
+    >>> q = orthonormal_columns(jnp.array([[3.0], [4.0]]))
+    >>> [round(abs(float(x)), 12) for x in q.ravel()]
+    [0.6, 0.8]
+    """
+    return jnp.linalg.qr(matrix)[0]
