@@ -160,6 +160,19 @@ def test_depth_caps_the_order_of_interactions_at_machine_precision(depth):
     assert np.abs(beyond).max() < 1e-12 * size
 
 
+@pytest.mark.parametrize("heads", [1, 2, 3, 8])  # few heads are applied one by one, many are summed first
+def test_layers_are_sums_over_heads_squared(heads):
+    network = InteractionStack(3, 5, 3, heads, 6, jax.random.key(heads), scale=4.0, dtype=jnp.float64)
+    tokens, hidden = np.array([0, 2, 1, 1, 0]), np.arange(5) == 3
+    x = np.eye(3)[tokens] * ~hidden[:, None]
+    for layer, (attention, values) in enumerate(zip(network.attention, network.values, strict=True)):
+        x = sum(np.asarray(a) @ x @ np.asarray(v).T for a, v in zip(attention, values, strict=True))
+        x = x**2 if layer < 2 else x
+    np.testing.assert_allclose(
+        network(jnp.asarray(tokens), jnp.asarray(hidden)), x + network.bias, rtol=1e-12, atol=1e-15
+    )
+
+
 def test_a_hidden_token_is_in_no_layer():
     network = InteractionStack(4, 5, 3, 2, 6, jax.random.key(0))
     mask = jnp.array([False, False, True, False, False])

@@ -83,8 +83,18 @@ class InteractionStack(eqx.Module):
         x = jax.nn.one_hot(tokens, self.bias.shape[1], dtype=self.bias.dtype)
         x = jnp.where(masked[:, None], 0.0, x)
         for attention, values in zip(self.attention[:-1], self.values[:-1], strict=True):
-            x = jnp.einsum("hij,hoc,jc->io", attention, values, x) ** 2
+            x = _layer(attention, values, x) ** 2
         return x
+
+
+def _layer(
+    attention: Float[Array, "heads L L"], values: Float[Array, "heads out in"], x: Float[Array, "L in"]
+) -> Float[Array, "L out"]:
+    """Σ_h A^h x (V^h)ᵀ. Many sequences share the heads: summed first, where that is not dearer, they are one matrix."""
+    (heads, sites, _), (_, out, inner) = attention.shape, values.shape
+    if sites * out * inner <= heads * out * (sites + inner):
+        return jnp.einsum("iojc,jc->io", jnp.einsum("hij,hoc->iojc", attention, values), x)
+    return jnp.einsum("hij,hoc,jc->io", attention, values, x)
 
 
 class SumOfStacks(eqx.Module):
