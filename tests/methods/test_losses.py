@@ -48,6 +48,28 @@ def test_any_smooth_convex_loss_has_a_proximal_operator_with_derivatives_of_all_
         assert abs(second(*args) - (first(*up) - first(*down)) / (2 * h)) < 1e-7
 
 
+GENERIC = {
+    "logistic": (lambda y, z: jnp.logaddexp(0.0, -y * z), lambda z: -1 / (1 + np.exp(z))),
+    "square": (lambda y, z: 0.5 * (y - z) ** 2, lambda z: z - 1),
+    "root": (lambda y, z: jnp.sqrt(1 + (y - z) ** 2), lambda z: (z - 1) / np.sqrt(1 + (z - 1) ** 2)),
+}
+
+
+@pytest.mark.parametrize("name", GENERIC)
+@pytest.mark.parametrize("exponent", range(-6, 8))
+def test_the_proximal_point_of_any_loss_is_found_wherever_it_lies(name, exponent):
+    """A wide proximal operator sends Newton's steps to and fro between the two ends of the bracket."""
+    function, slope = GENERIC[name]
+    centres, width = jnp.linspace(-400, 400, 4001), 10.0**exponent
+    loss, ones = Custom(function), jnp.ones_like(centres)
+    z = loss.prox(ones, centres, width * ones)
+    with np.errstate(over="ignore"):
+        pull = width * slope(np.asarray(z))
+    # What rounding leaves: of the terms, and of the last digits of z.
+    rounding = 1 + np.abs(centres) + np.abs(pull) + (1 + np.abs(z)) * (1 + width * loss.curvature(ones, z))
+    assert (np.abs(z - centres + pull) <= 1e-14 * rounding).all()
+
+
 def test_slopes_and_curvatures_agree_with_differentiation():
     z = jnp.linspace(-3, 3, 13) + 0.01
     for loss in LOSSES.values():

@@ -75,11 +75,12 @@ def _prox_jvp(loss, primals, tangents):
     return z, (dcentre - dwidth * slope - width * dslope) / (1 + width * loss.curvature(y, z))
 
 
-def newton_root(loss: Loss, y: Array, centre: Array, width: Array, steps: int = 60) -> Array:
+def newton_root(loss: Loss, y: Array, centre: Array, width: Array, steps: int = 120) -> Array:
     """The proximal point of any convex loss with a slope, by safeguarded Newton.
 
     The root of z − ω + Vℓ′(z) lies between ω and ω − Vℓ′(ω), because ℓ′ grows; a Newton step that leaves the current
-    bracket is replaced by bisection. Where ℓ′ does not grow (a loss that is not convex) the bracket is doubled until it
+    bracket, or is more than half as long as the step before, is replaced by bisection (Newton's steps alone can go to and
+    fro between the ends of a bracket). Where ℓ′ does not grow (a loss that is not convex) the bracket is doubled until it
     holds a root, the only one as long as Vℓ″ > −1.
 
     >>> loss = Custom(lambda y, z: jnp.logaddexp(0.0, -y * z))
@@ -97,21 +98,24 @@ def newton_root(loss: Loss, y: Array, centre: Array, width: Array, steps: int = 
     low, high = jnp.minimum(centre, other), jnp.maximum(centre, other)
 
     def unfinished(state):
-        _, _, _, moving, step = state
+        _, _, _, _, moving, step = state
         return (step < steps) & jnp.any(moving)
 
     def body(state):
-        z, low, high, _, step = state
+        z, low, high, before, _, step = state
         f = z - centre + width * loss.slope(y, z)
         low, high = jnp.where(f < 0, z, low), jnp.where(f > 0, z, high)
         newton = z - f / (1 + width * loss.curvature(y, z))
-        inside = (newton >= low) & (newton <= high)
-        new = jnp.where(inside, newton, 0.5 * (low + high))
-        moving = jnp.abs(new - z) > 4 * jnp.finfo(z.dtype).eps * (1 + jnp.abs(z))
-        return new, low, high, moving, step + 1
+        good = (newton >= low) & (newton <= high) & (jnp.abs(newton - z) <= 0.5 * before)
+        new = jnp.where(good, newton, 0.5 * (low + high))
+        length = jnp.abs(new - z)
+        moving = length > 4 * jnp.finfo(z.dtype).eps * (1 + jnp.abs(z))
+        return new, low, high, length, moving, step + 1
 
-    start = (0.5 * (low + high), low, high, jnp.ones(low.shape, bool), jnp.asarray(0))
-    return jax.lax.while_loop(unfinished, body, start)[0]
+    start = (0.5 * (low + high), low, high, high - low, jnp.ones(low.shape, bool), jnp.asarray(0))
+    z = jax.lax.while_loop(unfinished, body, start)[0]
+    gap = (z - centre + width * loss.slope(y, z)) / (1 + width * loss.curvature(y, z))
+    return jnp.where(jnp.abs(gap) <= 1e-9 * (1 + jnp.abs(z)), z, jnp.nan)
 
 
 class Custom(Loss):
