@@ -87,12 +87,16 @@ class InteractionStack(eqx.Module):
         return x
 
 
+LARGEST_MATRIX = 2**23
+"""Numbers in the matrix of all heads: more would not fit beside the rest of a small machine."""
+
+
 def _layer(
     attention: Float[Array, "heads L L"], values: Float[Array, "heads out in"], x: Float[Array, "L in"]
 ) -> Float[Array, "L out"]:
     """Σ_h A^h x (V^h)ᵀ. Many sequences share the heads: summed first, where that is not dearer, they are one matrix."""
     (heads, sites, _), (_, out, inner) = attention.shape, values.shape
-    if sites * out * inner <= heads * out * (sites + inner):
+    if sites * inner <= heads * (sites + inner) and sites**2 * out * inner <= LARGEST_MATRIX:
         return jnp.einsum("iojc,jc->io", jnp.einsum("hij,hoc->iojc", attention, values), x)
     return jnp.einsum("hij,hoc,jc->io", attention, values, x)
 
