@@ -160,7 +160,7 @@ def test_depth_caps_the_order_of_interactions_at_machine_precision(depth):
     assert np.abs(beyond).max() < 1e-12 * size
 
 
-@pytest.mark.parametrize("heads", [1, 2, 3, 8])  # few heads are applied one by one, many are summed first
+@pytest.mark.parametrize("heads", [2, 8])  # few heads are applied one by one, many are summed first
 def test_layers_are_sums_over_heads_squared(heads):
     network = InteractionStack(3, 5, 3, heads, 6, jax.random.key(heads), scale=4.0, dtype=jnp.float64)
     tokens, hidden = np.array([0, 2, 1, 1, 0]), np.arange(5) == 3
