@@ -16,9 +16,13 @@ MODELS = list(sv.listings())
 # Half a minute each: for `make verify`.
 LONG_CONTRACTS = {
     "bias-geometry", "continual-learning", "continual-protocols", "curriculum-batch", "curriculum-online", "layer-defrosting",
-    "many-body", "masked-language", "narrow-network", "random-labels", "specialisation", "transfer",
+    "many-body", "masked-language", "masked-regression", "narrow-network", "random-features", "random-labels", "rl-perceptron",
+    "rooted-trees", "specialisation", "transfer",
 }  # fmt: skip
-LONG_REFERENCES = {"continual-protocols", "narrow-network", "random-labels", "rl-perceptron", "rooted-trees"}
+LONG_REFERENCES = {
+    "continual-protocols", "curriculum-batch", "narrow-network", "random-labels", "relu-landscape", "rl-perceptron",
+    "rooted-trees", "specialisation",
+}  # fmt: skip
 
 
 def marked(ids, long):

@@ -16,7 +16,8 @@ LONG = {  # examples that train or simulate, a quarter of a minute and more each
     "solvable.models.replica.narrow_network", "solvable.models.replica.bias_geometry", "solvable.methods.online",
     "solvable.models.replica.random_labels", "solvable.tools.continual_digits", "solvable.methods.teacher_mixture",
     "solvable.models.replica.curriculum_batch", "solvable.methods.elastic_phases", "solvable.methods.covariate",
-    "solvable.methods.mixtures",
+    "solvable.methods.mixtures", "solvable.methods.pseudolikelihood", "solvable.models.online.continual_learning",
+    "solvable.methods.control", "solvable.models.online.specialisation",
 }  # fmt: skip
 
 
