@@ -86,8 +86,8 @@ def each(x):
     return solve_positive(symmetric, x[0]), orthonormal_columns(x[:, :32]), solve_small(small, x[0, :8])
 
 # Four independent stacks in one program, which may all run at once.
-program = jax.jit(lambda x: [jax.vmap(each)((1.0 + i) * x) for i in range(4)])
-x = jax.random.normal(jax.random.key(0), (16, 64, 64))
+program = jax.jit(lambda x: [jax.vmap(jax.vmap(each))((1.0 + i) * x) for i in range(4)])
+x = jax.random.normal(jax.random.key(0), (4, 4, 64, 64))
 for _ in range(60):
     jax.block_until_ready(program(x))
 print("done")

@@ -51,22 +51,13 @@ def _in_turn(function: Callable[..., Array]) -> Callable[..., Array]:
     if jax.__version_info__ >= (0, 11):
         return function
 
-    guarded = jax.custom_batching.custom_vmap(function)
+    guarded, in_turn = jax.custom_batching.custom_vmap(function), jax.custom_batching.sequential_vmap(function)
 
     @guarded.def_vmap
     def batched(_size: int, is_batched: Any, *inputs: Array) -> tuple[Array, bool]:
         axes = [0 if b else None for b in is_batched]
-
-        def one_by_one(*inputs: Array) -> Array:
-            stacked = [x for x, b in zip(inputs, is_batched, strict=True) if b]
-
-            def of_one(mine: list[Array]) -> Array:
-                rest = iter(mine)
-                return guarded(*(next(rest) if b else x for x, b in zip(inputs, is_batched, strict=True)))
-
-            return jax.lax.map(of_one, stacked)
-
-        return jax.lax.platform_dependent(*inputs, cpu=one_by_one, default=jax.vmap(function, in_axes=axes)), True
+        ways = [jax.vmap(way, in_axes=axes) for way in (in_turn, function)]
+        return jax.lax.platform_dependent(*inputs, cpu=ways[0], default=ways[1]), True
 
     return guarded
 
