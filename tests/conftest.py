@@ -48,6 +48,16 @@ LONG_TESTS = tuple(
 MOST_MAPPINGS = 20_000  # of a process; Linux allows 65,530 unless told otherwise
 
 
+def pytest_addoption(parser):
+    parser.addoption("--durations-file", default="", help="write the processor seconds of every test here")
+
+
+def pytest_configure(config):
+    from durations import Stopwatch
+
+    config.pluginmanager.register(Stopwatch(config), "stopwatch")
+
+
 def pytest_collection_modifyitems(items):
     for item in items:
         if item.nodeid.startswith(LONG_TESTS):
@@ -70,6 +80,16 @@ def pytest_runtest_teardown(item, nextitem):
 def pytest_unconfigure(config):
     if "PYTEST_XDIST_WORKER" not in os.environ:
         shutil.rmtree(os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def running():
+    """The explorer's server in this process."""
+    from explorer.running import Running
+
+    server = Running()
+    yield server
+    server.close()
 
 
 @pytest.fixture

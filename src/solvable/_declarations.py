@@ -39,6 +39,7 @@ class Declaration:
     counts: bool = False
     options: tuple[str, ...] | None = None
     dims: tuple[str, ...] = ()
+    increasing: bool = False
 
     @property
     def span(self) -> tuple[float, float]:
@@ -117,13 +118,15 @@ def input(
     symbol: str = "",
     low: float = -math.inf,
     high: float = math.inf,
+    increasing: bool = False,
 ) -> Any:
     """An array with named dimensions: a schedule, initial overlaps, a spectrum. Differentiable; swept as named arms.
 
     `default` is an array, or a function of the model that makes one (so that it may depend on choices).
-    A dimension named like a whole-number choice must have that size.
+    A dimension named like a whole-number choice must have that size. With `increasing` (times of measurement), it is
+    at least two numbers, each larger than the one before.
     """
-    said = Declaration("input", meaning, symbol, default, low, high, dims=tuple(dims))
+    said = Declaration("input", meaning, symbol, default, low, high, dims=tuple(dims), increasing=increasing)
     return eqx.field(default=None, kw_only=True, metadata={"solvable": said})
 
 
@@ -268,6 +271,8 @@ def checked_array(name: str, said: Declaration, value: Any, sizes: dict[str, int
         return array
     if not said.inside(array).all():
         raise InvalidValue(f"{name} has an entry that is not finite or not in {said.range}: {said.meaning}.")
+    if said.increasing and (array.size < 2 or np.any(np.diff(array) <= 0)):
+        raise InvalidValue(f"{name} must be at least two increasing numbers: the first is the start.")
     return jnp.asarray(array, dtype=float)
 
 

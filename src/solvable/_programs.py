@@ -55,8 +55,9 @@ def _over_controls(model: Model, point: Any, extra: int = 0):
     flat = {n: jnp.broadcast_to(v, shape).reshape(-1) for n, v in controls.items()}
     # One lane is batched too: a point then takes the same program whether asked alone or in a sweep.
     values = _in_batches(lambda c: point(model.with_values(c)), flat, type(model).theory_lanes)
-    told = masked(values, axes_along(model, extra), 1 + extra)
-    return jax.tree.map(lambda v: v.reshape(shape + v.shape[1:]), told)
+    values = values if extra else within_bounds(values, model)
+    outcome = masked(values, axes_along(model, extra), 1 + extra)
+    return jax.tree.map(lambda v: v.reshape(shape + v.shape[1:]), outcome)
 
 
 def _some(values: dict[str, Array], only: tuple[str, ...] | None) -> dict[str, Array]:
@@ -89,6 +90,32 @@ def axes_along(model: Model, extra: int = 0) -> dict[str, int]:
     """Where, in a batch, each observable has the axis along which the model's `converged` may be told; others have none."""
     along = type(model).converges_along
     return {n: 1 + extra + o.dims.index(along) for n, o in model.observables().items() if along in o.dims}
+
+
+def within_bounds(values: dict[str, Array], model: Model) -> dict[str, Array]:
+    """Whatever leaves its declared bounds by more than the model's accuracy did not converge, whoever says it did.
+
+    A cosine of 1.6 or a negative loss is no answer, however small its residual. Where `converged` is told along a
+    dimension (time), the path has failed from there on.
+    """
+    values, axes, slack = dict(values), axes_along(model), type(model).accuracy
+    lanes = next(iter(values.values())).shape[:1]
+    for name, declared in model.observables().items():
+        if name not in values or not (np.isfinite(declared.low) or np.isfinite(declared.high)):
+            continue
+        v = values[name]
+        # NaN is inside: it says by itself that it is no answer
+        good = ~(v < declared.low - slack * (1 + abs(declared.low)))
+        good = good & ~(v > declared.high + slack * (1 + abs(declared.high)))
+        own = f"{name}_converged" if f"{name}_converged" in values else "converged"
+        converged = values.get(own, jnp.ones(lanes, bool))
+        if converged.ndim > 1 and name in axes:
+            good = jnp.all(good, axis=tuple(i for i in range(1, v.ndim) if i != axes[name]))
+            good = jnp.cumprod(good.astype(jnp.int32), axis=1) == 1
+        else:
+            good = jnp.all(good.reshape(*lanes, -1), axis=1).reshape(*lanes, *(1,) * (converged.ndim - 1))
+        values[own] = converged & good
+    return values
 
 
 def masked(

@@ -57,6 +57,7 @@ __all__ = [
     "Control",
     "Count",
     "Declaration",
+    "Guard",
     "Input",
     "Model",
     "Numerics",
@@ -188,6 +189,20 @@ def _brief(value: np.ndarray) -> str:
         return str(value).replace("\n", " ")
 
 
+@dataclasses.dataclass(frozen=True)
+class Guard:
+    """How small a model is when it is guarded with every change (`testing.guard_model`), and still says something.
+
+    `values` of fields (and other ones in a simulation: `simulated_values`), the `size` of a simulation (the smallest typical
+    one unless given) and its number of `seeds`. Reference values at these choices and shapes cost no program of their own.
+    """
+
+    values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    simulated_values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    size: int | None = None
+    seeds: int = 8
+
+
 class _Names(tuple[str, ...]):
     """Names that do not count: two models that differ only here share their compiled programs."""
 
@@ -230,6 +245,10 @@ class Model(eqx.Module):
     check_study: ClassVar[
         Mapping[str, Any] | tuple[Mapping[str, Any], ...]
     ] = {}  # arguments of `solvable check`'s studies
+    guard: ClassVar[Guard] = Guard()
+    # At size d, simulated means differ from the theory by at most `finite_size * d**-power` of the observable's scale.
+    finite_size: ClassVar[float] = 2.0
+    inconclusive: ClassVar[float] = 0.1  # the share of rows of `check_study` that may be too noisy to say anything
 
     _from_defaults: _Names = eqx.field(default=(), init=False, static=True, repr=False)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .errors import InvalidValue, SolvableError
-from .model import Model, Outcome
+from .model import Model, Outcome, simulate_batch
 
 POINTS = 48
 RESIDUAL = 1e-10
@@ -30,6 +30,7 @@ class Finding:
     promise: str
     kept: bool
     seen: str = ""
+    numbers: int = 1
 
     def __str__(self) -> str:
         return f"{'ok  ' if self.kept else 'FAIL'} {self.promise}{': ' + self.seen if self.seen else ''}"
@@ -67,6 +68,223 @@ def examine_model(model: Model | type[Model], *, size: int | None = None, thorou
     if type(made).experiment is not Model.experiment:
         findings += _guarded(lambda m: _simulation(m, size or type(m).typical_sizes[0]), made)
     return findings
+
+
+def guard_model(kind: type[Model], cases: Sequence[Mapping[str, Any]] = ()) -> list[Finding]:
+    """What is asked of every model with every change, in two programs: one of the theory and one of the simulation.
+
+    The contract without gradients and finer numerics, reference values (`cases`, at least four of them where there are
+    as many), and a simulation of a few seeds against the theory, all at the choices and sizes that the model declares in
+    `guard`. `check_model` and `solvable check` go further.
+
+    >>> import solvable as sv
+    >>> all(finding.kept for finding in guard_model(sv.OnlineAttack))
+    True
+    """
+    findings: list[Finding] = []
+    try:
+        model = kind.create(**kind.guard.values)
+    except Exception as problem:
+        return [Finding("a model can be made from what it declares in `guard`", False, str(problem))]
+    for check in (_declarations, _refusals, _identity):
+        findings += _guarded(check, model)
+    if model.has_theory and not model.unprepared:
+        findings += _guarded(_guarded_theory, model)
+    if cases:
+        findings += _guarded(lambda m: _references(m, cases), model)
+    if kind.experiment is not Model.experiment:
+        findings += _guarded(_guarded_simulation, model)
+    return findings
+
+
+def lanes_of(model: Model) -> int:
+    """How many points one program of the theory takes here: as many as the explorer's for its first view.
+
+    That is one where the first observable is a curve of its own (along time), else as many as a curve over a control has.
+
+    >>> import solvable as sv
+    >>> lanes_of(sv.Perceptron()), lanes_of(sv.SoftCommittee())
+    (64, 1)
+    """
+    first = next((o for o in model.observables().values() if o.predicted), None)
+    if first is not None and first.dims:
+        return 1
+    together = type(model).theory_lanes
+    return 64 if together >= 64 else 16 if together >= 16 else 8
+
+
+def evaluate_rows(model: Model, rows: Sequence[Mapping[str, Any]]) -> Outcome:
+    """The theory at some rows of controls, by the one program of `lanes_of` points, filled up with the last row.
+
+    >>> import solvable as sv
+    >>> outcome = evaluate_rows(sv.Perceptron(loss="square"), [{"samples": 1.0}, {"samples": 2.0}])
+    >>> outcome.test_error.shape
+    (2,)
+    """
+    lanes, own = lanes_of(model), {n: 0.0 if np.ndim(v) else float(v) for n, v in model.controls().items()}
+    pieces = []
+    for begin in range(0, len(rows), lanes):
+        part = [own | dict(rows[min(i, len(rows) - 1)]) for i in range(begin, begin + lanes)]
+        there = model.with_values({n: jnp.asarray([float(row[n]) for row in part]) for n in own})
+        outcome = there.theory()
+        pieces.append(
+            jax.tree.map(lambda v, begin=begin: np.asarray(v[: len(rows) - begin] if own else v[None]), outcome)
+        )
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
+
+
+def _guarded_theory(model: Model) -> list[Finding]:
+    number = max(lanes_of(model), 16) - 1
+    drawn = random_points(model, number).controls()
+    rows = [{}, *({n: np.asarray(v)[i] for n, v in drawn.items()} for i in range(number))] if drawn else [{}]
+    outcome = evaluate_rows(model, rows)
+    return [*_complete(model, jax.tree.map(lambda v: v[0], outcome)), *_physical(model, outcome)]
+
+
+def _references(model: Model, cases: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    """At least four reference values, those first that need no other program."""
+    kind = type(model)
+    groups: dict[Any, list[tuple[Model, Mapping[str, Any]]]] = {}
+    for case in cases:
+        made = kind.create(**case["params"])
+        # What a simulation is compared with, and what has numerics of its own, is for `solvable check`.
+        if "numerics" not in case and "simulate" not in case:
+            groups.setdefault(program_of(made), []).append((made, case))
+    own = groups.pop(program_of(model), [])
+    chosen = [own, *sorted(groups.values(), key=len, reverse=True)]
+    found, number = [], 0
+    for group in chosen:
+        if number >= 4 and group is not own:
+            break
+        alike: dict[str, list[tuple[Model, Mapping[str, Any]]]] = {}
+        for made, case in group:
+            shared = {n: v for n, v in made.specification().items() if n not in made.controls()}
+            alike.setdefault(json.dumps(shared, sort_keys=True), []).append((made, case))
+        for together in alike.values():
+            rows, places = [], []
+            for made, _ in together:
+                spread = {n: np.broadcast_to(np.asarray(v), made.shape).reshape(-1) for n, v in made.controls().items()}
+                own_rows = [{n: v[i] for n, v in spread.items()} for i in range(int(np.prod(made.shape, dtype=int)))]
+                places.append(slice(len(rows), len(rows) + len(own_rows)))
+                rows += own_rows
+            outcome = evaluate_rows(together[0][0], rows)
+            for place, (made, case) in zip(places, together, strict=True):
+                number += int(np.size(case["value"]))
+                own_part = jax.tree.map(lambda v, at=place, to=made.shape: v[at].reshape(to + v.shape[1:]), outcome)
+                found += _reference(made, case, own_part)
+    return found
+
+
+def program_of(model: Model) -> tuple[Any, ...]:
+    """What a compiled theory depends on: choices, and shapes of inputs and data."""
+    choices = tuple(getattr(model, n) for n in model.fields_of("choice"))
+    arrays = [getattr(model, n) for n in model.fields_of("input", "data")]
+    return choices, tuple(None if a is None else np.shape(a) for a in arrays)
+
+
+def _reference(model: Model, case: Mapping[str, Any], outcome: Outcome) -> list[Finding]:
+    value, gap = picked(model, case, outcome)
+    limit, seen = float(np.max(case["tolerance"])), f"off by {gap:.1e} of"
+    name = f"{case['observable']}({', '.join(f'{k}={v}' for k, v in case['params'].items() if np.ndim(v) == 0)})"
+    held = bool(gap <= limit)
+    return [Finding(f"the reference value of {name} holds", held, f"{seen} {limit:.1e}", int(np.size(case["value"])))]
+
+
+def picked(model: Model, case: Mapping[str, Any], outcome: Outcome) -> tuple[np.ndarray, float]:
+    """What a reference value looks at, and how far it is from the outcome's.
+
+    `at` picks along the observable's dimensions: a coordinate (times, bin centres) where the dimension has one, an index
+    where it has none.
+    """
+    value = np.asarray(outcome[case["observable"]])
+    dims, coordinates = list(model.observables()[case["observable"]].dims), model.coordinates()
+    for dim, where in case.get("at", {}).items():
+        if dim not in dims:
+            raise InvalidValue(f"{case['observable']!r} has no dimension {dim!r}.")
+        if dim in coordinates:
+            gaps = np.abs(np.asarray(coordinates[dim]) - where)
+            if not gaps.min() < 1e-9:
+                raise InvalidValue(f"{dim!r} has no coordinate {where!r}.")
+            where = int(np.argmin(gaps))
+        axis = dims.index(dim)
+        value = np.take(value, where, axis=axis)
+        dims.pop(axis)
+    wanted = np.asarray(case["value"], float)
+    if value.shape != wanted.shape:
+        raise InvalidValue(f"{case['observable']!r} has shape {value.shape}, the reference {wanted.shape}.")
+    return value, float(np.max(np.abs(value - wanted), initial=0.0))
+
+
+def _guarded_simulation(model: Model) -> list[Finding]:
+    """A few realisations in one program: what they measure, that they can be had again, and that they are the theory's."""
+    kind = type(model)
+    model = model.replace(**kind.guard.simulated_values)
+    size, seeds = kind.guard.size or kind.typical_sizes[0], kind.guard.seeds
+    keys = [model.key(size, seed) for seed in range(seeds)]
+    models = [model.prepared(key, size) for key in keys]
+
+    def simulated() -> dict[str, np.ndarray]:
+        if not model.unprepared:
+            batch = simulate_batch(model, {}, jnp.stack(keys), size)
+            return {n: np.asarray(v) for n, v in batch.items()}
+        each = [simulate_batch(m, {}, key[None], size) for m, key in zip(models, keys, strict=True)]
+        return {n: np.concatenate([np.asarray(b[n]) for b in each]) for n in each[0]}
+
+    first, again = simulated(), simulated()
+    measured = {n: v for n, v in first.items() if n not in ("converged", "residual")}
+    declared = {n: o for n, o in model.observables().items() if o.simulated}
+    wrong = sorted(set(measured) ^ set(declared))
+    found = [Finding("the simulation measures exactly the declared observables", not wrong, ", ".join(wrong))]
+    same = all(np.array_equal(v, again[n], equal_nan=True) for n, v in measured.items())
+    found.append(Finding("the same seeds give the same realisations, bit by bit", same))
+    differ = seeds == 1 or any(not np.array_equal(v[0], v[1], equal_nan=True) for v in measured.values())
+    found.append(Finding("another seed gives another realisation", differ))
+    if not model.has_theory:
+        return found
+    theory = [evaluate_rows(m, [m.realised(size).controls()]) for m in (models if model.unprepared else [model])]
+    return [*found, *_close(model, measured, theory, size)]
+
+
+def _close(
+    model: Model, measured: Mapping[str, np.ndarray], theory: Sequence[Outcome], size: int, level: float = 1e-3
+) -> list[Finding]:
+    """Means of seeds against the theory: within their errors and the finite-size correction that the model declares."""
+    from scipy.special import stdtr
+
+    from .lab.agreement import RESOLUTION, holm
+
+    names, chances, gaps = [], [], []
+    found = []
+    for name, declared in model.observables().items():
+        if not (declared.simulated and declared.predicted):
+            continue
+        expected = np.concatenate([np.asarray(outcome[name]) for outcome in theory])
+        if expected.shape[1:] != measured[name].shape[1:]:
+            found.append(Finding(f"theory and simulation of {name} have the same shape", False))
+            continue
+        there = np.isfinite(expected).all(axis=0) & np.isfinite(measured[name]).all(axis=0)
+        if not there.any():
+            found.append(Finding(f"theory and simulation of {name} are numbers somewhere", False))
+            continue
+        deviation = (measured[name] - expected)[:, there]
+        scale = float(np.abs(expected[:, there]).max())
+        seeds = len(deviation)
+        # A constant of every seed has no spread: what float32 resolves is the least error there can be.
+        error = np.maximum(deviation.std(axis=0, ddof=1) / np.sqrt(seeds), RESOLUTION * max(scale, 1e-300))
+        if declared.fraction_of:
+            error = np.maximum(error, scale / np.sqrt(size * seeds))
+        allowed = type(model).finite_size * scale * size**-declared.power
+        z = np.maximum(np.abs(deviation.mean(axis=0)) - allowed, 0.0) / error
+        names += [name] * z.size
+        chances += list(2 * stdtr(seeds - 1, -z))
+        gaps += [
+            f"{d:+.2g} ± {e:.1g}, {allowed:.1g} allowed" for d, e in zip(deviation.mean(axis=0), error, strict=True)
+        ]
+    far = holm(chances, level)
+    for name in dict.fromkeys(names):
+        off = [g for n, g, f in zip(names, gaps, far, strict=True) if n == name and f]
+        found.append(Finding(f"simulated {name} is the theory's at size {size}", not off, off[0] if off else ""))
+    return found
 
 
 def _guarded(check: Callable[[Model], list[Finding]], model: Model) -> list[Finding]:
@@ -124,7 +342,12 @@ def _identity(model: Model) -> list[Finding]:
 
 
 def _theory(model: Model) -> list[Finding]:
-    outcome, declared = model.theory(), model.observables()
+    return _complete(model, model.theory())
+
+
+def _complete(model: Model, outcome: Outcome) -> list[Finding]:
+    """The outcome at the defaults has every declared observable, and converged."""
+    declared = model.observables()
     wanted = {n for n, o in declared.items() if o.predicted}
     found = [Finding("the theory gives exactly the declared observables", set(outcome.keys()) == wanted,
                      f"differing: {sorted(set(outcome.keys()) ^ wanted)}" if set(outcome.keys()) != wanted else "")]  # fmt: skip
@@ -150,11 +373,18 @@ def random_points(model: Model, number: int, seed: int = 0) -> Model:
 
 
 def _physicality(model: Model) -> list[Finding]:
-    outcome, found = random_points(model, POINTS).theory(), []
+    return _physical(model, random_points(model, POINTS).theory())
+
+
+def _physical(model: Model, outcome: Outcome) -> list[Finding]:
+    """Residuals and declared bounds at points that cover the typical ranges."""
+    found = []
     converged = np.asarray(outcome.converged)
     share = float(converged.mean())
     found.append(
-        Finding("the theory converges over the typical ranges", share >= 0.95, f"{share:.0%} of {POINTS} points")
+        Finding(
+            "the theory converges over the typical ranges", share >= 0.95, f"{share:.0%} of {converged.size} points"
+        )
     )
     worst = float(np.max(np.asarray(outcome.residual)[converged], initial=0.0))
     found.append(Finding(f"residuals are at most {RESIDUAL:.0e}", worst <= RESIDUAL, f"{worst:.1e}"))
@@ -253,22 +483,137 @@ def _gradients(model: Model) -> list[Finding]:
 
 
 def _numerics(model: Model) -> list[Finding]:
-    """Finer numerics move nothing beyond the stated accuracy: whole numbers are doubled, tolerances divided by ten."""
+    """Finer numerics move nothing beyond the stated accuracy."""
     if not type(model).numerics:
         return []
-    finer = {
-        n: 2 * v if isinstance(v, int) else v / 10 for n, v in type(model).numerics.items() if not isinstance(v, str)
-    }
     points = random_points(model, POINTS)
-    coarse, fine = points.theory(), points.theory(finer)
-    both = np.asarray(coarse.converged & fine.converged)
-    worst, where = 0.0, ""
-    for name in coarse:
-        a, b = np.asarray(coarse[name])[both], np.asarray(fine[name])[both]
-        gap = float(np.max(np.abs(a - b) / (1 + np.abs(b)), initial=0.0))
-        worst, where = max((worst, where), (gap, name))
+    worst, seen = _moved(points, points.theory())
     limit = type(model).accuracy
-    return [Finding(f"finer numerics move nothing beyond {limit:.0e}", worst <= limit, f"{worst:.1e} in {where}")]
+    return [Finding(f"finer numerics move nothing beyond {limit:.0e}", worst <= limit, seen)]
+
+
+def finer(numerics: Mapping[str, Any]) -> dict[str, Any]:
+    """The same settings, twice as fine: whole numbers doubled, steps halved, tolerances a tenth (not below rounding).
+
+    >>> finer({"nodes": 16, "step": 0.5, "tolerance": 1e-9, "rtol": 3e-13, "solver": "dopri8"})
+    {'nodes': 32, 'step': 0.25, 'tolerance': 1e-10, 'rtol': 3e-13}
+    """
+
+    def changed(value: float) -> float:
+        if isinstance(value, int):
+            return 2 * value
+        return value / 2 if value > 1e-2 else value / 10 if value > 1e-12 else value
+
+    return {name: changed(value) for name, value in numerics.items() if not isinstance(value, str)}
+
+
+def _moved(model: Model, coarse: Outcome) -> tuple[float, str]:
+    """How far finer numerics move what converged, at most, and in which observable."""
+    fine = model.theory(finer(type(model).numerics))
+    worst, where = 0.0, "nothing"
+    for name in coarse:
+        a, b = np.asarray(coarse[name]), np.asarray(fine[name])
+        both = np.isfinite(a) & np.isfinite(b)
+        gap = float(np.max(np.abs(a - b)[both] / (1 + np.abs(b[both])), initial=0.0))
+        worst, where = max((worst, where), (gap, name))
+    return worst, f"{worst:.1e} in {where}"
+
+
+# --- corners ------------------------------------------------------------------------------------------------------------
+
+
+def examine_corners(kind: type[Model], say: Callable[[str], None] = lambda _: None) -> list[Finding]:
+    """Finer numerics at the corners of everything that is allowed: controls, choices, times of measurement.
+
+    What is asked is little, and everywhere: a number that says it converged moves by no more than the stated accuracy
+    when every step is halved and every count of nodes is doubled, and keeps its declared bounds. What did not converge
+    is NaN, and is right.
+    """
+    found = []
+    for name, model in corners(kind):
+        say(f"{kind.id}: {name}")
+        found += _guarded(lambda m, name=name: _corner(m, name), model)
+    return found
+
+
+def corners(kind: type[Model]) -> Iterator[tuple[str, Model]]:
+    """The model at each of its choices, at few and at many of what is counted, and measured soon, late, or unevenly.
+
+    >>> import solvable as sv
+    >>> [name for name, _ in corners(sv.Perceptron)][:4]
+    ['defaults', 'loss=logistic', 'loss=hinge', 'teacher=linear']
+    """
+    model = kind()
+    variations: list[tuple[str, dict[str, Any]]] = [("defaults", {})]
+    for name, declared in kind.fields().items():
+        at = getattr(model, name)
+        if declared.kind == "choice" and declared.options is not None:
+            variations += [(f"{name}={option}", {name: option}) for option in declared.options if option != at]
+        elif declared.kind == "choice":
+            numbers = sorted({int(declared.low), int(declared.low) + 1, min(2 * at, int(declared.high))} - {at})
+            variations += [(f"{name}={number}", {name: number}) for number in numbers]
+        elif declared.increasing:
+            variations += [(f"{name} {how}", {name: values}) for how, values in _uneven(np.asarray(at)).items()]
+    for name, values in variations:
+        try:
+            varied = model.replace(**values)
+        except InvalidValue:  # a combination that the model refuses
+            continue
+        if varied.has_theory and not varied.unprepared:
+            yield name, varied
+
+
+def _uneven(times: np.ndarray) -> dict[str, np.ndarray]:
+    """Increasing numbers like these, over other spans and otherwise spaced."""
+    start, span = times[0], times[-1] - times[0]
+    growing = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, len(times) - 1)])
+    return {
+        "soon": start + 1e-3 * (times - start),
+        "late": start + 30 * (times - start),
+        "growing": start + 10 * span * growing,
+        "two": np.array([start, start + 10 * span]),
+        "three": start + span * np.array([0.0, 1e-2, 20.0]),
+    }
+
+
+def whole_range(model: Model, number: int, seed: int = 0) -> Model:
+    """The model at points that cover all that its controls allow (where that is endless: ten times the typical range)."""
+    rng, values = np.random.default_rng(seed), {}
+    for name, declared in model.fields_of("control").items():
+        low, high = (
+            a if math.isfinite(a) else 10 * b for a, b in zip((declared.low, declared.high), declared.span, strict=True)
+        )
+        inside = 1e-6 * (high - low)
+        low, high = low + declared.low_open * inside, high - declared.high_open * inside
+        u = rng.permutation(np.linspace(0.0, 1.0, number))
+        if low > 0 and high / low > 100:
+            values[name] = np.clip(low * (high / low) ** u, low, high)
+        elif low >= 0 and high > 100 * max(declared.span[1], 1e-300):
+            # most of such a range is far away: half of the points are in the typical part
+            near = rng.permutation(number) < number // 2
+            values[name] = np.where(near, low + u * (declared.span[1] - low), low + u**4 * (high - low))
+        else:
+            values[name] = low + u * (high - low)
+    return model.replace(**values) if values else model
+
+
+def _corner(model: Model, name: str, number: int = 16) -> list[Finding]:
+    points, limit = whole_range(model, number), type(model).accuracy
+    outcome = points.theory()
+    done = np.asarray(outcome.converged)
+    worst, seen = _moved(points, outcome) if type(model).numerics else (0.0, "no numerics")
+    seen += f", {int(done.sum())} of {done.size} points converged"
+    found = [Finding(f"{name}: finer numerics move nothing beyond {limit:.0e}", worst <= limit, seen)]
+    for observable, declared in model.observables().items():
+        if declared.predicted:
+            value, slack = np.asarray(outcome[observable]), limit
+            outside = (value < declared.low - slack * (1 + abs(value))) | (
+                value > declared.high + slack * (1 + abs(value))
+            )
+            if outside.any():
+                seen = f"{value[outside][0]:g} outside [{declared.low:g}, {declared.high:g}]"
+                found.append(Finding(f"{name}: {observable} keeps its physical bounds", False, seen))
+    return found
 
 
 def _simulation(model: Model, size: int) -> list[Finding]:

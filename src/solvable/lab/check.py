@@ -16,7 +16,7 @@ from ..errors import InvalidValue, SolvableError
 from ..model import Model, Outcome
 from ..registry import listings, model_class
 from ..study import Study
-from ..testing import examine_model
+from ..testing import Finding, examine_model, guard_model, picked
 
 CASE = {"model", "params", "observable", "value", "tolerance", "provenance"}
 
@@ -61,32 +61,14 @@ def evaluate_case(case: Mapping[str, Any]) -> tuple[np.ndarray, float]:
     """The theory's value for a case, and how far it is from the reference.
 
     A case with `simulate`, say `{"size": 1000, "seed": 0}`, looks at that realisation instead: exact counts of an
-    experiment. `at` picks along the observable's dimensions: a coordinate (times, bin centres) where the dimension has
-    one, an index where it has none.
+    experiment.
     """
     model = model_class(case["model"]).create(**case["params"])
     if "simulate" in case:
         outcome = _simulated(case["model"], json.dumps(case["params"]), json.dumps(case["simulate"]))
     else:
         outcome = model.theory(case.get("numerics"))
-    value = np.asarray(outcome[case["observable"]])
-    dims = list(model.observables()[case["observable"]].dims)
-    coordinates = model.coordinates()
-    for dim, where in case.get("at", {}).items():
-        if dim not in dims:
-            raise InvalidValue(f"{case['observable']!r} has no dimension {dim!r}.")
-        if dim in coordinates:
-            grid = np.asarray(coordinates[dim])
-            where = int(np.argmin(np.abs(grid - where))) if np.min(np.abs(grid - where)) < 1e-9 else None
-            if where is None:
-                raise InvalidValue(f"{dim!r} has no coordinate {case['at'][dim]!r}.")
-        axis = dims.index(dim)
-        value = np.take(value, where, axis=axis)
-        dims.pop(axis)
-    wanted = np.asarray(case["value"], float)
-    if value.shape != wanted.shape:
-        raise InvalidValue(f"{case['observable']!r} has shape {value.shape}, the reference {wanted.shape}.")
-    return value, float(np.max(np.abs(value - wanted), initial=0.0))
+    return picked(model, case, outcome)
 
 
 @lru_cache(maxsize=4)
@@ -114,6 +96,17 @@ def check_values(file: Path, only: Iterable[str] = ()) -> list[Checked]:
     """Every case of a file."""
     wanted = set(only)
     return [check_case(c) for c in load_cases(file) if not wanted or c["model"] in wanted]
+
+
+def guard(id: str) -> list[Finding]:
+    """What `make test` asks of a registered model: its contract, its reference values, a small simulation."""
+    file, kind = reference_folder() / f"{id}.json", model_class(id)
+    cases = load_cases(file) if file.exists() else []
+    findings = guard_model(kind, cases)
+    if kind.point is Model.point:  # exact counts of a realisation
+        for row in map(check_case, (case for case in cases if "simulate" in case)):
+            findings.append(Finding(f"the reference value of {row.part} holds", row.passed, row.seen))
+    return findings
 
 
 def check_models(

@@ -47,7 +47,7 @@ from ...methods.interactions import (
 from ...methods.potts import ManyBody, every_state
 from ...methods.squared_attention import InteractionStack
 from ...methods.training import Optimiser, train
-from ...model import Control, Model, Numerics, Reference, choice, control, observable
+from ...model import Control, Guard, Model, Numerics, Reference, choice, control, observable
 
 MOST_STATES = 20_000
 MOST_WEIGHTS = 2_000
@@ -100,6 +100,13 @@ class ManyBodyBias(Model):
     simulation_seconds = 60.0
     simulation_growth = 1.0
     check_study = ({"over": {"inverse_temperature": [0.5, 1.0]}, "values": {"depth": 0}, "seeds": 8},)
+    guard = Guard(
+        values={"energy": "cosine", "depth": 0},
+        simulated_values={"sites": 3, "colours": 2, "bodies": 2},
+        size=2000,
+        seeds=4,
+    )
+    finite_size = 100.0  # a fit with P parameters on n sequences is about P/2n off, and P is in the hundreds
     references = (
         Reference(
             "rende2024distributional", "R. Rende, F. Gerace, A. Laio and S. Goldt", "A distributional simplicity bias in "

@@ -52,7 +52,7 @@ from ...methods.training import (
     train,
 )
 from ...methods.transformers import Transformer
-from ...model import Control, Count, Model, Reference, choice, control, observable
+from ...model import Control, Count, Guard, Model, Reference, choice, control, observable
 
 PENALTIES = (0.3, 1.0, 3.0, 10.0)
 HELD_OUT = 2000
@@ -312,6 +312,7 @@ class MaskedLanguage(Model):
     typical_sizes = (500, 1000, 2000)
     simulation_seconds = 7.0
     simulation_growth = 1.0
+    guard = Guard(values={"steps": 5, "sites": 6, "colours": 3}, size=50, seeds=2)
     references = (
         Reference(
             "rende2024mapping", "R. Rende, F. Gerace, A. Laio and S. Goldt",

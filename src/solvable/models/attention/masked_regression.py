@@ -42,7 +42,7 @@ from ...methods.random_matrices import (
     tridiagonal_traces,
 )
 from ...methods.spiked_matrices import Bulk, delocalised_spike, isolated_direction
-from ...model import Control, Input, Model, Numerics, Reference, choice, control, data, observable
+from ...model import Control, Guard, Input, Model, Numerics, Reference, choice, control, data, observable
 
 EDGES = np.round(np.arange(-3.07, 1.04, 0.1), 2)
 """Bins of A's eigenvalues; the first also holds everything below it. Off round numbers, where atoms like to sit."""
@@ -94,6 +94,7 @@ class MaskedRegression(Model):
             "judge": ("test_loss", "train_loss", "effective_penalty"),
         },
     )
+    guard = Guard(values={"covariance": "spiked", "variances": "two-level"}, size=50)
     references = (
         Reference(
             "wortsman2026random", "A. Wortsman Zurich, F. Gerace, B. Loureiro and Y. M. Lu",

@@ -48,7 +48,7 @@ from ...methods.training import (
     train,
 )
 from ...methods.transformers import Transformer
-from ...model import Control, Count, Model, Reference, choice, control, observable
+from ...model import Control, Count, Guard, Model, Reference, choice, control, observable
 
 TRAINED = 0.8
 ORDERS = {"next": 4, "masked": 2}
@@ -80,6 +80,7 @@ class RootedTrees(Model):
     typical_sizes = (5_000, 50_000, 500_000)
     simulation_seconds = 60.0
     simulation_growth = 0.0
+    guard = Guard(values={"steps": 1, "batch": 1, "context": 8, "embedding": 4, "heads": 1}, size=10000, seeds=2)
     references = (
         Reference(
             "breccia2025testing", "A. Breccia, F. Gerace, M. Lippi, G. Sicuro and P. Contucci",

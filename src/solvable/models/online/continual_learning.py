@@ -42,7 +42,7 @@ from ...methods.averages import activation
 from ...methods.committee import check_joint, weights_with_gram
 from ...methods.flows import integrate, until_failure
 from ...methods.tasks import TaskOverlaps, mixture, task_drifts, task_losses
-from ...model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
+from ...model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
 
 
 def _first_head(model: ContinualLearning) -> np.ndarray:
@@ -88,6 +88,7 @@ class ContinualLearning(Model):
             "seeds": 16,
         },
     )  # fmt: skip
+    guard = Guard(values={"points": 3})
     references = (
         Reference(
             "lee2022maslow", "S. Lee, S. Sarao Mannelli, C. Clopath, S. Goldt and A. Saxe", "Maslow's hammer for catastrophic "

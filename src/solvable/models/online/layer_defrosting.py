@@ -35,7 +35,7 @@ from ...errors import InvalidValue
 from ...methods.digits import PIXELS, digit_components
 from ...methods.similarity import information_imbalance, linear_cka
 from ...methods.training import Optimiser, descend, draw_rows
-from ...model import Control, Count, Model, Reference, choice, control, observable
+from ...model import Control, Count, Guard, Model, Reference, choice, control, observable
 
 GAIN = 1.5
 """Of the teachers: with weights of variance one per fan-in, tanh networks are nearly linear."""
@@ -148,6 +148,7 @@ class LayerDefrosting(Model):
     typical_sizes = (10, 15, 20)
     simulation_seconds = 0.7
     simulation_growth = 1.0
+    guard = Guard(values={"steps": 2, "depth": 1, "units": 4, "samples": 1.0}, size=10, seeds=2)
     references = (
         Reference(
             "gerace2023optimal", "F. Gerace, D. Doimo, S. Sarao Mannelli, L. Saglietti and A. Laio", "Optimal transfer protocol "

@@ -44,7 +44,7 @@ from ...methods.committee import (
     weights_with_gram,
 )
 from ...methods.flows import integrate, until_failure
-from ...model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
+from ...model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
 
 
 def _small_asymmetric_overlaps(model: SoftCommittee) -> np.ndarray:
@@ -79,6 +79,7 @@ class SoftCommittee(Model):
         },
         {"values": {"times": [0.0, 2.0, 5.0, 10.0], "start": "random", "students": 3}, "seeds": 8},
     )
+    guard = Guard(values={"times": [0.0, 2.0]})
     references = (
         Reference(
             "saad1995online", "D. Saad and S. A. Solla", "On-line learning in soft committee machines", 1995,
@@ -111,8 +112,8 @@ class SoftCommittee(Model):
         "given", options=("given", "random"),
         meaning="initial overlaps as given, or measured on weights drawn at random with the given norms")  # fmt: skip
     times: Input = input(
-        np.linspace(0.0, 100.0, 101), dims=("time",), low=0.0, symbol="t", meaning="times of measurement, increasing from "
-        "the start, in steps per input dimension")  # fmt: skip
+        np.linspace(0.0, 100.0, 101), dims=("time",), low=0.0, increasing=True, symbol="t",
+        meaning="times of measurement, increasing from the start, in steps per input dimension")  # fmt: skip
     initial_norm: Input = input(
         lambda m: 0.25 * np.eye(m.students), dims=("students", "students"), symbol="Q(0)",
         meaning="initial Gram matrix of the student units, w_i·w_j/N")  # fmt: skip
@@ -137,12 +138,10 @@ class SoftCommittee(Model):
     )  # fmt: skip
 
     def validate(self) -> None:
-        given = (self.times, self.initial_norm, self.initial_overlap, self.teacher_norm)
+        given = (self.initial_norm, self.initial_overlap, self.teacher_norm)
         if any(isinstance(value, Tracer) for value in given):
             return
-        times, norm, overlap, teacher = (np.asarray(value) for value in given)
-        if len(times) < 2 or np.any(np.diff(times) <= 0):
-            raise InvalidValue("times must be at least two increasing numbers: the first is the start.")
+        norm, overlap, teacher = (np.asarray(value) for value in given)
         check_joint(norm, overlap, teacher, ("initial_norm", "initial_overlap", "teacher_norm"))
 
     def coordinates(self) -> dict[str, np.ndarray]:

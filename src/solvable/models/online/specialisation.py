@@ -36,7 +36,7 @@ from ...errors import InvalidValue
 from ...methods.averages import activation
 from ...methods.committee import Overlaps, committee_drift, committee_loss, weights_with_gram
 from ...methods.flows import integrate, until_failure
-from ...model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
+from ...model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
 
 
 class State(NamedTuple):
@@ -104,6 +104,7 @@ class Specialisation(Model):
         {"values": {"activation": "linear", "features": 2, "students": 3, "rate": 0.3, "angle": 0.4,
                     "times": [0.0, 5.0, 15.0, 30.0]}, "seeds": 16},
     )  # fmt: skip
+    guard = Guard(values={"times": [0.0, 1.0, 4.0]})
     references = (
         Reference(
             "jarvis2025specialisation", "D. Jarvis, S. Lee, C. C. J. Dominé, A. M. Saxe and S. Sarao Mannelli",
@@ -135,7 +136,7 @@ class Specialisation(Model):
     students: int = choice(2, low=2, high=32, symbol="K", meaning="hidden units of the student")
     features: int = choice(1, high=16, symbol="M", meaning="features, each with its own output; one for erf")
     times: Input = input(
-        np.linspace(0.0, 40.0, 41), dims=("time",), low=0.0, symbol="t",
+        np.linspace(0.0, 40.0, 41), dims=("time",), low=0.0, increasing=True, symbol="t",
         meaning="times of measurement, increasing from the start, in steps per input dimension")  # fmt: skip
     cosines: Input = input(
         lambda m: 0.02 + 0.01 * np.eye(m.students, m.features), dims=("students", "features"), low=-1.0, high=1.0,
@@ -161,11 +162,9 @@ class Specialisation(Model):
             raise InvalidValue(f"features = {self.features} goes with activation = 'linear': for 'erf' one is meant.")
         if self.features > self.students:
             raise InvalidValue(f"features = {self.features} is more than the students = {self.students}.")
-        if any(isinstance(value, Tracer) for value in (self.times, self.cosines)):
+        if isinstance(self.cosines, Tracer):
             return
-        times, cosines = np.asarray(self.times), np.asarray(self.cosines)
-        if len(times) < 2 or np.any(np.diff(times) <= 0):
-            raise InvalidValue("times must be at least two increasing numbers: the first is the start.")
+        cosines = np.asarray(self.cosines)
         largest = np.linalg.norm(cosines, 2)
         if largest > 1 + 1e-9:
             raise InvalidValue(

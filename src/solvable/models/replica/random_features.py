@@ -53,7 +53,7 @@ from ...methods.covariate import (
 )
 from ...methods.erm import minimise_risk
 from ...methods.losses import loss_named
-from ...model import Control, Model, Numerics, Reference, choice, control, observable
+from ...model import Control, Guard, Model, Numerics, Reference, choice, control, observable
 from ._labels import RISKS, refuse_loss_without_labels
 
 TEST_SAMPLES = 4096
@@ -83,6 +83,7 @@ class RandomFeatures(Model):
         {"over": {"penalty": [0.01, 1.0]},
          "values": {"teacher": "linear", "loss": "square", "projection": "orthogonal", "activation": "relu"}},
     )  # fmt: skip
+    guard = Guard(values={"activation": "tanh", "projection": "orthogonal"})
     references = (
         Reference(
             "gerace2020generalisation", "F. Gerace, B. Loureiro, F. Krzakala, M. Mézard and L. Zdeborová", "Generalisation "

@@ -40,7 +40,7 @@ from ...methods.channels import sign_risks
 from ...methods.covariate import Sign, Spectrum, of_matrices, student
 from ...methods.erm import minimise_risk
 from ...methods.losses import loss_named
-from ...model import Control, Input, Model, Numerics, Reference, choice, control, data, input, observable
+from ...model import Control, Guard, Input, Model, Numerics, Reference, choice, control, data, input, observable
 from ._transfer_moments import OMEGA, TAU
 
 TEST_SAMPLES = 8192
@@ -177,6 +177,7 @@ class Transfer(Model):
         {"over": {"samples": [2.0, 8.0]}},
         {"values": {"features": "network"}, "seeds": 8},
     )
+    guard = Guard(size=15, seeds=4)
     references = (
         Reference(
             "gerace2022probing", "F. Gerace, L. Saglietti, S. Sarao Mannelli, A. Saxe and L. Zdeborová", "Probing transfer "

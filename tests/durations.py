@@ -1,0 +1,71 @@
+"""How long every test takes, and which are therefore left to `make verify`: the one place that says what is slow.
+
+`durations.json` keeps the processor seconds of every test that takes a second or more with nothing compiled yet.
+`make durations` measures them anew. A test that takes more than `LONGEST` is slow, unless it guards a model: those
+are always in `make test`, and have a budget of their own (`test_every_model.py`).
+"""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+FILE = Path(__file__).parent / "durations.json"
+LONGEST = 3.0  # processor seconds of a test in `make test`
+KEPT = 1.0  # what takes less is not written down
+ALWAYS = ("tests/test_every_model.py::",)
+
+
+def known() -> dict[str, float]:
+    """Processor seconds by test."""
+    return json.loads(FILE.read_text()) if FILE.exists() else {}
+
+
+def is_slow(nodeid: str, seconds: dict[str, float]) -> bool:
+    return seconds.get(nodeid, 0.0) > LONGEST and not nodeid.startswith(ALWAYS)
+
+
+def processor_seconds() -> float:
+    """Of this process and of those that it started and has waited for."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
+
+
+class Stopwatch:
+    """A pytest plugin: marks what is slow, measures every test, and writes the result with `--durations-file`."""
+
+    def __init__(self, config: pytest.Config):
+        self.file = config.getoption("--durations-file")
+        self.measured: dict[str, float] = {}
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item):
+        self.begun = processor_seconds()
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item, call):
+        report = yield
+        # The first report of a test is of its set-up, the last of its end: each tells the seconds until then.
+        report.user_properties = [("processor_seconds", processor_seconds() - self.begun)]
+        return report
+
+    def pytest_runtest_logreport(self, report):
+        spent = dict(report.user_properties).get("processor_seconds")
+        if spent is not None:
+            self.measured[report.nodeid] = spent
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session):
+        if self.file and not hasattr(session.config, "workerinput"):
+            kept = known() | {name: round(s, 1) for name, s in self.measured.items()}
+            kept = {name: s for name, s in sorted(kept.items()) if s >= KEPT}
+            Path(self.file).write_text(json.dumps(kept, indent=0, ensure_ascii=False) + "\n")
+
+    def pytest_terminal_summary(self, terminalreporter):
+        models = {n: s for n, s in self.measured.items() if n.startswith(ALWAYS) and n.endswith("]")}
+        if models:
+            terminalreporter.section("processor seconds of each model")
+            for name, seconds in sorted(models.items(), key=lambda pair: -pair[1]):
+                terminalreporter.write_line(f"{seconds:7.1f}  {name.split('[')[1][:-1]}")
