@@ -50,10 +50,41 @@ test: $(VENV)/ready browser
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
-verify: $(VENV)/ready browser
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
-	$(BIN)/solvable check --full
-	$(MAKE) slurm
+# The long verification, in parts that can be run again by themselves. Each part says in .cache/verify/ what it has done
+# and is skipped the next time; `make verify-again` forgets that.
+VERIFY := .cache/verify
+verify: verify-tests verify-browser verify-models verify-cluster
+	@echo "All of make verify has passed: $$(cat $(VERIFY)/*.done | tr '\n' ' ')"
+
+verify-tests: $(VENV)/ready browser
+	$(call part,tests,$(BIN)/python -m pytest -n 2 --dist worksteal -m slow --ignore tests/explorer/test_browser.py --durations-file=tests/durations.json)
+
+verify-browser: $(VENV)/ready browser
+	$(call part,browser,$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/explorer/test_browser.py --durations-file=tests/durations.json)
+
+verify-models: $(VENV)/ready
+	@for model in $$($(BIN)/solvable list --json | $(BIN)/python -c "import json,sys; print(*(m['id'] for m in json.load(sys.stdin)['models']))"); do \
+	  $(MAKE) --no-print-directory verify-model MODEL=$$model || exit 1; done
+
+verify-model: $(VENV)/ready
+	$(call part,model-$(MODEL),$(BIN)/solvable check --full --corners $(MODEL))
+
+verify-cluster: $(VENV)/ready
+	$(call part,cluster,$(MAKE) slurm)
+
+verify-again:
+	rm -rf $(VERIFY)
+
+# A part of the verification: skipped if this very commit has passed it.
+define part
+@mkdir -p $(VERIFY); commit=$$(git rev-parse HEAD 2>/dev/null); \
+if [ "$$(cut -d' ' -f2 $(VERIFY)/$(1).done 2>/dev/null)" = "$$commit" ]; then echo "$(1): passed already"; else \
+  begun=$$(date +%s); $(2) && echo "$(1) $$commit $$(( $$(date +%s) - begun ))s" >$(VERIFY)/$(1).done; fi
+endef
+
+durations: $(VENV)/ready browser
+	rm -rf .cache/programs-*
+	$(BIN)/python -m pytest -n 1 --durations-file=tests/durations.json
 
 slurm: $(VENV)/ready
 	$(BIN)/python tests/slurm/one_node.py

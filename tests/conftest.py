@@ -1,22 +1,21 @@
 """Every test runs with strict promotion of dtypes and ranks, and with shapes and types checked at every call."""
 
 import os
-import shutil
-import tempfile
 from pathlib import Path
 
 # The environment of a user must not leak into the tests, nor the tests' files into the user's home.
 os.environ.pop("SOLVABLE_ENABLE_X64", None)
 os.environ["MPLBACKEND"] = "agg"
 
-# What one process of a test run has compiled, others load: the tests are many processes, and half their time is XLA's.
-os.environ["JAX_COMPILATION_CACHE_DIR"] = os.path.join(
-    tempfile.gettempdir(), f"solvable-tests-{os.getppid() if 'PYTEST_XDIST_WORKER' in os.environ else os.getpid()}"
-)
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
-os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+# What was compiled is kept in the checkout, for the other processes of this run and for the next one.
+os.environ["SOLVABLE_CACHE"] = str(Path(__file__).parents[1] / ".cache")
+os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
 
-from jaxtyping import install_import_hook
+from solvable._process import configure
+
+configure()
+
+from jaxtyping import install_import_hook  # noqa: E402
 
 with install_import_hook(["solvable.methods"], "beartype.beartype"):
     import solvable
@@ -34,17 +33,12 @@ with install_import_hook(["solvable.methods"], "beartype.beartype"):
     for line in solvable.listings().values():
         solvable.model_class(line.id)
 
-import jax
-import pytest
+import jax  # noqa: E402
+import pytest  # noqa: E402
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-LONG_TESTS = tuple(
-    line
-    for line in (Path(__file__).parent / "long_tests.txt").read_text().splitlines()
-    if line and not line.startswith("#")
-)
 MOST_MAPPINGS = 20_000  # of a process; Linux allows 65,530 unless told otherwise
 
 
@@ -59,8 +53,11 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
+    from durations import is_slow, known
+
+    seconds = known()
     for item in items:
-        if item.nodeid.startswith(LONG_TESTS):
+        if is_slow(item.nodeid, seconds):
             item.add_marker(pytest.mark.slow)
 
 
@@ -75,11 +72,6 @@ def pytest_runtest_teardown(item, nextitem):
         return
     if many:
         jax.clear_caches()
-
-
-def pytest_unconfigure(config):
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        shutil.rmtree(os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

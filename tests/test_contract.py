@@ -10,31 +10,21 @@ import pytest
 
 import solvable as sv
 from solvable.lab.check import check_case, load_cases, reference_folder
-from solvable.testing import examine_model
+from solvable.testing import examine_corners, examine_model
 
 MODELS = list(sv.listings())
-# Half a minute each: for `make verify`.
-LONG_CONTRACTS = {
-    "bias-geometry", "continual-learning", "continual-protocols", "curriculum-batch", "curriculum-online", "layer-defrosting",
-    "many-body", "masked-language", "masked-regression", "narrow-network", "random-features", "random-labels", "rl-perceptron",
-    "rooted-trees", "specialisation", "transfer",
-}  # fmt: skip
-LONG_REFERENCES = {
-    "continual-protocols", "curriculum-batch", "narrow-network", "random-labels", "relu-landscape", "rl-perceptron",
-    "rooted-trees", "specialisation",
-}  # fmt: skip
 
 
-def marked(ids, long):
-    return [pytest.param(id, marks=pytest.mark.slow) if id in long else id for id in ids]
-
-
-@pytest.mark.parametrize("thorough", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["quick", "thorough"])
-@pytest.mark.parametrize("id", marked(MODELS, LONG_CONTRACTS))
-def test_the_contract_is_kept(id, thorough):
-    findings = examine_model(sv.model_class(id), thorough=thorough)
+@pytest.mark.parametrize("id", MODELS)
+def test_the_whole_contract_is_kept(id):
+    findings = examine_model(sv.model_class(id))
     assert len(findings) > 10
     assert [str(f) for f in findings if not f.kept] == []
+
+
+@pytest.mark.parametrize("id", MODELS)
+def test_finer_numerics_move_nothing_at_the_corners_of_what_is_allowed(id):
+    assert [str(f) for f in examine_corners(sv.model_class(id)) if not f.kept] == []
 
 
 def test_every_model_with_a_theory_has_reference_values():
@@ -42,9 +32,7 @@ def test_every_model_with_a_theory_has_reference_values():
     assert [id for id in missing if sv.model_class(id)().has_theory] == []
 
 
-@pytest.mark.parametrize(
-    "id", marked([id for id in MODELS if (reference_folder() / f"{id}.json").exists()], LONG_REFERENCES)
-)
+@pytest.mark.parametrize("id", [id for id in MODELS if (reference_folder() / f"{id}.json").exists()])
 def test_reference_values_hold(id):
     cases = load_cases(reference_folder() / f"{id}.json")
     assert len(cases) >= 4

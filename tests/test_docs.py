@@ -18,7 +18,7 @@ sys.path.insert(0, str(DOCS / "_ext"))
 
 WRITTEN = sorted(page for page in DOCS.glob("**/*.md") if not {"generated", "_build"} & set(page.parts))
 RUN = [DOCS / "start.md", DOCS / "laboratory.md"]
-RUN += [pytest.param(page, marks=pytest.mark.slow, id=page.stem) for page in sorted((DOCS / "methods").glob("*.md"))]
+RUN += [pytest.param(page, id=page.stem) for page in sorted((DOCS / "methods").glob("*.md"))]
 BLOCK = re.compile(r"^```(python|pycon)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -87,7 +87,6 @@ def test_every_test_and_source_file_that_the_documents_name_exists():
             assert "ID" in name or (root / name).exists(), (page.name, name)
 
 
-@pytest.mark.slow
 def test_the_build_has_no_warning_and_loads_nothing_from_elsewhere(tmp_path):
     pytest.importorskip("furo")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", str(DOCS), str(tmp_path)]

@@ -2,22 +2,95 @@
 
 import json
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import xarray as xr
 
 import solvable as sv
 from solvable.figures import FIGURES, figure_named
-from solvable.figures.draw import Recipe, draw
+from solvable.figures.draw import KEPT, Recipe, draw, fingerprint
 from solvable.figures.pieces import Pieces
 from solvable.plotting import plot_study
 
 
-@pytest.mark.parametrize("name", [f.name for f in FIGURES])
+DATA = sorted(KEPT.glob("*.nc"))
+SLACK = 2e-6  # of simulations in single precision
+# What physics says goes one way: file, variable, and along what it falls (−1) or rises (1).
+ONE_WAY = [
+    ("perceptron-learning-curves.theory", "bayes_error_theory", "samples", -1),
+    ("potts-attention-learning-curves.couplings", "coupling_error_theory", "samples", -1),
+    ("potts-attention-learning-curves.loss", "excess_loss_theory", "samples", -1),
+    ("random-labels-collapse", "train_loss_theory", "samples", 1),
+    ("masked-regression-peak.theory", "train_loss_theory", "penalty", 1),
+    ("many-body-simplicity.exact", "floor", "order", -1),
+    ("many-body-simplicity.long", "floor_fitted", "order", -1),
+]
+
+
+def kept(file):
+    with xr.open_dataset(file, engine="scipy") as data:
+        return data.load()
+
+
+def models_of(study):
+    """The ids of the models behind a dataset: of one study, of named arms, or of a figure's own list."""
+    models = study["models"]
+    several = models.values() if isinstance(models, dict) else models
+    return {one if isinstance(one, str) else one.get("id") or one["model"] for one in several}
+
+
+@pytest.mark.parametrize("file", DATA, ids=lambda file: file.stem)
+def test_what_a_figure_shows_is_what_was_computed_and_lies_within_its_bounds(file):
+    """The data say where they come from, their hash is their own, and every observable keeps its declared bounds."""
+    data = kept(file)
+    study = json.loads(data.attrs["study"])
+    assert study["models"]
+    assert {"version", "jax", "device", "sha256"} <= set(data.attrs)
+    assert data.attrs["sha256"] == fingerprint(data)
+    assert file.name.split(".")[0] in {f.name for f in FIGURES}
+    bounds = {o.name: o for id in models_of(study) for o in sv.model_class(id).observables_declared}
+    numbers = {n: v for n, v in data.data_vars.items() if v.dtype.kind == "f"}
+    assert any(np.isfinite(v).any() for v in numbers.values()) or not numbers
+    for name, values in numbers.items():
+        what, _, source = name.rpartition("_")
+        if source in ("theory", "simulated", "expected") and what in bounds:
+            shown = values.values[np.isfinite(values.values)]
+            slack = SLACK * (1 + np.abs(shown))
+            assert np.all(shown >= bounds[what].low - slack), name
+            assert np.all(shown <= bounds[what].high + slack), name
+
+
+@pytest.mark.parametrize(("name", "variable", "along", "way"), ONE_WAY)
+def test_what_physics_says_goes_one_way_does(name, variable, along, way):
+    data = kept(KEPT / f"{name}.nc")
+    steps = (
+        data.sortby(along)[variable].diff(along).values if along in data.coords else data[variable].diff(along).values
+    )
+    steps = steps[np.isfinite(steps)]
+    assert steps.size
+    assert np.all(way * steps >= -1e-9)
+
+
+def test_data_that_were_changed_are_not_what_they_say(tmp_path):
+    data = kept(DATA[0])
+    name = next(n for n, v in data.data_vars.items() if v.dtype.kind == "f")
+    data[name].values[...] += 1e-6
+    assert data.attrs["sha256"] != fingerprint(data)
+
+
+def test_every_figure_of_minutes_has_its_data():
+    assert {f.name for f in FIGURES} - {file.name.split(".")[0] for file in DATA} == set()
+
+
+@pytest.mark.parametrize("name", ["what-transformers-learn", "perceptron-phase-diagram", "soft-committee-plateau"])
 def test_a_figure_comes_as_png_and_pdf_with_its_data(name, tmp_path):
     files = {f.suffix: f for f in draw(name, tmp_path)}
     assert set(files) == {".png", ".pdf", ".nc"}
-    assert files[".png"].stat().st_size > 20_000
+    picture = plt.imread(files[".png"])[..., :3]
+    # something is drawn: many colours, and white paper around them
+    assert len(np.unique((255 * picture).astype(np.uint8).reshape(-1, 3)[::7], axis=0)) > 50
+    assert 0.2 < np.mean(picture.min(axis=2) > 0.99) < 0.99
     with xr.open_dataset(files[".nc"], engine="scipy") as data:
         assert json.loads(data.attrs["study"])["models"]
         assert data.attrs["device"]

@@ -169,7 +169,6 @@ def test_a_study_killed_and_resumed_is_bit_identical_to_an_uninterrupted_one(tmp
     assert _same_as_uninterrupted(tmp_path, kills=2) >= 1
 
 
-@pytest.mark.slow
 def test_a_study_killed_twenty_times_is_bit_identical_to_an_uninterrupted_one(tmp_path):
     assert _same_as_uninterrupted(tmp_path, kills=20) >= 10
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import io
 import json
 import os
@@ -120,6 +121,7 @@ class Check:
     models: Positional[Annotated[tuple[str, ...], arg(metavar="MODEL")]] = ()
     values: Annotated[Path | None, arg(metavar="FILE", help="Check only this file of reference cases.")] = None
     full: Annotated[bool, arg(help="Larger studies: more seeds and the largest sizes (minutes).")] = False
+    corners: Annotated[bool, arg(help="Finer numerics at the corners of everything that is allowed (minutes).")] = False
     json: Json = False
 
 
@@ -545,14 +547,17 @@ def _run_check(command: Check) -> int:
     if command.values is not None:
         report = check_values(command.values, only=command.models)
     else:
-        report = check_models(command.models, full=command.full, say=lambda s: print(s, file=sys.stderr, flush=True))
+        say = functools.partial(print, file=sys.stderr, flush=True)
+        report = check_models(command.models, full=command.full, corners=command.corners, say=say)
     if command.json:
         _print_json({"passed": all(r.passed for r in report), "rows": [dataclasses.asdict(r) for r in report]})
     else:
         rows = [[r.model, r.part, "ok" if r.passed else "FAIL", r.seen] for r in report]
         _table("", ["model", "part", "", "seen"], rows)
         failed = sum(not r.passed for r in report)
-        print(f"{len(report) - failed} of {len(report)} checks hold")
+        noisy = sum(r.inconclusive for r in report)
+        more = f"; {noisy} comparisons are inconclusive" if noisy else ""
+        print(f"{len(report) - failed} of {len(report)} checks hold{more}")
     return 0 if all(r.passed for r in report) else 1
 
 

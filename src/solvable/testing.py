@@ -594,7 +594,23 @@ def whole_range(model: Model, number: int, seed: int = 0) -> Model:
             values[name] = np.where(near, low + u * (declared.span[1] - low), low + u**4 * (high - low))
         else:
             values[name] = low + u * (high - low)
-    return model.replace(**values) if values else model
+    if not values:
+        return model
+    rows = [_admissible(model, {n: float(v[i]) for n, v in values.items()}) for i in range(number)]
+    return model.replace(**{n: np.array([row[n] for row in rows]) for n in values})
+
+
+def _admissible(model: Model, row: dict[str, float]) -> dict[str, float]:
+    """A row of controls, drawn towards the model's own values until the model takes them together."""
+    own = {n: float(v) for n, v in model.controls().items()}
+    for share in (1.0, 0.9, 0.7, 0.5, 0.3, 0.1):
+        near = {n: own[n] + share * (v - own[n]) for n, v in row.items()}
+        try:
+            model.replace(**near)
+            return near
+        except InvalidValue:
+            continue
+    return own
 
 
 def _corner(model: Model, name: str, number: int = 16) -> list[Finding]:

@@ -613,7 +613,6 @@ def test_a_model_of_another_package_shows_its_branches_and_transition_lines_and_
 # --- every model ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("model", sv.listings())
 def test_every_registered_model_opens_moves_and_simulates(model, visit):
     kind = sv.model_class(model)

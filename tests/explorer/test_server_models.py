@@ -42,10 +42,7 @@ def test_the_first_view_shows_the_theory(running, id):
         assert np.all((values >= said.low - 1e-9) & (values <= said.high + 1e-9))
 
 
-SHORT = ("perceptron", "many-body")  # the others take tens of seconds of compilation
-
-
-@pytest.mark.parametrize("id", [pytest.param(id, marks=[] if id in SHORT else [pytest.mark.slow]) for id in IDS])
+@pytest.mark.parametrize("id", IDS)
 def test_a_small_simulation_lands_on_the_page(running, id):
     small = SIMULATED.get(id, {"sizes": [sv.model_class(id).typical_sizes[0]]})
     ran = running.simulated({"model": id, "seeds": 2, **small})

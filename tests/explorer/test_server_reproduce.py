@@ -50,9 +50,9 @@ VIEWS = {
     scope="module",
     params=[
         "curve",
-        pytest.param("time", marks=pytest.mark.slow),
+        "time",
         "branches",
-        pytest.param("plane", marks=pytest.mark.slow),
+        "plane",
     ],
 )
 def screen(request, running):

@@ -426,7 +426,6 @@ def test_the_page_has_no_commands_but_those_that_are_tried_here_or_on_slurm():
     assert set(cluster_page.blocks()) == {"laptop", "by-hand", "dask", "tls", "array", "pool", "afterwards"}
 
 
-@pytest.mark.slow
 def test_the_commands_of_the_page_for_one_machine_and_for_dask_give_the_same_bits(tmp_path):
     runs = [run_page(name, tmp_path) for name in ("laptop", "by-hand", "dask")]
     assert all(status(run).complete and contents(run) == contents(runs[0]) for run in runs)
@@ -435,7 +434,6 @@ def test_the_commands_of_the_page_for_one_machine_and_for_dask_give_the_same_bit
     assert (tmp_path / "big.csv").read_text().startswith("kind,")
 
 
-@pytest.mark.slow
 def test_the_commands_of_the_page_for_an_encrypted_cluster_complete_a_sweep(tmp_path):
     run = run_page("tls", tmp_path)
     assert status(run).complete

@@ -176,9 +176,7 @@ def sklearn_svm(x, y, penalty):
 FITS = {"logistic": sklearn_logistic, "square": sklearn_ridge, "hinge": sklearn_svm}
 
 
-@pytest.mark.parametrize(
-    ("loss", "penalty"), [("logistic", 0.1), ("square", 0.3), pytest.param("hinge", 0.3, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("loss", "penalty"), [("logistic", 0.1), ("square", 0.3), ("hinge", 0.3)])
 def test_any_covariances_agree_with_scikit_learn_at_two_sizes(loss, penalty):
     samples, flips, deviations = 2.0, 0.05, []
     for p, seeds in ((80, 24), (200, 10)):
@@ -247,7 +245,6 @@ def test_a_loss_that_is_not_convex_becomes_unstable_when_its_penalty_is_small_an
     assert minima(penalties[3])[0] > 1e-4
 
 
-@pytest.mark.slow
 def test_a_loss_with_a_weight_for_each_label_agrees_with_scikit_learn():
     """ℓ(−y, −z) ≠ ℓ(y, z): both labels are integrated."""
     from sklearn.linear_model import LogisticRegression
@@ -267,7 +264,6 @@ def test_a_loss_with_a_weight_for_each_label_agrees_with_scikit_learn():
     assert (np.abs(mean - np.array([found.m, found.q])) < 4 * error + np.array([found.m, found.q]) / p).all()
 
 
-@pytest.mark.slow
 def test_your_own_loss_is_the_built_in_one_where_they_are_the_same():
     mine = smooth_loss(lambda y, z: jnp.logaddexp(0.0, -y * z))
     for samples, penalty in ((0.5, 1e-4), (4.0, 0.01)):
@@ -276,7 +272,6 @@ def test_your_own_loss_is_the_built_in_one_where_they_are_the_same():
         np.testing.assert_allclose(ours[:4], known[:4], rtol=1e-8)
 
 
-@pytest.mark.slow
 def test_robust_regression_of_a_linear_teacher_agrees_with_a_minimiser():
     from scipy.optimize import minimize
 
@@ -313,7 +308,6 @@ def test_the_best_penalty_is_where_a_fine_scan_has_its_minimum():
         assert far.test_error.min() >= float(best.value[i])
 
 
-@pytest.mark.slow
 def test_the_best_penalty_of_logistic_regression_is_where_a_fine_scan_has_its_minimum():
     best = best_penalty("logistic", Sign(0.2, 0.05), POWER, 1.5)
     near = float(best.penalty) * np.exp(np.linspace(-0.1, 0.1, 21))

@@ -28,7 +28,7 @@ def explosion(start, max_steps=200):
     return integrate(lambda t, y, _: y * y, start, jnp.asarray(TIMES), max_steps=max_steps)
 
 
-@pytest.mark.parametrize("solver", ["tsit5", "dopri8", pytest.param("kvaerno5", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("solver", ["tsit5", "dopri8", "kvaerno5"])
 def test_error_against_the_matrix_exponential_falls_with_the_tolerance(solver):
     exact = np.stack([scipy.linalg.expm(MATRIX * t) @ START for t in TIMES])
     errors = []

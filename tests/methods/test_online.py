@@ -47,7 +47,6 @@ def test_stages_are_learnt_one_after_the_other_as_if_each_were_a_flow_of_its_own
     np.testing.assert_array_equal(whole.state.readout[1, 1], start.readout[1])  # no sample of task 2 until then
 
 
-@pytest.mark.slow
 def test_gradient_descent_from_the_measured_start_follows_the_flow_through_both_stages():
     rng, size = np.random.default_rng(1), 400
     w, u = 0.4 * rng.normal(size=(3, size)), rng.normal(size=(2, size))

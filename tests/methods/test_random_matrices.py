@@ -405,7 +405,6 @@ def test_ridgeless_masked_spike_is_whitened():
     np.testing.assert_allclose(outlier, 1 - 0.5 / ((1 + ell) * (1 + 0.5 / ell)), rtol=1e-12)
 
 
-@pytest.mark.slow
 def test_quadratic_forms_of_the_outlier_are_hellmann_feynman_derivatives():
     values, weights = UNEVEN
     samples, strength, scale = number(2.0), number(1.5), 1.0 / (values + 0.4)

@@ -132,7 +132,6 @@ def test_only_small_primes_are_divided_out_when_asked():
     assert rooted_trees(500, 500).words == whole.words
 
 
-@pytest.mark.slow
 def test_ten_million_numbers_take_seconds():
     begun = time.perf_counter()
     corpus = rooted_trees(10**7)

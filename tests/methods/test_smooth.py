@@ -47,7 +47,6 @@ def test_the_flow_of_a_quadrature_equals_closed_forms_and_a_finer_rule_to_the_st
         assert distance(found, exact(jnp.asarray(covariance))) < tolerance, covariance
 
 
-@pytest.mark.slow
 def test_four_fields_one_by_one_are_those_of_the_closed_form():
     cov, units = (
         jnp.asarray(GENERAL),

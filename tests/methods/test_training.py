@@ -74,9 +74,7 @@ def test_rows_are_drawn_evenly():
     assert np.abs(counts - 1000).max() < 4 * np.sqrt(800)
 
 
-@pytest.mark.parametrize(
-    "loss", [pytest.param(MaskedTokens(batch=16), marks=pytest.mark.slow), NextToken(batch=16)], ids=["masked", "next"]
-)
+@pytest.mark.parametrize("loss", [MaskedTokens(batch=16), NextToken(batch=16)], ids=["masked", "next"])
 def test_a_small_data_set_is_learned_by_heart(loss):
     """Every row of these data is fixed by any one of its words but the first."""
     data = (jnp.arange(12)[:, None] + jnp.arange(SITES)[None, :] ** 2) % 5

@@ -30,7 +30,6 @@ def test_uncoupled_learners_are_a_learner_of_each_group_alone():
         np.testing.assert_allclose(apart[name][0], alone[name][0], atol=1e-8)
 
 
-@pytest.mark.slow
 def test_infinitely_coupled_learners_share_their_weights_and_keep_their_biases():
     tied = sv.BiasGeometry(learner="coupled", coupling=1e9).theory()
     one = sv.BiasGeometry(learner="shared").theory()
@@ -142,7 +141,6 @@ def test_coupling_helps_both_groups_and_widens_the_gap_in_selection_at_the_refer
     assert single.parity_difference < single.base_rate[0] - single.base_rate[1] < coupled.parity_difference
 
 
-@pytest.mark.slow
 def test_the_gradient_of_coupled_learners_is_that_of_differences():
     model = sv.BiasGeometry(learner="coupled", coupling=0.3)
 
@@ -154,7 +152,7 @@ def test_the_gradient_of_coupled_learners_is_that_of_differences():
     np.testing.assert_allclose(slope, float(sides[1] - sides[0]) / 2e-4, rtol=1e-6)
 
 
-@pytest.mark.parametrize("learner", [pytest.param("single", marks=pytest.mark.slow), "coupled"])
+@pytest.mark.parametrize("learner", ["single", "coupled"])
 def test_risk_minimisation_agrees_with_theory_within_error_bars(learner):
     model, size, lanes = sv.BiasGeometry(learner=learner, samples=4.0, share=0.4, positive_plus=1.5), 80, 24
     keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(3), i))(jnp.arange(lanes))

@@ -64,7 +64,6 @@ def test_the_same_task_again_with_a_copied_head_is_neither_forgotten_nor_new():
     assert np.all(np.diff(np.asarray(same.forgetting)) < 0)  # copying the head removes the intermediate maximum
 
 
-@pytest.mark.slow
 def test_replay_of_all_samples_is_more_of_the_first_task():
     more = sv.ContinualLearning(similarity=0.5, replay=1.0, first_stage=12.0, second_stage=15.0, points=3).theory()
     longer = sv.ContinualLearning(similarity=0.5, replay=0.0, first_stage=27.0, second_stage=0.0, points=3).theory()
@@ -72,7 +71,7 @@ def test_replay_of_all_samples_is_more_of_the_first_task():
     assert np.all(told(replay=0.2).forgetting[:4] < told().forgetting[:4])
 
 
-@pytest.mark.parametrize("importance", [pytest.param("readout", marks=pytest.mark.slow), "fisher"])
+@pytest.mark.parametrize("importance", ["readout", "fisher"])
 def test_gradient_descent_with_replay_and_consolidation_follows_the_flow(importance):
     model = sv.ContinualLearning(
         similarity=0.4, first_stage=6.0, second_stage=8.0, points=2, replay=0.2, consolidation=2.0, noise=0.01,
@@ -119,7 +118,6 @@ def test_a_stage_that_fails_leaves_what_came_before():
     assert failed.status[0] == "converged at 4 of 7 values of stage"
 
 
-@pytest.mark.slow
 def test_strong_consolidation_is_stiff_and_solved_by_switching_to_an_implicit_solver():
     model = sv.ContinualLearning(consolidation=[100.0, 1000.0], points=3)
     stiff, plain = model.theory({"solver": "auto"}), model.theory({"max_steps": 40_000})
@@ -127,7 +125,6 @@ def test_strong_consolidation_is_stiff_and_solved_by_switching_to_an_implicit_so
     np.testing.assert_allclose(stiff.test_loss, plain.test_loss, rtol=1e-8)
 
 
-@pytest.mark.slow
 def test_a_rate_that_is_too_large_leaves_what_came_before_and_says_in_which_stage_it_failed():
     model = sv.ContinualLearning(activation="relu", points=3, rate=[1.0, 20.0, 20.0], readout_rate=[1.0, 0.0, 20.0])
     told = model.theory()

@@ -20,7 +20,6 @@ def told(protocol):
     return sv.ContinualProtocols(protocol=protocol, similarity=SIMILARITIES).theory()
 
 
-@pytest.mark.slow  # its numbers are among the reference values
 def test_the_optimum_beats_every_heuristic_and_satisfies_pontryagins_principle():
     optimal = told("optimal")
     assert np.all(optimal.converged)
@@ -69,7 +68,6 @@ def test_a_paused_student_forgets_nothing_and_pace_is_a_change_of_both_rates():
     np.testing.assert_allclose(fast.test_loss, rates.test_loss, rtol=1e-10)
 
 
-@pytest.mark.slow
 def test_a_search_that_is_cut_short_is_not_reported_as_an_optimum():
     short = sv.ContinualProtocols(protocol="optimal", intervals=20).theory({"iterations": 3})
     assert not short.converged

@@ -49,7 +49,6 @@ def test_any_number_of_phases_a_phase_without_pull_back_starts_anew_and_a_pull_t
     np.testing.assert_allclose(error_at(still[1], rho, rho), error_at(still[0], rho, rho), atol=1e-8)
 
 
-@pytest.mark.slow
 def test_with_every_arm_tuned_on_its_own_the_curriculum_beats_joint_training_and_sparsity_helps_the_prior():
     bounds = {"first_penalty": (1e-3, 10.0), "penalty": (1e-6, 10.0), "consolidation": (1e-2, 1e2)}
     best = {}
@@ -65,7 +64,7 @@ def test_with_every_arm_tuned_on_its_own_the_curriculum_beats_joint_training_and
     assert best["curriculum"] < best["anti"] < best["joint"]
 
 
-@pytest.mark.parametrize("protocol", ["anti", pytest.param("joint", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("protocol", ["anti", "joint"])
 def test_risk_minimisation_agrees_with_theory_within_error_bars(protocol):
     model, size, lanes = sv.CurriculumBatch(protocol=protocol, relevant=0.25, samples_easy=1.5), 100, 24
     keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(5), i))(jnp.arange(lanes))

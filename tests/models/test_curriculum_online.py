@@ -71,7 +71,6 @@ def test_which_order_wins_at_a_constant_rate_depends_on_the_horizon():
     np.testing.assert_allclose(errors["anti"], [0.157024, 0.071216], atol=2e-6)
 
 
-@pytest.mark.slow
 def test_at_fixed_decay_with_the_rate_free_for_every_arm_the_curriculum_wins_and_the_optimum_is_one():
     free = {"pace": "optimal", "share": 0.4, "horizon": 20.0, "intervals": 20}
     told = {
@@ -118,7 +117,6 @@ def test_the_optimal_difficulty_is_what_a_grid_search_over_whole_horizons_finds(
     np.testing.assert_allclose(slopes["difficulty"], (ends[:3] - ends[3:]) / 2e-5 * (3 / 5.0), rtol=1e-6)
 
 
-@pytest.mark.slow
 def test_a_search_that_is_cut_short_is_not_reported_as_an_optimum():
     short = sv.CurriculumOnline(protocol="optimal", intervals=10).theory({"iterations": 2, "tolerance": 1e-9})
     assert not short.converged

@@ -148,7 +148,6 @@ def test_a_network_that_is_no_longer_finite_is_never_right():
     assert error_of(broken, jnp.ones((5, 3), jnp.float32), jnp.ones(5, jnp.float32)) == 1.0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("correlation", "samples", "errors"),
     [(0.5, 7.5, (0.243, 0.250, 0.275, 0.369)), (0.5, 2.0, (0.322, 0.320, 0.348, 0.379))],
@@ -160,7 +159,6 @@ def test_errors_of_an_independent_small_reproduction_are_met(correlation, sample
     np.testing.assert_allclose(np.asarray(out["test_error"]).mean(0), errors, atol=0.04)
 
 
-@pytest.mark.slow
 def test_on_digits_deep_freezing_helps_few_samples_and_hurts_many():
     out = {}
     for start, samples in (("fresh", 1.0), ("fresh", 30.0)):

@@ -46,7 +46,6 @@ def test_the_optimal_loss_is_what_the_law_loses_on_its_own_sequences():
     assert abs(np.mean(parts) - float(model.theory().optimal_loss)) < 4 * np.std(parts, ddof=1) / np.sqrt(10)
 
 
-@pytest.mark.slow
 def test_fits_approach_the_floors_from_above_as_one_over_the_number_of_sequences(swept):
     model, floor = sv.ManyBodyBias(depth=0), np.asarray(swept.floor)[2]
     excess = {m: np.mean([model.simulate(s, m).floor for s in range(3)], 0) - floor for m in (16000, 64000)}

@@ -275,7 +275,6 @@ def test_a_covariance_of_your_own_gives_the_errors_of_its_ring():
         given.simulate(seed=0, size=50)
 
 
-@pytest.mark.slow
 def test_genuine_spins_follow_the_theory_of_gaussians_with_their_covariance():
     spins = sv.MaskedRegression(covariance="spins", coupling=0.5, samples=2.0, penalty=0.1)
     study = sv.Study(spins, sizes=[80], seeds=8)

@@ -73,7 +73,6 @@ def test_the_derivatives_of_a_kernel_are_its_derivatives(name):
     np.testing.assert_allclose([value_d, slope_d], there[:2], rtol=1e-12)
 
 
-@pytest.mark.slow
 def test_relu_learns_like_the_absolute_value_at_a_quarter_of_noise_and_penalty():
     """Their even parts are proportional, and the odd part of a ReLU is linear: nobody's weights depend on it."""
     small = sv.NarrowNetwork(learner="erm", activation="relu", **NOISY).theory()
@@ -93,7 +92,6 @@ def test_a_draw_at_the_posterior_s_temperature_has_the_overlaps_of_the_bayes_opt
     np.testing.assert_allclose(drawn.stability, bayes.stability, rtol=1e-8)
 
 
-@pytest.mark.slow
 def test_the_saddle_point_is_stationary_and_tends_to_the_minimum_as_the_temperature_falls():
     point = {"activation": "erf", "samples": 6.0, "penalty": 0.02, "noise": 0.01}
     model = sv.NarrowNetwork(learner="gibbs", temperature=[0.1, 0.004, 0.001], **point)
@@ -188,7 +186,6 @@ def test_units_are_matched_up_to_the_symmetries_of_the_network():
     np.testing.assert_array_equal(matched(-rows[[1, 0, 3, 2, 5, 4]], rows, "odd"), rows)
 
 
-@pytest.mark.slow
 def test_a_stable_minimum_agrees_with_theory_within_error_bars():
     model = sv.NarrowNetwork(learner="erm", activation="erf", samples=6.0, penalty=0.002, noise=0.001)
     theory = model.theory()
@@ -201,7 +198,6 @@ def test_a_stable_minimum_agrees_with_theory_within_error_bars():
         assert abs(mean - theory[name]) < 5 * error + 0.2 / np.sqrt(100) * abs(theory[name]), name
 
 
-@pytest.mark.slow
 def test_a_noisy_relu_network_is_where_the_theory_says_that_it_may_not_be_trusted():
     """Descents from the teacher end in minima that are not the typical ones, with a sixth less excess loss or lower; at the
     posterior's temperature, where replica symmetry is stable, networks agree."""

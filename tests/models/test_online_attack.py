@@ -79,7 +79,7 @@ def test_a_slow_twin_with_gauss_hermite_averages_follows_the_same_path():
     np.testing.assert_allclose(np.stack([told.position, told.distance]), slow, rtol=1e-7)
 
 
-@pytest.mark.parametrize("batch", [4, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("batch", [4, 1])
 def test_the_optimal_attack_is_stationary_and_cheaper_than_any_greedy_one(batch):
     best = sv.OnlineAttack(strategy="optimal", cost=COSTS, rate=0.5, batch=batch).theory()
     assert np.all(best.converged)
@@ -96,7 +96,6 @@ def test_the_optimal_attack_is_stationary_and_cheaper_than_any_greedy_one(batch)
     np.testing.assert_allclose(slow.steady_position, COSTS / (COSTS + 1 + 2 / batch), atol=1e-5)
 
 
-@pytest.mark.slow
 def test_a_discount_makes_the_best_slow_attack_greedy_with_a_smaller_preference():
     """dκ/dt = 1 - κ(1 + p(1+2/P)/C), cost ∫e^{-βt}...: the adjoint finds p = 1/(1+β) while far from both ends."""
     beta, cost, noise = 0.2506, 1.0, 3.0
@@ -115,7 +114,6 @@ def test_a_discount_makes_the_best_slow_attack_greedy_with_a_smaller_preference(
     np.testing.assert_allclose(found.controls["preference"][5:35], 1 / (1 + beta), atol=0.01)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["greedy", "optimal"])
 def test_attacked_learners_follow_the_flow(strategy):
     model = sv.OnlineAttack(strategy=strategy, batch=2, rate=0.4, cost=1.5, times=[0.0, 5.0, 30.0])

@@ -68,7 +68,7 @@ def test_square_loss_peaks_where_features_equal_samples_and_logistic_where_the_d
     assert float(logistic.train_loss[0]) > 0.3
 
 
-@pytest.mark.parametrize("loss", ["square", pytest.param("logistic", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("loss", ["square", "logistic"])
 def test_the_best_penalty_removes_the_peak_and_no_scan_finds_a_better_one(loss):
     width, penalty = 3 * np.geomspace(0.2, 4, 25), np.geomspace(1e-4, 1e2, 40)[None, :]
     model = sv.RandomFeatures(loss=loss, samples=3.0, width=width, activation="sign")
@@ -85,7 +85,7 @@ def test_the_best_penalty_removes_the_peak_and_no_scan_finds_a_better_one(loss):
     np.testing.assert_allclose(best.penalty[12], again.controls["penalty"], rtol=1e-4)
 
 
-@pytest.mark.parametrize("loss", ["square", "logistic", pytest.param("hinge", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("loss", ["square", "logistic", "hinge"])
 def test_no_point_is_lost_on_a_dense_grid_through_the_peak_at_a_small_penalty(loss):
     width = 3.0 * np.concatenate([np.geomspace(0.25, 0.5, 150), np.linspace(0.9, 1.1, 151), np.geomspace(1.2, 5, 50)])
     out = sv.RandomFeatures(loss=loss, samples=3.0, width=width, activation="sign", penalty=1e-7).theory()
@@ -97,7 +97,6 @@ def test_no_point_is_lost_on_a_dense_grid_through_the_peak_at_a_small_penalty(lo
     assert bool(jnp.all(out.overlap**2 <= out.norm))
 
 
-@pytest.mark.slow
 def test_the_training_loss_leaves_zero_at_interpolation_or_separability():
     square = sv.RandomFeatures(loss="square", activation="sign", width=2.0)
     assert abs(sv.locate(square, along="samples") - 2) < 1e-8
@@ -117,7 +116,6 @@ def test_the_best_penalty_is_of_an_observable_that_the_model_has():
         sv.RandomFeatures(loss="square", teacher="linear").best_penalty("test_error")
 
 
-@pytest.mark.slow
 def test_orthogonal_projections_beat_gaussian_ones():
     errors = [
         float(
@@ -183,7 +181,7 @@ CASES = (
     {"loss": "logistic", "activation": "relu", "width": 0.7, "samples": 1.5, "noise": 0.1},
     {"loss": "hinge", "activation": "tanh", "width": 1.2, "samples": 1.5, "projection": "orthogonal"},
 )
-QUICK_AND_LONG = (*CASES[:2], pytest.param(CASES[2], marks=pytest.mark.slow))
+QUICK_AND_LONG = (*CASES[:2], CASES[2])
 
 
 @pytest.mark.parametrize("case", QUICK_AND_LONG, ids=lambda c: f"{c['loss']}-{c['activation']}")

@@ -100,12 +100,10 @@ def within_error_bars(model, size, lanes, names=("train_loss", "train_error", "n
         assert abs(mean - theory[name]) < 4.5 * error + 1.0 / size * abs(theory[name]), name
 
 
-@pytest.mark.slow
 def test_a_simulation_of_clouds_with_distant_means_agrees_with_theory():
     within_error_bars(sv.RandomLabels(loss="square", inputs="clouds", samples=2.0, penalty=0.1), 64, 24)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
 @pytest.mark.parametrize("inputs", ["ramp", "power-law", "clouds"])
 def test_simulations_agree_with_theory(loss, inputs):
@@ -130,7 +128,6 @@ def test_digits_have_the_square_loss_of_gaussians_of_their_covariance():
     within_error_bars(model, 61, 40, ("train_loss", "train_error"))
 
 
-@pytest.mark.slow
 def test_random_features_of_digits_have_the_logistic_loss_of_gaussians_of_their_covariance():
     model = sv.RandomLabels(inputs="digits-tanh", samples=3.0, penalty=0.01)
     study = sv.Study(model, sizes=[150], seeds=8)

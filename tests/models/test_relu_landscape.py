@@ -18,13 +18,11 @@ def told(**choices):
     return sv.ReluLandscape(**choices).theory()
 
 
-@pytest.mark.slow  # five units are among the reference values, six in the model's own example
 @pytest.mark.parametrize(("units", "lowest"), [(5, -7.7e-3), (6, 4.7e-3), (7, 1.41e-2), (8, 2.13e-2), (10, 3.20e-2)])
 def test_the_turned_family_is_a_saddle_for_five_units_and_a_minimum_from_six_on(units, lowest):
     assert float(told(teachers=units).lowest) == pytest.approx(lowest, abs=6e-5)
 
 
-@pytest.mark.slow
 def test_the_lowest_curvature_at_the_teacher_is_known_in_closed_form_at_any_number_of_units():
     for units in (6, 9):
         assert float(told(teachers=units, minimum="global").lowest) == pytest.approx(0.25 - 0.5 / np.pi, abs=1e-12)
@@ -88,7 +86,6 @@ def test_a_split_gives_a_spurious_minimum_one_flat_direction_and_a_way_down():
     assert np.all(np.asarray(turned.lowest) < -0.15)
 
 
-@pytest.mark.slow
 def test_descent_on_samples_finds_the_fixed_point_and_its_curvature():
     model, seeds = sv.ReluLandscape(), 8
     theory, size = told(teachers=6), 24
@@ -101,7 +98,6 @@ def test_descent_on_samples_finds_the_fixed_point_and_its_curvature():
         assert np.all(error < 0.03), observable
 
 
-@pytest.mark.slow
 def test_random_descents_get_stuck_at_equal_width_and_not_with_a_unit_more():
     reached = []
     for splits in (0, 1):

@@ -108,7 +108,6 @@ def test_the_best_rate_learns_faster_than_other_rates_and_has_no_trap():
     np.testing.assert_allclose(best[-1], slow, atol=1e-8)
 
 
-@pytest.mark.slow
 def test_no_schedule_found_by_optimal_control_beats_the_best_rate():
     """The same horizon, the pace in units of √Q chosen freely on 60 intervals, by the adjoint of the discretised flow."""
     model = sv.RLPerceptron(steps=4, schedule="best-rate", times=np.linspace(0.0, 10.0, 61))
@@ -159,7 +158,6 @@ def test_optimal_lengths_are_the_best_of_all_schedules_of_whole_lengths_and_obey
     np.testing.assert_allclose(mixed.slopes["length"].ravel(), (ends[:16] - ends[16:32]) / 2e-5, rtol=1e-5, atol=1e-9)
 
 
-@pytest.mark.slow
 def test_the_best_episodes_grow_as_the_student_gets_better():
     model = sv.RLPerceptron(steps=12, schedule="best-rate-and-length", times=[0.0, 20.0, 100.0])
     told = model.theory()
@@ -168,7 +166,6 @@ def test_the_best_episodes_grow_as_the_student_gets_better():
     assert list(np.asarray(told.length)) == [2.0, 10.0, 12.0]
 
 
-@pytest.mark.slow
 def test_a_given_pace_is_followed():
     pace = np.array([1.0, 3.0, 0.0])
     model = sv.RLPerceptron(steps=5, punishment=0.03, schedule="given", times=[0.0, 4.0, 9.0], given_pace=pace)
@@ -182,7 +179,6 @@ def test_a_given_pace_is_followed():
     np.testing.assert_allclose(np.stack([model.theory().overlap, model.theory().norm]), slow, rtol=2e-5)
 
 
-@pytest.mark.slow
 def test_students_end_on_the_side_of_the_separatrix_on_which_they_begin():
     model = sv.RLPerceptron(steps=8, punishment=0.1, times=[0.0, 20.0, 60.0])
     edge = float(model.separatrix([1.0])[0])
@@ -195,7 +191,6 @@ def test_students_end_on_the_side_of_the_separatrix_on_which_they_begin():
     assert learnt[1] > 0.8
 
 
-@pytest.mark.slow
 def test_a_flow_that_needs_too_many_steps_is_no_number():
     short = sv.RLPerceptron(steps=8, schedule="best-rate", times=[0.0, 20.0, 100.0]).theory({"max_steps": 5})
     assert not short.converged

@@ -12,7 +12,6 @@ from solvable.methods.training import evaluate
 from solvable.models.attention.rooted_trees import HIDDEN, Reading, Scores, tables, windows
 
 
-@pytest.mark.slow
 def test_the_network_passes_the_markov_chains_that_read_the_same_text():
     """Markov chains of every order are beaten by finding the periods in the context; the clock n mod 4 is close."""
     model = sv.RootedTrees(depth=1, embedding=48, context=48, steps=250, rate=1e-2, batch=16)

@@ -129,9 +129,7 @@ def test_a_slow_twin_without_any_closed_form_gives_the_same_path():
     np.testing.assert_allclose(fast, slow.T, atol=3e-6)
 
 
-@pytest.mark.parametrize(
-    ("name", "sizes"), [("erf", (100, 400)), pytest.param("relu", (100, 400), marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("name", "sizes"), [("erf", (100, 400)), ("relu", (100, 400))])
 def test_gradient_descent_of_both_layers_with_noise_follows_the_flow(name, sizes):
     model, theory = case(name)
     seeds = 48
@@ -165,7 +163,6 @@ def test_population_loss_given_the_weights_equals_the_loss_on_a_fresh_test_set(n
     assert error < 0.01 * float(exact)
 
 
-@pytest.mark.slow
 def test_gradient_of_the_final_loss_in_the_rates_equals_central_differences():
     model = case("erf")[0]
 

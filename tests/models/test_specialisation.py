@@ -57,7 +57,6 @@ def test_equal_units_stay_equal_and_readouts_hand_down_their_spread():
     assert abs(lost[0] - lost[1]) < 0.01
 
 
-@pytest.mark.slow
 def test_layers_of_a_slow_linear_network_keep_their_imbalance():
     """VᵀV - Q is conserved by gradient flow, whatever the number of features."""
     model = sv.Specialisation(
@@ -69,7 +68,6 @@ def test_layers_of_a_slow_linear_network_keep_their_imbalance():
     assert np.abs(v[-1] - v[0]).max() > 0.1
 
 
-@pytest.mark.slow
 def test_features_on_their_own_units_are_learnt_one_by_one():
     """Aligned starts decouple: each feature follows the closed form of a single unit, the stronger one first."""
     model = sv.Specialisation(
@@ -110,7 +108,6 @@ def test_a_slow_twin_with_gauss_hermite_averages_follows_the_same_path(activatio
     np.testing.assert_allclose(model.theory().contribution[:, 0], (path[4:6] * path[6:]).T, atol=1e-6)
 
 
-@pytest.mark.slow
 def test_gradient_descent_follows_the_flow_of_two_features():
     model = sv.Specialisation(activation="linear", students=3, features=2, rate=0.5, angle=0.4, times=[0.0, 4.0, 15.0])
     theory, seeds, size = model.theory(), 24, 400

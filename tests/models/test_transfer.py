@@ -80,7 +80,6 @@ def test_gain_turns_to_loss_as_tasks_part_and_as_target_samples_grow():
         assert float(near.sel(samples=2, method="nearest")) > 0 > float(near.isel(samples=-1))
 
 
-@pytest.mark.slow
 def test_networks_agree_with_the_theory_of_their_moments():
     model = sv.Transfer(features="network", samples=8.0).prepare(jax.random.key(3), 40)
     keys = jax.random.split(jax.random.key(8), 12)

@@ -83,7 +83,6 @@ def test_easy_first_beats_hard_only_in_the_midst_of_learning():
     assert final["curriculum"] < final["hard"] - 0.02
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["curriculum", "mixed"])
 @pytest.mark.parametrize("loss", ["logistic", "square"])
 def test_gradient_descent_follows_the_flow(loss, protocol):

@@ -123,7 +123,6 @@ def test_wrong_values_are_refused_in_one_sentence(values, said):
         continual_digits(**values)
 
 
-@pytest.mark.slow
 def test_the_theorys_predictions_carry_over_to_digits():
     """A shared student forgets the more the less similar; a specialised one forgets less, and no more at γ = 0 than at 0.2."""
     mixing = [0.0, 0.2, 0.5, 1.0]

@@ -6,11 +6,14 @@ as small netCDF files with their provenance.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ..errors import SolvableError
 from ..plotting import house_style
@@ -73,7 +76,8 @@ def _write(datasets: dict[str, Any], folder: Path, name: str) -> list[Path]:
     for part, data in datasets.items():
         file = folder / (f"{name}.{part}.nc" if part else f"{name}.nc")
         flags = {v: data[v].astype("int8") for v in data.variables if data[v].dtype == bool}
-        data.assign(flags).to_netcdf(file, engine="scipy")
+        plain = data.assign(flags)
+        plain.assign_attrs(sha256=fingerprint(plain)).to_netcdf(file, engine="scipy")
         files.append(file)
     return files
 
@@ -90,6 +94,26 @@ def _kept(name: str) -> dict[str, Any] | None:
         with xr.open_dataset(file, engine="scipy") as data:
             parts[part] = data.load()
     return parts
+
+
+def fingerprint(data: Any) -> str:
+    """A hash of every name, dimension and number of a dataset: what a file says it holds, and what it holds.
+
+    >>> import xarray as xr
+    >>> fingerprint(xr.Dataset({"x": ("n", [1.0, 2.0])}))[:12]
+    '88291697161b'
+    """
+    digest = hashlib.sha256()
+    for name in sorted(map(str, data.variables)):
+        variable = data[name]
+        digest.update(json.dumps([name, list(variable.dims), list(variable.shape)]).encode())
+        values = np.asarray(variable.values)
+        words = values.dtype.kind in "SUO"
+        # netCDF keeps words as characters and whole numbers as 32 bits: what counts is what they say
+        digest.update(
+            json.dumps([str(v) for v in values.reshape(-1)]).encode() if words else values.astype("<f8").tobytes()
+        )
+    return digest.hexdigest()
 
 
 def provenance(data: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ..errors import InvalidValue, SolvableError
 from ..model import Model, Outcome
 from ..registry import listings, model_class
 from ..study import Study
-from ..testing import Finding, examine_model, guard_model, picked
+from ..testing import Finding, examine_corners, examine_model, guard_model, picked
 
 CASE = {"model", "params", "observable", "value", "tolerance", "provenance"}
 
@@ -29,6 +29,7 @@ class Checked:
     part: str
     passed: bool
     seen: str
+    inconclusive: int = 0  # rows of an agreement that were too noisy to say anything
 
 
 def reference_folder() -> Path:
@@ -110,9 +111,13 @@ def guard(id: str) -> list[Finding]:
 
 
 def check_models(
-    ids: Iterable[str] = (), *, full: bool = False, say: Callable[[str], None] = lambda _: None
+    ids: Iterable[str] = (),
+    *,
+    full: bool = False,
+    corners: bool = False,
+    say: Callable[[str], None] = lambda _: None,
 ) -> list[Checked]:
-    """The whole table for some models, or for all."""
+    """The whole table for some models, or for all: with a larger study if `full`, with the `corners` of what is allowed."""
     chosen = list(ids) or list(listings())
     classes = {id: model_class(id) for id in chosen}
     report = []
@@ -120,6 +125,9 @@ def check_models(
         begun = time.perf_counter()
         say(f"{id}: contract")
         report.append(_contract(id, kind))
+        if corners and kind.point is not Model.point:
+            found = examine_corners(kind, say)
+            report += [Checked(id, f"corner: {f.promise}", f.kept, f.seen) for f in found]
         file = reference_folder() / f"{id}.json"
         say(f"{id}: reference values")
         if file.exists():
@@ -159,7 +167,7 @@ def check_studies(kind: type[Model], full: bool = False) -> list[tuple[Study, tu
 
 
 def _agreement(id: str, kind: type[Model], full: bool) -> list[Checked]:
-    rows = []
+    rows, compared = [], 0
     for study, judged in check_studies(kind, full):
         study.run(progress=False)
         table = study.agreement(judged)
@@ -168,8 +176,12 @@ def _agreement(id: str, kind: type[Model], full: bool) -> list[Checked]:
             said = ", ".join(f"{n} {v}" for v, n in counts.items())
             seeds = max(r.seeds for r in table if r.observable == name)
             passed = "disagree" not in counts and "undefined" not in counts
-            rows.append(Checked(id, f"agreement: {name}", passed, f"{said} (d = {list(table.sizes)}, {seeds} seeds)"))
-    return rows
+            seen = f"{said} (d = {list(table.sizes)}, {seeds} seeds)"
+            rows.append(Checked(id, f"agreement: {name}", passed, seen, counts.get("inconclusive", 0)))
+            compared += sum(counts.values())
+    noisy = sum(row.inconclusive for row in rows)
+    seen = f"{noisy} of {compared} rows, where {kind.inconclusive:.0%} are declared"
+    return [*rows, Checked(id, "agreement: inconclusive", noisy <= kind.inconclusive * compared, seen)]
 
 
 def _brief(value: Any) -> str:
