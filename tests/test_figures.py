@@ -13,7 +13,6 @@ from solvable.figures.draw import KEPT, Recipe, draw, fingerprint
 from solvable.figures.pieces import Pieces
 from solvable.plotting import plot_study
 
-
 DATA = sorted(KEPT.glob("*.nc"))
 SLACK = 2e-6  # of simulations in single precision
 # What physics says goes one way: file, variable, and along what it falls (−1) or rises (1).

@@ -214,40 +214,44 @@ class ContinualLearning(Model):
         settings = {name: numerics[name] for name in ("rtol", "atol", "max_steps", "solver")}
         times = jnp.linspace(0.0, 1.0, self.points + 1)
 
-        def learning(model: ContinualLearning, state: TaskOverlaps, gram: Array, share: Array) -> TaskOverlaps:
+        def field(t: Array, state: TaskOverlaps, constants: Any) -> TaskOverlaps:
+            model, gram, frozen, importance, stage = constants
             rates = {"rate": model.rate, "readout_rate": model.readout_rate, "noise": model.noise}
-            return mixture(task_drifts(g, state, gram, jnp.eye(2), **rates), jnp.stack([share, 1 - share]))
-
-        def first(t: Array, state: TaskOverlaps, model: ContinualLearning) -> TaskOverlaps:
-            velocity = learning(model, state, model._teachers, jnp.asarray(1.0))
-            return jax.tree.map(lambda part: model.first_stage * part, velocity)
-
-        heads = jnp.stack([self.first_head, self.second_head])
-        start = TaskOverlaps(self.initial_norm, self.initial_overlap, heads)
-        before = integrate(first, start, times, self, **settings)
-        # a first stage that failed is told as such; the second then runs from somewhere, for nobody
-        switch = jax.tree.map(lambda end, begin: jnp.where(before.converged, end, begin), before.end, start)
-
-        # the student of the switch stays on as frozen units without a readout
-        frozen = jnp.concatenate([switch.overlap, switch.norm], axis=1)
-        begin = TaskOverlaps(switch.norm, frozen, self._switched(switch.readout))
-        gram = jnp.block([[self._teachers, switch.overlap.T], [switch.overlap, switch.norm]])
-        constants = (self, gram, frozen, self._importance(switch, g))
-
-        def second(t: Array, state: TaskOverlaps, constants: Any) -> TaskOverlaps:
-            model, gram, frozen, importance = constants
-            velocity = learning(model, state, gram, model.replay)
-            pull = (model.rate * model.consolidation * importance)[:, None]
+            shares = jnp.stack([stage["share"], 1 - stage["share"]])
+            velocity = mixture(task_drifts(g, state, gram, jnp.eye(2), **rates), shares)
+            pull = (model.rate * stage["consolidation"] * importance)[:, None]
             to_norm = pull * (state.norm - state.overlap[:, 2:].T)
             velocity = velocity._replace(
                 norm=velocity.norm - to_norm - to_norm.T, overlap=velocity.overlap - pull * (state.overlap - frozen)
             )
-            return jax.tree.map(lambda part: model.second_stage * part, velocity)
+            return jax.tree.map(lambda part: stage["duration"] * part, velocity)
 
-        after = integrate(second, begin, times, constants, **settings)
-        path = after.values._replace(overlap=after.values.overlap[:, :, :2])
-        reached = jnp.concatenate([before.reached, after.reached[1:] & before.converged])
-        return {**self._observed(before.values, path), "converged": reached}
+        def learn(carry: tuple[TaskOverlaps, Array], stage: dict[str, Array]) -> Any:
+            """One stage. The student of its beginning stays on as frozen units without a readout."""
+            begin, good = carry
+            heads = jnp.where(stage["number"] > 0, self._switched(begin.readout), begin.readout)
+            frozen = jnp.concatenate([begin.overlap, begin.norm], axis=1)
+            gram = jnp.block([[self._teachers, begin.overlap.T], [begin.overlap, begin.norm]])
+            importance = self._importance(begin._replace(readout=heads), g)
+            start = TaskOverlaps(begin.norm, frozen, heads)
+            flow = integrate(field, start, times, (self, gram, frozen, importance, stage), **settings)
+            # after a stage that failed the next one runs from somewhere, for nobody
+            end = jax.tree.map(lambda last, first: jnp.where(flow.converged, last, first), flow.end, start)
+            path = flow.values._replace(overlap=flow.values.overlap[:, :, :2])
+            return (end._replace(overlap=end.overlap[:, :2]), good & flow.converged), (path, flow.reached & good)
+
+        # One program for both stages: the first is one without replay and without anything to be pulled back to.
+        stages = {
+            "number": jnp.arange(2),
+            "duration": jnp.stack([self.first_stage, self.second_stage]),
+            "share": jnp.stack([jnp.ones_like(self.replay), self.replay]),
+            "consolidation": jnp.stack([jnp.zeros_like(self.consolidation), self.consolidation]),
+        }
+        heads = jnp.stack([self.first_head, self.second_head])
+        start = TaskOverlaps(self.initial_norm, self.initial_overlap, heads)
+        _, (path, reached) = jax.lax.scan(learn, (start, jnp.asarray(True)), stages)
+        first, second = (jax.tree.map(lambda part, i=i: part[i], path) for i in range(2))
+        return {**self._observed(first, second), "converged": jnp.concatenate([reached[0], reached[1, 1:]])}
 
     # --- simulation -------------------------------------------------------------------------------------------------
 
