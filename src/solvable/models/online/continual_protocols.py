@@ -41,7 +41,7 @@ from jaxtyping import Array
 from ...errors import InvalidValue
 from ...methods.averages import activation
 from ...methods.committee import weights_with_gram
-from ...methods.control import Box, Protocol, Rate, Simplex, evaluate, follow, search
+from ...methods.control import Box, Protocol, Rate, Simplex, arrive, evaluate, search
 from ...methods.flows import integrate
 from ...methods.tasks import TaskOverlaps, mixture, task_drifts, task_losses
 from ...model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
@@ -71,8 +71,10 @@ class ContinualProtocols(Model):
     id = "continual-protocols"
     title = "Optimal protocols for continual learning"
     family = "online"
-    numerics = Numerics(rtol=1e-11, atol=1e-14, max_steps=4096, nodes=16, steps=1, iterations=3000, tolerance=1e-4)
-    accuracy = 1e-6  # one Runge–Kutta step per interval of T/100
+    numerics = Numerics(
+        rtol=1e-11, atol=1e-14, max_steps=4096, nodes=16, accuracy=1e-8, iterations=3000, tolerance=1e-4
+    )
+    accuracy = 1e-6
     batch_accuracy = 1e-9  # rounding decides where the adaptive steps of the first stage end
     typical_sizes = (250, 500, 1000)
     theory_seconds = 5e-3
@@ -238,8 +240,8 @@ class ContinualProtocols(Model):
         drift, number = self._drift(numerics.nodes), np.arange(self.intervals)
 
         def final(second: Array) -> Array:
-            path = follow(drift, start, self._controls(second), self.horizon, substeps=numerics.steps)
-            return self._mean_loss(jax.tree.map(lambda x: x[-1], path))
+            settings = {name: numerics[name] for name in ("accuracy", "max_steps")}
+            return self._mean_loss(arrive(drift, start, self._controls(second), self.horizon, **settings))
 
         switched = jnp.asarray(np.where(number[None, :] < np.arange(self.intervals + 1)[:, None], 1.0, 0.5))
         losses = jax.vmap(final)(switched)
@@ -261,7 +263,8 @@ class ContinualProtocols(Model):
             [focus, even],
             self._sets(),
             self.horizon,
-            substeps=numerics.steps,
+            accuracy=numerics.accuracy,
+            max_steps=numerics.max_steps,
             iterations=numerics.iterations,
             tolerance=numerics.tolerance * level,
         )
@@ -276,7 +279,8 @@ class ContinualProtocols(Model):
             controls,
             self._sets(),
             self.horizon,
-            substeps=numerics.steps,
+            accuracy=numerics.accuracy,
+            max_steps=numerics.max_steps,
         )
         return {
             **self._observed(told.path),

@@ -86,9 +86,9 @@ class CurriculumOnline(Model):
     id = "curriculum-online"
     title = "Curriculum learning, online"
     family = "online"
-    numerics = Numerics(steps=8, iterations=2000, tolerance=1e-5)
+    numerics = Numerics(accuracy=1e-8, max_steps=4096, iterations=2000, tolerance=1e-5)
     converges_along = "progress"
-    accuracy = 1e-6  # eight Runge–Kutta steps per interval
+    accuracy = 1e-6
     batch_accuracy = 1e-10
     typical_sizes = (200, 400, 800)
     check_study = (
@@ -277,7 +277,8 @@ class CurriculumOnline(Model):
             starts,
             fixed._sets(),
             fixed.horizon,
-            substeps=numerics.steps,
+            accuracy=numerics.accuracy,
+            max_steps=numerics.max_steps,
             iterations=numerics.iterations,
             tolerance=numerics.tolerance,
         )
@@ -291,7 +292,8 @@ class CurriculumOnline(Model):
     def point(self, numerics: Numerics) -> dict[str, Array]:
         controls, found = self._schedule(numerics)
         sets = self._sets() or {"fraction": Box(0.0, 1.0)}
-        told = evaluate(self._drift, self._error, self._start, controls, sets, self.horizon, substeps=numerics.steps)
+        settings = {name: numerics[name] for name in ("accuracy", "max_steps")}
+        told = evaluate(self._drift, self._error, self._start, controls, sets, self.horizon, **settings)
         observed = self._observed(told.path)
         return {
             **observed,

@@ -85,7 +85,7 @@ class RLPerceptron(Model):
     id = "rl-perceptron"
     title = "The RL perceptron"
     family = "online"
-    numerics = Numerics(rtol=1e-11, atol=1e-13, max_steps=8192, steps=8, iterations=2000, tolerance=1e-5)
+    numerics = Numerics(rtol=1e-11, atol=1e-13, max_steps=8192, accuracy=1e-8, iterations=2000, tolerance=1e-5)
     converges_along = "time"
     batch_accuracy = 1e-9  # rounding decides where adaptive steps end
     typical_sizes = (50, 100, 200)
@@ -285,7 +285,8 @@ class RLPerceptron(Model):
             [{"length": length, "duration": jnp.diff(self.times)} for length in starts],
             {"length": kind},
             float(intervals),
-            substeps=numerics.steps,
+            accuracy=numerics.accuracy,
+            max_steps=numerics.max_steps,
             iterations=numerics.iterations,
             tolerance=numerics.tolerance,
         )
@@ -311,7 +312,8 @@ class RLPerceptron(Model):
             {**controls, "duration": jnp.diff(self.times)},
             {"length": kind},
             float(len(self.times) - 1),
-            substeps=numerics.steps,
+            accuracy=numerics.accuracy,
+            max_steps=numerics.max_steps,
         )
         rho, log_norm = told.path
         lengths = kind.mean(controls["length"])
