@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 import solvable as sv
 from commands import answer
+from solvable.cli import _table
 
 SOURCE = str(Path(sv.__file__).parents[1])
 
@@ -48,6 +50,29 @@ def test_list_show_and_cite_know_every_model(capsys):
     for id in ids:
         assert answer(capsys, "show", id)[0] == 0
         assert "@article{" in answer(capsys, "cite", id)[1]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_brackets_and_colons_of_an_error_arrive_whole(capsys, monkeypatch, tmp_path, terminal):
+    """What looks like markup in an error, a value or a name is text like any other."""
+    monkeypatch.setenv("COLUMNS", "400")
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("TERM", "xterm")
+    case = {"model": "perceptron", "value": 0.0, "tolerance": 1.0}
+    cases = [
+        case | {"params": {}, "observable": "loss[size] in [0, 1][/bold]:smile:"},
+        case | {"params": {"loss": "[red]square[/red]"}, "observable": "test_error"},
+    ]
+    (tmp_path / "cases.json").write_text(json.dumps(cases))
+    code, out, _ = answer(capsys, "check", "--values", tmp_path / "cases.json")
+    shown = " ".join(re.sub("\x1b\\[[0-9;]*m", "", out).split())
+    assert code == 1
+    assert "no observable 'loss[size] in [0, 1][/bold]:smile:' here" in shown
+    assert "loss = '[red]square[/red]' is not one of" in shown
+    _table("[bold]title[/bold]", ["[size]"], [["[/]"], [":heart:"], ["a [dim]wide[/dim] cell"]])
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in ("[bold]title[/bold]", "[size]", "[/]", ":heart:", "a [dim]wide[/dim] cell"))
 
 
 def test_simulate_puts_the_theory_beside(capsys):

@@ -319,6 +319,7 @@ def _print_json(value: Any) -> None:
 
 
 def _table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    """Print a table; its words are anyone's (errors, file names, meanings), so that no bracket or colon means anything."""
     from rich.console import Console
     from rich.table import Table
 
@@ -327,10 +328,10 @@ def _table(title: str, columns: list[str], rows: list[list[str]]) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    console = Console()
+    console = Console(markup=False, emoji=False, highlight=False)
     if not console.is_terminal:
-        console = Console(width=160)
-    console.print(table, highlight=False)
+        console.width = 160
+    console.print(table)
 
 
 def _made(id: str, words: tuple[str, ...]) -> Any:

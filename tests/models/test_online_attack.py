@@ -1,5 +1,7 @@
 """Label attacks: limits, critical costs, drawn batches, a slow twin of the flow, optimality, the learner itself."""
 
+import decimal
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,7 @@ from scipy.integrate import solve_ivp
 import solvable as sv
 from solvable.methods.control import Box, optimise
 from solvable.model import simulate_batch
-from solvable.models.online.online_attack import OnlineAttack, Policy
+from solvable.models.online.online_attack import OnlineAttack, Policy, _chi_squared
 
 COSTS = np.array([0.1, 1.0, 3.0, 30.0])
 SLOW = {"rate": 1e-6, "times": [0.0, 1e8]}
@@ -54,7 +56,8 @@ def test_averages_over_a_batch_are_those_of_drawn_batches():
     big, cross, ratio = (s**2).mean(axis=1), (s * error).mean(axis=1), 0.7 / 3
     a = (p * ((1 - ratio) * cross + ratio * big) + c * big) / (0.6 * delta + p * ratio * big)
     drawn = np.stack([a, a**2, a * big, a * cross, a**2 * big])
-    told = np.array(model._actions(Policy(jnp.asarray(p), jnp.asarray(c)), jnp.asarray(kappa), jnp.asarray(q), 128))
+    place = jnp.asarray(kappa), jnp.asarray(q - kappa**2 * delta)
+    told = np.array(model._actions(Policy(jnp.asarray(p), jnp.asarray(c)), *place, 128))
     assert np.all(np.abs(drawn.mean(axis=1) - told) < 4 * drawn.std(axis=1) / 1000)
 
 
@@ -79,7 +82,90 @@ def test_a_slow_twin_with_gauss_hermite_averages_follows_the_same_path():
     np.testing.assert_allclose(np.stack([told.position, told.distance]), slow, rtol=1e-7)
 
 
-@pytest.mark.parametrize("batch", [4, 1])
+def by_sixty_digits(model):
+    """κ, q, test error and cost at all times and in the long run, from the equations of κ and q as they are documented."""
+    decimal.getcontext().prec = 60
+    big = decimal.Decimal
+    cost, rate, p, tau = (big(float(x)) for x in (model.cost, model.rate, model.preference, model.similarity))
+    delta, ratio, one = 2 - 2 * tau, rate / model.batch, big(1)
+    if model.strategy == "constant":
+        nodes = [(one, delta)]
+    else:
+        nodes = [(big(float(w)), delta * big(float(x))) for x, w in zip(*_chi_squared(model.batch, 128), strict=True)]
+        mean = sum(w * s for w, s in nodes)  # Δ², up to the rounding of the nodes
+        nodes = [(w * delta / mean, s) for w, s in nodes]
+
+    def averages(kappa, q):
+        """<a²>, <aS>, <aX>, <a²S> of the greedy or constant attack."""
+        sums = [big(0)] * 4
+        for weight, s in nodes:
+            spread = (q - kappa**2 * delta) * s / model.batch  # the variance of X at this S
+            if model.strategy == "constant":
+                a, b = p / (p + cost), big(0)
+            else:
+                price = cost * delta + p * ratio * s
+                a, b = p * ((1 - ratio) * kappa + ratio) * s / price, p * (1 - ratio) / price
+            square = a**2 + b**2 * spread
+            for i, x in enumerate((square, a * s, a * kappa * s + b * spread, square * s)):
+                sums[i] += weight * x
+        return sums
+
+    def drift(kappa, q):
+        _, with_s, with_x, square_s = averages(kappa, q)
+        left = q - 2 * kappa * delta + delta + 2 * (with_x - with_s) + square_s
+        return -rate * (kappa - 1 + with_s / delta), -2 * rate * (q - kappa * delta + with_x) + rate * ratio * left
+
+    places = ((0, 0), (1, 0), (-1, 0), (0, 1))
+    (k0, f0), (k1, up), (_, down), (_, tilted) = (drift(big(kappa), big(q)) for kappa, q in places)
+    alpha, decay, f1, f2 = k0 - k1, f0 - tilted, (up - down) / 2, (up + down) / 2 - f0
+    end = k0 / alpha
+    k, q_end = 1 - end, (f0 + f1 * end + f2 * end**2) / decay
+    rows = []
+    for t in [*(big(float(t)) for t in model.times), big(10) ** 9]:
+        kappa = end + k * (-alpha * t).exp()
+        q = q_end + (delta - q_end) * (-decay * t).exp()
+        for force, power in (((f1 + 2 * f2 * end) * k, alpha), (f2 * k**2, 2 * alpha)):
+            q += force * ((-power * t).exp() - (-decay * t).exp()) / (decay - power)
+        along = tau + (1 - tau) * kappa
+        across = max(1 - kappa * delta + q - along**2, big(0))
+        across = big(0) if across < big(10) ** -45 else across
+        error = np.arctan2(float(across.sqrt()), float(along)) / np.pi
+        rows.append([float(kappa), float(q), error, float((cost * delta * averages(kappa, q)[0] + q) / 2)])
+    return np.array(rows).T
+
+
+NEAR = [1 + s * 10.0**-k for k in range(1, 13) for s in (1, -1)]
+
+
+@pytest.mark.parametrize("strategy", ["constant", "greedy"])
+@pytest.mark.parametrize("fixed", [{"similarity": -1.0}, {"similarity": -1 + 1e-9, "batch": 1000, "rate": 0.01},
+                                   {"similarity": 0.999, "preference": 0.7}])  # fmt: skip
+def test_no_digits_are_lost_anywhere(strategy, fixed):
+    """Costs on both sides of one, where a constant attack turns the learner, and the ends of the range; early and late."""
+    costs = [*NEAR[:: 1 if strategy == "constant" else 6], 1e-6, 1e6]
+    model = sv.OnlineAttack(strategy=strategy, cost=costs, times=[0.0, 1e-6, 0.3, 40.0], **fixed)
+    result = model.theory()
+    for i, cost in enumerate(costs):
+        exact = by_sixty_digits(model.replace(cost=cost))
+        for name, row in zip(("position", "distance", "test_error", "running_cost"), exact, strict=True):
+            np.testing.assert_allclose(result[name][i], row[:-1], rtol=1e-11, atol=1e-25, err_msg=f"{name} at {cost}")
+        for name, row in zip(("steady_position", "steady_error", "steady_cost"), exact[[0, 2, 3]], strict=True):
+            np.testing.assert_allclose(result[name][i], row[-1], rtol=1e-11, atol=1e-25, err_msg=f"{name} at {cost}")
+
+
+def test_a_constant_attack_turns_the_learner_round_completely_and_leaves_none_at_the_critical_cost():
+    result = sv.OnlineAttack(strategy="constant", cost=[*NEAR, 1.0]).theory()
+    np.testing.assert_array_equal(result.steady_error, [*([0.0, 1.0] * 12), 0.5])
+
+    def error(cost):
+        return sv.OnlineAttack(strategy="constant", similarity=-0.5, cost=cost).theory().steady_error
+
+    h = 1e-5
+    beside = error([1 - h, 1 + h])
+    assert float(jax.grad(error)(1.0)) == pytest.approx(float(beside[1] - beside[0]) / (2 * h), rel=1e-8)
+
+
+@pytest.mark.parametrize("batch", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_optimal_attack_is_stationary_and_cheaper_than_any_greedy_one(batch):
     best = sv.OnlineAttack(strategy="optimal", cost=COSTS, rate=0.5, batch=batch).theory()
     assert np.all(best.converged)

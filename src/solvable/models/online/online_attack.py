@@ -23,7 +23,15 @@ With ϵ = η/P, both greedy (c = 0) and optimal attacks have the form
     dκ/dt = -η [κ - 1 + <aS>/Δ²],
     dq/dt = -2η [q - κΔ² + <aX>] + ηϵ [q - 2κΔ² + Δ² + 2<a(X-S)> + <a²S>].
 
-For fixed p and c these are linear with constant coefficients: their solution is closed up to averages over χ². The optimal p, c
+What is computed is κ and the noise ν = q - κ²Δ² across the line through both teachers, for which nothing cancels: with
+price = C̃ + pϵS, u = (C̃ + pS)/price and v = (C̃ - cS)/price the mean action at given S is 1 - κ + uκ - v, and
+
+    dκ/dt = -η <(uκ - v)S>/Δ²,
+    dν/dt = -η [2 + 2g₁ - ϵ(1 + 2g₁ + g₂)] ν + ηϵ <(uκ - v)²S>
+
+with g₁ = p(1-ϵ)<S/price>/P and g₂ = p²(1-ϵ)²<S²/price²>/P. For fixed p and c these are linear with constant coefficients: their
+solution is closed up to averages over χ². The learner's angle is that of its parts along the clean teacher, κ + τ(1-κ), and across
+it, √(ν + (1-τ²)(1-κ)²). The optimal p, c
 follow from the costates μ of κ and q: p = 2ημ_q, c = ημ_κ/Δ². As η → 0, κ → C/(C + p(1+2/P)): the learner turns to the
 target's side, for τ = -1, at C = 1 + 2/P for greedy and at C = 1 for constant attacks.
 
@@ -66,6 +74,33 @@ class Actions(NamedTuple):
     with_difference: Array
     with_error: Array
     square_with_difference: Array
+
+
+class Batches(NamedTuple):
+    """What an attack does in batches with each S (`strength`), and how much such batches weigh.
+
+    The mean action is 1 - κ + uκ - v (u: `slope`, v: `level`; `lift` is u - v), and `swing`·√(νS/P) its standard deviation.
+    `turned` is v + τ(u - v).
+    """
+
+    weight: Array
+    strength: Array
+    slope: Array
+    level: Array
+    lift: Array
+    turned: Array
+    swing: Array
+
+    def mean(self, values: Array) -> Array:
+        return jnp.sum(self.weight * values)
+
+    def rest(self) -> tuple[Array, Array, Array]:
+        """κ in the long run, 1 - κ, and uκ - v there; the last from the smaller of both, so that it keeps its digits."""
+        if self.strength.shape == (1,):  # all batches are alike, and the learner at rest moves in none
+            return self.level[0], self.lift[0], jnp.zeros(1)
+        whole = self.mean(self.slope * self.strength)
+        kappa, dragged = (self.mean(x * self.strength) / whole for x in (self.level, self.lift))
+        return kappa, dragged, jnp.where(kappa < 0.5, self.slope * kappa - self.level, self.lift - self.slope * dragged)
 
 
 class OnlineAttack(Model):
@@ -144,65 +179,66 @@ class OnlineAttack(Model):
         """Δ², the mean squared difference of clean and target labels."""
         return 2 - 2 * self.similarity
 
-    def _actions(self, policy: Policy, kappa: Array, q: Array, nodes: int) -> Actions:
-        """Averages of the attacker's action over batches, given where the learner stands.
-
-        a = A + Bz with A = S (p(1-ϵ)κ + pϵ + c)/(C̃ + pϵS) and B = p(1-ϵ)√((q-κ²Δ²)S/P)/(C̃ + pϵS).
-        """
-        delta = self._difference
+    def _batches(self, policy: Policy, nodes: int) -> Batches:
+        """The attack in batches with every S."""
+        delta, ratio, one = self._difference, self.rate / self.batch, jnp.ones(1)
         if self.strategy in ("none", "constant"):
-            a = (
-                jnp.zeros_like(self.cost)
-                if self.strategy == "none"
-                else self.preference / (self.preference + self.cost)
-            )
-            return Actions(a, a**2, a * delta, a * kappa * delta, a**2 * delta)
-        ratios, weights = _chi_squared(self.batch, nodes)
-        s, ratio = delta * ratios, self.rate / self.batch
-        price = self.cost * delta + policy.preference * ratio * s
-        level = policy.preference * (1 - ratio) * kappa + policy.preference * ratio + policy.push
-        spread = (policy.preference * (1 - ratio)) ** 2 * (q - kappa**2 * delta) / self.batch
+            # all batches alike
+            pull = self.preference if self.strategy == "constant" else jnp.zeros_like(self.preference)
+            whole = pull + self.cost
+            turned = (self.cost + self.similarity * pull) / whole
+            return Batches(one, delta * one, one, self.cost / whole * one, pull / whole * one, turned * one, 0 * one)
+        shares, weights = _chi_squared(self.batch, nodes)
+        s, (p, c) = delta * shares, policy
+        price = self.cost * delta + p * ratio * s
+        return Batches(
+            weight=jnp.asarray(weights),
+            strength=s,
+            slope=(self.cost * delta + p * s) / price,
+            level=(self.cost * delta - c * s) / price,
+            lift=(p + c) * s / price,
+            turned=(self.cost * delta + (self.similarity * (p + c) - c) * s) / price,
+            swing=p * (1 - ratio) / price,
+        )
 
-        def mean(values: Array) -> Array:
-            return jnp.sum(weights * values)
-
-        along = level * mean(s**2 / price)
+    def _actions(self, policy: Policy, kappa: Array, noise: Array, nodes: int) -> Actions:
+        """Averages of the attacker's action over batches, given where the learner stands."""
+        b = self._batches(policy, nodes)
+        mean, width = b.lift - b.swing * b.strength * (1 - kappa), noise / self.batch * b.swing**2 * b.strength
+        along = b.mean(mean * b.strength)
         return Actions(
-            mean=level * mean(s / price),
-            square=level**2 * mean((s / price) ** 2) + spread * mean(s / price**2),
+            mean=b.mean(mean),
+            square=b.mean(mean**2 + width),
             with_difference=along,
-            with_error=kappa * along
-            + policy.preference * (1 - ratio) * (q - kappa**2 * delta) / self.batch * mean(s / price),
-            square_with_difference=level**2 * mean(s**3 / price**2) + spread * mean((s / price) ** 2),
+            with_error=kappa * along + noise / self.batch * b.mean(b.swing * b.strength),
+            square_with_difference=b.mean((mean**2 + width) * b.strength),
         )
 
-    def _drift(self, policy: Policy, kappa: Array, q: Array, nodes: int) -> tuple[Array, Array]:
-        """Time derivative of κ and q."""
-        a, delta, eta = self._actions(policy, kappa, q, nodes), self._difference, self.rate
-        error = q - 2 * kappa * delta + delta + 2 * (a.with_error - a.with_difference) + a.square_with_difference
+    def _drift(self, policy: Policy, kappa: Array, noise: Array, nodes: int) -> tuple[Array, Array]:
+        """Time derivative of κ and ν."""
+        b = self._batches(policy, nodes)
+        away = b.slope * kappa - b.level
         return (
-            -eta * (kappa - 1 + a.with_difference / delta),
-            -2 * eta * (q - kappa * delta + a.with_error) + eta**2 / self.batch * error,
+            -self.rate * b.mean(away * b.strength) / self._difference,
+            self.rate**2 / self.batch * b.mean(away**2 * b.strength) - self._decay(b) * noise,
         )
 
-    def _price(self, policy: Policy, kappa: Array, q: Array, nodes: int) -> Array:
+    def _decay(self, b: Batches) -> Array:
+        """The rate at which noise is forgotten."""
+        ratio = self.rate / self.batch
+        first, second = b.mean(b.swing * b.strength) / self.batch, b.mean((b.swing * b.strength) ** 2) / self.batch
+        return self.rate * (2 * (1 + first) - ratio * (1 + 2 * first + second))
+
+    def _price(self, policy: Policy, kappa: Array, noise: Array, nodes: int) -> Array:
         """½C̃<a²> + ½q."""
-        return 0.5 * (self.cost * self._difference * self._actions(policy, kappa, q, nodes).square + q)
-
-    def _linear(self, policy: Policy, nodes: int) -> tuple[Array, Array, Array, Array]:
-        """α, κ∞ of dκ/dt = -α(κ - κ∞), and B, (F₀, F₁, F₂) of dq/dt = -Bq + F₀ + F₁κ + F₂κ², read off the drift."""
-        zero, one = jnp.asarray(0.0), jnp.asarray(1.0)
-
-        def at(kappa: Array, q: Array) -> tuple[Array, Array]:
-            return self._drift(policy, kappa, q, nodes)
-
-        (k0, f0), (k1, up), (_, down), (_, tilted) = at(zero, zero), at(one, zero), at(-one, zero), at(zero, one)
-        forcing = jnp.stack([f0, 0.5 * (up - down), 0.5 * (up + down) - f0])
-        return k0 - k1, k0 / (k0 - k1), f0 - tilted, forcing
+        square = self._actions(policy, kappa, noise, nodes).square
+        return 0.5 * self._difference * (self.cost * square + kappa**2) + 0.5 * noise
 
     def _steady(self, policy: Policy, nodes: int) -> tuple[Array, Array]:
-        _, kappa, decay, (f0, f1, f2) = self._linear(policy, nodes)
-        return kappa, (f0 + f1 * kappa + f2 * kappa**2) / decay
+        """κ and ν in the long run."""
+        b = self._batches(policy, nodes)
+        kappa, _, away = b.rest()
+        return kappa, self.rate**2 / self.batch * b.mean(away**2 * b.strength) / self._decay(b)
 
     def _policy(self, numerics: Numerics) -> tuple[Policy, Array, Array]:
         """The attacker's p and c, whether they are what its name says, and how well."""
@@ -216,46 +252,52 @@ class OnlineAttack(Model):
             place = jnp.stack(model._steady(policy, numerics.nodes))
             slopes = jax.jacfwd(lambda y: jnp.stack(model._drift(policy, y[0], y[1], numerics.nodes)))(place)
             gradient = jax.grad(lambda y: model._price(policy, y[0], y[1], numerics.nodes))(place)
+            # of κ at constant ν; at constant q it is less by 2κΔ² times that of ν
             mu = _solve_two(slopes.T, -gradient)
-            return jnp.stack([2 * model.rate * mu[1], model.rate * mu[0] / model._difference])
+            return model.rate * jnp.stack([2 * mu[1], mu[0] / model._difference - 2 * place[0] * mu[1]])
 
         found = solve(improved, jnp.asarray([1.0, 0.0]), self, tolerance=numerics.tolerance, warmup=3)
         return Policy(found.x[0], found.x[1]), found.converged, found.residual
 
     def point(self, numerics: Numerics) -> dict[str, Array]:
         policy, found, residual = self._policy(numerics)
-        alpha, kappa_end, decay, forcing = self._linear(policy, numerics.nodes)
+        b = self._batches(policy, numerics.nodes)
+        (kappa_end, dragged, away), (_, noise_end) = b.rest(), self._steady(policy, numerics.nodes)
+        whole = b.mean(b.slope * b.strength)
+        alpha, decay = self.rate * whole / self._difference, self._decay(b)
+        turned = b.turned[0] if len(b.turned) == 1 else b.mean(b.turned * b.strength) / whole
+        # κ = κ∞ + (1 - κ∞) e^{-αt} drives ν with the powers 0, 1, 2 of that exponential
         time = self.times - self.times[0]
-        # κ = κ∞ + k e^{-αt} drives q with the powers 0, 1, 2 of that exponential
-        k = 1 - kappa_end
-        f0, f1, f2 = forcing
-        q_end = (f0 + f1 * kappa_end + f2 * kappa_end**2) / decay
-        first, second = (f1 + 2 * f2 * kappa_end) * k, f2 * k**2
-        kappa = kappa_end + k * jnp.exp(-alpha * time)
-        q = q_end + (self._difference - q_end) * jnp.exp(-decay * time)
-        q = q + first * _driven(alpha, decay, time) + second * _driven(2 * alpha, decay, time)
-        steady = (kappa_end, q_end)
-        actions = jax.vmap(lambda x, y: self._actions(policy, x, y, numerics.nodes))(kappa, q)
+        drive = self.rate**2 / self.batch * b.slope * b.strength
+        first = 2 * dragged * b.mean(drive * away)
+        second = dragged**2 * b.mean(drive * b.slope)
+        noise = -noise_end * jnp.expm1(-decay * time)
+        noise = noise + first * _driven(alpha, decay, time) + second * _driven(2 * alpha, decay, time)
+        left, gone = jnp.exp(-alpha * time), -jnp.expm1(-alpha * time)
+        kappa = kappa_end * gone + left
+        actions = jax.vmap(lambda x, y: self._actions(policy, x, y, numerics.nodes))(kappa, noise)
+        distance = noise + self._difference * kappa**2
         return {
-            "test_error": self._error(kappa, q),
+            "test_error": self._error(turned * gone + left, dragged * gone, noise),
             "position": kappa,
-            "distance": q,
-            "action": jnp.broadcast_to(actions.mean, q.shape),
-            "running_cost": 0.5 * (self.cost * self._difference * actions.square + q),
+            "distance": distance,
+            "action": jnp.broadcast_to(actions.mean, noise.shape),
+            "running_cost": 0.5 * (self.cost * self._difference * actions.square + distance),
             "steady_position": kappa_end,
-            "steady_error": self._error(*steady),
-            "steady_cost": self._price(policy, *steady, numerics.nodes),
+            "steady_error": self._error(turned, dragged, noise_end),
+            "steady_cost": self._price(policy, kappa_end, noise_end, numerics.nodes),
             # too large a learning rate: the learner's distance grows without end
             "converged": found & (decay > 0) & (alpha > 0),
             "residual": residual,
         }
 
-    def _error(self, kappa: Array, q: Array) -> Array:
-        """arccos(w·w*/(|w||w*|))/π with w·w*/D = τ + (1-τ)κ and |w|²/D = 1 - κΔ² + q."""
-        along = self.similarity + (1 - self.similarity) * kappa
-        across = 1 - kappa * self._difference + q - along**2
-        # a learner on the line through the teachers has no part across: what rounding leaves of it is none
-        return jnp.arctan2(jnp.sqrt(jnp.maximum(across, 1e-24)), along) / math.pi
+    def _error(self, along: Array, dragged: Array, noise: Array) -> Array:
+        """The angle of the learner's parts along and across the clean teacher, over π; `dragged` is 1 - κ."""
+        across = noise + (1 - self.similarity) * (1 + self.similarity) * dragged**2
+        # the root has no derivative where nothing is across: the angle is 0 or π there, and in between at w = 0
+        some, nothing = across > 0, (across <= 0) & (along == 0)
+        root = jnp.where(some, jnp.sqrt(jnp.where(some, across, 1.0)), 0.0)
+        return jnp.where(nothing, 0.5, jnp.arctan2(root, jnp.where(nothing, 1.0, along)) / math.pi)
 
     # --- simulation -------------------------------------------------------------------------------------------------
 
@@ -299,13 +341,14 @@ class OnlineAttack(Model):
             away = w - target
             actions = jax.vmap(lambda x: attack(w, x))(probes)
             seen = (away @ apart / (apart @ apart), away @ away / size, jnp.mean(actions), jnp.mean(actions**2))
-            cosine = w @ clean / jnp.sqrt((w @ w) * (clean @ clean))
-            return (end, w), tuple(value.astype(float) for value in (*seen, cosine))
+            along = w @ clean / (clean @ clean)
+            angle = jnp.arctan2(jnp.linalg.norm(w - along * clean), along * jnp.linalg.norm(clean))
+            return (end, w), tuple(value.astype(float) for value in (*seen, angle / math.pi))
 
         ends = jnp.rint((self.times - self.times[0]) * size).astype(jnp.int32)
-        _, (kappa, q, mean, square, cosine) = jax.lax.scan(until, (jnp.zeros_like(ends[0]), clean), ends)
+        _, (kappa, q, mean, square, error) = jax.lax.scan(until, (jnp.zeros_like(ends[0]), clean), ends)
         return {
-            "test_error": jnp.arccos(jnp.clip(cosine, -1.0, 1.0)) / math.pi,
+            "test_error": error,
             "position": kappa,
             "distance": q,
             "action": mean,
