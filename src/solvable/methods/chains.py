@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import ndtri
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 R_HAT = 1.05
 """Where chains count as having met. Of m halves with S effective draws in all, R̂² ≈ 1 + m/S even where they have: a smaller
@@ -120,6 +120,31 @@ def effective_size(draws: Float[Array, "chains draws"]) -> Float[Array, ""]:
     True
     """
     return plain_effective_size(normal_scores(draws))
+
+
+def ensemble_r_hat(
+    values: Float[Array, " n"], first: Bool[Array, " n"], present: Float[Array, " n"] | None = None
+) -> Float[Array, ""]:
+    """R̂ of the last states of many short chains: those of one kind of start against those of the other.
+
+    For ensembles of which only the last states are used: whether these still tell where they came from. Each chain gives one
+    value; `first` says which of two starts it had, `present` (ones and zeros) which chains count.
+
+    >>> ordered = jnp.arange(400) < 200
+    >>> noise = jax.random.normal(jax.random.key(0), (400,))
+    >>> bool(ensemble_r_hat(noise, ordered) < 1.05), bool(ensemble_r_hat(noise + ordered.astype(float), ordered) < 1.05)
+    (True, False)
+    """
+    values = values.astype(float)
+    weight = jnp.ones(values.shape) if present is None else present.astype(float)
+    weight = jnp.stack([jnp.where(first, weight, 0.0), jnp.where(first, 0.0, weight)])
+    number = jnp.sum(weight, axis=1)
+    mean = weight @ values / number
+    within = jnp.mean(jnp.sum(weight * (values[None, :] - mean[:, None]) ** 2, axis=1) / (number - 1))
+    # less what two finite samples of one law differ by
+    apart = jnp.maximum(0.5 * (mean[0] - mean[1]) ** 2 - 0.5 * within * jnp.sum(1 / number), 0.0)
+    ratio = jnp.where(within == 0, jnp.inf, apart / jnp.where(within == 0, 1.0, within))
+    return jnp.where((within == 0) & (apart == 0), 1.0, jnp.sqrt(1.0 + ratio))
 
 
 class Run(NamedTuple):

@@ -20,14 +20,18 @@ random start. `start` says which solution is meant: the one that is reached from
 **Stability.** Replica symmetry is an assumption but for *bayes*. `stability` is positive where its solution is stable
 against breaking it. For *erm* with a kink in σ (ReLU, |x|) it never is: there are many minima, the theory is approximate,
 and where a descent ends depends on its start. At α = 4, λ = Δ = 0.05 a ReLU network is unstable below T = 0.0022. Chains
-cooled slowly (d = 144) follow the theory above, and the minima below them have excess loss 0.0102(4), predicted 0.0107; a
-descent from the teacher is caught in higher minima with 0.0084(3). For smooth σ, where stability is positive, descents from
+cooled slowly (d = 144) follow the theory above that; the minima below them, found out of equilibrium, have excess loss
+0.0102(4), predicted 0.0107; a descent from the teacher is caught in higher minima with 0.0084(3). For smooth σ, where stability is positive, descents from
 the teacher agree. An *erm* solution that is lost at a fold (erf, much noise) is told as not converged.
 
-**Simulation.** Data are drawn and weights trained: *erm* by L-BFGS, *bayes* and *gibbs* by two independent chains of
-Hamiltonian Monte Carlo, from the teacher or from random weights, whose units are then matched to the teacher's. The
-number of units grows as √d/2, so that 1/K and K/d fall alike, as 1/√d. Chains have a fixed length: below and near a
-transition they still remember their start, and those from random weights may not have arrived where they would go.
+**Simulation.** Data are drawn and weights trained: *erm* by L-BFGS, *bayes* and *gibbs* by four chains of Hamiltonian Monte
+Carlo. Informed ones begin at the teacher and at overlap 0.7 with it, to come from above and below; the others at random
+weights. Units are matched to the teacher's. The number of units grows as √d/2, so that 1/K and K/d fall alike, as 1/√d.
+Chains run on, each time twice as long, until in the second half of the run every observable has R̂ ≤ 1.05 and 50 effective
+draws (`methods.chains`); after 2048 trajectories without, the result is NaN, not converged, and its residual R̂ − 1. So it is
+near a transition, and at temperatures far below that at which replica symmetry breaks. Where two solutions coexist, `start`
+says which is sampled, and nothing is averaged over both; but a barrier is only as high as the network is wide, and chains of
+four units cross it (erf, α = 4, Δ = 0.01, d = 64: specialised from random weights).
 """
 
 from __future__ import annotations
@@ -95,6 +99,7 @@ class NarrowNetwork(Model):
     id = "narrow-network"
     title = "Narrow two-layer network"
     family = "replica"
+    revision = 2
     numerics = Numerics(tolerance=1e-11, max_steps=500, degrees=128, nodes=384)
     runs = "host"
     typical_sizes = (64, 144, 256)
@@ -366,11 +371,11 @@ class NarrowNetwork(Model):
         """What is reported, of every draw of every pair."""
         shape, weights = one.shape[:2], one.shape[2:]
         one, two = one.reshape(-1, *weights), two.reshape(-1, *weights)
-        if self.start == "random":
-            parity = "even" if self.activation == "abs" else "odd" if self.activation in ODD else "none"
-            teacher = np.asarray(task.teacher)
-            one = np.stack([matched(w, teacher, parity) for w in np.asarray(one)])
-            two = np.stack([matched(w, to, parity) for w, to in zip(np.asarray(two), one, strict=True)])
+        # Chains from the teacher, too, change their units' places where these have not specialised.
+        parity = "even" if self.activation == "abs" else "odd" if self.activation in ODD else "none"
+        teacher = np.asarray(task.teacher)
+        one = np.stack([matched(w, teacher, parity) for w in np.asarray(one)])
+        two = np.stack([matched(w, to, parity) for w, to in zip(np.asarray(two), one, strict=True)])
         seen = measure(network, task, jnp.asarray(one), jnp.asarray(two))
         if self.learner == "gibbs":  # of a draw, where the others tell of the mean of all draws or of the one minimum
             seen |= {n: seen[f"own_{n}"] for n in ("excess_loss", "train_loss")}
