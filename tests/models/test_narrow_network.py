@@ -211,6 +211,35 @@ def test_a_noisy_relu_network_is_where_the_theory_says_that_it_may_not_be_truste
     assert abs(gaps["bayes"]) < 0.1
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_chains_from_the_teacher_and_from_random_weights_meet_on_the_same_data(seed):
+    """An overlap of 0.84 or 0.88, of which chains that are cut short have 0.63 or 0.36 if they begin at random."""
+    key, noisy = jax.random.key(seed), {"activation": "abs", "samples": 3.0, "noise": 0.2}
+    informed, blind = (sv.NarrowNetwork(start=s, **noisy).simulate(key=key, size=64) for s in ("teacher", "random"))
+    assert informed.converged
+    assert blind.converged
+    assert max(informed.residual, blind.residual) <= 0.05
+    np.testing.assert_allclose(informed.overlap, blind.overlap, atol=0.02)
+    np.testing.assert_allclose(informed.excess_loss, blind.excess_loss, rtol=0.08)
+
+
+def test_chains_too_cold_to_meet_say_so_and_give_no_number():
+    cold = sv.NarrowNetwork(learner="gibbs", temperature=2e-4, penalty=0.05, samples=4.0).simulate(0, 36)
+    assert not cold.converged
+    assert cold.residual > 0.2
+    assert np.isnan(cold.overlap)
+    assert np.isnan(cold.excess_loss)
+
+
+@pytest.mark.slow
+def test_a_posterior_s_excess_loss_is_the_theory_s_within_error_bars():
+    model = sv.NarrowNetwork(activation="abs", samples=3.0, noise=0.2)
+    out = [model.simulate(seed, 64) for seed in range(12)]
+    seen = np.array([o.excess_loss for o in out if o.converged])
+    assert len(seen) >= 10
+    assert abs(seen.mean() - float(model.theory().excess_loss)) < 3 * seen.std(ddof=1) / np.sqrt(len(seen))
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"), [({"units": 3}, "units = 3 is odd"), ({"noise": 1e-4}, "noise = 0.0001 with learner = 'bayes'")]
 )

@@ -174,9 +174,20 @@ def test_star_and_gibbs_samplers_draw_from_the_enumerated_law():
     assert _deviation(np.column_stack([labels, others]), law, 3) < 4.5
     dense = sv.PottsAttention(graph="dense")
     draw = eqx.filter_jit(lambda model, key: model._dense(key, 3, 20_000, jnp.float64))
-    J, states = draw(dense, jax.random.key(2))
+    J, states, _ = draw(dense, jax.random.key(2))
     assert _deviation(states, _expected(np.asarray(J), np.asarray(dense._colour_matrix()), 1.5), 3) < 4.5
     assert _deviation(states, _expected(0.7 * np.asarray(J), np.asarray(dense._colour_matrix()), 1.5), 3) > 6
+
+
+def test_dense_sequences_that_remember_how_they_began_are_flagged():
+    """With ten colours the glass freezes at x = 0.8, before the paramagnet is unstable; with three it does not."""
+    frozen = sv.PottsAttention(graph="dense", colours=10, inverse_temperature=7.6, samples=3.0).simulate(0, 60)
+    assert not frozen.converged
+    assert frozen.residual > 0.1
+    assert np.isnan(frozen.test_loss)
+    free = sv.PottsAttention(graph="dense", inverse_temperature=1.95, samples=3.0).simulate(0, 60)  # x = 0.8, too
+    assert free.converged
+    assert free.residual <= 0.05
 
 
 @pytest.mark.parametrize(("graph", "size"), [("star", SIZE), ("dense", 40)])

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .hamiltonian import Chain, hamiltonian_chain
+from .hamiltonian import Walker, begin, proceed
 from .lbfgs import Minimum, minimise
 from .narrow_committee import function_named
 
@@ -29,14 +29,14 @@ class Committee(eqx.Module):
 
 
 class Task(NamedTuple):
-    """A teacher, its training set, fresh inputs with their noiseless labels, and two random starts."""
+    """A teacher, its training set, fresh inputs with their noiseless labels, and random weights to start from."""
 
     teacher: Weights
     inputs: Float[Array, "n size"]
     labels: Float[Array, " n"]
     fresh: Float[Array, "fresh size"]
     truth: Float[Array, " fresh"]
-    random: Float[Array, "2 units size"]
+    random: Float[Array, "starts units size"]
 
 
 def signs(units: int, dtype: jnp.dtype) -> Float[Array, " units"]:
@@ -52,13 +52,14 @@ def draw_task(
     units: int,
     samples: int,
     fresh: int,
+    starts: int,
     noise: Array,
     dtype: jnp.dtype,
 ) -> Task:
     """Gaussian inputs and starts; the rows of the teacher have norm √d exactly, for their fluctuation would look like
     a correction of the theory."""
     keys = jax.random.split(key, 4)
-    weights = jax.random.normal(keys[0], (3, units, size), dtype)
+    weights = jax.random.normal(keys[0], (1 + starts, units, size), dtype)
     teacher = weights[0] * (math.sqrt(size) / jnp.linalg.norm(weights[0], axis=1, keepdims=True))
     rows = jax.random.normal(keys[1], (samples + fresh, size), dtype) / math.sqrt(size)
     clean = network(teacher, rows)
@@ -88,31 +89,61 @@ def descend(loss: PenalisedLoss, start: Weights, *, tolerance: float, iterations
     return minimise(loss, start, tolerance=tolerance, iterations=iterations, history=12)
 
 
-@eqx.filter_jit
-def sample(
-    loss: PenalisedLoss,
-    starts: Float[Array, "chains units size"],
-    key: PRNGKeyArray,
-    *,
-    leaps: int,
-    burn: int,
-    draws: int,
-    thin: int,
-) -> Chain:
-    """Independent chains of exp(−loss). The sum Σ_k a_k w_k, K times stiffer than the rest, gets K times the mass."""
-    units = starts.shape[1]
-    a = signs(units, starts.dtype)
+class Chains(eqx.Module):
+    """Independent chains of exp(−loss), to be continued in pieces.
 
-    def along(p):
-        return a[:, None] * (a @ p)[None, :] / units
+    The slopes σ' have a mean m, in which all units act as one, Σ_k a_k w_k, and a variance v. The sum is stiffer than the
+    rest by (α(v + Km²) + λ)/(αv + λ) and gets so much more mass. Steps shrink and trajectories lengthen, in steps, as the
+    fourth root of the number of weights, so that the way of a trajectory stays that of a weight's standard deviation.
+    """
 
-    def chain(start, key):
-        return hamiltonian_chain(
-            loss, start, key, step=0.02, leaps=leaps, burn=burn, draws=draws, thin=thin,
-            kick=lambda p: p + (math.sqrt(units) - 1) * along(p), drift=lambda p: p - (1 - 1 / units) * along(p),
-        )  # fmt: skip
+    loss: PenalisedLoss
 
-    return jax.vmap(chain)(starts, jax.random.split(key, starts.shape[0]))
+    def _stiffness(self, units: int) -> tuple[Array, Array]:
+        """Of a single weight, and how many times as much of the sum; both times the temperature."""
+        mean, variance = slopes(self.loss.network.activation)
+        samples, size = self.loss.inputs.shape
+        ratio = samples / (units * size)
+        single = ratio * variance + self.loss.penalty
+        return single, 1 + ratio * units * mean**2 / single
+
+    @eqx.filter_jit
+    def begin(self, starts: Float[Array, "chains units size"]) -> Walker:
+        weights = starts.shape[1] * starts.shape[2]
+        step = 0.4 * weights**-0.25 * jnp.sqrt(self.loss.temperature / self._stiffness(starts.shape[1])[0])
+        return jax.vmap(lambda start: begin(self.loss, start, step))(starts)
+
+    @eqx.filter_jit
+    def proceed(
+        self, walkers: Walker, key: PRNGKeyArray, thin: Array, *, draws: int
+    ) -> tuple[Walker, Float[Array, "chains draws units size"]]:
+        chains, units, size = walkers.x.shape
+        a, heavy = signs(units, walkers.x.dtype), self._stiffness(units)[1].astype(walkers.x.dtype)
+
+        def along(p):
+            return a[:, None] * (a @ p)[None, :] / units
+
+        def piece(walker, key):
+            return proceed(
+                self.loss, walker, key, leaps=round(6 * (units * size) ** 0.25), draws=draws, thin=thin,
+                kick=lambda p: p + (jnp.sqrt(heavy) - 1) * along(p), drift=lambda p: p - (1 - 1 / heavy) * along(p),
+            )  # fmt: skip
+
+        return jax.vmap(piece)(walkers, jax.random.split(key, chains))
+
+
+def slopes(activation: str) -> tuple[float, float]:
+    """Mean and variance of σ'(z), z ~ N(0, 1).
+
+    >>> [round(x, 12) for x in slopes("relu")]
+    [0.5, 0.25]
+    """
+    z, weights = np.polynomial.hermite_e.hermegauss(100)
+    with jax.ensure_compile_time_eval():
+        slope = np.asarray(jax.vmap(jax.grad(function_named(activation)))(jnp.asarray(z)))
+    weights = weights / weights.sum()
+    mean = float(weights @ slope)
+    return mean, float(weights @ slope**2) - mean**2
 
 
 def matched(weights: np.ndarray, to: np.ndarray, parity: str) -> np.ndarray:
@@ -142,19 +173,28 @@ def matched(weights: np.ndarray, to: np.ndarray, parity: str) -> np.ndarray:
 
 
 @eqx.filter_jit
-def measure(network: Committee, task: Task, one: Weights, two: Weights) -> dict[str, Array]:
-    """Overlaps, norm, and the mean product of two students' errors on fresh and on training inputs.
+def measure(
+    network: Committee, task: Task, one: Float[Array, "n units size"], two: Float[Array, "n units size"]
+) -> dict[str, Float[Array, " n"]]:
+    """Overlaps, norm, and the mean product of two students' errors on fresh and on training inputs, pair by pair.
 
     Of two independent draws the product is, in the mean, the squared error of their mean prediction; of one with itself its
-    own squared error.
+    own squared error, which is `own_excess_loss` and `own_train_loss`.
     """
-    size = one.shape[1]
-    fresh = (task.truth - network(one, task.fresh)) * (task.truth - network(two, task.fresh))
-    seen = (task.labels - network(one, task.inputs)) * (task.labels - network(two, task.inputs))
-    return {
-        "overlap": 0.5 * jnp.mean(jnp.sum((one + two) * task.teacher, axis=1)) / size,
-        "norm": 0.5 * jnp.mean(jnp.sum(one * one + two * two, axis=1)) / size,
-        "replica_overlap": jnp.mean(jnp.sum(one * two, axis=1)) / size,
-        "excess_loss": 0.5 * jnp.mean(fresh),
-        "train_loss": 0.5 * jnp.mean(seen),
-    }
+    size = one.shape[2]
+
+    def pair(students):
+        both = jnp.stack(students)
+        fresh = task.truth - jax.vmap(lambda w: network(w, task.fresh))(both)
+        seen = task.labels - jax.vmap(lambda w: network(w, task.inputs))(both)
+        return {
+            "overlap": jnp.mean(jnp.sum(both * task.teacher, axis=2)) / size,
+            "norm": jnp.mean(jnp.sum(both**2, axis=2)) / size,
+            "replica_overlap": jnp.mean(jnp.sum(both[0] * both[1], axis=1)) / size,
+            "excess_loss": 0.5 * jnp.mean(fresh[0] * fresh[1]),
+            "train_loss": 0.5 * jnp.mean(seen[0] * seen[1]),
+            "own_excess_loss": 0.5 * jnp.mean(fresh**2),
+            "own_train_loss": 0.5 * jnp.mean(seen**2),
+        }
+
+    return jax.lax.map(pair, (one, two))

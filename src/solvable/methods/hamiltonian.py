@@ -1,4 +1,9 @@
-"""Hamiltonian Monte Carlo: draws from exp(−U(x)) by leapfrog trajectories, with a step that adapts to its acceptance."""
+"""Hamiltonian Monte Carlo: draws from exp(−U(x)) by leapfrog trajectories, with a step that adapts to its acceptance.
+
+A chain is begun once and continued in pieces. Each piece first tunes the step and then keeps it: draws are made by a chain
+whose law does not depend on them. The number of trajectories between draws is no part of the program, so that pieces of all
+lengths share one.
+"""
 
 from __future__ import annotations
 
@@ -7,51 +12,63 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 ACCEPTED = 0.8  # of the trajectories, to which the step adapts
+GAIN = 0.2  # of the logarithm of the step, per unit of acceptance, while it is tuned
+SHORTEST = 32  # trajectories that tune at least
+
+Energy = Callable[[Array], tuple[Float[Array, ""], Array]]
 
 
-class Chain(NamedTuple):
-    """Draws after the burn-in, how many trajectories were accepted there, and their step."""
+class Walker(NamedTuple):
+    """Where a chain stands: its place, U and the gradient there, its step, and what it accepted in its last piece."""
 
-    draws: Float[Array, "draws ..."]
+    x: Float[Array, "..."]
+    value: Float[Array, ""]
+    gradient: Float[Array, "..."]
+    log_step: Float[Array, ""]
     accepted: Float[Array, ""]
-    step: Float[Array, ""]
 
 
-def hamiltonian_chain(
-    energy: Callable[[Array], tuple[Float[Array, ""], Array]],
-    start: Float[Array, "..."],
+def begin(energy: Energy, start: Float[Array, "..."], step: float | Float[Array, ""]) -> Walker:
+    """A chain that has not moved yet."""
+    dtype = start.dtype
+    return Walker(start, *energy(start), jnp.log(jnp.asarray(step, dtype)), jnp.zeros((), dtype))
+
+
+def proceed(
+    energy: Energy,
+    walker: Walker,
     key: PRNGKeyArray,
     *,
-    step: float,
-    leaps: int,
-    burn: int,
+    leaps: int | Int[Array, ""],
     draws: int,
-    thin: int,
+    thin: int | Int[Array, ""],
     kick: Callable[[Array], Array] = lambda p: p,
     drift: Callable[[Array], Array] = lambda p: p,
-) -> Chain:
-    """A chain of trajectories of `leaps` leapfrog steps: `burn` that are forgotten, then a draw after every `thin`.
+) -> tuple[Walker, Float[Array, "draws ..."]]:
+    """A piece of a chain: an eighth of its length to tune the step, then a draw after every `thin` trajectories.
 
     `energy` returns U and its gradient. `kick` turns standard Gaussians into momenta of variance M, `drift` momenta into
-    velocities, M⁻¹p. While burning in, the step grows or shrinks with its acceptance; each trajectory's is then varied by
-    20 % around the last, so that no period of the motion is met exactly.
+    velocities, M⁻¹p. A trajectory has `leaps` leapfrog steps, which vary by 20 % from one to the next, so that no period
+    of the motion is met exactly.
 
     >>> bowl = lambda x: (0.5 * jnp.sum(x**2) / 4, x / 4)
-    >>> chain = hamiltonian_chain(bowl, jnp.zeros(500), jax.random.key(0), step=0.1, leaps=8, burn=100, draws=50, thin=4)
-    >>> bool(abs(jnp.mean(chain.draws**2) - 4) < 0.2)
+    >>> walker = begin(bowl, jnp.zeros(500), 0.1)
+    >>> walker, _ = proceed(bowl, walker, jax.random.key(0), leaps=8, draws=50, thin=2)
+    >>> _, draws = proceed(bowl, walker, jax.random.key(1), leaps=8, draws=50, thin=4)
+    >>> bool(abs(jnp.mean(draws**2) - 4) < 0.2)
     True
     """
-    dtype = start.dtype
+    dtype = walker.x.dtype
+    tuning, kept = jnp.maximum(SHORTEST, draws * jnp.asarray(thin) // 8), jnp.asarray(draws * thin, dtype)
 
-    def trajectory(number, carry):
-        x, value, gradient, log_step, accepted = carry
+    def trajectory(number, now: Walker) -> Walker:
         kick_key, vary_key, accept_key = jax.random.split(jax.random.fold_in(key, number), 3)
-        length = jnp.exp(log_step) * (1 + 0.2 * jax.random.uniform(vary_key, (), dtype, -1.0, 1.0))
-        p = kick(jax.random.normal(kick_key, x.shape, dtype))
-        before = value + 0.5 * jnp.sum(p * drift(p))
+        length = jnp.exp(now.log_step) * (1 + 0.2 * jax.random.uniform(vary_key, (), dtype, -1.0, 1.0))
+        p = kick(jax.random.normal(kick_key, now.x.shape, dtype))
+        before = now.value + 0.5 * jnp.sum(p * drift(p))
 
         def leap(_, state):
             x, p, gradient, _ = state
@@ -60,24 +77,23 @@ def hamiltonian_chain(
             value, gradient = energy(x)
             return x, p - 0.5 * length * gradient, gradient, value
 
-        new_x, p, new_gradient, new_value = jax.lax.fori_loop(0, leaps, leap, (x, p, gradient, value))
-        change = new_value + 0.5 * jnp.sum(p * drift(p)) - before
+        x, p, gradient, value = jax.lax.fori_loop(0, leaps, leap, (now.x, p, now.gradient, now.value))
+        change = value + 0.5 * jnp.sum(p * drift(p)) - before
         chance = jnp.where(jnp.isfinite(change), jnp.exp(jnp.minimum(-change, 0.0)), 0.0)
         taken = jax.random.uniform(accept_key, (), dtype) < chance
-        late = number >= burn
-        return (
-            jnp.where(taken, new_x, x),
-            jnp.where(taken, new_value, value),
-            jnp.where(taken, new_gradient, gradient),
-            log_step + jnp.where(late, 0.0, 0.1 * (chance - ACCEPTED)),
-            accepted + jnp.where(late, chance / (draws * thin), 0.0),
+        late = number >= tuning
+        return Walker(
+            jnp.where(taken, x, now.x),
+            jnp.where(taken, value, now.value),
+            jnp.where(taken, gradient, now.gradient),
+            now.log_step + jnp.where(late, 0.0, GAIN * (chance - ACCEPTED)),
+            now.accepted + jnp.where(late, chance / kept, 0.0),
         )
 
-    def draw(carry, number):
-        carry = jax.lax.fori_loop(burn + thin * number, burn + thin * (number + 1), trajectory, carry)
-        return carry, carry[0]
+    def draw(now, number):
+        # tuning belongs to the first draw, so that the program holds one trajectory only
+        first = jnp.where(number == 0, 0, tuning + thin * number)
+        now = jax.lax.fori_loop(first, tuning + thin * (number + 1), trajectory, now)
+        return now, now.x
 
-    begin = (start, *energy(start), jnp.log(jnp.asarray(step, dtype)), jnp.zeros((), dtype))
-    begin = jax.lax.fori_loop(0, burn, trajectory, begin)
-    last, kept = jax.lax.scan(draw, begin, jnp.arange(draws))
-    return Chain(kept, last[4], jnp.exp(last[3]))
+    return jax.lax.scan(draw, walker._replace(accepted=jnp.zeros((), dtype)), jnp.arange(draws))

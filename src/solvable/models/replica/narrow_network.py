@@ -20,20 +20,25 @@ random start. `start` says which solution is meant: the one that is reached from
 **Stability.** Replica symmetry is an assumption but for *bayes*. `stability` is positive where its solution is stable
 against breaking it. For *erm* with a kink in σ (ReLU, |x|) it never is: there are many minima, the theory is approximate,
 and where a descent ends depends on its start. At α = 4, λ = Δ = 0.05 a ReLU network is unstable below T = 0.0022. Chains
-cooled slowly (d = 144) follow the theory above, and the minima below them have excess loss 0.0102(4), predicted 0.0107; a
-descent from the teacher is caught in higher minima with 0.0084(3). For smooth σ, where stability is positive, descents from
+cooled slowly (d = 144) follow the theory above that; the minima below them, found out of equilibrium, have excess loss
+0.0102(4), predicted 0.0107; a descent from the teacher is caught in higher minima with 0.0084(3). For smooth σ, where stability is positive, descents from
 the teacher agree. An *erm* solution that is lost at a fold (erf, much noise) is told as not converged.
 
-**Simulation.** Data are drawn and weights trained: *erm* by L-BFGS, *bayes* and *gibbs* by two independent chains of
-Hamiltonian Monte Carlo, from the teacher or from random weights, whose units are then matched to the teacher's. The
-number of units grows as √d/2, so that 1/K and K/d fall alike, as 1/√d. Chains have a fixed length: below and near a
-transition they still remember their start, and those from random weights may not have arrived where they would go.
+**Simulation.** Data are drawn and weights trained: *erm* by L-BFGS, *bayes* and *gibbs* by four chains of Hamiltonian Monte
+Carlo. Informed ones begin at the teacher and at overlap 0.7 with it, to come from above and below; the others at random
+weights. Units are matched to the teacher's. The number of units grows as √d/2, so that 1/K and K/d fall alike, as 1/√d.
+Chains run on, each time twice as long, until in the second half of the run every observable has R̂ ≤ 1.05 and 50 effective
+draws (`methods.chains`); after 2048 trajectories without, the result is NaN, not converged, and its residual R̂ − 1. So it is
+near a transition, and at temperatures far below that at which replica symmetry breaks. Where two solutions coexist, `start`
+says which is sampled, and nothing is averaged over both; but a barrier is only as high as the network is wide, and chains of
+four units cross it (erf, α = 4, Δ = 0.01, d = 64: specialised from random weights).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from functools import partial
 from typing import Any
 
 import jax
@@ -44,7 +49,9 @@ from jaxtyping import Array
 
 from ..._declarations import Observable
 from ...errors import InvalidValue
+from ...methods.chains import run_chains
 from ...methods.committee_networks import (
+    Chains,
     Committee,
     PenalisedLoss,
     Task,
@@ -52,7 +59,6 @@ from ...methods.committee_networks import (
     draw_task,
     matched,
     measure,
-    sample,
 )
 from ...methods.narrow_committee import (
     ACTIVATIONS,
@@ -75,12 +81,8 @@ BAYES = {"learner": "bayes"}
 DRAWN = {"learner": ("bayes", "gibbs")}
 SMALLEST = 1e-3  # noise below which a Bayes-optimal student of a kinked teacher can have further solutions
 FRESH = 8192  # inputs on which a trained network is tested
-LEAPS, BURN, DRAWS, THIN = (
-    6,
-    120,
-    20,
-    6,
-)  # of a chain: steps of a trajectory, trajectories forgotten, draws, trajectories each
+CHAINS, DRAWS, THINNEST = 4, 128, 8  # chains, draws of each that are kept, and trajectories between them at most
+NEAR = 0.7  # overlap with the teacher of the lower half of informed starts
 ITERATIONS, REST = 500, 2e-4  # of a descent, and the gradient per weight at which it rests
 LEGS, GAIN = 8, 1e-4  # descents in succession, and what the last may gain, relatively, where gradients do not vanish
 
@@ -97,6 +99,7 @@ class NarrowNetwork(Model):
     id = "narrow-network"
     title = "Narrow two-layer network"
     family = "replica"
+    revision = 2
     numerics = Numerics(tolerance=1e-11, max_steps=500, degrees=128, nodes=384)
     runs = "host"
     typical_sizes = (64, 144, 256)
@@ -325,45 +328,56 @@ class NarrowNetwork(Model):
             raise InvalidValue(f"size = {size} is smaller than the {units} units of the network.")
         network = Committee(self.activation)
         number = units * int(counts["samples"].actual)
-        task = draw_task(network, jax.random.fold_in(key, 0), size, units, number, FRESH, self.noise, dtype)
-        begin = jnp.stack([task.teacher, task.teacher]) if self.start == "teacher" else task.random
+        task = draw_task(network, jax.random.fold_in(key, 0), size, units, number, FRESH, CHAINS, self.noise, dtype)
         penalty, temperature = self.penalty, self.temperature
         if self.learner == "bayes":
             penalty, temperature = self.noise, self.noise
         if self.learner == "erm":
             temperature = jnp.ones(())
         loss = PenalisedLoss(network, task.inputs, task.labels, penalty.astype(dtype), temperature.astype(dtype))
+        reach = self._descend if self.learner == "erm" else self._sample
+        out = reach(loss, task, jax.random.fold_in(key, 1))
+        return out | {"test_loss": out["excess_loss"] + 0.5 * self.noise}
 
-        if self.learner == "erm":
-            fit = descend(loss, begin[0], tolerance=REST, iterations=ITERATIONS)
-            if self.activation in KINKED:
-                # the gradient does not vanish at a kink's minimum: a descent has arrived where another gains nothing
-                for _ in range(LEGS):
-                    before, fit = fit.value, descend(loss, fit.parameters, tolerance=REST, iterations=ITERATIONS)
-                    fit = fit._replace(converged=before - fit.value <= GAIN * before)
-                    if fit.converged:
-                        break
-            pairs = [(fit.parameters, fit.parameters)]
-            status = {"converged": fit.converged, "residual": fit.residual}
-        else:
-            chain = sample(loss, begin, jax.random.fold_in(key, 1), leaps=LEAPS, burn=BURN, draws=DRAWS, thin=THIN)
-            pairs = list(zip(*chain.draws, strict=True))
-            status = {"converged": jnp.all(chain.accepted > 0.4), "residual": jnp.zeros(())}
+    def _descend(self, loss: PenalisedLoss, task: Task, key: Array) -> dict[str, Any]:
+        start = task.teacher if self.start == "teacher" else task.random[0]
+        fit = descend(loss, start, tolerance=REST, iterations=ITERATIONS)
+        if self.activation in KINKED:
+            # the gradient does not vanish at a kink's minimum: a descent has arrived where another gains nothing
+            for _ in range(LEGS):
+                before, fit = fit.value, descend(loss, fit.parameters, tolerance=REST, iterations=ITERATIONS)
+                fit = fit._replace(converged=before - fit.value <= GAIN * before)
+                if fit.converged:
+                    break
+        measured = self._measured(loss.network, task, fit.parameters[None, None], fit.parameters[None, None])
+        out = {n: v[0, 0] for n, v in measured.items()}
+        return out | {"converged": fit.converged, "residual": fit.residual}
 
-        seen = [self._measured(network, task, *pair) for pair in pairs]
-        out = jax.tree.map(lambda *v: jnp.mean(jnp.stack(v)), *seen)
-        return out | {"test_loss": out["excess_loss"] + 0.5 * self.noise} | status
+    def _sample(self, loss: PenalisedLoss, task: Task, key: Array) -> dict[str, Any]:
+        """Means over four chains, in two pairs; those that are informed begin above and below, at overlaps 1 and 0.7."""
+        starts = task.random
+        if self.start == "teacher":
+            near = jnp.where(jnp.arange(CHAINS) < CHAINS // 2, 1.0, NEAR).astype(starts.dtype)[:, None, None]
+            starts = near * task.teacher + jnp.sqrt(1 - near**2) * starts
+        chains = Chains(loss)
+        run = run_chains(
+            partial(chains.proceed, draws=DRAWS), chains.begin(starts), key,
+            lambda draws: self._measured(loss.network, task, draws[::2], draws[1::2]), draws=DRAWS, most=THINNEST,
+        )  # fmt: skip
+        out: dict[str, Any] = {n: jnp.mean(v) for n, v in run.traces.items()}
+        return out | {"converged": run.converged, "residual": run.residual}
 
     def _measured(self, network: Committee, task: Task, one: Array, two: Array) -> dict[str, Array]:
-        if self.start == "random":
-            parity = "even" if self.activation == "abs" else "odd" if self.activation in ODD else "none"
-            one = jnp.asarray(matched(np.asarray(one), np.asarray(task.teacher), parity))
-            two = jnp.asarray(matched(np.asarray(two), np.asarray(one), parity)) if self.learner != "erm" else one
-        both = measure(network, task, one, two)
-        if self.learner != "gibbs":  # of the mean of all draws, or of the one minimum
-            wanted = {n: o.simulated for n, o in self.observables().items()}
-            return {n: v.astype(float) for n, v in both.items() if wanted.get(n)}
-        alone = measure(network, task, one, one)
-        return {n: v.astype(float) for n, v in both.items()} | {
-            n: alone[n].astype(float) for n in ("excess_loss", "train_loss")
-        }
+        """What is reported, of every draw of every pair."""
+        shape, weights = one.shape[:2], one.shape[2:]
+        one, two = one.reshape(-1, *weights), two.reshape(-1, *weights)
+        # Chains from the teacher, too, change their units' places where these have not specialised.
+        parity = "even" if self.activation == "abs" else "odd" if self.activation in ODD else "none"
+        teacher = np.asarray(task.teacher)
+        one = np.stack([matched(w, teacher, parity) for w in np.asarray(one)])
+        two = np.stack([matched(w, to, parity) for w, to in zip(np.asarray(two), one, strict=True)])
+        seen = measure(network, task, jnp.asarray(one), jnp.asarray(two))
+        if self.learner == "gibbs":  # of a draw, where the others tell of the mean of all draws or of the one minimum
+            seen |= {n: seen[f"own_{n}"] for n in ("excess_loss", "train_loss")}
+        wanted = [n for n, o in self.observables().items() if o.simulated and n in seen]
+        return {n: seen[n].astype(float).reshape(shape) for n in wanted}

@@ -1,0 +1,217 @@
+r"""Whether Markov chains have arrived: split-R̂, effective sample size, and runs that go on until both are good.
+
+**R̂.** Each of the chains is cut in halves, so that a drift counts as disagreement. With W the mean variance within a half
+and B the variance of the halves' means,
+
+    R̂² = ((n−1)/n W + B) / W.
+
+It is computed of the *normal scores* of the ranks of all draws (heavy tails then hide nothing), once as they are and once
+folded about the median (halves that differ in width alone), and the larger counts. R̂ = 1.05 means that the halves' means
+differ by a third of the spread of a single chain.
+
+**Effective sample size.** S = mn/τ for m halves of n draws, where τ = 1 + 2Σρ_t and ρ_t = 1 − (W − C_t)/((n−1)/n W + B), C_t
+being the mean autocovariance at lag t. Pairs ρ_{2t} + ρ_{2t+1} of a reversible chain are positive and fall; the sum ends at
+the first that is not positive, and none exceeds its predecessor (Geyer's initial monotone sequence).
+
+Both are as in Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), *Bayesian Analysis* 16, 667, arXiv:1903.08008.
+
+**Runs.** `run_chains` lengthens a run piece by piece, each as long as all before, and forgets the first half of what was
+made; it ends when R̂ and the effective size of *every* trace are good, or when the allowance is spent, and then says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import ndtri
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+R_HAT = 1.05
+"""Where chains count as having met. Of m halves with S effective draws in all, R̂² ≈ 1 + m/S even where they have: a smaller
+bound asks for more draws, not for better burnt-in ones, and 1.05 is first met near S = 10 m."""
+EFFECTIVE = 50.0
+"""Effective draws, over all chains, that every trace needs: its mean is then known to a seventh of its spread."""
+
+
+class Diagnosis(NamedTuple):
+    """R̂ and effective sample size of a trace."""
+
+    r_hat: float
+    effective: float
+
+
+def normal_scores(draws: Float[Array, "chains draws"]) -> Float[Array, "chains draws"]:
+    """Φ⁻¹((rank − 3/8)/(S + 1/4)) of the ranks among all draws; equal draws share their mean rank.
+
+    >>> normal_scores(jnp.array([[10.0, 30.0], [20.0, 1000.0]])).round(2).tolist()
+    [[-1.05, 0.3], [-0.3, 1.05]]
+    """
+    flat = draws.ravel()
+    ordered = jnp.sort(flat)
+    below = jnp.searchsorted(ordered, flat, side="left")
+    up_to = jnp.searchsorted(ordered, flat, side="right")
+    rank = 0.5 * (below + up_to + 1).astype(float)
+    scores = ndtri((rank - 0.375) / (flat.size + 0.25))
+    return jnp.where(jnp.isfinite(flat), scores, jnp.nan).reshape(draws.shape)
+
+
+def halves(draws: Float[Array, "chains draws *rest"]) -> Float[Array, "halves n *rest"]:
+    """Each chain cut in two; of an odd number of draws the middle one is left out."""
+    n = draws.shape[1] // 2
+    return jnp.concatenate([draws[:, :n], draws[:, draws.shape[1] - n :]])
+
+
+def _variances(split: Float[Array, "m n *rest"]) -> tuple[Array, Array]:
+    """Within, and the estimate of the whole, (n−1)/n W + B."""
+    n = split.shape[1]
+    within = jnp.mean(jnp.var(split, axis=1, ddof=1), axis=0)
+    return within, (n - 1) / n * within + jnp.var(jnp.mean(split, axis=1), axis=0, ddof=1)
+
+
+def plain_r_hat(draws: Float[Array, "chains draws *rest"]) -> Float[Array, "*rest"]:
+    """Split-R̂ of the draws as they are. Chains that never move have R̂ = 1 where they agree, else infinity."""
+    split = halves(draws.astype(float))
+    within, total = _variances(split)
+    scale = jnp.mean(jnp.abs(split), axis=(0, 1))
+    still = total <= 1e-24 * scale**2
+    ratio = jnp.where(within == 0, jnp.inf, total / jnp.where(within == 0, 1.0, within))
+    return jnp.where(still, 1.0, jnp.sqrt(ratio))
+
+
+def plain_effective_size(draws: Float[Array, "chains draws *rest"]) -> Float[Array, "*rest"]:
+    """Effective sample size of the mean of all draws, as they are; at most S log₁₀ S, for anticorrelated ones."""
+    split = halves(draws.astype(float))
+    m, n = split.shape[:2]
+    within, total = _variances(split)
+    centred = split - jnp.mean(split, axis=1, keepdims=True)
+    spectrum = jnp.fft.rfft(centred, n=2 * n, axis=1)
+    covariance = jnp.fft.irfft(jnp.mean(jnp.abs(spectrum) ** 2, axis=0), n=2 * n, axis=0)[:n] / n
+    moves = ~(total <= 1e-24 * jnp.mean(jnp.abs(split), axis=(0, 1)) ** 2)  # true also of NaN
+    unbiased = covariance * (n / (n - 1))
+    correlation = 1.0 - (within - unbiased) / jnp.where(moves, total, 1.0)
+    correlation = correlation.at[0].set(1.0)
+    pairs = correlation[: 2 * (n // 2)].reshape(n // 2, 2, *correlation.shape[1:]).sum(1)
+    positive = jnp.cumprod(jnp.where(pairs > 0, 1.0, 0.0), axis=0)
+    time = 2.0 * jnp.sum(jax.lax.cummin(pairs * positive, axis=0), axis=0) - 1.0
+    size = float(m * n)
+    effective = size / jnp.maximum(time, 1.0 / jnp.log10(size))
+    return jnp.where(moves, effective, size)
+
+
+def r_hat(draws: Float[Array, "chains draws"]) -> Float[Array, ""]:
+    """Rank-normalised split-R̂, the larger of bulk and folded. NaN where a draw is not finite.
+
+    >>> noise = jax.random.normal(jax.random.key(0), (4, 500))
+    >>> bool(r_hat(noise) < 1.01), bool(r_hat(noise + jnp.arange(4.0)[:, None]) > 1.5)
+    (True, True)
+    """
+    folded = jnp.abs(draws - jnp.median(draws))
+    return jnp.maximum(plain_r_hat(normal_scores(draws)), plain_r_hat(normal_scores(folded)))
+
+
+def effective_size(draws: Float[Array, "chains draws"]) -> Float[Array, ""]:
+    """Bulk effective sample size: that of the normal scores, over all chains. NaN where a draw is not finite.
+
+    >>> noise = jax.random.normal(jax.random.key(0), (4, 500))
+    >>> bool(1500 < effective_size(noise) < 2500)
+    True
+    """
+    return plain_effective_size(normal_scores(draws))
+
+
+def ensemble_r_hat(
+    values: Float[Array, " n"], first: Bool[Array, " n"], present: Float[Array, " n"] | None = None
+) -> Float[Array, ""]:
+    """R̂ of the last states of many short chains: those of one kind of start against those of the other.
+
+    For ensembles of which only the last states are used: whether these still tell where they came from. Each chain gives one
+    value; `first` says which of two starts it had, `present` (ones and zeros) which chains count.
+
+    >>> ordered = jnp.arange(400) < 200
+    >>> noise = jax.random.normal(jax.random.key(0), (400,))
+    >>> bool(ensemble_r_hat(noise, ordered) < 1.05), bool(ensemble_r_hat(noise + ordered.astype(float), ordered) < 1.05)
+    (True, False)
+    """
+    values = values.astype(float)
+    weight = jnp.ones(values.shape) if present is None else present.astype(float)
+    weight = jnp.stack([jnp.where(first, weight, 0.0), jnp.where(first, 0.0, weight)])
+    number = jnp.sum(weight, axis=1)
+    mean = weight @ values / number
+    within = jnp.mean(jnp.sum(weight * (values[None, :] - mean[:, None]) ** 2, axis=1) / (number - 1))
+    # less what two finite samples of one law differ by
+    apart = jnp.maximum(0.5 * (mean[0] - mean[1]) ** 2 - 0.5 * within * jnp.sum(1 / number), 0.0)
+    ratio = jnp.where(within == 0, jnp.inf, apart / jnp.where(within == 0, 1.0, within))
+    return jnp.where((within == 0) & (apart == 0), 1.0, jnp.sqrt(1.0 + ratio))
+
+
+class Run(NamedTuple):
+    """What is left of a run: its last piece, which is half of all that was made."""
+
+    state: Any
+    draws: Any
+    traces: dict[str, Float[Array, "chains draws"]]
+    diagnoses: dict[str, Diagnosis]
+    steps: int
+    """Steps that each chain made in all, those forgotten among them."""
+    residual: float
+    """The worst R̂ − 1; where effective draws are fewer than they must be, at least 0.05 times how many times fewer."""
+    converged: bool
+
+
+def run_chains(
+    piece: Callable[[Any, PRNGKeyArray, Array], tuple[Any, Any]],
+    state: Any,
+    key: PRNGKeyArray,
+    observe: Callable[[Any], dict[str, Float[Array, "chains draws"]]],
+    *,
+    draws: int,
+    first: int = 1,
+    most: int = 16,
+    effective: float = EFFECTIVE,
+) -> Run:
+    """Chains that run on, each piece as long as all before it, until the last piece's traces are good.
+
+    `piece(state, key, thin)` moves all chains and returns their state and `draws` draws of each, `thin` steps apart; it is
+    one program for all lengths, `thin` being an array. `observe` makes of these draws the traces that are judged, which
+    should be all that is reported. `thin` begins at `first` and doubles up to `most`. Between pieces the run can be
+    interrupted. Chains must begin in unlike places: that they meet is the evidence.
+
+    A run that is not converged has no answer: report NaN, and `residual`.
+
+    >>> def walk(x, key, thin):  # a random walk on a ring, from both its sides
+    ...     def draw(x, key):
+    ...         steps = jax.random.randint(key, (16, 2), -4, 5)
+    ...         x = jax.lax.fori_loop(0, thin, lambda i, x: (x + steps[i]) % 12, x)
+    ...         return x, x
+    ...     return jax.lax.scan(draw, x, jax.random.split(key, 64))
+    >>> seen = lambda x: {"cosine": jnp.cos(2 * jnp.pi * x.T / 12)}
+    >>> run = run_chains(jax.jit(walk), jnp.array([0, 6]), jax.random.key(0), seen, draws=64)
+    >>> run.converged, sorted(run.diagnoses)
+    (True, ['cosine'])
+    """
+    thin, steps, number = first, 0, 0
+    while True:
+        state, made = piece(state, jax.random.fold_in(key, number), jnp.asarray(thin))
+        jax.block_until_ready(state)
+        number, steps = number + 1, steps + draws * thin
+        if number == 1:
+            continue  # what the first piece made is forgotten whatever it is
+        traces = observe(made)
+        found = {name: Diagnosis(*map(float, _diagnose(trace))) for name, trace in traces.items()}
+        worst = max(_residual(each, effective) for each in found.values())
+        converged = worst <= R_HAT - 1
+        if converged or 2 * thin > most:
+            return Run(state, made, traces, found, steps, worst, converged)
+        thin *= 2
+
+
+def _residual(found: Diagnosis, effective: float) -> float:
+    few = (R_HAT - 1) * effective / found.effective if found.effective > 0 else float("inf")
+    worst = max(found.r_hat - 1, few if few > R_HAT - 1 else 0.0)
+    return worst if worst == worst else float("inf")  # a draw that is not finite
+
+
+_diagnose = jax.jit(lambda trace: (r_hat(trace), effective_size(trace)))
