@@ -19,18 +19,31 @@ help:
 	@echo "make figures  every figure, in figures/"
 	@echo "make pictures the pictures of the tour, in docs/pictures/"
 
-# uv when it is there, else venv and pip; versions come from constraints.txt.
-$(VENV)/ready: pyproject.toml constraints.txt
+# uv when it is there, else venv and pip; versions come from constraints.txt. A figure needs the core alone, and soon: what
+# is imported is byte-compiled when it is. All else adds the extras; either may come first.
+define install
+@if command -v uv >/dev/null 2>&1; then \
+  uv pip install --quiet --python $(BIN)/python -c constraints.txt -e $(1); \
+else \
+  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e $(1); \
+fi
+endef
+
+$(VENV)/ready-core: pyproject.toml constraints.txt
+	@echo "Installing into $(VENV) ..."
 	@if command -v uv >/dev/null 2>&1; then \
-	  uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
-	  uv pip install --quiet --python $(BIN)/python -c constraints.txt -e ".[$(EXTRAS)]"; \
+	  uv venv --quiet --allow-existing --python $(PYTHON) $(VENV); \
 	else \
-	  $(PYTHON) -m venv $(VENV) && \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"; \
+	  $(PYTHON) -m venv $(VENV); \
 	fi
+	$(call install,.)
 	@touch $@
 
-demo: $(VENV)/ready
+$(VENV)/ready: $(VENV)/ready-core
+	$(call install,".[$(EXTRAS)]")
+	@touch $@
+
+demo: $(VENV)/ready-core
 	$(BIN)/solvable figure what-transformers-learn --quick --out figures
 	@echo "Look at figures/what-transformers-learn.png"
 
