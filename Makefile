@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS := dev,docs,explore,cluster
+BROWSER := chromium libatomic1
 
 .PHONY: demo test verify faults slurm bench docs check figures browser pictures clean help
 .DEFAULT_GOAL := help
@@ -47,13 +48,13 @@ demo: $(VENV)/ready-core
 	$(BIN)/solvable figure what-transformers-learn --quick --out figures
 	@echo "Look at figures/what-transformers-learn.png"
 
-# The page is tested in a real browser: Debian's Chromium, installed when it is missing and we may.
-browser:
-	@if ! { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null 2>&1; then \
+# The page is tested in a real browser: Debian's Chromium (and a library of the driver's), installed when missing and we may.
+browser: $(VENV)/ready
+	@if ! { { command -v chromium || command -v chromium-browser || command -v google-chrome; } && $(BIN)/playwright --version; } >/dev/null 2>&1; then \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
-	    apt-get install -y --no-install-recommends chromium || { apt-get update && apt-get install -y --no-install-recommends chromium; }; \
+	    apt-get install -y --no-install-recommends $(BROWSER) || { apt-get update && apt-get install -y --no-install-recommends $(BROWSER); }; \
 	  else \
-	    echo "The browser tests need Chromium: install the package chromium (Debian: sudo apt-get install chromium)." >&2; exit 1; \
+	    echo "The browser tests need Chromium: install the packages $(BROWSER) (Debian: sudo apt-get install $(BROWSER))." >&2; exit 1; \
 	  fi; \
 	fi
 
