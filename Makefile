@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS := dev,docs,explore,cluster
+BROWSER := chromium libatomic1
 
 .PHONY: demo test verify faults slurm bench docs check figures browser pictures clean help
 .DEFAULT_GOAL := help
@@ -19,28 +20,41 @@ help:
 	@echo "make figures  every figure, in figures/"
 	@echo "make pictures the pictures of the tour, in docs/pictures/"
 
-# uv when it is there, else venv and pip; versions come from constraints.txt.
-$(VENV)/ready: pyproject.toml constraints.txt
+# uv when it is there, else venv and pip; versions come from constraints.txt. A figure needs the core alone, and soon: what
+# is imported is byte-compiled when it is. All else adds the extras; either may come first.
+define install
+@if command -v uv >/dev/null 2>&1; then \
+  uv pip install --quiet --python $(BIN)/python -c constraints.txt -e $(1); \
+else \
+  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e $(1); \
+fi
+endef
+
+$(VENV)/ready-core: pyproject.toml constraints.txt
+	@echo "Installing into $(VENV) ..."
 	@if command -v uv >/dev/null 2>&1; then \
-	  uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
-	  uv pip install --quiet --python $(BIN)/python -c constraints.txt -e ".[$(EXTRAS)]"; \
+	  uv venv --quiet --allow-existing --python $(PYTHON) $(VENV); \
 	else \
-	  $(PYTHON) -m venv $(VENV) && \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"; \
+	  $(PYTHON) -m venv $(VENV); \
 	fi
+	$(call install,.)
 	@touch $@
 
-demo: $(VENV)/ready
+$(VENV)/ready: $(VENV)/ready-core
+	$(call install,".[$(EXTRAS)]")
+	@touch $@
+
+demo: $(VENV)/ready-core
 	$(BIN)/solvable figure what-transformers-learn --quick --out figures
 	@echo "Look at figures/what-transformers-learn.png"
 
-# The page is tested in a real browser: Debian's Chromium, installed when it is missing and we may.
-browser:
-	@if ! { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null 2>&1; then \
+# The page is tested in a real browser: Debian's Chromium (and a library of the driver's), installed when missing and we may.
+browser: $(VENV)/ready
+	@if ! { { command -v chromium || command -v chromium-browser || command -v google-chrome; } && $(BIN)/playwright --version; } >/dev/null 2>&1; then \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
-	    apt-get install -y --no-install-recommends chromium || { apt-get update && apt-get install -y --no-install-recommends chromium; }; \
+	    apt-get install -y --no-install-recommends $(BROWSER) || { apt-get update && apt-get install -y --no-install-recommends $(BROWSER); }; \
 	  else \
-	    echo "The browser tests need Chromium: install the package chromium (Debian: sudo apt-get install chromium)." >&2; exit 1; \
+	    echo "The browser tests need Chromium: install the packages $(BROWSER) (Debian: sudo apt-get install $(BROWSER))." >&2; exit 1; \
 	  fi; \
 	fi
 

@@ -82,7 +82,7 @@ def opened(page: Any, address: str, query: str = "") -> None:
     """Show a view and wait for its first curve (or, without a theory, for the invitation to simulate)."""
     page.goto(address.split("/?")[0] + "/" + query)
     if "model=" in query or "study=" in query:
-        page.locator(".hero:not(.waits) .plot .main-svg").first.wait_for(timeout=180_000)
+        page.locator(".hero:not(.waits) .plot .main-svg").first.wait_for(timeout=300_000)
 
 
 def moved(page: Any, field: str, position: int) -> float:

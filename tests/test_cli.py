@@ -3,11 +3,9 @@
 import json
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ import pytest
 import solvable as sv
 from commands import answer
 from solvable.cli import _table
+from waiting import LONG, holding, until, with_path
 
 SOURCE = str(Path(sv.__file__).parents[1])
 
@@ -167,28 +166,24 @@ def test_help_and_list_answer_without_importing_jax(words):
     program = (
         "import sys; from solvable.cli import main\ntry: main(sys.argv[1:])\nfinally: assert 'jax' not in sys.modules"
     )
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60,
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=LONG,
                           env=os.environ | {"PYTHONPATH": SOURCE})  # fmt: skip
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert done.returncode == 0, done.stderr
-    assert (
-        after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
-    )  # the bound of 0.2 is in benchmarks
+    assert done.returncode == 0, done.stderr  # how fast, is in benchmarks
 
 
 def test_control_c_leaves_a_store_that_resumes_and_says_how(tmp_path):
-    words = ["study", "perceptron", "loss=square", "--over", "samples=0.3:3:40", "--size", "30,40,60,80,100", "--seeds", "60",
+    words = ["study", "perceptron", "loss=square", "--over", "samples=0.3:3:40", "--size", "30,40", "--seeds", "20",
              "--out", str(tmp_path / "run")]  # fmt: skip
     program = "import sys; from solvable.cli import main; main()"
+    held, _ = holding(tmp_path / "site", after=2)
     process = subprocess.Popen([sys.executable, "-c", program, *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE,
-                               text=True, env=os.environ | {"PYTHONPATH": SOURCE, "SOLVABLE_CACHE": "0"})  # fmt: skip
-    blocks = tmp_path / "run" / "blocks"
-    begun = time.time()
-    while time.time() - begun < 60 and len(list(blocks.glob("*/*.npz")) if blocks.is_dir() else []) < 2:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+                               text=True, env=with_path(held, SOURCE) | {"SOLVABLE_CACHE": "0"})  # fmt: skip
+    try:
+        until(lambda: len(list((tmp_path / "run" / "blocks").glob("*/*.npz"))) == 2)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=LONG)
+    finally:
+        process.kill()
     assert process.returncode == 1
     assert "Traceback" not in err
     assert "Resume with: solvable study perceptron" in err

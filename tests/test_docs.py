@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,52 @@ def test_every_model_has_a_page_with_all_its_fields_and_observables(tmp_path):
             assert f"| `{name}` |" in text, (line.id, name)
         assert all(paper.bibtex() in text for paper in model.references)
         assert f"({line.id}.md)" in (tmp_path / "generated" / "models" / "index.md").read_text(encoding="utf-8")
+
+
+class Prose(HTMLParser):
+    """The words of a page that are neither code nor mathematics."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.inside, self.words, self.formulas = [], [], 0
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.formulas += tag == "math"
+        silent = tag in ("code", "pre", "math", "style", "title") or "literal" in (dict(attrs).get("class") or "")
+        if (self.inside or silent) and tag not in ("br", "img", "meta", "link", "hr"):
+            self.inside.append(tag)
+
+    def handle_endtag(self, tag):
+        if self.inside and self.inside[-1] == tag:
+            self.inside.pop()
+
+    def handle_data(self, data):
+        if not self.inside:
+            self.words.append(data)
+
+
+def rendered(text):
+    """A page as HTML, by the parser of the documents."""
+    core, roles = pytest.importorskip("docutils.core"), pytest.importorskip("docutils.parsers.rst.roles")
+    directives = pytest.importorskip("docutils.parsers.rst.directives")
+    parser, mathml = pytest.importorskip("myst_parser.parsers.docutils_"), pytest.importorskip("mathml")
+    roles.register_local_role("formula", mathml.formula_role)
+    directives.register_directive("formula", mathml.Formula)
+    settings = {"myst_enable_extensions": ["attrs_inline", "colon_fence", "deflist", "dollarmath"], "report_level": 5,
+                "math_output": "MathML", "syntax_highlight": "none", "embed_stylesheet": False}  # fmt: skip
+    made = core.publish_string(text, parser=parser.Parser(), writer="html5", settings_overrides=settings)
+    return made.decode()
+
+
+def test_every_formula_of_a_model_s_page_is_set_as_mathematics(tmp_path):
+    pages = pytest.importorskip("pages")
+    pages.write_pages(tmp_path / "generated", figures=False)
+    for page in sorted((tmp_path / "generated" / "models").glob("*.md")):
+        said = Prose(rendered(page.read_text(encoding="utf-8")))
+        left = re.findall(r"\S*(?:[_^]|[α-ωΑ-Ω√∑∝≤≥²₁]|\{formula\})\S*", " ".join(said.words))
+        assert not left, (page.stem, left)
+        assert said.formulas > 5 or page.stem == "index"
 
 
 def test_every_public_function_of_the_methods_has_a_docstring_and_a_place():

@@ -132,6 +132,39 @@ def test_an_interrupted_figure_goes_on_where_it_was_and_leaves_nothing_behind(tm
     assert not list(tmp_path.glob(".*"))
 
 
+def test_what_is_exact_is_shown_first_and_the_networks_land_on_it(tmp_path, monkeypatch, capsys):
+    from solvable.figures import draw as module
+    from solvable.figures import masked_language
+
+    small = {"sites": 6, "colours": 3, "rows": (30, 60), "depths": (1,), "widths": (4,), "batch": 8, "held_out": 20}
+    small |= {"steps": {3: (30, 60)}, "recorded": 2, "penalties": (1.0,)}
+    small["exact"] = masked_language.QUICK["exact"] | {"size": 10, "seeds": 2}
+    monkeypatch.setattr(masked_language, "QUICK", masked_language.QUICK | small)
+    shown = []
+
+    def paint(picture, datasets, files, paint=module._paint):
+        paint(picture, datasets, files)
+        shown.append((datasets, [file.stat().st_size for file in files]))
+
+    monkeypatch.setattr(module, "_paint", paint)
+    draw("what-transformers-learn", tmp_path, quick=True)
+    assert [len(sizes) for _, sizes in shown] == [1, 1, 2]  # early pictures, then the PNG and the PDF
+    assert min(sizes[0] for _, sizes in shown) > 20_000
+    first, then, last = (data for data, _ in shown)
+    for name in masked_language.EXACT:
+        np.testing.assert_array_equal(first["exact"][name], last["exact"][name])
+        assert np.isfinite(first["exact"][name]).all()
+    assert "test_loss_trained" not in first["exact"]
+    assert np.isnan(first["sequences"].excess_loss).all()
+    assert np.isfinite(then["exact"].test_loss_trained).all()
+    known = np.isfinite(then["sequences"].excess_loss).all(("sequences", "seed"))
+    assert known.to_series().to_dict() == {"factored": True, "dense": True, "1 layer": False}
+    assert np.isfinite(last["sequences"].excess_loss).all()
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("Computing what can be known exactly")
+    assert sum(line.startswith(str(tmp_path / "what-transformers-learn.png")) for line in said) == 2
+
+
 def test_pieces_of_other_settings_are_made_again(tmp_path):
     pieces = Pieces(tmp_path)
     make = [lambda v=v: {"value": np.array(v)} for v in (1, 2)]

@@ -10,6 +10,7 @@ import pytest
 
 import solvable as sv
 from commands import answer
+from waiting import LONG
 
 SOURCE = str(Path(sv.__file__).parents[1])
 
@@ -163,6 +164,6 @@ def test_forecast_and_its_help_import_no_jax(table):
             capture_output=True,
             text=True,
             env={"PYTHONPATH": SOURCE},
-            timeout=60,
+            timeout=LONG,
         )
         assert done.returncode == 0, done.stderr

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as tree
 
 import pytest
 
-from solvable._formulas import formula
+from solvable._formulas import formula, with_formulas
 from solvable.models import LISTINGS
 
 
@@ -26,6 +26,7 @@ def spoken(text):
         ("log x", "<mi>log</mi>"),
         ("ab", "<mi>a</mi><mi>b</mi>"),
         ("g'(x)", "<msup><mi>g</mi><mo>′</mo></msup>"),
+        ("w*_k", "<msubsup><mi>w</mi><mi>k</mi><mo>*</mo></msubsup>"),
     ],
 )
 def test_what_is_written_is_set_as_mathematics(text, inside):
@@ -45,6 +46,33 @@ def test_every_displayed_formula_of_a_model_is_well_formed_and_keeps_its_letters
         assert sorted(c for c in spoken(line) if c.isascii() and c.isalpha()) == sorted(
             c for c in letters if c.isalpha()
         )
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Learn a sign or linear teacher, n = αd samples of one and/or two-layer networks.", ["n = αd"]),
+        (
+            "labels y = Σ_n a_n g(u_n·x/√N) + σζ, with Gram matrix T = UUᵀ/N",
+            ["y = Σ_n a_n g(u_n·x/√N) + σζ", "T = UUᵀ/N"],
+        ),
+        ("(d → ∞, then K → ∞; corrections 1/K)", ["d → ∞", "K → ∞", "1/K"]),
+        ("a teacher with |w*|² = D, J ∈ {0, 1} or *given*", ["|w*|² = D", "J ∈ {0, 1}"]),
+        ("`x_i` and $x_i$ of the p-body law, its L-BFGS and Rényi's entropy", ["p"]),
+        ("A's x_k-dependence: A = I − G", ["x_k", "A = I − G"]),
+        ("a sum that goes over\nΣ_k (1 +\nx_k) terms", ["Σ_k (1 + x_k)"]),
+        ("- x_1 is listed", ["x_1"]),
+    ],
+)
+def test_formulas_are_found_among_words(text, found):
+    seen = []
+    assert with_formulas(text, lambda f: seen.append(f) or f).split() == text.split()
+    assert seen == found
+
+
+@pytest.mark.parametrize("text", ["(x_1", "x_1)", "[((α", "))) β", "_", "^", "√", "α.", "", " ", "*α*", "α_{", "{α"])
+def test_nothing_is_lost_where_brackets_do_not_match(text):
+    assert with_formulas(text, str) == text
 
 
 @pytest.mark.parametrize("text", ["", "(", ")", "a_", "x^", "√", "<script>", "&amp;", "a_{b", "[⟨", "\u0302", "½^−"])

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ import solvable as sv
 from commands import answer
 from solvable.cli import main
 from solvable.lab.store import Store
+from waiting import LONG, until, with_path
 
 SOURCE = str(Path(sv.__file__).parents[1])
 
@@ -204,17 +204,37 @@ def test_help_contacts_and_energies_import_no_jax(kept, family):
         assert done.returncode == 0, done.stderr
 
 
+REPORTED = """
+import contextlib, pathlib
+import solvable._cli_potts as commands
+
+real = commands._progress
+
+@contextlib.contextmanager
+def progress(show):
+    with real(show) as report:
+        yield lambda *words: (pathlib.Path({mark!r}).touch(), report(*words))
+
+commands._progress = progress
+"""
+
+
 def test_interrupted_fit_leaves_nothing_behind(tmp_path):
     rng = np.random.default_rng(0)
-    file = tmp_path / "large.fasta"
+    (tmp_path / "work").mkdir()
+    file = tmp_path / "work" / "large.fasta"
     letters = np.array(list("ACDEFGHIKLMNPQRSTVWY-"))
     file.write_text("".join(f">s{k}\n{''.join(letters[rng.integers(0, 21, 60)])}\n" for k in range(3000)))
-    words = [sys.executable, "-m", "solvable", "potts", "fit", str(file), "--out", str(tmp_path / "model"), "--tolerance",
+    words = [sys.executable, "-m", "solvable", "potts", "fit", str(file), "--out", str(file.parent / "model"), "--tolerance",
              "1e-12", "--iterations", "1000000"]  # fmt: skip
-    running = subprocess.Popen(words, env={**os.environ, "PYTHONPATH": SOURCE}, stderr=subprocess.PIPE, text=True)
-    time.sleep(6)
-    running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=120)
+    (tmp_path / "sitecustomize.py").write_text(REPORTED.format(mark=str(tmp_path / "reported")))
+    running = subprocess.Popen(words, env=with_path(str(tmp_path), SOURCE), stderr=subprocess.PIPE, text=True)
+    try:
+        until((tmp_path / "reported").exists)
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=LONG)
+    finally:
+        running.kill()
     assert running.returncode == 1
     assert "Traceback" not in err
-    assert [p.name for p in tmp_path.iterdir()] == ["large.fasta"]
+    assert [p.name for p in file.parent.iterdir()] == ["large.fasta"]

@@ -15,6 +15,7 @@ import solvable as sv
 from solvable.lab.agreement import compare, holm, judge
 from solvable.lab.plan import pad_lengths
 from solvable.lab.store import Store
+from waiting import LONG
 
 RIDGE = sv.Perceptron(loss="square", penalty=0.5)
 
@@ -129,6 +130,11 @@ def test_pad_lengths_cover_all_counts_with_few_programs():
 WORKER = """
 import sys, numpy as np, solvable as sv
 study = sv.Study(sv.Perceptron(loss="square", penalty=0.5), {"samples": np.linspace(0.3, 3, 40)}, sizes=[20, 30], seeds=12)
+if sys.argv[2:]:  # from the fifth block on it waits to be killed
+    import itertools, time
+    from solvable.lab import compute
+    real, number = compute.compute_block, itertools.count()
+    compute.compute_block = lambda *said: real(*said) if next(number) < 4 else time.sleep(600)
 study.run(sys.argv[1], progress=False)
 """
 
@@ -138,10 +144,10 @@ def _killed_and_resumed(folder: Path, kills: int, rng: np.random.Generator) -> i
     environment = os.environ | {"PYTHONPATH": str(Path(sv.__file__).parents[1]), "JAX_PLATFORMS": "cpu"}
     hits = 0
     for _ in range(kills):
-        process = subprocess.Popen([sys.executable, "-c", WORKER, str(folder)], env=environment)
+        process = subprocess.Popen([sys.executable, "-c", WORKER, str(folder), "wait"], env=environment)
         manifests = folder / "manifests"
         begun, seen = time.time(), sum(f.stat().st_size for f in manifests.glob("*")) if manifests.is_dir() else 0
-        while process.poll() is None and time.time() - begun < 60:  # wait until it writes, then strike at random
+        while process.poll() is None and time.time() - begun < LONG:  # wait until it writes, then strike at random
             size = sum(f.stat().st_size for f in manifests.glob("*")) if manifests.is_dir() else 0
             if size > seen:
                 time.sleep(rng.uniform(0, 0.03))
@@ -151,14 +157,14 @@ def _killed_and_resumed(folder: Path, kills: int, rng: np.random.Generator) -> i
             process.send_signal(signal.SIGKILL)
             hits += 1
         process.wait()
-    subprocess.run([sys.executable, "-c", WORKER, str(folder)], env=environment, check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", WORKER, str(folder)], env=environment, check=True, timeout=LONG)
     return hits
 
 
 def _same_as_uninterrupted(tmp_path: Path, kills: int) -> int:
     hits = _killed_and_resumed(tmp_path / "killed", kills, np.random.default_rng(kills))
     environment = os.environ | {"PYTHONPATH": str(Path(sv.__file__).parents[1]), "JAX_PLATFORMS": "cpu"}
-    subprocess.run([sys.executable, "-c", WORKER, str(tmp_path / "calm")], env=environment, check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", WORKER, str(tmp_path / "calm")], env=environment, check=True, timeout=LONG)
     one, two = Store.open(tmp_path / "killed"), Store.open(tmp_path / "calm")
     assert {b: e.sha256 for b, e in one.done().items()} == {b: e.sha256 for b, e in two.done().items()}
     assert [p for p in one.verify() if not p.leftover] == []

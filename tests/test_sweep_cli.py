@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from commands import answer
 from solvable.cli import main
 from solvable.lab.launch import ONE_THREAD
 from solvable.lab.status import status
+from waiting import LONG, holding, until, with_path
 
 SOURCE = str(Path(sv.__file__).parents[1])
 STUDY = ("perceptron", "loss=square", "samples=0.5", "--over", "penalty=0.1,1", "--size", "16", "--seeds", "40")
@@ -105,7 +105,7 @@ def test_compact_moves_blocks_into_archives_that_every_command_reads(capsys, run
 def test_a_gpu_that_is_not_there_is_one_sentence(finished):
     environment = os.environ | {"PYTHONPATH": SOURCE, "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, "-m", "solvable", "sweep", "work", str(finished), "--device", "gpu"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, env=environment)
     assert done.returncode == 2
     assert done.stderr.endswith("solvable: device = 'gpu', but JAX sees no GPU here.\n")
     assert "Traceback" not in done.stderr
@@ -220,7 +220,7 @@ def test_help_status_verify_and_gc_answer_without_importing_jax(words, finished)
         "import sys; from solvable.cli import main\ntry: main(sys.argv[1:])\nfinally: assert 'jax' not in sys.modules"
     )
     words = ["sweep", *(str(finished) if w == "RUN" else w for w in words)]
-    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60,
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=LONG,
                           env=os.environ | {"PYTHONPATH": SOURCE})  # fmt: skip
     assert done.returncode == 0, done.stderr
 
@@ -242,16 +242,18 @@ def _children(process: int) -> list[int]:
 def test_an_interrupted_sweep_ends_its_workers_and_says_how_to_resume(tmp_path, how):
     run = tmp_path / "run"
     words = ["sweep", "run", str(run), "perceptron", "loss=square", "samples=0.5", "--over", "penalty=0.1:1:40",
-             "--size", "16", "--seeds", "400", "--workers", "2"]  # fmt: skip
+             "--size", "16", "--seeds", "40", "--workers", "2"]  # fmt: skip
+    held, _ = holding(tmp_path / "site", after=1)
     parent = subprocess.Popen([sys.executable, "-m", "solvable", *words], stderr=subprocess.PIPE, text=True,
-                              stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": SOURCE})  # fmt: skip
-    workers, begun = [], time.time()
-    while time.time() - begun < 60 and (len(workers) < 2 or not any((run / "blocks").glob("*/*.npz"))):
+                              stdout=subprocess.PIPE, env=with_path(held, SOURCE))  # fmt: skip
+    try:
+        until(lambda: len(list((run / "blocks").glob("*/*.npz"))) == 2)
         workers = _children(parent.pid)
-        time.sleep(0.02)
-    assert len(workers) == 2
-    parent.send_signal(how)
-    _, err = parent.communicate(timeout=60)
+        assert len(workers) == 2
+        parent.send_signal(how)
+        _, err = parent.communicate(timeout=LONG)
+    finally:
+        parent.kill()
     assert parent.returncode == 1
     assert "Traceback" not in err
     assert f"Resume with: solvable sweep run {run} perceptron" in err

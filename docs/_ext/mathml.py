@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from docutils import nodes
+from docutils.parsers.rst import Directive
 
 from solvable._equations import mathml
+from solvable._formulas import formula
 
 
 def _visit_inline(self: Any, node: nodes.math) -> None:
@@ -19,6 +21,23 @@ def _visit_block(self: Any, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+def formula_role(name: str, raw: str, text: str, *_: Any, **__: Any) -> tuple[list[nodes.Node], list[Any]]:
+    """{formula}`x_ij ← √N` in a line: a formula as it stands in a docstring."""
+    return [nodes.raw(raw, formula(text, "inline"), format="html")], []
+
+
+class Formula(Directive):
+    """Formulas as they stand in a docstring, each on a line of its own."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        lines = "".join(formula(line) for line in self.content if line.strip())
+        return [nodes.raw("", f'<div class="equation">{lines}</div>', format="html")]
+
+
 def setup(app: Any) -> dict[str, bool]:
+    app.add_role("formula", formula_role)
+    app.add_directive("formula", Formula)
     app.add_html_math_renderer("mathml", (_visit_inline, None), (_visit_block, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -17,10 +17,12 @@ import os
 import pkgutil
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+
+from solvable._formulas import with_formulas
 
 DOCS = Path(__file__).resolve().parents[1]
 LABORATORY = ("model", "_declarations", "study", "lab.agreement", "search", "registry", "testing", "lab.store")
@@ -56,9 +58,9 @@ def model_page(line: Any, folder: Path, draws: bool = False) -> str:
     told = describe(model)
     parts = [
         f"({line.id})=\n# {told['title']}",
-        line.sentence,
+        typeset(line.sentence),
         f"`{line.id}` · family *{told['family']}* · `solvable.{line.name}` · {line.kind} · revision {told['revision']}",
-        "## Set-up\n\n" + markdown(told["about"]),
+        "## Set-up\n\n" + markdown(told["about"], formulas=True),
         "## Fields\n\n" + fields_table(told["fields"]),
         "## Observables\n\n" + observables_table(told["observables"]),
         "## How it is computed\n\n" + numerics_text(model, told),
@@ -76,7 +78,7 @@ def fields_table(fields: Iterable[dict[str, Any]]) -> str:
         allowed = code_list(field["options"]) if field["options"] else cell(field["range"])
         if field["typical"]:
             allowed += f" (typically {field['typical'][0]:g} to {field['typical'][1]:g})"
-        meaning = cell(field["meaning"]) + ("; a whole number in a simulation" if field["counts"] else "")
+        meaning = formula_cell(field["meaning"]) + ("; a whole number in a simulation" if field["counts"] else "")
         rows.append(
             [f"`{field['name']}`", field["kind"], math(field["symbol"]), cell(field["default"]), allowed, meaning]
         )
@@ -90,9 +92,9 @@ def observables_table(observables: Iterable[dict[str, Any]]) -> str:
         where = "both" if compared else "theory" if told["predicted"] else "simulation"
         power = "" if told["status"] == "exact" or not compared else math(f"d^{{-{simple(told['power'])}}}")
         name = f"`{told['name']}`"
-        dims = " × ".join(told["dims"]) or "–"
+        dims = " × ".join(f"`{d}`" for d in told["dims"]) or "–"
         rows.append([name, math(told["symbol"]), dims, told["status"], power, where, cell(told["when"]),
-                     cell(told["meaning"])])  # fmt: skip
+                     formula_cell(told["meaning"])])  # fmt: skip
     heads = ["observable", "symbol", "dimensions", "status", "finite-size term", "given by", "when", "meaning"]
     return table(heads, rows)
 
@@ -126,7 +128,7 @@ def functions_text(model: Any) -> list[str]:
     """The equations that stand at the functions of a model (those a class defines itself, and documents)."""
     own = {name: f for name, f in vars(model).items() if callable(f) and not name.startswith("__")}
     said = {name: own_doc(f) for name, f in own.items() if name != "experiment"}
-    return [f"`{name}`\n: {indented(markdown(doc), 2)}" for name, doc in said.items() if doc]
+    return [f"`{name}`\n: {indented(markdown(doc, formulas=True), 2)}" for name, doc in said.items() if doc]
 
 
 def own_doc(function: Any) -> str:
@@ -208,7 +210,7 @@ def models_index(listings: Iterable[Any]) -> str:
     ]
     for family, lines in families.items():
         title = importlib.import_module(f"solvable.models.{family}").__doc__ or family
-        rows = [[f"[{line.id}]({line.id}.md)", line.kind, cell(line.sentence)] for line in lines]
+        rows = [[f"[{line.id}]({line.id}.md)", line.kind, formula_cell(line.sentence)] for line in lines]
         parts.append(f"## {family}\n\n{first_sentence(title)}\n\n" + table(["model", "kind", "what"], rows))
         parts.append("```{toctree}\n:hidden:\n\n" + "\n".join(line.id for line in lines) + "\n```")
     return "\n\n".join(parts) + "\n"
@@ -325,22 +327,53 @@ def annotation(said: Any) -> str:
 # --- Markdown -----------------------------------------------------------------------------------------------------------
 
 
-def markdown(doc: str) -> str:
-    """A docstring as Markdown: examples fenced, equations set apart, lists preceded by a blank line."""
+def markdown(doc: str, *, formulas: bool = False) -> str:
+    """A docstring as Markdown: examples fenced, equations set apart, lists preceded by a blank line; on request its formulas
+    are set as mathematics."""
     lines, out, fence = doc.splitlines(), [], ""
+    equations = "```{formula}" if formulas else "```{code-block} text\n:class: equation\n"
+    words: list[str] = []
+
+    def prose() -> list[str]:
+        said = "\n".join(words)
+        words.clear()
+        return [typeset(said) if formulas else said] if said else []
+
     for i, line in enumerate(lines):
         example, equation = line.lstrip().startswith(">>> "), line.startswith("    ") and (not i or not lines[i - 1])
         if not fence and (example or equation):
+            out += prose()
             fence = "pycon" if example else "equation"
-            out += ["```pycon" if example else "```{code-block} text\n:class: equation\n"]
+            out += ["```pycon" if example else equations]
         elif fence == "pycon" and not line.strip():
             fence, out = "", [*out, "```"]
         elif fence == "equation" and line.strip() and not line.startswith("    "):
             fence, out = "", [*_without_blank_end(out), "```", ""]
         elif not fence and line.startswith("- ") and i and lines[i - 1].strip() and not _in_list(lines, i - 1):
-            out.append("")
-        out.append(line[4:] if fence == "equation" else line)
-    return "\n".join([*_without_blank_end(out), "```"] if fence else out)
+            words.append("")
+        if fence:
+            out.append(line[4:] if fence == "equation" else line)
+        elif line.strip() or words:
+            words.append(line)
+        else:
+            out += [*prose(), ""]
+    return "\n".join([*_without_blank_end(out), "```"] if fence else [*out, *prose()])
+
+
+def typeset(text: str, plain: Callable[[str], str] = str) -> str:
+    """Prose with its formulas as roles, and the names of fields in it as code."""
+
+    def words(part: str) -> str:
+        names = re.split(r"\b([a-z]+(?:_[a-z]+)+)\b", part)
+        return "".join(f"`{name}`" if k % 2 else plain(name) for k, name in enumerate(names))
+
+    return with_formulas(text, "{{formula}}`{}`".format, words)
+
+
+def formula_cell(text: str) -> str:
+    """The same in a cell of a table."""
+    said = typeset(text, cell)
+    return re.sub(r"`[^`]*`", lambda code: code[0].replace("|", r"\|"), said).replace("\n", " ")
 
 
 def _in_list(lines: list[str], i: int) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
+from collections.abc import Callable
 
 ABOVE = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱᵀᵏᵐ", "0123456789+−=()niTkm", strict=True))
 BELOW = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ", "0123456789+−=()aehijklmnoprstuvx", strict=True))
@@ -33,6 +34,125 @@ def formula(text: str, display: str = "block") -> str:
     inside = "".join(parser.until(""))
     shown = ' display="block"' if display == "block" else ""
     return f"<math{shown}>{inside}</math>"
+
+
+def with_formulas(text: str, show: Callable[[str], str], plain: Callable[[str], str] = str) -> str:
+    """Prose in which every formula is replaced by `show(formula)` and all else by `plain(words)`.
+
+    What stands in backticks or between dollar signs is left as it is. A formula is a run of symbols: what has indices,
+    powers, Greek letters or relations, and the letters, numbers and functions that stand beside those.
+
+    >>> with_formulas("Inputs x ~ N(0, 1_d), labels y = sign(w·x/√d) + *noise* of `size` T.", "<{}>".format)
+    'Inputs <x ~ N(0, 1_d)>, labels <y = sign(w·x/√d)> + *noise* of `size` <T>.'
+    """
+    parts = _KEPT.split(text)
+    return "".join(part if k % 2 else _in_words(part, show, plain) for k, part in enumerate(parts))
+
+
+_KEPT = re.compile(
+    r"(^\s*- |`[^`]+`|\$[^$]+\$|\*\*[^*]+\*\*|(?<![\w*])\*[^\W\d_][^*\n]*[^\W_]\*(?![\w*]))", re.MULTILINE
+)
+_SCRIPTS = "".join((*ABOVE, *BELOW))
+_SIGNS = "=<>~≤≥≪≫≈≠≡∼∝∈→←↦±∓·×⊗⊙∘−∂∇∞√∫∑∏Σ∀∩∪⟨⟩|½¼¾⅓⅔…"
+_STRONG = re.compile(f"[α-ωΑ-Ωϑϕϵϱℓ{_SCRIPTS}{_SIGNS}\u0302-\u0308\u20d7′_^]".replace("Σ", ""))
+_OPERATOR = re.compile(r"[=<>~≤≥≪≫≈≠≡∼∝∈→←↦±∓·×⊗∘−+/-]+$")
+_LETTER = re.compile(r"[^\W\d_]'{0,2}$")
+_QUOTIENT = re.compile(r"(?:[^\W_]+/[^\W\d_]|[^\W\d_]/(?:[^\W_]+|\([^\W_]+)|\d+/\d+|[^\W\d_]-\d+)$")
+_CALL = re.compile(r"(?:[A-Za-z]{1,2}|" + "|".join(sorted(FUNCTIONS)) + r")[([{]")
+_NUMBER = re.compile(r"\d[\d,.]*$")
+_ARTICLES = {"a", "A", "I"}
+
+
+def _in_words(text: str, show: Callable[[str], str], plain: Callable[[str], str]) -> str:
+    words = [(m.start(), m.end()) for m in re.finditer(r"\S+", text)]
+    out, done, k = [], 0, 0
+    while k < len(words):
+        span = _formula_at(text, words, k)
+        if span is None:
+            k += 1
+            continue
+        first, last = span
+        out += [plain(text[done:first]), show(" ".join(text[first:last].split()))]
+        done = last
+        while k < len(words) and words[k][1] <= last:
+            k += 1
+        if k < len(words) and words[k][0] < last:  # what is left of this word is prose
+            k += 1
+    return "".join([*out, plain(text[done:])])
+
+
+def _formula_at(text: str, words: list[tuple[int, int]], k: int) -> tuple[int, int] | None:
+    """From where to where a formula goes that begins with a word, if one does."""
+    best, telling, last = None, False, k
+    while last < len(words):
+        kind = _kind(text, words, last)
+        if not kind:
+            break
+        telling = telling or kind == "strong"
+        first, end = _trimmed(text, words[k][0], words[last][1])
+        hangs = kind == "weak" and _OPERATOR.match(text[slice(*words[last])])
+        if telling and not hangs and _balanced(text[first:end]) and re.search(r"\w", text[first:end]):
+            best = first, end
+        if _balanced(text[first:end]) and end < words[last][1]:  # punctuation, or a bracket of the prose, ends it
+            break
+        last += 1
+    return best
+
+
+def _trimmed(text: str, first: int, end: int) -> tuple[int, int]:
+    """Without punctuation and without the brackets of the prose around it."""
+    while end > first:
+        if text[end - 1] in ',.;:!?"”' and not text[first:end].endswith("…"):
+            end -= 1
+        elif (found := re.search(r"(?:['’]s|-[a-z]{3,})$", text[first:end])) and not _balanced_end(text[first:end]):
+            end -= len(found[0])
+        elif text[first] in "([{" and not _balanced(text[first:end]) and _balanced(text[first + 1 : end]):
+            first += 1
+        elif text[end - 1] in ")]}" and not _balanced(text[first:end]) and _balanced(text[first : end - 1]):
+            end -= 1
+        else:
+            break
+    return first, end
+
+
+def _balanced_end(text: str) -> bool:
+    return text.endswith((")", "]", "}"))
+
+
+def _balanced(text: str) -> bool:
+    open_: list[str] = []
+    for char in text:
+        if char in "([{":
+            open_.append(OPENING[char])
+        elif char in ")]}" and (not open_ or open_.pop() != char):
+            return False
+    return not open_
+
+
+def _kind(text: str, words: list[tuple[int, int]], k: int) -> str:
+    """`strong`: certainly mathematics; `weak`: if it stands beside such; empty: a word."""
+    word = text[slice(*words[k])]
+    core = word.strip(',.;:()[]{}!?"“”')
+    core = re.sub(r"(?:['’]s|(?<=[^\W\d_])-[a-z]{3,})$", "", core)
+    if not core:
+        return "weak" if word in ("(", ")", "[", "]", "…", "…,") else ""
+    if _OPERATOR.match(core):
+        return "weak" if core in ("+", "/", "-") else "strong"
+    if re.fullmatch(r"[a-z]{3,}(?:_[a-z]{2,})+", core):
+        return ""
+    if _LETTER.match(core):
+        if core not in _ARTICLES:
+            return "strong"
+        beside = [text[slice(*words[i])] for i in (k - 1, k + 1) if 0 <= i < len(words)]
+        return "weak" if any(_OPERATOR.match(w) for w in beside) else ""
+    if _STRONG.search(core) or "Σ" in core or _QUOTIENT.match(core):
+        return "strong"
+    if _NUMBER.match(core) or _CALL.match(word.lstrip("([{")) or core.lower() in FUNCTIONS:
+        return "weak"
+    letters = [c for c in core if c.isalpha()]
+    if len(letters) <= 3 and any(unicodedata.normalize("NFD", c)[1:] in ACCENTS for c in letters):
+        return "strong"
+    return ""
 
 
 class _Parser:
@@ -73,6 +193,8 @@ class _Parser:
                 above += _letters("".join(ABOVE[c] for c in small))
             elif primes := self.take("['′]+"):
                 above += f"<mo>{'′' * len(primes)}</mo>"
+            elif self.take(r"\*(?![^\W_]|\()"):  # w* and w*_k, the teacher's
+                above += "<mo>*</mo>"
             elif self.peek(r"[_^][\w{(−-]"):
                 under = self.text[self.at] == "_"
                 self.at += 1

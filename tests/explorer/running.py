@@ -13,6 +13,7 @@ import uvicorn
 
 from solvable.explorer.app import Explorer, make_app
 from solvable.explorer.security import Doorkeeper
+from waiting import LONG
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Running:
         return answer.headers["set-cookie"].split(";")[0]
 
     def ask(self, method, path, body: bytes | None = None, headers=None, cookie: str | None = "ours") -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LONG)
         said = {"Cookie": self.session if cookie == "ours" else cookie} if cookie else {}
         try:
             connection.request(method, path, body, said | (headers or {}))
@@ -73,13 +74,14 @@ class Running:
         return self.ask("POST", path, json.dumps(value).encode(), said, cookie)
 
     def raw(self, text: bytes) -> bytes:
-        """Bytes as they are; what comes back until the server closes, or a second has passed."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=3) as connection:
+        """Bytes as they are; what comes back until the server closes, or has said nothing more for some seconds."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=LONG) as connection:
             connection.sendall(text)
             got = b""
             try:
                 while part := connection.recv(65536):
                     got += part
+                    connection.settimeout(3)
             except TimeoutError:
                 pass
             return got

@@ -6,12 +6,14 @@ After every test: nothing in the console, no refusal by the content security pol
 import json
 import re
 import sys
+import time
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 import solvable as sv
+from waiting import LONG
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
@@ -52,7 +54,7 @@ class Visit:
         self.address, self.base = address, address.split("/?")[0]
         self.context = chromium.new_context(**settings)
         self.context.add_init_script(WATCH)
-        self.context.set_default_timeout(60_000)
+        self.context.set_default_timeout(1000 * LONG)
         self.complaints, self.asked, self.theories = [], [], []
         self.forgiven = ()
         self.page = self.another()
@@ -85,14 +87,18 @@ class Visit:
         """Do something and wait until the plot has been drawn anew, and is no preview."""
         before = self.page.evaluate("window.drawings")
         act()
-        for _ in range(1200):
-            if self.page.evaluate("window.drawings") > before:
-                return
-            self.page.wait_for_timeout(50)
-        raise AssertionError("the plot was not drawn anew within a minute")
+        self.until(lambda: self.page.evaluate("window.drawings") > before)
 
-    def query(self):
-        self.page.wait_for_timeout(450)  # the address follows when the hand rests
+    def until(self, true):
+        """Wait for a state of the page, which goes on meanwhile."""
+        end = time.monotonic() + LONG
+        while not true():
+            assert time.monotonic() < end, "waited too long"
+            self.page.wait_for_timeout(50)
+
+    def query(self, true):
+        """The query of the address, which follows when the hand rests, once something is true of it."""
+        self.until(lambda: true(urlsplit(self.page.url).query))
         return urlsplit(self.page.url).query
 
     def end(self):
@@ -263,9 +269,7 @@ def test_a_model_is_walked_in_full(model, visit):
     sizes = [int(s) for s in QUICK[model][0].split(",")]
     assert visit.find(".verdict tbody tr").first.locator("td").nth(2).inner_text() == ", ".join(map(str, sizes))
 
-    query, shown = visit.query(), visit.curve()
-    assert f"model={model}" in query
-    assert "pin=" in query
+    query, shown = visit.query(lambda q: f"model={model}" in q and "pin=" in q and "sizes=" in q), visit.curve()
     other = visit.another()  # the link restores the whole view
     opened(other, visit.address, f"?{query}")
     other.locator(".unpin").wait_for()
@@ -352,7 +356,7 @@ def test_a_choice_that_removes_the_shown_observable_shows_another(visit):
     shown = visit.find(".chips.observables [aria-pressed=true]").all_inner_texts()
     assert len(shown) == 1
     assert shown[0].startswith("test loss")
-    assert "test_error" not in visit.query()
+    visit.query(lambda q: "test_error" not in q)
 
 
 def test_the_observables_are_switched_on_and_off_but_never_all_off(visit):
@@ -403,20 +407,24 @@ def test_fifty_moves_in_a_row_leave_no_backlog(visit):
         mouse.move(rail["x"] + rail["width"] * (0.4 + 0.01 * k), y)
     mouse.up()
     value = float(visit.find("[data-field=penalty] input[type=text]").input_value())
-    visit.page.wait_for_timeout(1500)
-    last = json.loads(visit.theories[-1].post_data)
+
+    def settled():
+        asked = json.loads(visit.theories[-1].post_data)["view"]["values"]["penalty"]
+        return not under_way and asked == pytest.approx(value, rel=1e-5)
+
+    visit.until(settled)
+    visit.until(lambda: visit.curve() == visit.theories[-1].response().json()["series"][0]["values"])
     assert most == 1
-    assert not under_way
     assert len(visit.theories) <= 52
-    assert last["view"]["values"]["penalty"] == pytest.approx(value, rel=1e-5)
-    assert visit.curve() == visit.theories[-1].response().json()["series"][0]["values"]
 
 
-def test_a_slider_answers_within_a_second_even_on_a_busy_machine(visit):
+def test_every_move_of_a_slider_is_drawn(visit):
     visit.open("?model=perceptron&show=test_error")
-    moved(visit.page, "penalty", 210)
-    spent = sorted(moved(visit.page, "penalty", 40 + 29 * k) for k in range(10))
-    assert spent[5] < 1000, spent  # a sanity bound; the timings are in benchmarks/explorer.py
+    curves = set()
+    for k in range(10):
+        moved(visit.page, "penalty", 40 + 29 * k)  # how fast, is in benchmarks/explorer.py
+        curves.add(tuple(visit.curve()))
+    assert len(curves) == 10
 
 
 def test_a_bad_value_is_answered_beside_its_field_in_the_words_of_the_command_line(visit):
@@ -451,10 +459,11 @@ def test_a_silent_server_and_an_unknown_model_are_said_in_a_sentence(visit):
     visit.page.goto(f"{visit.base}/?model=no-such-model")
     visit.page.get_by_role("alert").get_by_text("there is no").wait_for()
     visit.open("?model=perceptron&show=test_error")
-    visit.page.route("**/api/theory", lambda route: route.abort())
+    refused = []
+    visit.page.route("**/api/theory", lambda route: (refused.append(route), route.abort()))
     visit.find("[data-field=penalty] input[type=range]").press("ArrowRight")
     visit.page.get_by_text("The server does not answer").wait_for()
-    visit.page.wait_for_timeout(1000)  # the whole curve, asked for when the hand rests, is not answered either
+    visit.until(lambda: len(refused) > 1)  # the whole curve, asked for when the hand rests, is not answered either
     visit.page.unroute("**/api/theory")
     visit.after(lambda: visit.page.get_by_role("button", name="Try again").click())
     assert not visit.page.get_by_text("The server does not answer").is_visible()
@@ -483,6 +492,14 @@ def test_a_phone_has_the_plot_in_sight_while_a_control_below_it_moves(phone):
     phone.page.goto(phone.base)
     phone.find(".card").first.wait_for()
     assert phone.page.evaluate(width)[0] <= 360
+
+
+@pytest.mark.parametrize("query", ["", "?model=perceptron&show=test_error"])
+def test_wide_letters_do_not_widen_the_page_of_a_phone(phone, query):
+    phone.open(query)
+    phone.find(".card, .plot").first.wait_for()
+    phone.page.evaluate("() => { document.documentElement.style.letterSpacing = '0.1em'; }")
+    assert phone.page.evaluate("() => document.documentElement.scrollWidth") <= 360
 
 
 def test_dark_follows_the_system_and_the_button_overrules_it_for_good(chromium, address):
@@ -542,8 +559,7 @@ def test_everything_is_reached_and_worked_by_keyboard_alone_with_the_focus_in_si
     assert visit.curve() != before
     label = visit.find(".plot").get_attribute("aria-label")
     assert label.startswith("test error from")
-    visit.page.wait_for_timeout(900)
-    assert visit.find("#live").inner_text().startswith("test error from")
+    visit.until(lambda: visit.find("#live").inner_text().startswith("test error from"))
 
 
 def test_every_control_has_a_name_and_every_picture_a_text(visit):
@@ -577,7 +593,7 @@ def test_a_stored_study_is_shown_with_its_own_points_and_verdict(chromium, tmp_p
         visit.after(lambda: visit.page.get_by_label("penalty").select_option("1"))
         assert visit.curve() != before
         assert visit.find(".verdict tbody tr").count() >= 2
-        assert "at=penalty:1" in visit.query()
+        visit.query(lambda q: "at=penalty:1" in q)
         visit.page.get_by_text("Take it away").click()
         with visit.page.expect_download() as waiting:
             visit.find("[data-format=csv]").click()
@@ -601,7 +617,7 @@ def test_a_model_of_another_package_shows_its_branches_and_transition_lines_and_
         assert visit.page.evaluate(number) == alone + 1
         lower, upper = sorted((visit.curve(0), visit.curve(1)))
         assert all(abs(b - a - 1) < 1e-9 for a, b in zip(lower, upper, strict=True))
-        assert "branches=1" in visit.query()
+        visit.query(lambda q: "branches=1" in q)
         visit.open("?model=toy&show=test_error&x=samples:0.5:8:8:log&y=penalty:0.1:9:8")
         lines = visit.page.evaluate("() => document.querySelector('.plot').data.filter((t) => t.mode === 'lines')")
         assert lines

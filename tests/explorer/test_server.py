@@ -3,7 +3,6 @@
 import itertools
 import json
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -17,6 +16,7 @@ from solvable.explorer.gallery import models
 from solvable.explorer.theory import compute, needed
 from solvable.explorer.told import prose
 from solvable.explorer.views import View
+from waiting import LONG, until
 
 RIDGE = {"loss": "square", "teacher": "linear"}
 SQUARE = {"model": "perceptron", "values": RIDGE, "x": {"field": "samples", "from": 0.2, "to": 8}}
@@ -176,19 +176,12 @@ def held(monkeypatch):
 
     def wait(view, wanted=lambda: True):
         begun.append(view.json()["values"])
-        assert go.wait(30)
+        assert go.wait(LONG)
         return compute(view, wanted)
 
     monkeypatch.setattr("solvable.explorer.theory.compute", wait)
     yield SimpleNamespace(go=go.set, begun=begun)
     go.set()
-
-
-def until(true):
-    begun = time.monotonic()
-    while not true():
-        assert time.monotonic() - begun < 30
-        time.sleep(0.01)
 
 
 def test_a_request_overtaken_by_a_newer_one_is_not_computed(fresh, held):
@@ -225,7 +218,7 @@ def test_what_is_compiled_does_not_wait_for_what_is_not(fresh, monkeypatch):
     real = compute
     monkeypatch.setattr(
         "solvable.explorer.theory.compute",
-        lambda view, wanted: (go.wait(30) if view.model.kind == "odd" else None, real(view, wanted))[1],
+        lambda view, wanted: (go.wait(LONG) if view.model.kind == "odd" else None, real(view, wanted))[1],
     )
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(theory, fresh, TOY, "a", 1, values={"kind": "odd"})

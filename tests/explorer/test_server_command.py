@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,6 +14,7 @@ import pytest
 
 import solvable as sv
 from commands import answer
+from waiting import LONG, until
 
 SOURCE = str(Path(sv.__file__).parents[1])
 
@@ -30,17 +30,21 @@ def explore(*words):
     )  # fmt: skip
 
 
-def get(address, path, cookie=None):
+def get(address, path, cookie=None, unread=False):
     at = urlsplit(address)
-    for _ in range(200):
+    connection = http.client.HTTPConnection(at.hostname, at.port, timeout=LONG)
+
+    def asked():
         try:
-            connection = http.client.HTTPConnection(at.hostname, at.port, timeout=60)
             connection.request("GET", path, headers={"Cookie": cookie} if cookie else {})
-            break
         except ConnectionRefusedError:
-            time.sleep(0.05)
+            connection.close()
+            return False
+        return True
+
+    until(asked)
     response = connection.getresponse()
-    return response.status, dict(response.getheaders()), response.read()
+    return response.status, dict(response.getheaders()), response.read if unread else response.read()
 
 
 def enter(address):
@@ -52,14 +56,13 @@ def enter(address):
 def listen(address, cookie):
     """Start a long simulation and listen to it in a thread of its own."""
     at = urlsplit(address)
-    connection = http.client.HTTPConnection(at.hostname, at.port, timeout=60)
+    connection = http.client.HTTPConnection(at.hostname, at.port, timeout=LONG)
     headers = {"Cookie": cookie, "Content-Type": "application/json", "Origin": f"http://{at.netloc}"}
     view = {"model": "sleepy", "values": {"delay": 600.0}, "sizes": [2], "seeds": 2}
     connection.request("POST", "/api/simulate", json.dumps({"view": view}), headers)
     job = json.loads(connection.getresponse().read())["job"]
     pool = ThreadPoolExecutor(1)
-    heard = pool.submit(lambda: get(address, f"/api/jobs/{job}/events", cookie)[2])
-    time.sleep(0.5)
+    heard = pool.submit(get(address, f"/api/jobs/{job}/events", cookie, unread=True)[2])  # the answer has begun
     pool.shutdown(wait=False)
     return heard
 
@@ -71,21 +74,15 @@ def test_it_ends_cleanly_and_takes_its_worker_along(surroundings, kind):
         told = json.loads(server.stdout.readline())
         cookie = enter(told["address"])
         assert get(told["address"], "/api/models/toy", cookie)[0] == 200  # which starts a worker
-        children = []
-        for _ in range(200):
-            children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-            if children:
-                break
-            time.sleep(0.05)
-        assert children
+        children = until(Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text).split()
         listener = listen(told["address"], cookie)
         server.send_signal(kind)
-        out, err = server.communicate(timeout=20)
+        out, err = server.communicate(timeout=LONG)
     finally:
         server.kill()
     assert server.returncode in (0, -kind if kind == signal.SIGTERM else 0)
     assert (out, err) == ("", "")
-    assert listener.result(10).rstrip().endswith(b"event: cancelled\ndata: {}")
+    assert listener.result(LONG).rstrip().endswith(b"event: cancelled\ndata: {}")
     for child in children:
         with pytest.raises(ProcessLookupError):
             os.kill(int(child), 0)
@@ -95,17 +92,10 @@ def test_a_worker_does_not_outlive_a_killed_server(surroundings):
     server = explore("--json")
     told = json.loads(server.stdout.readline())
     assert get(told["address"], "/api/models/toy", enter(told["address"]))[0] == 200
-    children: list = []
-    while not children:
-        children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-        time.sleep(0.05)
+    children = until(Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text).split()
     server.kill()
     server.communicate()
-    for _ in range(200):
-        if not Path(f"/proc/{children[0]}").exists():
-            return
-        time.sleep(0.05)
-    pytest.fail("the worker is still there")
+    until(lambda: not Path(f"/proc/{children[0]}").exists())
 
 
 def test_the_address_is_printed_for_people_too(surroundings):
@@ -117,7 +107,7 @@ def test_the_address_is_printed_for_people_too(surroundings):
         assert get(line.split()[-1], "/api/models", enter(line.split()[-1]))[0] == 200
     finally:
         server.send_signal(signal.SIGINT)
-        server.communicate(timeout=20)
+        server.communicate(timeout=LONG)
 
 
 def test_a_stored_study_is_opened(surroundings, tmp_path):
@@ -133,7 +123,7 @@ def test_a_stored_study_is_opened(surroundings, tmp_path):
         assert (status, json.loads(body)["name"]) == (200, "run")
     finally:
         server.send_signal(signal.SIGINT)
-        server.communicate(timeout=20)
+        server.communicate(timeout=LONG)
 
 
 def test_what_is_no_run_is_refused(capsys, tmp_path):

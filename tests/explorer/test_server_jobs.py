@@ -2,13 +2,13 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import solvable as sv
+from waiting import until
 
 VIEW = {
     "model": "toy",
@@ -22,13 +22,6 @@ SLEEPY = {"model": "sleepy", "sizes": [2], "seeds": 3}
 
 def kinds(events):
     return [kind for kind, _ in events]
-
-
-def until(true):
-    begun = time.monotonic()
-    while not true():
-        assert time.monotonic() - begun < 30
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +91,7 @@ def test_an_observable_that_is_only_measured_has_points(running):
 
 
 def test_a_job_is_cancelled_and_the_next_one_runs(running):
-    job = running.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 0.3}, "seeds": 100}}).json["job"]
+    job = running.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 1.0}, "seeds": 600}}).json["job"]
     until(lambda: any(d["done"] for k, d in running.explorer.jobs.jobs[job].events if k == "progress"))
     assert running.post(f"/api/jobs/{job}/cancel", {}).status == 202
     events = running.events(job)
@@ -110,10 +103,8 @@ def test_a_block_that_does_not_end_is_ended(running):
     before = running.explorer.jobs.process
     job = running.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 600.0}}}).json["job"]
     until(lambda: running.explorer.jobs.jobs[job].events)
-    begun = time.monotonic()
     running.post(f"/api/jobs/{job}/cancel", {})
     assert kinds(running.events(job))[-1] == "cancelled"
-    assert time.monotonic() - begun < 5
     until(lambda: not Path(f"/proc/{before}").exists())
     assert running.simulated(SLEEPY | {"values": {"delay": 0.0}}).last[0] == "done"
 
@@ -126,10 +117,9 @@ def test_a_job_is_cancelled_before_its_worker_is_ready(fresh):
 
 
 def test_theories_are_answered_while_a_simulation_runs(running):
-    job = running.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 1.0}, "seeds": 50}}).json["job"]
-    begun = time.monotonic()
+    job = running.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 600.0}}}).json["job"]
     assert running.post("/api/theory", {"view": VIEW}).status == 200
-    assert time.monotonic() - begun < 5
+    assert not running.explorer.jobs.jobs[job].ended
     running.post(f"/api/jobs/{job}/cancel", {})
     assert kinds(running.events(job))[-1] == "cancelled"
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import solvable as sv
+from waiting import LONG
 
 SOURCE = str(Path(sv.__file__).parents[1])
 RIDGE = {"loss": "square", "teacher": "linear"}
@@ -102,7 +103,7 @@ def test_the_program_gives_what_is_on_the_screen(screen, tmp_path):
     )
     program = away["python"] + check
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=LONG
     )
     assert done.returncode == 0, done.stderr
     out = json.loads((tmp_path / "out.json").read_text())
@@ -129,7 +130,12 @@ def test_the_commands_give_what_is_on_the_screen(screen, tmp_path):
         words = shlex.split(line)
         assert words[0] == "solvable"
         done = subprocess.run(
-            [sys.executable, "-m", *words], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120
+            [sys.executable, "-m", *words],
+            cwd=tmp_path,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=LONG,
         )
         assert done.returncode == 0, done.stderr
         if "--json" in words:

@@ -31,7 +31,7 @@ from solvable.lab.worker import Died, Worker, damaged_blocks, shares
 
 LEASE = 2.0  # seconds; no worker of a campaign is held up longer
 WORKERS = 3
-PATIENCE = 60.0  # seconds for a round to finish once nothing more is done to it
+PATIENCE = 300.0  # seconds for a round to finish once nothing more is done to it
 STUDY = {"stub": True}
 # What the stub kernel's faults are drawn from, and how often.
 KINDS = {

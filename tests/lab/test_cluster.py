@@ -9,7 +9,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from solvable.lab.cluster import Tls, run_tasks, temporary_certificate
 from solvable.lab.launch import ONE_THREAD, Dead, Jobs
 from solvable.lab.status import status
 from solvable.lab.store import Store
+from waiting import LONG, holding, until, with_path
 
 pytest.importorskip("distributed", reason="pip install 'solvable[cluster]'")
 
@@ -39,15 +39,6 @@ def contents(path):
 
 def wrong(path):
     return [problem for problem in Store.open(path).verify() if not problem.leftover]
-
-
-def until(what, seconds=90.0):
-    """Wait for something to become true; it must, in time."""
-    end = time.monotonic() + seconds
-    while not (value := what()):
-        assert time.monotonic() < end, "waited too long"
-        time.sleep(0.05)
-    return value
 
 
 def workers_of(run):
@@ -149,13 +140,13 @@ def test_driver_worker_and_scheduler_are_killed_in_turn_and_every_bit_is_that_of
         scheduler = start("scheduler", *scheduler_words(port))
         for name in ("third", "fourth"):
             start(name, *worker_words(address, "--no-nanny"))
-        assert driver.wait(180) == 0, log.read_text()
+        assert driver.wait(LONG) == 0, log.read_text()
         assert "Traceback" not in log.read_text()
         assert f"lost the dask scheduler at {address}; waiting for it" in log.read_text()
     assert status(run).complete
     assert wrong(run) == []
     command = [sys.executable, *run_words(tmp_path / "inline", *LARGE)]
-    inline = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    inline = subprocess.run(command, capture_output=True, text=True, timeout=LONG)
     assert inline.returncode == 0, inline.stderr
     assert contents(run) == contents(tmp_path / "inline")
     until(lambda: not workers_of(run))
@@ -178,7 +169,7 @@ def certificates(tmp_path_factory):
 
     def openssl(words, *more):
         done = subprocess.run(
-            ["openssl", *words.split(), *more], cwd=folder, capture_output=True, text=True, timeout=30
+            ["openssl", *words.split(), *more], cwd=folder, capture_output=True, text=True, timeout=LONG
         )
         assert done.returncode == 0, done.stderr
 
@@ -254,13 +245,14 @@ def test_a_cluster_within_the_process_computes_the_very_bits_of_what_is_missing(
 
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="asks /proc for the workers")
-def test_an_interrupted_driver_ends_its_tasks_and_says_how_to_resume(tmp_path):
+def test_an_interrupted_driver_ends_its_tasks_and_says_how_to_resume(tmp_path, monkeypatch):
     run = tmp_path / "run"
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([holding(tmp_path / "site", after=0)[0], SOURCE]))
     with processes(tmp_path) as start:
         driver = start("driver", *run_words(run, *LARGE, "--cluster", "local", "--workers", "1"))
         until(lambda: workers_of(run))
         driver.send_signal(signal.SIGINT)
-        assert driver.wait(90) == 1
+        assert driver.wait(LONG) == 1
         assert workers_of(run) == []
     told = (tmp_path / "driver.log").read_text()
     assert "Traceback" not in told
@@ -269,13 +261,16 @@ def test_an_interrupted_driver_ends_its_tasks_and_says_how_to_resume(tmp_path):
 
 def test_a_worker_that_is_told_finishes_its_block_and_begins_no_other(capsys, tmp_path):
     run = tmp_path / "run"
+    held, release = holding(tmp_path / "site", after=1)
     assert answer(capsys, "sweep", "run", run, *LARGE, "--slurm", "-")[0] == 0
     command = [sys.executable, "-m", "solvable", "sweep", "work", str(run), "--json"]
-    worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    environment = with_path(held, SOURCE)
+    worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
     try:
         until(lambda: contents(run))
         worker.send_signal(signal.SIGUSR1)
-        out, _ = worker.communicate(timeout=90)
+        release.touch()
+        out, _ = worker.communicate(timeout=LONG)
     finally:
         worker.kill()
     told = json.loads(out)
@@ -417,7 +412,7 @@ def test_what_is_no_cluster_is_refused_in_one_sentence(capsys, words, tmp_path, 
 def run_page(name, folder):
     """Run one block of the page; its run is named after it."""
     text = cluster_page.script(name, free_port()).replace("runs/big", f"runs/{name}")
-    done = subprocess.run(["bash", "-c", text], cwd=folder, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(["bash", "-c", text], cwd=folder, capture_output=True, text=True, timeout=2 * LONG)
     assert done.returncode == 0, (name, done.stderr)
     return folder / "runs" / name
 

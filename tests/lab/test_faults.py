@@ -20,6 +20,7 @@ from solvable.lab.plan import cells_of
 from solvable.lab.status import status
 from solvable.lab.store import Store, StoreError
 from solvable.lab.worker import TooLarge, Worker
+from waiting import LONG, until
 
 SOURCE = str(Path(claims_of.__file__).parents[2])
 ELSEWHERE = json.dumps({"machine": "elsewhere", "process": 1, "started": "1"}).encode()
@@ -246,20 +247,18 @@ from campaign import STUDY, plans
 from solvable.lab.store import Store
 from solvable.lab.worker import Worker, stopping_at_once
 store = Store.open(sys.argv[1])
-worker = Worker(store, plans.Plan(store, plans.plan_name(STUDY)), lambda said: time.sleep(60))
+worker = Worker(store, plans.Plan(store, plans.plan_name(STUDY)), lambda said: time.sleep(600))
 with stopping_at_once(worker):
     worker.work()
 """
     command = [sys.executable, "-c", program, store.path, str(Path(campaign.__file__).parent)]
     process = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": SOURCE}, stderr=subprocess.PIPE, text=True)
-    until = time.monotonic() + 30
-    while not list(Path(store.path).glob("claims/*.0")) and time.monotonic() < until:
-        time.sleep(0.01)
-    assert len(list(Path(store.path).glob("claims/*.0"))) == 1
-    begun = time.monotonic()
-    process.terminate()
-    _, err = process.communicate(timeout=20)
-    assert time.monotonic() - begun < 10
+    try:
+        assert len(until(lambda: list(Path(store.path).glob("claims/*.0")))) == 1
+        process.terminate()
+        _, err = process.communicate(timeout=LONG)  # the block takes longer
+    finally:
+        process.kill()
     assert process.returncode == 1
     assert err == "solvable: told to stop; what was committed is kept.\n"
     assert list(Path(store.path, "claims").iterdir()) == []

@@ -14,6 +14,7 @@ import pytest
 
 from solvable.lab import _files, store
 from solvable.lab.store import DamagedBlock, Store, StoreError, block_id
+from waiting import LONG
 
 KEY = block_id({"number": 0})
 OTHER = block_id({"number": 1})
@@ -373,7 +374,7 @@ def test_killed_writers_leave_only_whole_blocks(run):
         """,
         run.path,
     )
-    assert process.wait(30) == 0
+    assert process.wait(LONG) == 0
     reopened = Store.open(run.path)
     done = reopened.done()
     assert len(done) >= 7
@@ -388,7 +389,7 @@ def test_two_writers_at_once_on_one_run(tmp_path):
     path = str(tmp_path / "run")
     code = "work(Store.open_or_create(sys.argv[1]), range(int(sys.argv[2]), int(sys.argv[3])))"
     writers = [worker(code, path, "0", "40"), worker(code, path, "20", "60")]
-    assert [writer.wait(30) for writer in writers] == [0, 0]
+    assert [writer.wait(LONG) for writer in writers] == [0, 0]
     run = Store.open(path)
     done = run.done()
     assert set(done) == {block_id({"number": number}) for number in range(60)}

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from solvable.lab.status import pace, status
 from solvable.lab.store import Entry, Store, StoreError
 from solvable.lab.sweep import work
 from solvable.lab.worker import shares
+from waiting import LONG, holding, until, with_path
 
 SOURCE = str(Path(sv.__file__).parents[1])
 
@@ -71,7 +71,7 @@ def test_two_worker_processes_compute_the_very_bits_of_one_process_even_where_th
     words = ["perceptron", "loss=square", "samples=3", "--over", "penalty=0.1,1", "--size", "300", "--seeds", "24"]
     for name, workers in (("inline", "0"), ("workers", "2")):
         command = [sys.executable, "-m", "solvable", "sweep", "run", str(tmp_path / name), *words, "--workers", workers]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LONG)
         assert done.returncode == 0, done.stderr
     assert len(contents(tmp_path / "inline")) > 2
     assert contents(tmp_path / "inline") == contents(tmp_path / "workers")
@@ -81,16 +81,15 @@ def test_two_worker_processes_compute_the_very_bits_of_one_process_even_where_th
 
 def test_a_worker_killed_in_the_middle_loses_nothing_and_what_it_did_is_not_done_again(finished, tmp_path):
     planned(tmp_path / "run")
-    environment = one_thread(os.environ)
+    held, _ = holding(tmp_path / "site", after=3)
+    environment = one_thread(with_path(held, SOURCE))
     command = [sys.executable, "-m", "solvable", "sweep", "work", str(tmp_path / "run")]
     worker = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    begun = time.time()
-    while time.time() - begun < 60 and status(tmp_path / "run").blocks["done"] < 3:
-        time.sleep(0.005)
+    until(lambda: status(tmp_path / "run").blocks["done"] == 3)
     worker.send_signal(signal.SIGKILL)
     assert worker.wait() == -signal.SIGKILL
     before = contents(tmp_path / "run")
-    assert 3 <= len(before) < len(contents(finished))
+    assert len(before) == 3 < len(contents(finished))
     worked = work(tmp_path / "run")
     assert worked.computed == len(contents(finished)) - len(before)
     assert contents(tmp_path / "run") == contents(finished)

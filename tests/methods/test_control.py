@@ -75,9 +75,7 @@ def test_the_gap_of_each_set_is_the_most_that_a_linear_cost_can_still_lose():
 def test_gradient_and_costates_of_a_students_flow_equal_finite_differences():
     controls = student_schedule(6)
     told = jax.jit(lambda c: evaluate(student_drift, student_cost, STUDENT, c, TASKS, 3.0))(controls)
-    final = jax.jit(
-        lambda c, s: student_cost(jax.tree.map(lambda x: x[-1], follow(student_drift, s, c, 3.0)))
-    )
+    final = jax.jit(lambda c, s: student_cost(jax.tree.map(lambda x: x[-1], follow(student_drift, s, c, 3.0))))
     np.testing.assert_allclose(told.cost, final(controls, STUDENT), rtol=1e-12)
     step = 1e-4
     for name, place in (("fraction", (1, 0)), ("fraction", (4, 1)), ("rate", (0,)), ("rate", (5,))):

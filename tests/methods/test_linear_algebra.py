@@ -15,6 +15,7 @@ from solvable.methods.linear_algebra import (
     solve_small,
     solve_with_factor,
 )
+from waiting import LONG
 
 
 def drawn(count, seed, stack=()):
@@ -96,5 +97,5 @@ print("done")
 
 def test_many_stacks_in_one_program_do_not_wait_for_one_another():
     """With JAX 0.10 and LAPACK's own stacks this waits for ever on two cores."""
-    run = subprocess.run([sys.executable, "-c", MANY], capture_output=True, text=True, timeout=120)
+    run = subprocess.run([sys.executable, "-c", MANY], capture_output=True, text=True, timeout=LONG)
     assert run.stdout.strip() == "done", run.stderr

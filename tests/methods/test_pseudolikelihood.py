@@ -142,6 +142,11 @@ def test_lists_of_members_hold_every_sequence_once_per_site():
         (int(of), int(m)) for of, row in zip(found.of, np.asarray(found.rows), strict=True) for m in row if m < 500
     ]
     assert sorted(shown) == sorted((3 * i + int(s[m, i]), m) for m in range(500) for i in range(4))
+    assert np.all(np.diff(found.of) >= 0)
+    one_colour, even = (
+        dense_potts.members_of(s, 4, 3) for s in (np.zeros((500, 4), int), np.arange(2000).reshape(500, 4) % 3)
+    )
+    assert one_colour.rows.shape == even.rows.shape == found.rows.shape  # one program for all
 
 
 def test_packing_keeps_each_pair_once_and_loses_nothing():

@@ -231,7 +231,6 @@ def test_chains_too_cold_to_meet_say_so_and_give_no_number():
     assert np.isnan(cold.excess_loss)
 
 
-@pytest.mark.slow
 def test_a_posterior_s_excess_loss_is_the_theory_s_within_error_bars():
     model = sv.NarrowNetwork(activation="abs", samples=3.0, noise=0.2)
     out = [model.simulate(seed, 64) for seed in range(12)]

@@ -165,7 +165,7 @@ def test_a_constant_attack_turns_the_learner_round_completely_and_leaves_none_at
     assert float(jax.grad(error)(1.0)) == pytest.approx(float(beside[1] - beside[0]) / (2 * h), rel=1e-8)
 
 
-@pytest.mark.parametrize("batch", [4, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("batch", [4, 1])
 def test_the_optimal_attack_is_stationary_and_cheaper_than_any_greedy_one(batch):
     best = sv.OnlineAttack(strategy="optimal", cost=COSTS, rate=0.5, batch=batch).theory()
     assert np.all(best.converged)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,22 +32,44 @@ def draw(name: str, folder: Path, *, quick: bool = False, recompute: bool = Fals
     pieces = Pieces(pieces_of(name, folder), say=True)
     datasets = _kept(name) if not (quick or recompute) else None
     if datasets is None:
-        datasets = recipe.compute(quick, pieces) if recipe.resumes else recipe.compute(quick)
+        also = {"early": Early(recipe.picture, folder / f"{name}.png")} if recipe.grows else {}
+        datasets = recipe.compute(quick, pieces, **also) if recipe.resumes else recipe.compute(quick, **also)
+    files = [folder / f"{name}.png", folder / f"{name}.pdf"]
+    _paint(recipe.picture, datasets, files)
+    files += _write(datasets, folder, name)
+    pieces.clear()
+    return files
+
+
+def _paint(picture: Callable[[dict[str, Any]], Any], datasets: dict[str, Any], files: list[Path]) -> None:
     import matplotlib.pyplot as plt
 
+    folder = files[0].parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise SolvableError(f"the folder {str(folder)!r} cannot be made: {problem.strerror}.") from None
     with house_style():
-        figure = recipe.picture(datasets)
-        files = [folder / f"{name}.png", folder / f"{name}.pdf"]
+        figure = picture(datasets)
         for file in files:
             figure.savefig(file)
         plt.close(figure)
-    files += _write(datasets, folder, name)
-    pieces.clear()
-    return files
+
+
+class Early:
+    """A picture that is there before all of it is known, drawn again as it grows."""
+
+    def __init__(self, picture: Callable[[dict[str, Any]], Any], file: Path):
+        self.picture, self.file = picture, file
+
+    def say(self, sentence: str) -> None:
+        """A line on standard error: what is being computed."""
+        print(sentence, file=sys.stderr, flush=True)
+
+    def show(self, datasets: dict[str, Any], sentence: str) -> None:
+        """Draw what is known, and say what that is."""
+        _paint(self.picture, datasets, [self.file])
+        self.say(f"{self.file}: {sentence}")
 
 
 def pieces_of(name: str, folder: Path) -> Path:
@@ -57,12 +80,18 @@ def pieces_of(name: str, folder: Path) -> Path:
 class Recipe:
     """How to make a figure: what to compute (datasets by name) and how to show it.
 
-    One that takes minutes `resumes`: its `compute(quick, pieces)` keeps what is done in `Pieces`."""
+    One that takes minutes `resumes`: its `compute(quick, pieces)` keeps what is done in `Pieces`. One that `grows` is
+    given `early=`, an `Early` that shows what is known so far; its `picture` draws unknown numbers (NaN) as unknown."""
 
     def __init__(
-        self, compute: Callable[..., dict[str, Any]], picture: Callable[[dict[str, Any]], Any], *, resumes: bool = False
+        self,
+        compute: Callable[..., dict[str, Any]],
+        picture: Callable[[dict[str, Any]], Any],
+        *,
+        resumes: bool = False,
+        grows: bool = False,
     ):
-        self.compute, self.picture, self.resumes = compute, picture, resumes
+        self.compute, self.picture, self.resumes, self.grows = compute, picture, resumes, grows
 
 
 def keep(name: str, datasets: dict[str, Any]) -> list[Path]:

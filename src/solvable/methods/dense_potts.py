@@ -217,8 +217,11 @@ def _add_slice(to: Array, what: Array, begin: Array, axis: int) -> Array:
 def members_of(sequences: np.ndarray, places: int, colours: int) -> Members:
     """Lists of equal length, at most 64, of the sequences that show each colour of each site.
 
+    As many lists as that many sequences can need, the last ones empty: the shape does not depend on what the sequences
+    show, so that fits to as many of them share one program.
+
     >>> members_of(np.asarray([[0, 1], [1, 1], [0, 1]]), 2, 2).of.tolist()
-    [0, 1, 3]
+    [0, 1, 3, 3]
     """
     number, sites = sequences.shape
     longest = int(min(64, 2 ** np.ceil(np.log2(max(8, number / colours)))))
@@ -227,9 +230,11 @@ def members_of(sequences: np.ndarray, places: int, colours: int) -> Members:
     counts = np.bincount(at, minlength=places * colours)
     lists = -(-counts // longest)
     nth = np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)  # of its colour
-    rows = np.full((int(lists.sum()), longest), number, np.int32)
+    rows = np.full((sites * (number // longest + colours), longest), number, np.int32)
     rows[np.repeat(np.cumsum(lists) - lists, counts) + nth // longest, nth % longest] = order % number
-    return Members(jnp.asarray(rows), jnp.asarray(np.repeat(np.arange(len(counts), dtype=np.int32), lists)))
+    of = np.full(len(rows), len(counts) - 1, np.int32)
+    of[: lists.sum()] = np.repeat(np.arange(len(counts), dtype=np.int32), lists)
+    return Members(jnp.asarray(rows), jnp.asarray(of))
 
 
 def chunked(

@@ -170,6 +170,7 @@ def _projections(law: Any):
     return record
 
 
+@jax.jit
 def mixing(traces: Float[Array, "sweeps chains traces"]) -> Mixing:
     """R̂ of split chains and the effective number of sweeps per chain, the worst over all traces.
 

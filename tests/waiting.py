@@ -1,0 +1,47 @@
+"""Waiting for states, never for times: a limit only keeps a test from hanging, however busy the machine is."""
+
+import os
+import time
+from pathlib import Path
+
+LONG = 300.0
+"""Seconds after which something is taken to hang."""
+
+_HOLDING = """
+import time
+from pathlib import Path
+from solvable.lab import compute
+
+real, asked = compute.compute_block, []
+
+def compute_block(model, block):
+    asked.append(block)
+    while len(asked) > {after} and not Path({release!r}).exists():
+        time.sleep(0.02)
+    return real(model, block)
+
+compute.compute_block = compute_block
+"""
+
+
+def until(what, seconds=LONG):
+    """Wait for something to become true, and return it."""
+    end = time.monotonic() + seconds
+    while not (value := what()):
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.02)
+    return value
+
+
+def holding(folder: Path, *, after: int) -> tuple[str, Path]:
+    """A folder for PYTHONPATH with which every process computes so many blocks and then holds, in the middle of the next,
+    until it is ended or the file that is returned beside the folder exists."""
+    folder.mkdir()
+    release = folder / "release"
+    (folder / "sitecustomize.py").write_text(_HOLDING.format(after=after, release=str(release)))
+    return str(folder), release
+
+
+def with_path(*folders: str) -> dict[str, str]:
+    """The environment of a process that imports from these folders first."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
