@@ -44,7 +44,7 @@ from ...methods.committee import weights_with_gram
 from ...methods.control import Box, Protocol, Rate, Simplex, arrive, evaluate, search
 from ...methods.flows import integrate
 from ...methods.tasks import TaskOverlaps, mixture, task_drifts, task_losses
-from ...model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
+from ...model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
 
 PROTOCOLS = ("no-replay", "even", "focus", "optimal", "optimal-rate", "given")
 
@@ -83,6 +83,7 @@ class ContinualProtocols(Model):
         {"values": {"similarity": 0.3}, "over": {"protocol": ["no-replay", "optimal"]}, "seeds": 16},
         {"values": {"similarity": 0.7, "noise": 0.01, "protocol": "focus", "intervals": 20}, "seeds": 16},
     )
+    guard = Guard(values={"protocol": "no-replay"})
     references = (
         Reference(
             "mori2025optimal", "F. Mori, S. Sarao Mannelli and F. Mignacco", "Optimal protocols for continual learning via "

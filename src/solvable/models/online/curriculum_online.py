@@ -57,7 +57,7 @@ from jaxtyping import Array
 from ...errors import InvalidValue
 from ...methods.control import Box, Difficulty, Rate, evaluate, search
 from ...methods.flows import until_failure
-from ...model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
+from ...model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
 
 PROTOCOLS = ("curriculum", "anti", "mixed", "optimal", "optimal-difficulty", "given")
 
@@ -97,6 +97,7 @@ class CurriculumOnline(Model):
                     "given_fraction": [1.0, 1.0, 0.4, 0.0, 0.0, 0.0, 0.0, 0.0],
                     "given_pace": [3.0, 2.8, 2.0, 1.2, 1.0, 0.8, 0.6, 0.5]}, "seeds": 16},
     )  # fmt: skip
+    guard = Guard(values={"protocol": "anti"})
     references = (
         Reference(
             "saglietti2022analytical", "L. Saglietti, S. Sarao Mannelli and A. Saxe", "An analytical theory of curriculum "

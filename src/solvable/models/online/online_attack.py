@@ -30,9 +30,8 @@ price = C̃ + pϵS, u = (C̃ + pS)/price and v = (C̃ - cS)/price the mean actio
     dν/dt = -η [2 + 2g₁ - ϵ(1 + 2g₁ + g₂)] ν + ηϵ <(uκ - v)²S>
 
 with g₁ = p(1-ϵ)<S/price>/P and g₂ = p²(1-ϵ)²<S²/price²>/P. For fixed p and c these are linear with constant coefficients: their
-solution is closed up to averages over χ². The learner's angle is that of its parts along the clean teacher, κ + τ(1-κ), and across
-it, √(ν + (1-τ²)(1-κ)²). The optimal p, c
-follow from the costates μ of κ and q: p = 2ημ_q, c = ημ_κ/Δ². As η → 0, κ → C/(C + p(1+2/P)): the learner turns to the
+solution is closed up to averages over χ². The learner's angle is that of its parts along the clean teacher, κ + τ(1-κ), and
+across it, √(ν + (1-τ²)(1-κ)²). The optimal p, c follow from the costates μ of κ and q: p = 2ημ_q, c = ημ_κ/Δ². As η → 0, κ → C/(C + p(1+2/P)): the learner turns to the
 target's side, for τ = -1, at C = 1 + 2/P for greedy and at C = 1 for constant attacks.
 
 **Simulation.** The learner itself, from w = w*; the greedy attacker minimises its cost over the true next weights. Mean action
@@ -47,10 +46,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array
 
-from ...errors import InvalidValue
 from ...methods.committee import weights_with_gram
 from ...methods.saddle import solve
 from ...model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
@@ -143,7 +140,7 @@ class OnlineAttack(Model):
     strategy: str = choice("greedy", options=STRATEGIES, meaning="how the attacker chooses its actions")
     batch: int = choice(1, high=100_000, symbol="P", meaning="samples of a batch, attacked by one action")
     times: Input = input(
-        np.linspace(0.0, 40.0, 11), dims=("time",), low=0.0, symbol="t",
+        np.linspace(0.0, 40.0, 11), dims=("time",), low=0.0, increasing=True, symbol="t",
         meaning="times of measurement, increasing from the start at the clean teacher, in steps per input dimension")  # fmt: skip
 
     observables_declared = (
@@ -158,12 +155,6 @@ class OnlineAttack(Model):
         observable("steady_error", "test error in the long run", low=0, high=1, simulated=False),
         observable("steady_cost", "running cost in the long run", symbol=r"g_\infty", low=0, simulated=False),
     )  # fmt: skip
-
-    def validate(self) -> None:
-        if not isinstance(self.times, Tracer):
-            times = np.asarray(self.times)
-            if len(times) < 2 or np.any(np.diff(times) <= 0):
-                raise InvalidValue("times must be at least two increasing numbers: the first is the start.")
 
     def coordinates(self) -> dict[str, np.ndarray]:
         return {"time": np.asarray(self.times)}

@@ -37,14 +37,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array
 
 from ...errors import InvalidValue
 from ...methods.committee import weights_with_gram
 from ...methods.control import Lengths, Protocol, Simplex, evaluate, search
 from ...methods.flows import integrate, until_failure
-from ...model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
+from ...model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
 
 RULES = ("all", "enough", "survival", "breadcrumb")
 SCHEDULES = ("constant", "best-rate", "best-rate-and-length", "optimal-length", "given")
@@ -95,6 +94,7 @@ class RLPerceptron(Model):
         {"values": {"times": [0.0, 0.5, 1.0, 2.0, 4.0], "initial_alignment": 0.5, "steps": 8},
          "over": {"schedule": ["best-rate", "best-rate-and-length", "optimal-length"]}, "seeds": 32},
     )  # fmt: skip
+    guard = Guard(values={"steps": 13, "times": [0.0, 5.0, 20.0]})
     references = (
         Reference(
             "patel2025rl", "N. Patel, S. Lee, S. Sarao Mannelli, S. Goldt and A. Saxe", "RL perceptron: generalization "
@@ -128,7 +128,7 @@ class RLPerceptron(Model):
     needed: int = choice(6, low=0, high=200, symbol="n",
                          meaning="right actions that are enough, or first steps to survive, for those rules")  # fmt: skip
     times: Input = input(
-        np.linspace(0.0, 20.0, 21), dims=("time",), low=0.0, symbol="t",
+        np.linspace(0.0, 20.0, 21), dims=("time",), low=0.0, increasing=True, symbol="t",
         meaning="times of measurement, increasing from the start, in episodes per input dimension")  # fmt: skip
     given_pace: Input = input(
         lambda m: np.ones(len(m.times)), dims=("time",), low=0.0, symbol="u",
@@ -157,10 +157,6 @@ class RLPerceptron(Model):
                 f"schedule = {self.schedule!r} goes with rule = 'all', not {self.rule!r}: only there is an episode of "
                 "any length rewarded alike."
             )
-        if not isinstance(self.times, Tracer):
-            times = np.asarray(self.times)
-            if len(times) < 2 or np.any(np.diff(times) <= 0):
-                raise InvalidValue("times must be at least two increasing numbers: the first is the start.")
 
     def coordinates(self) -> dict[str, np.ndarray]:
         return {"time": np.asarray(self.times)}
