@@ -9,7 +9,7 @@ BROWSER := chromium libatomic1
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo     what transformers learn from masked language modelling, with a picture (three minutes at most)"
+	@echo "make demo     what transformers learn from masked language modelling, with a picture (three minutes at most; what is exact comes first)"
 	@echo "make test     linters, types, tests"
 	@echo "make verify   the long agreement studies of every model, and make slurm"
 	@echo "make slurm    sweeps on a Slurm cluster of one node, started for the purpose (root on Debian; three minutes)"

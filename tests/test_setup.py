@@ -1,8 +1,12 @@
 """Everything sets itself up on any Python that the README promises."""
 
 import importlib.metadata
+import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from packaging.requirements import Requirement
@@ -44,3 +48,72 @@ def test_versions_are_pinned_and_most_of_them_are_installed():
     assert len(set(names)) == len(names)
     kept = [pin for n, pin in zip(names, PINS, strict=True) if n in installed and pin.specifier.contains(installed[n])]
     assert len(kept) > 0.8 * len(PINS)  # else the test above says nothing
+
+
+# --- make: the core for the demo, the extras for the rest ---------------------------------------------------------------
+
+UV = """#!/bin/sh
+echo "uv $*" >> "$LOG"
+if [ "$1" = venv ]; then mkdir -p .venv/bin && cp "$0" .venv/bin/solvable; fi
+exit 0
+"""
+PYTHON = """#!/bin/sh
+echo "python $*" >> "$LOG"
+if [ "$2" = venv ]; then mkdir -p .venv/bin && cp "$0" .venv/bin/python && cp "$0" .venv/bin/solvable; fi
+exit 0
+"""
+
+
+@pytest.fixture(params=["uv", "pip"])
+def project(request, tmp_path, monkeypatch):
+    """A project with the Makefile of ours, and tools that only note what they were asked."""
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name, text in {"python3": PYTHON, **({"uv": UV} if request.param == "uv" else {})}.items():
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    for name in ("sh", "make", "touch", "mkdir", "cp", "echo"):
+        (tools / name).symlink_to(shutil.which(name))
+    monkeypatch.setenv("PATH", str(tools))  # no other uv
+    monkeypatch.setenv("LOG", str(tmp_path / "log"))
+
+    def make(target):
+        """The installations that a target asks for: of the core, or of the extras."""
+        (tmp_path / "log").write_text("")
+        done = subprocess.run(["make", target], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        lines = [line for line in (tmp_path / "log").read_text().splitlines() if " install " in line]
+        assert all("-c constraints.txt" in line for line in lines)
+        return ["extras" if line.endswith("-e .[dev,docs,explore,cluster]") else line.split()[-1] for line in lines]
+
+    return SimpleNamespace(make=make, folder=tmp_path)
+
+
+def test_the_core_is_installed_first_and_the_extras_when_they_are_needed(project):
+    assert project.make("demo") == ["."]
+    assert project.make("demo") == []
+    assert project.make(".venv/ready") == ["extras"]
+    assert project.make(".venv/ready") == project.make(".venv/ready-core") == []
+
+
+def test_the_other_order_installs_the_same(project):
+    assert project.make(".venv/ready") == [".", "extras"]
+    assert project.make(".venv/ready-core") == project.make(".venv/ready") == []
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
+def test_a_change_of_what_is_declared_installs_again_in_either_order(project, name):
+    project.make(".venv/ready")
+    old = [project.folder / ".venv" / stamp for stamp in ("ready-core", "ready")]
+    for file in old:
+        os.utime(file, (0, 0))
+    os.utime(project.folder / name, (1, 1))
+    assert project.make(".venv/ready-core") == ["."]
+    assert project.make(".venv/ready") == ["extras"]
+    for file in old:
+        os.utime(file, (0, 0))
+    assert project.make(".venv/ready") == [".", "extras"]

@@ -274,6 +274,8 @@ def _symbol(char: str) -> str:
         return f"<mn>{char}</mn>"
     if char in LARGE:
         return f"<mo>{dict(zip('ΣΠ', '∑∏', strict=True)).get(char, char)}</mo>"
+    if char == "|":  # of a norm, most often: no room around it, and as high as its letters
+        return '<mo stretchy="false" lspace="0" rspace="0.05em">|</mo>'
     if char.isalpha():
         upright = ' mathvariant="normal"' if unicodedata.name(char, "").startswith("GREEK CAPITAL") else ""
         return f"<mi{upright}>{char}</mi>"
