@@ -144,6 +144,19 @@ def test_chains_that_have_not_mixed_are_reported_and_replica_exchange_mixes_them
     assert abs((zeros > 8).mean() - law[9:].sum()) < 4 * 0.5 / np.sqrt(400)
 
 
+def test_two_states_between_which_no_chain_goes_are_flagged_though_random_starts_agree():
+    """Twenty colours at the transition of first order: chains that begin at random all stay without order."""
+    pull = (jnp.ones((100, 100)) - jnp.eye(100)).astype(jnp.float32) / 100
+    law = potts.Factored(pull, potts.standard_potts(20).astype(jnp.float32), jnp.float32(7.0))
+    blind = monte_carlo.random_states(KEY, 256, 100, 20)
+    _, traces = jax.jit(lambda states: monte_carlo.gibbs(law, KEY, states, 64))(blind)
+    assert monte_carlo.mixing(traces[32:]).mixed
+    with pytest.warns(monte_carlo.NotMixed):
+        drawn = monte_carlo.sample(law, KEY, 256, sweeps=64, most_sweeps=64)
+    assert not drawn.mixed
+    assert drawn.mixing.r_hat > 2
+
+
 def test_the_effective_number_of_sweeps_of_a_known_chain():
     """An autoregressive trace with correlation ρ has τ = (1+ρ)/(1−ρ)."""
     rho, n, chains = 0.6, 400, 64

@@ -6,8 +6,10 @@ One sweep visits every site in order and draws its colour given all others, in a
 
 **Mixing.** Every sweep of the second half of a run records the logarithm of the weight and a few random projections of
 the state (which a broken symmetry freezes even where the weight looks fine). From these: the potential scale reduction R̂
-of the chains' halves, and the effective number of independent sweeps per chain. `sample` runs on until R̂ is small
-or patience ends, and says so: a run that has not mixed is flagged, and warned about.
+of the chains' halves, and the effective number of independent sweeps per chain. `sample` begins half of its chains at random
+and half in order, and runs on until R̂ is small or patience ends: a run that has not mixed is flagged, and warned about. R̂
+is that of the draws as they are, not of their ranks (`methods.chains`): what is recorded has no heavy tails, and thousands
+of chains are not sorted at every look.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..errors import InvalidValue
+from .chains import R_HAT, plain_effective_size, plain_r_hat
 
 PROJECTIONS = 4
-R_HAT = 1.05
 CHUNK = 8
 PARTS = 4
 UNROLLED = 32  # colours whose partial sums are written out, where one core adds them
@@ -58,6 +60,19 @@ class Samples(NamedTuple):
 def random_states(key: PRNGKeyArray, chains: int, sites: int, colours: int) -> Int[Array, "n L"]:
     """Uniformly random sequences."""
     return jax.random.randint(key, (chains, sites), 0, colours, dtype=jnp.int32)
+
+
+def scattered_states(key: PRNGKeyArray, chains: int, sites: int, colours: int) -> Int[Array, "n L"]:
+    """Starts as unlike as can be: every other chain at random, those between with one colour each, in turn, at all sites.
+
+    Random starts alone agree in a disordered state also where an ordered one has nearly all the weight, and neither is left
+    in any affordable time (a transition of first order).
+
+    >>> scattered_states(jax.random.key(0), 6, 3, 2)[1::2].tolist()
+    [[0, 0, 0], [1, 1, 1], [0, 0, 0]]
+    """
+    number = jnp.arange(chains, dtype=jnp.int32)[:, None]
+    return jnp.where(number % 2 == 0, random_states(key, chains, sites, colours), (number // 2) % colours)
 
 
 def draw_colours(weights: Float[Array, "n C"], uniform: Float[Array, " n"]) -> Int[Array, " n"]:
@@ -176,34 +191,16 @@ def mixing(traces: Float[Array, "sweeps chains traces"]) -> Mixing:
 
     R̂² = (within + between)/within, each chain being cut in halves so that a drift counts as disagreement. With many
     chains the comparison is sharp, so that R̂ also exceeds one where sweeps are few: R̂² ≈ 1 + 2τ/n for an integrated
-    autocorrelation time τ. The effective number is n/τ, from the chain-averaged autocorrelation summed until it is
-    first negative (in pairs, as Geyer does).
+    autocorrelation time τ. The effective number is n/τ (`methods.chains`).
 
     >>> shaking = 0.1 * jax.random.normal(jax.random.key(0), (20, 8, 1))
     >>> bool(mixing(shaking + jnp.arange(8.0)[None, :, None]).mixed)           # every chain stays where it began
     False
     """
-    n = traces.shape[0] // 2
-    halves = jnp.concatenate([traces[:n], traces[-n:]], axis=1).astype(float)
-    within = jnp.mean(jnp.var(halves, axis=0, ddof=1), axis=0)
-    between = jnp.var(jnp.mean(halves, axis=0), axis=0, ddof=1)
-    total = (n - 1) / n * within + between
-    # A trace that never moves in any chain, and is the same in all, has nothing to mix.
-    still = total <= 1e-12 * (1.0 + jnp.mean(jnp.abs(halves), axis=(0, 1))) ** 2
-    r_hat = jnp.where(still, 1.0, jnp.sqrt(total / jnp.where(within > 0, within, 1e-300)))
-
-    length = traces.shape[0]
-    whole = traces.astype(float)
-    centred = whole - jnp.mean(whole, axis=(0, 1), keepdims=True)
-    spectrum = jnp.fft.rfft(centred, n=2 * length, axis=0)
-    covariance = jnp.fft.irfft(jnp.mean(jnp.abs(spectrum) ** 2, axis=1), n=2 * length, axis=0)[:length]
-    covariance = covariance / (length - jnp.arange(length, dtype=float))[:, None]
-    correlation = covariance / jnp.where(still, 1.0, covariance[0])[None, :]
-    pairs = correlation[: 2 * (length // 2)].reshape(length // 2, 2, -1).sum(1)
-    kept = jnp.cumprod(jnp.where(pairs > 0.0, 1.0, 0.0), axis=0)
-    time = jnp.maximum(2.0 * jnp.sum(pairs * kept, axis=0) - 1.0, 1.0)
-    effective = jnp.where(still, float(length), length / time)
-    return Mixing(jnp.max(r_hat), jnp.min(effective))
+    draws = jnp.swapaxes(traces, 0, 1)
+    chains, length = draws.shape[:2]
+    effective = jnp.minimum(plain_effective_size(draws) / chains, float(length))
+    return Mixing(jnp.max(plain_r_hat(draws)), jnp.min(effective))
 
 
 def sample(
@@ -219,8 +216,9 @@ def sample(
     """Sequences from a law by Gibbs sampling, or by replica exchange if a `ladder` of log-weight factors is given.
 
     Each chain gives one sequence (its last state) when `chains` is `number`, the default up to 4096; with fewer chains
-    several, an effective sample apart. Runs are doubled until the chains of the second half agree (R̂ < 1.05) or
-    `most_sweeps` have been made; then a `NotMixed` warning says how far it came, and `mixed` is False.
+    several, an effective sample apart. Half of the chains begin at random, half with one colour at all sites. Runs are doubled
+    until the chains of the second half agree (R̂ < 1.05) or `most_sweeps` have been made; then a `NotMixed` warning says
+    how far it came, and `mixed` is False.
 
     >>> from solvable.methods.potts import ManyBody, ring, standard_potts
     >>> law = ManyBody.of_matrix(ring(8), standard_potts(3), inverse_temperature=1.0)
@@ -235,7 +233,7 @@ def sample(
         )
     chains = max(2, min(number, 4096 if chains is None else chains))
     first, second = jax.random.split(key)
-    runner = _Runner(law, second, random_states(first, chains, law.sites, law.colours), ladder)
+    runner = _Runner(law, second, scattered_states(first, chains, law.sites, law.colours), ladder)
     traces: list[Array] = []
     wanted = sweeps
     while True:

@@ -95,6 +95,8 @@ class Sequences(NamedTuple):
     test: Int[Array, "t L"]
     optimal: float
     """Masked loss of the true conditionals on the test sequences."""
+    apart: float
+    """R̂ − 1 of the chains that drew them."""
     mixed: bool
 
 
@@ -102,7 +104,9 @@ def draw_sequences(key: PRNGKeyArray, data: Planted, number: int, held_out: int 
     """Independent training, validation and test sequences."""
     drawn = sample(data.law, key, number + 2 * held_out)
     train, validation, test = jnp.split(drawn.sequences, [number, number + held_out])
-    return Sequences(train, validation, test, float(optimal_loss(data.law, test)), drawn.mixed)
+    return Sequences(
+        train, validation, test, float(optimal_loss(data.law, test)), float(drawn.mixing.r_hat) - 1, drawn.mixed
+    )
 
 
 # --- learners -----------------------------------------------------------------------------------------------------------
@@ -308,6 +312,7 @@ class MaskedLanguage(Model):
     id = "masked-language"
     title = "Masked language modelling of Potts sequences"
     family = "attention"
+    revision = 2
     runs = "host"
     typical_sizes = (500, 1000, 2000)
     simulation_seconds = 7.0
@@ -392,7 +397,7 @@ class MaskedLanguage(Model):
         if learnt.couplings is not None:
             seen["coupling_error"] = coupling_error(learnt.couplings, data, beta)
         return {n: jnp.asarray(v) for n, v in seen.items()} | {
-            "converged": jnp.asarray(learnt.converged and drawn.mixed), "residual": jnp.zeros(())
+            "converged": jnp.asarray(learnt.converged and drawn.mixed), "residual": jnp.asarray(drawn.apart)
         }  # fmt: skip
 
 

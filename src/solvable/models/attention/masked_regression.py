@@ -27,6 +27,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from ...errors import InvalidValue
+from ...methods.chains import R_HAT
 from ...methods.linear_algebra import cholesky
 from ...methods.monte_carlo import gibbs, mixing, random_states
 from ...methods.potts import Factored
@@ -390,12 +391,12 @@ class MaskedRegression(Model):
         return draw + draw.T
 
     def _spins(self, size: int, rows: int, key: Array, coupling_key: Array) -> tuple[Float[Array, "n d"], Array]:
-        """Configurations ±1 from exp(β Σ_{i<j} J_ij s_i s_j), one per Gibbs chain, and whether the chains have mixed."""
+        """Configurations ±1 from exp(β Σ_{i<j} J_ij s_i s_j), one per Gibbs chain, and R̂ − 1 of the chains."""
         glass = (self.coupling * self._glass(size, coupling_key)).astype(jnp.float32)
         law = Factored(glass, jnp.array([[1.0, -1.0], [-1.0, 1.0]], jnp.float32), jnp.ones((), jnp.float32))
         start_key, run_key = jax.random.split(key)
         states, traces = gibbs(law, run_key, random_states(start_key, rows, size, 2), SWEEPS)
-        return 1.0 - 2.0 * states.astype(float), mixing(traces[SWEEPS // 2 :]).mixed
+        return 1.0 - 2.0 * states.astype(float), mixing(traces[SWEEPS // 2 :]).r_hat - 1
 
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
         if self.matrix is not None and size != self.matrix.shape[0]:
@@ -424,12 +425,15 @@ class MaskedRegression(Model):
 
     def _experiment_on_spins(self, draw_key, coupling_key, size, samples, dtype):
         """The same regressions on spins; their covariance is measured on fresh ones, no formula for it being exact."""
-        spins, mixed = self._spins(size, FRESH + samples.padded, draw_key, coupling_key)
+        spins, apart = self._spins(size, FRESH + samples.padded, draw_key, coupling_key)
         x = spins[FRESH:] * samples.mask()[:, None]
         second_moment = x.T @ x / samples.actual.astype(float)
         sigma = spins[:FRESH].T @ spins[:FRESH] / FRESH
         measured = self._regressions(sigma, second_moment, samples.actual, size)[0]
-        return {n: v.astype(dtype) for n, v in measured.items()} | {"converged": mixed}
+        return {n: v.astype(dtype) for n, v in measured.items()} | {
+            "converged": apart < R_HAT - 1,
+            "residual": apart,
+        }
 
     def _regressions(self, sigma, second_moment, number, size):
         """All d regressions by one eigen-decomposition of S, which also gives the null space of X when n < d."""

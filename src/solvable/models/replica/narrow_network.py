@@ -21,8 +21,9 @@ random start. `start` says which solution is meant: the one that is reached from
 against breaking it. For *erm* with a kink in σ (ReLU, |x|) it never is: there are many minima, the theory is approximate,
 and where a descent ends depends on its start. At α = 4, λ = Δ = 0.05 a ReLU network is unstable below T = 0.0022. Chains
 cooled slowly (d = 144) follow the theory above that; the minima below them, found out of equilibrium, have excess loss
-0.0102(4), predicted 0.0107; a descent from the teacher is caught in higher minima with 0.0084(3). For smooth σ, where stability is positive, descents from
-the teacher agree. An *erm* solution that is lost at a fold (erf, much noise) is told as not converged.
+0.0102(4), predicted 0.0107; a descent from the teacher is caught in higher minima with 0.0084(3). For smooth σ, where
+stability is positive, descents from the teacher agree. An *erm* solution that is lost at a fold (erf, much noise) is told as
+not converged.
 
 **Simulation.** Data are drawn and weights trained: *erm* by L-BFGS, *bayes* and *gibbs* by four chains of Hamiltonian Monte
 Carlo. Informed ones begin at the teacher and at overlap 0.7 with it, to come from above and below; the others at random
@@ -370,13 +371,13 @@ class NarrowNetwork(Model):
     def _measured(self, network: Committee, task: Task, one: Array, two: Array) -> dict[str, Array]:
         """What is reported, of every draw of every pair."""
         shape, weights = one.shape[:2], one.shape[2:]
-        one, two = one.reshape(-1, *weights), two.reshape(-1, *weights)
+        drawn = [np.asarray(w).reshape(-1, *weights) for w in (one, two)]
         # Chains from the teacher, too, change their units' places where these have not specialised.
         parity = "even" if self.activation == "abs" else "odd" if self.activation in ODD else "none"
         teacher = np.asarray(task.teacher)
-        one = np.stack([matched(w, teacher, parity) for w in np.asarray(one)])
-        two = np.stack([matched(w, to, parity) for w, to in zip(np.asarray(two), one, strict=True)])
-        seen = measure(network, task, jnp.asarray(one), jnp.asarray(two))
+        first = np.stack([matched(w, teacher, parity) for w in drawn[0]])
+        second = np.stack([matched(w, to, parity) for w, to in zip(drawn[1], first, strict=True)])
+        seen = measure(network, task, jnp.asarray(first), jnp.asarray(second))
         if self.learner == "gibbs":  # of a draw, where the others tell of the mean of all draws or of the one minimum
             seen |= {n: seen[f"own_{n}"] for n in ("excess_loss", "train_loss")}
         wanted = [n for n, o in self.observables().items() if o.simulated and n in seen]
