@@ -1,11 +1,12 @@
 """Optimal control against closed forms: projections, adjoints, linear-quadratic, bang-bang, several minima, failure."""
 
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 import solvable as sv
 from solvable.methods.averages import activation
@@ -217,7 +218,8 @@ def test_a_search_that_ends_too_early_or_meets_infinity_does_not_say_that_it_con
     short = optimise(*problem, iterations=3)
     assert not short.converged
     assert short.gap > 1e-4
-    np.testing.assert_allclose(short.cost, evaluate(*problem[:3], short.controls, *problem[4:]).cost, rtol=1e-12)
+    again = evaluate(*problem[:3], short.controls, *problem[4:])
+    assert abs(short.cost - again.cost) <= short.error + again.error <= 2e-8
     blown = optimise(
         lambda x, u: u["push"] * x**2, lambda x: x, jnp.asarray(1.0),
         {"push": jnp.full(400, 9.0)}, {"push": Box(0.0, 10.0)}, 100.0)  # fmt: skip
@@ -253,3 +255,131 @@ def test_a_schedule_on_other_edges_keeps_its_mean_on_the_grid():
     grid = on_grid([0.0, 0.33, 1.21, 4.0], rows, 2.0, 7)
     np.testing.assert_allclose(grid.sum(axis=1), 1.0)
     np.testing.assert_allclose(grid.mean(axis=0), (0.33 * rows[0] + 0.88 * rows[1] + 0.79 * rows[2]) / 2.0)
+
+
+# --- the accuracy that is stated --------------------------------------------------------------------------------------
+
+
+def swinging(y, u):
+    """A pendulum with friction, whose second harmonic is the control."""
+    return (y[1], -jnp.sin(y[0]) - 0.1 * y[1] + u["push"] * jnp.sin(2 * y[0]))
+
+
+def swing_cost(y):
+    return y[0] ** 2 + jnp.cos(y[1])
+
+
+def swung(y, rows, widths):
+    """The same by scipy, from edge to edge."""
+    path = [np.asarray(y, float)]
+    for push, width in zip(rows, widths, strict=True):
+        run = solve_ivp(
+            lambda t, y, push=push: [y[1], -np.sin(y[0]) - 0.1 * y[1] + push * np.sin(2 * y[0])],
+            (0, width), path[-1], "DOP853", rtol=1e-12, atol=1e-13)  # fmt: skip
+        path.append(run.y[:, -1])
+    return np.array(path)
+
+
+@cache
+def swing():
+    """One program for all draws: three intervals, unequal by a held duration."""
+
+    def drift(y, u):
+        return jax.tree.map(lambda x: u["duration"] * x, swinging(y, u))
+
+    def report(push, duration, start):
+        given = {"push": push, "duration": duration}
+        return evaluate(drift, swing_cost, start, given, {"push": Box(-9.0, 9.0)}, 3.0, max_steps=2048)
+
+    return jax.jit(report)
+
+
+def test_any_intervals_and_controls_are_followed_to_the_stated_accuracy_or_flagged():
+    rng, followed = np.random.default_rng(0), 0
+    for _ in range(24):
+        widths, push = 10 ** rng.uniform(-6, 2.3, 3), rng.uniform(-3, 3, 3)
+        told = swing()(jnp.asarray(push), jnp.asarray(widths), (jnp.asarray(0.4), jnp.asarray(-0.2)))
+        path = np.stack(told.path, axis=1)
+        if not told.error <= 1e-8:
+            assert not told.converged
+            assert np.isnan([told.cost, told.gap, *told.slopes["push"], *told.costates[0]]).all()
+        good = np.isfinite(path).all(axis=1)
+        assert good[0]
+        assert np.all(np.diff(good.astype(int)) <= 0)
+        reference = swung([0.4, -0.2], push, widths)
+        off = np.abs(path - reference) / (1 + np.abs(reference))
+        assert np.all(off[good] < 1e-8), (widths, push)
+        followed += bool(good.all())
+    assert 12 <= followed < 24  # both happen
+
+
+def test_costates_and_slopes_have_the_stated_accuracy_in_long_intervals():
+    """Against differences of scipy's solution over the whole horizon, each interval several periods long."""
+    push, widths, start = np.array([-0.5, 0.3, -1.0]), np.array([9.0, 4.0, 7.0]), np.array([0.4, -0.2])
+    told = swing()(jnp.asarray(push), jnp.asarray(widths), tuple(jnp.asarray(start)))
+    assert told.error <= 1e-8
+
+    def final(push, start):
+        return float(swing_cost(swung(start, push, widths)[-1]))
+
+    def slope(function, x, i, h=2e-4):
+        at = [function(x + s * h * np.eye(len(x))[i]) for s in (-2, -1, 1, 2)]
+        return (at[0] - 8 * at[1] + 8 * at[2] - at[3]) / (12 * h)
+
+    pushes = [slope(lambda p: final(p, start), push, i) for i in range(3)]
+    starts = [slope(lambda y: final(push, y), start, i) for i in range(2)]
+    np.testing.assert_allclose(told.slopes["push"], pushes, rtol=1e-6)
+    np.testing.assert_allclose([p[0] for p in told.costates], starts, rtol=1e-6)
+
+
+def test_a_lane_takes_its_own_steps_whatever_the_others_need():
+    push = jnp.array([[-0.5, 0.3, -1.0], [0.1, 0.2, -0.3]])
+    widths = jnp.array([[9.0, 40.0, 14.0], [1e-3, 0.2, 1e-2]])
+    start = (jnp.asarray(0.4), jnp.asarray(-0.2))
+    together = jax.vmap(swing(), (0, 0, None))(push, widths, start)
+    for lane in range(2):
+        alone = swing()(push[lane], widths[lane], start)
+        assert alone.error <= 1e-8
+        for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(together), strict=True):
+            np.testing.assert_allclose(a, b[lane], rtol=1e-12, atol=1e-14)
+
+
+def test_a_stiff_flow_is_flagged_and_its_path_ends_where_it_was_last_right():
+    def relax(rates, steps):
+        told = evaluate(
+            lambda x, u: u["rate"] * (1 - x), lambda x: x**2, jnp.asarray(0.0), {"rate": rates},
+            {"rate": Box(0.0, 1e9)}, 2.0, max_steps=steps)  # fmt: skip
+        return told, follow(lambda x, u: u["rate"] * (1 - x), jnp.asarray(0.0), {"rate": rates}, 2.0, max_steps=steps)
+
+    stiff, path = relax(jnp.array([0.5, 1e8]), 512)
+    assert not stiff.converged
+    assert np.isnan([stiff.cost, stiff.gap, *stiff.slopes["rate"], *stiff.costates]).all()
+    for told in (stiff.path, path):
+        np.testing.assert_allclose(told[:2], [0.0, 1 - np.exp(-0.5)], rtol=1e-9)
+        assert np.isnan(told[2])
+    mild, _ = relax(jnp.array([0.5, 300.0]), 512)
+    np.testing.assert_allclose(mild.path[2], 1.0, rtol=1e-9)
+
+
+def test_a_search_cannot_gain_by_steps_that_are_too_long():
+    """x' = -50 x + u for one long interval: a step of fourth order over all of it is of the size 50⁴/24."""
+    found = jax.jit(
+        lambda x: optimise(
+            lambda x, u: -50.0 * x + u["push"], lambda x: -x, x, {"push": jnp.zeros(1)}, {"push": Box(-1.0, 1.0)}, 3.0)
+    )(jnp.asarray(0.2))  # fmt: skip
+    assert found.converged
+    np.testing.assert_allclose([found.cost, found.controls["push"][0]], [-0.02, 1.0], atol=1e-8)
+
+
+def test_both_directions_of_differentiation_give_the_same_slopes_of_everything_evaluated():
+    def numbers(friction):
+        told = evaluate(
+            lambda y, u: (y[1], -jnp.sin(y[0]) - friction * y[1] + u["push"]), swing_cost,
+            (jnp.asarray(0.4), jnp.asarray(-0.2)), {"push": jnp.array([0.1, -0.3])}, {"push": Box(-1.0, 1.0)}, 6.0)  # fmt: skip
+        return jnp.stack([told.cost, told.gap, told.slopes["push"][0], told.path[0][1]])
+
+    at, h = jnp.asarray(0.1), 1e-3
+    values = jax.jit(jax.vmap(numbers))(at + h * jnp.array([-2.0, -1.0, 1.0, 2.0]))
+    difference = (values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * h)
+    np.testing.assert_allclose(jax.jit(jax.jacfwd(numbers))(at), difference, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(jax.jacrev(numbers))(at), difference, rtol=1e-5)

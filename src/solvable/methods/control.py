@@ -13,9 +13,14 @@ intervals (a duration among them makes the intervals unequal), and each has its 
 Pontryagin's
 principle asks for the costates $\dot p = -(\partial_y f)^\top p$, $p(T) = \nabla h$, and for the switching functions
 $s = \partial_u\,(p\cdot f)$: for fractions of tasks, $f = \sum_t u_t f_t$ and $s_t = p\cdot f_t$, and all weight
-belongs on the smallest. Here the flow is discretised first, by Runge–Kutta steps of fourth order, and reverse
-differentiation *is* the adjoint: `slopes` are $\mathrm{d}h/\mathrm{d}u$ per unit of time, exact for the discretised
-flow, and equal to s as the step goes to zero.
+belongs on the smallest. Here the flow is discretised first, by adaptive Runge–Kutta steps, and the costates are the
+adjoint of these very steps: `slopes` are $\mathrm{d}h/\mathrm{d}u$ per unit of time, averaged over each interval.
+
+**Accuracy.** Path, cost, costates and slopes are computed twice side by side, by steps of fifth and of fourth order
+(Cash and Karp 1990). What is returned is of fifth order; `error` is the largest difference to fourth order, of any of
+these numbers and relative to one plus its size: an estimate of the whole error, not of that of a step. Where it exceeds
+`accuracy`, all is computed again with finer steps; where that or `max_steps` does not suffice (a stiff flow, one that
+explodes), the numbers are NaN and `converged` is false, whatever the intervals, the horizon and the controls.
 
 How far a schedule is from satisfying the principle is told by two numbers that vanish exactly there. The Frank–Wolfe
 gap,
@@ -79,11 +84,7 @@ _WEIGHTS = np.array([
 ])  # fmt: skip
 _BLOCK = 8  # attempts that are skipped together
 _FIRST, _NARROWEST = 1e-2, 1e-12  # the first step, and one that is a failure, as parts of an interval
-_LOCAL, _FINER, _LEVELS = (
-    1e-2,
-    32.0,
-    6,
-)  # error of a step against that of the whole, and what is tried if it was too much
+_LOCAL, _FINER, _LEVELS = 1e-2, 32.0, 4  # error of a step against the accuracy; by how much, how often it is refined
 _ARMIJO, _MEMORY, _SHORTEST, _ROUNDING = 1e-4, 8, 1e-10, 1e-14
 
 
@@ -225,9 +226,10 @@ class Protocol(eqx.Module):
     """A schedule and what can be said about it.
 
     `path` and `costates` have time as the leading axis, one entry more than the controls have intervals; `slopes` are
-    the switching functions, averaged over each interval; `gap` and `residual` (one per control) are explained in the
-    module's docstring. `converged` says that the gap is at most the tolerance. A schedule that did not converge keeps
-    its controls, path and cost, which are facts about that schedule, but it is not the optimum.
+    the switching functions, averaged over each interval; `gap`, `residual` (one per control) and `error`, the estimated
+    error of all these numbers, are explained in the module's docstring. `converged` says that the gap is at most the
+    tolerance and the error at most the accuracy. A schedule that is not optimal keeps its controls, path and cost, which
+    are facts about that schedule; one whose flow was not followed accurately has NaN from there on.
     """
 
     controls: Controls

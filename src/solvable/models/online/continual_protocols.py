@@ -72,12 +72,13 @@ class ContinualProtocols(Model):
     title = "Optimal protocols for continual learning"
     family = "online"
     numerics = Numerics(
-        rtol=1e-11, atol=1e-14, max_steps=4096, nodes=16, accuracy=1e-8, iterations=3000, tolerance=1e-4
+        rtol=1e-11, atol=1e-14, max_steps=4096, nodes=16, accuracy=1e-7, iterations=3000, tolerance=1e-4
     )
     accuracy = 1e-6
     batch_accuracy = 1e-9  # rounding decides where the adaptive steps of the first stage end
     typical_sizes = (250, 500, 1000)
-    theory_seconds = 5e-3
+    theory_lanes = 16  # a flow keeps all its steps for the way back
+    theory_seconds = 2e-2
     simulation_seconds = 2.0
     check_study = (
         {"values": {"similarity": 0.3}, "over": {"protocol": ["no-replay", "optimal"]}, "seeds": 16},
@@ -223,7 +224,8 @@ class ContinualProtocols(Model):
         # searched at constants: nothing is differentiated through a search
         fixed, start = jax.lax.stop_gradient((self, start))
         if self.protocol == "focus":
-            return fixed._best_focus(start, numerics)[0], yes
+            focus, _, known = fixed._best_focus(start, numerics)
+            return focus, known
         found = fixed._search(start, numerics)
         return found.controls, found.converged
 
@@ -236,8 +238,8 @@ class ContinualProtocols(Model):
     def _controls(self, second: Array) -> dict[str, Array]:
         return {"fraction": jnp.stack([1 - second, second], axis=-1), "pace": self.given_pace}
 
-    def _best_focus(self, start: TaskOverlaps, numerics: Numerics) -> tuple[dict[str, Array], Array]:
-        """Task 2 alone, then half and half, with the best switch; and its final loss."""
+    def _best_focus(self, start: TaskOverlaps, numerics: Numerics) -> tuple[dict[str, Array], Array, Array]:
+        """Task 2 alone, then half and half, with the best switch; its final loss; and whether all switches were compared."""
         drift, number = self._drift(numerics.nodes), np.arange(self.intervals)
 
         def final(second: Array) -> Array:
@@ -247,11 +249,11 @@ class ContinualProtocols(Model):
         switched = jnp.asarray(np.where(number[None, :] < np.arange(self.intervals + 1)[:, None], 1.0, 0.5))
         losses = jax.vmap(final)(switched)
         chosen = jnp.nanargmin(losses)
-        return self._controls(switched[chosen]), losses[chosen]
+        return self._controls(switched[chosen]), losses[chosen], jnp.all(jnp.isfinite(losses))
 
     def _search(self, start: TaskOverlaps, numerics: Numerics) -> Protocol:
         """The best protocol that the search finds from the best focus and from an even mixture."""
-        focus, level = self._best_focus(start, numerics)
+        focus, level, _ = self._best_focus(start, numerics)
         even = self._controls(jnp.full(self.intervals, 0.5))
         if self.protocol == "optimal-rate":
             low, high = jnp.minimum(self.slowest, self.fastest), self.fastest
