@@ -38,10 +38,10 @@ FULL = {
 }  # fmt: skip
 QUICK = {
     "sites": 10, "colours": 5, "inverse_temperature": 0.7, "instance": 3, "rows": (200, 1000, 4000),
-    "seeds": 2, "widths": (32,), "depths": (1, 2, 3), "bare": False, "batch": 128,
+    "seeds": 2, "widths": (32,), "depths": (1, 2), "bare": False, "batch": 128,
     "steps": {400: (200, 1000, 4000)}, "narrow": (), "bare_longer": (), "recorded": 6, "held_out": 500,
     "penalties": (1.0, 3.0),
-    "exact": {"inverse_temperature": 2.0, "from": 0.7, "to": 20.0, "samples": (1.5, 4.0, 10.0), "size": 200, "seeds": 8},
+    "exact": {"inverse_temperature": 2.0, "from": 0.7, "to": 20.0, "samples": (1.5, 6.0), "size": 200, "seeds": 8},
 }  # fmt: skip
 """`steps`: how long transformers train, each time with a rate that falls to zero, and on how many sequences; where
 several lengths are tried, the validation loss chooses. `narrow`: the lengths for embeddings below the widest one.
