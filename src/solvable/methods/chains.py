@@ -91,7 +91,7 @@ def plain_effective_size(draws: Float[Array, "chains draws *rest"]) -> Float[Arr
     covariance = jnp.fft.irfft(jnp.mean(jnp.abs(spectrum) ** 2, axis=0), n=2 * n, axis=0)[:n] / n
     moves = ~(total <= 1e-24 * jnp.mean(jnp.abs(split), axis=(0, 1)) ** 2)  # true also of NaN
     unbiased = covariance * (n / (n - 1))
-    correlation = 1.0 - (within - unbiased) / jnp.where(moves, total, 1.0)
+    correlation = 1.0 - (within[None] - unbiased) / jnp.where(moves, total, 1.0)[None]
     correlation = correlation.at[0].set(1.0)
     pairs = correlation[: 2 * (n // 2)].reshape(n // 2, 2, *correlation.shape[1:]).sum(1)
     positive = jnp.cumprod(jnp.where(pairs > 0, 1.0, 0.0), axis=0)

@@ -103,14 +103,15 @@ class NarrowNetwork(Model):
     revision = 2
     numerics = Numerics(tolerance=1e-11, max_steps=500, degrees=128, nodes=384)
     runs = "host"
-    typical_sizes = (64, 144, 256)
+    typical_sizes = (64, 100, 144)
     theory_seconds = 5e-3
-    simulation_seconds = 8.0
-    simulation_growth = 2.5
+    simulation_seconds = 10.0
+    simulation_growth = 3.2
     check_study = (
         {
             "values": {"learner": "erm", "activation": "erf", "samples": 6.0, "penalty": 0.002, "noise": 0.001},
             "seeds": 8,
+            "sizes": (64, 144, 256),
         },
         {"values": {"activation": "relu", "samples": 4.0, "noise": 0.05}, "seeds": 8},
     )
