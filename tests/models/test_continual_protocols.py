@@ -2,14 +2,17 @@
 
 from functools import cache
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 from scipy.integrate import solve_ivp
 from scipy.special import erf
 
 import solvable as sv
 from solvable.methods.control import on_grid
+from solvable.methods.tasks import TaskOverlaps
 from solvable.model import simulate_batch
 
 SIMILARITIES = (0.0, 0.3, 0.7)
@@ -68,6 +71,65 @@ def test_a_paused_student_forgets_nothing_and_pace_is_a_change_of_both_rates():
     np.testing.assert_allclose(fast.test_loss, rates.test_loss, rtol=1e-10)
 
 
+def followed(model, pieces):
+    """Both losses of a student that is shown fractions of task 2 for some times, each at a pace, by scipy."""
+    drift = jax.jit(lambda y, u: ravel_pytree(model._drift(16)(unravel(y), u))[0])
+    start = TaskOverlaps(model.initial_norm, model.initial_overlap, model.initial_readout)
+    y, unravel = ravel_pytree(start)
+    for second, pace, time in pieces:
+        u = {"fraction": jnp.asarray([1 - second, second]), "pace": jnp.asarray(pace)}
+        y = solve_ivp(lambda t, y, u=u: np.asarray(drift(jnp.asarray(y), u)), (0, time), y, "LSODA", rtol=1e-10,
+                      atol=1e-13).y[:, -1]  # fmt: skip
+    return np.asarray(model._losses(unravel(jnp.asarray(y))))
+
+
+def test_one_interval_for_the_whole_horizon_is_followed_as_exactly_as_a_hundred():
+    model = sv.ContinualProtocols(intervals=1)
+    exact = followed(model, [(0.0, 1.0, 100.0), (0.5, 1.0, 10.0)])
+    np.testing.assert_allclose(model.theory().test_loss[-1], exact, atol=model.accuracy)
+    np.testing.assert_allclose(np.mean(exact), 0.021725, atol=1e-6)  # one step of fourth order: 0.0152
+
+
+@pytest.mark.slow
+def test_the_optimum_of_two_intervals_is_that_of_a_grid_and_its_losses_are_those_of_scipy():
+    optimal = sv.ContinualProtocols(protocol="optimal", intervals=2).theory()
+    assert optimal.converged
+    pieces = [(0.0, 1.0, 100.0), *((float(u), 1.0, 5.0) for u in optimal.fraction)]
+    exact = followed(sv.ContinualProtocols(), pieces)
+    np.testing.assert_allclose(optimal.test_loss[-1], exact, atol=1e-6)
+    given = sv.ContinualProtocols(protocol="given", intervals=2)
+    levels = np.linspace(0, 1, 6)
+    grid = [
+        float(given.replace(given_fraction=[first, second]).theory().final_loss)
+        for first in levels
+        for second in levels
+    ]
+    assert min(grid) - 2e-4 < optimal.final_loss < min(grid) + 1e-6
+
+
+@pytest.mark.slow
+def test_any_horizon_and_rates_are_followed_to_the_stated_accuracy_or_flagged():
+    rng, points = np.random.default_rng(0), 12
+    drawn = {
+        "horizon": np.append(10 ** rng.uniform(-4, 3, points - 1), 1000.0), "rate": rng.uniform(0.05, 4, points),
+        "readout_rate": rng.uniform(0.05, 4, points), "similarity": rng.uniform(-1, 1, points),
+        "noise": 10 ** rng.uniform(-4, 0, points)}  # fmt: skip
+    model = sv.ContinualProtocols(
+        protocol="given", intervals=3, first_stage=0.0, given_fraction=[1.0, 0.2, 0.6], given_pace=[1.0, 0.01, 3.0],
+        initial_norm=[[0.5, 0.1], [0.1, 0.4]], initial_overlap=0.1 * np.eye(2))  # fmt: skip
+    told, kept = model.replace(**drawn).theory(), 0
+    for i in range(points):
+        if not told.converged[i]:
+            assert np.isnan(told.test_loss[i]).all()
+            continue
+        point = model.with_values({n: jnp.asarray(v[i]) for n, v in drawn.items()})
+        pieces = [(u, p, drawn["horizon"][i] / 3) for u, p in ((1.0, 1.0), (0.2, 0.01), (0.6, 3.0))]
+        np.testing.assert_allclose(told.test_loss[i, -1], followed(point, pieces), atol=model.accuracy)
+        kept += 1
+    assert kept >= 8
+
+
+@pytest.mark.slow
 def test_a_search_that_is_cut_short_is_not_reported_as_an_optimum():
     short = sv.ContinualProtocols(protocol="optimal", intervals=20).theory({"iterations": 3})
     assert not short.converged

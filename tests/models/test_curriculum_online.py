@@ -8,8 +8,9 @@ from scipy.integrate import solve_ivp
 from scipy.special import erf
 
 import solvable as sv
-from solvable.methods.control import Difficulty, evaluate, follow
+from solvable.methods.control import Difficulty, arrive, evaluate
 from solvable.model import simulate_batch
+from solvable.models.online.curriculum_online import Overlaps
 
 
 def test_a_slow_twin_without_any_closed_form_gives_the_same_path():
@@ -98,8 +99,7 @@ def test_the_optimal_difficulty_is_what_a_grid_search_over_whole_horizons_finds(
 
     def final(difficulties):
         held = {"fraction": jnp.zeros(3), "pace": jnp.ones(3), "difficulty": difficulties}
-        path = follow(model._drift, model._start, held, 5.0, substeps=8)
-        return model._error(jax.tree.map(lambda x: x[-1], path))
+        return model._error(arrive(model._drift, model._start, held, 5.0))
 
     final_of = jax.jit(jax.vmap(final))
     errors = np.asarray(final_of(grid))
@@ -109,14 +109,44 @@ def test_the_optimal_difficulty_is_what_a_grid_search_over_whole_horizons_finds(
     # the adjoint's switching function of a difficulty inside its range: differences of the whole horizon
     held = {"fraction": jnp.zeros(3), "pace": jnp.ones(3), "difficulty": jnp.array([0.3, 0.6, 0.8])}
     kinds = {"difficulty": Difficulty(0.05, 1.0)}
-    slopes = jax.jit(lambda u: evaluate(model._drift, model._error, model._start, u, kinds, 5.0, substeps=8))(
-        held
-    ).slopes
+    slopes = jax.jit(lambda u: evaluate(model._drift, model._error, model._start, u, kinds, 5.0))(held).slopes
     shifted = held["difficulty"][None, :] + 1e-5 * jnp.concatenate([jnp.eye(3), -jnp.eye(3)])
     ends = final_of(jnp.tile(shifted, (len(grid) // 6 + 1, 1))[: len(grid)])[:6]  # one shape, one program
     np.testing.assert_allclose(slopes["difficulty"], (ends[:3] - ends[3:]) / 2e-5 * (3 / 5.0), rtol=1e-6)
 
 
+def test_any_horizon_rate_and_schedule_is_followed_to_the_stated_accuracy_or_flagged():
+    """From moments to the longest horizon, with paces up to a hundred, on four intervals: against scipy."""
+    rng, points = np.random.default_rng(0), 16
+    pace = np.array([1.0, 0.01, 8.0, 100.0])
+    drawn = {
+        "horizon": np.append(10 ** rng.uniform(-4, 2.3, points - 1), 200.0), "rate": 10 ** rng.uniform(-2, 1.3, points),
+        "easy": rng.uniform(0, 2, points), "hard": 10 ** rng.uniform(-2, 2, points),
+        "relevant": rng.uniform(0.05, 0.95, points), "penalty": 10 ** rng.uniform(-3, 1, points)}  # fmt: skip
+    model = sv.CurriculumOnline(protocol="given", intervals=4, pace="given", given_fraction=[0.9, 0.0, 0.5, 0.2],
+                                given_pace=pace, initial=[0.01, 0.5, 0.5])  # fmt: skip
+    told = model.replace(**drawn).theory()
+    velocity = jax.jit(lambda point, y, u: jnp.stack(model.with_values(point)._drift(Overlaps(*y), u)))
+    kept = np.asarray(told.converged_along)
+    for i in range(points):
+        point = {n: jnp.asarray(v[i]) for n, v in drawn.items()}
+        y = np.array([0.01, 0.5, 0.5])
+        for k in range(4):
+            if not kept[i, k + 1]:
+                assert np.isnan(np.asarray(told.norm)[i, k + 1 :]).all()
+                assert not told.converged[i]
+                assert np.isnan([told.final_error[i], told.gap[i]]).all()
+                break
+            u = {"fraction": model.given_fraction[k], "pace": model.given_pace[k], "difficulty": point["hard"]}
+            run = solve_ivp(lambda t, y, p=point, u=u: np.asarray(velocity(p, jnp.asarray(y), u)),
+                            (0, drawn["horizon"][i] / 4), y, "LSODA", rtol=1e-10, atol=1e-12)  # fmt: skip
+            y = run.y[:, -1]
+            found = np.array([told.overlap[i, k + 1], *told.norm[i, k + 1]])
+            assert np.all(np.abs(found - y) < model.accuracy * (1 + np.abs(y))), (i, k)
+    assert 8 <= np.asarray(told.converged).sum() < points  # the longest is stiff
+
+
+@pytest.mark.slow
 def test_a_search_that_is_cut_short_is_not_reported_as_an_optimum():
     short = sv.CurriculumOnline(protocol="optimal", intervals=10).theory({"iterations": 2, "tolerance": 1e-9})
     assert not short.converged
