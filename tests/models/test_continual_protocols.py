@@ -90,7 +90,6 @@ def test_one_interval_for_the_whole_horizon_is_followed_as_exactly_as_a_hundred(
     np.testing.assert_allclose(np.mean(exact), 0.021725, atol=1e-6)  # one step of fourth order: 0.0152
 
 
-@pytest.mark.slow
 def test_the_optimum_of_two_intervals_is_that_of_a_grid_and_its_losses_are_those_of_scipy():
     optimal = sv.ContinualProtocols(protocol="optimal", intervals=2).theory()
     assert optimal.converged
@@ -107,7 +106,6 @@ def test_the_optimum_of_two_intervals_is_that_of_a_grid_and_its_losses_are_those
     assert min(grid) - 2e-4 < optimal.final_loss < min(grid) + 1e-6
 
 
-@pytest.mark.slow
 def test_any_horizon_and_rates_are_followed_to_the_stated_accuracy_or_flagged():
     rng, points = np.random.default_rng(0), 12
     drawn = {
@@ -129,7 +127,6 @@ def test_any_horizon_and_rates_are_followed_to_the_stated_accuracy_or_flagged():
     assert kept >= 8
 
 
-@pytest.mark.slow
 def test_a_search_that_is_cut_short_is_not_reported_as_an_optimum():
     short = sv.ContinualProtocols(protocol="optimal", intervals=20).theory({"iterations": 3})
     assert not short.converged

@@ -146,7 +146,6 @@ def test_any_horizon_rate_and_schedule_is_followed_to_the_stated_accuracy_or_fla
     assert 8 <= np.asarray(told.converged).sum() < points  # the longest is stiff
 
 
-@pytest.mark.slow
 def test_a_search_that_is_cut_short_is_not_reported_as_an_optimum():
     short = sv.CurriculumOnline(protocol="optimal", intervals=10).theory({"iterations": 2, "tolerance": 1e-9})
     assert not short.converged

@@ -174,7 +174,7 @@ def mixed_flow(start, row, width):
 
 @pytest.mark.parametrize(
     ("times", "error"),
-    [([0.0, 50.0, 100.0], 0.06856), pytest.param([0.0, 100.0, 200.0, 300.0], 0.03854, marks=pytest.mark.slow)],
+    [([0.0, 50.0, 100.0], 0.06856), ([0.0, 100.0, 200.0, 300.0], 0.03854)],
 )
 def test_long_intervals_are_followed_and_their_lengths_are_as_good_as_the_best_of_an_enumeration(times, error):
     """Steps that are too long are exploited by a search: errors of 0.035 and 2e-16 were found, cosines of 1.59."""
@@ -198,7 +198,6 @@ def test_long_intervals_are_followed_and_their_lengths_are_as_good_as_the_best_o
     np.testing.assert_allclose(told.final_error, error, atol=1e-5)
 
 
-@pytest.mark.slow
 def test_the_lengths_found_for_any_times_are_followed_to_the_stated_accuracy():
     model = sv.RLPerceptron(steps=4, schedule="optimal-length", times=[0.0, 1.0, 2.0, 3.0])
     search = jax.jit(lambda times: model.with_values({"times": times})._lengths(model.numerics))
@@ -215,7 +214,6 @@ def test_the_lengths_found_for_any_times_are_followed_to_the_stated_accuracy():
             np.testing.assert_allclose(told, place, rtol=1e-8)
 
 
-@pytest.mark.slow
 def test_the_best_episodes_grow_as_the_student_gets_better():
     model = sv.RLPerceptron(steps=12, schedule="best-rate-and-length", times=[0.0, 20.0, 100.0])
     told = model.theory()

@@ -30,10 +30,10 @@ price = C̃ + pϵS, u = (C̃ + pS)/price and v = (C̃ - cS)/price the mean actio
     dν/dt = -η [2 + 2g₁ - ϵ(1 + 2g₁ + g₂)] ν + ηϵ <(uκ - v)²S>
 
 with g₁ = p(1-ϵ)<S/price>/P and g₂ = p²(1-ϵ)²<S²/price²>/P. For fixed p and c these are linear with constant coefficients: their
-solution is closed up to averages over χ². The learner's angle is that of its parts along the clean teacher, κ + τ(1-κ), and
-across it, √(ν + (1-τ²)(1-κ)²). The optimal p, c follow from the costates μ of κ and q: p = 2ημ_q, c = ημ_κ/Δ². As η →
-0, κ → C/(C + p(1+2/P)): the learner turns to the target's side, for τ = -1, at C = 1 + 2/P for greedy and at C = 1 for
-constant attacks.
+solution is closed up to averages over χ². The learner's angle follows from its parts along the clean teacher, κ + τ(1-κ), and
+across it, √(ν + (1-τ²)(1-κ)²). The optimal p, c follow from the costates μ of κ and q: p = 2ημ_q, c = ημ_κ/Δ². As η → 0,
+κ → C/(C + p(1+2/P)): the learner turns to the target's side, for τ = -1, at C = 1 + 2/P for greedy and at C = 1 for constant
+attacks.
 
 **Simulation.** The learner itself, from w = w*; the greedy attacker minimises its cost over the true next weights. Mean action
 and cost are measured on fresh batches.
