@@ -103,14 +103,14 @@ def by_scipy(model, nodes):
     [{"loss": "square", "horizon": 60.0}, {"rate": 10.0, "horizon": 10.0}, {"loss": "square", "horizon": 70.0}],
 )
 def test_long_and_fast_training_is_followed_as_by_another_integrator(fields):
-    model = sv.XorCurriculum(points=1, **fields)
+    model = sv.XorCurriculum(**fields)
     result, exact = model.theory(FEW), by_scipy(model, FEW["nodes"])
     assert result.converged
     for name, values in exact.items():
-        np.testing.assert_allclose(result[name][1:], values, rtol=1e-6, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(result[name][5::5], values, rtol=1e-6, atol=1e-6, err_msg=name)
     # where it is measured makes no difference
-    often = model.replace(points=7).theory(FEW)
-    np.testing.assert_allclose(often.overlap[::7], result.overlap, atol=1e-6)
+    seldom = model.replace(points=1).theory(FEW)
+    np.testing.assert_allclose(seldom.overlap, result.overlap[::5], atol=1e-6)
 
 
 def counted(state, hard, softness, number):
