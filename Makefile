@@ -5,13 +5,15 @@ BIN := $(VENV)/bin
 EXTRAS := dev,docs,explore,cluster
 BROWSER := chromium libatomic1
 
-.PHONY: demo test verify faults slurm bench docs check figures browser pictures clean help
+.PHONY: demo test verify verify-tests verify-browser verify-models verify-model verify-cluster verify-again durations faults slurm bench docs check figures browser pictures clean help
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo     what transformers learn from masked language modelling, with a picture (three minutes at most; what is exact comes first)"
-	@echo "make test     linters, types, tests"
-	@echo "make verify   the long agreement studies of every model, and make slurm"
+	@echo "make test     linters, types, tests; every model by its contract, reference values, simulation and first view"
+	@echo "make verify   all long tests, the corners and larger studies of every model, and make slurm; goes on where it was interrupted"
+	@echo "              in parts: make verify-tests, verify-browser, verify-models, verify-cluster"
+	@echo "make durations  measures how long every test takes, which decides what is left to make verify"
 	@echo "make slurm    sweeps on a Slurm cluster of one node, started for the purpose (root on Debian; three minutes)"
 	@echo "make check    contract, reference values and agreement of every model, as one table"
 	@echo "make faults   sweeps under 500 injected faults, as one table (ten minutes at most)"
