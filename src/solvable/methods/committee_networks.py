@@ -185,10 +185,10 @@ def measure(
 
     def pair(students):
         both = jnp.stack(students)
-        fresh = task.truth - jax.vmap(lambda w: network(w, task.fresh))(both)
-        seen = task.labels - jax.vmap(lambda w: network(w, task.inputs))(both)
+        fresh = task.truth[None] - jax.vmap(lambda w: network(w, task.fresh))(both)
+        seen = task.labels[None] - jax.vmap(lambda w: network(w, task.inputs))(both)
         return {
-            "overlap": jnp.mean(jnp.sum(both * task.teacher, axis=2)) / size,
+            "overlap": jnp.mean(jnp.sum(both * task.teacher[None], axis=2)) / size,
             "norm": jnp.mean(jnp.sum(both**2, axis=2)) / size,
             "replica_overlap": jnp.mean(jnp.sum(both[0] * both[1], axis=1)) / size,
             "excess_loss": 0.5 * jnp.mean(fresh[0] * fresh[1]),

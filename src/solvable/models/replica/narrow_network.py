@@ -113,7 +113,7 @@ class NarrowNetwork(Model):
             "seeds": 8,
             "sizes": (64, 144, 256),
         },
-        {"values": {"activation": "relu", "samples": 4.0, "noise": 0.05}, "seeds": 8},
+        {"values": {"activation": "relu", "samples": 4.0, "noise": 0.05}, "seeds": 12},
     )
     references = (
         Reference(
@@ -360,7 +360,7 @@ class NarrowNetwork(Model):
         starts = task.random
         if self.start == "teacher":
             near = jnp.where(jnp.arange(CHAINS) < CHAINS // 2, 1.0, NEAR).astype(starts.dtype)[:, None, None]
-            starts = near * task.teacher + jnp.sqrt(1 - near**2) * starts
+            starts = near * task.teacher[None] + jnp.sqrt(1 - near**2) * starts
         chains = Chains(loss)
         run = run_chains(
             partial(chains.proceed, draws=DRAWS), chains.begin(starts), key,
