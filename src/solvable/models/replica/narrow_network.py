@@ -113,7 +113,7 @@ class NarrowNetwork(Model):
             "seeds": 8,
             "sizes": (64, 144, 256),
         },
-        {"values": {"activation": "relu", "samples": 4.0, "noise": 0.05}, "seeds": 8},
+        {"values": {"activation": "relu", "samples": 4.0, "noise": 0.05}, "seeds": 12},
     )
     references = (
         Reference(
