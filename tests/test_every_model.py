@@ -11,7 +11,7 @@ from durations import known
 from solvable.lab.check import guard
 
 MODELS = list(sv.listings())
-BUDGET = 10.0  # processor seconds of one model, nothing compiled before
+BUDGET, MOST = 12.0, 25.0  # processor seconds of a model on average, and of any one; nothing compiled before
 
 
 @pytest.mark.parametrize("id", MODELS)
@@ -46,8 +46,10 @@ def the_first_view_shows_the_theory(running, id, values):
 
 
 def test_no_model_takes_longer_than_its_budget():
+    """By the kept file of durations, which `make durations` renews."""
     taken = {
         n.split("[")[1][:-1]: s for n, s in known().items() if n.startswith("tests/test_every_model.py") and "[" in n
     }
-    assert {id: s for id, s in taken.items() if s > BUDGET} == {}
-    assert set(taken) <= set(MODELS)
+    assert set(taken) == set(MODELS)
+    assert {id: s for id, s in taken.items() if s > MOST} == {}
+    assert sum(taken.values()) <= BUDGET * len(taken)

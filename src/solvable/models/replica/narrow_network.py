@@ -76,7 +76,7 @@ from ...methods.narrow_committee import (
     order_parameters,
     replicon,
 )
-from ...model import Control, Model, Numerics, Reference, choice, control, observable
+from ...model import Control, Guard, Model, Numerics, Reference, choice, control, observable
 
 BAYES = {"learner": "bayes"}
 DRAWN = {"learner": ("bayes", "gibbs")}
@@ -115,6 +115,7 @@ class NarrowNetwork(Model):
         },
         {"values": {"activation": "relu", "samples": 4.0, "noise": 0.05}, "seeds": 12},
     )
+    guard = Guard(size=36, seeds=3)
     references = (
         Reference(
             "perezortiz2025generalization", "R. Pérez Ortiz, G. Nwemadji, J. Barbier, F. Gerace, A. Ingrosso, C. Lauditi and "
