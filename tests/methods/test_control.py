@@ -303,7 +303,7 @@ def test_any_intervals_and_controls_are_followed_to_the_stated_accuracy_or_flagg
         if not told.error <= 1e-8:
             assert not told.converged
             assert np.isnan([told.cost, told.gap, *told.slopes["push"], *told.costates[0]]).all()
-        good = np.isfinite(path).all(axis=1)
+        good = np.asarray(np.isfinite(path).all(axis=1))
         assert good[0]
         assert np.all(np.diff(good.astype(int)) <= 0)
         reference = swung([0.4, -0.2], push, widths)
