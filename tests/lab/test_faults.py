@@ -54,8 +54,8 @@ def store(tmp_path):
 
 def in_a_fresh_process(action, folder):
     """Call a function of this file where JAX is not imported: there, and only there, a process may fork."""
-    here = str(Path(__file__).parent)
-    program = f"import sys; sys.path.insert(0, {here!r}); import test_faults as t, pathlib as p; "
+    here = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+    program = f"import sys; sys.path[:0] = {here!r}; import test_faults as t, pathlib as p; "
     program += f"t.{action.__name__}(p.Path({str(folder)!r})); assert 'jax' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": SOURCE}, capture_output=True,
                           text=True, timeout=300)  # fmt: skip
