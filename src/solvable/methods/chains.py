@@ -187,7 +187,7 @@ def run_chains(
     ...         x = jax.lax.fori_loop(0, thin, lambda i, x: (x + steps[i]) % 12, x)
     ...         return x, x
     ...     return jax.lax.scan(draw, x, jax.random.split(key, 64))
-    >>> seen = lambda x: {"cosine": jnp.cos(2 * jnp.pi * x.T / 12)}
+    >>> seen = lambda x: {"cosine": jnp.cos(2 * jnp.pi * x.T.astype(float) / 12)}
     >>> run = run_chains(jax.jit(walk), jnp.array([0, 6]), jax.random.key(0), seen, draws=64)
     >>> run.converged, sorted(run.diagnoses)
     (True, ['cosine'])
