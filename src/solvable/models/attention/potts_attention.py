@@ -308,7 +308,7 @@ class PottsAttention(Model):
             state = jax.lax.fori_loop(half * number, half * (number + 1), update, state)
             return state, jnp.argmax(state, axis=2).T
 
-        _, (earlier, sequences) = jax.lax.scan(run, colours, jnp.arange(2))
+        _, (earlier, sequences) = jax.lax.scan(run, colours, jnp.arange(2, dtype=half.dtype))
         return couplings, sequences, earlier
 
     def _memory(self, couplings: Array, sequences: Array, earlier: Array, present: Array) -> Array:
@@ -318,7 +318,7 @@ class PottsAttention(Model):
         energies = jnp.sum(jnp.take_along_axis(fields, sequences[..., None], axis=2), axis=(1, 2))
         number = jnp.arange(rows)
         # another of the same start; the first two have none before them
-        alike = [jnp.sum(sequences == other, axis=1) for other in (earlier, jnp.roll(earlier, 2, axis=0))]
+        alike = [jnp.sum(sequences == other, axis=1, dtype=float) for other in (earlier, jnp.roll(earlier, 2, axis=0))]
         there = jnp.concatenate([present, jnp.where(number < 2, 0.0, present)])
         own = jnp.arange(2 * rows) < rows
         return jnp.maximum(
