@@ -134,7 +134,8 @@ def visitor(
 ) -> tuple[Callable[[Controls, Array], Visit], Callable[[Array], PyTree]]:
     """A function that evaluates a schedule with all its derivatives, and one that makes a state of a vector.
 
-    The function takes the controls and the level of refinement to begin at (none: 0), which it returns as it left it.
+    The function takes the controls and the level of refinement to begin at (none: 0), which it returns as it left it. A
+    flow fails that needs more than `max_steps`, and two for each interval.
     """
     unravel = ravel_pytree(start)[1]
 
@@ -325,7 +326,8 @@ def _followed(problem: _Problem, tolerance: Array, keep: bool) -> _Followed:
 
     y = jnp.stack([problem.start] * len(_WEIGHTS))
     begin = (y, jnp.asarray(0, jnp.int32), jnp.asarray(0.0), jnp.asarray(_FIRST), jnp.all(jnp.isfinite(y)))
-    (end, interval, *_), steps = jax.lax.scan(block, begin, None, -(-problem.max_steps // _BLOCK))
+    blocks = -(-(problem.max_steps + 2 * intervals) // _BLOCK)  # many intervals are no reason to fail
+    (end, interval, *_), steps = jax.lax.scan(block, begin, None, blocks)
     return _Followed(end, interval, steps)
 
 

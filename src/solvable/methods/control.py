@@ -264,7 +264,7 @@ def optimise(
       set is held fixed. For several starts, `search`.
     - `accuracy`: of every number in the `Protocol`, by its own estimate, relative to one plus its size. A schedule
       whose flow does not reach it is no candidate.
-    - `max_steps`: a flow that needs more, over the whole horizon, has failed.
+    - `max_steps`: a flow that needs more over the whole horizon, and two for each interval, has failed.
     - `method`: `"projected"` gradient with the step of Barzilai and Borwein and backtracking (Birgin, Martínez and
       Raydan 2000); or `"mirror"` descent, u ← (1 - damping) u + damping · (its entropic step), the step halved when
       the cost would rise.

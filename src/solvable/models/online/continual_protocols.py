@@ -77,7 +77,7 @@ class ContinualProtocols(Model):
     accuracy = 1e-6
     batch_accuracy = 1e-9  # rounding decides where the adaptive steps of the first stage end
     typical_sizes = (250, 500, 1000)
-    theory_lanes = 16  # a flow keeps all its steps for the way back
+    theory_lanes = 8  # a flow keeps all its steps for the way back
     theory_seconds = 2e-2
     simulation_seconds = 2.0
     check_study = (

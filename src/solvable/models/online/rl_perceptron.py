@@ -88,7 +88,7 @@ class RLPerceptron(Model):
     converges_along = "time"
     accuracy = 1e-8
     batch_accuracy = 1e-9  # rounding decides where adaptive steps end
-    theory_lanes = 256  # a flow with a way back keeps all its steps
+    theory_lanes = 128  # a flow with a way back keeps all its steps
     typical_sizes = (50, 100, 200)
     check_study = (
         {"values": {"steps": 6, "punishment": 0.1, "bonus": 0.2, "needed": 4, "times": [0.0, 2.0, 5.0, 10.0]},
