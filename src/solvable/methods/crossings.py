@@ -29,7 +29,6 @@ HALVINGS = 26  # of the distance between two nodes: a zero is found to 1e-8, bef
 Function = Callable[[Float[Array, ""], PyTree], Float[Array, ""]]
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0, 2))
 def probability_negative(function: Function, args: PyTree, nodes: int = 33) -> Float[Array, ""]:
     """P[function(z, args) < 0] over a standard normal z, values of exactly zero counting half.
 
@@ -41,11 +40,16 @@ def probability_negative(function: Function, args: PyTree, nodes: int = 33) -> F
     >>> float(shifted(0.0)), round(float(jax.grad(shifted)(0.5)), 6)  # Φ(0) and φ(1/2)
     (0.5, 0.352065)
     """
+    return _probability(function, args, nodes)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 2))
+def _probability(function: Function, args: PyTree, nodes: int) -> Array:
     return _walk(function, args, nodes)[0]
 
 
-@probability_negative.defjvp
-def _probability_negative_jvp(function: Function, nodes: int, primals: Any, tangents: Any) -> tuple[Array, Array]:
+@_probability.defjvp
+def _probability_jvp(function: Function, nodes: int, primals: Any, tangents: Any) -> tuple[Array, Array]:
     value, slopes = _walk(function, primals[0], nodes)
     moved = jax.tree.map(lambda slope, tangent: jnp.sum(_last(slope, primals[0]) * tangent), slopes, tangents[0])
     return value, sum(jax.tree.leaves(moved), start=jnp.zeros_like(value))
