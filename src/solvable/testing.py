@@ -514,7 +514,7 @@ def _moved(model: Model, coarse: Outcome) -> tuple[float, str]:
     for name in coarse:
         a, b = np.asarray(coarse[name]), np.asarray(fine[name])
         both = np.isfinite(a) & np.isfinite(b)
-        gap = float(np.max(np.abs(a - b)[both] / (1 + np.abs(b[both])), initial=0.0))
+        gap = float(np.max(np.abs(a[both] - b[both]) / (1 + np.abs(b[both])), initial=0.0))
         worst, where = max((worst, where), (gap, name))
     return worst, f"{worst:.1e} in {where}"
 
@@ -604,7 +604,8 @@ def _admissible(model: Model, row: dict[str, float]) -> dict[str, float]:
     """A row of controls, drawn towards the model's own values until the model takes them together."""
     own = {n: float(v) for n, v in model.controls().items()}
     for share in (1.0, 0.9, 0.7, 0.5, 0.3, 0.1):
-        near = {n: own[n] + share * (v - own[n]) for n, v in row.items()}
+        # (1 − share)·own + share·v, not own + share·(v − own): the whole row is then itself, to the last bit
+        near = {n: (1 - share) * own[n] + share * v for n, v in row.items()}
         try:
             model.replace(**near)
             return near

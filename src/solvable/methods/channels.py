@@ -16,7 +16,7 @@ from jax.scipy.special import log_ndtr, ndtr
 from jaxtyping import Array, Float
 
 from .losses import Loss
-from .quadrature import gaussian_panels, hermite
+from .quadrature import gaussian_panels, graded_breaks, hermite
 
 Scalar = Float[Array, ""]
 
@@ -67,7 +67,7 @@ def sign_moments(
     """What `sign_channel` gives, and E (∂f/∂ω)² beside it."""
     spread = jnp.sqrt(rest)
     slope = m / (jnp.sqrt(q) * spread)
-    xi, weight = gaussian_panels(_breaks(loss.breaks(V), q, slope), nodes)
+    xi, weight = _panels(loss, V, q, slope, nodes)
     density = jnp.exp(-0.5 * (slope * xi) ** 2) / (spread * np.sqrt(2 * np.pi))
     says_one = flips + (1 - 2 * flips) * ndtr(slope * xi)
     sums = jnp.zeros(4)
@@ -86,8 +86,8 @@ def _labels(loss: Loss) -> tuple[tuple[float, float], ...]:
 def _pull(loss: Loss, label: float, margin: Array, V: Scalar) -> tuple[Array, Array]:
     """y·f and 1 − prox′ at the field ω = y·`margin`."""
     one = jnp.ones_like(margin)
-    prox, prox_slope = jax.jvp(lambda w: loss.prox(label * one, w, V * one), (label * margin,), (one,))
-    return (label * prox - margin) / V, 1 - prox_slope
+    f, stiff = loss.pull(label * one, label * margin, V * one)
+    return label * f, stiff
 
 
 def sign_risks(
@@ -96,8 +96,8 @@ def sign_risks(
     """Training and test losses and errors under the sign teacher; test labels carry the same noise and flips."""
     slope = m / jnp.sqrt(q * rest)
     wrong = [V * label * loss.slope(jnp.asarray(label), jnp.zeros(())) for label, _ in _labels(loss)]
-    breaks = jnp.concatenate([loss.breaks(V), jnp.stack(wrong), loss.value_breaks()])
-    xi, weight = gaussian_panels(_breaks(breaks, q, slope), nodes)
+    also = jnp.concatenate([jnp.stack(wrong), loss.value_breaks()]) / jnp.sqrt(q)
+    xi, weight = _panels(loss, V, q, slope, nodes, also)
     mass = weight * (flips + (1 - 2 * flips) * ndtr(slope * xi))
     train_loss, train_error, test_loss = _measured(loss, jnp.sqrt(q) * xi, mass, V, wrong)
     # The angle whose cosine is m/√(q(ρ + noise)).
@@ -120,9 +120,26 @@ def _measured(loss: Loss, margin: Array, mass: Array, V: Scalar, wrong: list[Sca
     return sums[0], sums[1], sums[2]
 
 
-def _breaks(in_omega: Float[Array, " b"], q: Scalar, slope: Scalar) -> Float[Array, " c"]:
-    step = 8.0 / jnp.maximum(jnp.abs(slope), 1e-3)
-    return jnp.concatenate([in_omega / jnp.sqrt(q), jnp.stack([-step, 0 * step, step]), jnp.asarray([-3.0, 3.0])])
+GRADED = 22
+"""Panels of an average whose integrand is singular beside the real axis: as many as a spread √q of some thousands wants."""
+
+
+def _panels(
+    loss: Loss, V: Scalar, q: Scalar, slope: Scalar, nodes: int, also: Array | None = None
+) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+    """Nodes and weights of the average over ξ = ω/√q, split for prox, for the teacher's step, for the Gaussian, and `also`.
+
+    Where panels are graded there are more of them, each with two thirds of the nodes.
+    """
+    found, root = loss.singularities(V), jnp.sqrt(q)
+    if found is not None:
+        poles, distance, fade = found[0] / root, found[1] / root, found[2] / root
+        breaks, nodes = graded_breaks(poles, distance, fade, slope, GRADED - 1), max(1, 2 * nodes // 3)
+    else:
+        step = 8.0 / jnp.maximum(jnp.abs(slope), 1e-3)
+        breaks = [loss.breaks(V) / root, jnp.stack([-step, 0 * step, step]), jnp.asarray([-3.0, 3.0])]
+        breaks = jnp.concatenate(breaks)
+    return gaussian_panels(breaks if also is None else jnp.concatenate([breaks, also]), nodes)
 
 
 # --- a linear teacher ---------------------------------------------------------------------------------------------------

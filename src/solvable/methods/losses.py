@@ -51,6 +51,25 @@ class Loss(eqx.Module):
         """The number behind `prox`, however it is found; never differentiated."""
         return newton_root(self, y, centre, width)
 
+    def pull(self, y: Array, centre: Array, width: Array) -> tuple[Array, Array]:
+        """f = (prox − ω)/V and 1 − ∂prox/∂ω, from ℓ′ and ℓ″ at the proximal point, where nothing cancels.
+
+        >>> f, stiff = Logistic().pull(jnp.asarray(1.0), jnp.asarray(1e6), jnp.asarray(1e-6))
+        >>> float(f), float(stiff)
+        (0.0, 0.0)
+        """
+        z = self.prox(y, centre, width)
+        stiff = width * self.curvature(y, z)
+        return -self.slope(y, z), stiff / (1 + stiff)
+
+    def singularities(self, width: Float[Array, ""]) -> tuple[Float[Array, " poles"], float, float] | None:
+        """Where prox(1, ω, width) is singular beside the real axis of ω, or None where kinks on the axis are all there is.
+
+        Real parts, their common distance from the axis, and how far they are felt to the right of the rightmost and to
+        the left of the leftmost.
+        """
+        return None
+
     def breaks(self, width: Float[Array, ""]) -> Float[Array, " breaks"]:
         """Places in ω, for the label y = +1, between which prox(1, ω, width) is smooth on the panel's own scale."""
         return jnp.zeros(1)
@@ -208,6 +227,9 @@ class Square(Loss):
     def prox(self, y: Array, centre: Array, width: Array) -> Array:
         return (centre + width * y) / (1 + width)
 
+    def pull(self, y: Array, centre: Array, width: Array) -> tuple[Array, Array]:
+        return (y - centre) / (1 + width), (width / (1 + width)) * jnp.ones_like(centre)
+
 
 class Logistic(Loss):
     """ℓ = log(1 + exp(−yz)), y = ±1."""
@@ -219,8 +241,7 @@ class Logistic(Loss):
         return -y * jax.nn.sigmoid(-y * z)
 
     def curvature(self, y: Array, z: Array) -> Array:
-        s = jax.nn.sigmoid(y * z)
-        return s * (1 - s)
+        return jax.nn.sigmoid(z) * jax.nn.sigmoid(-z)  # not s(1 − s), which is noise where s is close to one
 
     def root(self, y: Array, centre: Array, width: Array) -> Array:
         """y·u with u = yω + Vσ(−u): three steps of Halley's method from a guess that is right at both ends.
@@ -238,6 +259,19 @@ class Logistic(Loss):
             gap, slope = u - target - width * s, 1 + width * s * (1 - s)
             u = u - gap * slope / (slope**2 + 0.5 * gap * width * s * (1 - s) * (1 - 2 * s))
         return y * u
+
+    def pull(self, y: Array, centre: Array, width: Array) -> tuple[Array, Array]:
+        u = y * self.prox(y, centre, width)
+        s = jax.nn.sigmoid(-u)
+        stiff = width * s * jax.nn.sigmoid(u)
+        return y * s, stiff / (1 + stiff)
+
+    def singularities(self, width: Float[Array, ""]) -> tuple[Float[Array, " poles"], float, float]:
+        # Square roots where 1 + Vℓ″(u) = 0: there 2 + 2cosh u = −V, u = ±x + iπ, and ω = u − Vσ(−u). Outside of the two
+        # the prox is ω or ω + V, up to what falls exponentially.
+        x = 2 * jnp.arcsinh(jnp.sqrt(width) / 2)
+        upper = x + width / jnp.expm1(x)
+        return jnp.stack([-width - upper, upper]), np.pi, 38.0
 
     def breaks(self, width: Float[Array, ""]) -> Float[Array, " breaks"]:
         # Three regimes: linear below ω = −V, logarithmic up to ω = log V, linear above. Each turn has a scale of one,
@@ -270,6 +304,12 @@ class Hinge(Loss):
     def prox(self, y: Array, centre: Array, width: Array) -> Array:
         margin = y * centre
         return y * jnp.where(margin < 1 - width, margin + width, jnp.maximum(margin, 1.0))
+
+    def pull(self, y: Array, centre: Array, width: Array) -> tuple[Array, Array]:
+        """Below the kink the slope is whole, on it whatever leads to it, above it nothing."""
+        missing = jnp.maximum(1 - y * centre, 0.0)
+        held = (missing > 0) & (missing < width)
+        return y * jnp.minimum(missing / width, 1.0), held.astype(missing.dtype)
 
     def breaks(self, width: Float[Array, ""]) -> Float[Array, " breaks"]:
         return jnp.stack([1 - width, jnp.ones_like(width)])

@@ -34,6 +34,7 @@ from ...methods.potts import Factored
 from ...methods.random_matrices import (
     Coordinates,
     Ridge,
+    band_traces,
     chain_modes,
     diagonal_traces,
     effective_ridge,
@@ -254,10 +255,7 @@ class MaskedRegression(Model):
             return Coordinates.alike(values, jnp.asarray(2 / (numerics.nodes + 1) * np.sin(angle) ** 2))
         if self._finite:
             return Coordinates.of_matrix(self._covariance(self._finite, None)[0])
-        levels, shares = jnp.ones(1), jnp.ones(1)
-        if self.variances == "two-level":
-            levels = jnp.stack([self.high_variance, self.low_variance])
-            shares = jnp.stack([self.high_fraction, 1.0 - self.high_fraction])
+        levels, shares = self._levels()
         if self.covariance == "autoregressive":  # each level is a long chain of its own: all share one κ
             rho = self.correlation
             cosine, weights = chain_modes(rho, numerics.nodes)
@@ -268,6 +266,25 @@ class MaskedRegression(Model):
             values = jnp.exp(jnp.cos(jnp.pi * (jnp.arange(numerics.nodes, dtype=float) + 0.5) / numerics.nodes))
             return Coordinates.uncorrelated(values, jnp.full(numerics.nodes, 1.0 / numerics.nodes))
         return Coordinates.uncorrelated(levels, shares)
+
+    def _levels(self) -> tuple[Float[Array, " l"], Float[Array, " l"]]:
+        """Variances of the coordinates, and the fraction that has each."""
+        if self.variances != "two-level":
+            return jnp.ones(1), jnp.ones(1)
+        shares = jnp.stack([self.high_fraction, 1.0 - self.high_fraction])
+        return jnp.stack([self.high_variance, self.low_variance]), shares
+
+    def _band(self) -> tuple[Array, Array, Array, Array] | None:
+        """Where Σ has continuous bands w/(a − b cos k) in the limit: w of each, their shares, a and b."""
+        levels, shares = self._levels()
+        if self.covariance == "autoregressive" and not self._finite:
+            rho = self.correlation
+            return levels * (1.0 - rho**2), shares, 1.0 + rho**2, 2.0 * rho
+        if self.covariance == "ring":
+            return levels / self.precision, shares, jnp.ones(()), self.bond
+        if self.covariance in GLASSY:
+            return levels, shares, 1.0 + self.coupling**2, 2.0 * self.coupling
+        return None
 
     @property
     def _finite(self) -> int:
@@ -285,6 +302,11 @@ class MaskedRegression(Model):
             neighbour = jnp.concatenate([jnp.zeros(1), -rho / (deviation[1:] * deviation[:-1])])
             precision = jnp.stack([ends / deviation**2, neighbour]) / (1.0 - rho**2)
             traces = tridiagonal_traces(precision[0], precision[1], scale, ridge.kappa)
+        elif (band := self._band()) is not None:
+            levels, shares, *waves = band
+            traces = band_traces(
+                levels * scale, ridge.kappa * scale, shares, *waves, semicircle=self.covariance in GLASSY
+            )
         else:  # an eigenvector lives on one kind of coordinate, so that Δ and Σ are diagonal together
             delta = (scale[:, None] * jnp.sign(population.loadings)).sum(0)
             traces = diagonal_traces(population.eigenvalues * delta, ridge.kappa * delta, population.weights)

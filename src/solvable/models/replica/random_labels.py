@@ -90,6 +90,16 @@ def _graded(nodes: int) -> tuple[np.ndarray, np.ndarray]:
     return (edges[:-1, None] + length * u[None, :]).reshape(-1), (length * w[None, :]).reshape(-1)
 
 
+def _logarithmic(nodes: int, reach: Array) -> tuple[Array, Array]:
+    """Nodes and weights on (0, 1): even panels of the logarithm down to e^−reach, and one panel for what is below."""
+    u, w = legendre(nodes)
+    length = reach / (PANELS - 1)
+    above = jnp.exp(-length * (np.arange(PANELS - 1)[:, None] + u[None, :]).reshape(-1))
+    least = jnp.exp(-reach)
+    weights = length * above * np.tile(w, PANELS - 1)
+    return jnp.concatenate([above, least * u]), jnp.concatenate([weights, least * w])
+
+
 def _two_clouds(model: Any) -> np.ndarray:
     ramp = (np.arange(32) + 0.5) / 16
     return np.stack([ramp, 2 * ramp[::-1]])
@@ -196,8 +206,12 @@ class RandomLabels(Model):
             return 2 * x[None, :], weights, one
         if self.inputs == "power-law":
             # ω = (1 − a)x^−a, x uniform in (0, 1): with t = x^(1−a) the mean of ω is the integral over t.
-            t, parts = (jnp.asarray(v) for v in _graded(nodes))
-            power = t ** (self.decay / (1 - self.decay)) / (1 - self.decay)
+            # With g = a/(1−a) the mean of ω² is that of t^−g over t: all scales of t have a part in it, until λ < ωV̂. Hence
+            # even panels of log t, where 1/(λ + ωV̂) has poles at ±iπ/g; e^70 leaves room for λ/V̂ = 1e15.
+            g = self.decay / (1 - self.decay)
+            reach = jnp.minimum(70 / jnp.maximum(g, 0.1), 30 / jnp.maximum(1 - g, 0.1))
+            t, parts = _logarithmic(nodes, jax.lax.stop_gradient(reach))
+            power = t**g / (1 - self.decay)
             return (1 / power)[None, :], power * parts, one
         if self.inputs == "isotropic":
             return jnp.ones((1, 1)), one, one
