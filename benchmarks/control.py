@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from solvable.methods.averages import activation
-from solvable.methods.control import Box, Simplex, evaluate, follow
-from solvable.methods.tasks import TaskOverlaps, mixture, task_drifts, task_losses
+from solvable.methods.averages.activations import activation
+from solvable.methods.flows.control import Box, Simplex, evaluate, follow
+from solvable.methods.flows.tasks import TaskOverlaps, mixture, task_drifts, task_losses
 
 from .rows import Row, cpu_seconds
 

@@ -15,8 +15,8 @@ import jax
 import numpy as np
 
 import solvable as sv
-from solvable.methods.averages import activation
-from solvable.methods.committee import Overlaps, committee_drift
+from solvable.methods.averages.activations import activation
+from solvable.methods.flows.committee import Overlaps, committee_drift
 from solvable.model import simulate_batch
 
 from . import peers

@@ -21,9 +21,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from solvable.methods import monte_carlo
-from solvable.methods import potts as laws
-from solvable.methods import pseudolikelihood as pl
+from solvable.methods.sequences import monte_carlo
+from solvable.methods.sequences import potts as laws
+from solvable.methods.sequences import pseudolikelihood as pl
 from solvable.tools.alignments import write_fasta
 
 from .rows import Row

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 import solvable as sv
-from solvable.methods.covariate import Sign, learn, of_matrices
+from solvable.methods.risk.covariate import Sign, learn, of_matrices
 
 from . import peers
 from .rows import Row, cpu_seconds, largest

@@ -19,8 +19,8 @@ import numpy as np
 from scipy.linalg import toeplitz
 
 import solvable as sv
-from solvable.methods.erm import minimise_risk
-from solvable.methods.losses import loss_named
+from solvable.methods.risk.erm import minimise_risk
+from solvable.methods.risk.losses import loss_named
 
 from . import peers
 
@@ -241,7 +241,7 @@ def compilations() -> Iterator[Row]:
 
 # --- fresh processes --------------------------------------------------------------------------------------------------
 
-RUN = ("-c", "from solvable.cli import main; main()")
+RUN = ("-c", "from solvable.cli.app import main; main()")
 
 
 def fresh(*words: str, best_of: int = 2, **environment: str) -> tuple[float, float]:

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from solvable.lab import plans
+from solvable.lab import stored_plans as plans
 from solvable.lab.store import Store
 from solvable.lab.worker import Worker
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from solvable.cli import main
+from solvable.cli.app import main
 
 
 def answer(capsys, *words):

@@ -11,7 +11,7 @@ os.environ["MPLBACKEND"] = "agg"
 os.environ["SOLVABLE_CACHE"] = str(Path(__file__).parents[1] / ".cache")
 os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
 
-from solvable._process import configure
+from solvable.lab.jax_environment import configure
 
 configure()
 
@@ -19,16 +19,16 @@ from jaxtyping import install_import_hook  # noqa: E402
 
 with install_import_hook(["solvable.methods"], "beartype.beartype"):
     import solvable
-    import solvable.methods.channels
-    import solvable.methods.covariate
-    import solvable.methods.dense_potts
-    import solvable.methods.erm
-    import solvable.methods.losses
-    import solvable.methods.pseudolikelihood
-    import solvable.methods.quadrature
-    import solvable.methods.saddle
-    import solvable.methods.training
-    import solvable.methods.transformers
+    import solvable.methods.averages.quadrature
+    import solvable.methods.fixed_points.saddle
+    import solvable.methods.risk.channels
+    import solvable.methods.risk.covariate
+    import solvable.methods.risk.erm
+    import solvable.methods.risk.losses
+    import solvable.methods.sequences.dense_potts
+    import solvable.methods.sequences.pseudolikelihood
+    import solvable.methods.training.loops
+    import solvable.methods.training.transformers
 
     for line in solvable.listings().values():
         solvable.model_class(line.id)

@@ -12,7 +12,7 @@ import pytest
 
 import solvable as sv
 from commands import answer
-from solvable.cli import _table
+from solvable.cli.app import _table
 from waiting import LONG, holding, until, with_path
 
 SOURCE = str(Path(sv.__file__).parents[1])
@@ -163,9 +163,7 @@ def test_with_json_a_refusal_is_json_too(capsys):
 
 @pytest.mark.parametrize("words", [["--help"], ["list"], ["theory", "--help"], ["figure"]])
 def test_help_and_list_answer_without_importing_jax(words):
-    program = (
-        "import sys; from solvable.cli import main\ntry: main(sys.argv[1:])\nfinally: assert 'jax' not in sys.modules"
-    )
+    program = "import sys; from solvable.cli.app import main\ntry: main(sys.argv[1:])\nfinally: assert 'jax' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=LONG,
                           env=os.environ | {"PYTHONPATH": SOURCE})  # fmt: skip
     assert done.returncode == 0, done.stderr  # how fast, is in benchmarks
@@ -174,7 +172,7 @@ def test_help_and_list_answer_without_importing_jax(words):
 def test_control_c_leaves_a_store_that_resumes_and_says_how(tmp_path):
     words = ["study", "perceptron", "loss=square", "--over", "samples=0.3:3:40", "--size", "30,40", "--seeds", "20",
              "--out", str(tmp_path / "run")]  # fmt: skip
-    program = "import sys; from solvable.cli import main; main()"
+    program = "import sys; from solvable.cli.app import main; main()"
     held, _ = holding(tmp_path / "site", after=2)
     process = subprocess.Popen([sys.executable, "-c", program, *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE,
                                text=True, env=with_path(held, SOURCE) | {"SOLVABLE_CACHE": "0"})  # fmt: skip

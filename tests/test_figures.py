@@ -9,9 +9,9 @@ import xarray as xr
 
 import solvable as sv
 from solvable.figures import FIGURES, figure_named
-from solvable.figures.draw import KEPT, Recipe, draw, fingerprint
-from solvable.figures.pieces import Pieces
-from solvable.plotting import plot_study
+from solvable.render.figures import KEPT, Recipe, draw, fingerprint
+from solvable.render.pieces import Pieces
+from solvable.render.plots import plot_study
 
 DATA = sorted(KEPT.glob("*.nc"))
 SLACK = 2e-6  # of simulations in single precision
@@ -96,7 +96,7 @@ def test_a_figure_comes_as_png_and_pdf_with_its_data(name, tmp_path):
 
 
 def test_an_interrupted_figure_goes_on_where_it_was_and_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
-    from solvable.figures import perceptron
+    from solvable.models.replica.perceptron import figures as perceptron
 
     made, impatient = [], [True]
 
@@ -133,8 +133,8 @@ def test_an_interrupted_figure_goes_on_where_it_was_and_leaves_nothing_behind(tm
 
 
 def test_what_is_exact_is_shown_first_and_the_networks_land_on_it(tmp_path, monkeypatch, capsys):
-    from solvable.figures import draw as module
-    from solvable.figures import masked_language
+    from solvable.models.attention.masked_language import figures as masked_language
+    from solvable.render import figures as module
 
     small = {"sites": 6, "colours": 3, "rows": (30, 60), "depths": (1,), "widths": (4,), "batch": 8, "held_out": 20}
     small |= {"steps": {3: (30, 60)}, "recorded": 2, "penalties": (1.0,)}

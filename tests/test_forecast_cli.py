@@ -154,7 +154,7 @@ def test_constant_columns_are_left_out_on_demand(capsys, tmp_path):
 
 def test_forecast_and_its_help_import_no_jax(table):
     program = (
-        "import sys\nfrom solvable.cli import main\n"
+        "import sys\nfrom solvable.cli.app import main\n"
         "try:\n    main(sys.argv[1:])\nexcept SystemExit as stop:\n    assert not stop.code, stop.code\n"
         "assert 'jax' not in sys.modules\n"
     )

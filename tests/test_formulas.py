@@ -5,8 +5,8 @@ import xml.etree.ElementTree as tree
 
 import pytest
 
-from solvable._formulas import formula, with_formulas
 from solvable.models import LISTINGS
+from solvable.render.formulas import formula, with_formulas
 
 
 def spoken(text):

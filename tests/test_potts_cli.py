@@ -12,7 +12,7 @@ import pytest
 
 import solvable as sv
 from commands import answer
-from solvable.cli import main
+from solvable.cli.app import main
 from solvable.lab.store import Store
 from waiting import LONG, until, with_path
 
@@ -190,7 +190,7 @@ def test_energies_of_sequences_of_another_length_name_the_line(capsys, kept, tmp
 
 def test_help_contacts_and_energies_import_no_jax(kept, family):
     program = (
-        "import sys\nfrom solvable.cli import main\n"
+        "import sys\nfrom solvable.cli.app import main\n"
         "try:\n    main(sys.argv[1:])\nexcept SystemExit as stop:\n    assert not stop.code, stop.code\n"
         "assert 'jax' not in sys.modules\n"
     )
@@ -206,7 +206,7 @@ def test_help_contacts_and_energies_import_no_jax(kept, family):
 
 REPORTED = """
 import contextlib, pathlib
-import solvable._cli_potts as commands
+import solvable.cli.potts as commands
 
 real = commands._progress
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import solvable as sv
-from solvable.methods.saddle import branches
+from solvable.methods.fixed_points.saddle import branches
 
 
 class Magnet(sv.Model):

@@ -13,7 +13,7 @@ import pytest
 
 import solvable as sv
 from solvable.lab.agreement import compare, holm, judge
-from solvable.lab.plan import pad_lengths
+from solvable.lab.planning import pad_lengths
 from solvable.lab.store import Store
 from waiting import LONG
 

@@ -13,7 +13,7 @@ import pytest
 
 import solvable as sv
 from commands import answer
-from solvable.cli import main
+from solvable.cli.app import main
 from solvable.lab.launch import ONE_THREAD
 from solvable.lab.status import status
 from waiting import LONG, holding, until, with_path
@@ -216,9 +216,7 @@ def test_wrong_input_gives_one_sentence_and_code_two(capsys, words, finished, tm
 
 @pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["status", "RUN"], ["verify", "RUN"], ["gc", "RUN"]])
 def test_help_status_verify_and_gc_answer_without_importing_jax(words, finished):
-    program = (
-        "import sys; from solvable.cli import main\ntry: main(sys.argv[1:])\nfinally: assert 'jax' not in sys.modules"
-    )
+    program = "import sys; from solvable.cli.app import main\ntry: main(sys.argv[1:])\nfinally: assert 'jax' not in sys.modules"
     words = ["sweep", *(str(finished) if w == "RUN" else w for w in words)]
     done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=LONG,
                           env=os.environ | {"PYTHONPATH": SOURCE})  # fmt: skip

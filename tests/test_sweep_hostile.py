@@ -13,7 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent / "lab"))
 from test_store_hostile import HOSTILE
 
 from commands import answer
-from solvable.lab import _records, plans
+from solvable.lab import _records
+from solvable.lab import stored_plans as plans
 from solvable.lab.launch import ONE_THREAD
 from solvable.lab.store import Store
 

@@ -7,8 +7,8 @@ from typing import Any
 from docutils import nodes
 from docutils.parsers.rst import Directive
 
-from solvable._equations import mathml
-from solvable._formulas import formula
+from solvable.render.equations import mathml
+from solvable.render.formulas import formula
 
 
 def _visit_inline(self: Any, node: nodes.math) -> None:

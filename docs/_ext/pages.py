@@ -22,10 +22,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from solvable._formulas import with_formulas
+from solvable.render.formulas import with_formulas
 
 DOCS = Path(__file__).resolve().parents[1]
-LABORATORY = ("model", "_declarations", "study", "lab.agreement", "search", "registry", "testing", "lab.store")
+LABORATORY = ("model", "contract.declarations", "study", "lab.agreement", "search", "registry", "testing", "lab.store")
 """What `reference.md` includes, beside the methods."""
 
 
@@ -52,7 +52,7 @@ def write_pages(folder: Path = DOCS / "generated", *, figures: bool | None = Non
 
 def model_page(line: Any, folder: Path, draws: bool = False) -> str:
     """One model, from its declarations alone."""
-    from solvable._describe import describe
+    from solvable.contract.describe import describe
 
     model = getattr(importlib.import_module(line.module), line.name)
     told = describe(model)
@@ -171,7 +171,7 @@ def figures_text(id: str, folder: Path, draws: bool) -> str:
     for listing in (f for f in FIGURES if f.model == id):
         file, address = DOCS / "pictures" / f"{listing.name}.png", f"/pictures/{listing.name}.png"
         if draws:
-            from solvable.figures.draw import draw
+            from solvable.render.figures import draw
 
             draw(listing.name, folder / "figures", quick=True)
             file, address = folder / "figures" / file.name, f"/generated/figures/{file.name}"

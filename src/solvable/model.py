@@ -26,7 +26,10 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, PRNGKeyArray
 
-from ._declarations import (
+from .contract.compiled import Count, bucket, simulate_batch
+from .contract.compiled import _branches as branches_program
+from .contract.compiled import _theory as theory_program
+from .contract.declarations import (
     Declaration,
     Observable,
     Reference,
@@ -40,9 +43,6 @@ from ._declarations import (
     observable,
     resolve_default,
 )
-from ._programs import Count, bucket, simulate_batch
-from ._programs import _branches as branches_program
-from ._programs import _theory as theory_program
 from .errors import InvalidValue, SolvableError, UnknownName, nearest
 
 if TYPE_CHECKING:

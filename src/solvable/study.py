@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._declarations import checked_choice, checked_number
 from ._version import __version__
+from .contract.declarations import checked_choice, checked_number
 from .errors import InvalidValue, SolvableError, UnknownName, nearest
 from .lab.agreement import Agreement, compare, judge
-from .lab.plan import Cell, Cost, Family, Variant, cells_of, cells_of_study, number_of_cells, plan_blocks
-from .lab.plans import Plan, plan_name, plans, write_plan
+from .lab.planning import Cell, Cost, Family, Variant, cells_of, cells_of_study, number_of_cells, plan_blocks
 from .lab.store import DamagedBlock, Store, StoreError, block_id
+from .lab.stored_plans import Plan, plan_name, plans, write_plan
 from .model import Model, checked_seed, checked_size
 from .registry import model_class
 
@@ -451,7 +451,7 @@ class Study:
 
     def plot(self, observables: str | Sequence[str] | None = None, **options: Any):
         """Theory as lines, simulation as points with error bars; a heat map where two controls are swept."""
-        from .plotting import plot_study
+        from .render.plots import plot_study
 
         return plot_study(self, observables, **options)
 

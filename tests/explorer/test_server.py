@@ -12,9 +12,9 @@ from running import Running
 
 import solvable as sv
 from commands import answer as command
+from solvable.explorer.describe import prose
 from solvable.explorer.gallery import models
 from solvable.explorer.theory import compute, needed
-from solvable.explorer.told import prose
 from solvable.explorer.views import View
 from waiting import LONG, until
 

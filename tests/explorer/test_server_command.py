@@ -161,7 +161,7 @@ def test_a_missing_package_is_told_in_one_sentence(capsys, monkeypatch, missing)
 
 def test_nothing_of_the_server_is_imported_by_the_laboratory():
     code = (
-        "import sys, solvable.study, solvable.cli, solvable.lab.check, solvable.plotting\n"
+        "import sys, solvable.study, solvable.cli.app, solvable.lab.check, solvable.render.plots\n"
         "found = [m for m in ('starlette', 'uvicorn', 'plotly', 'latex2mathml', 'anyio') if m in sys.modules]\n"
         "assert not found, found"
     )

@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from solvable.lab import _files, _records, plans
+from solvable.lab import _files, _records
+from solvable.lab import stored_plans as plans
 from solvable.lab._archives import read_index
 from solvable.lab.status import status
 from solvable.lab.store import Store, StoreError, block_id

@@ -7,7 +7,7 @@ import pytest
 
 import solvable as sv
 from solvable.lab.compute import compute_block
-from solvable.lab.plan import FEW_BLOCKS, MOST_CELLS, _lanes
+from solvable.lab.planning import FEW_BLOCKS, MOST_CELLS, _lanes
 from solvable.registry import create, listings
 
 

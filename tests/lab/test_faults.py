@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from campaign import STUDY, be_isolated, kernel, planned
 
-from solvable.lab import claims as claims_of
-from solvable.lab import plans
-from solvable.lab.claims import Claims
-from solvable.lab.plan import cells_of
+from solvable.lab import leases as claims_of
+from solvable.lab import stored_plans as plans
+from solvable.lab.leases import Claims
+from solvable.lab.planning import cells_of
 from solvable.lab.status import status
 from solvable.lab.store import Store, StoreError
 from solvable.lab.worker import TooLarge, Worker

@@ -6,9 +6,9 @@ import pytest
 import solvable as sv
 from solvable.lab import compute, memory
 from solvable.lab.devices import one_of
-from solvable.lab.plans import Plan, plans
 from solvable.lab.status import status
 from solvable.lab.store import Store
+from solvable.lab.stored_plans import Plan, plans
 from solvable.lab.sweep import work
 
 

@@ -18,10 +18,10 @@ import solvable as sv
 from solvable.lab import compute, launch, sweep
 from solvable.lab.export import export
 from solvable.lab.launch import Dead, one_thread, parent_lives, run_workers, slurm_script
-from solvable.lab.plan import spread
-from solvable.lab.plans import Plan, plan_name, plans
+from solvable.lab.planning import spread
 from solvable.lab.status import pace, status
 from solvable.lab.store import Entry, Store, StoreError
+from solvable.lab.stored_plans import Plan, plan_name, plans
 from solvable.lab.sweep import work
 from solvable.lab.worker import shares
 from waiting import LONG, holding, until, with_path

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from solvable.methods.averages import Activation, Erf, ReLU, Sign, activation
+from solvable.methods.averages.activations import Activation, Erf, ReLU, Sign, activation
 
 COVARIANCE = np.array([[1.2, 0.3, -0.2, 0.5], [0.3, 0.8, 0.4, 0.1], [-0.2, 0.4, 1.5, 0.6], [0.5, 0.1, 0.6, 2.0]])
 EVERY = np.ix_(*[np.arange(4)] * 4)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm, rankdata
 
-from solvable.methods.chains import effective_size, r_hat, run_chains
-from solvable.methods.hamiltonian import begin, proceed
+from solvable.methods.averages.chains import effective_size, r_hat, run_chains
+from solvable.models.replica.narrow_network.hamiltonian import begin, proceed
 
 
 def autoregressive(rho, chains, draws, seed=0):

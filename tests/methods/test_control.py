@@ -9,8 +9,8 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import solvable as sv
-from solvable.methods.averages import activation
-from solvable.methods.control import (
+from solvable.methods.averages.activations import activation
+from solvable.methods.flows.control import (
     Box,
     Difficulty,
     Lengths,
@@ -23,7 +23,7 @@ from solvable.methods.control import (
     optimise,
     switching,
 )
-from solvable.methods.tasks import TaskOverlaps, mixture, task_drifts, task_losses
+from solvable.methods.flows.tasks import TaskOverlaps, mixture, task_drifts, task_losses
 
 ERF = activation("erf")
 TEACHERS = jnp.array([[1.0, 0.4], [0.4, 1.0]])

@@ -7,8 +7,8 @@ import pytest
 from scipy.integrate import quad
 
 import solvable as sv
-from solvable.methods.channels import sign_channel
-from solvable.methods.covariate import (
+from solvable.methods.risk.channels import sign_channel
+from solvable.methods.risk.covariate import (
     ACTIVATIONS,
     activation_named,
     equivalent,
@@ -19,7 +19,7 @@ from solvable.methods.covariate import (
     sign_student,
     square_student,
 )
-from solvable.methods.losses import Square, loss_named
+from solvable.methods.risk.losses import Square, loss_named
 
 ONE, NONE = jnp.ones(()), jnp.zeros(())
 

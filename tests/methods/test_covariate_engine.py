@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import solvable as sv
-from solvable.methods.covariate import (
+from solvable.methods.risk.covariate import (
     STATUSES,
     Clouds,
     Linear,
@@ -21,7 +21,7 @@ from solvable.methods.covariate import (
     power_law,
     student,
 )
-from solvable.methods.losses import Logistic, smooth_loss
+from solvable.methods.risk.losses import Logistic, smooth_loss
 
 ROOM, LANES = 300, 24
 RAMP = joint_spectrum(2 * np.arange(1, 301) / 300, np.zeros(300))

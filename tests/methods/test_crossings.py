@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from solvable.methods.crossings import probability_negative
+from solvable.models.online.xor_curriculum.crossings import probability_negative
 
 
 def cubic(z, zeros):

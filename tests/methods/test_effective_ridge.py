@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from solvable.methods.effective_ridge import (
+from solvable.methods.random_matrices.effective_ridge import (  # fmt: skip
     Shape,
     decompose,
     effective,
@@ -11,7 +11,7 @@ from solvable.methods.effective_ridge import (
     measured,
     plug_in,
     shapes,
-)  # fmt: skip
+)
 
 
 def drawn(rows, columns, seed=0, noise=4.0):

@@ -4,8 +4,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import LinearSVC
 
-from solvable.methods.erm import minimise_risk
-from solvable.methods.losses import Hinge, Logistic, Square
+from solvable.methods.risk.erm import minimise_risk
+from solvable.methods.risk.losses import Hinge, Logistic, Square
 
 N, D, PADDING = 90, 40, 25
 
@@ -38,7 +38,7 @@ def test_minimisers_match_scikit_learn_and_ignore_padding(data, name, penalty):
 
 
 def test_the_certificate_tells_an_unfinished_fit(data):
-    from solvable.methods.erm import hinge_interior, newton
+    from solvable.methods.risk.erm import hinge_interior, newton
 
     _, _, padded, labels, mask = data
     args = (jnp.asarray(padded), jnp.asarray(labels), jnp.asarray(1e-3), jnp.asarray(mask))

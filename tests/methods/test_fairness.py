@@ -10,7 +10,7 @@ from scipy.stats import norm
 from sklearn import metrics
 from sklearn.metrics import accuracy_score, precision_score
 
-from solvable.methods.fairness import balancing_weights, bivariate_normal, fairness
+from solvable.models.replica.bias_geometry.fairness import balancing_weights, bivariate_normal, fairness
 
 
 def counted(seed, number=500):

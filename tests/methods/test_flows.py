@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from solvable.methods.flows import integrate
+from solvable.methods.flows.integrate import integrate
 
 TIMES = np.linspace(0.0, 5.0, 6)
 MATRIX = np.array([[-1.0, 0.5], [-0.3, -0.2]])

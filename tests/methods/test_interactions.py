@@ -11,8 +11,8 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from solvable.errors import InvalidValue
-from solvable.methods import interactions
-from solvable.methods.interactions import (
+from solvable.methods.sequences import interactions
+from solvable.methods.sequences.interactions import (
     PopulationLoss,
     SumOfBodies,
     TablesOfGroups,
@@ -26,8 +26,8 @@ from solvable.methods.interactions import (
     population_rows,
     subgroups,
 )
-from solvable.methods.potts import ManyBody, random_symmetric
-from solvable.methods.squared_attention import InteractionStack, displacement
+from solvable.methods.sequences.potts import ManyBody, random_symmetric
+from solvable.methods.training.squared_attention import InteractionStack, displacement
 
 
 def quadruplets(sites):

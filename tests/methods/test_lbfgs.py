@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from solvable.methods.lbfgs import minimise
+from solvable.methods.risk.lbfgs import minimise
 
 
 def rosenbrock(x):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from solvable.methods.linear_algebra import (
+from solvable.methods.fixed_points.linear_algebra import (
     cholesky,
     orthonormal_columns,
     solve_positive,

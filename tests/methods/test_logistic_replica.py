@@ -5,8 +5,8 @@ import pytest
 from scipy.special import expit, ndtri
 from sklearn.linear_model import LogisticRegression
 
-from solvable.methods.effective_ridge import Shape
-from solvable.methods.logistic_replica import (
+from solvable.methods.random_matrices.effective_ridge import Shape
+from solvable.tools.logistic_replica import (  # fmt: skip
     CHANNELS,
     _iterated,
     _state,
@@ -14,7 +14,7 @@ from solvable.methods.logistic_replica import (
     most_signal,
     proximal,
     solve_logistic,
-)  # fmt: skip
+)
 
 COLUMNS = 200
 
@@ -103,7 +103,7 @@ def test_infinite_penalty_guesses_the_larger_class():
 
 
 def test_what_does_not_converge_is_nan_and_says_so(monkeypatch):
-    from solvable.methods import logistic_replica
+    from solvable.tools import logistic_replica
 
     monkeypatch.setattr(logistic_replica, "TURNS", 1)
     shape, _ = shape_of("probit", 0.5)

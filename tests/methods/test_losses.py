@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from solvable.methods.losses import Custom, Hinge, Logistic, Square, loss_named
+from solvable.methods.risk.losses import Custom, Hinge, Logistic, Square, loss_named
 
 LOSSES = {"square": Square(), "logistic": Logistic(), "hinge": Hinge()}
 

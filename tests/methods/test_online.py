@@ -9,11 +9,11 @@ import pytest
 from scipy.special import erf
 
 import solvable as sv
-from solvable.methods.averages import activation
-from solvable.methods.committee import equal_units, tied
-from solvable.methods.online import drawn_overlaps, learn, overlaps_of, plateau_exit, specialisation_gap, stages
-from solvable.methods.smooth import smooth
-from solvable.methods.tasks import TaskOverlaps, task_drifts
+from solvable.methods.averages.activations import activation
+from solvable.methods.averages.smooth import smooth
+from solvable.methods.flows.committee import equal_units, tied
+from solvable.methods.flows.online import drawn_overlaps, learn, overlaps_of, plateau_exit, specialisation_gap, stages
+from solvable.methods.flows.tasks import TaskOverlaps, task_drifts
 
 ERF = activation("erf")
 TIMES = np.array([0.0, 4.0, 8.0])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from solvable.errors import InvalidValue
-from solvable.methods import monte_carlo, potts
+from solvable.methods.sequences import monte_carlo, potts
 
 KEY = jax.random.key(3)
 

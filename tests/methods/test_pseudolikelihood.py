@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from solvable.methods import dense_potts
-from solvable.methods import pseudolikelihood as pl
+from solvable.methods.sequences import dense_potts
+from solvable.methods.sequences import pseudolikelihood as pl
 
 L, C, M = 5, 3, 7
 

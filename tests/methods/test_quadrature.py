@@ -5,8 +5,8 @@ import pytest
 from scipy import integrate
 from scipy.stats import norm
 
-from solvable.methods.averages import activation
-from solvable.methods.quadrature import (
+from solvable.methods.averages.activations import activation
+from solvable.methods.averages.quadrature import (
     gaussian_average,
     gaussian_average_2d,
     gaussian_average_2d_split,

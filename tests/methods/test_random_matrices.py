@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from solvable.methods.random_matrices import (
+from solvable.methods.random_matrices.equivalents import (
     Coordinates,
     atoms,
     chain_modes,
@@ -23,7 +23,7 @@ from solvable.methods.random_matrices import (
     ridgeless_factor,
     tridiagonal_traces,
 )
-from solvable.methods.spiked_matrices import Bulk, delocalised_spike, isolated_direction
+from solvable.methods.random_matrices.spiked import Bulk, delocalised_spike, isolated_direction
 
 ONE, ZERO = jnp.ones(1), jnp.zeros(1)
 UNEVEN = jnp.array([4.0, 0.5]), jnp.array([0.25, 0.75])

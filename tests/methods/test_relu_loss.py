@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from solvable.methods.relu_loss import relu_curvature, relu_gradient, relu_loss
+from solvable.models.online.relu_landscape.relu_loss import relu_curvature, relu_gradient, relu_loss
 
 RNG = np.random.default_rng(0)
 STUDENT, TEACHER = RNG.normal(size=(3, 4)), RNG.normal(size=(2, 4))

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 
-from solvable.methods.rooted_trees import (
+from solvable.models.attention.rooted_trees.words import (
     both_sides,
     context_scores,
     division_scores,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from solvable.methods.saddle import branches, follow, solve, spinodals
+from solvable.methods.fixed_points.saddle import branches, follow, solve, spinodals
 
 
 def magnet(m, args):

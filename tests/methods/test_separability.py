@@ -7,9 +7,9 @@ from scipy.integrate import quad
 from scipy.optimize import linprog
 
 import solvable as sv
-from solvable.methods.separability import interpolation_threshold, margin_capacity, separability_threshold
-from solvable.methods.spectra import clouds, gaussian_features, isotropic, joint_spectrum, power_law
-from solvable.methods.teachers import Clouds, Linear, Sign, random_labels
+from solvable.methods.random_matrices.spectra import clouds, gaussian_features, isotropic, joint_spectrum, power_law
+from solvable.methods.risk.separability import interpolation_threshold, margin_capacity, separability_threshold
+from solvable.methods.risk.teachers import Clouds, Linear, Sign, random_labels
 
 
 def test_random_labels_are_separable_up_to_two_samples_per_direction_whatever_the_covariance():

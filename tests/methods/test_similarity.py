@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from solvable.methods.similarity import information_imbalance, linear_cka
+from solvable.models.online.layer_defrosting.similarity import information_imbalance, linear_cka
 
 
 def ranks(points):

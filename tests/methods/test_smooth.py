@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from solvable.methods.averages import activation
-from solvable.methods.committee import Overlaps, committee_drift
-from solvable.methods.quadrature import bent_trapezoid
-from solvable.methods.smooth import smooth
+from solvable.methods.averages.activations import activation
+from solvable.methods.averages.quadrature import bent_trapezoid
+from solvable.methods.averages.smooth import smooth
+from solvable.methods.flows.committee import Overlaps, committee_drift
 
 RATES = {"rate": jnp.asarray(0.7), "readout_rate": jnp.asarray(0.4), "noise": jnp.asarray(0.1)}
 WEIGHTS = np.random.default_rng(0).normal(size=(4, 12))

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 from sklearn.linear_model import LogisticRegression
 
-from solvable.methods.softmax_regression import (
+from solvable.models.attention.potts_attention.softmax_regression import (
     Channel,
     conjugates,
     fresh_loss,

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import solvable as sv
-from solvable.methods.spectra import (
+from solvable.methods.random_matrices.spectra import (
     activation_named,
     clouds,
     equivalent,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import solvable as sv
-from solvable.methods.averages import activation
-from solvable.methods.committee import Overlaps, committee_drift, committee_loss
-from solvable.methods.tasks import TaskOverlaps, mixture, task_drifts, task_losses
+from solvable.methods.averages.activations import activation
+from solvable.methods.flows.committee import Overlaps, committee_drift, committee_loss
+from solvable.methods.flows.tasks import TaskOverlaps, mixture, task_drifts, task_losses
 
 RATES = {"rate": jnp.asarray(0.7), "readout_rate": jnp.asarray(0.4), "noise": jnp.asarray(0.1)}
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from solvable.methods.training import (
+from solvable.methods.training.loops import (
     MaskedTokens,
     NextToken,
     Optimiser,
@@ -20,7 +20,7 @@ from solvable.methods.training import (
     next_token_loss,
     train,
 )
-from solvable.methods.transformers import Transformer
+from solvable.methods.training.transformers import Transformer
 
 COLOURS, SITES = 5, 6
 DATA = jax.random.randint(jax.random.key(0), (12, SITES), 0, COLOURS)

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from solvable.methods.squared_attention import InteractionStack
-from solvable.methods.transformers import Transformer, number_of_parameters
+from solvable.methods.training.squared_attention import InteractionStack
+from solvable.methods.training.transformers import Transformer, number_of_parameters
 
 COLOURS, SITES = 7, 9
 BARE = {"mlp": 0, "layer_norm": False, "residual": False}

@@ -98,8 +98,8 @@ def test_a_slow_twin_with_scalar_minimisation_and_plain_sums_holds_the_same_fixe
 def test_rates_given_the_weights_are_those_of_a_fresh_test_set_counted_by_scikit_learn():
     """The simulation's quadrature, and the theory's Φ₂, against 200 000 draws of the two fields and a confusion matrix."""
     metrics = pytest.importorskip("sklearn.metrics")
-    from solvable.methods.fairness import confusion, fairness
-    from solvable.models.replica.bias_geometry import _table
+    from solvable.models.replica.bias_geometry.fairness import confusion, fairness
+    from solvable.models.replica.bias_geometry.model import _table
 
     share, h, s, r = (jnp.asarray(a) for a in ([0.3, 0.7], [0.4, -0.2], [0.7, 0.1], [0.6, -0.3]))
     exact = jax.jit(confusion)(share, h, s, r)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import solvable as sv
-from solvable.methods.averages import activation
-from solvable.methods.tasks import TaskOverlaps
+from solvable.methods.averages.activations import activation
+from solvable.methods.flows.tasks import TaskOverlaps
 from solvable.model import simulate_batch
 
 SIMILARITIES = np.array([0.0, 0.25, 0.5, 0.75, 0.9, 1.0])

@@ -11,8 +11,8 @@ from scipy.integrate import solve_ivp
 from scipy.special import erf
 
 import solvable as sv
-from solvable.methods.control import on_grid
-from solvable.methods.tasks import TaskOverlaps
+from solvable.methods.flows.control import on_grid
+from solvable.methods.flows.tasks import TaskOverlaps
 from solvable.model import simulate_batch
 
 SIMILARITIES = (0.0, 0.3, 0.7)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import solvable as sv
-from solvable.methods.elastic_phases import Phase, error_at, learn
 from solvable.model import simulate_batch
+from solvable.models.replica.curriculum_batch.elastic_phases import Phase, error_at, learn
 
 SPARSE = {"relevant": 0.2, "samples_easy": 0.5, "samples_hard": 0.5}
 

@@ -8,9 +8,9 @@ from scipy.integrate import solve_ivp
 from scipy.special import erf
 
 import solvable as sv
-from solvable.methods.control import Difficulty, arrive, evaluate
+from solvable.methods.flows.control import Difficulty, arrive, evaluate
 from solvable.model import simulate_batch
-from solvable.models.online.curriculum_online import Overlaps
+from solvable.models.online.curriculum_online.model import Overlaps
 
 
 def test_a_slow_twin_without_any_closed_form_gives_the_same_path():

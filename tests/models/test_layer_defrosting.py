@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import solvable as sv
-from solvable._programs import Count, simulate_batch
-from solvable.methods.digits import digit_components
-from solvable.methods.training import Optimiser, descend
-from solvable.models.online.layer_defrosting import (
+from solvable.contract.compiled import Count, simulate_batch
+from solvable.methods.data.digits import digit_components
+from solvable.methods.training.loops import Optimiser, descend
+from solvable.models.online.layer_defrosting.model import (
     TARGET_DIGITS,
     Network,
     Samples,

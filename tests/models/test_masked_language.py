@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import solvable as sv
-from solvable.methods.potts import conditionals
-from solvable.models.attention import masked_language as ml
+from solvable.methods.sequences.potts import conditionals
+from solvable.models.attention.masked_language import model as ml
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import solvable as sv
-from solvable.methods.random_matrices import ridgeless_factor
+from solvable.methods.random_matrices.equivalents import ridgeless_factor
 from solvable.model import simulate_batch
-from solvable.models.attention.masked_regression import EDGES
+from solvable.models.attention.masked_regression.model import EDGES
 
 REFERENCES = json.loads((Path(__file__).parents[1] / "reference" / "masked-regression.json").read_text())
 CHOICES = sv.MaskedRegression.fields_of("choice")

@@ -7,15 +7,9 @@ import pytest
 from scipy.special import erf
 
 import solvable as sv
-from solvable.methods.committee_networks import matched
-from solvable.methods.narrow_committee import (
-    Order,
-    fields,
-    free_energy,
-    kernel_named,
-    replicon,
-)
 from solvable.model import simulate_batch
+from solvable.models.replica.narrow_network.committee import Order, fields, free_energy, kernel_named, replicon
+from solvable.models.replica.narrow_network.networks import matched
 
 NOISY = {"samples": 4.0, "penalty": 0.05, "noise": 0.05}
 

@@ -9,9 +9,9 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import solvable as sv
-from solvable.methods.control import Box, optimise
+from solvable.methods.flows.control import Box, optimise
 from solvable.model import simulate_batch
-from solvable.models.online.online_attack import OnlineAttack, Policy, _chi_squared
+from solvable.models.online.online_attack.model import OnlineAttack, Policy, _chi_squared
 
 COSTS = np.array([0.1, 1.0, 3.0, 30.0])
 SLOW = {"rate": 1e-6, "times": [0.0, 1e8]}

@@ -11,8 +11,8 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 
 import solvable as sv
-from solvable.methods.channels import sign_channel, square_student
-from solvable.methods.losses import Square
+from solvable.methods.risk.channels import sign_channel, square_student
+from solvable.methods.risk.losses import Square
 from solvable.model import simulate_batch
 
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import solvable as sv
-from solvable.methods.covariate import Sign, gaussian_features, student
-from solvable.methods.losses import loss_named
+from solvable.methods.risk.covariate import Sign, gaussian_features, student
+from solvable.methods.risk.losses import loss_named
 from solvable.model import simulate_batch
-from solvable.models.replica.random_features import _orthogonal
+from solvable.models.replica.random_features.model import _orthogonal
 
 RATIOS = np.array([0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 2.0, 4.0])  # p/n at n/d = 3, sign features, penalty 1e-4
 

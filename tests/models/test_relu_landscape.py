@@ -9,8 +9,8 @@ import pytest
 from scipy.optimize import minimize
 
 import solvable as sv
-from solvable.methods.relu_loss import relu_curvature
 from solvable.model import simulate_batch
+from solvable.models.online.relu_landscape.relu_loss import relu_curvature
 
 
 @cache

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import solvable as sv
-from solvable.methods.rooted_trees import rooted_trees
-from solvable.methods.training import evaluate
-from solvable.models.attention.rooted_trees import HIDDEN, Reading, Scores, tables, windows
+from solvable.methods.training.loops import evaluate
+from solvable.models.attention.rooted_trees.model import HIDDEN, Reading, Scores, tables, windows
+from solvable.models.attention.rooted_trees.words import rooted_trees
 
 
 def test_the_network_passes_the_markov_chains_that_read_the_same_text():

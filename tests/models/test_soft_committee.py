@@ -12,10 +12,10 @@ from scipy.integrate import solve_ivp
 from scipy.special import erf
 
 import solvable as sv
-from solvable.methods.averages import activation
-from solvable.methods.committee import Overlaps, committee_loss
+from solvable.methods.averages.activations import activation
+from solvable.methods.flows.committee import Overlaps, committee_loss
 from solvable.model import simulate_batch
-from solvable.models.online.soft_committee import SoftCommittee
+from solvable.models.online.soft_committee.model import SoftCommittee
 
 REFERENCES = json.loads((Path(__file__).parents[1] / "reference" / "soft-committee.json").read_text())
 BOTH_LAYERS = {

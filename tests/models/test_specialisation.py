@@ -9,9 +9,9 @@ from scipy.integrate import solve_ivp
 from scipy.special import erf
 
 import solvable as sv
-from solvable.methods.flows import integrate
+from solvable.methods.flows.integrate import integrate
 from solvable.model import simulate_batch
-from solvable.models.online.specialisation import linear_contributions
+from solvable.models.online.specialisation.model import linear_contributions
 
 THIRD = math.pi / 3
 

@@ -7,10 +7,10 @@ import pytest
 import xarray as xr
 
 import solvable as sv
-from solvable.figures.draw import KEPT
-from solvable.methods.covariate import of_matrices
+from solvable.methods.risk.covariate import of_matrices
 from solvable.model import simulate_batch
-from solvable.models.replica.transfer import _moments, random_network
+from solvable.models.replica.transfer.model import _moments, random_network
+from solvable.render.figures import KEPT
 
 SMALL = {"features": "network", "loss": "square", "inputs": 3, "width": 2, "epochs": 20, "source_samples": 20.0}
 

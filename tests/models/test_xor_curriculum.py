@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 import solvable as sv
 from solvable.model import simulate_batch
-from solvable.models.online.xor_curriculum import CENTRES, LABELS, Overlaps, _sign_of_output
+from solvable.models.online.xor_curriculum.model import CENTRES, LABELS, Overlaps, _sign_of_output
 
 FEW = {"nodes": 128}
 

@@ -7,8 +7,8 @@ import pytest
 from scipy.special import erf
 
 import solvable as sv
-from solvable.methods.digits import PIXELS, digit_components, digit_images
-from solvable.tools.continual_digits import (
+from solvable.methods.data.digits import PIXELS, digit_components, digit_images
+from solvable.models.online.continual_learning.digits import (
     FIRST_SCALE,
     TRAINED,
     continual_digits,

@@ -9,8 +9,8 @@ import pytest
 
 from solvable.errors import SolvableError
 from solvable.lab.store import Store
-from solvable.methods import pseudolikelihood as pl
-from solvable.methods.monte_carlo import NotMixed
+from solvable.methods.sequences import pseudolikelihood as pl
+from solvable.methods.sequences.monte_carlo import NotMixed
 from solvable.tools import potts
 
 CONTACTS = {(1, 2), (2, 3), (3, 4), (4, 5), (1, 5), (6, 7), (3, 7)}

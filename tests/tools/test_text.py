@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from solvable.cli import main
+from solvable.cli.app import main
 from solvable.errors import InvalidValue
 from solvable.tools.text import ConditionalNetwork, clone, cut_windows, learn_text, read_text
 

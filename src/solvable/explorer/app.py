@@ -58,7 +58,7 @@ class Explorer:
         if self._study is None:
             return None
         if self._opened is None:
-            from .opened import Opened
+            from .stored_study import Opened
 
             self._opened = Opened(self._study, self._run or Path("study"))
         return self._opened
@@ -117,7 +117,7 @@ class Explorer:
         id = request.path_params["id"]
         if id not in listings():
             return said(404, f"there is no model {id[:60]!r}; {nearest(id[:60], list(listings()))}")
-        from .told import told
+        from .describe import told
 
         about = await run_in_threadpool(told, id)
         if self._warms:

@@ -26,7 +26,7 @@ def explore(run: Path | None, port: int, browser: bool, as_json: bool) -> int:
         raise SolvableError(f"the explorer needs {missing[0]}: pip install 'solvable[explore]'")
     if not 0 <= port <= 65535:
         raise InvalidValue(f"port = {port} is not a whole number in [0, 65535]: 0 takes a free one.")
-    from .._process import configure
+    from ..lab.jax_environment import configure
 
     configure()
     study = _opened(run) if run is not None else None

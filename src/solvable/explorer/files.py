@@ -38,7 +38,7 @@ def export(study: Any, observables: list[str], to: str) -> bytes:
         matplotlib.use("agg")
         import matplotlib.pyplot as plt
 
-        from ..plotting import house_style
+        from ..render.plots import house_style
 
         figure = study.plot(observables or None)
         try:
@@ -69,8 +69,8 @@ def _drawn(listing: Any) -> bytes:
 
     import matplotlib
 
-    from ..figures.draw import _kept
-    from ..plotting import house_style
+    from ..render.figures import _kept
+    from ..render.plots import house_style
 
     datasets = _kept(listing.name)
     if datasets is None:

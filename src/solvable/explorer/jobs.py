@@ -192,7 +192,7 @@ class Jobs:
             return
         if "plan" in told:
             store: Any = job.study._attach(None)
-            from ..lab.plans import plan_name
+            from ..lab.stored_plans import plan_name
 
             store.write_document(plan_name(job.study.specification()), {"blocks": told["plan"], "earlier": []})
         elif "block" in told:

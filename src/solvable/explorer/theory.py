@@ -21,10 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import InvalidValue
-from ..lab.plan import cells_in
+from ..lab.planning import cells_in
 from ..model import Model
 from ..study import Study
-from .told import symbol
+from .describe import symbol
 from .views import View
 
 LANES = (1, 8, 16, 64)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from .._declarations import checked_number
-from .._text import values_of
+from ..contract.declarations import checked_number
+from ..contract.parse_values import values_of
 from ..errors import InvalidValue, UnknownName, nearest
 from ..model import Model
 from ..registry import model_class

@@ -40,7 +40,7 @@ def split(blocks: list[dict[str, Any]], runs: str) -> list[dict[str, Any]]:
     Lanes that run one by one (`host`, `map`) do not know of each other; batched ones stay as a study plans them.
     Theories come last: what they are compared with is there then, and there is something to see meanwhile.
     """
-    from ..lab.plan import split_block
+    from ..lab.planning import split_block
 
     piece = {"host": 1, "map": 4}.get(runs)
     out, theories = [], []
@@ -69,9 +69,9 @@ class Simulation:
     def run(self) -> None:
         from ..lab._files import pack
         from ..lab.compute import compute_block
-        from ..lab.plan import cells_in
-        from ..lab.plans import plan_name
+        from ..lab.planning import cells_in
         from ..lab.store import block_id
+        from ..lab.stored_plans import plan_name
 
         study, begun = self.study, time.monotonic()
         store: Any = study._attach(None)
@@ -194,7 +194,7 @@ def main() -> None:
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's to hear
-    from .._process import configure
+    from ..lab.jax_environment import configure
 
     configure()
     lock = threading.Lock()

@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from solvable.lab import _files as files
-from solvable.lab import _records as records
-from solvable.lab._files import StoreError
+from . import _files as files
+from . import _records as records
+from ._files import StoreError
 
 if TYPE_CHECKING:
-    from solvable.lab.store import Store
+    from .store import Store
 
 MAGIC = b"solvable archive 1\n"
 NAME = re.compile(r"([0-9a-f]{64})\.pack")

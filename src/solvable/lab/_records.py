@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from solvable.lab import _files as files
-from solvable.lab._files import StoreError
+from . import _files as files
+from ._files import StoreError
 
 BLOCK_ID = re.compile(r"[0-9a-f]{64}")
 MANIFEST_NAME = re.compile(r"([0-9a-f]{32})\.jsonl")

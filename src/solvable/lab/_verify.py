@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from solvable.lab import _files as files
-from solvable.lab import _records as records
-from solvable.lab._archives import read_index
-from solvable.lab._files import StoreError
+from . import _files as files
+from . import _records as records
+from ._archives import read_index
+from ._files import StoreError
 
 if TYPE_CHECKING:
-    from solvable.lab.store import Store
+    from .store import Store
 
 FOLDER = re.compile(r"documents|manifests|archives|claims|blocks(/[0-9a-f]{2})?")
 FILE = re.compile(

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._programs import _simulate as simulation_program
-from .._programs import _theory as theory_program
+from ..contract.compiled import _simulate as simulation_program
+from ..contract.compiled import _theory as theory_program
 from ..model import Model, key_words, simulate_batch
 from .memory import needed
-from .plan import cells_in, columns_of, spread
+from .planning import cells_in, columns_of, spread
 
 
 def needed_memory(model: Model, block: Mapping[str, Any]) -> int | None:

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from ..errors import SolvableError
-from .plan import Family, cells_in, columns_of
+from .planning import Family, cells_in, columns_of
 from .store import block_id
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ def _leave_with_parent() -> None:
 
 def main() -> int:
     """Exit code 0 when the block is committed, 3 when memory ran out, 1 otherwise."""
-    from .._process import configure
+    from .jax_environment import configure
 
     configure()
     threading.Thread(target=_leave_with_parent, daemon=True).start()

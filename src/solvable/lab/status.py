@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from .claims import Claims
-from .plans import Plan, plan_name
+from .leases import Claims
 from .store import Entry, Store, StoreError
+from .stored_plans import Plan, plan_name
 
 MOST_FAILURES = 3  # attempts at a block before it is given up
 SHORTEST_PAUSE = 60.0  # seconds without a commit that may still be one long block

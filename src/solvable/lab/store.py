@@ -24,12 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from solvable.lab import _archives as archives
-from solvable.lab import _files as files
-from solvable.lab import _records as records
-from solvable.lab._files import StoreError
-from solvable.lab._records import BLOCK_ID, Entry, block_id, canonical
-from solvable.lab._verify import Problem, problems_of, walk
+from . import _archives as archives
+from . import _files as files
+from . import _records as records
+from ._files import StoreError
+from ._records import BLOCK_ID, Entry, block_id, canonical
+from ._verify import Problem, problems_of, walk
 
 __all__ = ["DamagedBlock", "Entry", "Problem", "Store", "StoreError", "block_id", "canonical"]
 

@@ -16,10 +16,10 @@ from typing import Any
 
 from ..study import Study, provenance
 from . import compute, memory
-from .plan import cells_of
-from .plans import Plan, Row, plan_name, plans
+from .planning import cells_of
 from .status import stored_study
 from .store import Store, block_id
+from .stored_plans import Plan, Row, plan_name, plans
 from .worker import Arrays, Died, TooLarge, Worked, Worker, checked_shard, damaged_blocks, shares, stopping_at_once
 
 __all__ = ["Worked", "work"]

@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidValue
-from .claims import Claims
-from .plans import Plan, Row
+from .leases import Claims
 from .status import MOST_FAILURES
 from .store import DamagedBlock, Store, StoreError, block_id
+from .stored_plans import Plan, Row
 
 PAUSES = (1.0, 5.0, 20.0)  # seconds before a commit that failed is tried again: a full disk may be cleared
 SHORTEST_WAIT, LONGEST_WAIT = 0.02, 1.0  # seconds between two looks at what others are doing

@@ -89,7 +89,7 @@ def power_law(
 
 def draw_forecast(told: Forecast, ax: Axes | None = None) -> Figure:
     """Measured points, forecast with its band (dashed where out of reach), power law, on two logarithmic axes."""
-    from ..plotting import COLOURS, INK, house_style
+    from ..render.plots import COLOURS, INK, house_style
 
     with house_style():
         import matplotlib.pyplot as plt

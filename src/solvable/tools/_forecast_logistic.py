@@ -9,9 +9,9 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.special import expit, log_expit, ndtr, ndtri
 
-from ..methods.effective_ridge import Sample, Shape
-from ..methods.logistic_replica import CHANNELS, Channel, LogisticSolution, most_signal, solve_logistic
+from ..methods.random_matrices.effective_ridge import Sample, Shape
 from ._forecast_ridge import RidgeTransport
+from .logistic_replica import CHANNELS, Channel, LogisticSolution, most_signal, solve_logistic
 
 STEPS = 10 ** np.arange(0.5, -2.75, -0.5)
 """Penalties that are tried when none is told, in units of the best one of ridge regression."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..methods.effective_ridge import (
+from ..methods.random_matrices.effective_ridge import (  # fmt: skip
     Measured,
     Sample,
     Shape,
@@ -16,7 +16,7 @@ from ..methods.effective_ridge import (
     leave_one_out,
     measured,
     shapes,
-)  # fmt: skip
+)
 
 GROUPS = 10
 HEAVY = 3.0

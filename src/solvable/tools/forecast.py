@@ -7,7 +7,8 @@
     told.plot().savefig("forecast.png")
 
 The error is leave-one-out's, measured on the rows at hand, times a ratio that exact high-dimensional theory gives (see
-`solvable.methods.effective_ridge` and `logistic_replica`). So the *gain* is forecast; the *level* keeps the noise of the rows.
+`solvable.methods.random_matrices.effective_ridge` and `logistic_replica`). So the *gain* is forecast; the *level* keeps the
+noise of the rows.
 """
 
 from __future__ import annotations

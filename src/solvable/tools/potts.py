@@ -161,13 +161,13 @@ class PottsFit:
     ) -> Sample:
         """New sequences by Gibbs sampling, many chains at once, run until they agree or `most_sweeps` are made.
 
-        Chains that have not mixed warn (`solvable.methods.monte_carlo.NotMixed`), and the sample says so.
+        Chains that have not mixed warn (`solvable.methods.sequences.monte_carlo.NotMixed`), and the sample says so.
         """
         import jax
         import jax.numpy as jnp
 
-        from ..methods.monte_carlo import sample
-        from ..methods.potts import Dense
+        from ..methods.sequences.monte_carlo import sample
+        from ..methods.sequences.potts import Dense
 
         law = Dense(jnp.asarray(self.fields, jnp.float32), jnp.asarray(self.dense_couplings(), jnp.float32))
         drawn = sample(law, jax.random.key(seed), number, sweeps=sweeps, most_sweeps=most_sweeps, chains=chains)
@@ -179,7 +179,7 @@ class PottsFit:
 
     def plot_contacts(self, top: int | None = None, separation: int = 1, ax: Axes | None = None) -> Figure:
         """The scores of all pairs as a map, with the `top` pairs (default: as many as sites) marked in the lower half."""
-        from ..plotting import COLOURS, HEAT, house_style
+        from ..render.plots import COLOURS, HEAT, house_style
 
         with house_style():
             import matplotlib.pyplot as plt
@@ -301,7 +301,7 @@ def fit(
     if np.all(told == told[:1]):
         raise InvalidValue(f"{where} {len(told)} sequences, all the same: there is no variation to learn from.")
     weights = np.ones(len(told)) if reweight is None else similarity_weights(told, reweight)
-    from ..methods import pseudolikelihood
+    from ..methods.sequences import pseudolikelihood
 
     colours = len(letters.letters)
     shared: dict[str, Any] = {"weights": weights, "tolerance": tolerance, "iterations": iterations, "report": report}

@@ -21,10 +21,10 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import InvalidValue
-from ..methods.monte_carlo import sweep
-from ..methods.squared_attention import InteractionStack, SumOfStacks
-from ..methods.training import MaskedTokens, Optimiser, geometric_steps, masked_loss, train
-from ..methods.transformers import Transformer
+from ..methods.sequences.monte_carlo import sweep
+from ..methods.training.loops import MaskedTokens, Optimiser, geometric_steps, masked_loss, train
+from ..methods.training.squared_attention import InteractionStack, SumOfStacks
+from ..methods.training.transformers import Transformer
 
 OTHER = "�"
 LEAST_WINDOWS = 50
@@ -202,7 +202,7 @@ def draw_learnt(learnt: Learnt, file: Path) -> None:
     """Loss of the encoder on the text and on every clone against steps, as a picture."""
     import matplotlib.pyplot as plt
 
-    from ..plotting import COLOURS, house_style, log_axis
+    from ..render.plots import COLOURS, house_style, log_axis
 
     with house_style():
         figure, axis = plt.subplots(figsize=(5.4, 3.8))

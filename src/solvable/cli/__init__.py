@@ -1,0 +1,3 @@
+"""The command line."""
+
+from .app import main as main

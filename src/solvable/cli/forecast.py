@@ -1,0 +1,120 @@
+"""The command `solvable forecast`: its words, and what it does. It needs no JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+import shutil
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from tyro.conf import Positional, arg
+
+from ..errors import InvalidValue
+
+
+@dataclasses.dataclass
+class Forecast:
+    """How much more rows would help ridge or logistic regression on your table, from the rows at hand."""
+
+    data: Positional[Annotated[Path, arg(metavar="DATA", help="A table: .csv, .npz (arrays X and y), .parquet.")]]
+    target: Annotated[str | None, arg(metavar="COLUMN", help="What to predict (default: the last column, or y).")] = (
+        None
+    )
+    loss: Annotated[
+        Literal["square", "logistic"], arg(help="Ridge regression, or logistic regression of two classes.")
+    ] = "square"
+    at: Annotated[
+        str, arg(metavar="N,N,…", help="Numbers of rows (default: 1.5, 2 and 3 times those in the table).")
+    ] = ""
+    penalty: Annotated[
+        float | None, arg(metavar="L", help="scikit-learn's alpha, or 1/C (default: of lowest leave-one-out error).")
+    ] = None
+    ignore: Annotated[str, arg(metavar="A,B,…", help="Columns to leave out.")] = ""
+    constant: Annotated[Literal["refuse", "drop"], arg(help="Columns with the same value in every row.")] = "refuse"
+    scale: Annotated[Literal["standard", "none"], arg(help="Columns at unit variance, or as they are.")] = "standard"
+    seed: Annotated[int, arg(metavar="S", help="Of the subsets that are drawn.")] = 0
+    out: Annotated[
+        Path | None, arg(metavar="FOLDER", help="New folder for forecast.json and the picture forecast.png.")
+    ] = None
+    json: Annotated[bool, arg(help="Print one JSON object on standard output.")] = False
+
+
+def _sizes(text: str) -> list[int] | None:
+    if not text.strip():
+        return None
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError:
+        raise InvalidValue(f"at = {text!r} is not a list of whole numbers of rows, as 500,1000,5000.") from None
+
+
+def _keep(folder: Path, files: dict[str, bytes]) -> None:
+    """Put the files in a new folder, which appears whole or not at all."""
+    final = os.path.abspath(folder)
+    temporary = os.path.join(os.path.dirname(final), f".tmp-{os.urandom(16).hex()}")
+    try:
+        os.makedirs(temporary)
+        for name, data in files.items():
+            Path(temporary, name).write_bytes(data)
+        if os.path.isdir(final):
+            os.rmdir(final)  # empty, or it would have been refused
+        os.rename(temporary, final)
+    except OSError as problem:
+        raise InvalidValue(f"{str(folder)!r} cannot be written: {problem.strerror}.") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _run(command: Forecast) -> int:
+    from ..contract.parse_values import json_ready
+    from ..tools.tables import read_table
+    from . import app as cli
+
+    sizes = _sizes(command.at)
+    if command.seed < 0:
+        raise InvalidValue(f"seed = {command.seed} is not a whole number in [0, ∞).")
+    if command.out is not None:
+        from ..tools.potts import refuse_occupied
+
+        refuse_occupied(command.out)
+    ignore = tuple(word.strip() for word in command.ignore.split(",") if word.strip())
+    table = read_table(command.data, command.target, ignore)
+    from ..tools.forecast import forecast
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # told below, one line each
+        told = forecast(
+            table.features, table.targets, command.loss, at=sizes, penalty=command.penalty,
+            standardise=command.scale == "standard", constant=command.constant, seed=command.seed, names=table.names,
+        )  # fmt: skip
+    answer: dict[str, Any] = {"data": str(command.data), "target": table.target, **told.as_dict()}
+    if command.out is not None:
+        picture = io.BytesIO()
+        told.plot().savefig(picture, format="png")
+        written = json.dumps(json_ready(answer), ensure_ascii=False, indent=1).encode()
+        _keep(command.out, {"forecast.json": written, "forecast.png": picture.getvalue()})
+    if command.json:
+        cli._print_json({**answer, "out": None if command.out is None else str(command.out)})
+        return 0
+    chosen = "as told" if command.penalty is not None else "lowest leave-one-out error"
+    print(
+        f"{table.target} from {told.columns} columns and {told.rows} rows, {told.loss} loss, penalty {told.penalty:.4g} "
+        f"({chosen}); {told.observable} now {told.now:.4g}\n"
+    )
+    cli._table("", *told.table())
+    print()
+    for sentence in told.sentences():
+        print(sentence)
+    if command.out is not None:
+        print(f"picture and numbers in {command.out}")
+    for note in told.warnings:
+        print(f"solvable: warning: {note}", file=sys.stderr)
+    return 0
+
+
+COMMANDS = {Forecast: _run}

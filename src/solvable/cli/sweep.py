@@ -1,0 +1,276 @@
+"""What the commands `solvable sweep …` do. Status, verify and gc import no JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ..errors import InvalidValue, SolvableError
+from . import app as cli
+from .app import SweepCompact, SweepExport, SweepGc, SweepRetry, SweepRun, SweepStatus, SweepVerify, SweepWork
+
+
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def _use_one_thread() -> None:
+    """Before JAX is imported: however a sweep is launched, it gives the same bits."""
+    from ..lab.launch import one_thread
+
+    os.environ.update(one_thread(os.environ))
+
+
+def _set_limits(command: SweepRun | SweepWork | SweepRetry) -> None:
+    """Before JAX is imported, for this process and those it starts: which device, and how much memory a block may take.
+
+    A worker of several on a machine with several GPUs takes the one of its shard.
+    """
+    from ..lab.memory import bytes_of
+
+    asked = getattr(command, "memory", "") or getattr(getattr(command, "jobs", None), "memory", "")
+    if text := asked or os.environ.get("SOLVABLE_MEMORY", ""):
+        os.environ["SOLVABLE_MEMORY"] = str(bytes_of(text))
+    if command.device:
+        os.environ["JAX_PLATFORMS"] = {"cpu": "cpu", "gpu": "cuda"}[command.device]
+    if isinstance(command, SweepWork | SweepRetry) and os.environ.get("JAX_PLATFORMS", "") != "cpu":
+        from ..lab.devices import one_of
+
+        os.environ.update(one_of(_shard(command.shard)[0], os.environ))
+    if command.device == "gpu":
+        from ..lab.jax_environment import configure
+
+        configure()
+        import jax
+
+        try:
+            jax.devices()
+        except Exception:  # JAX says it in several ways
+            raise InvalidValue("device = 'gpu', but JAX sees no GPU here.") from None
+
+
+def _run(command: SweepRun) -> int:
+    if command.workers and command.slurm is not None:
+        raise InvalidValue("--workers and --slurm exclude each other.")
+    if command.cluster and command.slurm is not None:
+        raise InvalidValue("--cluster and --slurm exclude each other.")
+    from ..lab.cluster import ClusterLost, check_where, run_tasks
+    from ..lab.launch import checked_workers, run_workers, slurm_script
+
+    checked_workers(command.workers, least=0)
+    tls, jobs = command.tls.checked(), command.jobs.checked()
+    if command.cluster:
+        check_where(command.cluster, tls)
+    if command.slurm is not None:
+        slurm_script(str(command.run), command.tasks, jobs=jobs)  # refuses before anything is planned
+    begun = time.monotonic()
+    _use_one_thread()
+    _set_limits(command)
+    lab = cli._study_of(command)
+    from ..lab.status import status
+    from ..study import _progress
+
+    store = lab._attach(command.run)
+    blocks = lab._planned(store)
+    name = lab.stored_name(store)
+    if command.slurm is not None:
+        # A script names its study: by the time it runs, the run may hold a later one.
+        tasks = max(1, min(command.tasks, len(blocks)))
+        return _write_script(command, slurm_script(store.path, tasks, study=name, jobs=jobs))
+    dead = []
+    try:
+        if command.workers or command.cluster:
+            cells = {row.block: row.cells for row in blocks.rows}
+            done = {block for block in store.done() if block in cells}
+            show = None if not command.json else False
+            with _progress(show, sum(cells.values()), sum(cells[b] for b in done), command.run) as advance:
+
+                def watch() -> bool:
+                    new = {block for block in store.done() if block in cells} - done
+                    advance(sum(cells[b] for b in new))
+                    done.update(new)
+                    return len(done) == len(cells)
+
+                if command.cluster:
+                    options: dict[str, Any] = {"blocks": len(blocks), "tls": tls, "jobs": jobs, "say": _say}
+                    dead = run_tasks(store.path, command.cluster, command.workers, study=name, watch=watch, **options)
+                else:
+                    dead = run_workers(store.path, command.workers, study=name, watch=watch)
+        else:
+            from ..lab.sweep import work
+
+            work(store.path, say=_say if sys.stderr.isatty() else lambda sentence: None, study=name)
+    except (KeyboardInterrupt, ClusterLost) as problem:
+        told = status(store, name)
+        again = " ".join(shlex.quote(w) for w in ["solvable", *sys.argv[1:]])
+        kept = f"{told.cells['done']} of {told.cells['all']} cells are kept"
+        why = "interrupted" if isinstance(problem, KeyboardInterrupt) else f"{problem}"
+        _say(f"solvable: {why}; {kept}. Resume with: {again}")
+        return 1
+    told = status(store, name)
+    for each in dead:
+        _say(f"solvable: {each}")
+    if command.json:
+        cli._print_json(
+            {"run": str(command.run), **dataclasses.asdict(told), "complete": told.complete,
+             "dead": [dataclasses.asdict(d) for d in dead], "seconds": round(time.monotonic() - begun, 3)}
+        )  # fmt: skip
+    else:
+        print(told)
+        if not told.complete:
+            print(f"go on with: solvable sweep {'retry' if told.blocks['failed'] else 'work'} {command.run}")
+    return 0 if told.complete else 1
+
+
+def _write_script(command: SweepRun, script: str) -> int:
+    assert command.slurm is not None
+    shown = str(command.slurm) == "-"
+    if not shown:
+        try:
+            command.slurm.write_text(script, encoding="utf-8")
+        except OSError as problem:
+            raise SolvableError(f"Could not write {str(command.slurm)!r}: {problem.strerror}.") from None
+    if command.json:
+        cli._print_json({"run": str(command.run), "slurm": None if shown else str(command.slurm), "script": script})
+    else:
+        print(script if shown else f"planned in {command.run}; submit with: sbatch {shlex.quote(str(command.slurm))}")
+    return 0
+
+
+def _work(command: SweepWork | SweepRetry) -> int:
+    shard = _shard(command.shard)
+    _use_one_thread()
+    _set_limits(command)
+    from ..lab.jax_environment import configure
+
+    configure()
+    from ..lab.launch import last_block_when_told, parent_lives
+    from ..lab.store import Store
+
+    Store.open(command.run)  # refuses before JAX is imported
+    from ..lab.sweep import work
+
+    retry, more = isinstance(command, SweepRetry), last_block_when_told()
+    worked = work(
+        command.run, shard, _say, study=command.study, retry=retry,
+        wanted=lambda: parent_lives() and more(), stop_at_once=True,
+    )  # fmt: skip
+    if command.json:
+        cli._print_json({"run": str(command.run), **dataclasses.asdict(worked)})
+    else:
+        print(
+            f"{worked.computed} blocks computed ({worked.healed} of them healed), {worked.failures} attempts failed, "
+            f"{worked.split} blocks split, {worked.left} blocks left, in {worked.seconds:.1f} s"
+        )
+    return 0 if not worked.left else 1
+
+
+def _shard(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"([0-9]{1,7})/([0-9]{1,7})", text)
+    if not found or not int(found[1]) < int(found[2]) <= 1_000_000:
+        raise InvalidValue(f"--shard {text!r} is not of the form i/n with 0 ≤ i < n ≤ 1000000.")
+    return int(found[1]), int(found[2])
+
+
+def _status(command: SweepStatus) -> int:
+    from ..lab.status import status
+
+    told = status(command.run, command.study)
+    if command.json:
+        cli._print_json({"run": str(command.run), **dataclasses.asdict(told), "complete": told.complete})
+    else:
+        print(told)
+    return 0
+
+
+def _verify(command: SweepVerify) -> int:
+    from ..lab.store import Store
+
+    problems = Store.open(command.run).verify()
+    wrong = [p for p in problems if not p.leftover]
+    if command.json:
+        rows = [{**dataclasses.asdict(p), "leftover": p.leftover} for p in problems]
+        cli._print_json({"run": str(command.run), "sound": not wrong, "problems": rows})
+    else:
+        for problem in problems:
+            print(f"{'leftover' if problem.leftover else 'WRONG':9}{problem}")
+        print(f"{len(wrong)} problems, {len(problems) - len(wrong)} leftovers of interrupted or busy writers")
+    return 1 if wrong else 0
+
+
+def _export(command: SweepExport) -> int:
+    from ..lab.status import stored_study
+    from ..lab.store import Store
+
+    store = Store.open(command.run)
+    _, specification = stored_study(store, command.study)
+    if _within(command.out, store.path):
+        raise InvalidValue(f"--out {str(command.out)!r} lies inside the run: choose another place.")
+    from ..lab.jax_environment import configure
+
+    configure()
+    from ..lab.export import export
+    from ..study import Study
+
+    lab = Study.from_specification(specification, store)
+    lab._store = store
+    missing = lab.missing()
+    export(lab.dataset(), command.to, command.out)
+    if command.json:
+        told = {"run": str(command.run), "out": str(command.out), "cells": lab.number_of_cells(), "missing": missing}
+        cli._print_json(told)
+    else:
+        print(f"{command.out}" + (f" ({missing} of {lab.number_of_cells()} cells are not done yet)" if missing else ""))
+    return 0
+
+
+def _within(path: Path, folder: str) -> bool:
+    real = os.path.realpath(path)
+    return real == folder or real.startswith(folder + os.sep)
+
+
+def _gc(command: SweepGc) -> int:
+    if not 0 <= command.older < float("inf"):
+        raise InvalidValue(f"older = {command.older} is not a number of seconds in [0, ∞).")
+    from ..lab.leases import Claims
+    from ..lab.store import Store
+
+    store = Store.open(command.run)
+    removed = {"temporaries": store.clean_temporaries(command.older), "copies": store.clean_copies()}
+    with Claims(store.path, observer=True) as claims:
+        removed["claims"] = claims.clean(command.older)
+    if command.json:
+        cli._print_json({"run": str(command.run), "removed": sum(removed.values()), **removed})
+    else:
+        told = "{temporaries} temporary files, {copies} copies of archived blocks and {claims} claims removed"
+        print(told.format(**removed))
+    return 0
+
+
+def _compact(command: SweepCompact) -> int:
+    from ..lab.store import Store
+
+    blocks, archives = Store.open(command.run).compact()
+    if command.json:
+        cli._print_json({"run": str(command.run), "blocks": blocks, "archives": archives})
+    else:
+        print(f"{blocks} blocks moved into {archives} archives")
+    return 0
+
+
+RUN: dict[type, Any] = {
+    SweepRun: _run,
+    SweepWork: _work,
+    SweepRetry: _work,
+    SweepStatus: _status,
+    SweepVerify: _verify,
+    SweepExport: _export,
+    SweepCompact: _compact,
+    SweepGc: _gc,
+}

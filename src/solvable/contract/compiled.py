@@ -1,0 +1,224 @@
+"""The compiled programs behind a model, one per class, choices and shapes: theory, branches, batches of simulations.
+
+They know a model only by its contract (`point`, `experiment`, `fields`); what a user calls is in `model`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from ..errors import InvalidValue, SolvableError
+
+if TYPE_CHECKING:
+    from ..model import Model, Numerics
+
+
+class Count(eqx.Module):
+    """How many of something a simulation has: `actual` of them (traced), in arrays padded to `padded` (static).
+
+    Padding lets a sweep over, say, the number of samples share a handful of compiled programs. Draws of shape
+    `(padded, ...)` have the same leading rows for every padding, so the realisation does not depend on it.
+    """
+
+    actual: Array
+    padded: int = eqx.field(static=True)
+
+    def mask(self, dtype: Any = float) -> Array:
+        """One for the rows that exist, zero for the padding."""
+        return (jnp.arange(self.padded, dtype=jnp.int32) < self.actual).astype(dtype)
+
+
+@eqx.filter_jit
+def _theory(model: Model, numerics: Numerics, only: tuple[str, ...] | None = None):
+    return _over_controls(model, lambda m: _some(m.point(numerics), only))
+
+
+@eqx.filter_jit
+def _branches(model: Model, numerics: Numerics):
+    return _over_controls(model, lambda m: m.point_branches(numerics), extra=1)
+
+
+def _over_controls(model: Model, point: Any, extra: int = 0):
+    """Broadcast the controls, flatten, `vmap` the controls only, mask what did not converge, reshape.
+
+    `extra` axes (of branches) come before an observable's own.
+    """
+    controls = model.controls()
+    shape = np.broadcast_shapes(*(v.shape for v in controls.values()))
+    flat = {n: jnp.broadcast_to(v, shape).reshape(-1) for n, v in controls.items()}
+    # One lane is batched too: a point then takes the same program whether asked alone or in a sweep.
+    values = _in_batches(lambda c: point(model.with_values(c)), flat, type(model).theory_lanes)
+    values = values if extra else within_bounds(values, model)
+    outcome = masked(values, axes_along(model, extra), 1 + extra)
+    return jax.tree.map(lambda v: v.reshape(shape + v.shape[1:]), outcome)
+
+
+def _some(values: dict[str, Array], only: tuple[str, ...] | None) -> dict[str, Array]:
+    """The observables that are asked for, and their convergence: the compiler leaves out what nothing else needs."""
+    if only is None:
+        return values
+    kept = {*only, *(f"{name}_converged" for name in only), "converged", "residual"}
+    return {name: value for name, value in values.items() if name in kept}
+
+
+def _in_batches(function: Any, flat: dict[str, Array], most: int) -> dict[str, Array]:
+    """Apply a function to at most `most` lanes at a time; the last batch is filled up with its last lane.
+
+    One at a time, loops within the function are no batch's: each ends when it is done, and nothing waits for another.
+    """
+    if most == 1 and flat:
+        return jax.lax.map(function, flat)
+    function = jax.vmap(function)
+    number = next((v.shape[0] for v in flat.values()), 1)
+    if number <= most:
+        return function(flat)
+    batches = -(-number // most)
+    lanes = -(-number // batches)
+    fill = np.minimum(np.arange(batches * lanes), number - 1).reshape(batches, lanes)
+    out = jax.lax.map(function, {n: v[fill] for n, v in flat.items()})
+    return {n: v.reshape(-1, *v.shape[2:])[:number] for n, v in out.items()}
+
+
+def axes_along(model: Model, extra: int = 0) -> dict[str, int]:
+    """Where, in a batch, each observable has the axis along which the model's `converged` may be told; others have none."""
+    along = type(model).converges_along
+    return {n: 1 + extra + o.dims.index(along) for n, o in model.observables().items() if along in o.dims}
+
+
+def within_bounds(values: dict[str, Array], model: Model) -> dict[str, Array]:
+    """Whatever leaves its declared bounds by more than the model's accuracy did not converge, whoever says it did.
+
+    A cosine of 1.6 or a negative loss is no answer, however small its residual. Where `converged` is told along a
+    dimension (time), the path has failed from there on.
+    """
+    values, axes, slack = dict(values), axes_along(model), type(model).accuracy
+    lanes = next(iter(values.values())).shape[:1]
+    for name, declared in model.observables().items():
+        if name not in values or not (np.isfinite(declared.low) or np.isfinite(declared.high)):
+            continue
+        v = values[name]
+        # NaN is inside: it says by itself that it is no answer
+        good = ~(v < declared.low - slack * (1 + abs(declared.low)))
+        good = good & ~(v > declared.high + slack * (1 + abs(declared.high)))
+        own = f"{name}_converged" if f"{name}_converged" in values else "converged"
+        converged = values.get(own, jnp.ones(lanes, bool))
+        if converged.ndim > 1 and name in axes:
+            good = jnp.all(good, axis=tuple(i for i in range(1, v.ndim) if i != axes[name]))
+            good = jnp.cumprod(good.astype(jnp.int32), axis=1) == 1
+        else:
+            good = jnp.all(good.reshape(*lanes, -1), axis=1).reshape(*lanes, *(1,) * (converged.ndim - 1))
+        values[own] = converged & good
+    return values
+
+
+def masked(
+    values: dict[str, Array], axes: Mapping[str, int] | None = None, rank: int = 1
+) -> tuple[dict[str, Array], Array, Array, Array | None]:
+    """Split off `converged` and `residual`; make the rest NaN, in value and in derivative, where not converged.
+
+    What can fail by itself is said beside it as `NAME_converged`: the whole converged where all that is here did.
+
+    `converged` has `rank` axes, lanes first; one more where it is told along a dimension of the observables (time), whose
+    axis in each is in `axes`. Those observables are then masked entry by entry, all others where any entry failed. The
+    last of what is returned is this finer answer, or None.
+    """
+    values = dict(values)
+    own = [name for name in values if name.endswith("_converged")]
+    some = next(iter(values.values()))
+    converged = values.pop("converged", jnp.ones(some.shape[:1], bool))
+    finely = converged if converged.ndim > rank else None
+    whole = converged if finely is None else jnp.all(finely, axis=-1)
+    for name in own:
+        one = values.pop(name)
+        whole = whole & one
+        finely = None if finely is None else finely & one[..., None]
+    residual = values.pop("residual", jnp.zeros(whole.shape))
+
+    def mask(name: str, v: Array) -> Array:
+        # A product, not `where`: the derivative of `where` at a masked point would be a plausible zero.
+        if finely is not None and name in (axes or {}):
+            shape = [*finely.shape[:-1], *(1,) * (v.ndim - finely.ndim + 1)]
+            shape[(axes or {})[name]] = finely.shape[-1]
+            return v * jnp.where(finely, 1.0, jnp.nan).reshape(shape).astype(v.dtype)
+        factor = jnp.where(whole, 1.0, jnp.nan)
+        return v * factor.reshape(factor.shape + (1,) * (v.ndim - factor.ndim)).astype(v.dtype)
+
+    return {n: mask(n, v) for n, v in values.items()}, whole, residual, finely
+
+
+def simulate_batch(
+    model: Model,
+    fields: Mapping[str, Any],
+    keys: PRNGKeyArray,
+    size: int,
+    *,
+    padded: Mapping[str, int] | None = None,
+    dtype: str | None = None,
+) -> dict[str, Array]:
+    """Simulate one lane per key, all of one size and padding, in one compiled program.
+
+    `fields` gives the values that differ between lanes, along a leading axis (all others are the model's own); `padded`
+    the length to which the arrays of each counting control are padded.
+    """
+    lanes = keys.shape[0]
+    each = {n: np.asarray(v, float) for n, v in fields.items()}
+    counts = {}
+    for name, said in model.fields_of("control").items():
+        if said.counts:
+            ratios = each.get(name, np.full(lanes, float(getattr(model, name))))
+            counts[name] = np.maximum(1, np.rint(ratios * size)).astype(np.int32)
+            each[name] = counts[name] / size
+    if padded is None:
+        padded = {n: bucket(int(c.max())) for n, c in counts.items()}
+    lengths = tuple(sorted(padded.items()))
+    name = dtype or type(model).simulation_dtype
+    if name not in ("float32", "float64"):
+        raise InvalidValue(f"dtype = {name!r} is not one of 'float32', 'float64': the precision of a simulation.")
+    if type(model).runs == "host":
+        rows = []
+        for i in range(lanes):
+            values, count = {n: jnp.asarray(v[i]) for n, v in each.items()}, {n: c[i] for n, c in counts.items()}
+            rows.append(_lane(model, values, keys[i], count, size, lengths, name))
+        return {n: jnp.stack([row[n] for row in rows]) for n in rows[0]}
+    return _simulate(model, each, keys, counts, size, lengths, name)
+
+
+def _lane(model, fields, key, actual, size, padded, dtype):
+    counts = {n: Count(actual[n], p) for n, p in padded}
+    values = model.with_values(fields).experiment(key, size, counts, jnp.dtype(dtype))
+    declared = model.observables()
+    extra = [n for n in values if n not in declared and n not in ("converged", "residual")]
+    if extra:
+        raise SolvableError(f"{model.id} simulates {extra[0]!r}, which is not a declared observable.")
+    values = {n: jnp.asarray(v, float)[None] for n, v in values.items() if n != "converged"} | {
+        "converged": jnp.asarray(values.get("converged", True), bool)[None]
+    }
+    out, converged, residual, _ = masked(values, axes_along(model))
+    return {n: v[0] for n, v in out.items()} | {"converged": converged[0], "residual": residual[0]}
+
+
+@eqx.filter_jit
+def _simulate(model, fields, keys, actual, size: int, padded: tuple[tuple[str, int], ...], dtype: str):
+    def lane(cell):
+        values, key, count = cell
+        return _lane(model, values, key, count, size, padded, dtype)
+
+    cells = (fields, keys, actual)
+    return jax.vmap(lane)(cells) if type(model).runs == "vmap" else jax.lax.map(lane, cells)
+
+
+def bucket(count: int) -> int:
+    """The padded length for a count: the next of 1, 2, 3, 4, 6, 8, 12, 16, ...
+
+    >>> [bucket(n) for n in (1, 5, 6, 100, 1000)]
+    [1, 6, 6, 128, 1024]
+    """
+    power = 1 << max(0, (count - 1).bit_length())
+    return 3 * power // 4 if power >= 4 and count <= 3 * power // 4 else power

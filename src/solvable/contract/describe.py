@@ -1,0 +1,71 @@
+"""A model's declarations as plain values: what `show`, the documents and the page are made from."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import Any
+
+import numpy as np
+
+from ..model import Model
+
+
+def describe(model: type[Model]) -> dict[str, Any]:
+    """Everything a model declares, as plain JSON values.
+
+    >>> import solvable as sv
+    >>> [f["name"] for f in describe(sv.Perceptron)["fields"]]
+    ['samples', 'penalty', 'noise', 'loss', 'teacher']
+    """
+    module = sys.modules[model.__module__]
+    return {
+        "id": model.id,
+        "title": model.title,
+        "family": model.family,
+        "revision": model.revision,
+        "about": inspect.getdoc(module) or inspect.getdoc(model) or "",
+        "runs": model.runs,
+        "numerics": dict(model.numerics),
+        "accuracy": model.accuracy,
+        "typical_sizes": list(model.typical_sizes),
+        "fields": [_field(name, said) for name, said in model.fields().items()],
+        "observables": [
+            {
+                "name": o.name,
+                "meaning": o.meaning,
+                "symbol": o.symbol,
+                "dims": list(o.dims),
+                "status": o.status if o.predicted else "measured",
+                "power": o.power,
+                "simulated": o.simulated,
+                "predicted": o.predicted,
+                "when": "; ".join(f"{k} = {' or '.join(map(str, v))}" for k, v in o.when),
+            }
+            for o in model.observables_declared
+        ],
+        "references": [str(r) for r in model.references],
+    }
+
+
+def _field(name: str, said: Any) -> dict[str, Any]:
+    if said.kind in ("control", "choice"):
+        default = f"{said.default:g}" if isinstance(said.default, float) else str(said.default)
+    elif said.default is None:
+        default = "none"
+    else:
+        default = (
+            "from the choices" if callable(said.default) else "×".join(map(str, np.shape(said.default))) + " values"
+        )
+    return {
+        "name": name,
+        "kind": said.kind,
+        "symbol": said.symbol,
+        "default": default,
+        "range": " × ".join(said.dims) if said.dims else said.range,
+        "typical": list(said.typical) if said.typical else None,
+        "scale": said.scale,
+        "options": list(said.options) if said.options else None,
+        "counts": said.counts,
+        "meaning": said.meaning,
+    }

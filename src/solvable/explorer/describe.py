@@ -1,0 +1,165 @@
+"""What a model says of itself, for the page: numbers as numbers, prose and symbols as safe HTML."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..contract.describe import describe
+from ..errors import InvalidValue
+from ..model import Model
+from ..registry import listings, model_class
+from ..render.equations import mathml
+from ..render.formulas import formula
+from .views import View, default_observables
+
+
+@lru_cache(maxsize=64)
+def told(id: str) -> dict[str, Any]:
+    """Everything that the page needs to know of a model."""
+    kind = model_class(id)
+    about = describe(kind)
+    model = kind()
+    fields = [said | _field(kind, said["name"]) for said in about["fields"]]
+    observables = [said | {"symbol_mathml": symbol(said["symbol"])} for said in about["observables"]]
+    for said, declared in zip(observables, kind.observables_declared, strict=True):
+        said["exists_when"] = {field: list(allowed) for field, allowed in declared.when}
+    return about | {
+        "sentence": listings()[id].sentence,
+        "kind": listings()[id].kind,
+        "has_theory": model.has_theory,
+        "about_html": prose(about["about"]),
+        "fields": fields,
+        "observables": observables,
+        "references": [reference(r) for r in kind.references],
+        "coordinates": {d: _plain(v) for d, v in model.coordinates().items()},
+        "has_branches": kind.point_branches is not Model.point_branches,
+        "lines": kind.transition_lines is not Model.transition_lines,
+        "default_view": default_view(kind).json(),
+    }
+
+
+def default_view(kind: type[Model]) -> View:
+    """A view that looks good at once."""
+    model = kind()
+    controls = kind.fields_of("control")
+    shown = default_observables(model)
+    own = any(model.observables()[n].dims for n in shown)
+    axis = None
+    if controls and model.has_theory and not own:
+        swept = next((n for n, said in controls.items() if said.counts), next(iter(controls)))
+        low, high = controls[swept].span
+        logarithmic = controls[swept].scale == "log" and low > 0
+        axis = {"field": swept, "from": low, "to": high, "points": 60, "scale": "log" if logarithmic else "linear"}
+    sizes, seeds = list(kind.typical_sizes[:2]), 8
+    if not model.has_theory:
+        sizes, seeds = list(kind.typical_sizes[:1]), 2
+    return View.checked(
+        {"model": kind.id, "x": axis, "observables": list(shown), "sizes": sizes, "seeds": seeds, "values": {}}
+    )
+
+
+def _field(kind: type[Model], name: str) -> dict[str, Any]:
+    said = kind.fields()[name]
+    more: dict[str, Any] = {"symbol_mathml": symbol(said.symbol), "dims": list(said.dims)}
+    if said.kind in ("control", "choice"):
+        more |= {"default": said.default, "low": _finite(said.low), "high": _finite(said.high)}
+        more |= {"low_open": said.low_open, "high_open": said.high_open}
+    if said.kind == "control":
+        try:
+            more["span"] = list(said.span)
+        except InvalidValue:
+            more["span"] = [said.default - 1, said.default + 1]
+    return more
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _plain(values: Any) -> list[Any]:
+    return np.asarray(values).tolist()
+
+
+@lru_cache(maxsize=2048)
+def symbol(latex: str) -> str:
+    """A symbol as MathML; empty where there is none.
+
+    >>> symbol(r"\\alpha").startswith("<math")
+    True
+    """
+    return mathml(latex) if latex else ""
+
+
+def reference(paper: Any) -> dict[str, str | None]:
+    """A paper and the link that a reader may follow."""
+    url = None
+    if paper.arxiv:
+        url = f"https://arxiv.org/abs/{paper.arxiv}"
+    elif paper.doi:
+        url = f"https://doi.org/{paper.doi}"
+    return {"text": str(paper), "url": url, "bibtex": paper.bibtex()}
+
+
+# --- prose ------------------------------------------------------------------------------------------------------------
+
+
+def prose(doc: str) -> str:
+    """A docstring as HTML: paragraphs, lists, bold, emphasis, code, displayed equations. Nothing in it is believed.
+
+    >>> prose("**Data.** x < 1, *sign* and `y`.")
+    '<p><strong>Data.</strong> x &lt; 1, <em>sign</em> and <code>y</code>.</p>'
+    """
+    return "\n".join(_block(lines) for lines in _blocks(doc))
+
+
+def _blocks(doc: str) -> list[list[str]]:
+    """Lines that belong together: paragraphs, lists, indented equations (which may hold blank lines)."""
+    blocks: list[list[str]] = [[]]
+    for line in doc.splitlines():
+        indented, open = line.startswith("    "), blocks[-1]
+        if not line.strip():
+            blocks.append([])
+        elif open and line.startswith("- ") and not open[0].startswith("- "):
+            blocks.append([line])
+        elif indented and not open and len(blocks) > 1 and _displayed(blocks[-2]):
+            blocks.pop()
+            blocks[-1] += ["", line]
+        else:
+            open.append(line)
+    return [b for b in blocks if b]
+
+
+def _displayed(lines: list[str]) -> bool:
+    return bool(lines) and lines[0].startswith("    ")
+
+
+def _block(lines: list[str]) -> str:
+    if lines[0].lstrip().startswith(">>> "):
+        return f"<pre><code>{html.escape(chr(10).join(lines))}</code></pre>"
+    if _displayed(lines):
+        return '<div class="equation">' + "".join(formula(line) for line in lines if line.strip()) + "</div>"
+    if lines[0].startswith("- "):
+        items = re.split(r"^- ", "\n".join(lines), flags=re.MULTILINE)[1:]
+        return "<ul>" + "".join(f"<li>{_inline(' '.join(i.split()))}</li>" for i in items) + "</ul>"
+    return f"<p>{_inline(' '.join(line.strip() for line in lines))}</p>"
+
+
+def _inline(text: str) -> str:
+    parts = re.split(r"(`[^`]+`|\$[^$]+\$)", text)
+    return "".join(_marked(part) for part in parts)
+
+
+def _marked(part: str) -> str:
+    if len(part) > 2 and part[0] == part[-1] == "`":
+        return f"<code>{html.escape(part[1:-1])}</code>"
+    if len(part) > 2 and part[0] == part[-1] == "$":
+        return mathml(part[1:-1])
+    safe = html.escape(part, quote=False)
+    safe = re.sub(r"\*\*(\S(?:[^*]*\S)?)\*\*", r"<strong>\1</strong>", safe)
+    return re.sub(r"(?<![\w*])\*(\S(?:[^*]*\S)?)\*(?![\w*])", r"<em>\1</em>", safe)

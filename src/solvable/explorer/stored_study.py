@@ -1,0 +1,189 @@
+"""A stored study, opened once when the server starts and looked at like any view. Requests name no path."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidValue
+from ..study import Study, unknown_observable
+from .describe import symbol
+from .theory import plain
+from .views import Refused
+
+KINDS = ("theory", "expected", "simulated")
+MOST_NUMBERS = 200_000
+
+
+class Opened:
+    """The study behind `solvable explore RUN`."""
+
+    def __init__(self, study: Study, run: Path):
+        self.study, self.run = study, run
+        self._seen: int | None = None
+        self._agreement: dict[str, Any] | None = None
+        self._lock = threading.Lock()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read it again if somebody has committed something meanwhile."""
+        with self._lock:
+            done = len(self.study._store.done()) if self.study._store is not None else 0
+            if done != self._seen:
+                self.data, self._agreement = self.study.dataset(), None
+                self._seen = done
+
+    def told(self) -> dict[str, Any]:
+        """Dimensions, controls, sizes, seeds, observables."""
+        self.refresh()
+        model = next(iter(self.study.models.values()))
+        fields = model.fields()
+        grid = self.study._grid()
+        declared = self._declared()
+        return {
+            "name": self.run.name,
+            "model": model.id,
+            "title": "; ".join(dict.fromkeys(m.title for m in self.study.models.values())),
+            "models": {n: str(m) for n, m in self.study.models.items()},
+            "dims": {n: list(v) for n, v in grid.items()},
+            "scales": {n: fields[n].scale if n in fields else "linear" for n in grid},
+            "symbols_mathml": {n: symbol(fields[n].symbol) if n in fields else "" for n in grid},
+            "sizes": self.study.sizes,
+            "seeds": len(self.study.seeds),
+            "cells": len(self.study.cells()),
+            "missing": self.study.missing(),
+            "observables": [
+                {"name": n, "meaning": o.meaning, "symbol_mathml": symbol(o.symbol), "dims": list(o.dims),
+                 "status": o.status} for n, o in declared.items()
+            ],
+            "coordinates": {str(d): np.asarray(self.data[d].values).tolist() for d in self.data.dims
+                            if d in self.data.coords},
+            "values": {n: v for m in self.study.models.values() for n, v in _scalars(m).items()},
+        }  # fmt: skip
+
+    def series(self, said: Any) -> dict[str, Any]:
+        """Theory and points along one dimension, with every other dimension at one of its values."""
+        if not isinstance(said, dict) or any(k not in ("x", "y", "observables", "at") for k in said):
+            raise Refused("a request for a stored study has x, y, observables and at.")
+        grid, at = self.study._grid(), said.get("at", {})
+        axes = [a for a in (said.get("x"), said.get("y")) if a is not None]
+        if not isinstance(at, dict) or any(not isinstance(a, str) for a in axes) or len(set(axes)) < len(axes):
+            raise Refused("x and y are names of different dimensions, at is an object {dimension: value}.")
+        names = self.checked(said.get("observables") or list(self._declared())[:1])
+        pick = {d: self._index(d, at.get(d), grid[d]) for d in grid if d not in axes}
+        for name in at:
+            if name not in grid:
+                raise Refused(
+                    f"this study has no dimension {str(name)[:60]!r}: it has {', '.join(grid) or 'none'}.", "at"
+                )
+        series, points = [], []
+        for name in names:
+            own = list(self._declared()[name].dims)
+            for axis in axes:
+                if axis not in [*grid, *own]:
+                    raise Refused(f"there is no dimension {axis[:60]!r} to draw {name} along.", "x")
+            lead = [a for a in axes if a in grid]
+            series += self._curve(name, pick, lead, own)
+            points += self._points(name, pick, lead, own)
+        across = axes[0] if axes else None
+        return {"x": self._axis(across), "y": self._axis(axes[1]) if len(axes) > 1 else None, "series": series,
+                "points": points, "lines": [], "not_converged": 0, "cached": True,
+                "coordinates": {d: c for d, c in self.told()["coordinates"].items() if d not in grid}}  # fmt: skip
+
+    def agreement(self) -> dict[str, Any] | None:
+        """As a job tells it; None where there is nothing to compare."""
+        from .worker import agreement_of
+
+        if not self.study.sizes or not any(m.has_theory for m in self.study.models.values()):
+            return None
+        self._agreement = self._agreement or agreement_of(self.study)
+        return self._agreement
+
+    def checked(self, said: Any) -> list[str]:
+        """The observables that a view of this study shows, or a sentence."""
+        if not isinstance(said, list) or not all(isinstance(n, str) for n in said):
+            raise Refused("the observables of a view are a list of names.", "observables")
+        for name in said:
+            if name not in self._declared():
+                raise Refused(str(unknown_observable(name[:200], list(self._declared()))), "observables")
+        return said
+
+    def reproduce(self, said: dict[str, Any], address: str) -> dict[str, str]:
+        """A program, a command and a link that show this study."""
+        names = self.checked(said.get("observables") or [])
+        path = str(self.run.resolve())
+        shown = repr(names[0]) if len(names) == 1 else repr(names) if names else ""
+        lines = ["import solvable as sv", "", f"study = sv.open({path!r})", "data = study.dataset()", "print(data)"]
+        lines += ["print(study.agreement())"] if self.agreement() is not None else []
+        lines += [f"study.plot({shown}).savefig('study.png')"]
+        shell = f"solvable sweep export {shlex.quote(path)} --to csv --out study.csv\n"
+        link = f"{address}/?study=1" + (f"&show={','.join(names)}" if names else "")
+        return {"python": "\n".join(lines) + "\n", "shell": shell, "link": link}
+
+    def _declared(self) -> dict[str, Any]:
+        every = {n: o for m in self.study.variants().values() for n, o in m.observables().items()}
+        return {n: o for n, o in every.items() if any(f"{n}_{k}" in self.data for k in KINDS)}
+
+    def _axis(self, dim: str | None) -> dict[str, Any] | None:
+        if dim is None:
+            return None
+        values = self.data[dim].values if dim in self.data.coords else np.arange(self.data.sizes.get(dim, 0))
+        return {"field": dim, "values": np.asarray(values).tolist()}
+
+    def _index(self, dim: str, value: Any, known: list[Any]) -> int:
+        if value is None:
+            return 0
+        try:
+            return known.index(value)
+        except ValueError:
+            pass
+        if isinstance(value, (int, float)) and all(isinstance(k, (int, float)) for k in known):
+            return int(np.argmin(np.abs(np.asarray(known, float) - float(value))))
+        raise Refused(f"{dim} = {str(value)[:60]} is none of this study's values.", "at")
+
+    def _array(self, variable: str, pick: dict[str, int], order: list[str]) -> np.ndarray:
+        array = self.data[variable]
+        array = array.isel({d: i for d, i in pick.items() if d in array.dims})
+        array = array.transpose(*(d for d in order if d in array.dims))
+        if array.size > MOST_NUMBERS:
+            raise InvalidValue(f"{variable} has {array.size} numbers here: fix more dimensions, or export it.")
+        return array.values
+
+    def _curve(self, name: str, pick: dict[str, int], lead: list[str], own: list[str]) -> list[dict[str, Any]]:
+        said = self._declared()[name]
+        told = {"observable": name, "label": name.replace("_", " "), "symbol_mathml": symbol(said.symbol),
+                "status": said.status, "dims": [*lead, *own]}  # fmt: skip
+        if f"{name}_theory" in self.data:
+            values = self._array(f"{name}_theory", pick, [*lead, *own])
+        elif f"{name}_expected" in self.data:
+            values = self._array(f"{name}_expected", pick, [*lead, "size", "seed", *own])
+            outer = tuple(i for i in range(len(lead), values.ndim - len(own)))
+            values = np.mean(values, axis=outer)
+        else:
+            return []
+        return [told | {"values": plain(values), "converged": np.isfinite(values).tolist()}]
+
+    def _points(self, name: str, pick: dict[str, int], lead: list[str], own: list[str]) -> list[dict[str, Any]]:
+        if f"{name}_simulated" not in self.data:
+            return []
+        values = self._array(f"{name}_simulated", pick, [*lead, "size", "seed", *own])
+        axis = len(lead) + 1
+        number = np.isfinite(values).sum(axis)
+        mean = np.where(number > 0, np.nansum(values, axis) / np.maximum(number, 1), np.nan)
+        spread = np.sqrt(np.nansum((values - np.expand_dims(mean, axis)) ** 2, axis) / np.maximum(number - 1, 1))
+        error = np.where(number > 1, spread / np.sqrt(np.maximum(number, 1)), np.nan)
+        out = []
+        for i, size in enumerate(self.study.sizes):
+            at = (slice(None),) * len(lead) + (i,)
+            out.append({"observable": name, "size": size, "dims": [*lead, *own], "mean": plain(mean[at]),
+                        "error": plain(error[at]), "seeds": len(self.study.seeds)})  # fmt: skip
+        return out
+
+
+def _scalars(model: Any) -> dict[str, Any]:
+    fields = model.fields_of("control", "choice")
+    return {n: getattr(model, n) if fields[n].kind == "choice" else float(getattr(model, n)) for n in fields}

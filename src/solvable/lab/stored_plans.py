@@ -1,0 +1,220 @@
+"""Plans at rest: written piece by piece and read back as far as needed, so that no process ever holds a whole one.
+
+plan-<study>        the programs, and which documents hold the rest; written last: until then there is no plan
+index-<hash>        of some thousand blocks: id, cells, program, and where its specification is
+piece-<hash>        the blocks' own parts
+split-<block>       a block that did not fit into memory, as the smaller ones that are computed in its place
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from .planning import cells_in, columns_of, split_block
+from .store import StoreError, block_id
+
+PIECE_CELLS, PIECE_BLOCKS = 25_000, 4_000
+INDEX_BLOCKS = 20_000
+MOST_LANES = 1 << 20
+WRONG = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+
+
+class Documents(Protocol):
+    """What a plan asks of a store."""
+
+    def documents(self) -> list[str]: ...
+    def read_document(self, name: str) -> Any: ...
+    def write_document(self, name: str, document: Any) -> None: ...
+
+
+class Row(NamedTuple):
+    """A block of a plan: its id, its cells, the number of its program, and where the rest stands."""
+
+    block: str
+    cells: int
+    program: int
+    piece: int
+    position: int
+
+
+def plan_name(specification: Mapping[str, Any]) -> str:
+    """The name of the plan of a study."""
+    return f"plan-{block_id({'study': specification})[:24]}"
+
+
+def write_plan(
+    store: Documents,
+    name: str,
+    blocks: Iterable[tuple[dict[str, Any], dict[str, Any]]],
+    covered: int = 0,
+    programs: Iterable[dict[str, Any]] = (),
+) -> None:
+    """Keep a plan; `covered` is how many cells of the study it leaves out because an earlier one has done them."""
+    known: list[dict[str, Any]] = list(programs)
+    pieces: list[str] = []
+    indices: list[str] = []
+    piece: list[Any] = []
+    index: list[Any] = []
+    cells = number = total = 0
+
+    def flush(kind: str, rows: list[Any], names: list[str]) -> None:
+        if rows:
+            document = {"blocks": list(rows)}
+            # Named by their content: of two drivers that plan at once, each writes its own, and one head wins.
+            names.append(f"{kind}-{hashlib.sha256(json.dumps(document).encode()).hexdigest()[:48]}")
+            store.write_document(names[-1], document)
+            rows.clear()
+
+    for program, own in blocks:
+        if not known or known[-1] != program:
+            known.append(program)
+        index.append([block_id(program | own), cells_in(own), len(known) - 1, len(pieces), len(piece)])
+        piece.append(own)
+        cells, number, total = cells + cells_in(own), number + 1, total + cells_in(own)
+        if cells >= PIECE_CELLS or len(piece) >= PIECE_BLOCKS:
+            flush("piece", piece, pieces)
+            cells = 0
+        if len(index) >= INDEX_BLOCKS:
+            flush("index", index, indices)
+    flush("piece", piece, pieces)
+    flush("index", index, indices)
+    head = {"programs": known, "pieces": pieces, "index": indices, "number": number, "cells": total, "covered": covered}
+    store.write_document(name, head)
+
+
+class Plan:
+    """A stored plan: its rows are read when it is opened, what they stand for as it is asked for."""
+
+    def __init__(self, store: Documents, name: str):
+        self.name, self._store = name, store
+        self._own: dict[str, dict[str, Any]] = {}  # the specifications of split blocks, and of plans in one document
+        self._loaded: dict[int, list[Any]] = {}
+        try:
+            head = store.read_document(name)
+            self.covered: int = head.get("covered", 0)
+            if "blocks" in head:  # as plans were first written
+                self.covered = int(bool(head.get("earlier")))
+                rows = self._rows_of(head["blocks"])
+                self._programs: list[dict[str, Any]] = []
+                self._pieces: list[str] = []
+            else:
+                self._programs, self._pieces = head["programs"], head["pieces"]
+                rows = [Row(*row) for part in head["index"] for row in store.read_document(part)["blocks"]]
+                if not all(isinstance(r.block, str) and type(r.cells) is int and r.cells > 0 for r in rows):
+                    raise ValueError
+            if not all(isinstance(p, dict) for p in self._programs) or not all(
+                isinstance(p, str) for p in self._pieces
+            ):
+                raise ValueError
+        except WRONG:
+            raise self._senseless() from None
+        self.replaced: list[str] = []  # blocks in whose place smaller ones are computed
+        split = {n for n in store.documents() if n.startswith("split-")}
+        self._all = {row.block: row for row in rows} if split else {}
+        self.rows = list(self._resolved(rows, split)) if split else rows
+
+    def _senseless(self) -> StoreError:
+        return StoreError(f"Document {self.name!r} of the run at {getattr(self._store, 'path', 'memory')} is no plan.")
+
+    def _rows_of(self, blocks: list[dict[str, Any]]) -> list[Row]:
+        named = {block_id(b): b for b in blocks}
+        self._own |= named
+        programs: dict[str, int] = {}
+        rows = []
+        for block, said in named.items():
+            program = json.dumps([said["kind"], said.get("size"), said.get("padded"), said.get("lanes")])
+            number = -1 - programs.setdefault(program, len(programs))
+            rows.append(Row(block, cells_in(said), number, -1, -1))
+        return rows
+
+    def _resolved(self, rows: Iterable[Row], split: set[str]) -> Iterator[Row]:
+        for row in rows:
+            if split_name(row.block) in split:
+                self.replaced.append(row.block)
+                yield from self._resolved(self._rows_of(self.split(row.block) or []), split)
+            else:
+                yield row
+
+    def split(self, block: str) -> list[dict[str, Any]] | None:
+        """The blocks that a block was split into; None if it was not."""
+        name = split_name(block)
+        if name not in self._store.documents():
+            return None
+        try:
+            said = self._store.read_document(name)
+            if said["block"] != block:
+                raise ValueError
+            return said["blocks"]
+        except WRONG:
+            raise StoreError(f"Document {name!r} of the run is no split of a block.") from None
+
+    def record_split(self, block: str, lanes: int, why: str) -> list[Row]:
+        """Compute a block as smaller ones from now on; when another worker has decided so first, as it decided."""
+        document = {"block": block, "why": why, "blocks": split_block(self.specification(block), lanes)}
+        try:
+            self._store.write_document(split_name(block), document)
+        except StoreError:
+            if self.split(block) is None:
+                raise
+        return self.pieces_of(block)
+
+    def pieces_of(self, block: str) -> list[Row]:
+        """The blocks that are computed in place of a split one."""
+        split = {n for n in self._store.documents() if n.startswith("split-")}
+        return list(self._resolved(self._rows_of(self.split(block) or []), split))
+
+    def specification(self, block: str, row: Row | None = None) -> dict[str, Any]:
+        """What a block is asked to compute; give its row, or it is looked for."""
+        if block in self._own:
+            try:
+                return _checked(self._own[block])
+            except WRONG:
+                raise self._senseless() from None
+        row = row or self._all.get(block) or next((r for r in self.rows if r.block == block), None)
+        if row is None:
+            raise StoreError(f"Block {block[:12]}… is not in {self.name!r}.")
+        try:
+            if row.piece not in self._loaded:
+                while len(self._loaded) > 1:
+                    self._loaded.pop(next(iter(self._loaded)))
+                self._loaded[row.piece] = self._store.read_document(self._pieces[row.piece])["blocks"]
+            return _checked(self._programs[row.program] | self._loaded[row.piece][row.position])
+        except WRONG:
+            raise self._senseless() from None
+
+    def adopt(self, block: str, specification: dict[str, Any]) -> Row:
+        """A row for a block of another plan."""
+        self._own[block] = specification
+        return Row(block, cells_in(specification), -1, -1, -1)
+
+    def __iter__(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Every block and its specification, in order."""
+        for row in self.rows:
+            yield row.block, self.specification(row.block, row)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def _checked(said: dict[str, Any]) -> dict[str, Any]:
+    """A block's specification, refused (ValueError) when its numbers do not go together or are absurd."""
+    number, lanes = cells_in(said), said["lanes"]
+    if not (type(number) is type(lanes) is int and 1 <= number <= MOST_LANES and 1 <= lanes <= MOST_LANES):
+        raise ValueError
+    columns = [*columns_of(said)[0], *columns_of(said)[1:]]
+    if any(isinstance(column, list) and len(column) != number for column in columns):
+        raise ValueError
+    return said
+
+
+def split_name(block: str) -> str:
+    """The name of the document that says how a block was split."""
+    return f"split-{block}"
+
+
+def plans(store: Documents) -> list[str]:
+    """The names of all plans of a run."""
+    return [n for n in store.documents() if n.startswith("plan-")]

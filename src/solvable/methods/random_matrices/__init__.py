@@ -1,0 +1,1 @@
+"""Random matrices: deterministic equivalents, effective ridges, spectra and spikes."""

@@ -1,0 +1,1 @@
+"""Risk minimisation: losses and proximal operators, Gaussian equivalents of what is learnt, and minimisers at finite size."""

@@ -1,0 +1,142 @@
+"""Networks whose depth caps the order of the interactions that they can express: factored attention with squares between.
+
+z_i = Σ_h Σ_j A^h_ij V^h x_j in every layer, x = z² between layers. The logits of N layers have degree 2^{N−1} in the
+visible sites, hence at most 2^{N−1}+1 bodies, and their loss is never below the floor ℓ_{2^{N−1}+1} of
+`methods.interactions`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from ...errors import InvalidValue
+
+
+class InteractionStack(eqx.Module):
+    """Layers of factored attention with squares between them: logits at hidden sites from the visible ones.
+
+    x⁰_j is the one-hot token, zero where it is hidden; z^l_i = Σ_h Σ_j A^{h,l}_ij V^{h,l} x^{l−1}_j; x^l = (z^l)² between
+    layers, none after the last; logits = z^N + bias. A hidden token is nowhere in any layer.
+
+    >>> network = InteractionStack(3, 5, depth=2, heads=2, width=4, key=jax.random.key(0))
+    >>> logits = network(jnp.array([0, 1, 2, 0, 1]), jnp.arange(5) == 2)
+    >>> logits.shape, network.bodies
+    ((5, 3), 3)
+    """
+
+    attention: tuple[Float[Array, "heads L L"], ...]
+    values: tuple[Float[Array, "heads out in"], ...]
+    bias: Float[Array, "L C"]
+
+    def __init__(
+        self,
+        colours: int,
+        sites: int,
+        depth: int,
+        heads: int,
+        width: int,
+        key: PRNGKeyArray,
+        *,
+        scale: float = 1.0,
+        dtype: Any = jnp.float32,
+    ):
+        """Attention begins Gaussian with variance 1/L, values with standard deviation scale/(2√(heads · width))."""
+        if depth < 1:
+            raise InvalidValue(f"depth = {depth} is not a whole number in [1, ∞): the number of layers.")
+        widths = [colours, *[width] * (depth - 1), colours]
+        keys = jax.random.split(key, 2 * depth)
+        self.attention = tuple(
+            jax.random.normal(keys[2 * l], (heads, sites, sites), dtype) / sites**0.5 for l in range(depth)
+        )
+        spread = 0.5 * scale / (heads * width) ** 0.5
+        self.values = tuple(
+            spread * jax.random.normal(keys[2 * l + 1], (heads, widths[l + 1], widths[l]), dtype) for l in range(depth)
+        )
+        self.bias = jnp.zeros((sites, colours), dtype)
+
+    @property
+    def depth(self) -> int:
+        return len(self.attention)
+
+    @property
+    def bodies(self) -> int:
+        """The largest number of bodies that the logits can couple, 2^(depth−1) + 1, the hidden one included."""
+        return 2 ** (self.depth - 1) + 1
+
+    def __call__(self, tokens: Int[Array, " L"], masked: Bool[Array, " L"]) -> Float[Array, "L C"]:
+        """Logits at every site of one sequence; only those at hidden sites mean anything."""
+        x = self._before_last(tokens, masked)
+        return jnp.einsum("hij,hoc,jc->io", self.attention[-1], self.values[-1], x) + self.bias
+
+    def at_hidden_site(self, tokens: Int[Array, " L"], hidden: Bool[Array, " L"]) -> Float[Array, " C"]:
+        """Logits at the one site that is hidden: the last layer works for that site alone."""
+        x, here = self._before_last(tokens, hidden), hidden.astype(self.bias.dtype)
+        row = jnp.einsum("i,hij->hj", here, self.attention[-1])
+        return jnp.einsum("hoc,hc->o", self.values[-1], jnp.einsum("hj,jc->hc", row, x)) + here @ self.bias
+
+    def _before_last(self, tokens: Int[Array, " L"], masked: Bool[Array, " L"]) -> Float[Array, "L width"]:
+        x = jax.nn.one_hot(tokens, self.bias.shape[1], dtype=self.bias.dtype)
+        x = jnp.where(masked[:, None], 0.0, x)
+        for attention, values in zip(self.attention[:-1], self.values[:-1], strict=True):
+            x = _layer(attention, values, x) ** 2
+        return x
+
+
+LARGEST_MATRIX = 2**23
+"""Numbers in the matrix of all heads: more would not fit beside the rest of a small machine."""
+
+
+def _layer(
+    attention: Float[Array, "heads L L"], values: Float[Array, "heads out in"], x: Float[Array, "L in"]
+) -> Float[Array, "L out"]:
+    """Σ_h A^h x (V^h)ᵀ. Many sequences share the heads: summed first, where that is not dearer, they are one matrix."""
+    (heads, sites, _), (_, out, inner) = attention.shape, values.shape
+    if sites * inner <= heads * (sites + inner) and sites**2 * out * inner <= LARGEST_MATRIX:
+        return jnp.einsum("iojc,jc->io", jnp.einsum("hij,hoc->iojc", attention, values), x)
+    return jnp.einsum("hij,hoc,jc->io", attention, values, x)
+
+
+class SumOfStacks(eqx.Module):
+    """Stacks of several depths whose logits add up: lower orders need not be found in powers of the deepest.
+
+    `deeper` adds one that begins silent, so that training goes on from where the shallower ones have come.
+
+    >>> one = SumOfStacks((InteractionStack(3, 5, depth=1, heads=2, width=4, key=jax.random.key(0)),))
+    >>> both = one.deeper(InteractionStack(3, 5, depth=2, heads=2, width=4, key=jax.random.key(1)))
+    >>> tokens, hidden = jnp.array([0, 1, 2, 0, 1]), jnp.arange(5) == 2
+    >>> bool(jnp.all(both(tokens, hidden) == one(tokens, hidden))), one.bodies, both.bodies
+    (True, 2, 3)
+    """
+
+    stacks: tuple[InteractionStack, ...]
+
+    def deeper(self, stack: InteractionStack) -> SumOfStacks:
+        """These and another, whose last layer gives nothing yet."""
+        silent = eqx.tree_at(lambda s: s.values[-1], stack, jnp.zeros_like(stack.values[-1]))
+        return SumOfStacks((*self.stacks, silent))
+
+    @property
+    def bodies(self) -> int:
+        """The largest number of bodies that the logits can couple."""
+        return max(stack.bodies for stack in self.stacks)
+
+    def __call__(self, tokens: Int[Array, " L"], masked: Bool[Array, " L"]) -> Float[Array, "L C"]:
+        return jnp.sum(jnp.stack([stack(tokens, masked) for stack in self.stacks]), axis=0)
+
+    def at_hidden_site(self, tokens: Int[Array, " L"], hidden: Bool[Array, " L"]) -> Float[Array, " C"]:
+        return jnp.sum(jnp.stack([stack.at_hidden_site(tokens, hidden) for stack in self.stacks]), axis=0)
+
+
+def displacement(network: InteractionStack, begin: InteractionStack) -> Float[Array, " layer"]:
+    """MSD of every layer: |A − A₀|²/L + |V − V₀|²/C."""
+    sites, colours = network.bias.shape
+    moved = [
+        jnp.sum((a - a0) ** 2) / sites + jnp.sum((v - v0) ** 2) / colours
+        for a, a0, v, v0 in zip(network.attention, begin.attention, network.values, begin.values, strict=True)
+    ]
+    return jnp.stack(moved)

@@ -1,0 +1,3 @@
+"""Many-body interactions and the order that a learner reaches."""
+
+from .model import ManyBodyBias as ManyBodyBias

@@ -1,0 +1,3 @@
+"""Masked language modelling of Potts sequences."""
+
+from .model import MaskedLanguage as MaskedLanguage

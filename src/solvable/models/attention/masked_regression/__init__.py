@@ -1,0 +1,3 @@
+"""Masked self-supervised regression."""
+
+from .model import MaskedRegression as MaskedRegression

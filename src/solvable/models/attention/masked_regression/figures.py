@@ -1,0 +1,134 @@
+"""The interpolation peak of masked regression, its spectrum, and when it sees a hidden direction that PCA misses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from solvable.render.figures import Recipe
+from solvable.render.plots import COLOURS, INK, label, log_axis
+from solvable.search import optimise
+from solvable.study import Study
+
+from .model import EDGES, MaskedRegression
+
+PENALTIES = (0.0, 0.01, 0.1)
+
+
+def peak(quick: bool) -> dict[str, Any]:
+    chain = MaskedRegression(correlation=0.8, penalty=0.1)
+    samples = np.unique(
+        np.concatenate([np.geomspace(0.25, 8, 60), [0.9, 0.95, 0.98, 0.99, 0.995, 1.005, 1.01, 1.02, 1.05, 1.1]])
+    )
+    theory = Study(chain, {"penalty": PENALTIES, "samples": samples}).run()
+    tuned = np.geomspace(0.25, 8, 7 if quick else 15)
+    best = [optimise(chain.replace(samples=a), "penalty", minimise="test_loss").value for a in tuned]
+    theory = theory.assign(best_loss=("tuned", np.array(best))).assign_coords(tuned=tuned)
+    sizes, seeds = ([100, 200], 8) if quick else ([150, 300, 600], 12)
+    some = np.array([0.35, 0.5, 0.7, 0.85, 1.2, 1.6, 2.5, 4.0, 7.0])
+    experiment = Study(chain, {"penalty": PENALTIES, "samples": some}, sizes=sizes, seeds=seeds).run()
+    glass = MaskedRegression(penalty=0.0)
+    talk = Study(glass, {"covariance": ["ring", "paramagnet"], "samples": samples[samples != 1]}).run()
+    spins = Study(glass, {"covariance": ["ring", "paramagnet"], "samples": some}, sizes=sizes[-1:], seeds=seeds).run()
+    return {"theory": theory, "experiment": experiment, "talk": talk, "spins": spins}
+
+
+def draw_peak(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    theory, experiment, talk, spins = (data[k] for k in ("theory", "experiment", "talk", "spins"))
+    figure, axes = plt.subplots(1, 2, figsize=(9.2, 3.6))
+    left, right = axes
+    for penalty, colour in zip(PENALTIES, COLOURS, strict=False):
+        name = rf"$\lambda = {penalty:g}$" if penalty else r"$\lambda \to 0$"
+        left.plot(theory.samples, theory.test_loss_theory.sel(penalty=penalty), color=colour, label=name)
+        _points(left, experiment.test_loss_simulated.sel(penalty=penalty), experiment, colour)
+    left.plot(theory.tuned, theory.best_loss, color=INK, linestyle=":", label=r"best $\lambda$: no peak")
+    left.axhline(float(theory.bayes_loss_theory[0, 0]), color=INK, linestyle="--", linewidth=1, label="Bayes")
+    left.set(xlabel=label("samples", r"n/d"), ylabel=label("test_loss", r"E_\mathrm{gen}"), ylim=(0.15, 20))
+    left.set_title(r"Markov chain, neighbours correlated by 0.8")
+    for covariance, colour in zip(("ring", "paramagnet"), COLOURS[2:], strict=False):
+        right.plot(talk.samples, talk.half_test_loss_theory.sel(covariance=covariance), color=colour, label=covariance)
+        _points(right, spins.half_test_loss_simulated.sel(covariance=covariance), spins, colour)
+    right.axhline(0.4, color=INK, linestyle="--", linewidth=1, label="Bayes (both)")
+    right.set(xlabel=label("samples", r"M/L"), ylabel=r"$\varepsilon_g / L$", ylim=(0.3, 20))
+    right.set_title("no labels, yet an interpolation peak at $n = d$")
+    for axis in axes:
+        log_axis(axis.xaxis)
+        log_axis(axis.yaxis)
+        axis.axvline(1.0, color="#bbbbbb", linewidth=0.8, zorder=0)
+        axis.legend()
+    figure.suptitle("Masked regression: theory (lines) and experiment (points)", fontsize=11)
+    return figure
+
+
+def _points(axis: Any, points: Any, source: Any, colour: str) -> None:
+    last = points.sel(size=points["size"].values[-1])
+    error = last.std("seed", ddof=1) / np.sqrt(last.sizes["seed"])
+    axis.errorbar(source.samples, last.mean("seed"), error, fmt="o", color=colour, markersize=3.6)
+
+
+def spike(quick: bool) -> dict[str, Any]:
+    noisy = MaskedRegression(covariance="spiked", samples=2.0, penalty=0.0)
+    strengths = np.linspace(0.02, 6.0, 120)
+    theory = Study(noisy, {"variances": ["equal", "two-level"], "spike": strengths}).run()
+    size, seeds = (200, 6) if quick else (800, 10)
+    some = np.array([0.3, 0.6, 1.0, 1.5, 2.2, 3.0, 4.0, 5.5])
+    options = {"sizes": [size], "seeds": seeds}
+    experiment = Study(noisy, {"variances": ["equal", "two-level"], "spike": some}, **options).run()
+    seen = noisy.replace(variances="two-level", penalty=0.3, spike=1.5)
+    spectrum = Study(seen, {"spike": [1.5]}, sizes=[size], seeds=seeds).run()
+    return {"theory": theory, "experiment": experiment, "spectrum": spectrum}
+
+
+def draw_spike(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    theory, experiment, spectrum = (data[k] for k in ("theory", "experiment", "spectrum"))
+    figure, axes = plt.subplots(1, 3, figsize=(11.6, 3.5))
+    curves = (("overlap_right", "masked, right"), ("overlap_left", "masked, left"), ("pca_overlap", "PCA"))
+    for axis, variances in zip(axes[:2], ("equal", "two-level"), strict=True):
+        for (name, said), colour in zip(curves, COLOURS, strict=False):
+            line = theory[f"{name}_theory"].sel(variances=variances)
+            axis.plot(theory.spike, line, color=colour, label=said, linestyle="--" if name == "pca_overlap" else "-")
+            points = experiment[f"{name}_simulated"].sel(variances=variances).isel(size=0)
+            error = points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
+            axis.errorbar(experiment.spike, points.mean("seed"), error, fmt="o", color=colour, markersize=3.6)
+        for name, colour in (("threshold", COLOURS[0]), ("pca_threshold", COLOURS[2])):
+            place = float(theory[f"{name}_theory"].sel(variances=variances)[0])
+            axis.axvline(place, color=colour, linewidth=0.8, linestyle=":")
+        axis.set(xlabel=label("spike", r"\theta"), ylabel="squared overlap with $u$", ylim=(-0.02, 1))
+        axis.set_title(f"{variances} noise" if variances == "equal" else "a quarter of the coordinates is noisy")
+        axis.legend(loc="lower right")
+    axis = axes[2]
+    centres, width = spectrum["eigenvalue"].values, np.diff(EDGES)
+    measured = spectrum.spectrum_simulated.isel(spike=0, size=0).mean("seed")
+    axis.bar(
+        centres,
+        measured / width,
+        width,
+        color=COLOURS[5],
+        alpha=0.6,
+        label=f"experiment, d = {int(spectrum['size'][0])}",
+    )
+    axis.step(
+        EDGES,
+        np.append(spectrum.spectrum_theory.isel(spike=0) / width, 0.0),
+        where="post",
+        color=COLOURS[0],
+        label="theory",
+    )
+    for name, colour in (("edge", INK), ("outlier", COLOURS[1])):
+        axis.axvline(float(spectrum[f"{name}_theory"][0]), color=colour, linewidth=1, linestyle=":", label=name)
+    axis.set(xlabel="eigenvalue of the predictor", ylabel="density", xlim=(-2, 1.05))
+    axis.set_title(r"spectrum, $\lambda = 0.3$, $\theta = 1.5$")
+    axis.legend(loc="upper left")
+    figure.suptitle("Masked regression whitens the noise that blinds PCA, $n = 2d$", fontsize=11)
+    return figure
+
+
+RECIPES = {
+    "masked-regression-peak": Recipe(peak, draw_peak),
+    "masked-regression-spike": Recipe(spike, draw_spike),
+}

@@ -1,0 +1,3 @@
+"""Factored attention on Potts data."""
+
+from .model import PottsAttention as PottsAttention

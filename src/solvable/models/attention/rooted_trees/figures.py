@@ -1,0 +1,102 @@
+"""How a transformer learns the text of rooted trees: accuracy and loss against training steps, with tables as lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from solvable.render.figures import Recipe, provenance
+from solvable.render.plots import COLOURS, log_axis
+from solvable.study import Study
+
+from .model import RootedTrees
+
+TASKS = {"next": "next word, from the past", "masked": "hidden word, from both sides"}
+
+
+def learning(quick: bool) -> dict[str, Any]:
+    """Full: N = 10⁶, four layers, minutes on an accelerator. Quick: N = 50 000, one small layer.
+
+    Only hidden words teach anything in the masked task, one of eight: it reads larger batches.
+    """
+    if quick:
+        model = RootedTrees(depth=1, context=48, embedding=48, steps=250, rate=1e-2)
+        size, seeds, batch = 50_000, 1, {"next": 16, "masked": 48}
+    else:
+        model = RootedTrees(depth=4, heads=8, embedding=128, context=256, steps=3000, rate=2e-3)
+        size, seeds, batch = 1_000_000, 3, {"next": 32, "masked": 64}
+    return {task: Study(model.replace(task=task, batch=batch[task]), sizes=[size], seeds=seeds).run() for task in TASKS}
+
+
+def draw_learning(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(2, 2, figsize=(9.6, 6.4), sharex=True, sharey="row")
+    for column, (task, said) in enumerate(TASKS.items()):
+        runs = data[task].isel(size=0)
+        near = "markov" if task == "next" else "neighbour"
+        steps = runs.progress.values * float(_fields(runs)["steps"])
+        seen = steps > 0
+        for axis, what in zip(axes[:, column], ("accuracy", "loss"), strict=True):
+            curves = runs[f"{what}_curve_simulated"].values[:, seen]
+            for curve in curves:
+                axis.plot(steps[seen], curve, color=COLOURS[0], linewidth=0.7, alpha=0.5)
+            axis.plot(steps[seen], curves.mean(0), color=COLOURS[0], linewidth=2, label="transformer, test")
+            if what == "loss":
+                train = runs["train_curve_simulated"].values[:, seen].mean(0)
+                axis.plot(steps[seen], train, color=COLOURS[5], linewidth=1, label="transformer, training")
+            axis.set_ylim(*LIMITS[what])
+            levels = [
+                *_levels(axis, runs, f"{near}_{what}", "order", COLOURS[1], "--", _near(task)),
+                *_levels(axis, runs, f"residue_{what}", "modulus", COLOURS[2], ":", "n mod {}"),
+                *_levels(axis, runs, f"division_{what}", "prime", COLOURS[3], "-.", "divided by 2…{}"),
+            ]
+            _name_levels(axis, levels)
+            log_axis(axis.xaxis)
+        axes[0, column].set_title(said)
+        axes[1, column].set_xlabel("training steps")
+    axes[0, 0].set_ylabel("test accuracy")
+    axes[1, 0].set(ylabel="cross-entropy (nats)")
+    axes[1, 0].legend(loc="upper right")
+    numbers, fields = int(data["next"]["size"].values[0]), _fields(data["next"])
+    said = f"{fields['depth']} layer{'s' * (fields['depth'] > 1)}, width {fields['embedding']}, context {fields['context']}"
+    figure.suptitle(
+        f"The numbers to {numbers:,} as rooted trees: a transformer ({said}) beside exact tables", fontsize=11
+    )
+    return figure
+
+
+SHOWN = {"order": (1, 2, 3), "modulus": (4, 36, 900), "prime": (3, 5, 7)}
+LIMITS = {"accuracy": (0.15, 0.55), "loss": (0.9, 3.0)}
+
+
+def _near(task: str) -> str:
+    return "Markov, order {}" if task == "next" else "{} on each side"
+
+
+def _levels(
+    axis: Any, runs: Any, name: str, dim: str, colour: str, style: str, said: str
+) -> list[tuple[float, str, str]]:
+    """A line for each table; their heights, names and colours."""
+    levels = runs[f"{name}_simulated"].isel(seed=0)
+    found = [(float(levels.sel({dim: at})), said.format(at), colour) for at in SHOWN[dim] if at in levels[dim].values]
+    for height, *_ in found:
+        axis.axhline(height, color=colour, linestyle=style, linewidth=0.9, zorder=1)
+    return found
+
+
+def _name_levels(axis: Any, levels: list[tuple[float, str, str]]) -> None:
+    """Names at the right, moved apart where lines lie close."""
+    low, high = axis.get_ylim()
+    gap, below = 0.04 * (high - low), float("-inf")
+    for height, said, colour in sorted(levels):
+        below = max(height, below + gap)
+        axis.annotate(said, (1.0, below), xycoords=("axes fraction", "data"), xytext=(3, 0), color=colour,
+                      textcoords="offset points", fontsize=6.5, va="center", annotation_clip=False)  # fmt: skip
+
+
+def _fields(runs: Any) -> dict[str, Any]:
+    (model,) = provenance(runs)["models"].values()
+    return model["fields"]
+
+
+RECIPES = {"rooted-trees-learning": Recipe(learning, draw_learning)}

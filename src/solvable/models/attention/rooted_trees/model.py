@@ -1,0 +1,293 @@
+"""A transformer reads the whole numbers, written as rooted trees, and predicts the next one, or a hidden one.
+
+**Data.** n = ∏ p_i^{a_i} becomes a root whose children, in the order of the primes, are the trees of the exponents; its
+Dyck word is one token. The text is the words of 1, 2, …, N: no randomness, an exactly known generator, and structure at
+every period p^k. The first 80 % is read, the rest is the test: later numbers, where the law has drifted.
+
+**Learner.** A transformer on windows of `context` words at random places; it is never told n, only words. Task `next`:
+causal, every word from those before it. Task `masked`: both sides are seen, an eighth of the words is hidden.
+
+**Theory.** None closed. Beside the network stand exact tables counted on the same training text: of the word given its
+neighbours (Markov chains; both sides when masked), given n mod m (a clock that knows the phase), and given the exponents
+of n's primes up to P (trial division that stops there). A learner that finds the periods in its context can pass the
+first; the other two say how far it has come.
+
+**Simulation.** Adam with warm-up and cosine decay, one word per test number; in `next` every scored word has at least half
+a window before it, in `masked` at least a quarter of one on each side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from solvable.errors import InvalidValue
+from solvable.methods.training.loops import (
+    Optimiser,
+    cross_entropies,
+    draw_windows,
+    evaluate,
+    masked_cross_entropy,
+    next_token_loss,
+    train,
+)
+from solvable.methods.training.transformers import Transformer
+from solvable.model import Control, Count, Guard, Model, Reference, choice, control, observable
+
+from .words import Corpus, both_sides, context_scores, division_scores, past, residue_scores, rooted_trees
+
+TRAINED = 0.8
+ORDERS = {"next": 4, "masked": 2}
+MODULI = (1, 4, 12, 36, 180, 900)
+PRIMES = (2, 3, 5, 7, 11, 13)
+PROGRESS = (0.0, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+HIDDEN = 8
+"""One word in so many is hidden (task `masked`), at random in each group of so many; in the test every word once."""
+
+CURVE = {"next": 65_536, "masked": 32_768}
+"""Words of the test on which the learning curve is measured, drawn once and for all; the final scores use the whole test."""
+
+PRIME = 1  # the word "10" is the second to appear
+
+
+class RootedTrees(Model):
+    """A transformer learns the arithmetic of rooted trees from their text: an experiment, with exact tables beside it.
+
+    >>> import solvable as sv
+    >>> sv.RootedTrees(task="masked").observables()["neighbour_accuracy"].dims
+    ('order',)
+    """
+
+    id = "rooted-trees"
+    title = "Whole numbers as rooted trees, read by a transformer"
+    family = "attention"
+    runs = "host"
+    simulation_dtype = "float32"
+    typical_sizes = (5_000, 50_000, 500_000)
+    simulation_seconds = 60.0
+    simulation_growth = 0.0
+    guard = Guard(values={"steps": 1, "batch": 1, "context": 8, "embedding": 4, "heads": 1}, size=10000, seeds=2)
+    references = (
+        Reference(
+            "breccia2025testing", "A. Breccia, F. Gerace, M. Lippi, G. Sicuro and P. Contucci",
+            "Testing transformer learnability on the arithmetic sequence of rooted trees", 2025, arxiv="2512.01870"),
+    )  # fmt: skip
+
+    rate: Control = control(
+        3e-3, low=0.0, low_open=True, high=1.0, typical=(1e-4, 1e-2), scale="log", symbol=r"\eta",
+        meaning="learning rate of Adam at its highest, after the warm-up")  # fmt: skip
+    steps: Control = control(
+        60.0, low=1.0, high=1e6, typical=(20.0, 1e4), scale="log",
+        meaning="optimiser steps, a whole number: a tenth of them warm-up, then half a cosine")  # fmt: skip
+    task: str = choice(
+        "next", options=("next", "masked"),
+        meaning="predict the next word (causal), or hidden words from both sides")  # fmt: skip
+    depth: int = choice(1, low=1, high=24, meaning="number of blocks of the transformer")
+    heads: int = choice(4, low=1, high=64, meaning="attention heads per block; divides the embedding")
+    embedding: int = choice(32, low=4, high=4096, meaning="length of the vectors in the transformer")
+    context: int = choice(48, low=HIDDEN, high=4096, meaning="words in a window, a multiple of 8")
+    batch: int = choice(16, low=1, high=4096, meaning="windows per optimiser step")
+    positions: str = choice(
+        "learned", options=("learned", "rotary"),
+        meaning="how places in the window are told: vectors, or relative angles")  # fmt: skip
+
+    observables_declared = (
+        observable("distinct_words", "number of different words among 1..N", low=1, predicted=False),
+        observable("entropy", "plug-in entropy of a word given 0, 1, 2 words before it, in bits", dims=("given",), low=0,
+                   predicted=False),
+        observable("word_length", "letters per word", symbol=r"\ell", low=0, predicted=False),
+        observable("prime_share", "fraction of primes in the test", low=0, high=1, predicted=False),
+        observable("markov_accuracy", "test accuracy of the Markov chain of this order", dims=("order",), low=0, high=1,
+                   predicted=False, when={"task": "next"}),
+        observable("markov_loss", "its cross-entropy per word, in nats", dims=("order",), low=0, predicted=False,
+                   when={"task": "next"}),
+        observable("neighbour_accuracy", "test accuracy of the table of so many words on both sides", dims=("order",),
+                   low=0, high=1, predicted=False, when={"task": "masked"}),
+        observable("neighbour_loss", "its cross-entropy per word, in nats", dims=("order",), low=0, predicted=False,
+                   when={"task": "masked"}),
+        observable("residue_accuracy", "test accuracy of the table of n mod m", dims=("modulus",), low=0, high=1,
+                   predicted=False),
+        observable("residue_loss", "its cross-entropy per word, in nats", dims=("modulus",), low=0, predicted=False),
+        observable("division_accuracy", "test accuracy of the table of n's exponents of primes up to P", dims=("prime",),
+                   low=0, high=1, predicted=False),
+        observable("division_loss", "its cross-entropy per word, in nats", dims=("prime",), low=0, predicted=False),
+        observable("network_accuracy", "fraction of test words that the trained transformer has right", low=0, high=1,
+                   predicted=False),
+        observable("network_loss", "its cross-entropy per word, in nats", low=0, predicted=False),
+        observable("prime_recall", "fraction of the test's primes that the transformer calls prime", low=0, high=1,
+                   predicted=False),
+        observable("prime_precision", "fraction of primes among those it calls prime; NaN if there are none", low=0, high=1,
+                   predicted=False),
+        observable("accuracy_curve", "accuracy during training, on a part of the test", dims=("progress",), low=0, high=1,
+                   predicted=False),
+        observable("loss_curve", "cross-entropy during training, on a part of the test", dims=("progress",), low=0,
+                   predicted=False),
+        observable("train_curve", "mean training loss since the point before; NaN at the start", dims=("progress",), low=0,
+                   predicted=False),
+    )  # fmt: skip
+
+    def validate(self) -> None:
+        if self.embedding % self.heads:
+            raise InvalidValue(f"heads = {self.heads} do not divide embedding = {self.embedding}.")
+        if self.context % HIDDEN:
+            raise InvalidValue(
+                f"context = {self.context} is not a multiple of {HIDDEN}, as many words as share a mask."
+            )
+
+    def coordinates(self) -> dict[str, np.ndarray]:
+        return {
+            "given": np.arange(3),
+            "order": np.arange(ORDERS[self.task] + 1),
+            "modulus": np.array(MODULI),
+            "prime": np.array(PRIMES),
+            "progress": np.array(PROGRESS),
+        }
+
+    def experiment(self, key: PRNGKeyArray, size: int, counts: Mapping[str, Count], dtype: Any) -> dict[str, Any]:
+        begin = int(TRAINED * size)
+        if size - begin < 2 * self.context:
+            raise InvalidValue(
+                f"size = {size} leaves no test for context = {self.context}: at least {10 * self.context}."
+            )
+        corpus = rooted_trees(size)
+        return tables(size, self.task) | self._learn(key, corpus, begin, dtype)
+
+    def _learn(self, key: PRNGKeyArray, corpus: Corpus, begin: int, dtype: Any) -> dict[str, Any]:
+        start, walk = jax.random.split(key)
+        network = eqx.filter_jit(Transformer)(
+            len(corpus.words),
+            self.context,
+            width=self.embedding,
+            depth=self.depth,
+            heads=self.heads,
+            causal=self.task == "next",
+            positions=self.positions,
+            dtype=dtype,
+            key=start,
+        )
+        steps = round(float(self.steps))
+        optimiser = Optimiser(
+            "adam", rate=self.rate, warmup=steps // 10, steps=steps, memory=(0.9, 0.99), clip=1.0, decay=0.1
+        )
+        test = jnp.asarray(windows(corpus.ids[begin:], self.context))
+        few = min(len(test), CURVE[self.task] // (self.context // 2))
+        some = test[np.sort(np.random.default_rng(0).choice(len(test), few, replace=False))]
+        record = np.unique(np.round(np.array(PROGRESS) * steps).astype(int))
+        run = train(
+            network,
+            Reading(self.task, self.batch, self.context),
+            jnp.asarray(corpus.ids[:begin]),
+            optimiser,
+            steps,
+            walk,
+            record=record,
+            measure=Scores(self.task),
+            held_out=some,
+        )
+        where = np.searchsorted(record, np.round(np.array(PROGRESS) * steps).astype(int))
+        final = evaluate(run.network, Scores(self.task), test)
+        recall = float(final["called_and_prime"] / final["prime"])
+        called = float(final["called"])
+        return {
+            "network_accuracy": final["accuracy"],
+            "network_loss": final["loss"],
+            "prime_recall": recall,
+            "prime_precision": float(final["called_and_prime"]) / called if called else float("nan"),
+            "accuracy_curve": run.measures["accuracy"][where],
+            "loss_curve": run.measures["loss"][where],
+            "train_curve": run.losses[where],
+        }
+
+
+class Reading(eqx.Module):
+    """The loss of both tasks, on windows at random places of the text."""
+
+    task: str = eqx.field(static=True)
+    batch: int = eqx.field(static=True)
+    context: int = eqx.field(static=True)
+
+    def __call__(self, network: Any, text: Array, key: PRNGKeyArray) -> Array:
+        place, hide = jax.random.split(key)
+        rows = draw_windows(place, text, self.batch, self.context)
+        if self.task == "next":
+            return next_token_loss(network, rows)
+        # One word of each eight, at a place of its own: never a window without, and neighbours mostly in sight.
+        groups = jax.random.bits(hide, (self.batch, self.context // HIDDEN), jnp.uint8) % np.uint8(HIDDEN)
+        masked = jax.nn.one_hot(groups, HIDDEN, dtype=bool).reshape(self.batch, self.context)
+        return masked_cross_entropy(network, rows, masked)
+
+
+class Scores(eqx.Module):
+    """Accuracy, cross-entropy and what is called prime, over the scored half of every window."""
+
+    task: str = eqx.field(static=True)
+
+    def __call__(self, network: Any, test: Array) -> dict[str, Array]:
+        context = test.shape[1]
+        begin = context // 2 if self.task == "next" else context // 4
+        scored = slice(begin, begin + context // 2)
+
+        def of_one(row: Array) -> dict[str, Array]:
+            logits = self._logits(network, row)[scored]
+            words, best = row[scored], jnp.argmax(logits, -1).astype(jnp.int32)
+            prime, called = words == PRIME, best == PRIME
+            return {
+                "accuracy": jnp.mean((best == words).astype(jnp.float32)),
+                "loss": jnp.mean(cross_entropies(logits, words)).astype(jnp.float32),
+                "prime": jnp.sum(prime),
+                "called": jnp.sum(called),
+                "called_and_prime": jnp.sum(prime & called),
+            }
+
+        each = jax.lax.map(of_one, test.astype(jnp.int32), batch_size=min(32, test.shape[0]))
+        return {n: jnp.mean(v) if n in ("accuracy", "loss") else jnp.sum(v) for n, v in each.items()}
+
+    def _logits(self, network: Any, row: Array) -> Array:
+        """Logits for the word at every place of a window, from what the task lets the network see."""
+        if self.task == "next":
+            logits = network(row)
+            return jnp.concatenate([logits[:1], logits[:-1]])  # the first place has no past and is not scored
+        # Like in training, each group of eight hides a place of its own: equal distances would hide one phase of n.
+        shift = np.random.default_rng(0).integers(HIDDEN, size=row.shape[0] // HIDDEN)
+        here = (np.arange(row.shape[0]) + np.repeat(shift, HIDDEN)) % HIDDEN
+        masks = jnp.asarray(here[None, :] == np.arange(HIDDEN)[:, None])
+        logits = jax.vmap(lambda masked: network(row, masked))(masks)
+        return jnp.sum(jnp.where(masks[:, :, None], logits, 0.0), 0)
+
+
+def windows(ids: np.ndarray, context: int) -> np.ndarray:
+    """Windows of a text that overlap by half, so that halves of them cover it.
+
+    >>> windows(np.arange(8), 4).tolist()
+    [[0, 1, 2, 3], [2, 3, 4, 5], [4, 5, 6, 7]]
+    """
+    starts = np.arange(0, len(ids) - context + 1, context // 2)
+    return ids[starts[:, None] + np.arange(context)[None, :]]
+
+
+@lru_cache(maxsize=8)
+def tables(size: int, task: str) -> dict[str, Any]:
+    """Everything that depends on the numbers alone: statistics of the text, and the tables' scores on its last fifth."""
+    corpus, begin = rooted_trees(size), int(TRAINED * size)
+    contexts = past(ORDERS[task]) if task == "next" else both_sides(ORDERS[task])
+    near = context_scores(corpus.ids, len(corpus.words), begin, contexts)
+    clock = [residue_scores(corpus, begin, m) for m in MODULI]
+    divided = [division_scores(corpus, begin, p) for p in PRIMES]
+    name = "markov" if task == "next" else "neighbour"
+    out: dict[str, Any] = {
+        "distinct_words": len(corpus.words),
+        "entropy": np.array([corpus.entropy(given) for given in range(3)]),
+        "word_length": corpus.word_length,
+        "prime_share": float(np.mean(corpus.ids[begin:] == PRIME)),
+    }
+    for prefix, scores in ((name, near), ("residue", clock), ("division", divided)):
+        out[f"{prefix}_accuracy"] = np.array([s.accuracy for s in scores])
+        out[f"{prefix}_loss"] = np.array([s.loss for s in scores])
+    return out

@@ -1,0 +1,3 @@
+"""Forgetting and task similarity."""
+
+from .model import ContinualLearning as ContinualLearning

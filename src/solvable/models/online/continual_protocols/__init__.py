@@ -1,0 +1,3 @@
+"""Optimal protocols for continual learning."""
+
+from .model import ContinualProtocols as ContinualProtocols

@@ -1,0 +1,354 @@
+r"""Which task to show when: a student that knows one task learns a second, and must not forget the first.
+
+**Data.** Inputs x ~ N(0, 1_N), each used once. Task t = 1, 2 has a teacher of one unit, y_t = g(u_t·x/√N) + σζ, with
+u_t·u_t/N = 1 and u_1·u_2/N = γ, the similarity of the tasks; g is erf(·/√2) or ReLU.
+
+**Learner.** K units shared by both tasks, a head for each: f_t(x) = Σ_k v_tk g(w_k·x/√N). A sample of task t makes one step
+of gradient descent on ½(f_t − y_t)², first layer and its own head, time in steps per N (`methods.tasks`). First all samples
+are from task 1, for a time `first_stage`. Then, for a time `horizon` T cut into equal intervals, a *protocol* decides which
+fraction u(t) of the samples comes from task 2, and by how much (the pace) the learning rates are multiplied:
+
+- `no-replay`: only task 2;
+- `even`: half and half;
+- `focus`: only task 2 until a switch, then half and half; the switch is the best edge of an interval;
+- `optimal`: the fractions that make the mean loss of both tasks at T smallest;
+- `optimal-rate`: the same for fractions and pace together, the pace between `slowest` and `fastest`;
+- `given`: `given_fraction`. (`given_pace` holds for every protocol but `optimal-rate`.)
+
+**Theory** (Mori, Sarao Mannelli and Mignacco 2024). For N → ∞ overlaps and heads follow a flow that is linear in the fractions,
+ẏ = (1−u) f_1 + u f_2. Pontryagin's principle: with the costates p, all samples belong to the task of the smaller switching
+function s_t = p·f_t; where both stay equal, replay is interleaved with a fraction between 0 and 1. `gap` measures how far a
+protocol is from that, and is zero where the principle holds (`methods.control`). The optimal protocols are local minima,
+searched from two starts, and NaN where the search did not converge. Derivatives are taken at the protocol held fixed, which
+is exact for the optimal final loss.
+
+**Simulation.** A network with exactly the overlaps that the flow has after the first stage, at any N ≥ K + 2, then gradient
+descent in which every sample's task is drawn with the protocol's fraction. The losses are exact population averages given
+the weights.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array
+
+from solvable.errors import InvalidValue
+from solvable.methods.averages.activations import activation
+from solvable.methods.flows.committee import weights_with_gram
+from solvable.methods.flows.control import Box, Protocol, Rate, Simplex, arrive, evaluate, search
+from solvable.methods.flows.integrate import integrate
+from solvable.methods.flows.tasks import TaskOverlaps, mixture, task_drifts, task_losses
+from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
+
+PROTOCOLS = ("no-replay", "even", "focus", "optimal", "optimal-rate", "given")
+
+
+def _small_overlaps(model: ContinualProtocols) -> np.ndarray:
+    i = np.arange(model.students)
+    return 1e-6 * np.column_stack([(-1.0) ** i * (1 + i // 2), 2.0 - 0.5 * i])
+
+
+def _unequal_heads(model: ContinualProtocols) -> np.ndarray:
+    i = np.arange(model.students)
+    return np.stack([0.5 / 5.0**i, 0.1 - 0.4 * i])
+
+
+class ContinualProtocols(Model):
+    """Which task to show when, so that a student of two tasks has the lowest mean loss at the end.
+
+    >>> import solvable as sv
+    >>> losses = [float(sv.ContinualProtocols(protocol=p).theory().final_loss) for p in ("no-replay", "even")]
+    >>> [round(loss, 5) for loss in losses]
+    [0.00999, 0.02173]
+    """
+
+    id = "continual-protocols"
+    title = "Optimal protocols for continual learning"
+    family = "online"
+    numerics = Numerics(
+        rtol=1e-11, atol=1e-14, max_steps=4096, nodes=16, accuracy=1e-7, iterations=3000, tolerance=1e-4
+    )
+    accuracy = 1e-6
+    batch_accuracy = 1e-9  # rounding decides where the adaptive steps of the first stage end
+    typical_sizes = (250, 500, 1000)
+    theory_lanes = 8  # a flow keeps all its steps for the way back
+    theory_seconds = 2e-2
+    simulation_seconds = 2.0
+    check_study = (
+        {"values": {"similarity": 0.3}, "over": {"protocol": ["no-replay", "optimal"]}, "seeds": 16},
+        {"values": {"similarity": 0.7, "noise": 0.01, "protocol": "focus", "intervals": 20}, "seeds": 16},
+    )
+    guard = Guard(values={"protocol": "no-replay"})
+    references = (
+        Reference(
+            "mori2025optimal", "F. Mori, S. Sarao Mannelli and F. Mignacco", "Optimal protocols for continual learning via "
+            "statistical physics and control theory", 2025, "ICLR", arxiv="2409.18061"),
+        Reference(
+            "lee2021continual", "S. Lee, S. Goldt and A. Saxe", "Continual learning in the teacher-student setup: impact of "
+            "task similarity", 2021, "ICML", arxiv="2107.04384"),
+        Reference(
+            "saad1995online", "D. Saad and S. A. Solla", "On-line learning in soft committee machines", 1995,
+            "Phys. Rev. E 52, 4225", doi="10.1103/PhysRevE.52.4225"),
+    )  # fmt: skip
+
+    similarity: Control = control(
+        0.3, low=-1.0, high=1.0, typical=(0.0, 0.9), symbol=r"\gamma",
+        meaning="overlap of the teachers of both tasks")  # fmt: skip
+    rate: Control = control(
+        1.0, low=0.0, high=20.0, typical=(0.5, 1.5), symbol=r"\eta_w",
+        meaning="learning rate of the first layer, at pace 1")  # fmt: skip
+    readout_rate: Control = control(
+        1.0, low=0.0, high=20.0, typical=(0.5, 1.5), symbol=r"\eta_v",
+        meaning="learning rate of the heads, at pace 1")  # fmt: skip
+    noise: Control = control(
+        0.0, low=0.0, high=100.0, typical=(0.0, 0.1), symbol=r"\sigma^2", meaning="variance of the label noise")  # fmt: skip
+    first_stage: Control = control(
+        100.0, low=0.0, high=10_000.0, typical=(50.0, 150.0), symbol="t_1",
+        meaning="time spent on task 1 alone, in steps per input dimension")  # fmt: skip
+    horizon: Control = control(
+        10.0, low=0.0, low_open=True, high=1000.0, typical=(2.0, 20.0), symbol="T",
+        meaning="time that the protocol disposes of, in steps per input dimension")  # fmt: skip
+    fastest: Control = control(
+        5.0, low=0.0, low_open=True, high=100.0, typical=(2.0, 6.0), symbol=r"\eta_{\max}",
+        meaning="largest pace of the protocol optimal-rate")  # fmt: skip
+    slowest: Control = control(
+        0.0, low=0.0, high=100.0, typical=(0.0, 1.0), symbol=r"\eta_{\min}",
+        meaning="smallest pace of the protocol optimal-rate, the largest if that is smaller")  # fmt: skip
+    protocol: str = choice("even", options=PROTOCOLS, meaning="which task is shown when, and at which pace")
+    activation: str = choice(
+        "erf", options=("erf", "relu"), symbol="g", meaning="activation of all units, erf(x/√2) or ReLU"
+    )
+    students: int = choice(2, high=16, symbol="K", meaning="hidden units of the student")
+    intervals: int = choice(100, high=1000, meaning="equal intervals of the horizon on which a protocol is constant")
+    given_fraction: Input = input(
+        lambda m: np.full(m.intervals, 0.5), dims=("intervals",), low=0.0, high=1.0, symbol="u",
+        meaning="fraction of samples from task 2 in each interval, for the protocol given")  # fmt: skip
+    given_pace: Input = input(
+        lambda m: np.ones(m.intervals), dims=("intervals",), low=0.0,
+        meaning="factor of both learning rates in each interval, for all protocols but optimal-rate")  # fmt: skip
+    initial_norm: Input = input(
+        lambda m: 1e-6 * np.eye(m.students), dims=("students", "students"), symbol="Q(0)",
+        meaning="Gram matrix of the student units before the first stage")  # fmt: skip
+    initial_overlap: Input = input(
+        _small_overlaps, dims=("students", "tasks"), symbol="R(0)",
+        meaning="overlaps of the student units with both teachers before the first stage")  # fmt: skip
+    initial_readout: Input = input(
+        _unequal_heads, dims=("tasks", "students"), symbol="V(0)", meaning="both heads before the first stage")  # fmt: skip
+
+    observables_declared = (
+        observable("test_loss", "half the mean squared difference to the clean label of each task, on a fresh input, at the "
+                   "edges of the intervals", symbol=r"\varepsilon_t", dims=("progress", "task"), low=0),
+        observable("final_loss", "mean loss of both tasks at the end", symbol=r"\bar\varepsilon(T)", low=0),
+        observable("forgetting", "loss of task 1 at the end above that after the first stage",
+                   symbol=r"\varepsilon_1(T)-\varepsilon_1(0)"),
+        observable("fraction", "fraction of samples from task 2 in each interval", symbol="u", dims=("interval",), low=0,
+                   high=1, simulated=False),
+        observable("pace", "factor of both learning rates in each interval", dims=("interval",), low=0, simulated=False),
+        observable("switching", "switching function of each task: how the final loss changes with the fraction of its "
+                   "samples in each interval, per unit of time", symbol="s_t", dims=("interval", "task"), simulated=False),
+        observable("gap", "Frank–Wolfe gap of the protocol, zero where Pontryagin's principle holds", low=0,
+                   simulated=False),
+    )  # fmt: skip
+
+    def validate(self) -> None:
+        given = (self.similarity, self.initial_norm, self.initial_overlap)
+        if any(isinstance(value, Tracer) for value in given):
+            return
+        similarity, norm, overlap = (np.asarray(value) for value in given)
+        if overlap.shape[1] != 2:
+            raise InvalidValue(
+                f"initial_overlap has {overlap.shape[1]} columns where two are meant: one for each task."
+            )
+        if not np.allclose(norm, norm.T, rtol=0, atol=1e-9 * (1 + np.abs(norm).max())):
+            raise InvalidValue("initial_norm is not symmetric: it is meant to be a Gram matrix.")
+        for gamma in {float(similarity.min()), float(similarity.max())}:
+            joint = np.block([[norm, overlap], [overlap.T, np.array([[1.0, gamma], [gamma, 1.0]])]])
+            lowest = np.linalg.eigvalsh(joint)[0]
+            if lowest < -1e-9:
+                raise InvalidValue(
+                    f"no weights have the overlaps initial_norm and initial_overlap at similarity = {gamma:g}: their Gram "
+                    f"matrix has the negative eigenvalue {lowest:.3g}."
+                )
+
+    def coordinates(self) -> dict[str, np.ndarray]:
+        edges = np.linspace(0.0, 1.0, self.intervals + 1)
+        return {"progress": edges, "interval": 0.5 * (edges[1:] + edges[:-1]), "task": np.array([1, 2])}
+
+    # --- theory -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _teachers(self) -> Array:
+        return jnp.eye(2) + self.similarity * jnp.asarray([[0.0, 1.0], [1.0, 0.0]])
+
+    def _drift(self, nodes: int) -> Any:
+        g = activation(self.activation, nodes=nodes)
+
+        def drift(state: TaskOverlaps, u: dict[str, Array]) -> TaskOverlaps:
+            rates = {"rate": u["pace"] * self.rate, "readout_rate": u["pace"] * self.readout_rate, "noise": self.noise}
+            return mixture(task_drifts(g, state, self._teachers, np.eye(2), **rates), u["fraction"])
+
+        return drift
+
+    def _losses(self, state: TaskOverlaps) -> Array:
+        return task_losses(activation(self.activation), state, self._teachers, np.eye(2))
+
+    def _mean_loss(self, state: TaskOverlaps) -> Array:
+        return jnp.mean(self._losses(state))
+
+    def _after_first_stage(self, numerics: Numerics) -> tuple[TaskOverlaps, Array]:
+        """Where the student stands when the protocol takes over, and whether the flow got there."""
+        only_first = {"fraction": jnp.asarray([1.0, 0.0]), "pace": jnp.asarray(1.0)}
+
+        def drift(t: Array, state: TaskOverlaps, model: ContinualProtocols) -> TaskOverlaps:
+            velocity = model._drift(numerics.nodes)(state, only_first)
+            return jax.tree.map(lambda part: model.first_stage * part, velocity)
+
+        start = TaskOverlaps(self.initial_norm, self.initial_overlap, self.initial_readout)
+        settings = {name: numerics[name] for name in ("rtol", "atol", "max_steps")}
+        flow = integrate(drift, start, jnp.asarray([0.0, 1.0]), self, **settings)
+        return jax.tree.map(lambda x: x[-1], flow.values), flow.converged
+
+    def _schedule(self, start: TaskOverlaps, numerics: Numerics) -> tuple[dict[str, Array], Array]:
+        """The protocol as controls, and whether it is what its name says."""
+        yes = jnp.asarray(True)
+        if self.protocol == "given":
+            return self._controls(self.given_fraction), yes
+        if self.protocol in ("no-replay", "even"):
+            return self._controls(jnp.full(self.intervals, 1.0 if self.protocol == "no-replay" else 0.5)), yes
+        # searched at constants: nothing is differentiated through a search
+        fixed, start = jax.lax.stop_gradient((self, start))
+        if self.protocol == "focus":
+            focus, _, known = fixed._best_focus(start, numerics)
+            return focus, known
+        found = fixed._search(start, numerics)
+        return found.controls, found.converged
+
+    def _sets(self) -> dict[str, Simplex | Box]:
+        """What a protocol may choose: the fractions, and the pace where it is asked for."""
+        fractions: dict[str, Simplex | Box] = {"fraction": Simplex()}
+        paces = Rate(self.fastest, slowest=jnp.minimum(self.slowest, self.fastest))
+        return {**fractions, "pace": paces} if self.protocol == "optimal-rate" else fractions
+
+    def _controls(self, second: Array) -> dict[str, Array]:
+        return {"fraction": jnp.stack([1 - second, second], axis=-1), "pace": self.given_pace}
+
+    def _best_focus(self, start: TaskOverlaps, numerics: Numerics) -> tuple[dict[str, Array], Array, Array]:
+        """Task 2 alone, then half and half, with the best switch; its final loss; and whether all switches were compared."""
+        drift, number = self._drift(numerics.nodes), np.arange(self.intervals)
+
+        def final(second: Array) -> Array:
+            settings = {name: numerics[name] for name in ("accuracy", "max_steps")}
+            return self._mean_loss(arrive(drift, start, self._controls(second), self.horizon, **settings))
+
+        switched = jnp.asarray(np.where(number[None, :] < np.arange(self.intervals + 1)[:, None], 1.0, 0.5))
+        losses = jax.vmap(final)(switched)
+        chosen = jnp.nanargmin(losses)
+        return self._controls(switched[chosen]), losses[chosen], jnp.all(jnp.isfinite(losses))
+
+    def _search(self, start: TaskOverlaps, numerics: Numerics) -> Protocol:
+        """The best protocol that the search finds from the best focus and from an even mixture."""
+        focus, level, _ = self._best_focus(start, numerics)
+        even = self._controls(jnp.full(self.intervals, 0.5))
+        if self.protocol == "optimal-rate":
+            low, high = jnp.minimum(self.slowest, self.fastest), self.fastest
+            slow, quick = (jnp.full(self.intervals, jnp.clip(level, low, high)) for level in (1.0, 1.5))
+            focus, even = {**focus, "pace": slow}, {**even, "pace": quick}
+        return search(
+            self._drift(numerics.nodes),
+            self._mean_loss,
+            start,
+            [focus, even],
+            self._sets(),
+            self.horizon,
+            accuracy=numerics.accuracy,
+            max_steps=numerics.max_steps,
+            iterations=numerics.iterations,
+            tolerance=numerics.tolerance * level,
+        )
+
+    def point(self, numerics: Numerics) -> dict[str, Array]:
+        start, arrived = self._after_first_stage(numerics)
+        controls, found = self._schedule(start, numerics)
+        told = evaluate(
+            self._drift(numerics.nodes),
+            self._mean_loss,
+            start,
+            controls,
+            self._sets(),
+            self.horizon,
+            accuracy=numerics.accuracy,
+            max_steps=numerics.max_steps,
+        )
+        return {
+            **self._observed(told.path),
+            "fraction": controls["fraction"][:, 1],
+            "pace": controls["pace"],
+            "switching": told.slopes["fraction"],
+            "gap": told.gap,
+            "converged": arrived & found & jnp.isfinite(told.cost),
+        }
+
+    def _observed(self, path: TaskOverlaps) -> dict[str, Array]:
+        losses = jax.vmap(self._losses)(path)
+        return {
+            "test_loss": losses,
+            "final_loss": jnp.mean(losses[-1]),
+            "forgetting": losses[-1, 0] - losses[0, 0],
+        }
+
+    # --- simulation -------------------------------------------------------------------------------------------------
+
+    def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
+        if size < self.students + 2:
+            raise InvalidValue(f"size = {size} is smaller than the {self.students + 2} units of student and teachers.")
+        g, numerics = activation(self.activation), type(self).numerics
+        start, arrived = self._after_first_stage(numerics)
+        controls, found = self._schedule(start, numerics)
+        weight_key, sample_key, task_key = jax.random.split(key, 3)
+        joint = jnp.block([[start.norm, start.overlap], [start.overlap.T, self._teachers]])
+        weights = weights_with_gram(weight_key, joint, size).astype(dtype)
+        student, teacher = weights[: self.students], weights[self.students :]
+        scatter, rate, readout_rate = (
+            x.astype(dtype) for x in (jnp.sqrt(self.noise), self.rate / math.sqrt(size), self.readout_rate / size)
+        )
+
+        def step(number: Array, carry: Any) -> Any:
+            w, heads, second, pace = carry
+            draw = jax.random.normal(jax.random.fold_in(sample_key, number), (size + 1,), dtype)
+            x, label_noise = draw[:-1], draw[-1]
+            is_second = (jax.random.uniform(jax.random.fold_in(task_key, number), (), dtype) < second).astype(dtype)
+            task = jnp.stack([1 - is_second, is_second])
+            fields, teacher_fields = w @ x / math.sqrt(size), teacher @ x / math.sqrt(size)
+            hidden, v = g.function(fields), task @ heads
+            error = v @ hidden - task @ g.function(teacher_fields) - scatter * label_noise
+            turn = pace * error * v * g.derivative(fields)
+            w = w - rate * turn[:, None] * x[None, :]
+            heads = heads - readout_rate * pace * error * task[:, None] * hidden[None, :]
+            return w, heads, second, pace
+
+        def overlaps(w: Array, heads: Array) -> TaskOverlaps:
+            return TaskOverlaps(
+                (w @ w.T).astype(float) / size, (w @ teacher.T).astype(float) / size, heads.astype(float)
+            )
+
+        def interval(carry: Any, row: Any) -> Any:
+            begin, w, heads = carry
+            end, second, pace = row
+            w, heads, _, _ = jax.lax.fori_loop(begin, end, step, (w, heads, second, pace))
+            return (end, w, heads), overlaps(w, heads)
+
+        heads = start.readout.astype(dtype)
+        ends = jnp.rint(self.horizon * size * jnp.asarray(np.arange(1, self.intervals + 1) / self.intervals)).astype(
+            jnp.int32
+        )
+        rows = (ends, controls["fraction"][:, 1].astype(dtype), controls["pace"].astype(dtype))
+        _, path = jax.lax.scan(interval, (jnp.zeros_like(ends[0]), student, heads), rows)
+        path = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), overlaps(student, heads), path)
+        observed = self._observed(path)
+        return {**observed, "converged": arrived & found & jnp.all(jnp.isfinite(observed["test_loss"]))}

@@ -1,0 +1,3 @@
+"""Curriculum learning, online."""
+
+from .model import CurriculumOnline as CurriculumOnline

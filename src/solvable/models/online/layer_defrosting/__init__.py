@@ -1,0 +1,3 @@
+"""Transfer by frozen and defrosted layers."""
+
+from .model import LayerDefrosting as LayerDefrosting

@@ -1,0 +1,127 @@
+"""How many layers to freeze: errors and best depth against target samples, beside the similarity of representations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from solvable.render.figures import Recipe
+from solvable.render.plots import COLOURS, MARKERS, log_axis
+from solvable.study import Study
+
+from .model import LayerDefrosting
+
+CORRELATIONS = {"teachers": (0.5, 0.8, 0.95), "digits": (0.2, 0.6, 1.0)}
+STARTS = {"fresh": "rest anew", "source": "rest from the source"}
+SAID = {"teachers": "random teachers", "digits": "groupings of digits"}
+SIZE = 20
+QUICK = {"teachers": [6.4], "digits": [1.0, 6.4]}
+"""Each number of samples is a program to compile, a quarter of a minute on its own."""
+
+
+def depths(quick: bool) -> dict[str, Any]:
+    """Every realisation measures all numbers of frozen layers: differences between them are paired."""
+    out = {}
+    for tasks, correlations in CORRELATIONS.items():
+        model = LayerDefrosting(tasks=tasks, depth=2 if quick else 3, units=32 if quick else 64)
+        over = {
+            "start": ["fresh"] if quick else list(STARTS),
+            "correlation": list(correlations)[:: 2 if quick else 1],
+            "samples": QUICK[tasks] if quick else [1.0, 2.4, 6.4, 16.0, 32.0],
+        }
+        out[tasks] = Study(model, over, sizes=[SIZE], seeds=4 if quick else 10).run()
+    return out
+
+
+def draw_depths(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(2, 4, figsize=(13.6, 6.2), width_ratios=[1.1, 1, 1, 1])
+    for row, tasks in zip(axes, CORRELATIONS, strict=True):
+        runs = data[tasks].isel(size=0)
+        number = np.rint(runs.samples.values * SIZE).astype(int)
+        starts = [s for s in STARTS if s in runs.start.values]
+        _errors(row[0], runs.sel(start=starts[0], correlation=CORRELATIONS[tasks][-1]), number)
+        row[0].set_title(f"{SAID[tasks]}, ρ = {CORRELATIONS[tasks][-1]:g}, {STARTS[starts[0]]}")
+        _best_depths(row[1], runs, starts, number)
+        _gains(row[2], runs, starts, number)
+        _similarities(row[3], runs)
+    axes[0, 1].set_title("best number of frozen layers")
+    axes[0, 2].set_title("gain of transfer over scratch")
+    axes[0, 3].set_title("are source and target networks alike?")
+    depth, seeds = int(data["teachers"].frozen[-1]), data["teachers"].sizes["seed"]
+    figure.suptitle(
+        f"How many layers of a source network to keep ({depth} hidden layers, d = {SIZE}, {seeds} seeds, bars: standard errors)",
+        fontsize=11,
+    )
+    return figure
+
+
+def _errors(axis: Any, runs: Any, number: np.ndarray) -> None:
+    """Test error with every number of frozen layers, and the lines that bound the experiment."""
+    for i, frozen in enumerate(runs.frozen.values):
+        mean, error = _mean_and_error(runs.test_error_simulated.sel(frozen=frozen))
+        axis.errorbar(number, mean, error, fmt=f"{MARKERS[i]}-", color=COLOURS[i], label=f"{frozen} frozen")
+    own, rich = (float(runs[f"{n}_error_simulated"].mean()) for n in ("source", "rich"))
+    axis.axhline(own, color="0.35", linestyle="--", linewidth=1, label="source, on its own task")
+    axis.axhline(rich, color="0.35", linestyle=":", linewidth=1, label="target, data-rich")
+    log_axis(axis.xaxis)
+    axis.set(xlabel="target samples n", ylabel="test error E(L) on the target", ylim=(0, None))
+    axis.legend(fontsize=7)
+
+
+def _best_depths(axis: Any, runs: Any, starts: list[str], number: np.ndarray) -> None:
+    for i, start, at in _curves(runs, starts):
+        mean, error = _mean_and_error(at.best_depth_simulated)
+        axis.errorbar(number * (1 + 0.05 * (i - 1)), mean, error, **_look(i, start == starts[0]))
+    axis.set(xlabel="target samples n", ylabel="best depth $L^*$", ylim=(-0.15, int(runs.frozen[-1]) + 0.15))
+    axis.set_yticks(runs.frozen.values)
+    log_axis(axis.xaxis)
+
+
+def _gains(axis: Any, runs: Any, starts: list[str], number: np.ndarray) -> None:
+    """Paired within each realisation: the same target samples, the same test."""
+    for i, start, at in _curves(runs, starts):
+        mean, error = _mean_and_error(at.scratch_error_simulated - at.best_error_simulated)
+        said = f"ρ = {float(at.correlation):g}, {STARTS[start]}"
+        axis.errorbar(number * (1 + 0.05 * (i - 1)), mean, error, label=said, **_look(i, start == starts[0]))
+    axis.axhline(0, color="0.6", linewidth=0.8, zorder=0)
+    axis.set(xlabel="target samples n", ylabel="error from scratch − at $L^*$")
+    log_axis(axis.xaxis)
+    axis.legend(fontsize=7)
+
+
+def _similarities(axis: Any, runs: Any) -> None:
+    layers = runs.layer.values
+    for i, correlation in enumerate(runs.correlation.values):
+        at = runs.sel(correlation=correlation).stack(realisation=("start", "samples", "seed"))
+        for name, filled in (("cka", True), ("source_to_target", False)):
+            values = at[f"{name}_simulated"].transpose("layer", "realisation").values
+            mean, error = values.mean(1), values.std(1, ddof=1) / np.sqrt(values.shape[1])
+            said = ("CKA: 1 is alike" if filled else "imbalance Δ(s→t): 0 is alike") if i == 0 else None
+            axis.errorbar(layers, mean, error, label=said, **_look(i, filled))
+    axis.set(xlabel="hidden layer", ylabel="similarity", ylim=(0, 1.19))
+    axis.set_xticks(layers)
+    axis.set_yticks(np.linspace(0, 1, 6))
+    axis.legend(fontsize=7, loc="upper left")
+
+
+def _curves(runs: Any, starts: list[str]) -> list[tuple[int, str, Any]]:
+    """One for each correlation and start, with the number of its colour."""
+    return [(i, s, runs.sel(start=s, correlation=c)) for i, c in enumerate(runs.correlation.values) for s in starts]
+
+
+def _look(colour: int, filled: bool) -> dict[str, Any]:
+    return {
+        "fmt": MARKERS[colour] + ("-" if filled else "--"),
+        "color": COLOURS[colour],
+        "markerfacecolor": COLOURS[colour] if filled else "white",
+    }
+
+
+def _mean_and_error(points: Any) -> tuple[Any, Any]:
+    return points.mean("seed"), points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
+
+
+RECIPES = {"layer-defrosting-depth": Recipe(depths, draw_depths)}

@@ -1,0 +1,314 @@
+r"""Transfer by frozen layers: how many layers of a source network to keep when a related task has few samples.
+
+**Data.** Two related tasks of two classes on the same inputs. `teachers`: x ~ N(0, 1_d), labels are the signs of tanh networks
+d–d–d–1 with weights of variance g²/fan-in, g = 1.5; layer i = 0, 1, 2 of the target's teacher has the correlation ρ^i with
+that of the source's: the first is shared, the head differs most. `digits`: scikit-learn's images by their d leading principal
+components; the source is a grouping of the ten digits into five and five, the target the same with as many pairs
+exchanged as bring the correlation of the labels (1, 0.6 or 0.2) nearest to ρ.
+
+**Learner.** A ReLU network of `depth` hidden layers, logistic loss, Adam with weight decay, trained on many source samples. Its
+first L layers are then *frozen*, and what stands behind them is trained on n target samples, from the source's values or from
+fresh ones; the head is always trained, every L takes the same number of steps. L = 0 freezes nothing.
+
+**Theory.** None closed. Lines that bound the experiment stand beside it: the error of the source network on its own
+task, that of a network trained on as many target samples as the source had, and that of training from scratch on n.
+At ρ = 1 the source network, unchanged, has its own error on the target, exactly.
+
+**Simulation.** All L of a realisation share the teachers, both data sets, the source network and the test set: they are paired.
+The best depth is chosen on one half of the test and its error measured on the other. Source network and data-rich target
+network, from independent starts, are compared layer by layer on the test inputs (`methods.similarity`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from solvable.errors import InvalidValue
+from solvable.methods.data.digits import PIXELS, digit_components
+from solvable.methods.training.loops import Optimiser, descend, draw_rows
+from solvable.model import Control, Count, Guard, Model, Reference, choice, control, observable
+
+from .similarity import information_imbalance, linear_cka
+
+GAIN = 1.5
+"""Of the teachers: with weights of variance one per fan-in, tanh networks are nearly linear."""
+
+SOURCE_STEPS, BATCH, DECAY = 400, 256, 1e-2
+SOURCE_SAMPLES = 300
+"""Per dimension, for teachers; of the digits the source has what test and target leave."""
+
+TESTED = {"teachers": 4000, "digits": 400}
+TARGET_DIGITS = 768
+COMPARED = 300
+"""Test inputs on which representations are compared."""
+
+Layer = tuple[Array, Array]
+
+
+class Network(eqx.Module):
+    """A ReLU network with one output: the logit of the label +1."""
+
+    layers: tuple[Layer, ...]
+
+    @classmethod
+    def drawn(cls, key: PRNGKeyArray, inputs: int, units: int, depth: int, dtype: Any) -> Network:
+        """Weights of variance two per fan-in, no biases: signals keep their size."""
+        sizes = [inputs, *[units] * depth, 1]
+        shapes = list(zip(sizes[:-1], sizes[1:], strict=True))
+        cuts = np.cumsum([a * b for a, b in shapes])
+        # One draw for all layers: each by itself takes a second to compile.
+        parts = jnp.split(jax.random.normal(key, (int(cuts[-1]),), dtype), cuts[:-1])
+        return cls(tuple(
+            (part.reshape(a, b) * math.sqrt(2.0 / a), jnp.zeros(b, dtype))
+            for part, (a, b) in zip(parts, shapes, strict=True)
+        ))  # fmt: skip
+
+    def hidden(self, x: Float[Array, "n d"]) -> list[Float[Array, "n units"]]:
+        """The representations of the inputs in all hidden layers."""
+        out = []
+        for weights, shift in self.layers[:-1]:
+            x = jax.nn.relu(x @ weights + shift[None, :])
+            out.append(x)
+        return out
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        weights, shift = self.layers[-1]
+        return (self.hidden(x)[-1] @ weights + shift[None, :])[:, 0]
+
+    def frozen(self, source: Network, number: Any) -> Network:
+        """This network with its first `number` layers replaced by those of the source."""
+        return Network(tuple(
+            jax.tree.map(lambda kept, own, i=i: jnp.where(i < number, kept, own), kept, own)
+            for i, (kept, own) in enumerate(zip(source.layers, self.layers, strict=True))
+        ))  # fmt: skip
+
+
+class Samples(NamedTuple):
+    """Inputs with labels ±1, and the weight of each sample: zero for padding."""
+
+    inputs: Array
+    labels: Array
+    weights: Array
+
+
+class Pair(NamedTuple):
+    """Both tasks: a data set for the source, the same with the target's labels, few target samples, and a test of both."""
+
+    source: Samples
+    rich: Samples
+    target: Samples
+    inputs: Array
+    source_labels: Array
+    target_labels: Array
+
+
+def logistic_loss(network: Network, data: Samples, key: PRNGKeyArray) -> Array:
+    """Mean logistic loss of all samples."""
+    losses = jax.nn.softplus(-data.labels * network(data.inputs))
+    return jnp.sum(data.weights * losses) / jnp.sum(data.weights)
+
+
+def batch_loss(network: Network, data: Samples, key: PRNGKeyArray) -> Array:
+    """The same on a random batch."""
+    rows = draw_rows(key, jnp.arange(data.labels.shape[0])[:, None], BATCH)[:, 0]
+    return logistic_loss(network, Samples(*(part[rows] for part in data)), key)
+
+
+def defrosted_loss(network: Network, data: tuple[Samples, Network, Array], key: PRNGKeyArray) -> Array:
+    """The loss of a network whose first layers are the source's: nothing moves them, weight decay neither."""
+    samples, source, number = data
+    return logistic_loss(network.frozen(source, number), samples, key)
+
+
+def error_of(network: Network, inputs: Array, labels: Array) -> Array:
+    """Fraction of inputs that are not on the right side."""
+    return jnp.mean(jnp.logical_not(labels * network(inputs) > 0).astype(inputs.dtype))
+
+
+class LayerDefrosting(Model):
+    """A network learns a source task, keeps its first layers and re-trains the others on few samples of a related target.
+
+    >>> import solvable as sv
+    >>> sv.LayerDefrosting(depth=2).coordinates()["frozen"].tolist()
+    [0, 1, 2]
+    """
+
+    id = "layer-defrosting"
+    title = "Transfer by frozen and defrosted layers"
+    family = "online"
+    runs = "vmap"
+    simulation_dtype = "float32"
+    typical_sizes = (10, 15, 20)
+    simulation_seconds = 0.7
+    simulation_growth = 1.0
+    guard = Guard(values={"steps": 2, "depth": 1, "units": 4, "samples": 1.0}, size=10, seeds=2)
+    references = (
+        Reference(
+            "gerace2023optimal", "F. Gerace, D. Doimo, S. Sarao Mannelli, L. Saglietti and A. Laio", "Optimal transfer protocol "
+            "by incremental layer defrosting", 2023, arxiv="2303.01429"),
+        Reference(
+            "glielmo2022ranking", "A. Glielmo, C. Zeni, B. Cheng, G. Csányi and A. Laio", "Ranking the information content of "
+            "distance measures", 2022, "PNAS Nexus 1, pgac039", arxiv="2104.15079"),
+        Reference(
+            "kornblith2019similarity", "S. Kornblith, M. Norouzi, H. Lee and G. Hinton", "Similarity of neural network "
+            "representations revisited", 2019, "ICML", arxiv="1905.00414"),
+    )  # fmt: skip
+
+    correlation: Control = control(
+        0.95, low=0.0, high=1.0, symbol=r"\rho",
+        meaning="of source and target: of successive layers of the teachers, or of the labels of the digits")  # fmt: skip
+    samples: Control = control(
+        7.5, low=0.0, low_open=True, high=1000.0, typical=(1.0, 30.0), scale="log", symbol=r"n/d", counts=True,
+        meaning="target samples per input dimension")  # fmt: skip
+    rate: Control = control(
+        3e-3, low=0.0, high=1.0, typical=(1e-3, 1e-2), scale="log", symbol=r"\eta", meaning="learning rate of Adam")  # fmt: skip
+    steps: Control = control(
+        150.0, low=0.0, high=1e5, typical=(50.0, 300.0), scale="log",
+        meaning="steps on all target samples at once, a whole number, the same for every number of frozen layers")  # fmt: skip
+    tasks: str = choice("teachers", options=("teachers", "digits"), meaning="random networks, or groupings of digits")
+    start: str = choice(
+        "source", options=("source", "fresh"),
+        meaning="where the layers behind the frozen ones begin: as the source left them, or anew")  # fmt: skip
+    depth: int = choice(3, low=1, high=8, meaning="number of hidden layers of the learner")
+    units: int = choice(64, low=1, high=1024, meaning="units of every hidden layer")
+
+    observables_declared = (
+        observable("test_error", "on the target, with the first L layers frozen and the others re-trained", symbol="E(L)",
+                   dims=("frozen",), low=0, high=1, predicted=False),
+        observable("best_depth", "number of frozen layers of lowest error on one half of the test, the fewest of equals",
+                   symbol="L^*", low=0, predicted=False),
+        observable("best_error", "error with that many frozen layers, on the other half", low=0, high=1, predicted=False),
+        observable("scratch_error", "on the target, trained on the target samples alone", low=0, high=1, predicted=False),
+        observable("rich_error", "on the target, trained on as many target samples as the source had", low=0, high=1,
+                   predicted=False),
+        observable("source_error", "of the source network on its own task", low=0, high=1, predicted=False),
+        observable("unchanged_error", "of the source network on the target, nothing re-trained: at ρ = 1 the source error",
+                   low=0, high=1, predicted=False),
+        observable("label_correlation", "of source and target labels in the test", low=-1, high=1, predicted=False),
+        observable("cka", "linear centred kernel alignment of source network and data-rich target network", dims=("layer",),
+                   low=0, high=1, predicted=False),
+        observable("source_to_target", "information imbalance: how badly neighbours in the source network predict those in "
+                   "the data-rich target network", symbol=r"\Delta(s\to t)", dims=("layer",), low=0, high=2, predicted=False),
+        observable("target_to_source", "the same the other way round", symbol=r"\Delta(t\to s)", dims=("layer",), low=0,
+                   high=2, predicted=False),
+    )  # fmt: skip
+
+    def coordinates(self) -> dict[str, np.ndarray]:
+        return {"frozen": np.arange(self.depth + 1), "layer": np.arange(1, self.depth + 1)}
+
+    # --- data -------------------------------------------------------------------------------------------------------
+
+    def _teachers(self, key: PRNGKeyArray, size: int, number: int, dtype: Any) -> tuple[Array, Array, Array]:
+        """Inputs, and the labels of the source's teacher and of the target's."""
+        input_key, weight_key = jax.random.split(key)
+        x = jax.random.normal(input_key, (number, size), dtype)
+        drawn = GAIN / math.sqrt(size) * jax.random.normal(weight_key, (2, 2 * size + 1, size), dtype)
+        source, target = x, x
+        for i, rows in enumerate((slice(0, size), slice(size, 2 * size), slice(2 * size, None))):
+            shared = self.correlation.astype(dtype) ** i
+            first, other = drawn[0, rows].T, drawn[1, rows].T
+            second = shared * first + jnp.sqrt(1 - shared**2) * other
+            source, target = source @ first, target @ second
+            if i < 2:
+                source, target = jnp.tanh(source), jnp.tanh(target)
+        return x, _signs(source[:, 0]), _signs(target[:, 0])
+
+    def _digits(self, key: PRNGKeyArray, size: int, dtype: Any) -> tuple[Array, Array, Array]:
+        """The same of all images, in an order of their own."""
+        components, shown = digit_components(size)
+        order_key, group_key = jax.random.split(key)
+        order = jax.random.permutation(order_key, len(shown))
+        digits = jax.random.permutation(group_key, 10)  # the first five are one group
+        exchanged = jnp.rint(2.5 * (1 - self.correlation)).astype(jnp.int32)
+        place = jnp.zeros(10, jnp.int32).at[digits].set(jnp.arange(10, dtype=jnp.int32))
+        source = jnp.where(place < 5, 1, -1)
+        target = jnp.where(place % 5 < exchanged, -source, source)
+        x, what = jnp.asarray(components, dtype)[order], jnp.asarray(shown)[order]
+        return x, source[what].astype(dtype), target[what].astype(dtype)
+
+    def _pair(self, key: PRNGKeyArray, size: int, count: Count, dtype: Any) -> Pair:
+        tested = TESTED[self.tasks]
+        if self.tasks == "digits":
+            if size > PIXELS:
+                raise InvalidValue(f"size = {size} is more than the {PIXELS} pixels of a digit.")
+            if count.padded > TARGET_DIGITS:
+                raise InvalidValue(
+                    f"samples asks for about {count.padded} target digits at size = {size}: at most {TARGET_DIGITS} are kept "
+                    f"for the target, samples = {TARGET_DIGITS / size:g}."
+                )
+            x, first, second = self._digits(key, size, dtype)
+            target = slice(tested, tested + TARGET_DIGITS)
+            rest = slice(tested + TARGET_DIGITS, None)
+        else:
+            many = SOURCE_SAMPLES * size
+            x, first, second = self._teachers(key, size, tested + many + count.padded, dtype)
+            rest, target = slice(tested, tested + many), slice(tested + many, None)
+        ones = jnp.ones(first[rest].shape, dtype)
+        few = Samples(x[target][: count.padded], second[target][: count.padded], count.mask(dtype))
+        return Pair(
+            Samples(x[rest], first[rest], ones), Samples(x[rest], second[rest], ones), few,
+            x[:tested], first[:tested], second[:tested])  # fmt: skip
+
+    # --- experiment -------------------------------------------------------------------------------------------------
+
+    def experiment(self, key: PRNGKeyArray, size: int, counts: Mapping[str, Count], dtype: Any) -> dict[str, Array]:
+        data_key, begin_key, learn_key = jax.random.split(key, 3)
+        pair = self._pair(data_key, size, counts["samples"], dtype)
+        rule = Optimiser("adam", rate=self.rate, decay=DECAY)
+
+        def begin(key: PRNGKeyArray) -> Network:
+            return Network.drawn(key, size, self.units, self.depth, dtype)
+
+        # The source network, and one that has as many samples of the target: both see the same inputs in the same order.
+        three = jax.vmap(begin)(jax.random.split(begin_key, 3))
+        learnt = jax.vmap(lambda network, data: descend(network, batch_loss, data, rule, SOURCE_STEPS, learn_key))(
+            jax.tree.map(lambda x: x[:2], three), jax.tree.map(lambda *x: jnp.stack(x), pair.source, pair.rich)
+        )
+        source, rich, fresh = (jax.tree.map(lambda x, i=i: x[i], n) for n, i in ((learnt, 0), (learnt, 1), (three, 2)))
+
+        # Every number of frozen layers, and training from scratch.
+        lanes = [(source if self.start == "source" else fresh, i) for i in range(self.depth + 1)] + [(fresh, 0)]
+        starts = jax.tree.map(lambda *x: jnp.stack(x), *(network for network, _ in lanes))
+
+        def defrost(network: Network, number: Array) -> Network:
+            moved = descend(
+                network, defrosted_loss, (pair.target, source, number), rule, jnp.rint(self.steps), learn_key
+            )
+            return moved.frozen(source, number)
+
+        after = jax.vmap(defrost)(starts, jnp.asarray([number for _, number in lanes]))
+        half = pair.target_labels.shape[0] // 2
+        halves = [
+            jax.vmap(error_of, in_axes=(0, None, None))(after, pair.inputs[part], pair.target_labels[part])
+            for part in (slice(None, half), slice(half, None))
+        ]
+        errors = 0.5 * (halves[0] + halves[1])
+        chosen = jnp.argmin(halves[0][:-1])
+        seen = pair.inputs[:COMPARED]
+        theirs, ours = (jnp.stack(network.hidden(seen)) for network in (source, rich))
+        return {
+            "test_error": errors[:-1],
+            "best_depth": chosen,
+            "best_error": halves[1][chosen],
+            "scratch_error": errors[-1],
+            "rich_error": error_of(rich, pair.inputs, pair.target_labels),
+            "source_error": error_of(source, pair.inputs, pair.source_labels),
+            "unchanged_error": error_of(source, pair.inputs, pair.target_labels),
+            "label_correlation": jnp.mean(pair.source_labels * pair.target_labels),
+            "cka": jax.vmap(linear_cka)(theirs, ours),
+            "source_to_target": jax.vmap(information_imbalance)(theirs, ours),
+            "target_to_source": jax.vmap(information_imbalance)(ours, theirs),
+            "converged": jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves((learnt, after))])),
+        }
+
+
+def _signs(fields: Array) -> Array:
+    return jnp.where(fields > 0, 1.0, -1.0).astype(fields.dtype)

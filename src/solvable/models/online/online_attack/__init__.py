@@ -1,0 +1,3 @@
+"""Label attacks on an online learner."""
+
+from .model import OnlineAttack as OnlineAttack

@@ -1,0 +1,3 @@
+"""Minima of a sum of ReLUs."""
+
+from .model import ReluLandscape as ReluLandscape

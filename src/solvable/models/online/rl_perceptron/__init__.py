@@ -1,0 +1,3 @@
+"""The RL perceptron."""
+
+from .model import RLPerceptron as RLPerceptron

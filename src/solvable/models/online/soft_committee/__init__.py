@@ -1,0 +1,3 @@
+"""Soft committee machine, online."""
+
+from .model import SoftCommittee as SoftCommittee

@@ -1,0 +1,3 @@
+"""Specialisation inherited from the initial weights."""
+
+from .model import Specialisation as Specialisation

@@ -1,0 +1,123 @@
+"""What a curriculum gains on XOR, against width and training time, from many random starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from solvable.render.figures import Recipe
+from solvable.render.plots import COLOURS, label
+from solvable.study import Study
+
+from .model import XorCurriculum
+
+SETTINGS = {
+    "plain, 0.4": {"scaling": "plain", "hard": 0.4},
+    "plain, 0.5": {"scaling": "plain", "hard": 0.5},
+    "inverse-root, 0.4": {"scaling": "inverse-root", "hard": 0.4},
+    "inverse-root, 0.5": {"scaling": "inverse-root", "hard": 0.5},
+}
+TITLES = {"plain": "$v \\sim N(0, 1)$", "inverse-root": "$v \\sim N(0, 1/K)$"}
+SIZE = 1000  # dimension in which the starts are drawn
+
+
+def final_errors(model: XorCurriculum, horizons: list[float], starts: int, nodes: int) -> np.ndarray:
+    """Final error from every random start and at every horizon: (starts, horizons). The same starts for every protocol."""
+    names = ("initial_norm", "initial_overlap", "initial_readout")
+    keys = [jax.random.fold_in(jax.random.key(7), i) for i in range(starts)]
+    drawn = [model.replace(start="random").prepare(key, SIZE) for key in keys]
+    begin = {name: jnp.stack([getattr(m, name) for m in drawn]) for name in names}
+    # starts scatter far more than this
+    numerics = type(model).numerics.updated({"nodes": nodes, "tolerance": 1e-6})
+    return np.asarray(_ends(drawn[0].replace(points=1), begin, jnp.asarray(horizons), numerics))
+
+
+@eqx.filter_jit
+def _ends(model: XorCurriculum, begin: dict[str, Any], horizons: Any, numerics: Any) -> Any:
+    def end(fields: dict[str, Any], horizon: Any) -> Any:
+        return model.with_values({**fields, "horizon": horizon}).point(numerics)["final_error"]
+
+    return jax.lax.map(lambda f: jax.vmap(lambda t: end(f, t))(horizons), begin)
+
+
+def width(quick: bool) -> dict[str, Any]:
+    import xarray as xr
+
+    units, horizons = ([2, 4], [10.0, 20.0]) if quick else ([2, 4, 8, 16], [10.0, 20.0, 40.0, 80.0])
+    starts, nodes = (4, 64) if quick else (24, 256)
+    settings = dict(list(SETTINGS.items())[:1]) if quick else SETTINGS
+    shape = (len(settings), len(units), len(horizons), starts)
+    dims = ("setting", "students", "horizon", "start")
+    table = xr.Dataset(coords={"setting": list(settings), "students": units, "horizon": horizons})
+    for protocol in ("hard", "curriculum", "anti"):
+        table[protocol] = (dims, np.full(shape, np.nan))
+    for setting, values in settings.items():
+        for students in units:
+            for protocol in ("hard", "curriculum", "anti"):
+                if protocol == "anti" and setting != "plain, 0.4":
+                    continue
+                model = XorCurriculum(protocol=protocol, students=students, **values)
+                errors = final_errors(model, horizons, starts, nodes)
+                table[protocol].loc[{"setting": setting, "students": students}] = errors.T
+    size, seeds = (100, 4) if quick else (400, 8)
+    shown = XorCurriculum(horizon=20.0, points=8)
+    curves = Study(shown, {"protocol": ["hard", "curriculum", "anti"]}, sizes=[size], seeds=seeds).run()
+    return {"": curves, "map": table.assign_attrs(curves.attrs)}
+
+
+def draw_width(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    curves, table = data[""], data["map"]
+    size = int(curves["size"][-1])
+    figure, axes = plt.subplots(1, 4, figsize=(15.6, 3.8), layout="constrained")
+    time = 10.0 * curves.stage.values
+    names = (("hard", "hard only"), ("curriculum", "easy, then hard"), ("anti", "hard, then easy"))
+    for (protocol, name), colour in zip(names, COLOURS, strict=False):
+        runs = curves.test_error_simulated.sel(protocol=protocol, size=size)
+        axes[0].plot(time, curves.test_error_theory.sel(protocol=protocol), color=colour, label=name)
+        error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+        axes[0].errorbar(time, runs.mean("seed"), error, fmt="o", color=colour, markersize=3.2)
+    axes[0].axvline(10.0, color="0.6", linewidth=0.8, zorder=0)
+    axes[0].set(xlabel=label("time", "t"), ylabel="error on hard samples", ylim=(0, None))
+    axes[0].set_title(f"K = 4, given start; SGD at d = {size} (points)")
+    axes[0].legend()
+
+    gain = table.hard - table.curriculum
+    chosen = ["plain, 0.4", "inverse-root, 0.5"]
+    for axis, setting in zip(axes[1:], [s for s in chosen if s in table.setting.values], strict=False):
+        for students, colour in zip(table.students.values, COLOURS, strict=False):
+            here = gain.sel(setting=setting, students=students)
+            error = here.std("start", ddof=1) / np.sqrt(here.sizes["start"])
+            axis.errorbar(
+                table.horizon, here.mean("start"), error, fmt="o-", color=colour, markersize=4, label=f"K = {students}"
+            )
+        scaling, spread = setting.split(", ")
+        axis.axhline(0, color="0.5", linewidth=0.8, zorder=0)
+        axis.set(xlabel=label("horizon", "T"), ylabel="gain of the curriculum in error", xscale="log")
+        axis.set_xticks(table.horizon.values, [f"{x:g}" for x in table.horizon.values])
+        axis.minorticks_off()
+        axis.set_title(f"{TITLES[scaling]}, σ = {spread};\n{table.sizes['start']} random starts each")
+        axis.legend()
+
+    markers = dict(zip(SETTINGS, "osD^", strict=True))
+    for setting in table.setting.values:
+        for students, colour in zip(table.students.values, COLOURS, strict=False):
+            here = table.sel(setting=setting, students=students)
+            axes[3].plot(
+                here.hard.mean("start"), (here.hard - here.curriculum).mean("start"), markers[setting],
+                color=colour, markersize=5, label=setting if students == table.students.values[0] else None,
+            )  # fmt: skip
+    axes[3].axhline(0, color="0.5", linewidth=0.8, zorder=0)
+    axes[3].set(xlabel="error with hard samples alone", ylabel="gain of the curriculum in error")
+    axes[3].set_title("gain against how much is left to learn\n(colours: width; markers: set-up)")
+    axes[3].legend(fontsize=7.5)
+    figure.suptitle("A curriculum helps in the midst of learning, and wide networks pass that midst early", fontsize=11)
+    return figure
+
+
+RECIPES = {"xor-curriculum-width": Recipe(width, draw_width)}

@@ -1,0 +1,3 @@
+"""Bias and the geometry of data."""
+
+from .model import BiasGeometry as BiasGeometry

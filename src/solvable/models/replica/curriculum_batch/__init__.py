@@ -1,0 +1,3 @@
+"""Curriculum learning, batch."""
+
+from .model import CurriculumBatch as CurriculumBatch

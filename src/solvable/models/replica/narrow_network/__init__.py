@@ -1,0 +1,3 @@
+"""Narrow two-layer network."""
+
+from .model import NarrowNetwork as NarrowNetwork

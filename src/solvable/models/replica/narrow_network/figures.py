@@ -1,0 +1,96 @@
+"""Specialisation of a narrow network: continuous for ReLU and |x|, of first order for erf; where its minima are many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from solvable.render.figures import Recipe
+from solvable.render.plots import COLOURS, INK, label, log_axis
+from solvable.study import Study
+
+from .model import NarrowNetwork
+
+SHOWN = {"relu": "ReLU", "abs": "|x|", "erf": "erf"}
+STARTS = {"teacher": "o", "random": "s"}
+RISKS = {
+    "ReLU": {"learner": "erm", "activation": "relu", "samples": 4.0, "penalty": 0.05},
+    "erf": {"learner": "erm", "activation": "erf", "samples": 8.0, "penalty": 0.005},
+}
+
+
+def specialisation(quick: bool) -> dict[str, Any]:
+    model = NarrowNetwork(noise=0.01)
+    alpha = np.concatenate([np.linspace(0.3, 1.0, 25), np.linspace(1.04, 4.0, 75)])
+    curves = Study(model, {"activation": list(SHOWN), "start": list(STARTS), "samples": alpha}).run()
+    unstable = NarrowNetwork(noise=0.01, activation="erf", samples=alpha).branches()
+    overlaps = np.asarray(unstable["overlap"])
+    falls = np.asarray(unstable["stability"]) < 0  # of the three solutions the one between the two others
+    middle = np.where(falls & (overlaps > 0), overlaps, np.nan)
+    curves = curves.assign(unstable_overlap=("samples", np.nanmax(np.nan_to_num(middle, nan=-1.0), axis=1)))
+    size, seeds, places = (36, 2, [3.0]) if quick else (144, 2, [0.4, 1.0, 1.8, 3.2])
+    over = {"activation": list(SHOWN), "start": list(STARTS), "samples": places}
+    chains = Study(model, over, sizes=[size], seeds=seeds).run()
+    noises = [0.02] if quick else [0.002, 0.008, 0.03]
+    risk = Study(NarrowNetwork(), {"noise": noises}, arms=RISKS, sizes=[size], seeds=2 * seeds).run()
+    return {"": curves, "chains": chains, "risk": risk}
+
+
+def draw_specialisation(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    curves, chains, risk = data[""], data["chains"], data["risk"]
+    size = int(chains["size"][-1])
+    figure, axes = plt.subplots(1, 4, figsize=(15.2, 3.8), layout="constrained")
+    alpha = curves.samples.values
+    for axis, (name, shown) in zip(axes, SHOWN.items(), strict=False):
+        here = curves.sel(activation=name)
+        spinodal, transition = (float(here[f"{n}_theory"].values.flat[0]) for n in ("spinodal", "transition"))
+        informed = here.overlap_theory.sel(start="teacher").values
+        first = spinodal < transition * (1 - 1e-9)
+        wins = alpha > transition
+        axis.plot(alpha[wins], informed[wins], color=COLOURS[0], label="equilibrium")
+        axis.plot(alpha[~wins], np.zeros((~wins).sum()), color=COLOURS[0])
+        if first:
+            alive = (alpha > spinodal) & ~wins
+            axis.plot(alpha[alive], informed[alive], color=COLOURS[0], linestyle="--", label="metastable")
+            axis.plot(alpha[wins], np.zeros(wins.sum()), color=COLOURS[0], linestyle="--")
+            middle = here.unstable_overlap.values
+            middle = np.where(middle > 0, middle, np.nan)
+            axis.plot(alpha, middle, color="0.5", linestyle=":", label="unstable")
+            axis.axvline(spinodal, color="0.45", linewidth=0.9, linestyle=":")
+            axis.text(spinodal - 0.04, 0.5, "spinodal", rotation=90, ha="right", va="center", fontsize=8, color="0.3")
+        axis.axvline(transition, color=INK, linewidth=0.9)
+        word = "first order" if first else r"continuous, $\alpha_c$"
+        axis.text(transition + 0.04, 0.24 if first else 0.5, word, rotation=90, ha="left", va="center", fontsize=8)
+        for (start, marker), colour in zip(STARTS.items(), COLOURS[1:], strict=False):
+            runs = chains.overlap_simulated.sel(activation=name, start=start, size=size)
+            error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+            axis.errorbar(chains.samples, runs.mean("seed"), error, fmt=marker, color=colour, markersize=4.5,
+                          markerfacecolor="none" if start == "random" else colour, label=f"chain from {start}")  # fmt: skip
+        axis.set(xlabel=label("samples", r"\alpha = n/(Kd)"), ylabel=label("overlap", "t"), ylim=(-0.06, 1.06))
+        axis.set_title(f"{shown}, Bayes-optimal, $\\Delta = 0.01$")
+    axes[0].legend(*axes[2].get_legend_handles_labels(), fontsize=7.5, loc="lower right", bbox_to_anchor=(1.0, 0.07))
+    last = axes[3]
+    for (arm, marker), colour in zip({"ReLU": "o", "erf": "s"}.items(), (COLOURS[1], COLOURS[2]), strict=True):
+        here = risk.sel(arm=arm, size=size)
+        ratio = here.excess_loss_simulated / here.excess_loss_theory
+        error = ratio.std("seed", ddof=1) / np.sqrt(ratio.sizes["seed"])
+        stable = here.stability_theory.values.reshape(len(risk.noise), -1)[:, 0] > 0
+        for kept, face in ((stable, colour), (~stable, "none")):
+            if kept.any():
+                told = "stable" if kept is stable else "unstable"
+                last.errorbar(risk.noise[kept], ratio.mean("seed")[kept], error[kept], fmt=marker, color=colour, markersize=5,
+                              markerfacecolor=face, label=f"{arm}: {told}")  # fmt: skip
+    last.axhline(1.0, color=INK, linewidth=0.9)
+    log_axis(last.xaxis)
+    last.set(xlabel=label("noise", r"\Delta"), ylabel="excess loss, measured / predicted")
+    last.set_title("minima of the risk, replica symmetry")
+    last.legend(fontsize=8)
+    told = "short chains remember their start below and near the transition"
+    figure.suptitle(f"A narrow network specialises; chains and descents at d = {size} (points): {told}", fontsize=11)
+    return figure
+
+
+RECIPES = {"narrow-network-specialisation": Recipe(specialisation, draw_specialisation)}

@@ -1,0 +1,378 @@
+r"""A narrow two-layer network, fewer units than inputs but many, is trained on a network like itself: specialisation.
+
+**Data.** Inputs x ~ N(0, 1_d), labels y = f(x) + √Δ ξ of a teacher f(x) = K^{-1/2} Σ_k a_k σ(w*_k·x/√d) with known signs
+a_k = ±1, half of each, and |w*_k|² = d. There are n = αKd samples for the Kd weights.
+
+**Learner.** The same network with weights w. *bayes*: the mean of the posterior, whose prior is w*_k ~ N(0, 1_d).
+*gibbs*: one draw of exp(−[½Σ(y−ŷ)² + ½λ|w|²]/T). *erm*: a minimum of ½Σ(y−ŷ)² + ½λ|w|².
+
+**Theory** (d → ∞, then K → ∞; corrections 1/K and K/d). Outputs are Gaussian and their covariances those of single units,
+without the constant and linear parts of σ, which d ≪ n parameters hold and which are known perfectly. Unknowns are
+Q = |w_k|²/d, t = w_k·w*_k/d and q, the overlap of two draws: see `methods.narrow_committee` for φ and its saddle points.
+A Bayes-optimal student (Q = 1, t = q) has
+
+    q = q̂/(1+q̂),   q̂ = α g'(q)/(Δ + g(1) − g(q)),
+
+of which q = 0, a linear fit, is always a solution. It gives way at α_c = (Δ + g(1))/(2c₂²) unless the activation is odd
+(c₂ = 0): then specialised solutions appear at a spinodal, win at a transition of first order, and are never found from a
+random start. `start` says which solution is meant: the one that is reached from the teacher, or from random weights.
+
+**Stability.** Replica symmetry is an assumption but for *bayes*. `stability` is positive where its solution is stable
+against breaking it. For *erm* with a kink in σ (ReLU, |x|) it never is: there are many minima, the theory is approximate,
+and where a descent ends depends on its start. At α = 4, λ = Δ = 0.05 a ReLU network is unstable below T = 0.0022. Chains
+cooled slowly (d = 144) follow the theory above that; the minima below them, found out of equilibrium, have excess loss
+0.0102(4), predicted 0.0107; a descent from the teacher is caught in higher minima with 0.0084(3). For smooth σ, where
+stability is positive, descents from the teacher agree. An *erm* solution that is lost at a fold (erf, much noise) is told as
+not converged.
+
+**Simulation.** Data are drawn and weights trained: *erm* by L-BFGS, *bayes* and *gibbs* by four chains of Hamiltonian Monte
+Carlo. Informed ones begin at the teacher and at overlap 0.7 with it, to come from above and below; the others at random
+weights. Units are matched to the teacher's. The number of units grows as √d/2, so that 1/K and K/d fall alike, as 1/√d.
+Chains run on, each time twice as long, until in the second half of the run every observable has R̂ ≤ 1.05 and 50 effective
+draws (`methods.chains`); after 2048 trajectories without, the result is NaN, not converged, and its residual R̂ − 1. So it is
+near a transition, and at temperatures far below that at which replica symmetry breaks. Where two solutions coexist, `start`
+says which is sampled, and nothing is averaged over both; but a barrier is only as high as the network is wide, and chains of
+four units cross it (erf, α = 4, Δ = 0.01, d = 64: specialised from random weights).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array
+
+from solvable.contract.declarations import Observable
+from solvable.errors import InvalidValue
+from solvable.methods.averages.chains import run_chains
+from solvable.model import Control, Guard, Model, Numerics, Reference, choice, control, observable
+
+from .committee import (
+    ACTIVATIONS,
+    KINKED,
+    ODD,
+    Kernel,
+    bayes_free_energy,
+    bayes_solution,
+    bayes_transitions,
+    committee_saddle_point,
+    fields,
+    free_energy,
+    kernel_named,
+    order_parameters,
+    replicon,
+)
+from .networks import Chains, Committee, PenalisedLoss, Task, descend, draw_task, matched, measure
+
+BAYES = {"learner": "bayes"}
+DRAWN = {"learner": ("bayes", "gibbs")}
+SMALLEST = 1e-3  # noise below which a Bayes-optimal student of a kinked teacher can have further solutions
+FRESH = 8192  # inputs on which a trained network is tested
+CHAINS, DRAWS, THINNEST = 4, 128, 8  # chains, draws of each that are kept, and trajectories between them at most
+NEAR = 0.7  # overlap with the teacher of the lower half of informed starts
+ITERATIONS, REST = 500, 2e-4  # of a descent, and the gradient per weight at which it rests
+LEGS, GAIN = 8, 1e-4  # descents in succession, and what the last may gain, relatively, where gradients do not vanish
+
+
+class NarrowNetwork(Model):
+    """A committee with 1 ≪ K ≪ d units learns another: when its units specialise, and what it costs before they do.
+
+    >>> import solvable as sv
+    >>> out = sv.NarrowNetwork(activation="erf", samples=[2.0, 4.0], noise=0.01).theory()
+    >>> [round(float(t), 4) for t in out.overlap], round(float(out.transition[0]), 4)
+    ([0.0, 0.9236], 2.3268)
+    """
+
+    id = "narrow-network"
+    title = "Narrow two-layer network"
+    family = "replica"
+    revision = 2
+    numerics = Numerics(tolerance=1e-11, max_steps=500, degrees=128, nodes=384)
+    runs = "host"
+    typical_sizes = (64, 100, 144)
+    theory_seconds = 5e-3
+    simulation_seconds = 10.0
+    simulation_growth = 3.2
+    check_study = (
+        {
+            "values": {"learner": "erm", "activation": "erf", "samples": 6.0, "penalty": 0.002, "noise": 0.001},
+            "seeds": 8,
+            "sizes": (64, 144, 256),
+        },
+        {"values": {"activation": "relu", "samples": 4.0, "noise": 0.05}, "seeds": 12},
+    )
+    guard = Guard(size=36, seeds=3)
+    references = (
+        Reference(
+            "perezortiz2025generalization", "R. Pérez Ortiz, G. Nwemadji, J. Barbier, F. Gerace, A. Ingrosso, C. Lauditi and "
+            "E. M. Malatesta", "Generalization performance of narrow one-hidden layer networks in the teacher-student "
+            "setting", 2025, arxiv="2507.00629"),
+        Reference(
+            "schwarze1993learning", "H. Schwarze", "Learning a rule in a multilayer neural network", 1993,
+            "J. Phys. A 26, 5781", doi="10.1088/0305-4470/26/21/017"),
+        Reference(
+            "aubin2018committee", "B. Aubin, A. Maillard, J. Barbier, F. Krzakala, N. Macris and L. Zdeborová",
+            "The committee machine: computational to statistical gaps in learning a two-layers neural network", 2018,
+            "NeurIPS 31", arxiv="1806.05451"),
+    )  # fmt: skip
+
+    samples: Control = control(
+        4.0, low=0.0, low_open=True, high=1e4, typical=(0.3, 10.0), scale="log", counts=True, symbol=r"\alpha",
+        meaning="training samples per weight, n/(Kd)")  # fmt: skip
+    penalty: Control = control(
+        0.02, low=1e-6, high=1e4, typical=(1e-3, 1.0), scale="log", symbol=r"\lambda",
+        meaning="ridge penalty λ|w|²/2 added to the sum of the losses (erm, gibbs)")  # fmt: skip
+    noise: Control = control(
+        0.05, low=0.0, high=100.0, typical=(0.001, 0.5), scale="log", symbol=r"\Delta",
+        meaning="variance of the label noise; at least 0.001 for bayes")  # fmt: skip
+    temperature: Control = control(
+        0.05, low=1e-4, high=1e3, typical=(0.01, 1.0), scale="log", symbol="T",
+        meaning="temperature of the measure from which the learner is drawn (gibbs)")  # fmt: skip
+    learner: str = choice(
+        "bayes", options=("bayes", "gibbs", "erm"), meaning="mean of the posterior, a draw, or a minimum"
+    )
+    activation: str = choice("relu", options=ACTIVATIONS, symbol=r"\sigma", meaning="activation of teacher and student")
+    start: str = choice("teacher", options=("teacher", "random"), meaning="weights from which the solution is reached")
+    units: int = choice(
+        0, low=0, high=512, symbol="K", meaning="hidden units of a simulation, an even number; 0 for √d/2")  # fmt: skip
+
+    observables_declared = (
+        observable("overlap", "mean overlap of a unit with its teacher, w_k·w*_k/d", symbol="t", status="approximate", power=0.5),
+        observable("norm", "mean squared norm of a unit, |w_k|²/d", symbol="Q", low=0, status="approximate", power=0.5),
+        observable("replica_overlap", "mean overlap of the same unit in two draws", symbol="q", status="approximate",
+                   power=0.5, when=DRAWN),
+        observable("test_loss", "half the mean squared difference to a fresh noisy label", symbol=r"\mathcal{L}", low=0,
+                   status="approximate", power=0.5),
+        observable("excess_loss", "half the mean squared difference to the teacher, test_loss − Δ/2", low=0,
+                   status="approximate", power=0.5),
+        observable("train_loss", "half the mean squared difference to the training labels", symbol=r"\mathcal{L}_t", low=0,
+                   status="approximate", power=0.5),
+        observable("free_energy", "per weight: minus free entropy −φ (bayes), −Tφ (gibbs), penalised loss (erm)", symbol="f",
+                   status="approximate", simulated=False),
+        observable("stability", "(1−r)/(1+r), r the replicon's ratio: positive where replica symmetry is stable", low=-1,
+                   high=1, simulated=False),
+        observable("spinodal", "samples per weight from which a specialised solution exists", low=0, simulated=False,
+                   when=BAYES),
+        observable("transition", "samples per weight from which the specialised solution has the lower free energy", low=0,
+                   symbol=r"\alpha_*", simulated=False, when=BAYES),
+        observable("jump", "overlap of the specialised solution at the transition; zero where it is continuous", low=0,
+                   high=1, simulated=False, when=BAYES),
+        observable("threshold", "samples per weight from which the unspecialised solution is unstable", low=0,
+                   symbol=r"\alpha_c", simulated=False,
+                   when={**BAYES, "activation": tuple(a for a in ACTIVATIONS if a not in ODD)}),
+    )  # fmt: skip
+
+    def validate(self) -> None:
+        small = not isinstance(self.noise, Tracer) and bool(np.any(np.asarray(self.noise) < SMALLEST))
+        if self.learner == "bayes" and small:
+            raise InvalidValue(
+                f"noise = {float(np.min(self.noise)):g} with learner = 'bayes' is outside [{SMALLEST:g}, 100]: with less, "
+                "solutions beyond those followed here can exist."
+            )
+        if self.units % 2:
+            raise InvalidValue(f"units = {self.units} is odd: half of the signs are positive; use 0, 2, 4, … 512.")
+
+    def observables(self) -> dict[str, Observable]:
+        """Approximate only where the replica-symmetric solution is not known to be exact."""
+        declared = super().observables()
+        if self.learner != "bayes":
+            return declared
+        return {n: dataclasses.replace(o, status="asymptotic") for n, o in declared.items()}
+
+    def transition(self, along: str) -> Array:
+        """Positive where a Bayes-optimal student is specialised."""
+        if self.learner != "bayes":
+            return super().transition(along)
+        return jnp.log(self.samples) - jnp.log(self.theory(only=["transition"]).transition)
+
+    def transition_lines(self, x: str, y: str, values: np.ndarray) -> dict[str, Any]:
+        """Spinodal, transition and threshold of the Bayes-optimal student, in the plane of noise and samples."""
+        if self.learner != "bayes" or (x, y) != ("noise", "samples"):
+            return {}
+        kernel = self._kernel(type(self).numerics)
+        found = jax.jit(jax.vmap(lambda noise: bayes_transitions(kernel, noise)))(jnp.asarray(values, float))
+        if self.activation in ODD:
+            return {"first order": found.transition, "spinodal": found.spinodal}
+        return {"continuous": found.threshold}
+
+    # --- theory -----------------------------------------------------------------------------------------------------
+
+    def _kernel(self, numerics: Numerics) -> Kernel:
+        return kernel_named(self.activation, numerics.degrees, numerics.nodes, unit=self.learner == "bayes")
+
+    def point(self, numerics: Numerics) -> dict[str, Array]:
+        if self.learner == "bayes":
+            return self._bayes(numerics)[self.start]
+        found = self._solutions(numerics)
+        informed = jax.tree.map(lambda v: v[0], found)
+        if self.start == "teacher":
+            return {n: v for n, v in informed.items() if n != "push"}
+        plain = jax.tree.map(lambda v: v[-1], found)
+        # an unspecialised start stays where it is unless that is unstable; then it goes where the informed one goes
+        leaves = (plain["push"] > 1) | ((plain["stability"] < 0) & (self.learner == "gibbs"))
+        told = {n: jnp.where(leaves, informed[n], plain[n]) for n in plain if n != "push"}
+        return told | {"converged": plain["converged"] & told["converged"]}
+
+    def point_branches(self, numerics: Numerics) -> dict[str, Array]:
+        if self.learner == "bayes":
+            each = self._bayes(numerics)
+            found = {n: jnp.stack([each[b][n] for b in ("teacher", "unstable", "zero")]) for n in each["teacher"]}
+        else:
+            found = self._solutions(numerics)
+            found.pop("push")
+        t, there = found["overlap"], found["converged"]
+        earlier = jnp.tril(jnp.ones((t.shape[0], t.shape[0]), bool), k=-1)
+        again = earlier & there[None, :] & (jnp.abs(t[:, None] - t[None, :]) < 1e-7)
+        there = there & ~jnp.any(again, axis=1)
+        order = jnp.argsort(jnp.where(there, found["free_energy"], jnp.inf))
+        values = {n: v[order] for n, v in (found | {"converged": there}).items()}
+        return {n: jnp.where(values["converged"], v, jnp.nan) if n != "converged" else v for n, v in values.items()}
+
+    def _bayes(self, numerics: Numerics) -> dict[str, dict[str, Array]]:
+        """What is reached from the teacher and from random weights; the unstable and the unspecialised solution."""
+        kernel, alpha, noise = self._kernel(numerics), self.samples, self.noise
+        lines = bayes_transitions(kernel, noise)
+        found = bayes_solution(kernel, alpha, noise, lines)
+        one, zero = jnp.ones_like(alpha), jnp.zeros_like(alpha)
+        lost = jax.lax.stop_gradient(alpha > lines.threshold)
+        overlaps = {
+            "teacher": (found.upper, True),
+            "random": (jnp.where(lost, found.upper, 0.0), True),
+            "unstable": (found.lower, found.has_lower),
+            "zero": (zero, True),
+        }
+
+        def told(q: Array, there: Any) -> dict[str, Array]:
+            rest = noise + kernel.value(one, one, one) - kernel.value(q, one, one)
+            r = alpha * (1 - q) ** 2 * ((kernel.slope(q, one, one) / rest) ** 2 + kernel.bend(q, one, one) / rest)
+            out = {
+                "overlap": q,
+                "norm": one,
+                "replica_overlap": q,
+                "test_loss": 0.5 * rest,
+                "excess_loss": 0.5 * (rest - noise),
+                "train_loss": 0.5 * noise**2 / rest,
+                "free_energy": bayes_free_energy(kernel, q, alpha, noise),
+                "stability": (1 - r) / (1 + r),
+                "spinodal": lines.spinodal,
+                "transition": lines.transition,
+                "jump": lines.overlap,
+                "threshold": lines.threshold,
+                "converged": jnp.asarray(there) & (found.residual < 1e-11),
+                "residual": found.residual,
+            }
+            return {n: v for n, v in out.items() if n != "threshold" or self.activation not in ODD}
+
+        return {name: told(*each) for name, each in overlaps.items()}
+
+    def _solutions(self, numerics: Numerics) -> dict[str, Array]:
+        """Saddle points of gibbs and erm: reached from the teacher, from half-way, and without specialisation."""
+        kernel, temperature = self._kernel(numerics), self.temperature if self.learner == "gibbs" else None
+        controls = self.samples, self.penalty, self.noise, temperature
+        soft, loose, one = -jnp.log(self.penalty + 0.2 * self.samples), -jnp.log(self.penalty), jnp.ones(())
+        starts = [(soft, 0.03, 0.97), (soft, 0.3, 0.8), (soft, 0.5, 0.4)]
+        # Without specialisation the response is another: that of a network which fits the noise, or whose outputs have,
+        # by themselves, the variance of the labels.
+        if temperature is None:
+            starts += [(soft, 0.5, 0.0), (0.5 * (soft + loose), 5.0, 0.0), (loose - 1, 30.0, 0.0)]
+        else:
+            wide = jnp.log1p(self.noise / kernel.value(one, one, one)) - jnp.log(temperature)
+            starts += [(soft, 0.0, 0.0), (wide, 0.0, 0.0), (loose, 0.0, 0.0)]
+        starts = jnp.stack([jnp.stack([jnp.asarray(v, float) for v in start]) for start in starts])
+        options = {"tolerance": numerics.tolerance, "max_steps": numerics.max_steps, "warmup": 100, "damping": 0.5}
+        found = jax.vmap(lambda start: committee_saddle_point(kernel, start, *controls, **options))(starts)
+
+        def told(x: Array) -> dict[str, Array]:
+            order = order_parameters(x, temperature)
+            f = fields(kernel, order, self.noise, temperature)
+            gap = f.g_norm - f.g_replica  # by how much a draw differs from the mean of all
+            drawn = gap if temperature is not None else 0.0
+            excess = f.rest - self.noise + drawn
+            out = {
+                "overlap": order.overlap,
+                "norm": order.norm,
+                "test_loss": 0.5 * (self.noise + excess),
+                "excess_loss": 0.5 * excess,
+                "train_loss": 0.5 * (drawn / f.denominator + f.rest / f.denominator**2),
+                "free_energy": free_energy(order, f, self.samples, self.penalty, temperature),
+                "stability": replicon(kernel, order, f, self.samples, temperature),
+                "push": self.samples
+                * order.response
+                / f.denominator
+                * kernel.bend(0 * order.norm, order.norm, 1 + 0 * order.norm),
+            }
+            return out | ({"replica_overlap": order.replica} if temperature is not None else {})
+
+        seen = jax.vmap(told)(found.x) | {"converged": found.converged, "residual": found.residual}
+        informed = jnp.argmax(found.converged[:2])
+        # of several unspecialised solutions, the lowest
+        plain = 3 + jnp.argmin(jnp.where(found.converged[3:], seen["free_energy"][3:], jnp.inf))
+        return {n: v[jnp.stack([informed, jnp.full_like(informed, 2), plain])] for n, v in seen.items()}
+
+    # --- simulation -------------------------------------------------------------------------------------------------
+
+    def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
+        units = self.units or 2 * max(1, round(math.sqrt(size) / 4))
+        if size < units:
+            raise InvalidValue(f"size = {size} is smaller than the {units} units of the network.")
+        network = Committee(self.activation)
+        number = units * int(counts["samples"].actual)
+        task = draw_task(network, jax.random.fold_in(key, 0), size, units, number, FRESH, CHAINS, self.noise, dtype)
+        penalty, temperature = self.penalty, self.temperature
+        if self.learner == "bayes":
+            penalty, temperature = self.noise, self.noise
+        if self.learner == "erm":
+            temperature = jnp.ones(())
+        loss = PenalisedLoss(network, task.inputs, task.labels, penalty.astype(dtype), temperature.astype(dtype))
+        reach = self._descend if self.learner == "erm" else self._sample
+        out = reach(loss, task, jax.random.fold_in(key, 1))
+        return out | {"test_loss": out["excess_loss"] + 0.5 * self.noise}
+
+    def _descend(self, loss: PenalisedLoss, task: Task, key: Array) -> dict[str, Any]:
+        start = task.teacher if self.start == "teacher" else task.random[0]
+        fit = descend(loss, start, tolerance=REST, iterations=ITERATIONS)
+        if self.activation in KINKED:
+            # the gradient does not vanish at a kink's minimum: a descent has arrived where another gains nothing
+            for _ in range(LEGS):
+                before, fit = fit.value, descend(loss, fit.parameters, tolerance=REST, iterations=ITERATIONS)
+                fit = fit._replace(converged=before - fit.value <= GAIN * before)
+                if fit.converged:
+                    break
+        measured = self._measured(loss.network, task, fit.parameters[None, None], fit.parameters[None, None])
+        out = {n: v[0, 0] for n, v in measured.items()}
+        return out | {"converged": fit.converged, "residual": fit.residual}
+
+    def _sample(self, loss: PenalisedLoss, task: Task, key: Array) -> dict[str, Any]:
+        """Means over four chains, in two pairs; those that are informed begin above and below, at overlaps 1 and 0.7."""
+        starts = task.random
+        if self.start == "teacher":
+            near = jnp.where(jnp.arange(CHAINS) < CHAINS // 2, 1.0, NEAR).astype(starts.dtype)[:, None, None]
+            starts = near * task.teacher[None] + jnp.sqrt(1 - near**2) * starts
+        chains = Chains(loss)
+        run = run_chains(
+            partial(chains.proceed, draws=DRAWS), chains.begin(starts), key,
+            lambda draws: self._measured(loss.network, task, draws[::2], draws[1::2]), draws=DRAWS, most=THINNEST,
+        )  # fmt: skip
+        out: dict[str, Any] = {n: jnp.mean(v) for n, v in run.traces.items()}
+        return out | {"converged": run.converged, "residual": run.residual}
+
+    def _measured(self, network: Committee, task: Task, one: Array, two: Array) -> dict[str, Array]:
+        """What is reported, of every draw of every pair."""
+        shape, weights = one.shape[:2], one.shape[2:]
+        drawn = [np.asarray(w).reshape(-1, *weights) for w in (one, two)]
+        # Chains from the teacher, too, change their units' places where these have not specialised.
+        parity = "even" if self.activation == "abs" else "odd" if self.activation in ODD else "none"
+        teacher = np.asarray(task.teacher)
+        first = np.stack([matched(w, teacher, parity) for w in drawn[0]])
+        second = np.stack([matched(w, to, parity) for w, to in zip(drawn[1], first, strict=True)])
+        seen = measure(network, task, jnp.asarray(first), jnp.asarray(second))
+        if self.learner == "gibbs":  # of a draw, where the others tell of the mean of all draws or of the one minimum
+            seen |= {n: seen[f"own_{n}"] for n in ("excess_loss", "train_loss")}
+        wanted = [n for n, o in self.observables().items() if o.simulated and n in seen]
+        return {n: seen[n].astype(float).reshape(shape) for n in wanted}

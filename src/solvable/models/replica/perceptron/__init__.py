@@ -1,0 +1,3 @@
+"""Teacher–student perceptron."""
+
+from .model import Perceptron as Perceptron

@@ -1,0 +1,3 @@
+"""Random features and the hidden manifold."""
+
+from .model import RandomFeatures as RandomFeatures

@@ -1,0 +1,3 @@
+"""Random labels: capacity and universality."""
+
+from .model import RandomLabels as RandomLabels

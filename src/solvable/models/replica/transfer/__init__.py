@@ -1,0 +1,3 @@
+"""Transfer between correlated hidden manifolds."""
+
+from .model import Transfer as Transfer

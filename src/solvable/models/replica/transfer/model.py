@@ -1,0 +1,399 @@
+"""Transfer between correlated hidden manifolds: a first layer learnt on one task, frozen, and a last layer for the next.
+
+**Data.** Two tasks, source and target. A latent vector c ~ N(0, 1_d) is seen as x = σ0(F c/√d) ∈ R^D, F with standard Gaussian
+entries, and labelled by y = sign(θ·c). The target's F_t = q_F F_s + √(1−q_F²) F′ and θ_t = q_θ θ_s + √(1−q_θ²) θ′ are
+correlated with the source's by `feature_correlation` and `teacher_correlation` (Gerace et al. 2022).
+
+**Learners.** On the source a two-layer network v·tanh(Wx), p hidden units, learns both layers from n_s samples by Adam on
+the logistic loss. On the target only a last layer is learnt, on the features h = tanh(Wx) with W frozen:
+ŵ = argmin_w Σ_μ ℓ(y_μ, w·h_μ/√p) + λ|w|²/2, the *sum* of the losses over n samples. Beside it: the same with a random W, of the
+law from which the source's training began (random features), and, on request, both layers trained on the target alone.
+
+**Theory.** Given W, target and source being as they are, the last layer is a Gaussian covariate model (`methods.covariate`):
+Ω = E[hhᵀ] and E[hν], ν = θ_t·c/|θ_t|, are all that it needs. Fields are odd in c, so features have no mean. For a trained W
+these moments have no closed form and are averages over `MOMENT_SAMPLES`·p fresh inputs, which `prepare` draws together with the
+tasks; the training on the source has no theory and is carried out. The answer is then exact as n, p, d → ∞ together as
+far as the features act like Gaussians, which is tested here and not assumed: the simulation takes the network itself.
+
+With `features = "given"` the moments are the fields `omega` and `tau` (by default those measured once at d = 15), and
+the simulation draws Gaussian features that have them: the theory's own assumption, apart from the network. Correlations and
+everything about the source's training matter for `features = "network"` only.
+
+The source is number `instance` of its law and is trained once for every size; targets and samples differ from seed to seed.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.core import Tracer
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from solvable.errors import InvalidValue
+from solvable.methods.risk.channels import sign_risks
+from solvable.methods.risk.covariate import Sign, Spectrum, of_matrices, student
+from solvable.methods.risk.erm import minimise_risk
+from solvable.methods.risk.losses import loss_named
+from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, data, input, observable
+
+from .moments import OMEGA, TAU
+
+TEST_SAMPLES = 8192
+MOMENT_SAMPLES = 200
+"""Fresh inputs per feature for Ω and E[hν]: their noise makes the teacher seem better explained by one part in as many."""
+BATCH, SHRINK = 100, 1e-4
+SCRATCH_STEPS = 2400
+"""Of Adam, for both layers on the target alone."""
+MANIFOLDS = {"sign": jnp.sign, "tanh": jnp.tanh, "linear": lambda z: z}
+
+
+class Network(NamedTuple):
+    """v·tanh(Wx)."""
+
+    first: Float[Array, "p D"]
+    last: Float[Array, " p"]
+
+    def __call__(self, inputs: Float[Array, "n D"]) -> Float[Array, " n"]:
+        return jnp.tanh(inputs @ self.first.T) @ self.last
+
+
+def random_network(key: PRNGKeyArray, units: int, inputs: int, dtype: Any) -> Network:
+    """W with entries of variance 1/D, v of variance 1/p: random features, and where every training begins.
+
+    >>> random_network(jax.random.key(0), 3, 5, float).first.shape
+    (3, 5)
+    """
+    one, two = jax.random.split(key)
+    first = jax.random.normal(one, (units, inputs), dtype) / math.sqrt(inputs)
+    return Network(first, jax.random.normal(two, (units,), dtype) / math.sqrt(units))
+
+
+def train_network(
+    key: PRNGKeyArray, start: Network, inputs: Array, labels: Array, number: Any, rate: Array, steps: int
+) -> Network:
+    """Adam on the mean logistic loss of batches of the first `number` samples, all weights shrunk a little."""
+    optimiser = optax.adam(rate)
+
+    def cost(network: Network, x: Array, y: Array) -> Array:
+        shrink = jnp.sum(network.first**2) + jnp.sum(network.last**2)
+        return jnp.mean(jax.nn.softplus(-y * network(x))) + 0.5 * SHRINK * shrink
+
+    def step(carry: Any, key: PRNGKeyArray) -> tuple[Any, None]:
+        network, state = carry
+        rows = jax.random.randint(key, (BATCH,), 0, number)
+        slope = jax.grad(cost)(network, inputs[rows], labels[rows])
+        with jax.numpy_dtype_promotion("standard"):  # optax mixes Python floats and whole numbers
+            move, state = optimiser.update(slope, state)
+        return (optax.apply_updates(network, move), state), None
+
+    (network, _), _ = jax.lax.scan(step, (start, optimiser.init(start)), jax.random.split(key, steps))
+    return network
+
+
+def draw_task(key: PRNGKeyArray, manifold: Array, teacher: Array, kind: str, rows: int) -> tuple[Array, Array, Array]:
+    """Inputs x, labels and the teacher's field of unit variance, for `rows` samples."""
+    latent = jax.random.normal(key, (rows, manifold.shape[1]), manifold.dtype)
+    field = latent @ (teacher / jnp.linalg.norm(teacher))
+    inputs = MANIFOLDS[kind](latent @ manifold.T / math.sqrt(manifold.shape[1]))
+    return inputs, jnp.where(field >= 0, 1.0, -1.0).astype(field.dtype), field
+
+
+class Source(NamedTuple):
+    """The source task and the network that has learnt it."""
+
+    manifold: Float[Array, "D d"]
+    teacher: Float[Array, " d"]
+    network: Network
+    test_error: float
+
+
+@lru_cache(maxsize=32)
+def source(
+    instance: int, latent: int, inputs: int, units: int, samples: int, kind: str, rate: float, steps: int
+) -> Source:
+    """Source number `instance`, trained; the same arguments give the same network, trained once.
+
+    >>> source(0, 4, 8, 6, 50, "tanh", 0.02, 10).network.first.shape
+    (6, 8)
+    """
+    return Source(*_source(jax.random.key(instance), latent, inputs, units, samples, kind, rate, steps))
+
+
+@partial(jax.jit, static_argnums=(1, 2, 3, 4, 5, 7))
+def _source(key, latent, inputs, units, samples, kind, rate, steps):
+    keys = jax.random.split(key, 6)
+    manifold = jax.random.normal(keys[0], (inputs, latent), jnp.float32)
+    teacher = jax.random.normal(keys[1], (latent,), jnp.float32)
+    x, y, _ = draw_task(keys[2], manifold, teacher, kind, samples)
+    start = random_network(keys[3], units, inputs, jnp.float32)
+    network = train_network(keys[4], start, x, y, samples, jnp.asarray(rate, jnp.float32), steps)
+    x, y, _ = draw_task(keys[5], manifold, teacher, kind, TEST_SAMPLES)
+    wrong = jnp.mean((y * network(x) < 0).astype(jnp.float32))
+    return manifold, teacher, network, wrong
+
+
+@partial(jax.jit, static_argnums=(4, 5))
+def _moments(key, manifold, teacher, layers, kind, samples):
+    """E[hhᵀ], E[hν] and E[ν²] over at least `samples` inputs, for each of the stacked first layers."""
+    chunk = 4096
+
+    def some(key):
+        x, _, field = draw_task(key, manifold, teacher, kind, chunk)
+        h = jnp.tanh(jnp.einsum("ni,kpi->knp", x, layers))
+        sums = jnp.einsum("knp,knr->kpr", h, h), jnp.einsum("knp,n->kp", h, field), jnp.sum(field**2)
+        return tuple(s.astype(float) / chunk for s in sums)
+
+    sums = jax.lax.map(some, jax.random.split(key, -(-samples // chunk)))
+    return tuple(jnp.mean(s, axis=0) for s in sums)
+
+
+class Transfer(Model):
+    """The last layer of a network is retrained on a target whose first layer was learnt on a correlated source.
+
+    The `size` of a simulation is the latent dimension d. With a network the theory needs its training: `prepare(key, size)`.
+
+    >>> import jax, solvable as sv
+    >>> model = sv.Transfer(features="network", epochs=20, samples=2.0).prepare(jax.random.key(0), 8)
+    >>> bool(model.theory().converged)
+    True
+    """
+
+    id = "transfer"
+    title = "Transfer between correlated hidden manifolds"
+    family = "replica"
+    runs = "map"
+    numerics = Numerics(nodes=14, tolerance=1e-11, max_steps=400)
+    simulation_dtype = "float64"
+    typical_sizes = (15, 30, 60)
+    theory_seconds = 0.1
+    simulation_seconds = 2.0
+    simulation_growth = 2.5
+    check_study = (
+        {"over": {"samples": [2.0, 8.0]}},
+        {"values": {"features": "network"}, "seeds": 8},
+    )
+    guard = Guard(size=15, seeds=4)
+    references = (
+        Reference(
+            "gerace2022probing", "F. Gerace, L. Saglietti, S. Sarao Mannelli, A. Saxe and L. Zdeborová", "Probing transfer "
+            "learning with a model of synthetic correlated datasets", 2022, "Mach. Learn.: Sci. Technol. 3, 015030",
+            arxiv="2106.05418"),
+        Reference(
+            "loureiro2021learning", "B. Loureiro, C. Gerbelot, H. Cui, S. Goldt, F. Krzakala, M. Mézard and L. Zdeborová",
+            "Learning curves of generic features maps for realistic datasets with a teacher-student model", 2021,
+            "NeurIPS 34", arxiv="2102.08127"),
+    )  # fmt: skip
+
+    samples: Control = control(
+        8.0, low=0.0, low_open=True, high=1e4, typical=(0.5, 40.0), scale="log", counts=True, symbol="n/d",
+        meaning="training samples of the target per latent dimension, n/d")  # fmt: skip
+    penalty: Control = control(
+        0.05, low=1e-10, high=1e6, typical=(1e-4, 1e2), scale="log", symbol=r"\lambda",
+        meaning="ridge penalty λ|w|²/2 of the last layer, added to the sum of the losses")  # fmt: skip
+    feature_correlation: Control = control(
+        0.9, low=0.0, high=1.0, typical=(0.0, 1.0), symbol="q_F",
+        meaning="correlation of the target's manifold with the source's")  # fmt: skip
+    teacher_correlation: Control = control(
+        0.9, low=0.0, high=1.0, typical=(0.0, 1.0), symbol=r"q_\theta",
+        meaning="correlation of the target's teacher with the source's")  # fmt: skip
+    source_samples: Control = control(
+        80.0, low=1.0, high=1e4, typical=(5.0, 200.0), scale="log", symbol="n_s/d",
+        meaning="training samples of the source per latent dimension")  # fmt: skip
+    rate: Control = control(
+        0.02, low=0.0, low_open=True, high=1.0, typical=(1e-3, 0.1), scale="log", symbol=r"\eta",
+        meaning="learning rate of Adam, on the source (and on the target from scratch)")  # fmt: skip
+    loss: str = choice(
+        "logistic",
+        options=("square", "logistic", "hinge"),
+        symbol=r"\ell",
+        meaning="loss of the last layer on the target",
+    )
+    manifold_kind: str = choice(
+        "sign", options=tuple(MANIFOLDS), symbol=r"\sigma_0", meaning="how latent coordinates become inputs"
+    )
+    inputs: int = choice(5, low=1, high=100, symbol="D/d", meaning="inputs per latent dimension")
+    width: int = choice(4, low=1, high=100, symbol="p/d", meaning="hidden units per latent dimension")
+    epochs: int = choice(60, low=1, high=10_000, meaning="passes over the source's samples, in batches of 100")
+    instance: int = choice(0, low=0, high=1_000_000, meaning="number of the source task and of its training")
+    features: str = choice(
+        "given", options=("given", "network"),
+        meaning="moments of the features as given, or measured on a network that `prepare` trains on the source")  # fmt: skip
+    baseline: str = choice(
+        "random", options=("random", "scratch"),
+        meaning="what transfer is compared with: random features, or also both layers trained on the target")  # fmt: skip
+
+    manifold: Input | None = data(dims=("pixel", "latent"), symbol="F_t", meaning="the target's manifold")
+    teacher: Input | None = data(dims=("latent",), symbol=r"\theta_t", meaning="the target's teacher")
+    layers: Input | None = data(
+        dims=("map", "unit", "pixel"), symbol="W", meaning="the first layer learnt on the source, and a random one")  # fmt: skip
+    omega: Input = input(
+        OMEGA, dims=("map", "direction"), low=0.0, symbol=r"\omega_i",
+        meaning="eigenvalues of E[hhᵀ] for both maps: the source's features, random ones")  # fmt: skip
+    tau: Input = input(
+        TAU, dims=("map", "direction"), low=0.0, symbol=r"\tau_i",
+        meaning="squared components of √p E[hν] on the eigenvectors, for both maps")  # fmt: skip
+
+    observables_declared = (
+        observable("test_error", "probability of a wrong label on a fresh target sample, features of the source",
+                   symbol=r"\varepsilon_g", low=0, high=1),
+        observable("train_loss", "mean loss ℓ over the target's training samples, penalty not included, features of the source",
+                   symbol=r"\mathcal{L}_t", low=0),
+        observable("random_error", "test error with random features", low=0, high=1),
+        observable("random_train_loss", "training loss with random features", low=0),
+        observable("gain", "test error with random features less that with the source's: negative transfer below zero",
+                   low=-1, high=1),
+        observable("scratch_error", "test error of both layers trained on the target alone", low=0, high=1, predicted=False,
+                   when={"baseline": "scratch"}),
+        observable("scratch_gain", "test error of both layers trained on the target alone less that with the source's features",
+                   low=-1, high=1, predicted=False, when={"baseline": "scratch"}),
+    )  # fmt: skip
+
+    def validate(self) -> None:
+        if self.baseline == "scratch" and self.features != "network":
+            raise InvalidValue("baseline = 'scratch' trains a network on the target: it needs features = 'network'.")
+        if isinstance(self.omega, Tracer) or isinstance(self.tau, Tracer):
+            return
+        omega, tau = np.asarray(self.omega), np.asarray(self.tau)
+        if omega.shape[0] != 2:
+            raise InvalidValue(
+                f"omega has {omega.shape[0]} rows, where 2 are meant: the source's features, random ones."
+            )
+        if np.any((omega == 0) & (tau > 0)):
+            raise InvalidValue(
+                "tau is positive where omega is 0, where it must be 0: a flat direction shows no teacher."
+            )
+        reach = np.divide(tau, omega, out=np.zeros(omega.shape), where=omega > 0).mean(1)
+        if reach.max() > 1 + 1e-6:
+            raise InvalidValue(
+                f"tau gives the mean of tau/omega {reach.max():.6g}, outside [0, 1]: 1 is the whole teacher."
+            )
+
+    # --- what is drawn ------------------------------------------------------------------------------------------------
+
+    @property
+    def unprepared(self) -> bool:
+        return self.features == "network" and self.layers is None
+
+    def source(self, size: int) -> Source:
+        """The source at this latent dimension, trained (once)."""
+        number = max(1, round(float(self.source_samples) * size))
+        shape = (size, self.inputs * size, self.width * size)
+        steps = -(-self.epochs * number // BATCH)
+        return source(self.instance, *shape, number, self.manifold_kind, float(self.rate), steps)
+
+    def prepare(self, key: PRNGKeyArray, size: int) -> Transfer:
+        """Train on the source, draw a target and a random first layer, and take the moments of both feature maps."""
+        learnt = self.source(size)
+        keys = jax.random.split(key, 4)
+        manifold, teacher = (
+            (q * old + jnp.sqrt(1 - q**2) * jax.random.normal(k, old.shape, float)).astype(jnp.float32)
+            for q, old, k in (
+                (self.feature_correlation, learnt.manifold.astype(float), keys[0]),
+                (self.teacher_correlation, learnt.teacher.astype(float), keys[1]),
+            )
+        )
+        units, inputs = learnt.network.first.shape
+        layers = jnp.stack([learnt.network.first, random_network(keys[2], units, inputs, jnp.float32).first])
+        number = MOMENT_SAMPLES * units
+        second, cross, power = (
+            np.asarray(v) for v in _moments(keys[3], manifold, teacher, layers, self.manifold_kind, number)
+        )
+        spectra = [
+            of_matrices(power[None, None], cross[k][None, :], 0.5 * (second[k] + second[k].T), [1.0]) for k in range(2)
+        ]
+        return self.replace(
+            manifold=manifold, teacher=teacher, layers=layers,
+            omega=np.stack([s.omega for s in spectra]), tau=np.stack([s.tau for s in spectra]),
+        )  # fmt: skip
+
+    # --- theory -----------------------------------------------------------------------------------------------------
+
+    def point(self, numerics: Numerics) -> dict[str, Array]:
+        loss, number = loss_named(self.loss), self.omega.shape[1]
+        weights = jnp.full(number, 1 / number)
+
+        def learn(omega: Array, tau: Array) -> tuple[Any, ...]:
+            reach = weights @ _ratio(tau, omega)
+            spectrum = Spectrum(omega, tau, weights, jnp.maximum(1 - reach, 0.0))
+            at = student(
+                loss, Sign(), spectrum, self.samples / self.width, self.penalty,
+                nodes=numerics.nodes, tolerance=numerics.tolerance, max_steps=numerics.max_steps,
+            )  # fmt: skip
+            risks = sign_risks(loss, at.m, at.q, at.V, at.rest, numerics.nodes)
+            return risks.test_error, risks.train_loss, at.converged, at.residual
+
+        error, train, converged, residual = jax.vmap(learn)(self.omega, self.tau)
+        return {**_named(error, train), "converged": jnp.all(converged), "residual": jnp.max(residual)}
+
+    # --- simulation -------------------------------------------------------------------------------------------------
+
+    def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
+        samples = counts["samples"]
+        rows, units = TEST_SAMPLES + samples.padded, self.width * size
+        of_data, of_start, of_training = jax.random.split(key, 3)
+        loss, mask, number = loss_named(self.loss), samples.mask(dtype), samples.actual.astype(dtype)
+        test, train = slice(0, TEST_SAMPLES), slice(TEST_SAMPLES, None)
+
+        def relearn(features: Array, labels: Array) -> tuple[Array, Array, Array]:
+            features = features / math.sqrt(units)
+            fit = minimise_risk(loss, features[train], labels[train], self.penalty.astype(dtype), mask)
+            field = features @ fit.weights
+            wrong = jnp.mean((labels * field < 0).astype(dtype)[test])
+            return wrong, mask @ loss.value(labels, field)[train] / number, fit.residual
+
+        if self.layers is None:  # Gaussian features with these moments
+            place = ((2 * np.arange(units) + 1) * self.omega.shape[1]) // (2 * units)
+
+            def gaussian(cell: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+                key, omega, tau = cell
+                z = jax.random.normal(key, (rows, units + 1), dtype)
+                seen = _ratio(tau[place], omega[place]) / units
+                field = z[:, :-1] @ jnp.sqrt(seen) + jnp.sqrt(jnp.maximum(1 - jnp.sum(seen), 0.0)) * z[:, -1]
+                labels = jnp.where(field >= 0, 1.0, -1.0).astype(dtype)
+                return relearn(z[:, :-1] * jnp.sqrt(omega[place])[None, :], labels)
+
+            cells = (jax.random.split(of_data, 2), self.omega.astype(dtype), self.tau.astype(dtype))
+            return _measured(*jax.lax.map(gaussian, cells))
+
+        assert self.manifold is not None
+        assert self.teacher is not None
+        if self.manifold.shape[1] != size:
+            raise InvalidValue(
+                f"size = {size} is not {self.manifold.shape[1]}, the latent dimension that was prepared."
+            )
+        manifold, teacher, layers = (v.astype(dtype) for v in (self.manifold, self.teacher, self.layers))
+        inputs, labels, _ = draw_task(of_data, manifold, teacher, self.manifold_kind, rows)
+        measured = _measured(*jax.lax.map(lambda first: relearn(jnp.tanh(inputs @ first.T), labels), layers))
+        if self.baseline == "scratch":
+            start = random_network(of_start, units, layers.shape[2], jnp.float32)
+            x, y = inputs.astype(jnp.float32), labels.astype(jnp.float32)
+            rate = self.rate.astype(jnp.float32)
+            network = train_network(of_training, start, x[train], y[train], samples.actual, rate, SCRATCH_STEPS)
+            measured["scratch_error"] = jnp.mean((y * network(x) < 0)[test].astype(dtype))
+            measured["scratch_gain"] = measured["scratch_error"] - measured["test_error"]
+        return measured
+
+
+def _ratio(tau: Array, omega: Array) -> Array:
+    """τ/ω, zero in flat directions."""
+    return jnp.where(omega > 0, tau / jnp.where(omega > 0, omega, 1.0), 0.0)
+
+
+def _measured(error: Array, train_loss: Array, residual: Array) -> dict[str, Array]:
+    return {**_named(error, train_loss), "converged": jnp.all(residual < 1e-3), "residual": jnp.max(residual)}
+
+
+def _named(error: Array, train_loss: Array) -> dict[str, Array]:
+    return {
+        "test_error": error[0],
+        "train_loss": train_loss[0],
+        "random_error": error[1],
+        "random_train_loss": train_loss[1],
+        "gain": error[1] - error[0],
+    }

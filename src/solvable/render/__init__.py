@@ -1,0 +1,1 @@
+"""Formulas, equations, plots and figures, in one house style."""

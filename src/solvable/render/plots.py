@@ -1,0 +1,302 @@
+"""One house style for every figure: theory as lines, experiment as points with error bars.
+
+Matplotlib is imported when the first figure is drawn, never before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InvalidValue
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from ..study import Study
+
+# Okabe and Ito's palette: distinct for every kind of colour vision, and in grey.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+LINES = ("-", "--", ":", "-.")
+INK = "#222222"
+HEAT = "viridis"
+
+STYLE: dict[str, Any] = {
+    "figure.dpi": 110,
+    "savefig.dpi": 200,
+    "savefig.bbox": "tight",
+    "figure.constrained_layout.use": True,
+    "font.size": 10,
+    "axes.titlesize": 10,
+    "axes.labelsize": 10,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.6,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.direction": "out",
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4,
+    "errorbar.capsize": 0,
+    "pdf.fonttype": 42,
+    "svg.fonttype": "none",
+}
+
+
+@contextmanager
+def house_style():
+    """Draw in the house style, and leave the user's own settings as they were."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(STYLE):  # type: ignore[arg-type]
+        yield
+
+
+def label(name: str, symbol: str = "") -> str:
+    """An axis label: the name in words, with the paper's symbol.
+
+    >>> label("test_error", r"\\varepsilon_g")
+    'test error $\\\\varepsilon_g$'
+    """
+    words = name.replace("_", " ")
+    return f"{words} ${symbol}$" if symbol else words
+
+
+def plot_study(
+    study: Study,
+    observables: str | Sequence[str] | None = None,
+    *,
+    along: str | None = None,
+    size: int | None = None,
+    columns: int = 3,
+    axes: Any = None,
+) -> Figure:
+    """Draw a study.
+
+    One swept control (or a time-like dimension) gives curves, two give heat maps of the theory. `along` names the
+    dimension on the horizontal axis; further dimensions become colours; sizes become markers (only `size`, if given).
+    """
+    import matplotlib.pyplot as plt
+
+    data = study.dataset()
+    names = _observables(study, data, observables)
+    first = data[_any_variable(data, names[0])]
+    swept = [
+        d for d in first.dims if d not in ("size", "seed") and np.issubdtype(_coordinate(data, d).dtype, np.number)
+    ]
+    flat = [d for d in study.over if d in swept and len(study.over[d]) > 2]
+    time_like = [d for d in swept if d not in study.over]
+    if _is_plane(flat, along, time_like) and observables is None:
+        names = [n for n in names if set(data[_any_variable(data, n)].dims) <= {*study._grid(), "size", "seed"}]
+    with house_style():
+        if axes is None:
+            rows = -(-len(names) // columns)
+            wide = min(columns, len(names))
+            figure, grid = plt.subplots(rows, wide, figsize=(3.7 * wide, 2.9 * rows), squeeze=False)
+            axes = list(grid.ravel())
+        else:
+            axes = [axes] if not isinstance(axes, (list, tuple, np.ndarray)) else list(axes)
+            figure = axes[0].figure
+        heat = _is_plane(flat, along, time_like)
+        for axis, name in zip(axes, names, strict=False):
+            if heat:
+                _heat_map(axis, study, data, name, flat)
+            else:
+                _curves(axis, study, data, name, along or _horizontal(study, data, name), size)
+        for axis in axes[len(names) :]:
+            axis.set_visible(False)
+        title = "; ".join(dict.fromkeys(m.title or m.id for m in study.models.values()))
+        figure.suptitle(title, fontsize=11)
+        if axes:
+            _legend(figure, axes[0])
+    return figure
+
+
+def _is_plane(swept: list[Any], along: str | None, inner: list[Any]) -> bool:
+    """Two swept controls and nothing else to draw along: a heat map."""
+    return len(swept) == 2 and along is None and not inner
+
+
+def _observables(study: Study, data: Any, wanted: str | Sequence[str] | None) -> list[str]:
+    from ..study import unknown_observable
+
+    declared = dict.fromkeys(n for m in study.variants().values() for n in m.observables())
+    known = [n for n in declared if _any_variable(data, n) is not None]
+    if wanted is None:
+        # A single number has nothing to be drawn along.
+        known = [n for n in known if set(data[_any_variable(data, n)].dims) - {"size", "seed"}] or known[:1]
+        return [n for n in known if _size_of(data, n, study) <= 4000] or known[:1]
+    chosen = [wanted] if isinstance(wanted, str) else list(wanted)
+    for name in chosen:
+        if name not in known:
+            raise unknown_observable(name, known)
+    return chosen
+
+
+def _size_of(data: Any, name: str, study: Study) -> int:
+    """How many curves an observable would need: matrices over time are not drawn unless asked for."""
+    inner = [
+        d
+        for d in data[_any_variable(data, name)].dims
+        if d not in (*study._grid(), "size", "seed", "time", "eigenvalue")
+    ]
+    return int(np.prod([data.sizes[d] for d in inner])) * 1000 if inner else 1
+
+
+def _any_variable(data: Any, name: str) -> str | None:
+    return next((f"{name}_{k}" for k in ("theory", "expected", "simulated") if f"{name}_{k}" in data), None)
+
+
+def _coordinate(data: Any, dim: Any) -> np.ndarray:
+    return np.asarray(data.coords[dim].values) if dim in data.coords else np.arange(data.sizes[dim])
+
+
+def _horizontal(study: Study, data: Any, name: str) -> str:
+    """The dimension for the horizontal axis: time and the like first, else the longest swept control."""
+    dims = [d for d in data[_any_variable(data, name)].dims if d not in ("size", "seed")]
+    inner = [d for d in dims if d not in study._grid() and d in data.coords]
+    numeric = [d for d in study.over if d in dims and np.issubdtype(_coordinate(data, d).dtype, np.number)]
+    if inner:
+        return inner[0]
+    if numeric:
+        return max(numeric, key=lambda d: data.sizes[d])
+    if dims:
+        return dims[0]
+    raise InvalidValue("there is nothing to draw along: sweep a control with `over`.")
+
+
+def _curves(axis: Axes, study: Study, data: Any, name: str, along: str, only: int | None) -> None:
+    x = _coordinate(data, along)
+    words = not np.issubdtype(x.dtype, np.number)
+    positions = np.arange(len(x)) if words else x
+    variable = data[_any_variable(data, name)]
+    others = [d for d in variable.dims if d not in (along, "size", "seed")]
+    lots = list(np.ndindex(*(data.sizes[d] for d in others)))
+    theory = data.get(f"{name}_theory", None)
+    if theory is None and f"{name}_expected" in data:
+        expected = data[f"{name}_expected"]
+        theory = expected.mean([d for d in ("size", "seed") if d in expected.dims])
+    for k, at in enumerate(lots):
+        pick = dict(zip(others, at, strict=True))
+        said = ", ".join(f"{d.replace('_', ' ')} {_value(_coordinate(data, d)[i])}" for d, i in pick.items())
+        colour = COLOURS[k % len(COLOURS)]
+        if theory is not None:
+            here = theory.isel({d: i for d, i in pick.items() if d in theory.dims})
+            labels = {d: _coordinate(data, d)[i] for d, i in pick.items() if d in study._grid()}
+            line = _smooth(study, along, labels, name) or (positions, here.transpose(along).values)
+            style = "o" if words else LINES[(k // len(COLOURS)) % len(LINES)]
+            axis.plot(*line, style, color=colour, label=said or "theory",
+                      zorder=2, markerfacecolor="none")  # fmt: skip
+        if f"{name}_simulated" in data:
+            points = data[f"{name}_simulated"].isel(
+                {d: i for d, i in pick.items() if d in data[f"{name}_simulated"].dims}
+            )
+            _points(axis, study, points, positions, along, colour, only, dense=len(x) > 25)
+    spec = next(iter(study.models.values()))
+    fields, declared = spec.fields(), {n: o for m in study.variants().values() for n, o in m.observables().items()}
+    axis.set_xlabel(label(along, fields[along].symbol if along in fields else ""))
+    axis.set_ylabel(label(name, declared[name].symbol))
+    if words:
+        axis.set_xticks(positions, [str(v) for v in x])
+    elif along in fields and fields[along].scale == "log" and np.min(x) > 0:
+        log_axis(axis.xaxis)
+
+
+def log_axis(axis: Any) -> None:
+    """A logarithmic axis whose ticks read 0.2, 0.5, 1, 2, 5 on short ranges and powers of ten on long ones."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    owner = axis.axes
+    owner.set_xscale("log") if axis is owner.xaxis else owner.set_yscale("log")
+    low, high = sorted(axis.get_view_interval())
+    if high / max(low, 1e-300) < 200:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _smooth(study: Study, along: str, at: dict[str, Any], name: str) -> tuple[np.ndarray, np.ndarray] | None:
+    """The theory on a finer grid than the study's own, where a line through few points would show its corners."""
+    x = np.asarray(study.over.get(along, ()), dtype=object)
+    model, _ = study._variant_at(at)
+    if (
+        along not in study.over
+        or along in study._choices
+        or not 3 <= len(x) <= 60
+        or model.unprepared
+        or not model.has_theory
+    ):
+        return None
+    x = np.asarray(x, float)
+    fine = np.geomspace(x.min(), x.max(), 181) if model.fields()[along].scale == "log" and x.min() > 0 else np.linspace(
+        x.min(), x.max(), 181
+    )  # fmt: skip
+    fine = np.clip(fine, x.min(), x.max())
+    fixed = {n: float(at[n]) for n in study.over if n in at and n not in study._choices and n != along}
+    values = np.asarray(model.replace(**fixed, **{along: fine}).theory(study.numerics)[name])
+    return (fine, values) if values.ndim == 1 else None
+
+
+def _points(axis, study, points, positions, along, colour, only, dense) -> None:
+    sizes = [only] if only is not None else study.sizes[-3:]
+    for j, size in enumerate(sizes):
+        values = points.sel(size=size).transpose(along, "seed").values
+        number = np.isfinite(values).sum(axis=1)
+        mean = np.nanmean(np.where(number[:, None] > 0, values, 0.0), axis=1)
+        error = np.nanstd(values, axis=1, ddof=1) / np.sqrt(np.maximum(number, 1)) if values.shape[1] > 1 else None
+        strength = 0.35 + 0.65 * (j + 1) / len(sizes)
+        every = slice(None, None, max(1, len(positions) // 25)) if dense else slice(None)
+        axis.errorbar(positions[every], mean[every], None if error is None else error[every], fmt=MARKERS[j % len(MARKERS)],
+                      color=colour, alpha=strength, markersize=3.6, elinewidth=1, label=f"d = {size}", zorder=3)  # fmt: skip
+
+
+def _heat_map(axis: Axes, study: Study, data: Any, name: str, dims: list[str]) -> None:
+    """The theory over two controls; where the model knows its transition line, that too."""
+    x, y = dims
+    values = data[_any_variable(data, name)]
+    values = values.mean([d for d in ("size", "seed") if d in values.dims])
+    values = values.isel({d: 0 for d in values.dims if d not in dims}).transpose(y, x)
+    model = next(iter(study.models.values()))
+    fields, declared = model.fields(), model.observables()
+    mesh = axis.pcolormesh(_coordinate(data, x), _coordinate(data, y), values.values, cmap=HEAT, shading="nearest")
+    mesh.set_rasterized(True)
+    axis.grid(False)
+    axis.figure.colorbar(mesh, ax=axis, label=label(name, declared[name].symbol if name in declared else ""))
+    if np.isnan(values.values).any():
+        axis.set_facecolor("#dddddd")
+    lines = model.transition_lines(x, y, _coordinate(data, x))
+    for (line_name, line), style in zip(lines.items(), ("-", "--", ":", "-."), strict=False):
+        axis.plot(_coordinate(data, x), line, color="white", linewidth=3)
+        axis.plot(
+            _coordinate(data, x), line, color=INK, linewidth=1.3, linestyle=style, label=f"transition: {line_name}"
+        )
+    axis.set_xlim(_coordinate(data, x).min(), _coordinate(data, x).max())
+    axis.set_ylim(_coordinate(data, y).min(), _coordinate(data, y).max())
+    for dim, which in ((x, "x"), (y, "y")):
+        getattr(axis, f"set_{which}label")(label(dim, fields[dim].symbol))
+        if fields[dim].scale == "log":
+            log_axis(getattr(axis, f"{which}axis"))
+
+
+def _legend(figure: Figure, axis: Axes) -> None:
+    handles, labels = axis.get_legend_handles_labels()
+    seen: dict[str, Any] = {}
+    for handle, text in zip(handles, labels, strict=True):
+        seen.setdefault(text, handle)
+    if len(seen) > 1:
+        figure.legend(list(seen.values()), list(seen), loc="outside lower center", ncols=min(len(seen), 5))
+
+
+def _value(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, (float, np.floating)) else str(value)

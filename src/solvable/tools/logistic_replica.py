@@ -1,0 +1,233 @@
+"""Logistic regression with an intercept on many rows, from a spectrum and a signal: the replica saddle point of two channels.
+
+Minimised is Σ log(1 + exp(−y(x·w + b))) + (L/2)|w|² over n rows with labels y = ±1, a share p of them +1. With κ = L/V̂ and
+the functions df1, df2 of `effective_ridge`, a mean overlap m with the teacher, the variance q of the margins and their
+response V obey
+
+    V = df1/V̂,    m = (m̂/V̂) D,    q = (m̂/V̂)² (D + κD′) + (q̂/V̂²) df2,
+    V̂ = −n E ∂f,    q̂ = n E f²,    E f = 0 (which fixes b),    f = (prox_V(ω) − ω)/V.
+
+D(κ) is what the covariance of labels and features says, c(κ) of `effective_ridge` for ridge regression on the same ±1 labels;
+both label channels follow from it and p without a free number:
+
+- `clusters`: two Gaussian clusters at ±μ: ω = ym + b + √q ξ, m̂ = n E[yf], D = (c/s⁴)/(1 − c/s²), s² = 4p(1 − p);
+- `probit`: the sign of a Gaussian field, of which the features explain a part: ω = b + √q ξ,
+  P(y|ω) = Φ(y(mξ/√q − θ)/√(1 − m²/q)), m̂ = n Σ_y E[∂P f], D = c/a², θ = Φ⁻¹(1 − p), a = 2φ(θ).
+
+(Mignacco, Krzakala, Lu, Urbani and Zdeborová 2020, arXiv:2002.11544; Loureiro et al. 2021, arXiv:2102.08127.)
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+from numpy import ndarray as Array
+from scipy.special import expit, log_expit, ndtr, ndtri
+
+from ..methods.random_matrices.effective_ridge import Shape
+
+Channel = Literal["clusters", "probit"]
+CHANNELS: tuple[Channel, Channel] = ("clusters", "probit")
+NODES = 61
+TURNS, DAMPED, PARTS = 60, 8, (1.0, 0.3)
+TOLERANCE = 1e-9
+_x, _w = np.polynomial.hermite_e.hermegauss(NODES)
+_w = _w / _w.sum()
+_SIDES = np.array([1.0, -1.0])[None, :, None]  # labels, between points and nodes
+_legendre = np.polynomial.legendre.leggauss(48)
+
+
+class LogisticSolution(NamedTuple):
+    """Test error and log-loss of logistic regression at a row of points; NaN where no fixed point was found."""
+
+    error: Float[Array, " k"]
+    loss: Float[Array, " k"]
+    kappa: Float[Array, " k"]
+    converged: Bool[Array, " k"]
+
+
+def most_signal(share: float, channel: Channel) -> float:
+    """The largest Σ a_j that the channel allows: the variance of the labels, or what a Gaussian field explains of it."""
+    if channel == "clusters":
+        return 4 * share * (1 - share)
+    return float(4 * np.exp(-(ndtri(1 - share) ** 2)) / (2 * np.pi))
+
+
+def proximal(
+    target: Float[Array, "*k"], response: Float[Array, "*k"], start: Float[Array, "*k"] | None = None
+) -> Array:
+    """v that solves v = t + V/(1 + eᵛ), the proximal point of log(1 + e⁻ᵛ): Newton, kept strictly inside its bracket.
+
+    >>> v = proximal(np.array([-3.0, 0.0, 500.0]), np.array([1e4, 1.0, 2.0]))
+    >>> bool(np.all(np.abs(v - np.array([-3.0, 0, 500]) - np.array([1e4, 1, 2]) * expit(-v)) < 1e-9))
+    True
+    """
+    low, high = target, target + response
+    v = np.clip(low + response * expit(-target) / (1 + response / 4) if start is None else start, low, high)
+    for _ in range(100):
+        s = expit(-v)
+        missed = v - target - response * s
+        if np.all(np.abs(missed) <= 1e-12 * (1 + response)):
+            break
+        low, high = np.where(missed < 0, np.maximum(low, v), low), np.where(missed > 0, np.minimum(high, v), high)
+        new = v - missed / (1 + response * s * (1 - s))
+        v = np.where((new <= low) | (new >= high), (low + high) / 2, new)
+    return v
+
+
+def _alignment(shape: Shape, kappa: Array, share: float, channel: Channel) -> tuple[Array, Array]:
+    """D and D′ of a channel."""
+    c, slope = shape.aligned(kappa)
+    most = most_signal(share, channel)
+    if channel == "clusters":
+        rest = 1 - c / most
+        return c / most**2 / rest, slope / (most * rest) ** 2
+    return c / most, slope / most
+
+
+def _labels(m: Array, q: Array, b: Array, share: float, channel: Channel) -> tuple[Array, Array, Array]:
+    """Margins ω[point, label, node], their weights, and the weights of f in m̂."""
+    ratio = (m / np.sqrt(q))[:, None, None]
+    base = b[:, None, None] + np.sqrt(q)[:, None, None] * _x
+    if channel == "clusters":
+        weights = np.array([share, 1 - share])[None, :, None] * _w * np.ones_like(base)
+        return base + _SIDES * m[:, None, None], weights, weights * _SIDES
+    rest = np.sqrt(np.maximum(1 - ratio**2, 1e-12))
+    z = (ratio * _x - ndtri(1 - share)) / rest
+    weights = _w * ndtr(_SIDES * z)
+    pull = _w * _SIDES * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi) / rest
+    return np.broadcast_to(base, weights.shape), weights, pull
+
+
+def _wrong(m: Array, q: Array, b: Array, share: float, channel: Channel) -> Array:
+    """Probability of a wrong label."""
+    root = np.sqrt(q)
+    if channel == "clusters":
+        return share * ndtr(-(m + b) / root) + (1 - share) * ndtr(-(m - b) / root)
+    ratio, theta = np.minimum(m / root, 1 - 1e-12), ndtri(1 - share)
+    edge = np.clip(-b / root, -9.0, 9.0)[:, None]
+    x, w = _legendre
+    total = np.zeros_like(q)
+    for sign, half in (
+        (1.0, (9.0 + edge) / 2),
+        (-1.0, (9.0 - edge) / 2),
+    ):  # below the edge the guess is −1, above it +1
+        nodes = edge - sign * half * (1 - x[None, :])
+        field = (ratio[:, None] * nodes - theta) / np.sqrt(1 - ratio[:, None] ** 2)
+        total = total + (half * w * np.exp(-(nodes**2) / 2) / np.sqrt(2 * np.pi) * ndtr(sign * field)).sum(axis=1)
+    return total
+
+
+def _state(v: Array, m: Array, q: Array, b: Array, channel: Channel) -> Array:
+    """(log V, m, log q, b), for `probit` in units of √q: near separable labels only the scale still runs there."""
+    root = np.sqrt(q) if channel == "probit" else 1.0
+    return np.stack([np.log(v / root), m / root, np.log(q), b / root])
+
+
+def _parameters(state: Array, channel: Channel) -> tuple[Array, Array, Array, Array]:
+    """V, m, q and b of a state."""
+    root = np.exp(state[2] / 2) if channel == "probit" else 1.0
+    return np.exp(state[0]) * root, state[1] * root, np.exp(state[2]), state[3] * root
+
+
+def _updated(
+    state: Array, near: Array | None, shape: Shape, share: float, rows: Array, penalty: Array, channel: Channel
+) -> tuple[Array, Array, Array]:
+    """One turn of the equations on the state [4, point]: the new state, κ, and the proximal points."""
+    v, m, q, b = _parameters(state, channel)
+    omega, weights, pull = _labels(m, q, b, share, channel)
+    response = np.broadcast_to(v[:, None, None], omega.shape)
+    near = proximal(_SIDES * omega, response, near)
+    s = expit(-near)
+    f, curve = _SIDES * s, s * (1 - s)
+    curve = curve / (1 + response * curve)
+    stiff = (weights * curve).sum(axis=(1, 2))
+    v_hat, q_hat = rows * stiff, rows * (weights * s**2).sum(axis=(1, 2))
+    kappa, tilt = penalty / v_hat, rows * (pull * f).sum(axis=(1, 2)) / v_hat
+    df1, df2 = shape.freedoms(kappa)
+    d, slope = _alignment(shape, kappa, share, channel)
+    norm = np.maximum(tilt**2 * (d + kappa * slope) + q_hat / v_hat**2 * df2, 1e-12)
+    shift = b + (weights * f).sum(axis=(1, 2)) / stiff
+    return _state(df1 / v_hat, tilt * d, norm, shift, channel), kappa, near
+
+
+def solve_logistic(
+    shape: Shape, share: float, rows: Float[Array, " k"], penalty: Float[Array, " k"], channel: Channel
+) -> LogisticSolution:
+    """Saddle point of every (n, L) at once: damped turns of the equations, with a Newton step whenever one gets nearer.
+
+    `share` is the part of labels +1; the signal of the shape must be below `most_signal`.
+
+    >>> shape = Shape(np.ones(1), np.array([200.0]), np.array([0.4]), 0.6)
+    >>> found = solve_logistic(shape, 0.5, np.array([400.0, 800.0]), np.array([10.0, 10.0]), "clusters")
+    >>> found.error.round(3).tolist(), found.converged.tolist()
+    ([0.316, 0.274], [True, True])
+    """
+    rows, penalty = np.asarray(rows, float), np.asarray(penalty, float)
+    hat = 0.15 * rows
+    df1, df2 = shape.freedoms(penalty / hat)
+    d, _ = _alignment(shape, penalty / hat, share, channel)
+    state = _state(df1 / hat, 2 * d, 4 * d + df2 / hat + 1e-9, np.full(len(rows), ndtri(share)), channel)
+    state, kappa, done = _iterated(state, shape, share, rows, penalty, channel)
+    lost = np.flatnonzero(~done)
+    if lost.size and done.any():  # once more, from the nearest point that has an answer
+        place = np.stack([np.log(rows), np.log(penalty + 1e-12 * rows)])
+        near = np.abs(place[:, lost, None] - place[:, None, done]).sum(axis=0).argmin(axis=1)
+        again = _iterated(state[:, done][:, near], shape, share, rows[lost], penalty[lost], channel)
+        state[:, lost], kappa[lost], done[lost] = again
+    with np.errstate(all="ignore"):
+        _, m, q, b = _parameters(state, channel)
+        omega, weights, _ = _labels(m, q, b, share, channel)
+        loss = -(weights * log_expit(_SIDES * omega)).sum(axis=(1, 2))
+        wrong = _wrong(m, q, b, share, channel)
+    return LogisticSolution(np.where(done, wrong, np.nan), np.where(done, loss, np.nan), kappa, done)
+
+
+def _iterated(
+    state: Array, shape: Shape, share: float, rows: Array, penalty: Array, channel: Channel
+) -> tuple[Array, Array, Array]:
+    """State, κ and whether it has converged, of every point."""
+    state = state.copy()
+    kappa, done, live = np.full(len(rows), np.nan), np.zeros(len(rows), bool), np.arange(len(rows))
+
+    def turned(x: Array, n: Array, L: Array, near: Array | None) -> tuple[Array, Array, Array]:
+        copies = x.shape[1] // len(n)
+        return _updated(x, near, shape, share, np.tile(n, copies), np.tile(L, copies), channel)
+
+    size = lambda a: np.nan_to_num(np.abs(a).max(axis=0), nan=np.inf)  # noqa: E731
+    with np.errstate(all="ignore"):
+        for turn in range(TURNS):
+            n, L, x, near = rows[live], penalty[live], state[:, live], None
+            for _ in range(DAMPED if turn % 4 == 0 else 1):
+                new, _, near = turned(x, n, L, near)
+                x = x + (0.7 if turn < TURNS // 2 else 0.2) * (new - x)
+            # A Newton step on G(x) = new − x, its Jacobian by small differences, all points side by side.
+            steps = 1e-6 * (1 + np.abs(x))
+            beside = np.concatenate([x] + [x + steps * (np.arange(4) == j)[:, None] for j in range(4)], axis=1)
+            assert near is not None
+            new, k, _ = turned(beside, n, L, np.tile(near, (5, 1, 1)))
+            gap = (new - beside).reshape(4, 5, -1)
+            jacobian = (gap[:, 1:] - gap[:, :1]).transpose(2, 0, 1) / steps.T[:, None, :]
+            sound = np.isfinite(jacobian).all(axis=(1, 2)) & (np.abs(np.linalg.det(np.nan_to_num(jacobian))) > 1e-14)
+            jacobian = np.where(sound[:, None, None], jacobian, np.eye(4)[None])
+            step = np.clip(-np.linalg.solve(jacobian, gap[:, 0].T[..., None])[..., 0].T, -2, 2)
+            # The whole step, or a part of it; else stay.
+            tried = np.concatenate([x + part * step for part in PARTS], axis=1)
+            new, there, _ = turned(tried, n, L, None)
+            candidates = np.concatenate([gap[:, :1], (new - tried).reshape(4, len(PARTS), -1)], axis=1)
+            sizes = size(candidates)
+            sizes[1:, ~sound] = np.inf
+            best = np.argmin(sizes, axis=0)
+            state[:, live] = np.concatenate([x, tried], axis=1).reshape(4, len(PARTS) + 1, -1)[
+                :, best, np.arange(len(n))
+            ]
+            missed = candidates[:, best, np.arange(len(n))]
+            ended = size(missed / (1 + np.abs(state[:, live]))) <= TOLERANCE
+            k = np.concatenate([k[: len(n)], there]).reshape(len(PARTS) + 1, -1)[best, np.arange(len(n))]
+            kappa[live[ended]], done[live[ended]] = k[ended], True
+            live = live[~ended]
+            if not live.size:
+                break
+    return state, kappa, done
