@@ -81,8 +81,8 @@ def _cells(row) -> list[str]:
 
 
 def _print_json(rows) -> None:
-    told = [dataclasses.asdict(row) | {"ratio": row.ratio, "met": row.met} for row in rows]
-    print(json.dumps({"machine": _machine(), "rows": told}, indent=1, ensure_ascii=False))
+    shown = [dataclasses.asdict(row) | {"ratio": row.ratio, "met": row.met} for row in rows]
+    print(json.dumps({"machine": _machine(), "rows": shown}, indent=1, ensure_ascii=False))
 
 
 def _print_markdown(rows) -> None:

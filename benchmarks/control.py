@@ -40,11 +40,11 @@ def control() -> Iterator[Row]:
             return cost(jax.tree.map(lambda part: part[-1], follow(drift, STUDENT, controls, HORIZON)))
 
         sets = {"fraction": Simplex(), "rate": Box(0.0, 3.0)}
-        told = jax.jit(lambda u, d=drift, c=cost, s=sets: evaluate(d, c, STUDENT, u, s, HORIZON))
+        compiled = jax.jit(lambda u, d=drift, c=cost, s=sets: evaluate(d, c, STUDENT, u, s, HORIZON))
         begun, wall = time.process_time(), time.perf_counter()
-        told.lower(schedule).compile()
+        compiled.lower(schedule).compile()
         built, waited = time.process_time() - begun, time.perf_counter() - wall
-        ours, outcome = cpu_seconds(lambda told=told: told(schedule), best_of=30)
+        ours, outcome = cpu_seconds(lambda compiled=compiled: compiled(schedule), best_of=30)
         once = jax.jit(final)
         floor, _ = cpu_seconds(lambda once=once: once(schedule), best_of=30)
         step = 1e-4

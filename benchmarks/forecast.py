@@ -168,11 +168,11 @@ def measure(one: Set, loss: str, splits: int, truths: int, seed: int) -> dict[st
         chosen = [best_penalty(transport(*s), s[1]) for s in (subset(x, y, o[:n0]) for o in orders[:splits])]
         best = np.exp(np.mean(np.log(chosen)))
         penalties = best * 10.0 ** np.array([-0.5, 0.0, 0.5])
-    told = np.array(
+    errors = np.array(
         [[held_out_error(x, y, o[:n], o[3 * n0 :], loss, penalties) for n in (n0, *sizes)] for o in orders]
     ).mean(axis=0)  # [size, penalty]
     scale = np.log if square else np.asarray
-    truth = scale(told)
+    truth = scale(errors)
     level, gain, level_in, gain_in, law, uneven = [], [], [], [], [], []
     for order in orders[:splits]:
         part, labels = subset(x, y, order[:n0])
@@ -197,14 +197,14 @@ def measure(one: Set, loss: str, splits: int, truths: int, seed: int) -> dict[st
         gain.append(np.where(seen, b - (truth[1:] - truth[0]), np.nan))
         level_in.append(np.where(seen, np.abs(level[-1]) <= a_width, np.nan))
         gain_in.append(np.where(seen, np.abs(gain[-1]) <= b_width, np.nan))
-        said = scale(by_power_law(part, labels, loss, penalties, last, sizes, rng))
-        law.append(np.stack([said[1:] - truth[1:], said[1:] - said[0] - (truth[1:] - truth[0])]))
+        fitted = scale(by_power_law(part, labels, loss, penalties, last, sizes, rng))
+        law.append(np.stack([fitted[1:] - truth[1:], fitted[1:] - fitted[0] - (truth[1:] - truth[0])]))
     level, gain, law = np.array(level), np.array(gain), np.array(law)
     kept = np.isfinite(gain).all(axis=0)  # in reach of every split: the same penalties for all methods
     mean = lambda a: np.nanmean(np.where(kept, np.abs(a), np.nan), axis=(0, 2))  # noqa: E731
     return {
-        "set": name, "columns": x.shape[1], "rows": n0, "now": told[0, len(penalties) // 2],
-        "then": told[-1, len(penalties) // 2], "gain": mean(gain), "gain_law": mean(law[:, 1]),
+        "set": name, "columns": x.shape[1], "rows": n0, "now": errors[0, len(penalties) // 2],
+        "then": errors[-1, len(penalties) // 2], "gain": mean(gain), "gain_law": mean(law[:, 1]),
         "no_change": mean(truth[None, 1:] - truth[0]), "level": mean(level), "level_law": mean(law[:, 0]),
         "level_covered": np.nanmean(level_in), "gain_covered": np.nanmean(gain_in), "uneven": np.median(uneven),
         "uneven_most": np.max(uneven), "in_reach": np.mean(np.isfinite(gain)),
@@ -293,7 +293,7 @@ def speed() -> Iterator[Row]:
     what = "d = 400, n0 = 450, three sizes"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for said, most, options in (
+        for fitted, most, options in (
             ("ridge, no band", 0.05, {"bands": False, "curve": False}),
             ("ridge, with band and backtest", 1.0, {"curve": False}),
             ("logistic, with band", 2.0, {"loss": "logistic", "curve": False}),
@@ -301,7 +301,7 @@ def speed() -> Iterator[Row]:
         ):
             labels = two(y > 0) if "loss" in options else y
             spent, _ = cpu_seconds(lambda o=options, t=labels: forecast(x, t, **o).level, best_of=3)
-            yield Row("forecast", f"{said}, {what}, warm", spent, most=most)
+            yield Row("forecast", f"{fitted}, {what}, warm", spent, most=most)
 
 
 if __name__ == "__main__":

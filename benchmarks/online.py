@@ -34,9 +34,9 @@ def committee(units: int, **values: Any) -> Any:
 
 def against_numba() -> Iterator[Row]:
     model = committee(4)
-    ours, told = cpu_seconds(lambda: model.theory(QUICK).values)
+    ours, outcome = cpu_seconds(lambda: model.theory(QUICK).values)
     exact = model.theory({"rtol": 1e-12, "atol": 1e-14})["norm"]
-    error = largest(told["norm"], exact)
+    error = largest(outcome["norm"], exact)
     what = "K = M = 4 erf, overlaps at 101 times to t = 100, warm"
     python = os.environ.get(INTERPRETER)
     if not python:
@@ -67,9 +67,9 @@ def growth() -> Iterator[Row]:
 
         def timed(model: Any = model, wall: list[float] = wall) -> Any:
             begun = time.perf_counter()
-            told = jax.block_until_ready(model.theory().values)
+            outcome = jax.block_until_ready(model.theory().values)
             wall.append(time.perf_counter() - begun)
-            return told
+            return outcome
 
         spent, _ = cpu_seconds(timed, best_of=7)
         yield Row(
@@ -104,9 +104,9 @@ def descent() -> Iterator[Row]:
 
     def simulated() -> Any:
         begun = time.perf_counter()
-        told = jax.block_until_ready(simulate_batch(model, {}, keys, SIZE))
+        outcome = jax.block_until_ready(simulate_batch(model, {}, keys, SIZE))
         wall.append(time.perf_counter() - begun)
-        return told
+        return outcome
 
     ours, _ = cpu_seconds(simulated, best_of=3)
     theirs, _ = cpu_seconds(lambda: peers.gradient_descent(2, SIZE, steps), best_of=3)
@@ -130,10 +130,10 @@ def grid() -> Iterator[Row]:
     similarity, rate = np.meshgrid(np.linspace(0, 1, 40), np.linspace(0.5, 1.5, 25))
     model = sv.ContinualLearning(similarity=similarity.ravel(), rate=rate.ravel())  # type: ignore[attr-defined]
     begun = time.perf_counter(), time.process_time()
-    told = model.theory()
-    jax.block_until_ready(told.values)
+    outcome = model.theory()
+    jax.block_until_ready(outcome.values)
     wall, cpu = time.perf_counter() - begun[0], time.process_time() - begun[1]
-    done = int(np.count_nonzero(told.converged))
+    done = int(np.count_nonzero(outcome.converged))
     yield Row(
         "online", "1,000 continual-learning curves, 40 similarities × 25 rates, compilation included", cpu, most=60.0, wall=wall,
         note=f"{done} of 1000 converged; judged are the CPU seconds, which two free cores would share",

@@ -86,7 +86,7 @@ def pydca(sequences: np.ndarray, python: str) -> tuple[float, float, np.ndarray,
         done = subprocess.run(words, capture_output=True, text=True, timeout=600)
         if done.returncode:
             raise RuntimeError(f"{INTERPRETER}={python} could not run pydca: {done.stderr.strip().splitlines()[-1]}")
-        told, flat = json.loads(done.stdout.strip().splitlines()[-1]), np.load(out).astype(float)
+        timing, flat = json.loads(done.stdout.strip().splitlines()[-1]), np.load(out).astype(float)
     colours = COLOURS + 1
     fields, blocks = (
         flat[: SITES * colours].reshape(SITES, colours),
@@ -95,7 +95,7 @@ def pydca(sequences: np.ndarray, python: str) -> tuple[float, float, np.ndarray,
     couplings = np.zeros((SITES, colours, SITES, colours))
     for block, i, j in zip(blocks, *np.triu_indices(SITES, 1), strict=True):
         couplings[i, :, j], couplings[j, :, i] = block, block.T
-    return told["cpu"], told["wall"], fields, couplings
+    return timing["cpu"], timing["wall"], fields, couplings
 
 
 def objective(fields: np.ndarray, couplings: np.ndarray, sequences: np.ndarray) -> float:
@@ -132,8 +132,8 @@ def gibbs() -> Iterator[Row]:
         file = Path(folder) / "law.npz"
         np.savez(file, neighbours=law.partners[:, :, 0], degrees=law.degrees, table=table.astype(float))
         words = [python, str(Path(__file__).with_name("gibbs_peer.py")), str(file), "400"]
-        told = json.loads(subprocess.run(words, capture_output=True, text=True, timeout=600, check=True).stdout)
-    theirs = told["wall"] / told["updates"] * 1e6
+        timing = json.loads(subprocess.run(words, capture_output=True, text=True, timeout=600, check=True).stdout)
+    theirs = timing["wall"] / timing["updates"] * 1e6
     yield Row("potts", what, ours, "one chain compiled by numba", theirs, ratio_least=5.0, unit="wall s")
 
 

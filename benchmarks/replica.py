@@ -101,7 +101,7 @@ def timed(call: Callable[[], Any]) -> tuple[float, float, Any]:
 
 def covariances() -> Row:
     """A triple of covariances, drawn: `learn` against scikit-learn's logistic regression at two sizes."""
-    ours, theirs, difference, said = 0.0, 0.0, 0.0, []
+    ours, theirs, difference, notes = 0.0, 0.0, 0.0, []
     for p, seeds in ((200, 20), (400, 10)):
         joint, k, theta = peers.covariance_triple(p, seed=1)
         spectrum = of_matrices(joint[:k, :k], joint[:k, k:], joint[k:, k:], theta)
@@ -112,7 +112,7 @@ def covariances() -> Row:
         mean, error = errors.mean(), errors.std(ddof=1) / np.sqrt(seeds)
         z = abs(mean - float(found.test_error)) / error
         difference = max(difference, z)
-        said.append(f"p = {p}: theory {float(found.test_error):.4f}, fits {mean:.4f} ± {error:.4f}")
+        notes.append(f"p = {p}: theory {float(found.test_error):.4f}, fits {mean:.4f} ± {error:.4f}")
     return Row(
         "replica",
         "any covariances, logistic, p = 400, warm",
@@ -121,5 +121,5 @@ def covariances() -> Row:
         theirs,
         difference=difference,
         tolerance=4.0,
-        note=f"the difference is in standard errors of the fits; {'; '.join(said)}",
+        note=f"the difference is in standard errors of the fits; {'; '.join(notes)}",
     )

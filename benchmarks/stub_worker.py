@@ -33,9 +33,9 @@ class Kernel:
     def __init__(self, seconds: float):
         self.each, self.spent = seconds, 0.0
 
-    def __call__(self, said: dict) -> dict[str, np.ndarray]:
+    def __call__(self, spec: dict) -> dict[str, np.ndarray]:
         begun, until = time.perf_counter(), time.process_time() + self.each
-        value = float.fromhex(said["controls"][0])
+        value = float.fromhex(spec["controls"][0])
         while time.process_time() < until:
             value = (value * value) % 1.0 + 0.5
         arrays = {f"x{k}": np.full(CELLS, k + value) for k in range(OBSERVABLES)}

@@ -26,13 +26,13 @@ def _no_cache(monkeypatch):
 
 def test_theory_prints_one_json_object(capsys):
     code, out, _ = answer(capsys, "theory", "perceptron", "loss=square", "samples=2", "penalty=0.1", "--json")
-    told = json.loads(out)
+    result = json.loads(out)
     assert code == 0
-    assert told["model"] == "perceptron"
-    assert told["params"]["samples"] == 2.0
-    assert told["status"] == "converged"
+    assert result["model"] == "perceptron"
+    assert result["params"]["samples"] == 2.0
+    assert result["status"] == "converged"
     expected = sv.Perceptron(loss="square", samples=2, penalty=0.1).theory().test_error
-    assert told["observables"]["test_error"] == float(expected)
+    assert result["observables"]["test_error"] == float(expected)
 
 
 def test_ranges_and_lists_sweep_a_theory(capsys):
@@ -76,10 +76,10 @@ def test_brackets_and_colons_of_an_error_arrive_whole(capsys, monkeypatch, tmp_p
 
 def test_simulate_puts_the_theory_beside(capsys):
     code, out, _ = answer(capsys, "simulate", "perceptron", "loss=square", "--size", "20", "--seed", "3", "--json")
-    told = json.loads(out)
+    result = json.loads(out)
     assert code == 0
-    assert told["size"] == 20
-    assert set(told["observables"]) <= set(told["theory"])
+    assert result["size"] == 20
+    assert set(result["observables"]) <= set(result["theory"])
 
 
 def test_study_keeps_its_run_draws_it_and_can_be_cited(capsys, tmp_path):

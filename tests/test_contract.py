@@ -66,9 +66,9 @@ def test_a_reference_value_may_be_that_of_a_realisation():
             "simulate": {"size": 20, "seed": 3}, "value": seen, "tolerance": 0}  # fmt: skip
     assert check_case(case).passed
     assert not check_case(case | {"simulate": {"size": 20, "seed": 4}}).passed
-    told = check_case(case | {"simulate": {"sizes": [20]}})
-    assert not told.passed
-    assert "is not an object with a size and a seed" in told.seen
+    result = check_case(case | {"simulate": {"sizes": [20]}})
+    assert not result.passed
+    assert "is not an object with a size and a seed" in result.seen
 
 
 def test_a_model_that_promises_too_much_is_told_so():

@@ -93,10 +93,10 @@ def test_every_formula_of_a_model_s_page_is_set_as_mathematics(tmp_path):
     pages = pytest.importorskip("pages")
     pages.write_pages(tmp_path / "generated", figures=False)
     for page in sorted((tmp_path / "generated" / "models").glob("*.md")):
-        said = Prose(rendered(page.read_text(encoding="utf-8")))
-        left = re.findall(r"\S*(?:[_^]|[α-ωΑ-Ω√∑∝≤≥²₁]|\{formula\})\S*", " ".join(said.words))
+        prose = Prose(rendered(page.read_text(encoding="utf-8")))
+        left = re.findall(r"\S*(?:[_^]|[α-ωΑ-Ω√∑∝≤≥²₁]|\{formula\})\S*", " ".join(prose.words))
         assert not left, (page.stem, left)
-        assert said.formulas > 5 or page.stem == "index"
+        assert prose.formulas > 5 or page.stem == "index"
 
 
 def test_every_public_function_of_the_methods_has_a_docstring_and_a_place():
@@ -112,8 +112,8 @@ def test_every_symbol_becomes_a_formula_without_loose_ends():
     mathml = pytest.importorskip("mathml")
     for line in sv.models.LISTINGS:
         model = sv.model_class(line.id)
-        said = [*model.fields().values(), *model.observables_declared]
-        for symbol in {s.symbol for s in said if s.symbol}:
+        prose = [*model.fields().values(), *model.observables_declared]
+        for symbol in {s.symbol for s in prose if s.symbol}:
             assert "\\" not in mathml.mathml(symbol), symbol
 
 

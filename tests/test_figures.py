@@ -160,9 +160,9 @@ def test_what_is_exact_is_shown_first_and_the_networks_land_on_it(tmp_path, monk
     known = np.isfinite(then["sequences"].excess_loss).all(("sequences", "seed"))
     assert known.to_series().to_dict() == {"factored": True, "dense": True, "1 layer": False}
     assert np.isfinite(last["sequences"].excess_loss).all()
-    said = capsys.readouterr().err.splitlines()
-    assert said[0].startswith("Computing what can be known exactly")
-    assert sum(line.startswith(str(tmp_path / "what-transformers-learn.png")) for line in said) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("Computing what can be known exactly")
+    assert sum(line.startswith(str(tmp_path / "what-transformers-learn.png")) for line in lines) == 2
 
 
 def test_pieces_of_other_settings_are_made_again(tmp_path):

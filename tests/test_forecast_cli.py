@@ -48,14 +48,14 @@ def test_json_holds_the_same_numbers_as_the_function(capsys, table):
     from solvable.tools.tables import read_table
 
     code, out, _ = answer(capsys, "forecast", table, "--target", "b", "--json")
-    told = json.loads(out)
+    result = json.loads(out)
     assert code == 0
-    assert (told["rows"], told["columns"], told["target"], told["gain_is"]) == (60, 3, "b", "ratio")
+    assert (result["rows"], result["columns"], result["target"], result["gain_is"]) == (60, 3, "b", "ratio")
     read = read_table(table, "b")
     same = forecast(read.features, read.targets)
-    assert [p["level"] for p in told["forecast"]] == pytest.approx(same.level.tolist())
-    assert [p["rows"] for p in told["forecast"]] == [90, 120, 180]
-    assert told["forecast"][0]["gain_band"][0] < told["forecast"][0]["gain"] < told["forecast"][0]["gain_band"][1]
+    assert [p["level"] for p in result["forecast"]] == pytest.approx(same.level.tolist())
+    assert [p["rows"] for p in result["forecast"]] == [90, 120, 180]
+    assert result["forecast"][0]["gain_band"][0] < result["forecast"][0]["gain"] < result["forecast"][0]["gain_band"][1]
 
 
 def test_logistic_forecast_of_words_is_kept_whole_in_a_new_folder(capsys, tmp_path):

@@ -54,16 +54,16 @@ def test_fit_prints_the_contacts_as_one_json_object(capsys, family):
     code, out, err = answer(
         capsys, "potts", "fit", family, "--alphabet", "rna", "--threshold", "0", "--top", "3", "--json"
     )
-    told = json.loads(out)
+    result = json.loads(out)
     assert (code, err) == (0, "")
-    assert {(c["i"], c["j"]) for c in told["contacts"]} == {(1, 6), (2, 5), (3, 4)}
-    assert set(told["contacts"][0]) == {"i", "j", "score"}
-    assert told["sequences"] == 200
-    assert told["effective"] == 200.0
-    assert told["sites"] == 6
-    assert told["converged"] is True
-    assert 0 < told["loss"] < np.log(5)
-    assert (told["out"], told["figure"]) == (None, None)
+    assert {(c["i"], c["j"]) for c in result["contacts"]} == {(1, 6), (2, 5), (3, 4)}
+    assert set(result["contacts"][0]) == {"i", "j", "score"}
+    assert result["sequences"] == 200
+    assert result["effective"] == 200.0
+    assert result["sites"] == 6
+    assert result["converged"] is True
+    assert 0 < result["loss"] < np.log(5)
+    assert (result["out"], result["figure"]) == (None, None)
 
 
 def test_fit_keeps_a_sound_model_and_its_picture(capsys, kept):
@@ -87,19 +87,19 @@ def test_factored_fit_finds_the_same_contacts(capsys, family):
         capsys, "potts", "fit", family, "--alphabet", "rna", "--method", "factored", "--heads", "2", "--threshold", "0",
         "--top", "3", "--json",
     )  # fmt: skip
-    told = json.loads(out)
+    result = json.loads(out)
     assert code == 0
-    assert told["heads"] == 2
-    assert {(c["i"], c["j"]) for c in told["contacts"]} == {(1, 6), (2, 5), (3, 4)}
+    assert result["heads"] == 2
+    assert {(c["i"], c["j"]) for c in result["contacts"]} == {(1, 6), (2, 5), (3, 4)}
 
 
 def test_sampled_sequences_have_lower_energy_than_random_ones(capsys, kept, tmp_path):
     new = tmp_path / "new.fasta"
     code, out, _ = answer(capsys, "potts", "sample", kept, "--number", "100", "--out", new, "--seed", "3", "--json")
-    told = json.loads(out)
+    result = json.loads(out)
     assert code == 0
-    assert told["mixed"] is True
-    assert told["r_hat"] < 1.05
+    assert result["mixed"] is True
+    assert result["r_hat"] < 1.05
     assert new.read_text().count(">") == 100
     rng = np.random.default_rng(0)
     random = tmp_path / "random.fasta"

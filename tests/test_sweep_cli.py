@@ -50,11 +50,11 @@ def run(finished, tmp_path):
 
 def test_a_finished_sweep_says_so_and_run_again_computes_nothing(capsys, run):
     code, out, _ = answer(capsys, "sweep", "status", str(run), "--json")
-    told = json.loads(out)
+    result = json.loads(out)
     assert code == 0
-    assert told["cells"] == TOTAL
-    assert told["complete"]
-    assert told["rate"] > 0
+    assert result["cells"] == TOTAL
+    assert result["complete"]
+    assert result["rate"] > 0
     before = sorted(p.name for p in (run / "manifests").iterdir())
     code, out, _ = answer(capsys, "sweep", "run", str(run), *STUDY, "--json")
     assert code == 0
@@ -71,8 +71,8 @@ def test_work_tells_what_it_did_and_verify_finds_damage_until_then(capsys, run):
     assert code == 1
     assert [p["kind"] for p in json.loads(out)["problems"]] == ["missing"]
     code, out, err = answer(capsys, "sweep", "work", str(run), "--shard", "0/1", "--json")
-    told = json.loads(out)
-    assert (code, told["computed"], told["healed"], told["left"]) == (0, 1, 1, 0)
+    result = json.loads(out)
+    assert (code, result["computed"], result["healed"], result["left"]) == (0, 1, 1, 0)
     assert "It is computed again." in err
     code, out, _ = answer(capsys, "sweep", "verify", str(run))
     assert (code, out) == (0, "0 problems, 0 leftovers of interrupted or busy writers\n")
@@ -256,5 +256,5 @@ def test_an_interrupted_sweep_ends_its_workers_and_says_how_to_resume(tmp_path, 
     assert "Traceback" not in err
     assert f"Resume with: solvable sweep run {run} perceptron" in err
     assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
-    told = status(run)
-    assert 0 < told.blocks["undone"] < told.blocks["all"]
+    result = status(run)
+    assert 0 < result.blocks["undone"] < result.blocks["all"]

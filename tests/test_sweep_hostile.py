@@ -152,9 +152,9 @@ def test_plans_that_are_absurd_are_refused(capsys, run):
         store = Store.create(run)
         store.write_document("study-0001", SPECIFICATION)
         if own is not None:
-            said = changed["programs"][0] | own
+            spec = changed["programs"][0] | own
             store.write_document("piece-x", {"blocks": [own]})
-            store.write_document("index-x", {"blocks": [[_records.block_id(said), *index[0][1:]]]})
+            store.write_document("index-x", {"blocks": [[_records.block_id(spec), *index[0][1:]]]})
             changed = {**changed, "pieces": ["piece-x"], "index": ["index-x"]}
         store.write_document(plans.plan_name(SPECIFICATION), changed)
         if own is None:
@@ -171,8 +171,8 @@ def test_links_and_pipes_in_place_of_parts_are_refused(capsys, run, tmp_path):
     for part in ("run.json", "documents", "manifests", "blocks"):
         os.rename(run / part, tmp_path / "elsewhere")
         (run / part).symlink_to(tmp_path / "elsewhere")
-        told = [refused(capsys, words) for words in READING[:2] if (part, words[0]) != ("blocks", "status")]
-        assert told
+        refusals = [refused(capsys, words) for words in READING[:2] if (part, words[0]) != ("blocks", "status")]
+        assert refusals
         (run / part).unlink()
         os.mkfifo(run / part)
         assert "Traceback" not in answer(capsys, "sweep", "status", "RUN")[2]  # and does not hang

@@ -55,15 +55,15 @@ def model_page(line: Any, folder: Path, draws: bool = False) -> str:
     from solvable.contract.describe import describe
 
     model = getattr(importlib.import_module(line.module), line.name)
-    told = describe(model)
+    about = describe(model)
     parts = [
-        f"({line.id})=\n# {told['title']}",
+        f"({line.id})=\n# {about['title']}",
         typeset(line.sentence),
-        f"`{line.id}` · family *{told['family']}* · `solvable.{line.name}` · {line.kind} · revision {told['revision']}",
-        "## Set-up\n\n" + markdown(told["about"], formulas=True),
-        "## Fields\n\n" + fields_table(told["fields"]),
-        "## Observables\n\n" + observables_table(told["observables"]),
-        "## How it is computed\n\n" + numerics_text(model, told),
+        f"`{line.id}` · family *{about['family']}* · `solvable.{line.name}` · {line.kind} · revision {about['revision']}",
+        "## Set-up\n\n" + markdown(about["about"], formulas=True),
+        "## Fields\n\n" + fields_table(about["fields"]),
+        "## Observables\n\n" + observables_table(about["observables"]),
+        "## How it is computed\n\n" + numerics_text(model, about),
         *functions_text(model),
         "## Try it\n\n" + examples(line, model),
         figures_text(line.id, folder, draws),
@@ -87,31 +87,31 @@ def fields_table(fields: Iterable[dict[str, Any]]) -> str:
 
 def observables_table(observables: Iterable[dict[str, Any]]) -> str:
     rows = []
-    for told in observables:
-        compared = told["simulated"] and told["predicted"]
-        where = "both" if compared else "theory" if told["predicted"] else "simulation"
-        power = "" if told["status"] == "exact" or not compared else math(f"d^{{-{simple(told['power'])}}}")
-        name = f"`{told['name']}`"
-        dims = " × ".join(f"`{d}`" for d in told["dims"]) or "–"
-        rows.append([name, math(told["symbol"]), dims, told["status"], power, where, cell(told["when"]),
-                     formula_cell(told["meaning"])])  # fmt: skip
+    for about in observables:
+        compared = about["simulated"] and about["predicted"]
+        where = "both" if compared else "theory" if about["predicted"] else "simulation"
+        power = "" if about["status"] == "exact" or not compared else math(f"d^{{-{simple(about['power'])}}}")
+        name = f"`{about['name']}`"
+        dims = " × ".join(f"`{d}`" for d in about["dims"]) or "–"
+        rows.append([name, math(about["symbol"]), dims, about["status"], power, where, cell(about["when"]),
+                     formula_cell(about["meaning"])])  # fmt: skip
     heads = ["observable", "symbol", "dimensions", "status", "finite-size term", "given by", "when", "meaning"]
     return table(heads, rows)
 
 
-def numerics_text(model: Any, told: dict[str, Any]) -> str:
+def numerics_text(model: Any, about: dict[str, Any]) -> str:
     runs = {
         "vmap": "batched, many realisations in one program",
         "map": "compiled, one realisation after another",
         "host": "one by one, in Python",
     }
-    sizes = ", ".join(map(str, told["typical_sizes"]))
-    simulation = f"Simulations run {runs[told['runs']]}, in {model.simulation_dtype}; typical sizes are {sizes}."
+    sizes = ", ".join(map(str, about["typical_sizes"]))
+    simulation = f"Simulations run {runs[about['runs']]}, in {model.simulation_dtype}; typical sizes are {sizes}."
     if not has_theory(model):
         return f"This is an experiment: it has no closed theory. {simulation}"
-    settings = code_list(f"{k}={v!r}" for k, v in told["numerics"].items())
+    settings = code_list(f"{k}={v!r}" for k, v in about["numerics"].items())
     stated = (
-        f"Finer numerics move no observable by more than {small(told['accuracy'])}; a point alone and in a batch agree to "
+        f"Finer numerics move no observable by more than {small(about['accuracy'])}; a point alone and in a batch agree to "
         f"{small(model.batch_accuracy)}; gradients equal central differences to {small(model.gradient_accuracy)} (relative)."
     )
     how = f"Numerics: {settings}." if settings else "The theory is a closed form: there is nothing to refine."
@@ -127,8 +127,8 @@ def has_theory(model: Any) -> bool:
 def functions_text(model: Any) -> list[str]:
     """The equations that stand at the functions of a model (those a class defines itself, and documents)."""
     own = {name: f for name, f in vars(model).items() if callable(f) and not name.startswith("__")}
-    said = {name: own_doc(f) for name, f in own.items() if name != "experiment"}
-    return [f"`{name}`\n: {indented(markdown(doc, formulas=True), 2)}" for name, doc in said.items() if doc]
+    declaration = {name: own_doc(f) for name, f in own.items() if name != "experiment"}
+    return [f"`{name}`\n: {indented(markdown(doc, formulas=True), 2)}" for name, doc in declaration.items() if doc]
 
 
 def own_doc(function: Any) -> str:
@@ -145,9 +145,9 @@ def examples(line: Any, model: Any) -> str:
     shell = [f"solvable theory {line.id}"] if theory else []
     shell += [f"solvable simulate {line.id} --size {size}"]
     if swept:
-        said = model.fields()[swept]
-        low, high = said.span
-        logarithmic = said.scale == "log" and low > 0
+        declaration = model.fields()[swept]
+        low, high = declaration.span
+        logarithmic = declaration.scale == "log" and low > 0
         space = "geomspace" if logarithmic else "linspace"
         sizes = list(model.typical_sizes[:2])
         python += [
@@ -252,8 +252,8 @@ def methods_index(written: dict[str, str]) -> str:
         rows.append([f"[`solvable.{name}`]({page}.md)", cell(first_sentence(doc))])
         pages.append(page)
     contents = "```{toctree}\n:hidden:\n\n" + "\n".join(dict.fromkeys(pages)) + "\n```"
-    said = "Mathematics that models share, and that knows no model. Every module can be used on its own."
-    return f"# Methods\n\n{said}\n\n{table(['module', 'what it computes'], rows)}\n\n{contents}\n"
+    declaration = "Mathematics that models share, and that knows no model. Every module can be used on its own."
+    return f"# Methods\n\n{declaration}\n\n{table(['module', 'what it computes'], rows)}\n\n{contents}\n"
 
 
 def module_api(name: str) -> str:
@@ -312,16 +312,16 @@ def signature(function: Any, skip_first: bool = False) -> str:
             words.append("*")
             starred = True
         star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
-        said = "" if p.annotation is p.empty else f": {annotation(p.annotation)}"
-        default = "" if p.default is p.empty else f"{' = ' if said else '='}{p.default!r}"
-        words.append(f"{star}{p.name}{said}{default}")
+        declaration = "" if p.annotation is p.empty else f": {annotation(p.annotation)}"
+        default = "" if p.default is p.empty else f"{' = ' if declaration else '='}{p.default!r}"
+        words.append(f"{star}{p.name}{declaration}{default}")
     result = "" if found.return_annotation is found.empty else f" -> {annotation(found.return_annotation)}"
     return f"({', '.join(words)}){result}"
 
 
-def annotation(said: Any) -> str:
-    said = getattr(said, "__forward_arg__", said)  # what a named tuple makes of a string
-    return said if isinstance(said, str) else getattr(said, "__name__", str(said))
+def annotation(declaration: Any) -> str:
+    declaration = getattr(declaration, "__forward_arg__", declaration)  # what a named tuple makes of a string
+    return declaration if isinstance(declaration, str) else getattr(declaration, "__name__", str(declaration))
 
 
 # --- Markdown -----------------------------------------------------------------------------------------------------------
@@ -335,9 +335,9 @@ def markdown(doc: str, *, formulas: bool = False) -> str:
     words: list[str] = []
 
     def prose() -> list[str]:
-        said = "\n".join(words)
+        declaration = "\n".join(words)
         words.clear()
-        return [typeset(said) if formulas else said] if said else []
+        return [typeset(declaration) if formulas else declaration] if declaration else []
 
     for i, line in enumerate(lines):
         example, equation = line.lstrip().startswith(">>> "), line.startswith("    ") and (not i or not lines[i - 1])
@@ -372,8 +372,8 @@ def typeset(text: str, plain: Callable[[str], str] = str) -> str:
 
 def formula_cell(text: str) -> str:
     """The same in a cell of a table."""
-    said = typeset(text, cell)
-    return re.sub(r"`[^`]*`", lambda code: code[0].replace("|", r"\|"), said).replace("\n", " ")
+    declaration = typeset(text, cell)
+    return re.sub(r"`[^`]*`", lambda code: code[0].replace("|", r"\|"), declaration).replace("\n", " ")
 
 
 def _in_list(lines: list[str], i: int) -> bool:

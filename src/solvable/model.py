@@ -257,23 +257,23 @@ class Model(eqx.Module):
     def __post_init__(self) -> None:
         sizes: dict[str, int] = {}
         fields = self.fields()
-        for name, said in fields.items():
+        for name, declaration in fields.items():
             value = getattr(self, name)
-            if said.kind == "control":
-                self.__setattr__(name, checked_number(name, said, value))
-            elif said.kind == "choice":
-                self.__setattr__(name, checked_choice(name, said, value))
-                if said.options is None:
+            if declaration.kind == "control":
+                self.__setattr__(name, checked_number(name, declaration, value))
+            elif declaration.kind == "choice":
+                self.__setattr__(name, checked_choice(name, declaration, value))
+                if declaration.options is None:
                     sizes[name] = getattr(self, name)
         defaulted = []
-        for name, said in fields.items():
-            if said.kind in ("input", "data"):
+        for name, declaration in fields.items():
+            if declaration.kind in ("input", "data"):
                 value = getattr(self, name)
-                if value is None and said.default is not None:
+                if value is None and declaration.default is not None:
                     defaulted.append(name)
-                    value = resolve_default(said, self)
+                    value = resolve_default(declaration, self)
                 if value is not None:
-                    self.__setattr__(name, checked_array(name, said, value, sizes))
+                    self.__setattr__(name, checked_array(name, declaration, value, sizes))
         self._from_defaults = _Names(defaulted)
         try:
             np.broadcast_shapes(*(np.shape(v) for v in self.controls().values()))
@@ -293,7 +293,7 @@ class Model(eqx.Module):
     @classmethod
     def fields_of(cls, *kinds: str) -> dict[str, Declaration]:
         """The declared fields of some kinds: `"control"`, `"choice"`, `"input"`, `"data"`."""
-        return {name: said for name, said in cls.fields().items() if said.kind in kinds}
+        return {name: declaration for name, declaration in cls.fields().items() if declaration.kind in kinds}
 
     @classmethod
     def create(cls, **values: Any) -> Self:
@@ -477,7 +477,7 @@ class Model(eqx.Module):
 
     def realised(self, size: int) -> Self:
         """The model at the ratios that a simulation of this size really has."""
-        counting = [n for n, said in self.fields_of("control").items() if said.counts]
+        counting = [n for n, declaration in self.fields_of("control").items() if declaration.counts]
         real = {n: self.realised_ratio(n, float(getattr(self, n)), size) for n in counting}
         return self.with_values({n: jnp.asarray(v) for n, v in real.items()}) if counting else self
 
@@ -486,11 +486,11 @@ class Model(eqx.Module):
     def specification(self) -> dict[str, Any]:
         """Everything that this model is, as plain JSON values: floats by their bits, arrays by their hash."""
         spec: dict[str, Any] = {"model": self.id, "revision": self.revision}
-        for name, said in self.fields().items():
+        for name, declaration in self.fields().items():
             value = getattr(self, name)
-            if said.kind == "control" and np.ndim(value) == 0:
+            if declaration.kind == "control" and np.ndim(value) == 0:
                 spec[name] = float(value).hex()
-            elif said.kind == "choice" or value is None:
+            elif declaration.kind == "choice" or value is None:
                 spec[name] = value
             else:
                 array = np.ascontiguousarray(np.asarray(value, dtype="<f8"))
@@ -503,11 +503,11 @@ class Model(eqx.Module):
 
     def __str__(self) -> str:
         parts = []
-        for name, said in self.fields().items():
+        for name, declaration in self.fields().items():
             value = getattr(self, name)
-            if said.kind == "control":
+            if declaration.kind == "control":
                 parts.append(f"{name}={_brief(np.asarray(value)) if np.ndim(value) else f'{float(value):g}'}")
-            elif said.kind == "choice":
+            elif declaration.kind == "choice":
                 parts.append(f"{name}={value!r}")
         return f"{type(self).__name__}({', '.join(parts)})"
 

@@ -210,14 +210,14 @@ class _Axis:
 
     @classmethod
     def of(cls, model: Model, name: str, between: Any) -> _Axis:
-        said = model.fields()[name]
+        declaration = model.fields()[name]
         bounds = between.get(name) if isinstance(between, dict) else between
-        low, high = bounds or said.span
+        low, high = bounds or declaration.span
         for end in (low, high):
             model.replace(**{name: end})
         if not low < high:
             raise InvalidValue(f"between = ({low:g}, {high:g}) is not an interval of {name!r}.")
-        return cls(low, high, said.scale == "log" and low > 0)
+        return cls(low, high, declaration.scale == "log" and low > 0)
 
     def value(self, u: Any) -> Any:
         if self.log:

@@ -99,14 +99,14 @@ class Study:
                 raise InvalidValue(f"over = {{{name!r}: []}} has no values.")
             for each in self.models.values():
                 each.check_names([name])
-                said = each.fields()[name]
-                if said.kind not in ("control", "choice"):
-                    raise InvalidValue(f"{name!r} is an {said.kind} field: vary it with arms, not with over.")
+                declaration = each.fields()[name]
+                if declaration.kind not in ("control", "choice"):
+                    raise InvalidValue(f"{name!r} is an {declaration.kind} field: vary it with arms, not with over.")
                 # One field at a time: whether choices go together is checked where they meet, in the variants.
-                if said.kind == "control":
-                    some = [float(v) for v in np.asarray(checked_number(name, said, some))]
+                if declaration.kind == "control":
+                    some = [float(v) for v in np.asarray(checked_number(name, declaration, some))]
                 else:
-                    some = [checked_choice(name, said, v) for v in some]
+                    some = [checked_choice(name, declaration, v) for v in some]
             if len(set(some)) != len(some):
                 raise InvalidValue(f"over = {name!r} has repeated values.")
             checked[name] = some
@@ -195,17 +195,17 @@ class Study:
 
     @staticmethod
     def _counts(model: Model) -> tuple[int, ...]:
-        said = model.fields_of("control").values()
-        return tuple(i for i, s in enumerate(said) if s.counts)
+        declarations = model.fields_of("control").values()
+        return tuple(i for i, s in enumerate(declarations) if s.counts)
 
     @staticmethod
     def _cost(model: Model) -> Cost:
-        said, usual = type(model), (f.default for f in model.fields_of("control").values() if f.counts)
+        kind, usual = type(model), (f.default for f in model.fields_of("control").values() if f.counts)
         return Cost(
-            said.theory_seconds,
-            said.simulation_seconds,
-            max(said.typical_sizes),
-            said.simulation_growth,
+            kind.theory_seconds,
+            kind.simulation_seconds,
+            max(kind.typical_sizes),
+            kind.simulation_growth,
             tuple(float(value) for value in usual),
         )
 
@@ -229,8 +229,8 @@ class Study:
             from .lab.compute import compute_block
 
             for row in todo:
-                begun, said = time.perf_counter(), plan.specification(row.block, row)
-                arrays = compute_block(models[block_id(said["variant"])], said)
+                begun, spec = time.perf_counter(), plan.specification(row.block, row)
+                arrays = compute_block(models[block_id(spec["variant"])], spec)
                 store.commit(row.block, arrays, {"seconds": round(time.perf_counter() - begun, 4), **provenance()})
                 advance(row.cells)
         return self.dataset()
@@ -268,9 +268,9 @@ class Study:
         return {
             cell
             for name in others
-            for block, said in Plan(store, name)
+            for block, spec in Plan(store, name)
             if block in finished
-            for cell in cells_of(said, block_id(said["variant"]))
+            for cell in cells_of(spec, block_id(spec["variant"]))
             if cell in known
         }
 
@@ -320,13 +320,13 @@ class Study:
         def value(v: Any) -> Any:
             return store.read(v["array"])["array"] if isinstance(v, dict) and set(v) == {"array"} else v
 
-        def model(said: Mapping[str, Any]) -> Model:
-            kind = model_class(said["id"])
-            if kind.revision != said["revision"]:
+        def model(stored: Mapping[str, Any]) -> Model:
+            kind = model_class(stored["id"])
+            if kind.revision != stored["revision"]:
                 raise SolvableError(
-                    f"this run was made with revision {said['revision']} of {said['id']!r}, and here is {kind.revision}."
+                    f"this run was made with revision {stored['revision']} of {stored['id']!r}, and here is {kind.revision}."
                 )
-            return kind.create(**{n: value(v) for n, v in said["fields"].items()})
+            return kind.create(**{n: value(v) for n, v in stored["fields"].items()})
 
         try:
             models = {k: model(m) for k, m in spec["models"].items()}
@@ -400,7 +400,7 @@ class Study:
         for name in observables:
             if name not in declared:
                 raise unknown_observable(name, list(declared))
-        for name, said in declared.items():
+        for name, observable in declared.items():
             skipped = observables and name not in observables
             if skipped or f"{name}_simulated" not in data or f"{name}_expected" not in data:
                 continue
@@ -422,9 +422,9 @@ class Study:
                 simulated.values.reshape(flat),
                 expected.values.reshape(flat),
                 np.asarray(self.sizes),
-                power=said.power,
-                status=said.status,
-                counted=self._counted(said.fraction_of, points) if said.fraction_of else None,
+                power=observable.power,
+                status=observable.status,
+                counted=self._counted(observable.fraction_of, points) if observable.fraction_of else None,
             )
         exists = [r for r in table if np.isfinite(r["theory"]) or np.isfinite(r["simulated"]) or not self._absent(r)]
         return Agreement(tuple(judge(exists)), tuple(self.sizes))

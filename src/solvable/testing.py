@@ -315,14 +315,14 @@ def _declarations(model: Model) -> list[Finding]:
 
 def _refusals(model: Model) -> list[Finding]:
     found = []
-    for name, said in model.fields().items():
-        bad: list[Any] = ["nonsense", None] if said.kind in ("control", "choice") else ["nonsense"]
-        if said.kind == "control":
-            bad += [math.nan, math.inf, [said.span[0], math.nan]]
-            bad += [said.low - 1] if math.isfinite(said.low) else []
-            bad += [said.high + 1] if math.isfinite(said.high) else []
-        elif said.kind == "choice" and said.options is None:
-            bad += [int(said.high) + 1, int(said.low) - 1, 1.5]
+    for name, declaration in model.fields().items():
+        bad: list[Any] = ["nonsense", None] if declaration.kind in ("control", "choice") else ["nonsense"]
+        if declaration.kind == "control":
+            bad += [math.nan, math.inf, [declaration.span[0], math.nan]]
+            bad += [declaration.low - 1] if math.isfinite(declaration.low) else []
+            bad += [declaration.high + 1] if math.isfinite(declaration.high) else []
+        elif declaration.kind == "choice" and declaration.options is None:
+            bad += [int(declaration.high) + 1, int(declaration.low) - 1, 1.5]
         for value in bad:
             try:
                 model.replace(**{name: value})
@@ -360,13 +360,13 @@ def _complete(model: Model, outcome: Outcome) -> list[Finding]:
 def random_points(model: Model, number: int, seed: int = 0) -> Model:
     """The model at `number` points that cover the typical ranges of all its controls, their ends included."""
     rng, values = np.random.default_rng(seed), {}
-    for name, said in model.fields_of("control").items():
+    for name, declaration in model.fields_of("control").items():
         u = rng.permutation((np.arange(number) + rng.uniform(size=number)) / number)
         u[rng.permutation(number)[:2]] = (0.0, 1.0)
-        low, high = said.span
-        low = low + 1e-6 * (high - low) if said.low_open and low == said.low else low
-        high = high - 1e-6 * (high - low) if said.high_open and high == said.high else high
-        logarithmic = said.scale == "log" and low > 0
+        low, high = declaration.span
+        low = low + 1e-6 * (high - low) if declaration.low_open and low == declaration.low else low
+        high = high - 1e-6 * (high - low) if declaration.high_open and high == declaration.high else high
+        logarithmic = declaration.scale == "log" and low > 0
         values[name] = np.exp(np.log(low) + u * np.log(high / low)) if logarithmic else low + u * (high - low)
         values[name] = np.clip(values[name], low, high)
     return model.replace(**values) if values else model
@@ -388,16 +388,16 @@ def _physical(model: Model, outcome: Outcome) -> list[Finding]:
     )
     worst = float(np.max(np.asarray(outcome.residual)[converged], initial=0.0))
     found.append(Finding(f"residuals are at most {RESIDUAL:.0e}", worst <= RESIDUAL, f"{worst:.1e}"))
-    for name, said in model.observables().items():
-        if said.predicted:
+    for name, observable in model.observables().items():
+        if observable.predicted:
             value = np.asarray(outcome[name])
             there = value[converged.reshape(-1)] if converged.ndim else value
             if not np.isfinite(there).all():
                 found.append(Finding(f"{name} is a number wherever the theory converged", False))
             slack = 1e-9 * (1 + np.abs(there))
-            outside = (there < said.low - slack) | (there > said.high + slack)
+            outside = (there < observable.low - slack) | (there > observable.high + slack)
             if outside.any():
-                seen = f"{there[outside][0]:g} outside [{said.low:g}, {said.high:g}]"
+                seen = f"{there[outside][0]:g} outside [{observable.low:g}, {observable.high:g}]"
                 found.append(Finding(f"{name} keeps its physical bounds", False, seen))
             if np.isfinite(value[_missing(outcome, name)]).any():
                 found.append(Finding(f"{name} is NaN where the theory did not converge", False))
@@ -447,10 +447,10 @@ def _gradients(model: Model) -> list[Finding]:
         return []
     numbers = [n for n, o in model.observables().items() if o.predicted]
     centre, steps = {}, {}
-    for name, said in controls.items():
-        low, high = said.span
+    for name, declaration in controls.items():
+        low, high = declaration.span
         at = float(getattr(model, name))
-        room = min(at - said.low, said.high - at)
+        room = min(at - declaration.low, declaration.high - at)
         if room <= 0:
             at, room = 0.5 * (low + high), 0.5 * (high - low)
         centre[name] = at

@@ -18,10 +18,10 @@ from solvable.registry import listings
 def surroundings(tmp_path_factory):
     """Compiled programs go to a folder of the tests; another package has registered two models."""
     site = tmp_path_factory.mktemp("site")
-    told = site / "toys-1.0.dist-info"
-    told.mkdir()
-    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: toys\nVersion: 1.0\n")
-    (told / "entry_points.txt").write_text("[solvable.models]\ntoy = toys:Toy\nsleepy = toys:Sleepy\n")
+    metadata = site / "toys-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: toys\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[solvable.models]\ntoy = toys:Toy\nsleepy = toys:Sleepy\n")
     shutil.copy(Path(__file__).parent / "toys.py", site)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(site))

@@ -58,9 +58,9 @@ class Running:
 
     def ask(self, method, path, body: bytes | None = None, headers=None, cookie: str | None = "ours") -> Answer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LONG)
-        said = {"Cookie": self.session if cookie == "ours" else cookie} if cookie else {}
+        cookies = {"Cookie": self.session if cookie == "ours" else cookie} if cookie else {}
         try:
-            connection.request(method, path, body, said | (headers or {}))
+            connection.request(method, path, body, cookies | (headers or {}))
             response = connection.getresponse()
             return Answer(response.status, {n.lower(): v for n, v in response.getheaders()}, response.read())
         finally:
@@ -70,8 +70,8 @@ class Running:
         return self.ask("GET", path, **more)
 
     def post(self, path, value: Any, cookie: str | None = "ours", **headers) -> Answer:
-        said = {"Content-Type": "application/json", "Origin": self.origin} | headers
-        return self.ask("POST", path, json.dumps(value).encode(), said, cookie)
+        cookies = {"Content-Type": "application/json", "Origin": self.origin} | headers
+        return self.ask("POST", path, json.dumps(value).encode(), cookies, cookie)
 
     def raw(self, text: bytes) -> bytes:
         """Bytes as they are; what comes back until the server closes, or has said nothing more for some seconds."""

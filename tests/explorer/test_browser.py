@@ -188,20 +188,20 @@ def test_the_stories_of_the_tour_name_only_what_exists():
     stories = json.loads((STATIC / "tour.json").read_text(encoding="utf-8"))["stories"]
     assert [s["id"] for s in stories] == ["peak", "double-descent", "attention"]
     for query in (step["query"] for story in stories for step in story["steps"]):
-        said = parse_qs(query, strict_parsing=True)
-        kind = sv.model_class(said["model"][0])
-        values = {n: _meant(kind, n, said[n][0]) for n in said if n in kind.fields()}
-        assert set(said) - set(kind.fields()) <= {"model", "x", "y", "show", "pin", "axis"}, query
+        params = parse_qs(query, strict_parsing=True)
+        kind = sv.model_class(params["model"][0])
+        values = {n: _meant(kind, n, params[n][0]) for n in params if n in kind.fields()}
+        assert set(params) - set(kind.fields()) <= {"model", "x", "y", "show", "pin", "axis"}, query
         axes = {
-            a: dict(zip(("field", "from", "to", "points", "scale"), said[a][0].split(":"), strict=True))
+            a: dict(zip(("field", "from", "to", "points", "scale"), params[a][0].split(":"), strict=True))
             for a in "xy"
-            if a in said
+            if a in params
         }
         axes = {
             a: s | {"from": float(s["from"]), "to": float(s["to"]), "points": int(s["points"])} for a, s in axes.items()
         }
-        View.checked({"model": kind.id, "values": values, "observables": said["show"][0].split(","), **axes})
-        for pin in said.get("pin", []):
+        View.checked({"model": kind.id, "values": values, "observables": params["show"][0].split(","), **axes})
+        for pin in params.get("pin", []):
             pairs = [] if pin == "defaults" else [p.split(":") for p in pin.split(",")]
             kind.create(**{n: _meant(kind, n, v) for n, v in pairs})
 
@@ -434,9 +434,9 @@ def test_a_bad_value_is_answered_beside_its_field_in_the_words_of_the_command_li
     _typed(visit, "penalty", "-1")
     refusal = visit.find("[data-field=penalty] .refusal")
     refusal.wait_for()
-    with pytest.raises(sv.InvalidValue) as said:
+    with pytest.raises(sv.InvalidValue) as params:
         sv.Perceptron(penalty=-1)
-    assert refusal.inner_text() == str(said.value)
+    assert refusal.inner_text() == str(params.value)
     assert visit.find("[data-field=penalty] input[aria-invalid]").count() == 2
     assert visit.curve() == before
     _typed(visit, "penalty", "many")

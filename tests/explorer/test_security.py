@@ -32,10 +32,10 @@ def json_headers(running, **more):
 
 @pytest.mark.parametrize("path", GET)
 def test_without_a_cookie_nothing_is_read(running, path):
-    told = running.get(path, cookie=None)
-    assert told.status == 401
-    assert b"token" in told.body
-    assert len(told.body) < 300
+    response = running.get(path, cookie=None)
+    assert response.status == 401
+    assert b"token" in response.body
+    assert len(response.body) < 300
 
 
 @pytest.mark.parametrize("path", POST)
@@ -49,9 +49,9 @@ def test_without_a_cookie_nothing_is_done(running, path):
     ids=["empty", "short", "zeros", "accents", "long", "nul", "percent", "dots", "null"],
 )
 def test_a_wrong_token_is_refused(running, token):
-    told = running.get(f"/?token={quote(token)}", cookie=None)
-    assert told.status == 401
-    assert "set-cookie" not in told.headers
+    response = running.get(f"/?token={quote(token)}", cookie=None)
+    assert response.status == 401
+    assert "set-cookie" not in response.headers
 
 
 def test_no_part_of_the_token_is_enough(running):
@@ -78,10 +78,10 @@ def test_the_token_opens_nothing_elsewhere(running):
 
 
 def test_the_token_has_256_bits_and_the_cookie_is_for_this_page_only(running):
-    told = running.get(f"/?token={running.door.token}&model=toy&penalty=1", cookie=None)
-    assert told.status == 303
-    assert told.headers["location"] == "/?model=toy&penalty=1"
-    name, _, rest = told.headers["set-cookie"].partition("=")
+    response = running.get(f"/?token={running.door.token}&model=toy&penalty=1", cookie=None)
+    assert response.status == 303
+    assert response.headers["location"] == "/?model=toy&penalty=1"
+    name, _, rest = response.headers["set-cookie"].partition("=")
     secret, *flags = rest.split("; ")
     assert name == f"solvable_{running.port}"
     assert set(flags) == {"HttpOnly", "SameSite=Strict", "Path=/"}
@@ -95,9 +95,9 @@ def test_every_session_has_a_secret_of_its_own(running):
 
 
 def test_a_browser_that_is_in_keeps_its_session(running):
-    told = running.get(f"/?token={running.door.token}")
-    assert told.status == 303
-    assert "set-cookie" not in told.headers
+    response = running.get(f"/?token={running.door.token}")
+    assert response.status == 303
+    assert "set-cookie" not in response.headers
 
 
 def test_a_tampered_cookie_is_worth_nothing(running):
@@ -131,11 +131,13 @@ def test_only_so_many_sessions_are_remembered(fresh):
      "2130706433:{port}", "user@127.0.0.1:{port}"],
 )  # fmt: skip
 def test_a_rebound_name_is_not_answered(running, host):
-    told = running.get("/api/models", headers={"Host": host.format(port=running.port)})
-    assert told.status in (400, 421)
-    told = running.get(f"/?token={running.door.token}", headers={"Host": host.format(port=running.port)}, cookie=None)
-    assert told.status in (400, 421)
-    assert "set-cookie" not in told.headers
+    response = running.get("/api/models", headers={"Host": host.format(port=running.port)})
+    assert response.status in (400, 421)
+    response = running.get(
+        f"/?token={running.door.token}", headers={"Host": host.format(port=running.port)}, cookie=None
+    )
+    assert response.status in (400, 421)
+    assert "set-cookie" not in response.headers
 
 
 def test_the_names_of_this_machine_are_answered(running):
@@ -156,15 +158,15 @@ ORIGINS = ("http://evil.example", "null", "https://127.0.0.1:{port}", "http://12
 
 @pytest.mark.parametrize("origin", ORIGINS)
 def test_a_foreign_origin_is_refused(running, origin):
-    said = origin.format(port=running.port)
-    assert running.post("/api/theory", {"view": VIEW}, Origin=said).status == 403
-    assert running.get("/api/models", headers={"Origin": said}).status == 403
+    header = origin.format(port=running.port)
+    assert running.post("/api/theory", {"view": VIEW}, Origin=header).status == 403
+    assert running.get("/api/models", headers={"Origin": header}).status == 403
 
 
 def test_a_post_without_an_origin_is_refused(running):
     body = json.dumps({"view": VIEW}).encode()
-    told = running.ask("POST", "/api/simulate", body, {"Content-Type": "application/json"})
-    assert told.status == 403
+    response = running.ask("POST", "/api/simulate", body, {"Content-Type": "application/json"})
+    assert response.status == 403
     assert not running.explorer.jobs.jobs
 
 
@@ -177,10 +179,10 @@ def test_what_the_browser_says_comes_from_another_site_is_refused(running):
 
 def test_a_link_in_another_page_still_lets_its_reader_in(running):
     """After a redirect a strict cookie would stay behind, so that the browser is asked to come again by itself."""
-    told = running.get(f"/?token={running.door.token}", headers={"Sec-Fetch-Site": "cross-site"}, cookie=None)
-    assert told.status == 200
-    assert told.headers["refresh"] == "0; url=/"
-    assert "SameSite=Strict" in told.headers["set-cookie"]
+    response = running.get(f"/?token={running.door.token}", headers={"Sec-Fetch-Site": "cross-site"}, cookie=None)
+    assert response.status == 200
+    assert response.headers["refresh"] == "0; url=/"
+    assert "SameSite=Strict" in response.headers["set-cookie"]
 
 
 @pytest.mark.parametrize(
@@ -193,15 +195,15 @@ def test_a_form_is_not_a_request(running, kind):
 
 
 def test_no_other_origin_is_ever_allowed(running):
-    for told in (running.get("/api/models"), running.post("/api/theory", {"view": VIEW})):
-        assert not [h for h in told.headers if h.startswith("access-control")]
+    for response in (running.get("/api/models"), running.post("/api/theory", {"view": VIEW})):
+        assert not [h for h in response.headers if h.startswith("access-control")]
 
 
 def test_a_preflight_is_refused(running):
-    told = running.ask("OPTIONS", "/api/theory", headers={"Origin": "http://evil.example",
+    response = running.ask("OPTIONS", "/api/theory", headers={"Origin": "http://evil.example",
                                                           "Access-Control-Request-Method": "POST"})  # fmt: skip
-    assert told.status == 405
-    assert not [h for h in told.headers if h.startswith("access-control")]
+    assert response.status == 405
+    assert not [h for h in response.headers if h.startswith("access-control")]
 
 
 # --- methods ----------------------------------------------------------------------------------------------------------
@@ -211,25 +213,25 @@ def test_a_preflight_is_refused(running):
     "method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "get", "X" * 100]
 )
 def test_unknown_methods_are_refused(running, method):
-    told = running.raw(
+    response = running.raw(
         f"{method} /api/models HTTP/1.1\r\nHost: 127.0.0.1:{running.port}\r\nCookie: {running.session}\r\n"
         f"Connection: close\r\n\r\n".encode()
     )
-    assert told.split(b" ")[1] in (b"400", b"405")
-    assert running.session.encode() not in told
+    assert response.split(b" ")[1] in (b"400", b"405")
+    assert running.session.encode() not in response
 
 
 @pytest.mark.parametrize("path", [*POST])
 def test_reading_changes_nothing(running, path):
-    told = running.get(f"{path}?view={quote(json.dumps(VIEW))}")
-    assert told.status in (404, 405)
+    response = running.get(f"{path}?view={quote(json.dumps(VIEW))}")
+    assert response.status in (404, 405)
     assert not running.explorer.jobs.jobs
 
 
 def test_head_has_the_headers_and_no_body(running):
-    told = running.ask("HEAD", "/api/models")
-    assert (told.status, told.body) == (200, b"")
-    assert "content-security-policy" in told.headers
+    response = running.ask("HEAD", "/api/models")
+    assert (response.status, response.body) == (200, b"")
+    assert "content-security-policy" in response.headers
 
 
 def test_posting_to_a_page_is_refused(running):
@@ -238,11 +240,11 @@ def test_posting_to_a_page_is_refused(running):
 
 
 def test_there_is_no_web_socket(running):
-    told = running.raw(
+    response = running.raw(
         f"GET /api/models HTTP/1.1\r\nHost: 127.0.0.1:{running.port}\r\nCookie: {running.session}\r\nUpgrade: websocket\r\n"
         "Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
     )
-    assert not told.startswith(b"HTTP/1.1 101")
+    assert not response.startswith(b"HTTP/1.1 101")
 
 
 # --- paths ------------------------------------------------------------------------------------------------------------
@@ -259,13 +261,13 @@ CLIMBS = (
 def test_no_file_outside_the_page_is_served(running, climb):
     for folder in ("static", "thumbnails", "api/models", "api/jobs"):
         head = f"GET /{folder}/{climb}".encode("latin-1")
-        told = running.raw(
+        response = running.raw(
             head + f" HTTP/1.1\r\nHost: 127.0.0.1:{running.port}\r\nCookie: {running.session}\r\n"
             "Connection: close\r\n\r\n".encode()
         )  # fmt: skip
-        assert told.split(b" ")[1] in (b"400", b"404")
-        assert b"import" not in told
-        assert b"root:" not in told
+        assert response.split(b" ")[1] in (b"400", b"404")
+        assert b"import" not in response
+        assert b"root:" not in response
 
 
 def test_a_link_out_of_the_page_is_not_followed_by_a_request(running, tmp_path):
@@ -286,11 +288,11 @@ def test_a_large_body_is_refused_by_its_length(running):
 
 
 def test_a_large_body_is_refused_before_it_is_sent(running):
-    told = running.raw(
+    response = running.raw(
         f"POST /api/theory HTTP/1.1\r\nHost: 127.0.0.1:{running.port}\r\nCookie: {running.session}\r\n"
         f"Origin: {running.origin}\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n".encode()
     )
-    assert told.split(b" ")[1] == b"413"
+    assert response.split(b" ")[1] == b"413"
 
 
 @pytest.mark.parametrize("path", POST)
@@ -312,11 +314,11 @@ def test_a_large_body_in_chunks_is_refused(running, path):
 
 @pytest.mark.parametrize("length", ["-1", "abc", "1e3", "0x10", "+5", "1 2"])
 def test_an_odd_length_is_refused(running, length):
-    told = running.raw(
+    response = running.raw(
         f"POST /api/theory HTTP/1.1\r\nHost: 127.0.0.1:{running.port}\r\nCookie: {running.session}\r\n"
         f"Origin: {running.origin}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{{}}".encode()
     )
-    assert told.split(b" ")[1] in (b"400", b"413")
+    assert response.split(b" ")[1] in (b"400", b"413")
 
 
 @pytest.mark.parametrize(
@@ -328,16 +330,16 @@ def test_an_odd_length_is_refused(running, length):
     ids=lambda d: d[:24].decode("latin-1"),
 )  # fmt: skip
 def test_what_is_not_plain_json_is_refused(running, data):
-    told = body(running, data)
-    assert told.status == 400
-    assert set(told.json) == {"error"}
-    assert len(told.error) < 200
+    response = body(running, data)
+    assert response.status == 400
+    assert set(response.json) == {"error"}
+    assert len(response.error) < 200
 
 
 def test_lone_surrogates_do_no_harm(running):
-    told = body(running, b'{"view": {"model": "\\ud800"}}')
-    assert told.status == 422
-    told.body.decode("utf-8")
+    response = body(running, b'{"view": {"model": "\\ud800"}}')
+    assert response.status == 422
+    response.body.decode("utf-8")
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "1e308", "1e-320", "9" * 4000, "-0.0"])
@@ -349,18 +351,18 @@ def test_huge_numbers_are_refused_or_harmless(running, number):
         f'"seeds": {number}',
         f'"sizes": [{number}]',
     ):
-        told = body(running, f'{{"view": {{"model": "toy", {part}}}}}'.encode())
-        assert told.status in (200, 422)
-        assert "NaN" not in told.body.decode()
-        assert "Infinity" not in told.body.decode()
+        response = body(running, f'{{"view": {{"model": "toy", {part}}}}}'.encode())
+        assert response.status in (200, 422)
+        assert "NaN" not in response.body.decode()
+        assert "Infinity" not in response.body.decode()
 
 
 def test_nested_lists_as_values_are_refused(running):
     deep: list = []
     for _ in range(5):
         deep = [deep]
-    told = running.post("/api/theory", {"view": {"model": "soft-committee", "values": {"times": deep}}})
-    assert told.status in (400, 422)
+    response = running.post("/api/theory", {"view": {"model": "soft-committee", "values": {"times": deep}}})
+    assert response.status in (400, 422)
     wide = {"model": "soft-committee", "values": {"times": list(range(60_000))}}
     assert running.post("/api/theory", {"view": wide}).status in (413, 422)
 
@@ -385,43 +387,43 @@ def test_html_is_echoed_as_text_only(running):
         {"model": "toy", "x": {"field": HTML}},
     )
     for view in views:
-        told = running.post("/api/theory", {"view": view})
-        assert told.status == 422
-        assert told.headers["content-type"] == "application/json"
-        assert told.headers["x-content-type-options"] == "nosniff"
-    told = running.get(f"/api/models/{quote(HTML, safe='')}")
-    assert told.status == 404
-    assert told.headers["content-type"] == "application/json"
-    told = running.get(f"/{quote(HTML)}?token={quote(HTML)}", cookie=None)
-    assert HTML.encode() not in told.body
+        response = running.post("/api/theory", {"view": view})
+        assert response.status == 422
+        assert response.headers["content-type"] == "application/json"
+        assert response.headers["x-content-type-options"] == "nosniff"
+    response = running.get(f"/api/models/{quote(HTML, safe='')}")
+    assert response.status == 404
+    assert response.headers["content-type"] == "application/json"
+    response = running.get(f"/{quote(HTML)}?token={quote(HTML)}", cookie=None)
+    assert HTML.encode() not in response.body
 
 
 def test_long_values_are_not_echoed_whole(running):
-    told = running.post("/api/theory", {"view": {"model": "toy", "values": {"kind": "x" * 100_000}}})
-    assert told.status == 422
-    assert len(told.body) < 2000
+    response = running.post("/api/theory", {"view": {"model": "toy", "values": {"kind": "x" * 100_000}}})
+    assert response.status == 422
+    assert len(response.body) < 2000
 
 
 @pytest.mark.parametrize(
     "text", ["a\r\nSet-Cookie: x=y", "a%0d%0aSet-Cookie:%20x=y", "\r\n\r\n<html>", "//evil.example", "é€"]
 )
 def test_nothing_in_a_query_becomes_a_header(running, text):
-    told = running.get(f"/?token={running.door.token}&model={quote(text)}", cookie=None)
-    assert told.status == 303
-    assert "x=y" not in told.headers["set-cookie"]
-    assert told.headers["location"].startswith("/?model=")
-    assert "\r" not in told.headers["location"]
+    response = running.get(f"/?token={running.door.token}&model={quote(text)}", cookie=None)
+    assert response.status == 303
+    assert "x=y" not in response.headers["set-cookie"]
+    assert response.headers["location"].startswith("/?model=")
+    assert "\r" not in response.headers["location"]
 
 
 def test_the_redirect_stays_on_this_server(running):
     for query in ("//evil.example", "&url=http://evil.example", "/\\evil.example"):
-        told = running.get(f"/?token={running.door.token}&{query}", cookie=None)
-        assert re.match(r"/(\?|$)", told.headers["location"])
+        response = running.get(f"/?token={running.door.token}&{query}", cookie=None)
+        assert re.match(r"/(\?|$)", response.headers["location"])
 
 
 def test_names_of_files_are_the_servers_own(running):
-    told = running.post("/api/export", {"view": {**VIEW, "observables": ["test_error"]}, "format": "csv"})
-    assert told.headers["content-disposition"] == 'attachment; filename="toy.csv"'
+    response = running.post("/api/export", {"view": {**VIEW, "observables": ["test_error"]}, "format": "csv"})
+    assert response.headers["content-disposition"] == 'attachment; filename="toy.csv"'
     assert running.post("/api/export", {"view": VIEW, "format": '../../x"\r\n'}).status == 422
 
 
@@ -430,9 +432,9 @@ def test_a_failure_inside_is_told_without_its_details(fresh, monkeypatch, capfd)
         raise RuntimeError("a secret detail")
 
     monkeypatch.setattr("solvable.explorer.theory.compute", fail)
-    told = fresh.post("/api/theory", {"view": VIEW})
-    assert told.status == 500
-    assert "secret" not in told.error
+    response = fresh.post("/api/theory", {"view": VIEW})
+    assert response.status == 500
+    assert "secret" not in response.error
     assert "a secret detail" in capfd.readouterr().err
 
 
@@ -447,18 +449,18 @@ def test_every_answer_carries_the_headers(running):
         running.post("/api/theory", {}, Origin="http://evil.example"), running.ask("PUT", "/"), body(running, b"{"),
         running.get("/", headers={"Host": "evil.example"}), running.get(f"/?token={running.door.token}"),
     ]  # fmt: skip
-    for told in answers:
-        policy = dict(p.split(" ", 1) for p in told.headers["content-security-policy"].split("; "))
+    for response in answers:
+        policy = dict(p.split(" ", 1) for p in response.headers["content-security-policy"].split("; "))
         assert policy["default-src"] == "'none'"
         assert policy["script-src"] == "'self'"
         assert policy["connect-src"] == "'self'"
         assert policy["frame-ancestors"] == "'none'"
         assert policy["form-action"] == policy["base-uri"] == "'none'"
-        assert told.headers["x-content-type-options"] == "nosniff"
-        assert told.headers["referrer-policy"] == "no-referrer"
-        assert told.headers["cross-origin-opener-policy"] == "same-origin"
-        assert told.headers["cross-origin-resource-policy"] == "same-origin"
-        assert "cache-control" in told.headers
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["referrer-policy"] == "no-referrer"
+        assert response.headers["cross-origin-opener-policy"] == "same-origin"
+        assert response.headers["cross-origin-resource-policy"] == "same-origin"
+        assert "cache-control" in response.headers
     assert running.get("/api/models").headers["cache-control"] == "no-store"
 
 
@@ -485,9 +487,9 @@ def test_noise_is_never_answered_with_a_failure_of_ours(running, capfd):
             draw.choice([b"Origin: ", b"X: ", b"Content-Type: ", b"Sec-Fetch-Site: "]) + noise(40),
             b"Connection: close",
         ]  # fmt: skip
-        told = running.raw(b"\r\n".join(lines) + b"\r\n\r\n" + noise(50))
-        assert told.startswith(b"HTTP/1.1 ")
-        assert told[9:10] in b"234", told[:200]
+        response = running.raw(b"\r\n".join(lines) + b"\r\n\r\n" + noise(50))
+        assert response.startswith(b"HTTP/1.1 ")
+        assert response[9:10] in b"234", response[:200]
     many = "&".join("a=1" for _ in range(1000))
     assert running.get(f"/?{many}").status == 400
     assert "Traceback" not in capfd.readouterr().err
@@ -538,8 +540,8 @@ def test_the_simulation_of_another_session_is_nobodys_business(fresh):
     assert fresh.get(f"/api/jobs/{job}/events", cookie=other).status == 404
     assert fresh.post(f"/api/jobs/{job}/cancel", {}, cookie=other).status == 404
     assert not fresh.explorer.jobs.jobs[job].ended
-    told = fresh.post("/api/export", {"view": sleepy, "format": "csv", "job": job}, cookie=other)
-    assert told.error == "there is no such simulation."
+    response = fresh.post("/api/export", {"view": sleepy, "format": "csv", "job": job}, cookie=other)
+    assert response.error == "there is no such simulation."
     for guess in ("x", job[:-1], job + "a", job.swapcase(), "%00", "a" * 5000):
         assert fresh.get(f"/api/jobs/{guess}/events").status in (400, 404)
 
@@ -572,10 +574,10 @@ def refused(run):
     from solvable.errors import SolvableError
     from solvable.explorer.command import _opened
 
-    with pytest.raises(SolvableError) as said:
+    with pytest.raises(SolvableError) as header:
         _opened(run)
-    assert "\n" not in str(said.value)
-    return str(said.value)
+    assert "\n" not in str(header.value)
+    return str(header.value)
 
 
 def test_a_sound_run_is_opened(run):
@@ -625,14 +627,14 @@ def test_a_run_whose_study_makes_no_sense_is_refused(run, text):
 def test_a_request_cannot_name_a_path(stored):
     server = Running(sv.open(stored), stored)
     try:
-        for said in (
+        for header in (
             {"x": "../../etc/passwd"},
             {"run": "/etc"},
             {"at": {"path": "/etc/passwd"}},
             {"observables": ["/etc"]},
         ):
-            told = server.post("/api/study/series", said)
-            assert told.status in (400, 422)
-            assert b"root:" not in told.body
+            response = server.post("/api/study/series", header)
+            assert response.status in (400, 422)
+            assert b"root:" not in response.body
     finally:
         server.close()

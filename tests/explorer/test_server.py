@@ -28,31 +28,31 @@ def theory(running, view, stream="s", sequence=1, **more):
 
 
 def test_the_gallery_lists_every_registered_model(running):
-    told = running.get("/api/models").json
-    assert [m["id"] for m in told["models"]] == list(sv.listings())
+    reply = running.get("/api/models").json
+    assert [m["id"] for m in reply["models"]] == list(sv.listings())
     assert {"perceptron", "toy"} <= set(sv.listings())  # also those of other packages
-    assert told["study"] is None
-    assert told["version"] == sv.__version__
-    assert {m["badge"] for m in told["models"]} == {"theory and simulation", "experiment", "other"}
-    assert told["models"] == models()["models"]
+    assert reply["study"] is None
+    assert reply["version"] == sv.__version__
+    assert {m["badge"] for m in reply["models"]} == {"theory and simulation", "experiment", "other"}
+    assert reply["models"] == models()["models"]
 
 
 def test_a_description_has_numbers_as_numbers_and_symbols_as_mathml(running):
-    told = running.get("/api/models/perceptron").json
-    fields = {f["name"]: f for f in told["fields"]}
+    reply = running.get("/api/models/perceptron").json
+    fields = {f["name"]: f for f in reply["fields"]}
     assert fields["samples"]["default"] == 2.0
     assert fields["samples"]["span"] == [0.1, 10.0]
     assert fields["samples"]["low_open"] is True
     assert fields["samples"]["counts"] is True
     assert fields["samples"]["symbol_mathml"].startswith("<math")
     assert fields["loss"]["options"] == ["square", "logistic", "hinge"]
-    bayes = next(o for o in told["observables"] if o["name"] == "bayes_error")
+    bayes = next(o for o in reply["observables"] if o["name"] == "bayes_error")
     assert bayes["exists_when"] == {"teacher": ["sign"]}
-    assert told["has_theory"]
-    assert not told["has_branches"]
-    assert told["references"][1]["url"] == "https://arxiv.org/abs/2102.08127"
-    assert '<div class="equation"><math display="block"><mi>V</mi>' in told["about_html"]
-    assert "<strong>Data.</strong>" in told["about_html"]
+    assert reply["has_theory"]
+    assert not reply["has_branches"]
+    assert reply["references"][1]["url"] == "https://arxiv.org/abs/2102.08127"
+    assert '<div class="equation"><math display="block"><mi>V</mi>' in reply["about_html"]
+    assert "<strong>Data.</strong>" in reply["about_html"]
 
 
 def test_whole_number_choices_keep_their_bounds(running):
@@ -74,40 +74,40 @@ def test_html_in_a_docstring_is_shown_and_not_run():
 
 
 def test_a_curve_is_the_theory_of_the_model(running):
-    told = theory(running, SQUARE, observables=["test_loss", "overlap"]).json
+    reply = theory(running, SQUARE, observables=["test_loss", "overlap"]).json
     x = np.geomspace(0.2, 8, 60)
     exact = sv.Perceptron(**RIDGE, samples=x).theory()
-    assert told["x"] == {"field": "samples", "values": x.tolist()}
-    assert [s["observable"] for s in told["series"]] == ["test_loss", "overlap"]
-    for series in told["series"]:
+    assert reply["x"] == {"field": "samples", "values": x.tolist()}
+    assert [s["observable"] for s in reply["series"]] == ["test_loss", "overlap"]
+    for series in reply["series"]:
         np.testing.assert_allclose(series["values"], exact[series["observable"]], rtol=1e-12, atol=0)
         assert series["dims"] == ["samples"]
         assert all(series["converged"])
-    assert told["not_converged"] == 0
+    assert reply["not_converged"] == 0
 
 
 def test_a_plane_has_x_first_and_then_y(running):
-    told = theory(
+    reply = theory(
         running, SQUARE, y={"field": "penalty", "from": 0.1, "to": 1, "points": 3}, observables=["overlap"]
     ).json
     x, y = np.geomspace(0.2, 8, 60), np.geomspace(0.1, 1, 3)
     exact = sv.Perceptron(**RIDGE, samples=x[:, None], penalty=y[None, :]).theory().overlap
-    assert told["series"][0]["dims"] == ["samples", "penalty"]
-    np.testing.assert_allclose(told["series"][0]["values"], exact, rtol=1e-12, atol=0)
+    assert reply["series"][0]["dims"] == ["samples", "penalty"]
+    np.testing.assert_allclose(reply["series"][0]["values"], exact, rtol=1e-12, atol=0)
 
 
 def test_transition_lines_come_with_a_plane(running):
-    told = theory(running, TOY, y={"field": "penalty", "from": 0, "to": 2, "points": 3}).json
+    reply = theory(running, TOY, y={"field": "penalty", "from": 0, "to": 2, "points": 3}).json
     x = np.geomspace(0.5, 8, 7)
-    assert told["lines"] == [{"name": "<i>line</i>", "x": x.tolist(), "y": (1 + x).tolist()}]
+    assert reply["lines"] == [{"name": "<i>line</i>", "x": x.tolist(), "y": (1 + x).tolist()}]
     assert theory(running, TOY).json["lines"] == []
 
 
 def test_an_observable_with_its_own_dimension_brings_its_coordinate(running):
-    told = theory(running, {"model": "toy", "values": {"terms": 4}}, observables=["curve"]).json
-    assert told["series"][0]["dims"] == ["time"]
-    assert told["x"] == {"field": "time", "values": [0.0, 0.5, 1.0, 1.5]}
-    assert told["coordinates"] == {"time": [0.0, 0.5, 1.0, 1.5]}
+    reply = theory(running, {"model": "toy", "values": {"terms": 4}}, observables=["curve"]).json
+    assert reply["series"][0]["dims"] == ["time"]
+    assert reply["x"] == {"field": "time", "values": [0.0, 0.5, 1.0, 1.5]}
+    assert reply["coordinates"] == {"time": [0.0, 0.5, 1.0, 1.5]}
     swept = theory(running, TOY, observables=["curve"]).json
     assert swept["series"][0]["dims"] == ["samples", "time"]
     assert np.shape(swept["series"][0]["values"]) == (7, 3)
@@ -115,18 +115,18 @@ def test_an_observable_with_its_own_dimension_brings_its_coordinate(running):
 
 
 def test_a_theory_that_needs_something_drawn_says_so(running):
-    told = theory(running, {"model": "soft-committee", "values": {"start": "random"}}).json
-    assert told["series"] == []
-    assert "needs something drawn" in told["note"]
+    reply = theory(running, {"model": "soft-committee", "values": {"start": "random"}}).json
+    assert reply["series"] == []
+    assert "needs something drawn" in reply["note"]
 
 
 def test_what_did_not_converge_is_null_and_counted(running):
-    told = theory(running, {"model": "toy", "x": {"field": "penalty", "from": 0, "to": 10, "points": 11}}).json
-    error = told["series"][0]
+    reply = theory(running, {"model": "toy", "x": {"field": "penalty", "from": 0, "to": 10, "points": 11}}).json
+    error = reply["series"][0]
     assert [v is None for v in error["values"]] == [False] * 6 + [True] * 5
     assert error["converged"] == [True] * 6 + [False] * 5
-    assert told["not_converged"] == 5
-    assert told["partly"] == 0
+    assert reply["not_converged"] == 5
+    assert reply["partly"] == 0
 
 
 def test_branches_are_series_of_their_own(running):
@@ -140,8 +140,8 @@ def test_branches_are_series_of_their_own(running):
 
 def test_the_same_view_is_computed_once(running):
     def ask(observable):
-        told = theory(running, TOY, values={"penalty": 0.123}, observables=[observable]).json
-        return told["cached"], told["series"]
+        reply = theory(running, TOY, values={"penalty": 0.123}, observables=[observable]).json
+        return reply["cached"], reply["series"]
 
     first, again, curve = ask("test_error"), ask("test_error"), ask("curve")
     assert (first[0], again[0]) == (False, True)
@@ -266,22 +266,22 @@ BAD = [
 def test_a_bad_value_gets_the_sentence_of_the_command_line(running, capsys, words, values):
     _, out, _ = command(capsys, "theory", "perceptron", words, "--json")
     body = json.dumps({"view": {"model": "perceptron", "values": values}}).replace("Infinity", "1e999")
-    told = running.ask(
+    reply = running.ask(
         "POST", "/api/theory", body.encode(), {"Content-Type": "application/json", "Origin": running.origin}
     )
-    assert told.status == 422
-    assert told.error == json.loads(out)["error"]
-    first = told.error.split(" ")[0]
-    assert told.json["field"] == (first if first in sv.Perceptron.fields() else None)
+    assert reply.status == 422
+    assert reply.error == json.loads(out)["error"]
+    first = reply.error.split(" ")[0]
+    assert reply.json["field"] == (first if first in sv.Perceptron.fields() else None)
 
 
 def test_a_bad_axis_gets_the_sentence_of_the_command_line(running, capsys):
     _, out, _ = command(capsys, "study", "perceptron", "--over", "samples=-1.0:2.0:5", "--json")
-    told = theory(running, SQUARE, x={"field": "samples", "from": -1.0, "to": 2.0, "points": 5, "scale": "linear"})
-    assert (told.status, told.error, told.json["field"]) == (422, json.loads(out)["error"], "x")
+    reply = theory(running, SQUARE, x={"field": "samples", "from": -1.0, "to": 2.0, "points": 5, "scale": "linear"})
+    assert (reply.status, reply.error, reply.json["field"]) == (422, json.loads(out)["error"], "x")
     _, out, _ = command(capsys, "study", "perceptron", "--over", "samples=-1.0:2.0:5:log", "--json")
-    told = theory(running, SQUARE, x={"field": "samples", "from": -1.0, "to": 2.0, "points": 5, "scale": "log"})
-    assert (told.status, told.error) == (422, json.loads(out)["error"])
+    reply = theory(running, SQUARE, x={"field": "samples", "from": -1.0, "to": 2.0, "points": 5, "scale": "log"})
+    assert (reply.status, reply.error) == (422, json.loads(out)["error"])
 
 
 def test_bad_sizes_and_seeds_get_the_sentence_of_the_command_line(running, capsys):
@@ -291,8 +291,8 @@ def test_bad_sizes_and_seeds_get_the_sentence_of_the_command_line(running, capsy
         (("--size", "50", "--seeds", "0"), {"sizes": [50], "seeds": 0}),
     ):
         _, out, _ = command(capsys, "study", "perceptron", *words, "--json")
-        told = running.post("/api/simulate", {"view": {"model": "perceptron", **view}})
-        assert (told.status, told.error) == (422, json.loads(out)["error"])
+        reply = running.post("/api/simulate", {"view": {"model": "perceptron", **view}})
+        assert (reply.status, reply.error) == (422, json.loads(out)["error"])
 
 
 ODD = [
@@ -325,12 +325,12 @@ ODD += [
 @pytest.mark.parametrize("view", ODD, ids=[json.dumps(v)[:70] for v in ODD])
 def test_an_odd_view_is_refused_in_one_sentence(running, view):
     for path in ("/api/theory", "/api/reproduce"):
-        told = running.post(path, {"view": view})
-        assert told.status == 422
-        assert told.error.strip()
-        assert "\n" not in told.error
-        assert len(told.error) <= 600
-        assert "Traceback" not in told.error
+        reply = running.post(path, {"view": view})
+        assert reply.status == 422
+        assert reply.error.strip()
+        assert "\n" not in reply.error
+        assert len(reply.error) <= 600
+        assert "Traceback" not in reply.error
 
 
 def test_files_hold_what_is_on_the_screen(running):
@@ -340,22 +340,22 @@ def test_files_hold_what_is_on_the_screen(running):
     import xarray as xr
 
     curve = theory(running, SQUARE, observables=["test_loss"]).json["series"][0]["values"]
-    told = running.post("/api/export", {"view": SQUARE, "format": "csv", "job": None})
-    assert told.headers["content-disposition"] == 'attachment; filename="perceptron.csv"'
-    rows = list(csv.DictReader(io.StringIO(told.body.decode())))
+    reply = running.post("/api/export", {"view": SQUARE, "format": "csv", "job": None})
+    assert reply.headers["content-disposition"] == 'attachment; filename="perceptron.csv"'
+    rows = list(csv.DictReader(io.StringIO(reply.body.decode())))
     assert [float(r["test_loss"]) for r in rows] == curve
-    told = running.post("/api/export", {"view": SQUARE, "format": "nc"})
-    with xr.open_dataset(io.BytesIO(told.body), engine="scipy") as data:
+    reply = running.post("/api/export", {"view": SQUARE, "format": "nc"})
+    with xr.open_dataset(io.BytesIO(reply.body), engine="scipy") as data:
         assert data.test_loss_theory.values.tolist() == curve
 
 
 @pytest.mark.parametrize(("format", "begin"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
 def test_pictures_are_drawn_by_our_own_plotting(running, format, begin):
-    told = running.post("/api/export", {"view": {**TOY, "observables": ["test_error"]}, "format": format})
-    assert told.status == 200
-    assert told.body.startswith(begin)
-    assert len(told.body) > 4000
-    assert f'filename="toy.{format}"' in told.headers["content-disposition"]
+    reply = running.post("/api/export", {"view": {**TOY, "observables": ["test_error"]}, "format": format})
+    assert reply.status == 200
+    assert reply.body.startswith(begin)
+    assert len(reply.body) > 4000
+    assert f'filename="toy.{format}"' in reply.headers["content-disposition"]
 
 
 def test_an_export_that_cannot_be_made_says_why(running):
@@ -368,10 +368,10 @@ def test_an_export_that_cannot_be_made_says_why(running):
 
 def test_every_model_has_a_picture_for_the_gallery(running):
     for id in ("perceptron", "rooted-trees"):
-        told = running.get(f"/thumbnails/{id}.png")
-        assert told.status == 200
-        assert told.body.startswith(b"\x89PNG")
-        assert 5_000 < len(told.body) < 100_000
+        reply = running.get(f"/thumbnails/{id}.png")
+        assert reply.status == 200
+        assert reply.body.startswith(b"\x89PNG")
+        assert 5_000 < len(reply.body) < 100_000
 
 
 def test_a_model_without_a_figure_gets_a_placeholder(monkeypatch):

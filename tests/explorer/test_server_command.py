@@ -71,11 +71,11 @@ def listen(address, cookie):
 def test_it_ends_cleanly_and_takes_its_worker_along(surroundings, kind):
     server = explore("--json")
     try:
-        told = json.loads(server.stdout.readline())
-        cookie = enter(told["address"])
-        assert get(told["address"], "/api/models/toy", cookie)[0] == 200  # which starts a worker
+        started = json.loads(server.stdout.readline())
+        cookie = enter(started["address"])
+        assert get(started["address"], "/api/models/toy", cookie)[0] == 200  # which starts a worker
         children = until(Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text).split()
-        listener = listen(told["address"], cookie)
+        listener = listen(started["address"], cookie)
         server.send_signal(kind)
         out, err = server.communicate(timeout=LONG)
     finally:
@@ -90,8 +90,8 @@ def test_it_ends_cleanly_and_takes_its_worker_along(surroundings, kind):
 
 def test_a_worker_does_not_outlive_a_killed_server(surroundings):
     server = explore("--json")
-    told = json.loads(server.stdout.readline())
-    assert get(told["address"], "/api/models/toy", enter(told["address"]))[0] == 200
+    started = json.loads(server.stdout.readline())
+    assert get(started["address"], "/api/models/toy", enter(started["address"]))[0] == 200
     children = until(Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text).split()
     server.kill()
     server.communicate()
@@ -117,9 +117,9 @@ def test_a_stored_study_is_opened(surroundings, tmp_path):
     sv.Study(Toy(), {"samples": [1.0, 2.0]}).run(run, progress=False)
     server = explore(str(run), "--json")
     try:
-        told = json.loads(server.stdout.readline())
-        assert told["run"] == str(run)
-        status, _, body = get(told["address"], "/api/study", enter(told["address"]))
+        started = json.loads(server.stdout.readline())
+        assert started["run"] == str(run)
+        status, _, body = get(started["address"], "/api/study", enter(started["address"]))
         assert (status, json.loads(body)["name"]) == (200, "run")
     finally:
         server.send_signal(signal.SIGINT)

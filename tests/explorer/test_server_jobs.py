@@ -68,8 +68,10 @@ def test_the_files_of_a_simulation_hold_its_seeds(running, done):
     import csv
     import io
 
-    told = running.post("/api/export", {"view": VIEW, "format": "csv", "job": done.job})
-    rows = [r for r in csv.DictReader(io.StringIO(told.body.decode())) if r["kind"] == "simulated" and r["test_error"]]
+    response = running.post("/api/export", {"view": VIEW, "format": "csv", "job": done.job})
+    rows = [
+        r for r in csv.DictReader(io.StringIO(response.body.decode())) if r["kind"] == "simulated" and r["test_error"]
+    ]
     assert len(rows) == 3 * 2 * 4
     for (name, size, x, _), point in done.points.items():
         if name == "test_error":
@@ -150,9 +152,9 @@ def test_a_worker_that_dies_fails_its_job_and_is_replaced(running):
 
 
 def test_a_simulation_that_is_too_large_for_a_page_is_refused(running):
-    told = running.post("/api/simulate", {"view": VIEW | {"simulated": 1000, "seeds": 1000}})
-    assert told.status == 422
-    assert "use a study" in told.error
+    response = running.post("/api/simulate", {"view": VIEW | {"simulated": 1000, "seeds": 1000}})
+    assert response.status == 422
+    assert "use a study" in response.error
     assert (
         running.post("/api/simulate", {"view": VIEW | {"sizes": []}}).error == "a simulation needs at least one size."
     )

@@ -21,13 +21,13 @@ SIMULATED = {
 
 @pytest.mark.parametrize("id", IDS)
 def test_the_first_view_shows_the_theory(running, id):
-    told = running.get(f"/api/models/{id}").json
-    view = told["default_view"]
-    assert told["about_html"].startswith("<p>")
-    assert {f["name"] for f in told["fields"]} == set(sv.model_class(id).fields())
+    about = running.get(f"/api/models/{id}").json
+    view = about["default_view"]
+    assert about["about_html"].startswith("<p>")
+    assert {f["name"] for f in about["fields"]} == set(sv.model_class(id).fields())
     assert view["observables"]
     answer = running.post("/api/theory", {"view": view}).json
-    if not told["has_theory"]:
+    if not about["has_theory"]:
         assert answer["series"] == []
         assert "experiment" in answer["note"]
         return
@@ -38,8 +38,8 @@ def test_the_first_view_shows_the_theory(running, id):
         values = np.asarray(series["values"], float)
         own = [len(answer["coordinates"][d]) for d in series["dims"] if not view["x"] or d != view["x"]["field"]]
         assert values.shape == (*([60] if view["x"] else []), *own)
-        said = declared[series["observable"]]
-        assert np.all((values >= said.low - 1e-9) & (values <= said.high + 1e-9))
+        observable = declared[series["observable"]]
+        assert np.all((values >= observable.low - 1e-9) & (values <= observable.high + 1e-9))
 
 
 @pytest.mark.parametrize("id", IDS)
@@ -55,7 +55,7 @@ def test_a_small_simulation_lands_on_the_page(running, id):
 @pytest.mark.parametrize("id", IDS)
 def test_the_first_view_can_be_taken_away(running, id):
     view = running.get(f"/api/models/{id}").json["default_view"]
-    told = running.post("/api/reproduce", {"view": view}).json
-    compile(told["python"], id, "exec")
-    assert f"model={id}" in told["link"]
-    assert told["shell"].startswith("solvable ")
+    about = running.post("/api/reproduce", {"view": view}).json
+    compile(about["python"], id, "exec")
+    assert f"model={id}" in about["link"]
+    assert about["shell"].startswith("solvable ")

@@ -155,20 +155,20 @@ def test_the_commands_give_what_is_on_the_screen(screen, tmp_path):
 
 def test_the_link_holds_the_whole_view(running, screen):
     view, _, _, away = screen
-    said = {n: v[0] for n, v in parse_qs(urlsplit(away["link"]).query).items()}
-    assert said["model"] == view["model"]
+    params = {n: v[0] for n, v in parse_qs(urlsplit(away["link"]).query).items()}
+    assert params["model"] == view["model"]
     for name, value in view.get("values", {}).items():
         default = sv.model_class(view["model"]).fields()[name].default
-        assert said.get(name, str(default)) == str(value)
+        assert params.get(name, str(default)) == str(value)
     for which in ("x", "y"):
         if axis := view.get(which):
-            field, low, high, points, scale = said[which].split(":")
+            field, low, high, points, scale = params[which].split(":")
             assert (field, float(low), float(high), int(points)) == (
                 axis["field"], axis["from"], axis["to"], axis["points"],
             )  # fmt: skip
             assert scale == axis.get("scale", sv.model_class(view["model"]).fields()[field].scale)
-    assert said["show"].split(",") == view["observables"]
-    assert [int(s) for s in said.get("sizes", "").split(",") if s] == view["sizes"]
+    assert params["show"].split(",") == view["observables"]
+    assert [int(s) for s in params.get("sizes", "").split(",") if s] == view["sizes"]
     assert running.get(urlsplit(away["link"])._replace(scheme="", netloc="").geturl()).status == 200
 
 

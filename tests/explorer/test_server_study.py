@@ -30,43 +30,43 @@ def data(run):
 
 
 def test_the_study_tells_its_dimensions(opened):
-    told = opened.get("/api/study").json
-    assert told["name"] == "my study"
-    assert told["model"] == "toy"
-    assert told["dims"] == {"samples": [0.5, 1.0, 2.0], "kind": ["plain", "odd"]}
-    assert (told["sizes"], told["seeds"], told["missing"]) == ([20, 40], 3, 0)
-    assert told["values"]["penalty"] == 0.25
-    assert [o["name"] for o in told["observables"]] == ["test_error", "curve", "extra"]
-    assert told["agreement"]["verdict"] in ("agree", "finite-size", "inconclusive")
+    reply = opened.get("/api/study").json
+    assert reply["name"] == "my study"
+    assert reply["model"] == "toy"
+    assert reply["dims"] == {"samples": [0.5, 1.0, 2.0], "kind": ["plain", "odd"]}
+    assert (reply["sizes"], reply["seeds"], reply["missing"]) == ([20, 40], 3, 0)
+    assert reply["values"]["penalty"] == 0.25
+    assert [o["name"] for o in reply["observables"]] == ["test_error", "curve", "extra"]
+    assert reply["agreement"]["verdict"] in ("agree", "finite-size", "inconclusive")
     assert opened.get("/api/models").json["study"]["name"] == "my study"
 
 
 def test_its_curves_and_points_are_those_of_the_dataset(opened, data):
     asked = {"x": "samples", "observables": ["test_error"], "at": {"kind": "odd"}}
-    told = opened.post("/api/study/series", asked).json
+    reply = opened.post("/api/study/series", asked).json
     at = data.sel(kind="odd")
-    assert told["x"] == {"field": "samples", "values": [0.5, 1.0, 2.0]}
-    assert told["series"][0]["dims"] == ["samples"]
-    np.testing.assert_array_equal(told["series"][0]["values"], at.test_error_theory.values)
-    for point in told["points"]:
+    assert reply["x"] == {"field": "samples", "values": [0.5, 1.0, 2.0]}
+    assert reply["series"][0]["dims"] == ["samples"]
+    np.testing.assert_array_equal(reply["series"][0]["values"], at.test_error_theory.values)
+    for point in reply["points"]:
         seeds = at.test_error_simulated.sel(size=point["size"]).transpose("samples", "seed").values
         np.testing.assert_allclose(point["mean"], seeds.mean(1), rtol=1e-14)
         np.testing.assert_allclose(point["error"], seeds.std(1, ddof=1) / np.sqrt(3), rtol=1e-12)
 
 
 def test_an_observable_along_its_own_dimension(opened, data):
-    told = opened.post("/api/study/series", {"x": "time", "observables": ["curve"], "at": {"samples": 1.0}}).json
-    assert told["series"][0]["dims"] == ["time"]
-    assert told["coordinates"]["time"] == [0.0, 0.5, 1.0]
+    reply = opened.post("/api/study/series", {"x": "time", "observables": ["curve"], "at": {"samples": 1.0}}).json
+    assert reply["series"][0]["dims"] == ["time"]
+    assert reply["coordinates"]["time"] == [0.0, 0.5, 1.0]
     here = data.curve_theory.sel(samples=1.0, kind="plain").values
-    np.testing.assert_array_equal(told["series"][0]["values"], here)
-    assert np.shape(told["points"][0]["mean"]) == (3,)
+    np.testing.assert_array_equal(reply["series"][0]["values"], here)
+    assert np.shape(reply["points"][0]["mean"]) == (3,)
 
 
 def test_what_does_not_exist_there_is_null(opened):
-    told = opened.post("/api/study/series", {"x": "samples", "observables": ["extra"], "at": {"kind": "plain"}}).json
-    assert told["series"] == []
-    assert told["points"][0]["mean"] == [None, None, None]
+    reply = opened.post("/api/study/series", {"x": "samples", "observables": ["extra"], "at": {"kind": "plain"}}).json
+    assert reply["series"] == []
+    assert reply["points"][0]["mean"] == [None, None, None]
 
 
 BAD = [{"x": "nope"}, {"x": 3}, {"observables": ["nope"]}, {"observables": "test_error"}, {"at": {"nope": 1}}, {"at": []},
@@ -75,17 +75,17 @@ BAD = [{"x": "nope"}, {"x": 3}, {"observables": ["nope"]}, {"observables": "test
 
 @pytest.mark.parametrize("asked", BAD, ids=str)
 def test_a_bad_question_about_the_study_gets_one_sentence(opened, asked):
-    told = opened.post("/api/study/series", {"observables": ["test_error"], **asked})
-    assert told.status == 422
-    assert "\n" not in told.error
+    reply = opened.post("/api/study/series", {"observables": ["test_error"], **asked})
+    assert reply.status == 422
+    assert "\n" not in reply.error
 
 
 @pytest.mark.parametrize("format", ["csv", "nc", "png"])
 def test_the_study_is_exported(opened, format):
-    told = opened.post("/api/export", {"view": {"study": True, "observables": ["test_error"]}, "format": format})
-    assert told.status == 200
-    assert told.headers["content-disposition"] == f'attachment; filename="study.{format}"'
-    assert len(told.body) > 500
+    reply = opened.post("/api/export", {"view": {"study": True, "observables": ["test_error"]}, "format": format})
+    assert reply.status == 200
+    assert reply.headers["content-disposition"] == f'attachment; filename="study.{format}"'
+    assert len(reply.body) > 500
 
 
 def test_the_study_is_reproduced_by_opening_it(opened, data, run):

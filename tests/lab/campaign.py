@@ -85,21 +85,21 @@ def planned(path: str, number: int, seed: int) -> Store:
     return store
 
 
-def kernel(said: dict[str, Any]) -> dict[str, np.ndarray]:
+def kernel(spec: dict[str, Any]) -> dict[str, np.ndarray]:
     """Numbers that follow from the specification alone, one row per cell."""
-    values = [float.fromhex(v) for v in said["controls"][0]]
-    words = [hashlib.sha256(f"{v} {said['seeds']}".encode()).digest() for v in values]
+    values = [float.fromhex(v) for v in spec["controls"][0]]
+    words = [hashlib.sha256(f"{v} {spec['seeds']}".encode()).digest() for v in values]
     return {"x": np.array([np.frombuffer(w, "<u4") for w in words], float), "control": np.array(values)}
 
 
 def slow_kernel(log: str, seconds: float, damaged: Any = ()) -> Any:
     """The kernel, taking its time, and noting that it was asked, and whether to heal."""
 
-    def compute(said: dict[str, Any]) -> dict[str, np.ndarray]:
+    def compute(spec: dict[str, Any]) -> dict[str, np.ndarray]:
         with open(log, "a") as file:
-            file.write("heal\n" if block_id(said) in damaged else "compute\n")
+            file.write("heal\n" if block_id(spec) in damaged else "compute\n")
         time.sleep(random.uniform(0.2, 1.0) * seconds)
-        return kernel(said)
+        return kernel(spec)
 
     return compute
 
@@ -305,14 +305,14 @@ class Round:
         """Every cell of the final store, against what an undisturbed run computes."""
         tally, store = self.tally, Store.open(self.path)
         tally.blocks, tally.workers = len(self.plan), WORKERS
-        told = status(store)
-        tally.given_up = told.blocks["failed"]
+        state = status(store)
+        tally.given_up = state.blocks["failed"]
         seen: Counter[float] = Counter()
-        for block, said in self.plan:
-            expected = kernel(said)
-            tally.cells += said["cells"]
+        for block, spec in self.plan:
+            expected = kernel(spec)
+            tally.cells += spec["cells"]
             if block not in store.done():
-                tally.lost += said["cells"]
+                tally.lost += spec["cells"]
                 continue
             found = store.read(block)
             seen.update(found["control"].tolist())
@@ -320,7 +320,7 @@ class Round:
             for name in expected if same else ():
                 rows = zip(found[name], expected[name], strict=True)
                 tally.wrong += sum(a.tobytes() != b.tobytes() for a, b in rows)
-            tally.wrong += 0 if same else said["cells"]
+            tally.wrong += 0 if same else spec["cells"]
         tally.duplicated = sum(number - 1 for number in seen.values())
         asked = Counter(Path(self.log).read_text().split())
         tally.reruns = max(0, asked["compute"] - len(self.plan)) + max(0, asked["heal"] - self.healed)
@@ -339,10 +339,10 @@ def damage_everything(folder: Path, tries: int, seed: int) -> tuple[int, int]:
     draw = random.Random(seed)
     store = planned(str(folder / "run"), 12, seed)
     plan = plans.Plan(store, plans.plan_name(STUDY))
-    for number, (block, said) in enumerate(plan):
+    for number, (block, spec) in enumerate(plan):
         if number == 8:
             store.compact()  # eight blocks in an archive, four in files
-        store.commit(block, kernel(said), {"number": number})
+        store.commit(block, kernel(spec), {"number": number})
     before = {str(p) for p in store.verify()}
     files = sorted(p for p in Path(store.path).rglob("*") if p.is_file())
     found = 0
@@ -393,7 +393,7 @@ def full_file_system(folder: Path, seed: int) -> str:
         subprocess.run(["mount", "-o", "remount,size=8m", small], check=True)
         codes = [_code(forked(be_a_worker, store.path, log, (0, 1), None, 0.0))]
         plan = plans.Plan(store, plans.plan_name(STUDY))
-        wrong = [b for b, said in plan if _bytes(store.read(b)) != _bytes(kernel(said))]
+        wrong = [b for b, spec in plan if _bytes(store.read(b)) != _bytes(kernel(spec))]
         wrong += [str(p) for p in store.verify() if not p.leftover]
         if wrong or codes != [0]:
             return f"WRONG: {wrong[:3]}, codes {codes}"

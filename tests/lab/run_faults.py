@@ -20,7 +20,7 @@ from campaign_real import real_campaign
 COLUMNS = ("faults", "blocks", "cells", "lost", "duplicated", "wrong", "re-run blocks", "workers ended", "given up")
 
 
-def told(name: str, tally: Tally) -> str:
+def summary(name: str, tally: Tally) -> str:
     values = [sum(tally.faults.values()), tally.blocks, tally.cells, tally.lost, tally.duplicated, tally.wrong]
     values += [tally.reruns, tally.ended, tally.given_up]
     return f"{name:14}" + "".join(f"{v:>{len(c) + 3}}" for v, c in zip(values, COLUMNS, strict=True))
@@ -52,7 +52,7 @@ def main() -> int:
         return 0 if sound else 1
     print(f"{'':14}" + "".join(f"   {c}" for c in COLUMNS))
     for name, tally in {**tallies, "together": total}.items():
-        print(told(name, tally))
+        print(summary(name, tally))
     print("\nfaults: " + ", ".join(f"{n} × {kind}" for kind, n in total.faults.most_common()))
     print(f"verify found {found} of {tried} flipped bits, truncations and deletions")
     print(f"a file system that is full: {full}")

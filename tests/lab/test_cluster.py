@@ -254,9 +254,9 @@ def test_an_interrupted_driver_ends_its_tasks_and_says_how_to_resume(tmp_path, m
         driver.send_signal(signal.SIGINT)
         assert driver.wait(LONG) == 1
         assert workers_of(run) == []
-    told = (tmp_path / "driver.log").read_text()
-    assert "Traceback" not in told
-    assert f"Resume with: solvable sweep run {run} perceptron" in told
+    logged = (tmp_path / "driver.log").read_text()
+    assert "Traceback" not in logged
+    assert f"Resume with: solvable sweep run {run} perceptron" in logged
 
 
 def test_a_worker_that_is_told_finishes_its_block_and_begins_no_other(capsys, tmp_path):
@@ -273,16 +273,16 @@ def test_a_worker_that_is_told_finishes_its_block_and_begins_no_other(capsys, tm
         out, _ = worker.communicate(timeout=LONG)
     finally:
         worker.kill()
-    told = json.loads(out)
+    logged = json.loads(out)
     assert worker.returncode == 1
-    assert told["computed"] == len(contents(run)) > 0
-    assert told["left"] > 0
+    assert logged["computed"] == len(contents(run)) > 0
+    assert logged["left"] > 0
 
 
 def test_a_driver_whose_scheduler_does_not_come_back_gives_up_and_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "CONNECT", 5.0)
     monkeypatch.setattr(cluster, "PATIENCE", 0.1)
-    port, said = free_port(), []
+    port, lines = free_port(), []
     with processes(tmp_path) as start:
         scheduler = start("scheduler", *scheduler_words(port))
         called = iter([False])  # before anything is begun; the next call comes when the tasks are there
@@ -293,17 +293,17 @@ def test_a_driver_whose_scheduler_does_not_come_back_gives_up_and_says_so(tmp_pa
             return False
 
         with pytest.raises(cluster.ClusterLost, match="Could not reach"):
-            run_tasks(str(tmp_path), f"tcp://127.0.0.1:{port}", 1, blocks=1, watch=watch, say=said.append)
-    assert "no dask worker has come" in said[0]
-    assert "lost the dask scheduler" in said[1]
+            run_tasks(str(tmp_path), f"tcp://127.0.0.1:{port}", 1, blocks=1, watch=watch, say=lines.append)
+    assert "no dask worker has come" in lines[0]
+    assert "lost the dask scheduler" in lines[1]
 
 
 def test_a_run_that_cannot_be_watched_is_not_taken_for_a_lost_scheduler(tmp_path):
     answers = iter([False])
 
     def watch():
-        for said in answers:
-            return said
+        for lines in answers:
+            return lines
         raise PermissionError(13, "Permission denied")
 
     with pytest.raises(sv.SolvableError, match="Could not look at the run at .*: Permission denied"):

@@ -44,7 +44,7 @@ def bits(store):
 
 
 def expected(store):
-    return {b: {n: a.tobytes() for n, a in kernel(said).items()} for b, said in plan_of(store)}
+    return {b: {n: a.tobytes() for n, a in kernel(spec).items()} for b, spec in plan_of(store)}
 
 
 @pytest.fixture
@@ -78,8 +78,8 @@ def test_sixty_faults_lose_duplicate_and_change_no_cell_and_no_more_blocks_are_c
 def test_the_campaign_itself_tells_of_a_wrong_cell_and_of_a_lost_one(tmp_path):
     sweep = campaign.Round(tmp_path, 5)
     blocks = [row.block for row in sweep.plan.rows]
-    for block, said in sweep.plan:
-        arrays = kernel(said)
+    for block, spec in sweep.plan:
+        arrays = kernel(spec)
         if block == blocks[3]:
             arrays["x"][1, 2] = np.nextafter(arrays["x"][1, 2], 1)
         if block != blocks[7]:
@@ -101,18 +101,18 @@ def test_a_file_system_that_is_full_stops_workers_with_one_sentence_and_costs_no
 
 
 def full_file_system(folder):
-    told = campaign.full_file_system(folder, seed=0)
-    assert told.startswith("not tried") or told.startswith("workers stopped with code 2"), told
+    outcome = campaign.full_file_system(folder, seed=0)
+    assert outcome.startswith("not tried") or outcome.startswith("workers stopped with code 2"), outcome
 
 
 # --- blocks that kill -------------------------------------------------------------------------------------------------
 
 
 def poisonous(block):
-    def compute(said):
-        if campaign.block_id(said) == block:
+    def compute(spec):
+        if campaign.block_id(spec) == block:
             os.kill(os.getpid(), signal.SIGKILL)
-        return kernel(said)
+        return kernel(spec)
 
     return compute
 
@@ -137,8 +137,8 @@ def a_block_that_kills(folder):
     assert forked_worker(store, poisonous(bad)) == -signal.SIGKILL
     assert status(store).blocks["failed"] == 0  # somebody may just have killed the worker
     assert forked_worker(store, poisonous(bad)) == 0  # the next one survives
-    told = status(store)
-    assert told.blocks == {"all": 12, "done": 11, "failed": 1, "undone": 0}
+    outcome = status(store)
+    assert outcome.blocks == {"all": 12, "done": 11, "failed": 1, "undone": 0}
     assert store.failed() == {bad: ["The worker died while computing it (signal 9)."] * 3}
     assert worker(store, retry=True, isolated=lambda b: be_isolated(store.path, "", b, kernel)).work().left == 0
     assert bits(store) == expected(store)
@@ -154,7 +154,7 @@ def killed_again_and_again(folder):
     for row in plan_of(store).rows[1:]:
         store.commit(row.block, kernel(plan_of(store).specification(row.block)))
 
-    def killed_with_its_child(said):
+    def killed_with_its_child(spec):
         os.kill(os.getppid(), signal.SIGKILL)  # the worker, while it waits
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -197,12 +197,12 @@ def test_a_worker_waits_for_a_block_that_another_has_claimed_and_does_not_comput
         assert other.take(row.block) == 0
         asked = []
 
-        def compute(said):
+        def compute(spec):
             if len(asked) == 10:  # the other one has finished meanwhile
                 store.commit(row.block, kernel(plan_of(store).specification(row.block)))
                 other.release(row.block)
-            asked.append(campaign.block_id(said))
-            return kernel(said)
+            asked.append(campaign.block_id(spec))
+            return kernel(spec)
 
         assert status(store).running == {"blocks": 1, "cells": row.cells}
         worked = worker(store, compute).work()
@@ -218,9 +218,9 @@ def test_a_worker_stays_with_a_program_and_few_workers_compile_the_same(tmp_path
         asked = []
         left = iter(range(15))
 
-        def compute(said, asked=asked):
-            asked.append(said["variant"]["program"])
-            return kernel(said)
+        def compute(spec, asked=asked):
+            asked.append(spec["variant"]["program"])
+            return kernel(spec)
 
         worker(store, compute, shard=(index, 3), wanted=lambda left=left: next(left, None) is not None).work()
         switches = [a for a, b in zip(asked, [None, *asked], strict=False) if a != b]
@@ -239,7 +239,7 @@ def test_claims_are_hints_and_a_run_without_their_folder_is_computed_as_well(sto
     assert status(store).complete
 
 
-def test_a_worker_told_to_stop_ends_in_the_middle_of_a_block_and_gives_its_claim_back(store, tmp_path):
+def test_a_worker_stop_event_ends_in_the_middle_of_a_block_and_gives_its_claim_back(store, tmp_path):
     program = """
 import sys, time
 sys.path.insert(0, sys.argv[2])
@@ -270,10 +270,10 @@ with stopping_at_once(worker):
 def small(most):
     """A kernel for which more than `most` lanes are too many."""
 
-    def compute(said):
-        if said["lanes"] > most:
-            raise TooLarge("no room", said["lanes"] // 2)
-        return kernel(said)
+    def compute(spec):
+        if spec["lanes"] > most:
+            raise TooLarge("no room", spec["lanes"] // 2)
+        return kernel(spec)
 
     return compute
 
@@ -284,8 +284,8 @@ def test_a_block_that_does_not_fit_is_split_and_recorded_and_everybody_follows(s
     assert worked.split >= 12
     plan = plan_of(store)
     assert sorted(plan.replaced) == sorted({*plan.replaced})
-    assert all(said["lanes"] <= 3 for _, said in plan)
-    cells = [cell for _, said in plan for cell in cells_of(said, "")]
+    assert all(spec["lanes"] <= 3 for _, spec in plan)
+    cells = [cell for _, spec in plan for cell in cells_of(spec, "")]
     assert len(cells) == len(set(cells)) == status(store).cells["done"]
     assert bits(store) == expected(store)
     assert worker(store, small(8)).work().computed == 0  # one with more memory follows the same plan
@@ -304,9 +304,9 @@ def test_of_two_ways_to_split_a_block_the_first_recorded_counts(store):
 def test_a_single_cell_that_does_not_fit_is_a_failure_and_not_a_loop(store):
     worked = worker(store, small(0)).work()
     assert worked.computed == 0
-    told = status(store)
-    assert told.blocks["undone"] == 0
-    assert set(told.errors.values()) == {"MemoryError: no room"}
+    outcome = status(store)
+    assert outcome.blocks["undone"] == 0
+    assert set(outcome.errors.values()) == {"MemoryError: no room"}
 
 
 # --- plans in pieces --------------------------------------------------------------------------------------------------

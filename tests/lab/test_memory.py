@@ -29,17 +29,17 @@ def group(folder, limit, used, cache=0, version=2):
 
 
 def test_the_tightest_control_group_around_a_process_counts(tmp_path):
-    root, told = tmp_path / "cgroup", tmp_path / "told"
+    root, membership = tmp_path / "cgroup", tmp_path / "told"
     group(root / "job", 8_000, 1_000, cache=500)
     group(root / "job" / "step", "max", 900)
-    told.write_text("0::/job/step\n")
-    assert min(memory._of_groups(told, root)) == 7_500
+    membership.write_text("0::/job/step\n")
+    assert min(memory._of_groups(membership, root)) == 7_500
     group(root / "memory" / "slurm", 5_000, 4_500, version=1)
     group(root / "memory", 1 << 62, 10_000, version=1)
-    told.write_text("4:cpu,memory:/slurm\n0::/\n")
-    assert list(memory._of_groups(told, root)) == [500]
-    told.write_text("0::/nowhere\n")
-    assert list(memory._of_groups(told, root)) == []
+    membership.write_text("4:cpu,memory:/slurm\n0::/\n")
+    assert list(memory._of_groups(membership, root)) == [500]
+    membership.write_text("0::/nowhere\n")
+    assert list(memory._of_groups(membership, root)) == []
     assert 0 < memory.available() < 1 << 50
 
 
@@ -71,10 +71,10 @@ def test_a_block_larger_than_the_memory_it_may_take_is_split_and_gives_the_same_
     study = sv.Study(sv.Perceptron(loss="square", samples=1.0), {"penalty": [0.1, 1.0]}, sizes=[32], seeds=16)
     study.run(tmp_path / "whole", progress=False)
     study._planned(study._attach(tmp_path / "split"))
-    said = []
-    worked = work(tmp_path / "split", say=said.append, most_memory="200kB")
+    lines = []
+    worked = work(tmp_path / "split", say=lines.append, most_memory="200kB")
     assert worked.split >= 1
-    assert any("of memory and may take 0.2" in sentence for sentence in said)
+    assert any("of memory and may take 0.2" in sentence for sentence in lines)
     assert worked.left == 0
     assert status(tmp_path / "split").complete
     store = Store.open(tmp_path / "split")

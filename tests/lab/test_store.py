@@ -70,10 +70,10 @@ def test_every_dtype_comes_back_bit_for_bit(run):
     back = Store.open(run.path).read(KEY)
     assert same(back, EVERYTHING)
     assert all(array.flags.writeable for array in back.values())
-    told = Store.open(run.path).done()[KEY]
-    assert (told.sha256, told.bytes, told.writer) == (entry.sha256, entry.bytes, entry.writer)
-    assert told.meta["seconds"] == 0.1
-    assert np.isnan(told.meta["residual"])
+    found = Store.open(run.path).done()[KEY]
+    assert (found.sha256, found.bytes, found.writer) == (entry.sha256, entry.bytes, entry.writer)
+    assert found.meta["seconds"] == 0.1
+    assert np.isnan(found.meta["residual"])
     assert run.verify() == []
 
 
@@ -278,10 +278,10 @@ def test_failures_are_listed_until_the_block_is_done(run):
     run.record_failure(KEY, "out of memory\non device 0")
     reader.record_failure(KEY, "x" * 10_000 + "\udc80")
     run.record_failure(OTHER, "no luck")
-    told = reader.failed()
-    assert told[KEY][0] == "out of memory\non device 0"
-    assert len(told[KEY][1]) == 4000
-    assert told[OTHER] == ["no luck"]
+    found = reader.failed()
+    assert found[KEY][0] == "out of memory\non device 0"
+    assert len(found[KEY][1]) == 4000
+    assert found[OTHER] == ["no luck"]
     attempts = [json.loads(line)["attempt"] for path in Path(run.path).glob("manifests/*") for line in path.open()]
     assert sorted(attempts) == [1, 1, 2]
     run.commit(KEY, ARRAYS)

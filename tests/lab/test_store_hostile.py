@@ -248,8 +248,8 @@ def test_strange_things_in_the_folder_are_told(run):
     (root / "documents").symlink_to("/etc")
     os.mkfifo(root / "blocks" / KEY[:2] / f"{KEY[:2]}{'0' * 62}.npz")
     (root / "manifests" / f"{'0' * 32}.jsonl").symlink_to("/etc/passwd")
-    told = {problem.path.split("/")[-1]: problem.kind for problem in run.verify()}
-    assert told == {
+    kinds = {problem.path.split("/")[-1]: problem.kind for problem in run.verify()}
+    assert kinds == {
         "notes.txt": "unexpected",
         "zz": "unexpected",
         "thumbs.db": "unexpected",

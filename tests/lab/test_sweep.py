@@ -141,16 +141,16 @@ def test_a_block_that_fails_is_tried_three_times_and_does_not_stop_the_rest(fini
         return sound(model, block)
 
     monkeypatch.setattr(compute, "compute_block", faulty)
-    said = []
-    worked = work(tmp_path / "run", say=said.append)
+    messages = []
+    worked = work(tmp_path / "run", say=messages.append)
     total = len(contents(finished))
     assert (worked.computed, worked.failures, worked.left) == (total - 1, 3, 1)
     assert Store.open(tmp_path / "run").failed() == {bad: ["FloatingPointError: no such luck"] * 3}
-    assert sum("no such luck" in sentence for sentence in said) == 3
-    told = status(tmp_path / "run")
-    assert told.blocks == {"all": total, "done": total - 1, "failed": 1, "undone": 0}
-    assert told.errors == {bad: "FloatingPointError: no such luck"}
-    assert not told.complete
+    assert sum("no such luck" in sentence for sentence in messages) == 3
+    state = status(tmp_path / "run")
+    assert state.blocks == {"all": total, "done": total - 1, "failed": 1, "undone": 0}
+    assert state.errors == {bad: "FloatingPointError: no such luck"}
+    assert not state.complete
     assert work(tmp_path / "run").failures == 0  # it was given up
     assert work(tmp_path / "run", retry=True).failures == 3
     monkeypatch.undo()
@@ -193,13 +193,13 @@ def test_status_counts_blocks_and_cells_as_they_are(finished, tmp_path):
     assert status(tmp_path / "run").end is None
     worked = work(tmp_path / "run", wanted=only(5))
     assert (worked.computed, worked.left) == (5, total - 5)
-    told, study = status(tmp_path / "run"), sv.open(tmp_path / "run")
-    assert told.blocks == {"all": total, "done": 5, "failed": 0, "undone": total - 5}
-    assert told.cells["all"] == len(study.cells())
-    assert told.cells["undone"] == study.missing()
-    assert told.rate > 0
-    expected = datetime.now(UTC) + timedelta(seconds=told.cells["undone"] / told.rate)
-    assert abs(datetime.fromisoformat(told.end) - expected) < timedelta(seconds=5)
+    state, study = status(tmp_path / "run"), sv.open(tmp_path / "run")
+    assert state.blocks == {"all": total, "done": 5, "failed": 0, "undone": total - 5}
+    assert state.cells["all"] == len(study.cells())
+    assert state.cells["undone"] == study.missing()
+    assert state.rate > 0
+    expected = datetime.now(UTC) + timedelta(seconds=state.cells["undone"] / state.rate)
+    assert abs(datetime.fromisoformat(state.end) - expected) < timedelta(seconds=5)
 
 
 def test_the_rate_is_that_of_the_latest_stretch_of_work():

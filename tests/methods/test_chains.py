@@ -29,14 +29,14 @@ def scores(x):
 
 
 def twin_r_hat(x):
-    told = []
+    ratios = []
     for y in (x, np.abs(x - np.median(x))):
         z = split(scores(y))
         n = z.shape[1]
         within = np.mean([np.sum((c - c.mean()) ** 2) / (n - 1) for c in z])
         means = z.mean(axis=1)
-        told.append(np.sqrt((within * (n - 1) / n + np.sum((means - means.mean()) ** 2) / (len(z) - 1)) / within))
-    return max(told)
+        ratios.append(np.sqrt((within * (n - 1) / n + np.sum((means - means.mean()) ** 2) / (len(z) - 1)) / within))
+    return max(ratios)
 
 
 def twin_effective_size(x):

@@ -75,33 +75,35 @@ def test_the_gap_of_each_set_is_the_most_that_a_linear_cost_can_still_lose():
 
 def test_gradient_and_costates_of_a_students_flow_equal_finite_differences():
     controls = student_schedule(6)
-    told = jax.jit(lambda c: evaluate(student_drift, student_cost, STUDENT, c, TASKS, 3.0))(controls)
+    result = jax.jit(lambda c: evaluate(student_drift, student_cost, STUDENT, c, TASKS, 3.0))(controls)
     final = jax.jit(lambda c, s: student_cost(jax.tree.map(lambda x: x[-1], follow(student_drift, s, c, 3.0))))
-    np.testing.assert_allclose(told.cost, final(controls, STUDENT), rtol=1e-12)
+    np.testing.assert_allclose(result.cost, final(controls, STUDENT), rtol=1e-12)
     step = 1e-4
     for name, place in (("fraction", (1, 0)), ("fraction", (4, 1)), ("rate", (0,)), ("rate", (5,))):
         up, down = ({**controls, name: controls[name].at[place].add(s)} for s in (step, -step))
         slope = (final(up, STUDENT) - final(down, STUDENT)) / (2 * step) * (6 / 3.0)
-        np.testing.assert_allclose(told.slopes[name][place], slope, rtol=1e-6)
+        np.testing.assert_allclose(result.slopes[name][place], slope, rtol=1e-6)
     moved = [STUDENT._replace(readout=STUDENT.readout.at[1, 0].add(s)) for s in (step, -step)]
     slope = (final(controls, moved[0]) - final(controls, moved[1])) / (2 * step)
-    np.testing.assert_allclose(told.costates.readout[0, 1, 0], slope, rtol=1e-6)
+    np.testing.assert_allclose(result.costates.readout[0, 1, 0], slope, rtol=1e-6)
     np.testing.assert_allclose(
-        told.costates.overlap[-1], jax.grad(student_cost)(jax.tree.map(lambda x: x[-1], told.path)).overlap, rtol=1e-10
+        result.costates.overlap[-1],
+        jax.grad(student_cost)(jax.tree.map(lambda x: x[-1], result.path)).overlap,
+        rtol=1e-10,
     )
 
 
 def test_slopes_become_pontryagins_switching_functions_as_the_intervals_shrink():
     @jax.jit
     def report(controls):
-        told = evaluate(student_drift, student_cost, STUDENT, controls, TASKS, 2.0)
-        return told, switching(student_drift, told)
+        result = evaluate(student_drift, student_cost, STUDENT, controls, TASKS, 2.0)
+        return result, switching(student_drift, result)
 
     errors = []
     for intervals in (10, 20):
-        told, at = report(student_schedule(intervals))
+        result, at = report(student_schedule(intervals))
         middle = {n: 0.5 * (at[n][:-1] + at[n][1:]) for n in at}  # the edges' mean for an average over the interval
-        errors.append([float(jnp.abs(middle[n] - told.slopes[n][:-1]).max()) for n in ("fraction", "rate")])
+        errors.append([float(jnp.abs(middle[n] - result.slopes[n][:-1]).max()) for n in ("fraction", "rate")])
     assert np.all(np.array(errors[1]) < 0.6 * np.array(errors[0]))
     assert max(errors[1]) < 2e-3
 
@@ -298,11 +300,11 @@ def test_any_intervals_and_controls_are_followed_to_the_stated_accuracy_or_flagg
     rng, followed = np.random.default_rng(0), 0
     for _ in range(24):
         widths, push = 10 ** rng.uniform(-6, 2.3, 3), rng.uniform(-3, 3, 3)
-        told = swing()(jnp.asarray(push), jnp.asarray(widths), (jnp.asarray(0.4), jnp.asarray(-0.2)))
-        path = np.stack(told.path, axis=1)
-        if not told.error <= 1e-8:
-            assert not told.converged
-            assert np.isnan([told.cost, told.gap, *told.slopes["push"], *told.costates[0]]).all()
+        result = swing()(jnp.asarray(push), jnp.asarray(widths), (jnp.asarray(0.4), jnp.asarray(-0.2)))
+        path = np.stack(result.path, axis=1)
+        if not result.error <= 1e-8:
+            assert not result.converged
+            assert np.isnan([result.cost, result.gap, *result.slopes["push"], *result.costates[0]]).all()
         good = np.asarray(np.isfinite(path).all(axis=1))
         assert good[0]
         assert np.all(np.diff(good.astype(int)) <= 0)
@@ -316,8 +318,8 @@ def test_any_intervals_and_controls_are_followed_to_the_stated_accuracy_or_flagg
 def test_costates_and_slopes_have_the_stated_accuracy_in_long_intervals():
     """Against differences of scipy's solution over the whole horizon, each interval several periods long."""
     push, widths, start = np.array([-0.5, 0.3, -1.0]), np.array([9.0, 4.0, 7.0]), np.array([0.4, -0.2])
-    told = swing()(jnp.asarray(push), jnp.asarray(widths), tuple(jnp.asarray(start)))
-    assert told.error <= 1e-8
+    result = swing()(jnp.asarray(push), jnp.asarray(widths), tuple(jnp.asarray(start)))
+    assert result.error <= 1e-8
 
     def final(push, start):
         return float(swing_cost(swung(start, push, widths)[-1]))
@@ -328,8 +330,8 @@ def test_costates_and_slopes_have_the_stated_accuracy_in_long_intervals():
 
     pushes = [slope(lambda p: final(p, start), push, i) for i in range(3)]
     starts = [slope(lambda y: final(push, y), start, i) for i in range(2)]
-    np.testing.assert_allclose(told.slopes["push"], pushes, rtol=1e-6)
-    np.testing.assert_allclose([p[0] for p in told.costates], starts, rtol=1e-6)
+    np.testing.assert_allclose(result.slopes["push"], pushes, rtol=1e-6)
+    np.testing.assert_allclose([p[0] for p in result.costates], starts, rtol=1e-6)
 
 
 def test_a_lane_takes_its_own_steps_whatever_the_others_need():
@@ -346,17 +348,17 @@ def test_a_lane_takes_its_own_steps_whatever_the_others_need():
 
 def test_a_stiff_flow_is_flagged_and_its_path_ends_where_it_was_last_right():
     def relax(rates, steps):
-        told = evaluate(
+        result = evaluate(
             lambda x, u: u["rate"] * (1 - x), lambda x: x**2, jnp.asarray(0.0), {"rate": rates},
             {"rate": Box(0.0, 1e9)}, 2.0, max_steps=steps)  # fmt: skip
-        return told, follow(lambda x, u: u["rate"] * (1 - x), jnp.asarray(0.0), {"rate": rates}, 2.0, max_steps=steps)
+        return result, follow(lambda x, u: u["rate"] * (1 - x), jnp.asarray(0.0), {"rate": rates}, 2.0, max_steps=steps)
 
     stiff, path = relax(jnp.array([0.5, 1e8]), 512)
     assert not stiff.converged
     assert np.isnan([stiff.cost, stiff.gap, *stiff.slopes["rate"], *stiff.costates]).all()
-    for told in (stiff.path, path):
-        np.testing.assert_allclose(told[:2], [0.0, 1 - np.exp(-0.5)], rtol=1e-9)
-        assert np.isnan(told[2])
+    for result in (stiff.path, path):
+        np.testing.assert_allclose(result[:2], [0.0, 1 - np.exp(-0.5)], rtol=1e-9)
+        assert np.isnan(result[2])
     mild, _ = relax(jnp.array([0.5, 300.0]), 512)
     np.testing.assert_allclose(mild.path[2], 1.0, rtol=1e-9)
 
@@ -373,10 +375,10 @@ def test_a_search_cannot_gain_by_steps_that_are_too_long():
 
 def test_both_directions_of_differentiation_give_the_same_slopes_of_everything_evaluated():
     def numbers(friction):
-        told = evaluate(
+        result = evaluate(
             lambda y, u: (y[1], -jnp.sin(y[0]) - friction * y[1] + u["push"]), swing_cost,
             (jnp.asarray(0.4), jnp.asarray(-0.2)), {"push": jnp.array([0.1, -0.3])}, {"push": Box(-1.0, 1.0)}, 6.0)  # fmt: skip
-        return jnp.stack([told.cost, told.gap, told.slopes["push"][0], told.path[0][1]])
+        return jnp.stack([result.cost, result.gap, result.slopes["push"][0], result.path[0][1]])
 
     at, h = jnp.asarray(0.1), 1e-3
     values = jax.jit(jax.vmap(numbers))(at + h * jnp.array([-2.0, -1.0, 1.0, 2.0]))

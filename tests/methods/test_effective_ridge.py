@@ -69,16 +69,16 @@ def test_effective_ridge_of_a_sample_is_that_of_its_population():
     sample = decompose(x, y)
     kappa, df1, df2 = effective(sample, np.array([0.01]))
     assert kappa[0] == pytest.approx(truth.kappa(np.array([900.0]), 0.01 * 899)[0], rel=0.01)
-    for seen, told in zip((df1, df2), truth.freedoms(kappa), strict=True):
-        assert seen[0] == pytest.approx(told[0], rel=0.02)
+    for seen, exact in zip((df1, df2), truth.freedoms(kappa), strict=True):
+        assert seen[0] == pytest.approx(exact[0], rel=0.02)
 
 
 def test_what_a_sample_measures_does_not_depend_on_its_number_of_rows():
     truth, seen = None, []
     for rows in (400, 1200):
         x, y, _, truth = drawn(rows, 300, seed=5)
-        told = measured(decompose(x, y))
-        seen.append(np.interp(0.05, told.kappa[::-1], told.covariance[::-1]))
+        exact = measured(decompose(x, y))
+        seen.append(np.interp(0.05, exact.kappa[::-1], exact.covariance[::-1]))
     c, _ = truth.aligned(np.array([0.05]))
     assert seen == pytest.approx([c[0], c[0]], rel=0.1)
 

@@ -19,24 +19,24 @@ def test_curved_valley_is_followed_to_its_end_with_about_as_many_evaluations_as_
     start, compiled = np.full(20, -1.2), jax.jit(rosenbrock)
     tolerance = 1e-8 if dtype == jnp.float64 else 1e-5
     found = minimise(rosenbrock, jnp.asarray(start, dtype), tolerance=tolerance)
-    told = scipy.optimize.minimize(
+    peer = scipy.optimize.minimize(
         lambda x: [np.asarray(part) for part in compiled(jnp.asarray(x))], start, jac=True, method="L-BFGS-B",
         options={"maxcor": 8, "gtol": 1e-8, "ftol": 0},
     )  # fmt: skip
     assert found.converged
     assert float(found.residual) <= tolerance
     np.testing.assert_allclose(found.parameters, 1.0, atol=100 * tolerance)
-    assert int(found.evaluations) < 1.3 * told.nfev
+    assert int(found.evaluations) < 1.3 * peer.nfev
 
 
 def test_search_in_pieces_takes_the_same_path_as_in_one_and_leaves_the_start_alone():
-    start, told = jnp.full(6, -1.2), []
+    start, peer = jnp.full(6, -1.2), []
     whole = minimise(rosenbrock, start, tolerance=1e-8)
-    pieces = minimise(rosenbrock, start, tolerance=1e-8, report=lambda *now: told.append(now), every=7)
+    pieces = minimise(rosenbrock, start, tolerance=1e-8, report=lambda *now: peer.append(now), every=7)
     assert int(whole.evaluations) == int(pieces.evaluations)
     np.testing.assert_allclose(whole.parameters, pieces.parameters, rtol=1e-12)
-    assert [now[0] for now in told] == sorted(now[0] for now in told)
-    assert told[-1][2] <= 1e-8
+    assert [now[0] for now in peer] == sorted(now[0] for now in peer)
+    assert peer[-1][2] <= 1e-8
     assert float(start[0]) == -1.2
 
 

@@ -50,7 +50,7 @@ def shape_of(channel, share, strength=0.8, seed=0):
 def test_error_and_loss_match_fits_with_an_intercept(channel, share):
     shape, draw = shape_of(channel, share)
     rows, penalty = 400, 20.0
-    told = solve_logistic(shape, share, np.array([rows]), np.array([penalty]), channel)
+    result = solve_logistic(shape, share, np.array([rows]), np.array([penalty]), channel)
     seen = []
     for _ in range(8):
         x, y = draw(rows)
@@ -59,9 +59,9 @@ def test_error_and_loss_match_fits_with_an_intercept(channel, share):
         margin = y * fit.decision_function(x)
         seen.append([np.mean(margin < 0), np.mean(np.log1p(np.exp(-margin)))])
     mean, error = np.mean(seen, axis=0), np.std(seen, axis=0, ddof=1) / np.sqrt(len(seen))
-    assert told.converged.all()
-    assert abs(told.error[0] - mean[0]) < 3.5 * error[0] + 0.002
-    assert abs(told.loss[0] - mean[1]) < 3.5 * error[1] + 0.004
+    assert result.converged.all()
+    assert abs(result.error[0] - mean[0]) < 3.5 * error[0] + 0.002
+    assert abs(result.loss[0] - mean[1]) < 3.5 * error[1] + 0.004
 
 
 def test_proximal_point_is_stationary_over_many_orders_of_magnitude():
@@ -97,9 +97,9 @@ def test_points_alone_and_together_agree(channel):
 
 def test_infinite_penalty_guesses_the_larger_class():
     shape, _ = shape_of("clusters", 0.3)
-    told = solve_logistic(shape, 0.3, np.array([500.0]), np.array([1e7]), "clusters")
-    assert told.error[0] == pytest.approx(0.3, abs=1e-6)
-    assert told.loss[0] == pytest.approx(-(0.3 * np.log(0.3) + 0.7 * np.log(0.7)), abs=1e-4)
+    result = solve_logistic(shape, 0.3, np.array([500.0]), np.array([1e7]), "clusters")
+    assert result.error[0] == pytest.approx(0.3, abs=1e-6)
+    assert result.loss[0] == pytest.approx(-(0.3 * np.log(0.3) + 0.7 * np.log(0.7)), abs=1e-4)
 
 
 def test_what_does_not_converge_is_nan_and_says_so(monkeypatch):
@@ -107,6 +107,6 @@ def test_what_does_not_converge_is_nan_and_says_so(monkeypatch):
 
     monkeypatch.setattr(logistic_replica, "TURNS", 1)
     shape, _ = shape_of("probit", 0.5)
-    told = solve_logistic(shape, 0.5, np.array([400.0]), np.array([0.01]), "probit")
-    assert not told.converged[0]
-    assert np.isnan([told.error[0], told.loss[0], told.kappa[0]]).all()
+    result = solve_logistic(shape, 0.5, np.array([400.0]), np.array([0.01]), "probit")
+    assert not result.converged[0]
+    assert np.isnan([result.error[0], result.loss[0], result.kappa[0]]).all()

@@ -53,7 +53,7 @@ def test_gradient_descent_from_the_measured_start_follows_the_flow_through_both_
     v = rng.normal(size=(2, 3))
     start, gram = overlaps_of(w, u, v)
     plan = two_tasks()[2]
-    told = learn(ERF, start, gram, np.eye(2), TIMES, plan, noise=0.04)
+    result = learn(ERF, start, gram, np.eye(2), TIMES, plan, noise=0.04)
     runs = []
     for seed in range(3):
         rng = np.random.default_rng(seed)
@@ -72,7 +72,7 @@ def test_gradient_descent_from_the_measured_start_follows_the_flow_through_both_
         runs.append(overlaps_of(a, u, heads)[0])
     for name in ("norm", "overlap", "readout"):
         mean = np.mean([np.asarray(getattr(run, name)) for run in runs], axis=0)
-        assert np.abs(mean - np.asarray(getattr(told.state, name)[-1])).max() < 0.1
+        assert np.abs(mean - np.asarray(getattr(result.state, name)[-1])).max() < 0.1
 
 
 def test_an_exactly_symmetric_student_never_leaves_its_plateau_and_a_slightly_tilted_one_does():
@@ -80,16 +80,16 @@ def test_an_exactly_symmetric_student_never_leaves_its_plateau_and_a_slightly_ti
     plan = stages([10.0, 3000.0], [[1.0, 0.0]] * 2, rate=1.0)  # the second task is there for the shared program
     symmetric = TaskOverlaps(0.25 * np.eye(K), np.full((K, M), 0.05), np.ones((2, K)))
     times, targets = [0.0, 1500.0, 3000.0], np.ones((2, M))
-    told = learn(ERF, symmetric, np.eye(M), targets, times, plan)
-    assert told.converged
-    overlap, norm = np.asarray(told.state.overlap), np.asarray(told.state.norm)
+    result = learn(ERF, symmetric, np.eye(M), targets, times, plan)
+    assert result.converged
+    overlap, norm = np.asarray(result.state.overlap), np.asarray(result.state.norm)
     np.testing.assert_array_equal(overlap, overlap[:, :1].repeat(K, 1))  # to the last bit
     off = norm[:, ~np.eye(K, dtype=bool)]
     np.testing.assert_array_equal(off, off[:, :1].repeat(K * K - K, 1))
-    assert specialisation_gap(jax.tree.map(lambda x: x[-1], told.state), jnp.eye(M)) == 0
+    assert specialisation_gap(jax.tree.map(lambda x: x[-1], result.state), jnp.eye(M)) == 0
     tilted = symmetric._replace(overlap=symmetric.overlap + 1e-6 * np.eye(K, M))
     free = learn(ERF, tilted, np.eye(M), targets, times, plan)
-    assert free.losses[1, 0] < 0.1 * told.losses[1, 0]
+    assert free.losses[1, 0] < 0.1 * result.losses[1, 0]
 
 
 def test_units_that_are_alike_are_found_and_derivatives_pass_the_tie():

@@ -116,7 +116,7 @@ WRONG = {
 def test_wrong_input_is_answered_in_one_sentence_with_field_and_value(sentence):
     with pytest.raises(sv.SolvableError) as problem:
         WRONG[sentence]()
-    said = str(problem.value)
-    assert sentence in said
-    assert "\n" not in said
-    assert said[-1] in ".?"
+    message = str(problem.value)
+    assert sentence in message
+    assert "\n" not in message
+    assert message[-1] in ".?"

@@ -14,13 +14,13 @@ SAME_RULE = {"similarity": 1.0, "tilt_plus": 0.0, "tilt_minus": 0.0}
 
 
 def test_one_rule_in_the_same_inputs_is_the_perceptron():
-    told = sv.BiasGeometry(samples=2.0, penalty=0.1, share=0.3, **SAME_RULE).theory()
+    result = sv.BiasGeometry(samples=2.0, penalty=0.1, share=0.3, **SAME_RULE).theory()
     # the perceptron's own numbers at n/d = 2, λ = 0.1
-    np.testing.assert_allclose(told.test_error, 0.17966239286095, atol=1e-12)
-    np.testing.assert_allclose(told.norm, np.full(2, 4.145803620748), rtol=1e-11)
+    np.testing.assert_allclose(result.test_error, 0.17966239286095, atol=1e-12)
+    np.testing.assert_allclose(result.norm, np.full(2, 4.145803620748), rtol=1e-11)
     # v is irrelevant to the rule: no direction, no bias, no difference between the groups
-    np.testing.assert_allclose([*told.shift, *told.bias], 0, atol=1e-10)
-    np.testing.assert_allclose([told.accuracy_gap, told.parity_difference, told.information], 0, atol=1e-10)
+    np.testing.assert_allclose([*result.shift, *result.bias], 0, atol=1e-10)
+    np.testing.assert_allclose([result.accuracy_gap, result.parity_difference, result.information], 0, atol=1e-10)
 
 
 def test_uncoupled_learners_are_a_learner_of_each_group_alone():
@@ -56,15 +56,15 @@ def test_a_slow_twin_with_scalar_minimisation_and_plain_sums_holds_the_same_fixe
     """The equations of the set-up, group by group and label by label, checked as a fixed point at the theory's answer."""
     model = sv.BiasGeometry(learner="coupled", samples=3.0, share=0.4, penalty=0.5, coupling=0.7, spread_plus=0.6,
                             thresholds=[0.2, -0.1], group_weight=1.5, positive_minus=0.7)  # fmt: skip
-    told = model.theory()
+    result = model.theory()
     x, mass = np.polynomial.hermite_e.hermegauss(80)
     mass = mass / np.sqrt(2 * np.pi)
     gram = np.array([[1, 0.6, 0.3], [0.6, 1, 0.1], [0.3, 0.1, 1]])
     k = np.array([[1.5, 1.5], [1.0, 0.7]])
     hats = np.zeros((2, 5))  # R̂, m̂, q̂, V̂, E f
     for c, (sign, part, spread, threshold) in enumerate([(1, 0.4, 0.6, 0.2), (-1, 0.6, 1.0, -0.1)]):
-        q, m, r, v, b = (float(told[n][c]) for n in ("norm", "shift", "bias", "response", "bias"))
-        r = float(told.overlap[c, c])
+        q, m, r, v, b = (float(result[n][c]) for n in ("norm", "shift", "bias", "response", "bias"))
+        r = float(result.overlap[c, c])
         omega = sign * m + b + np.sqrt(spread * q) * x
         mean, rest = (sign * gram[c, 2] + threshold) / np.sqrt(spread) + r / np.sqrt(q) * x, 1 - r**2 / q
         for y, weight in zip((-1, 1), k[c], strict=True):
@@ -87,12 +87,12 @@ def test_a_slow_twin_with_scalar_minimisation_and_plain_sums_holds_the_same_fixe
     resolvent = np.linalg.inv(np.array([[1.2, -0.7], [-0.7, 1.2]]) + np.diag(hats[:, 3]))
     h = np.array([[hats[0, 0], 0, hats[0, 1]], [0, hats[1, 0], hats[1, 1]]])
     overlaps = resolvent @ h @ gram
-    np.testing.assert_allclose(overlaps[:, :2], told.overlap, atol=2e-6)
-    np.testing.assert_allclose(overlaps[:, 2], told.shift, atol=2e-6)
+    np.testing.assert_allclose(overlaps[:, :2], result.overlap, atol=2e-6)
+    np.testing.assert_allclose(overlaps[:, 2], result.shift, atol=2e-6)
     np.testing.assert_allclose(
-        np.diag(resolvent @ (h @ gram @ h.T + np.diag(hats[:, 2])) @ resolvent), told.norm, atol=5e-6
+        np.diag(resolvent @ (h @ gram @ h.T + np.diag(hats[:, 2])) @ resolvent), result.norm, atol=5e-6
     )
-    np.testing.assert_allclose(np.diag(resolvent), told.response, atol=2e-6)
+    np.testing.assert_allclose(np.diag(resolvent), result.response, atol=2e-6)
 
 
 def test_rates_given_the_weights_are_those_of_a_fresh_test_set_counted_by_scikit_learn():
@@ -110,15 +110,15 @@ def test_rates_given_the_weights_are_those_of_a_fresh_test_set_counted_by_scikit
     correlation = np.asarray(r)[group]
     y = np.sign(np.asarray(h)[group] + x)
     guess = np.sign(np.asarray(s)[group] + correlation * x + np.sqrt(1 - correlation**2) * z)
-    told = fairness(exact)
+    result = fairness(exact)
     for c in range(2):
         counts = metrics.confusion_matrix(y[group == c], guess[group == c])
         np.testing.assert_allclose(counts / number, exact[c], atol=4 * 0.5 / np.sqrt(number))
         error = 4 * 0.5 / np.sqrt(0.1 * number)
-        assert abs(metrics.accuracy_score(y[group == c], guess[group == c]) - told.accuracy[c]) < error
-        assert abs(metrics.recall_score(y[group == c], guess[group == c]) - told.true_positive_rate[c]) < error
-        assert abs(metrics.precision_score(y[group == c], guess[group == c]) - told.precision[c]) < error
-    assert abs(metrics.mutual_info_score(guess, group) - told.information) < 1e-3
+        assert abs(metrics.accuracy_score(y[group == c], guess[group == c]) - result.accuracy[c]) < error
+        assert abs(metrics.recall_score(y[group == c], guess[group == c]) - result.true_positive_rate[c]) < error
+        assert abs(metrics.precision_score(y[group == c], guess[group == c]) - result.precision[c]) < error
+    assert abs(metrics.mutual_info_score(guess, group) - result.information) < 1e-3
 
 
 def test_bias_persists_for_one_rule_where_the_groups_differ_only_in_number():

@@ -15,7 +15,7 @@ SIMILARITIES = np.array([0.0, 0.25, 0.5, 0.75, 0.9, 1.0])
 
 
 @cache
-def told(start="specialised", head="fresh", consolidation=0.0, replay=0.0):
+def outcome(start="specialised", head="fresh", consolidation=0.0, replay=0.0):
     model = sv.ContinualLearning(
         similarity=SIMILARITIES, start=start, head=head, consolidation=consolidation, replay=replay, points=3
     )
@@ -23,7 +23,7 @@ def told(start="specialised", head="fresh", consolidation=0.0, replay=0.0):
 
 
 def test_a_specialised_student_forgets_most_at_intermediate_similarity_and_another_the_less_the_more_similar():
-    specialised, shared = np.asarray(told().forgetting), np.asarray(told("shared").forgetting)
+    specialised, shared = np.asarray(outcome().forgetting), np.asarray(outcome("shared").forgetting)
     assert SIMILARITIES[np.argmax(specialised)] == 0.5
     assert np.all(np.diff(specialised[:3]) > 0)
     assert np.all(np.diff(specialised[2:]) < 0)
@@ -32,7 +32,9 @@ def test_a_specialised_student_forgets_most_at_intermediate_similarity_and_anoth
 
 
 def test_similar_tasks_reuse_the_specialised_unit_and_dissimilar_ones_activate_the_spare_unit():
-    change = np.abs(np.asarray(told().overlap[:, -1, :, 1] - told().overlap[:, 3, :, 1]))  # with the second teacher
+    change = np.abs(
+        np.asarray(outcome().overlap[:, -1, :, 1] - outcome().overlap[:, 3, :, 1])
+    )  # with the second teacher
     reused = change[:, 1] / change[:, 0]  # the specialised unit beside the spare one
     assert np.all(np.diff(reused[:5]) > 0)
     assert reused[0] < 0.5
@@ -40,7 +42,7 @@ def test_similar_tasks_reuse_the_specialised_unit_and_dissimilar_ones_activate_t
 
 
 def test_consolidation_keeps_the_first_task_and_costs_a_student_without_spare_units_the_second():
-    kept, shared = told(consolidation=3.0), told("shared", consolidation=3.0)
+    kept, shared = outcome(consolidation=3.0), outcome("shared", consolidation=3.0)
     assert np.all(kept.forgetting < 0.0016)
     assert np.all(kept.test_loss[:, -1, 1] < 0.0066)
     assert np.all(shared.forgetting < 0.0062)
@@ -48,7 +50,7 @@ def test_consolidation_keeps_the_first_task_and_costs_a_student_without_spare_un
 
 
 def test_a_strong_consolidation_freezes_the_units_and_only_the_second_head_learns():
-    weak, strong = (told("shared", consolidation=c) for c in (3.0, 100.0))
+    weak, strong = (outcome("shared", consolidation=c) for c in (3.0, 100.0))
     moved = [np.abs(np.asarray(t.overlap[:, -1] - t.overlap[:, 3])).max() for t in (weak, strong)]
     assert moved[1] < 0.1 * moved[0]
     assert np.all(np.abs(strong.forgetting) < 1e-3)
@@ -56,7 +58,7 @@ def test_a_strong_consolidation_freezes_the_units_and_only_the_second_head_learn
 
 
 def test_the_same_task_again_with_a_copied_head_is_neither_forgotten_nor_new():
-    same = told(head="copied")
+    same = outcome(head="copied")
     at_switch = np.asarray(same.test_loss[-1, 3])
     np.testing.assert_allclose(at_switch[0], at_switch[1], rtol=1e-9)
     # the units go on learning the rest with the second head, so the first one may lose no more than what was left to learn
@@ -68,7 +70,7 @@ def test_replay_of_all_samples_is_more_of_the_first_task():
     more = sv.ContinualLearning(similarity=0.5, replay=1.0, first_stage=12.0, second_stage=15.0, points=3).theory()
     longer = sv.ContinualLearning(similarity=0.5, replay=0.0, first_stage=27.0, second_stage=0.0, points=3).theory()
     np.testing.assert_allclose(more.test_loss[-1], longer.test_loss[3], rtol=1e-7)
-    assert np.all(told(replay=0.2).forgetting[:4] < told().forgetting[:4])
+    assert np.all(outcome(replay=0.2).forgetting[:4] < outcome().forgetting[:4])
 
 
 @pytest.mark.parametrize("importance", ["readout", "fisher"])
@@ -109,7 +111,7 @@ def test_impossible_overlaps_and_sizes_are_refused_in_one_sentence():
 
 
 def test_a_stage_that_fails_leaves_what_came_before():
-    failed, plain = told(consolidation=1000.0), told()  # too stiff for an explicit solver, see the next test
+    failed, plain = outcome(consolidation=1000.0), outcome()  # too stiff for an explicit solver, see the next test
     assert not failed.converged.any()
     np.testing.assert_array_equal(np.isfinite(failed.test_loss).all(-1), failed.converged_along)
     np.testing.assert_allclose(failed.test_loss[:, :4], plain.test_loss[:, :4], rtol=1e-10)
@@ -127,12 +129,12 @@ def test_strong_consolidation_is_stiff_and_solved_by_switching_to_an_implicit_so
 
 def test_a_rate_that_is_too_large_leaves_what_came_before_and_says_in_which_stage_it_failed():
     model = sv.ContinualLearning(activation="relu", points=3, rate=[1.0, 20.0, 20.0], readout_rate=[1.0, 0.0, 20.0])
-    told = model.theory()
-    np.testing.assert_array_equal(told.converged, [True, False, False])
-    reached = np.asarray(told.converged_along)
+    outcome = model.theory()
+    np.testing.assert_array_equal(outcome.converged, [True, False, False])
+    reached = np.asarray(outcome.converged_along)
     assert reached[1].tolist() == [True] + [False] * 6
     assert reached[2, :4].all()
-    np.testing.assert_array_equal(np.isfinite(told.test_loss).all(-1), reached)
-    np.testing.assert_array_equal(np.isfinite(told.forgetting), told.converged)
+    np.testing.assert_array_equal(np.isfinite(outcome.test_loss).all(-1), reached)
+    np.testing.assert_array_equal(np.isfinite(outcome.forgetting), outcome.converged)
     alone = model.replace(second_stage=1.0).theory()
-    np.testing.assert_allclose(told.test_loss[2, :4], alone.test_loss[2, :4], rtol=1e-8)
+    np.testing.assert_allclose(outcome.test_loss[2, :4], alone.test_loss[2, :4], rtol=1e-8)

@@ -19,22 +19,22 @@ SIMILARITIES = (0.0, 0.3, 0.7)
 
 
 @cache
-def told(protocol):
+def outcome(protocol):
     return sv.ContinualProtocols(protocol=protocol, similarity=SIMILARITIES).theory()
 
 
 def test_the_optimum_beats_every_heuristic_and_satisfies_pontryagins_principle():
-    optimal = told("optimal")
+    optimal = outcome("optimal")
     assert np.all(optimal.converged)
     assert np.all(optimal.gap <= 1.01e-4 * optimal.final_loss)
     for heuristic in ("no-replay", "even", "focus"):
-        assert np.all(optimal.final_loss <= told(heuristic).final_loss + 1e-12)
-    gain = 1 - np.asarray(optimal.final_loss / told("no-replay").final_loss)
+        assert np.all(optimal.final_loss <= outcome(heuristic).final_loss + 1e-12)
+    gain = 1 - np.asarray(optimal.final_loss / outcome("no-replay").final_loss)
     np.testing.assert_allclose(gain, [0.0, 0.26, 0.41], atol=0.005)
 
 
 def test_the_optimum_focuses_then_replays_where_both_switching_functions_are_equal():
-    fraction, switching = np.asarray(told("optimal").fraction[1]), np.asarray(told("optimal").switching[1])
+    fraction, switching = np.asarray(outcome("optimal").fraction[1]), np.asarray(outcome("optimal").switching[1])
     assert np.all(fraction[:60] == 1.0)
     replayed = (fraction > 0.05) & (fraction < 0.95)
     assert replayed.sum() > 20
@@ -42,23 +42,23 @@ def test_the_optimum_focuses_then_replays_where_both_switching_functions_are_equ
     assert difference[0] < -1e-3
     assert np.abs(difference[replayed]).max() < 5e-6
     # unrelated tasks: nothing is gained by replay
-    np.testing.assert_array_equal(told("optimal").fraction[0], 1.0)
-    assert np.all(told("no-replay").switching[0, :, 1] < told("no-replay").switching[0, :, 0])
+    np.testing.assert_array_equal(outcome("optimal").fraction[0], 1.0)
+    assert np.all(outcome("no-replay").switching[0, :, 1] < outcome("no-replay").switching[0, :, 0])
 
 
 def test_the_tuned_switch_lies_where_a_finer_look_finds_it():
-    fraction = np.asarray(told("focus").fraction)
+    fraction = np.asarray(outcome("focus").fraction)
     assert [int((row == 1.0).sum()) for row in fraction] == [100, 73, 55]
     assert set(np.unique(fraction)) == {0.5, 1.0}
 
 
 def test_a_given_schedule_is_followed_and_the_optimal_one_given_again_has_the_same_losses():
-    optimal = told("optimal")
+    optimal = outcome("optimal")
     given = sv.ContinualProtocols(protocol="given", similarity=0.3, given_fraction=optimal.fraction[1]).theory()
     np.testing.assert_allclose(given.test_loss, optimal.test_loss[1], rtol=1e-9)
     focus = on_grid([0.0, 5.5, 10.0], [1.0, 0.5], horizon=10.0, intervals=100)
     given = sv.ContinualProtocols(protocol="given", similarity=0.7, given_fraction=focus).theory()
-    np.testing.assert_allclose(given.test_loss, told("focus").test_loss[2], rtol=1e-9)
+    np.testing.assert_allclose(given.test_loss, outcome("focus").test_loss[2], rtol=1e-9)
 
 
 def test_a_paused_student_forgets_nothing_and_pace_is_a_change_of_both_rates():
@@ -115,14 +115,14 @@ def test_any_horizon_and_rates_are_followed_to_the_stated_accuracy_or_flagged():
     model = sv.ContinualProtocols(
         protocol="given", intervals=3, first_stage=0.0, given_fraction=[1.0, 0.2, 0.6], given_pace=[1.0, 0.01, 3.0],
         initial_norm=[[0.5, 0.1], [0.1, 0.4]], initial_overlap=0.1 * np.eye(2))  # fmt: skip
-    told, kept = model.replace(**drawn).theory(), 0
+    outcome, kept = model.replace(**drawn).theory(), 0
     for i in range(points):
-        if not told.converged[i]:
-            assert np.isnan(told.test_loss[i]).all()
+        if not outcome.converged[i]:
+            assert np.isnan(outcome.test_loss[i]).all()
             continue
         point = model.with_values({n: jnp.asarray(v[i]) for n, v in drawn.items()})
         pieces = [(u, p, drawn["horizon"][i] / 3) for u, p in ((1.0, 1.0), (0.2, 0.01), (0.6, 3.0))]
-        np.testing.assert_allclose(told.test_loss[i, -1], followed(point, pieces), atol=model.accuracy)
+        np.testing.assert_allclose(outcome.test_loss[i, -1], followed(point, pieces), atol=model.accuracy)
         kept += 1
     assert kept >= 8
 

@@ -17,20 +17,20 @@ def phase(samples, level, penalty, pull):
 
 
 def test_without_a_pull_the_first_phase_is_forgotten_and_with_an_infinite_one_nothing_else_is_learnt():
-    told = sv.CurriculumBatch(samples_easy=0.6, samples_hard=0.6, first_penalty=[0.01, 3.0, 0.1],
+    result = sv.CurriculumBatch(samples_easy=0.6, samples_hard=0.6, first_penalty=[0.01, 3.0, 0.1],
                               consolidation=[0.0, 0.0, 1e8], penalty=[0.1, 0.1, 1e-8]).theory()  # fmt: skip
-    np.testing.assert_allclose(told.test_error[0], told.test_error[1], atol=1e-12)
-    np.testing.assert_allclose(told.test_error[2], told.first_error[2], atol=1e-6)
-    assert abs(told.first_error[0] - told.first_error[1]) > 0.005
+    np.testing.assert_allclose(result.test_error[0], result.test_error[1], atol=1e-12)
+    np.testing.assert_allclose(result.test_error[2], result.first_error[2], atol=1e-6)
+    assert abs(result.first_error[0] - result.first_error[1]) > 0.005
 
 
 def test_inputs_that_are_all_alike_leave_the_perceptron():
     """Δ = 1 everywhere and a teacher of squared norm ρ: only its direction is seen by a sign."""
-    told = sv.CurriculumBatch(protocol="joint", easy=1.0, hard=1.0, penalty=0.1, relevant=0.3).theory()
+    result = sv.CurriculumBatch(protocol="joint", easy=1.0, hard=1.0, penalty=0.1, relevant=0.3).theory()
     # logistic regression with n/d = 2 and λ = 0.1 (the perceptron's documented value)
-    np.testing.assert_allclose(told.test_error, 0.17966239286095, atol=1e-11)
-    np.testing.assert_allclose(told.easy_error, told.test_error, atol=1e-12)
-    np.testing.assert_allclose(jnp.sum(told.norm), 4.145803620748, atol=1e-9)
+    np.testing.assert_allclose(result.test_error, 0.17966239286095, atol=1e-11)
+    np.testing.assert_allclose(result.easy_error, result.test_error, atol=1e-12)
+    np.testing.assert_allclose(jnp.sum(result.norm), 4.145803620748, atol=1e-9)
 
 
 def test_any_number_of_phases_a_phase_without_pull_back_starts_anew_and_a_pull_through_silence_keeps_its_place():

@@ -43,8 +43,8 @@ def test_a_slow_twin_without_any_closed_form_gives_the_same_path():
         return out
 
     end = solve_ivp(drift, (0, 3), [0.05, 0.5, 0.5], "RK45", rtol=1e-7, atol=1e-9).y[:, -1]
-    told = model.theory()
-    np.testing.assert_allclose([told.overlap[-1], *told.norm[-1]], end, atol=2e-6)
+    result = model.theory()
+    np.testing.assert_allclose([result.overlap[-1], *result.norm[-1]], end, atol=2e-6)
 
 
 def test_without_a_difference_in_difficulty_the_order_does_not_matter():
@@ -74,15 +74,15 @@ def test_which_order_wins_at_a_constant_rate_depends_on_the_horizon():
 
 def test_at_fixed_decay_with_the_rate_free_for_every_arm_the_curriculum_wins_and_the_optimum_is_one():
     free = {"pace": "optimal", "share": 0.4, "horizon": 20.0, "intervals": 20}
-    told = {
+    result = {
         p: sv.CurriculumOnline(protocol=p, **free).theory({"tolerance": 1e-4}) for p in ("curriculum", "anti", "mixed")
     }
-    assert all(bool(t.converged) for t in told.values())
-    assert told["curriculum"].final_error < 0.9 * told["mixed"].final_error
-    assert told["curriculum"].final_error < 0.85 * told["anti"].final_error
+    assert all(bool(t.converged) for t in result.values())
+    assert result["curriculum"].final_error < 0.9 * result["mixed"].final_error
+    assert result["curriculum"].final_error < 0.85 * result["anti"].final_error
     best = sv.CurriculumOnline(protocol="optimal", **free).theory({"tolerance": 1e-4})
     assert best.converged
-    assert best.final_error <= told["curriculum"].final_error + 1e-6
+    assert best.final_error <= result["curriculum"].final_error + 1e-6
     assert best.gap <= 1e-4
     assert best.fraction[0] > 0.99
     assert best.fraction[-1] < 0.01
@@ -92,8 +92,8 @@ def test_at_fixed_decay_with_the_rate_free_for_every_arm_the_curriculum_wins_and
 
 def test_the_optimal_difficulty_is_what_a_grid_search_over_whole_horizons_finds():
     model = sv.CurriculumOnline(protocol="optimal-difficulty", intervals=3, relevant=0.2, easy=0.05, penalty=0.0)
-    told = model.theory()
-    assert told.converged
+    result = model.theory()
+    assert result.converged
     levels = np.linspace(0.05, 1.0, 15)
     grid = jnp.asarray(np.stack(np.meshgrid(levels, levels, levels, indexing="ij"), axis=-1).reshape(-1, 3))
 
@@ -104,8 +104,8 @@ def test_the_optimal_difficulty_is_what_a_grid_search_over_whole_horizons_finds(
     final_of = jax.jit(jax.vmap(final))
     errors = np.asarray(final_of(grid))
     lowest = grid[errors.argmin()]
-    assert errors.min() - 1e-3 < float(told.final_error) < errors.min() + 1e-6
-    assert np.abs(told.difficulty - lowest).max() < 1.5 * (levels[1] - levels[0])
+    assert errors.min() - 1e-3 < float(result.final_error) < errors.min() + 1e-6
+    assert np.abs(result.difficulty - lowest).max() < 1.5 * (levels[1] - levels[0])
     # the adjoint's switching function of a difficulty inside its range: differences of the whole horizon
     held = {"fraction": jnp.zeros(3), "pace": jnp.ones(3), "difficulty": jnp.array([0.3, 0.6, 0.8])}
     kinds = {"difficulty": Difficulty(0.05, 1.0)}
@@ -125,25 +125,25 @@ def test_any_horizon_rate_and_schedule_is_followed_to_the_stated_accuracy_or_fla
         "relevant": rng.uniform(0.05, 0.95, points), "penalty": 10 ** rng.uniform(-3, 1, points)}  # fmt: skip
     model = sv.CurriculumOnline(protocol="given", intervals=4, pace="given", given_fraction=[0.9, 0.0, 0.5, 0.2],
                                 given_pace=pace, initial=[0.01, 0.5, 0.5])  # fmt: skip
-    told = model.replace(**drawn).theory()
+    result = model.replace(**drawn).theory()
     velocity = jax.jit(lambda point, y, u: jnp.stack(model.with_values(point)._drift(Overlaps(*y), u)))
-    kept = np.asarray(told.converged_along)
+    kept = np.asarray(result.converged_along)
     for i in range(points):
         point = {n: jnp.asarray(v[i]) for n, v in drawn.items()}
         y = np.array([0.01, 0.5, 0.5])
         for k in range(4):
             if not kept[i, k + 1]:
-                assert np.isnan(np.asarray(told.norm)[i, k + 1 :]).all()
-                assert not told.converged[i]
-                assert np.isnan([told.final_error[i], told.gap[i]]).all()
+                assert np.isnan(np.asarray(result.norm)[i, k + 1 :]).all()
+                assert not result.converged[i]
+                assert np.isnan([result.final_error[i], result.gap[i]]).all()
                 break
             u = {"fraction": model.given_fraction[k], "pace": model.given_pace[k], "difficulty": point["hard"]}
             run = solve_ivp(lambda t, y, p=point, u=u: np.asarray(velocity(p, jnp.asarray(y), u)),
                             (0, drawn["horizon"][i] / 4), y, "LSODA", rtol=1e-10, atol=1e-12)  # fmt: skip
             y = run.y[:, -1]
-            found = np.array([told.overlap[i, k + 1], *told.norm[i, k + 1]])
+            found = np.array([result.overlap[i, k + 1], *result.norm[i, k + 1]])
             assert np.all(np.abs(found - y) < model.accuracy * (1 + np.abs(y))), (i, k)
-    assert 8 <= np.asarray(told.converged).sum() < points  # the longest is stiff
+    assert 8 <= np.asarray(result.converged).sum() < points  # the longest is stiff
 
 
 def test_a_search_that_is_cut_short_is_not_reported_as_an_optimum():

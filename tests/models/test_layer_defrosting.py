@@ -133,8 +133,8 @@ def test_test_target_and_source_share_no_image():
         (20, 40.0, "at most 768 are kept for the target, samples = 38.4"),
     ],
 )
-def test_more_than_the_digits_have_is_refused_in_one_sentence(size, samples, said):
-    with pytest.raises(sv.InvalidValue, match=said):
+def test_more_than_the_digits_have_is_refused_in_one_sentence(size, samples, sentence):
+    with pytest.raises(sv.InvalidValue, match=sentence):
         sv.LayerDefrosting(tasks="digits", samples=samples).simulate(0, size)
 
 

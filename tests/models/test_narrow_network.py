@@ -44,7 +44,7 @@ def test_the_derivatives_of_a_kernel_are_its_derivatives(name):
     kernel, h = kernel_named(name), 1e-5
 
     @jax.jit
-    def told(x):
+    def gradient(x):
         t, a, b = x
         return (
             kernel.value(t, a, b),
@@ -58,12 +58,12 @@ def test_the_derivatives_of_a_kernel_are_its_derivatives(name):
 
     def ahead(which, *along):
         step = h * np.isin(np.arange(3), along)
-        return (told(jnp.asarray(point + step))[which] - told(jnp.asarray(point - step))[which]) / (2 * h)
+        return (gradient(jnp.asarray(point + step))[which] - gradient(jnp.asarray(point - step))[which]) / (2 * h)
 
-    _, slope, pull, bend, value_d, growth, slope_d, slope_growth = told(jnp.asarray(point))
+    _, slope, pull, bend, value_d, growth, slope_d, slope_growth = gradient(jnp.asarray(point))
     np.testing.assert_allclose([slope, pull, bend], [ahead(0, 0), ahead(0, 1), ahead(1, 0)], atol=1e-9)
     np.testing.assert_allclose([growth, slope_growth], [ahead(4, 1), ahead(6, 1)], atol=1e-9)
-    there = told(jnp.asarray([0.8, 0.8, 0.8]))
+    there = gradient(jnp.asarray([0.8, 0.8, 0.8]))
     np.testing.assert_allclose([value_d, slope_d], there[:2], rtol=1e-12)
 
 
@@ -236,6 +236,6 @@ def test_a_posterior_s_excess_loss_is_the_theory_s_within_error_bars():
 @pytest.mark.parametrize(
     ("wrong", "said"), [({"units": 3}, "units = 3 is odd"), ({"noise": 1e-4}, "noise = 0.0001 with learner = 'bayes'")]
 )
-def test_bad_input_is_answered_in_one_sentence(wrong, said):
-    with pytest.raises(sv.InvalidValue, match=said):
+def test_bad_input_is_answered_in_one_sentence(wrong, sentence):
+    with pytest.raises(sv.InvalidValue, match=sentence):
         sv.NarrowNetwork(**wrong)

@@ -21,10 +21,10 @@ SLOW = {"rate": 1e-6, "times": [0.0, 1e8]}
 def test_slow_learners_are_dragged_as_far_as_the_closed_form_says(batch):
     """κ = C/(C + p(1+2/P)) and mean cost ½Δ²κ²[1 + p²(1+2/P)/C]."""
     p = 1.3
-    told = sv.OnlineAttack(cost=COSTS, batch=batch, preference=p, **SLOW).theory()
+    outcome = sv.OnlineAttack(cost=COSTS, batch=batch, preference=p, **SLOW).theory()
     kappa = COSTS / (COSTS + p * (1 + 2 / batch))
-    np.testing.assert_allclose(told.steady_position, kappa, atol=1e-5)
-    np.testing.assert_allclose(told.steady_cost, 2 * kappa**2 * (1 + p**2 * (1 + 2 / batch) / COSTS), rtol=2e-5)
+    np.testing.assert_allclose(outcome.steady_position, kappa, atol=1e-5)
+    np.testing.assert_allclose(outcome.steady_cost, 2 * kappa**2 * (1 + p**2 * (1 + 2 / batch) / COSTS), rtol=2e-5)
 
 
 def test_the_learner_turns_at_the_critical_cost():
@@ -34,14 +34,14 @@ def test_the_learner_turns_at_the_critical_cost():
     assert sv.locate(sv.OnlineAttack(rate=0.25, times=[0.0, 1.0]), along="cost") == pytest.approx(2.6371, abs=1e-4)
     for batch, critical in ((1, 3.0), (2, 2.0), (10, 1.2)):
         costs = critical + np.array([-0.02, -0.01, 0.01, 0.02])
-        told = sv.OnlineAttack(batch=batch, cost=costs, **SLOW).theory()
-        np.testing.assert_allclose(told.steady_error, [1.0, 1.0, 0.0, 0.0], atol=0.1)  # a jump, rounded by noise
+        outcome = sv.OnlineAttack(batch=batch, cost=costs, **SLOW).theory()
+        np.testing.assert_allclose(outcome.steady_error, [1.0, 1.0, 0.0, 0.0], atol=0.1)  # a jump, rounded by noise
 
 
 def test_constant_attacks_leave_no_noise_and_none_leave_the_learner_alone():
-    told = sv.OnlineAttack(strategy="constant", cost=COSTS, rate=0.9).theory()
-    np.testing.assert_allclose(told.steady_position, COSTS / (1 + COSTS), rtol=1e-12)
-    np.testing.assert_allclose(told.steady_cost, 2 * COSTS / (1 + COSTS), rtol=1e-12)
+    outcome = sv.OnlineAttack(strategy="constant", cost=COSTS, rate=0.9).theory()
+    np.testing.assert_allclose(outcome.steady_position, COSTS / (1 + COSTS), rtol=1e-12)
+    np.testing.assert_allclose(outcome.steady_cost, 2 * COSTS / (1 + COSTS), rtol=1e-12)
     alone = sv.OnlineAttack(strategy="none").theory()
     np.testing.assert_allclose(alone.position, 1.0, rtol=1e-12)
     np.testing.assert_allclose(alone.test_error, 0.0, atol=1e-10)
@@ -57,8 +57,8 @@ def test_averages_over_a_batch_are_those_of_drawn_batches():
     a = (p * ((1 - ratio) * cross + ratio * big) + c * big) / (0.6 * delta + p * ratio * big)
     drawn = np.stack([a, a**2, a * big, a * cross, a**2 * big])
     place = jnp.asarray(kappa), jnp.asarray(q - kappa**2 * delta)
-    told = np.array(model._actions(Policy(jnp.asarray(p), jnp.asarray(c)), *place, 128))
-    assert np.all(np.abs(drawn.mean(axis=1) - told) < 4 * drawn.std(axis=1) / 1000)
+    outcome = np.array(model._actions(Policy(jnp.asarray(p), jnp.asarray(c)), *place, 128))
+    assert np.all(np.abs(drawn.mean(axis=1) - outcome) < 4 * drawn.std(axis=1) / 1000)
 
 
 def test_a_slow_twin_with_gauss_hermite_averages_follows_the_same_path():
@@ -78,8 +78,8 @@ def test_a_slow_twin_with_gauss_hermite_averages_follows_the_same_path():
         return [-0.5 * np.sum(weight * s * miss) / delta, np.sum(weight * (-2 * 0.5 * error * miss + 0.25 * miss**2))]
 
     slow = solve_ivp(drift, (0, 12), [1.0, delta], t_eval=[0, 3, 12], rtol=1e-9, atol=1e-11).y
-    told = model.theory()
-    np.testing.assert_allclose(np.stack([told.position, told.distance]), slow, rtol=1e-7)
+    outcome = model.theory()
+    np.testing.assert_allclose(np.stack([outcome.position, outcome.distance]), slow, rtol=1e-7)
 
 
 def by_sixty_digits(model):
@@ -212,10 +212,10 @@ def test_attacked_learners_follow_the_flow(strategy):
 
 
 def test_a_learning_rate_at_which_the_learner_diverges_is_no_number():
-    told = sv.OnlineAttack(strategy="constant", rate=[1.9, 2.1]).theory()
-    assert list(np.asarray(told.converged)) == [True, False]
-    assert np.isnan(told.steady_cost[1])
-    assert np.isnan(told.distance[1]).all()
+    outcome = sv.OnlineAttack(strategy="constant", rate=[1.9, 2.1]).theory()
+    assert list(np.asarray(outcome.converged)) == [True, False]
+    assert np.isnan(outcome.steady_cost[1])
+    assert np.isnan(outcome.distance[1]).all()
 
 
 def test_attacks_that_make_no_sense_are_refused_in_one_sentence():

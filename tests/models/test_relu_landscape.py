@@ -14,18 +14,18 @@ from solvable.models.online.relu_landscape.relu_loss import relu_curvature
 
 
 @cache
-def told(**choices):
+def outcome(**choices):
     return sv.ReluLandscape(**choices).theory()
 
 
 @pytest.mark.parametrize(("units", "lowest"), [(5, -7.7e-3), (6, 4.7e-3), (7, 1.41e-2), (8, 2.13e-2), (10, 3.20e-2)])
 def test_the_turned_family_is_a_saddle_for_five_units_and_a_minimum_from_six_on(units, lowest):
-    assert float(told(teachers=units).lowest) == pytest.approx(lowest, abs=6e-5)
+    assert float(outcome(teachers=units).lowest) == pytest.approx(lowest, abs=6e-5)
 
 
 def test_the_lowest_curvature_at_the_teacher_is_known_in_closed_form_at_any_number_of_units():
     for units in (6, 9):
-        assert float(told(teachers=units, minimum="global").lowest) == pytest.approx(0.25 - 0.5 / np.pi, abs=1e-12)
+        assert float(outcome(teachers=units, minimum="global").lowest) == pytest.approx(0.25 - 0.5 / np.pi, abs=1e-12)
 
 
 def test_correlated_teachers_turn_the_spurious_minimum_of_six_units_into_a_saddle():
@@ -77,7 +77,7 @@ def test_a_minimiser_that_knows_no_symmetry_and_no_closed_form_ends_at_the_same_
 
     start = np.diag([1.0] * 5 + [-1.0]) + 0.02 * np.random.default_rng(1).normal(size=(m, m))
     found = minimize(loss, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 120, "ftol": 1e-13})
-    assert abs(found.fun - float(told(teachers=6).test_loss)) < 1e-7
+    assert abs(found.fun - float(outcome(teachers=6).test_loss)) < 1e-7
 
 
 def test_a_split_gives_a_spurious_minimum_one_flat_direction_and_a_way_down():
@@ -88,7 +88,7 @@ def test_a_split_gives_a_spurious_minimum_one_flat_direction_and_a_way_down():
 
 def test_descent_on_samples_finds_the_fixed_point_and_its_curvature():
     model, seeds = sv.ReluLandscape(), 8
-    theory, size = told(teachers=6), 24
+    theory, size = outcome(teachers=6), 24
     batch = simulate_batch(model, {}, jnp.stack([model.key(size, s) for s in range(seeds)]), size)
     for observable in ("test_loss", "overlap", "norm", "curvature"):
         runs, exact = np.asarray(batch[observable], float), np.asarray(theory[observable])

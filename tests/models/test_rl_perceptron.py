@@ -35,8 +35,8 @@ def test_averages_of_an_episode_are_those_of_drawn_episodes(rule):
     drawn = np.stack([(given * action * teacher).mean(axis=1), (given * action * student).mean(axis=1),
                       (given**2).sum(axis=1) / steps**2])  # fmt: skip
     error = drawn.std(axis=1) / np.sqrt(number)
-    told = averages(rho, rule=rule, steps=steps, needed=needed, punishment=punishment, bonus=bonus)
-    assert np.all(np.abs(drawn.mean(axis=1) - told) < 4 * error)
+    result = averages(rho, rule=rule, steps=steps, needed=needed, punishment=punishment, bonus=bonus)
+    assert np.all(np.abs(drawn.mean(axis=1) - result) < 4 * error)
     assert np.all(error < 2e-3)
 
 
@@ -61,8 +61,8 @@ def test_fixed_points_stand_still_and_their_stability_is_that_of_the_flow():
     assert not saddle.stable
     assert saddle.eigenvalues[0].real < 0 < saddle.eigenvalues[1].real
     for point in (trap, saddle):
-        told = averages(point.alignment, steps=13, punishment=0.05)
-        rates = [told[0], 2 * np.sqrt(point.norm) * told[1] + told[2]]
+        result = averages(point.alignment, steps=13, punishment=0.05)
+        rates = [result[0], 2 * np.sqrt(point.norm) * result[1] + result[2]]
         np.testing.assert_allclose(rates, 0, atol=1e-12)
     np.testing.assert_allclose([saddle.alignment, saddle.norm], [0.74082, 0.01548], atol=1e-5)
     # the pair is born where the threshold says
@@ -114,9 +114,9 @@ def test_no_schedule_found_by_optimal_control_beats_the_best_rate():
 
     def drift(place, control):
         rho, log_norm = place
-        told, pace = model.averages(rho), control["pace"]
-        pull = told.along - rho * told.growth
-        return pace * pull - 0.5 * rho * told.kick * pace**2, 2 * pace * told.growth + told.kick * pace**2
+        result, pace = model.averages(rho), control["pace"]
+        pull = result.along - rho * result.growth
+        return pace * pull - 0.5 * rho * result.kick * pace**2, 2 * pace * result.growth + result.kick * pace**2
 
     start = (jnp.asarray(0.3), jnp.asarray(0.0))
     found = jax.jit(lambda: optimise(drift, lambda place: -place[0], start, {"pace": jnp.full(60, 1.0)},
@@ -130,9 +130,9 @@ def test_no_schedule_found_by_optimal_control_beats_the_best_rate():
 
 def test_optimal_lengths_are_the_best_of_all_schedules_of_whole_lengths_and_obey_the_adjoint():
     model = sv.RLPerceptron(steps=4, schedule="optimal-length", times=[0.0, 10.0, 30.0, 60.0, 100.0])
-    told = model.theory()
-    assert told.converged
-    assert told.gap <= 1e-5
+    result = model.theory()
+    assert result.converged
+    assert result.gap <= 1e-5
     duration = jnp.diff(model.times)
 
     @jax.jit
@@ -145,8 +145,8 @@ def test_optimal_lengths_are_the_best_of_all_schedules_of_whole_lengths_and_obey
 
     every = np.stack(np.meshgrid(*[np.arange(4)] * 4, indexing="ij"), axis=-1).reshape(-1, 4)
     enumerated = np.asarray(errors(jnp.asarray(np.eye(4)[every])))
-    np.testing.assert_allclose(told.length[:-1], 1 + every[enumerated.argmin()], atol=1e-3)
-    np.testing.assert_allclose(told.final_error, enumerated.min(), atol=1e-9)
+    np.testing.assert_allclose(result.length[:-1], 1 + every[enumerated.argmin()], atol=1e-3)
+    np.testing.assert_allclose(result.final_error, enumerated.min(), atol=1e-9)
     assert np.ptp(enumerated) > 0.015  # a problem in which lengths matter: the best is 0.0686
     # the switching functions of a mixture of lengths: differences of the whole horizon
     rows, shifts = jnp.full((4, 4), 0.25), 1e-5 * jnp.asarray(np.eye(16).reshape(16, 4, 4))
@@ -178,10 +178,10 @@ def mixed_flow(start, row, width):
 )
 def test_long_intervals_are_followed_and_their_lengths_are_as_good_as_the_best_of_an_enumeration(times, error):
     """Steps that are too long are exploited by a search: errors of 0.035 and 2e-16 were found, cosines of 1.59."""
-    told, rows = sv.RLPerceptron(steps=12, schedule="optimal-length", times=times).theory(), np.eye(12)
-    assert told.converged
-    assert np.all(np.abs(told.alignment) <= 1)
-    ends, lengths = {(): (0.3, 1.0)}, np.asarray(told.length)[:-1]
+    result, rows = sv.RLPerceptron(steps=12, schedule="optimal-length", times=times).theory(), np.eye(12)
+    assert result.converged
+    assert np.all(np.abs(result.alignment) <= 1)
+    ends, lengths = {(): (0.3, 1.0)}, np.asarray(result.length)[:-1]
     for width, length in zip(np.diff(times), lengths, strict=True):
         # all lengths from all before, or near those found where there are too many
         near = range(12) if len(times) == 3 else range(max(round(length) - 3, 0), min(round(length) + 2, 12))
@@ -189,13 +189,13 @@ def test_long_intervals_are_followed_and_their_lengths_are_as_good_as_the_best_o
     errors = {way: np.arccos(place[0]) / np.pi for way, place in ends.items()}
     best = min(errors.values())
     # a local minimum, and neighbouring lengths may be mixed where that costs less than the tolerance of the search
-    assert best - 1e-8 < told.final_error < best + 3e-5
+    assert best - 1e-8 < result.final_error < best + 3e-5
     place = (0.3, 1.0)
     for width, length in zip(np.diff(times), lengths, strict=True):
         longer = length - np.floor(length)
         place = mixed_flow(place, (1 - longer) * rows[int(length) - 1] + longer * rows[int(length) % 12], width)
-    np.testing.assert_allclose(told.final_error, np.arccos(place[0]) / np.pi, atol=1e-7)
-    np.testing.assert_allclose(told.final_error, error, atol=1e-5)
+    np.testing.assert_allclose(result.final_error, np.arccos(place[0]) / np.pi, atol=1e-7)
+    np.testing.assert_allclose(result.final_error, error, atol=1e-5)
 
 
 def test_the_lengths_found_for_any_times_are_followed_to_the_stated_accuracy():
@@ -210,16 +210,16 @@ def test_the_lengths_found_for_any_times_are_followed_to_the_stated_accuracy():
         place = (0.3, 1.0)
         for i, row in enumerate(np.asarray(found.controls["length"])):
             place = mixed_flow(place, row, widths[i])
-            told = [float(found.path[0][i + 1]), float(np.exp(found.path[1][i + 1]))]
-            np.testing.assert_allclose(told, place, rtol=1e-8)
+            result = [float(found.path[0][i + 1]), float(np.exp(found.path[1][i + 1]))]
+            np.testing.assert_allclose(result, place, rtol=1e-8)
 
 
 def test_the_best_episodes_grow_as_the_student_gets_better():
     model = sv.RLPerceptron(steps=12, schedule="best-rate-and-length", times=[0.0, 20.0, 100.0])
-    told = model.theory()
+    result = model.theory()
     # the best whole number is the largest T with (T-1)/T ≤ P: floor(1/(1-P)), at most 12
-    np.testing.assert_array_equal(told.length, np.minimum(np.floor(1 / np.asarray(told.test_error)), 12))
-    assert list(np.asarray(told.length)) == [2.0, 10.0, 12.0]
+    np.testing.assert_array_equal(result.length, np.minimum(np.floor(1 / np.asarray(result.test_error)), 12))
+    assert list(np.asarray(result.length)) == [2.0, 10.0, 12.0]
 
 
 def test_a_given_pace_is_followed():

@@ -106,8 +106,8 @@ def test_tables_belong_to_their_task():
 
 
 @pytest.mark.parametrize(("values", "said"), [({"heads": 3}, "heads = 3"), ({"context": 50}, "context = 50")])
-def test_senseless_networks_are_refused_in_one_sentence(values, said):
-    with pytest.raises(sv.InvalidValue, match=said):
+def test_senseless_networks_are_refused_in_one_sentence(values, sentence):
+    with pytest.raises(sv.InvalidValue, match=sentence):
         sv.RootedTrees(**values)
 
 

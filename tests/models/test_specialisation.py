@@ -25,18 +25,18 @@ def test_the_closed_form_is_the_gradient_flow_of_a_linear_network():
 
     path = solve_ivp(drift, (0, 30), np.concatenate([v, r]), t_eval=[0, 1, 5, 30], rtol=1e-11, atol=1e-13).y
     for i, time in enumerate((0.0, 1.0, 5.0, 30.0)):
-        told = linear_contributions(jnp.asarray(v), jnp.asarray(r), a, time)
-        np.testing.assert_allclose(told, path[:3, i] * path[3:, i], atol=1e-9)
+        result = linear_contributions(jnp.asarray(v), jnp.asarray(r), a, time)
+        np.testing.assert_allclose(result, path[:3, i] * path[3:, i], atol=1e-9)
 
 
 def test_a_slow_linear_network_with_a_tiny_first_layer_follows_the_closed_form():
     model = sv.Specialisation(
         activation="linear", rate=1e-3, first_scale=1e-3, readout_scale=0.1, angle=1.0, times=[0.0, 2000.0, 60000.0])  # fmt: skip
-    told, start = model.theory(), 0.1 * jnp.array([math.cos(1.0), math.sin(1.0)])
+    result, start = model.theory(), 0.1 * jnp.array([math.cos(1.0), math.sin(1.0)])
     for i, time in ((1, 2.0), (2, 60.0)):
         closed = linear_contributions(start, 1e-3 * model.cosines[:, 0], 1.0, time)
-        np.testing.assert_allclose(told.contribution[i, 0], closed, rtol=1e-4)
-    np.testing.assert_allclose(told.final_specialisation, told.inherited, atol=1e-6)
+        np.testing.assert_allclose(result.contribution[i, 0], closed, rtol=1e-4)
+    np.testing.assert_allclose(result.final_specialisation, result.inherited, atol=1e-6)
     # what lies across the feature does not stand still: a large first layer departs from the closed form
     large = model.replace(first_scale=1.0, readout_scale=0.3, angle=1.4).theory()
     assert float(large.inherited) - float(large.final_specialisation) > 0.05
@@ -73,12 +73,12 @@ def test_features_on_their_own_units_are_learnt_one_by_one():
     model = sv.Specialisation(
         activation="linear", students=2, features=2, rate=1e-3, first_scale=0.01, readout_scale=0.02, angle=0.0,
         cosines=np.eye(2), strengths=[1.0, 0.5], times=[0.0, 3000.0, 6000.0, 12000.0])  # fmt: skip
-    told = model.theory()
+    result = model.theory()
     for feature, strength in enumerate((1.0, 0.5)):
         for i, time in ((1, 3.0), (2, 6.0), (3, 12.0)):
             closed = linear_contributions(jnp.array([0.02]), jnp.array([0.01]), strength, time)
-            np.testing.assert_allclose(told.contribution[i, feature, feature], closed[0], rtol=0.01, atol=1e-6)
-    np.testing.assert_allclose(told.specialisation[1:], 1.0, atol=1e-9)
+            np.testing.assert_allclose(result.contribution[i, feature, feature], closed[0], rtol=0.01, atol=1e-6)
+    np.testing.assert_allclose(result.specialisation[1:], 1.0, atol=1e-9)
 
 
 @pytest.mark.parametrize("activation", ["linear", "erf"])

@@ -46,9 +46,9 @@ def test_a_prepared_network_has_a_theory_and_a_simulation_of_the_same_names_and_
     assert model.source(12) is model.source(12)
     np.testing.assert_array_equal(one.layers[0], two.layers[0])
     assert not np.array_equal(one.layers[1], two.layers[1])
-    seen, said = one.simulate(0, 12), one.theory()
-    assert set(seen.keys()) == set(said.keys())
-    assert bool(said.converged)
+    seen, predicted = one.simulate(0, 12), one.theory()
+    assert set(seen.keys()) == set(predicted.keys())
+    assert bool(predicted.converged)
 
 
 def test_full_correlation_is_the_source_itself():
@@ -83,7 +83,7 @@ def test_gain_turns_to_loss_as_tasks_part_and_as_target_samples_grow():
 def test_networks_agree_with_the_theory_of_their_moments():
     model = sv.Transfer(features="network", samples=8.0).prepare(jax.random.key(3), 40)
     keys = jax.random.split(jax.random.key(8), 12)
-    seen, said = simulate_batch(model, {}, keys, 40), model.theory()
+    seen, predicted = simulate_batch(model, {}, keys, 40), model.theory()
     for name in ("test_error", "random_error"):
         mean, error = float(seen[name].mean()), float(seen[name].std(ddof=1)) / np.sqrt(12)
-        assert abs(mean - float(said[name])) < 4.5 * error + 0.05 * mean, name
+        assert abs(mean - float(predicted[name])) < 4.5 * error + 0.05 * mean, name

@@ -60,9 +60,9 @@ def test_a_slow_twin_by_plain_sampling_gives_the_same_first_steps():
     expected = {"overlap": -0.7 * steps.T @ x[:, :2] / n, "readout": -0.7 * pull @ hidden / n}
     expected["bias"] = -0.7 * steps.mean(axis=0)
     square = -2 * 0.7 * np.mean(steps * fields, axis=0) + 0.7**2 * np.mean(steps**2, axis=0) * 0.16
-    told = model.theory({"nodes": 4096})
+    outcome = model.theory({"nodes": 4096})
     for name, slope in {**expected, "norm": square}.items():
-        moved = np.asarray(told[name][-1] - told[name][0]) / 0.02
+        moved = np.asarray(outcome[name][-1] - outcome[name][0]) / 0.02
         np.testing.assert_allclose(moved, slope, atol=6e-3)
 
 

@@ -195,8 +195,8 @@ def slurm(environment: Mapping[str, str], *words: str, quiet: bool = False) -> s
 
 def state(environment: Mapping[str, str], job: str) -> str:
     """The state of a job, or of a task `job_index` of an array."""
-    told = slurm(environment, "scontrol", "-o", "show", "job", job)
-    return told.partition("JobState=")[2].partition(" ")[0]
+    shown = slurm(environment, "scontrol", "-o", "show", "job", job)
+    return shown.partition("JobState=")[2].partition(" ")[0]
 
 
 # --- what is looked at --------------------------------------------------------------------------------------------------
@@ -285,9 +285,9 @@ def disturbed_pool(environment: Mapping[str, str], folder: Path) -> None:
         slurm(environment, "scancel", jobs[0])
         say(f"cancelled job {jobs[0]} of the pool {jobs}")
         until(lambda: driver.poll() is not None, "the pool finishes", 120)
-        told = (folder / "driver.log").read_text()
+        shown = (folder / "driver.log").read_text()
         if driver.returncode:
-            raise Failed(f"the driver of the pool left with {driver.returncode}: {told}")
+            raise Failed(f"the driver of the pool left with {driver.returncode}: {shown}")
         until(lambda: not slurm(environment, "squeue", "-h", "-n", "solvable"), "the pool's jobs are gone")
         must(not list(folder.glob(".solvable-tls-*")), "the pool leaves neither jobs nor certificates")
     finally:

@@ -118,8 +118,8 @@ def test_principal_components_keep_all_distances_with_all_pixels():
         ({"protocols": {"odd": np.full(20, 2.0)}}, r"protocol 'odd' has a fraction outside \[0, 1\]"),
     ],
 )
-def test_wrong_values_are_refused_in_one_sentence(values, said):
-    with pytest.raises(sv.InvalidValue, match=said):
+def test_wrong_values_are_refused_in_one_sentence(values, sentence):
+    with pytest.raises(sv.InvalidValue, match=sentence):
         continual_digits(**values)
 
 

@@ -49,14 +49,14 @@ def test_ridge_gain_on_real_digits_is_forecast_better_than_by_a_power_law():
     truth = np.log(np.mean([[fits(o, n) for n in (450, *sizes)] for o in orders], axis=0))
     ours, laws = [], []
     for order in orders[:4]:
-        told = quiet(x[order[:450]], y[order[:450]], penalty=30.0, standardise=False, constant="drop", bands=False)
+        result = quiet(x[order[:450]], y[order[:450]], penalty=30.0, standardise=False, constant="drop", bands=False)
         law = power_law(
-            np.r_[told.curve["rows"], 450],
-            np.r_[told.curve["measured"], told.now],
-            np.sqrt(np.r_[450 - told.curve["rows"], 450]),
+            np.r_[result.curve["rows"], 450],
+            np.r_[result.curve["measured"], result.now],
+            np.sqrt(np.r_[450 - result.curve["rows"], 450]),
         )
-        ours.append(np.abs(np.log(told.gain) - (truth[1:] - truth[0])))
-        laws.append(np.abs(np.log(told.power_law / law(np.array([450]))) - (truth[1:] - truth[0])))
+        ours.append(np.abs(np.log(result.gain) - (truth[1:] - truth[0])))
+        laws.append(np.abs(np.log(result.power_law / law(np.array([450]))) - (truth[1:] - truth[0])))
     assert np.all(np.mean(ours, axis=0) < [0.02, 0.03, 0.04])
     assert np.all(np.mean(ours, axis=0) < 0.6 * np.mean(laws, axis=0))
 
@@ -71,9 +71,9 @@ def test_bands_of_gaussian_rows_cover_the_truth():
     for k in range(0, 8000, 400):
         part, labels = x[k : k + 120], y[k : k + 120]
         tenths = [transport(part[r], labels[r]) for r in less_a_tenth(120, rng)]
-        told = forecast_ridge(transport(part, labels), tenths, sizes, penalty, False)
-        inside_level.append(np.abs(told.level - truth[1:]) <= told.level_width)
-        inside_gain.append(np.abs(told.gain - (truth[1:] - truth[0])) <= told.gain_width)
+        result = forecast_ridge(transport(part, labels), tenths, sizes, penalty, False)
+        inside_level.append(np.abs(result.level - truth[1:]) <= result.level_width)
+        inside_gain.append(np.abs(result.gain - (truth[1:] - truth[0])) <= result.gain_width)
     assert 0.8 <= np.mean(inside_level) <= 1.0
     assert np.mean(inside_gain) >= 0.85
 
@@ -84,11 +84,13 @@ def test_logistic_error_of_a_gaussian_teacher_is_forecast():
     truth = np.mean([held_out_error(x, y, np.arange(k, k + 600), np.arange(8000, 12_000), "logistic", np.array([0.3]))
                      for k in range(0, 7000, 600)])  # fmt: skip
     for k in range(0, 1600, 400):
-        told = quiet(x[k : k + 200], y[k : k + 200], "logistic", at=[600], penalty=0.3, standardise=False, curve=False)
-        errors.append(told.level[0] - truth)
-        assert told.level_band[0, 0] < told.level[0] < told.level_band[0, 1]
-        assert told.gain_band[0, 0] < told.gain[0] < told.gain_band[0, 1]
-        assert told.gain[0] < 0
+        result = quiet(
+            x[k : k + 200], y[k : k + 200], "logistic", at=[600], penalty=0.3, standardise=False, curve=False
+        )
+        errors.append(result.level[0] - truth)
+        assert result.level_band[0, 0] < result.level[0] < result.level_band[0, 1]
+        assert result.gain_band[0, 0] < result.gain[0] < result.gain_band[0, 1]
+        assert result.gain[0] < 0
     assert np.mean(np.abs(errors)) < 0.022
 
 
@@ -98,34 +100,34 @@ def test_heavy_tailed_rows_are_flagged_and_gaussian_ones_are_not():
         flags[tails] = [transport(*drawn(150, d, seed, tails=tails)) for seed in range(8) for d in (40, 100, 300)]
     assert all(t.unevenness(t.best) < HEAVY for t in flags[0.0])
     assert all(t.unevenness(t.best) > HEAVY for t in flags[4.0])
-    told = quiet(*drawn(150, 40, tails=4.0), curve=False)
-    assert any("heavy-tailed" in note for note in told.warnings)
+    result = quiet(*drawn(150, 40, tails=4.0), curve=False)
+    assert any("heavy-tailed" in note for note in result.warnings)
     calm = quiet(*drawn(150, 40), curve=False)
     assert not any("heavy-tailed" in note for note in calm.warnings)
-    widths = [np.diff(np.log(t.gain_band[-1]))[0] / abs(np.log(t.gain[-1])) for t in (told, calm)]
+    widths = [np.diff(np.log(t.gain_band[-1]))[0] / abs(np.log(t.gain[-1])) for t in (result, calm)]
     assert widths[0] > 0.7
 
 
 def test_target_out_of_reach_has_no_band():
     x, y = drawn(80, 300, noise=0.1)
-    told = quiet(x, y, penalty=1e-4, at=[100, 240], curve=False)
-    assert told.reached.tolist() == [True, False]
-    assert np.isfinite(told.level_band[0]).all()
-    assert np.isnan(told.level_band[1]).all()
-    assert np.isnan(told.gain_band[1]).all()
-    assert any("out of reach" in note for note in told.warnings)
-    assert "(no band)" in str(told)
-    assert json.loads(json.dumps(told.as_dict(), default=str))["forecast"][1]["reached"] is False
+    result = quiet(x, y, penalty=1e-4, at=[100, 240], curve=False)
+    assert result.reached.tolist() == [True, False]
+    assert np.isfinite(result.level_band[0]).all()
+    assert np.isnan(result.level_band[1]).all()
+    assert np.isnan(result.gain_band[1]).all()
+    assert any("out of reach" in note for note in result.warnings)
+    assert "(no band)" in str(result)
+    assert json.loads(json.dumps(result.as_dict(), default=str))["forecast"][1]["reached"] is False
 
 
 def test_labels_too_predictable_for_a_gaussian_teacher_are_flagged():
     rng = np.random.default_rng(0)
     y = np.where(rng.random(200) < 0.5, 1.0, -1.0)
     x = rng.normal(size=(200, 20)) + y[:, None] * 0.6
-    told = quiet(x, y, "logistic", curve=False)
-    assert told.diagnostics["channel"] == "clusters"
-    assert told.diagnostics["saturation"] > 1.15
-    assert any("more predictable than any Gaussian teacher" in note for note in told.warnings)
+    result = quiet(x, y, "logistic", curve=False)
+    assert result.diagnostics["channel"] == "clusters"
+    assert result.diagnostics["saturation"] > 1.15
+    assert any("more predictable than any Gaussian teacher" in note for note in result.warnings)
 
 
 def test_level_is_leave_one_out_times_gain_and_the_penalty_is_scikit_learns_alpha():
@@ -133,10 +135,10 @@ def test_level_is_leave_one_out_times_gain_and_the_penalty_is_scikit_learns_alph
     from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
     x, y = drawn(60, 8)
-    told = quiet(x, y, penalty=0.7, standardise=False, bands=False, curve=False)
+    result = quiet(x, y, penalty=0.7, standardise=False, bands=False, curve=False)
     guess = cross_val_predict(Ridge(alpha=0.7), x, y, cv=LeaveOneOut())
-    assert told.now == pytest.approx(np.mean((y - guess) ** 2), rel=1e-9)
-    assert told.level == pytest.approx(told.now * told.gain, rel=1e-12)
+    assert result.now == pytest.approx(np.mean((y - guess) ** 2), rel=1e-9)
+    assert result.level == pytest.approx(result.now * result.gain, rel=1e-12)
 
 
 def test_approximate_leave_one_out_of_logistic_regression_equals_refits():
@@ -144,11 +146,11 @@ def test_approximate_leave_one_out_of_logistic_regression_equals_refits():
 
     x, y = drawn(60, 8)
     y = np.sign(y)
-    told = approximate_leave_one_out(transport(x, y).sample, y, np.array([0.5])).margins[0]
+    result = approximate_leave_one_out(transport(x, y).sample, y, np.array([0.5])).margins[0]
     for i in range(0, 60, 6):
         others = np.delete(np.arange(60), i)
         fit = LogisticRegression(C=2.0, tol=1e-9, max_iter=500).fit(x[others], y[others])
-        assert told[i] == pytest.approx(y[i] * fit.decision_function(x[i : i + 1])[0], abs=0.05)
+        assert result[i] == pytest.approx(y[i] * fit.decision_function(x[i : i + 1])[0], abs=0.05)
 
 
 def test_same_rows_and_seed_give_the_same_forecast_and_scale_of_columns_does_not_matter():
@@ -182,15 +184,15 @@ def test_words_may_be_labels_and_the_package_offers_the_function():
     words = np.where(y > 0, "yes", "no")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        told = solvable.tools.forecast(x, words, loss="logistic", at=[160])
-    assert told.observable == "test error"
-    assert 0 < told.level[0] < 0.5
-    assert told.log_loss[0] > 0
+        result = solvable.tools.forecast(x, words, loss="logistic", at=[160])
+    assert result.observable == "test error"
+    assert 0 < result.level[0] < 0.5
+    assert result.log_loss[0] > 0
 
 
 def test_picture_shows_subsets_forecast_and_power_law():
-    told = quiet(*drawn(80, 8))
-    axes = told.plot().axes[0]
+    result = quiet(*drawn(80, 8))
+    axes = result.plot().axes[0]
     labels = {text.get_text() for text in axes.get_legend().get_texts()}
     assert {"forecast", "measured on subsets", "power law through the subsets", "90 % band of the level"} <= labels
     assert axes.get_xscale() == "log"

@@ -58,16 +58,16 @@ def test_an_encoder_is_followed_on_the_text_and_on_its_clones():
         (b"too short", "the text is too short: 9 characters"),
     ],
 )
-def test_bad_files_are_answered_in_one_sentence(content, said, tmp_path, capsys):
+def test_bad_files_are_answered_in_one_sentence(content, sentence, tmp_path, capsys):
     file = tmp_path / "text.txt"
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(SystemExit) as stop:
         main(["text", str(file), "--json"])
     assert stop.value.code == 2
-    told = capsys.readouterr()
-    assert said in json.loads(told.out)["error"]
-    assert told.err.count("\n") == 1
+    printed = capsys.readouterr()
+    assert sentence in json.loads(printed.out)["error"]
+    assert printed.err.count("\n") == 1
 
 
 def test_numbers_out_of_range_are_refused(tmp_path):

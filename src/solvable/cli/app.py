@@ -294,9 +294,9 @@ def _parsed(words: list[str]) -> Any:
         if not stop.code:
             raise
         lines = [line.strip("╭╮╰╯│─- \t") for line in refusal.getvalue().splitlines()]
-        told = [line for line in lines if line and not line.startswith("For full helptext")]
+        shown = [line for line in lines if line and not line.startswith("For full helptext")]
         # The first line is the box's title; it is repeated where it says enough by itself.
-        sentence = " ".join(told[1:] or told).partition(" Argument helptext:")[0]
+        sentence = " ".join(shown[1:] or shown).partition(" Argument helptext:")[0]
         if "--json" in words:
             print(json.dumps({"error": sentence}))
         print(f"solvable: {sentence} (see solvable --help)", file=sys.stderr)
@@ -365,17 +365,17 @@ def _run_show(command: Show) -> int:
     from ..contract.describe import describe
     from ..registry import model_class
 
-    told = describe(model_class(command.model))
+    shown = describe(model_class(command.model))
     if command.json:
-        _print_json(told)
+        _print_json(shown)
         return 0
-    print(f"{told['title']} ({told['id']}, family {told['family']})\n\n{told['about']}\n")
-    rows = [[f["name"], f["kind"], f["symbol"], f["default"], f["range"], f["meaning"]] for f in told["fields"]]
+    print(f"{shown['title']} ({shown['id']}, family {shown['family']})\n\n{shown['about']}\n")
+    rows = [[f["name"], f["kind"], f["symbol"], f["default"], f["range"], f["meaning"]] for f in shown["fields"]]
     _table("Fields", ["name", "kind", "symbol", "default", "range", "meaning"], rows)
     print()
-    rows = [[o["name"], " × ".join(o["dims"]), o["status"], o["when"], o["meaning"]] for o in told["observables"]]
+    rows = [[o["name"], " × ".join(o["dims"]), o["status"], o["when"], o["meaning"]] for o in shown["observables"]]
     _table("Observables", ["name", "dimensions", "status", "when", "meaning"], rows)
-    print("\nReferences\n" + "\n".join(f"  {r}" for r in told["references"]))
+    print("\nReferences\n" + "\n".join(f"  {r}" for r in shown["references"]))
     return 0
 
 

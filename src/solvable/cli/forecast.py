@@ -88,14 +88,14 @@ def _run(command: Forecast) -> int:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # told below, one line each
-        told = forecast(
+        result = forecast(
             table.features, table.targets, command.loss, at=sizes, penalty=command.penalty,
             standardise=command.scale == "standard", constant=command.constant, seed=command.seed, names=table.names,
         )  # fmt: skip
-    answer: dict[str, Any] = {"data": str(command.data), "target": table.target, **told.as_dict()}
+    answer: dict[str, Any] = {"data": str(command.data), "target": table.target, **result.as_dict()}
     if command.out is not None:
         picture = io.BytesIO()
-        told.plot().savefig(picture, format="png")
+        result.plot().savefig(picture, format="png")
         written = json.dumps(json_ready(answer), ensure_ascii=False, indent=1).encode()
         _keep(command.out, {"forecast.json": written, "forecast.png": picture.getvalue()})
     if command.json:
@@ -103,16 +103,16 @@ def _run(command: Forecast) -> int:
         return 0
     chosen = "as told" if command.penalty is not None else "lowest leave-one-out error"
     print(
-        f"{table.target} from {told.columns} columns and {told.rows} rows, {told.loss} loss, penalty {told.penalty:.4g} "
-        f"({chosen}); {told.observable} now {told.now:.4g}\n"
+        f"{table.target} from {result.columns} columns and {result.rows} rows, {result.loss} loss, penalty {result.penalty:.4g} "
+        f"({chosen}); {result.observable} now {result.now:.4g}\n"
     )
-    cli._table("", *told.table())
+    cli._table("", *result.table())
     print()
-    for sentence in told.sentences():
+    for sentence in result.sentences():
         print(sentence)
     if command.out is not None:
         print(f"picture and numbers in {command.out}")
-    for note in told.warnings:
+    for note in result.warnings:
         print(f"solvable: warning: {note}", file=sys.stderr)
     return 0
 

@@ -163,18 +163,18 @@ def _fit(command: Fit) -> int:
         return 1
     best = found.contacts(command.separation, command.top or found.sites)
     if command.json:
-        told = {
+        summary = {
             "contacts": [c._asdict() for c in best],
             "sites": found.sites,
             "alphabet": letters.letters,
             **found.about,
         }
-        _print_json({**told, "out": _text(command.out), "figure": _text(picture)})
+        _print_json({**summary, "out": _text(command.out), "figure": _text(picture)})
     else:
         print(found)
-        told = found.about
+        summary = found.about
         print(
-            f"loss {told['loss']:.4f} per site after {told['iterations']} iterations, residual {told['residual']:.1e}\n"
+            f"loss {summary['loss']:.4f} per site after {summary['iterations']} iterations, residual {summary['residual']:.1e}\n"
         )
         _show(best)
         if command.out is not None:

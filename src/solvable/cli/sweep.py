@@ -107,25 +107,25 @@ def _run(command: SweepRun) -> int:
 
             work(store.path, say=_say if sys.stderr.isatty() else lambda sentence: None, study=name)
     except (KeyboardInterrupt, ClusterLost) as problem:
-        told = status(store, name)
+        state = status(store, name)
         again = " ".join(shlex.quote(w) for w in ["solvable", *sys.argv[1:]])
-        kept = f"{told.cells['done']} of {told.cells['all']} cells are kept"
+        kept = f"{state.cells['done']} of {state.cells['all']} cells are kept"
         why = "interrupted" if isinstance(problem, KeyboardInterrupt) else f"{problem}"
         _say(f"solvable: {why}; {kept}. Resume with: {again}")
         return 1
-    told = status(store, name)
+    state = status(store, name)
     for each in dead:
         _say(f"solvable: {each}")
     if command.json:
         cli._print_json(
-            {"run": str(command.run), **dataclasses.asdict(told), "complete": told.complete,
+            {"run": str(command.run), **dataclasses.asdict(state), "complete": state.complete,
              "dead": [dataclasses.asdict(d) for d in dead], "seconds": round(time.monotonic() - begun, 3)}
         )  # fmt: skip
     else:
-        print(told)
-        if not told.complete:
-            print(f"go on with: solvable sweep {'retry' if told.blocks['failed'] else 'work'} {command.run}")
-    return 0 if told.complete else 1
+        print(state)
+        if not state.complete:
+            print(f"go on with: solvable sweep {'retry' if state.blocks['failed'] else 'work'} {command.run}")
+    return 0 if state.complete else 1
 
 
 def _write_script(command: SweepRun, script: str) -> int:
@@ -150,13 +150,13 @@ def _work(command: SweepWork | SweepRetry) -> int:
     from ..lab.jax_environment import configure
 
     configure()
-    from ..lab.launch import last_block_when_told, parent_lives
+    from ..lab.launch import last_block_on_signal, parent_lives
     from ..lab.store import Store
 
     Store.open(command.run)  # refuses before JAX is imported
     from ..lab.sweep import work
 
-    retry, more = isinstance(command, SweepRetry), last_block_when_told()
+    retry, more = isinstance(command, SweepRetry), last_block_on_signal()
     worked = work(
         command.run, shard, _say, study=command.study, retry=retry,
         wanted=lambda: parent_lives() and more(), stop_at_once=True,
@@ -181,11 +181,11 @@ def _shard(text: str) -> tuple[int, int]:
 def _status(command: SweepStatus) -> int:
     from ..lab.status import status
 
-    told = status(command.run, command.study)
+    state = status(command.run, command.study)
     if command.json:
-        cli._print_json({"run": str(command.run), **dataclasses.asdict(told), "complete": told.complete})
+        cli._print_json({"run": str(command.run), **dataclasses.asdict(state), "complete": state.complete})
     else:
-        print(told)
+        print(state)
     return 0
 
 
@@ -223,8 +223,8 @@ def _export(command: SweepExport) -> int:
     missing = lab.missing()
     export(lab.dataset(), command.to, command.out)
     if command.json:
-        told = {"run": str(command.run), "out": str(command.out), "cells": lab.number_of_cells(), "missing": missing}
-        cli._print_json(told)
+        state = {"run": str(command.run), "out": str(command.out), "cells": lab.number_of_cells(), "missing": missing}
+        cli._print_json(state)
     else:
         print(f"{command.out}" + (f" ({missing} of {lab.number_of_cells()} cells are not done yet)" if missing else ""))
     return 0
@@ -248,8 +248,8 @@ def _gc(command: SweepGc) -> int:
     if command.json:
         cli._print_json({"run": str(command.run), "removed": sum(removed.values()), **removed})
     else:
-        told = "{temporaries} temporary files, {copies} copies of archived blocks and {claims} claims removed"
-        print(told.format(**removed))
+        state = "{temporaries} temporary files, {copies} copies of archived blocks and {claims} claims removed"
+        print(state.format(**removed))
     return 0
 
 

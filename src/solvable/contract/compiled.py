@@ -170,8 +170,8 @@ def simulate_batch(
     lanes = keys.shape[0]
     each = {n: np.asarray(v, float) for n, v in fields.items()}
     counts = {}
-    for name, said in model.fields_of("control").items():
-        if said.counts:
+    for name, declaration in model.fields_of("control").items():
+        if declaration.counts:
             ratios = each.get(name, np.full(lanes, float(getattr(model, name))))
             counts[name] = np.maximum(1, np.rint(ratios * size)).astype(np.int32)
             each[name] = counts[name] / size

@@ -88,8 +88,10 @@ def control(
     - `counts`: in a simulation of size `d` the control sets a whole number of things, `round(control * d)`, and the
         theory is evaluated at the ratio that was realised.
     """
-    said = Declaration("control", meaning, symbol, default, low, high, low_open, high_open, scale, typical, counts)
-    return eqx.field(default=default, kw_only=True, metadata={"solvable": said})
+    declaration = Declaration(
+        "control", meaning, symbol, default, low, high, low_open, high_open, scale, typical, counts
+    )
+    return eqx.field(default=default, kw_only=True, metadata={"solvable": declaration})
 
 
 def choice(
@@ -106,8 +108,8 @@ def choice(
     Each value compiles its own program; a study sweeps it block by block.
     """
     named = tuple(options) if options is not None else None
-    said = Declaration("choice", meaning, symbol, default, low=low, high=high, options=named)
-    return eqx.field(default=default, kw_only=True, static=True, metadata={"solvable": said})
+    declaration = Declaration("choice", meaning, symbol, default, low=low, high=high, options=named)
+    return eqx.field(default=default, kw_only=True, static=True, metadata={"solvable": declaration})
 
 
 def input(
@@ -126,14 +128,14 @@ def input(
     A dimension named like a whole-number choice must have that size. With `increasing` (times of measurement), it is
     at least two numbers, each larger than the one before.
     """
-    said = Declaration("input", meaning, symbol, default, low, high, dims=tuple(dims), increasing=increasing)
-    return eqx.field(default=None, kw_only=True, metadata={"solvable": said})
+    declaration = Declaration("input", meaning, symbol, default, low, high, dims=tuple(dims), increasing=increasing)
+    return eqx.field(default=None, kw_only=True, metadata={"solvable": declaration})
 
 
 def data(*, dims: Sequence[str], meaning: str, symbol: str = "") -> Any:
     """An array that is the user's or was drawn (a covariance, couplings, a trained map). Never swept; may be absent."""
-    said = Declaration("data", meaning, symbol, None, dims=tuple(dims))
-    return eqx.field(default=None, kw_only=True, metadata={"solvable": said})
+    declaration = Declaration("data", meaning, symbol, None, dims=tuple(dims))
+    return eqx.field(default=None, kw_only=True, metadata={"solvable": declaration})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,54 +231,58 @@ class Reference:
 # --- conversion and checks, one field at a time -----------------------------------------------------------------------
 
 
-def checked_number(name: str, said: Declaration, value: Any) -> jax.Array:
+def checked_number(name: str, declaration: Declaration, value: Any) -> jax.Array:
     """A control's value as a float64 array, or one sentence about what is wrong with it."""
     if isinstance(value, Tracer):
         return value if value.dtype == jnp.float64 else value.astype(float)
-    array = _as_floats(name, said, value)
-    inside = said.inside(array)
+    array = _as_floats(name, declaration, value)
+    inside = declaration.inside(array)
     if not inside.all():
         where = np.unravel_index(int(np.argmin(inside)), array.shape)
         place = f"[{', '.join(str(int(i)) for i in where)}]" if array.ndim else ""
         raise InvalidValue(
-            f"{name}{place} = {float(array[where]):g} is outside its range {said.range}: {said.meaning}."
+            f"{name}{place} = {float(array[where]):g} is outside its range {declaration.range}: {declaration.meaning}."
         )
     return jnp.asarray(array, dtype=float)
 
 
-def checked_choice(name: str, said: Declaration, value: Any) -> str | int:
+def checked_choice(name: str, declaration: Declaration, value: Any) -> str | int:
     """A choice's value as a plain string or int, or one sentence about what is wrong with it."""
-    if said.options is not None:
-        if not isinstance(value, str) or value not in said.options:
-            raise InvalidValue(f"{name} = {value!r} is not one of {said.range}: {said.meaning}.")
+    if declaration.options is not None:
+        if not isinstance(value, str) or value not in declaration.options:
+            raise InvalidValue(f"{name} = {value!r} is not one of {declaration.range}: {declaration.meaning}.")
         return str(value)
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or not said.low <= value <= said.high:
-        raise InvalidValue(f"{name} = {value!r} is not a whole number in {said.range}: {said.meaning}.")
+    if not whole or not declaration.low <= value <= declaration.high:
+        raise InvalidValue(f"{name} = {value!r} is not a whole number in {declaration.range}: {declaration.meaning}.")
     return int(value)
 
 
-def checked_array(name: str, said: Declaration, value: Any, sizes: dict[str, int]) -> jax.Array:
+def checked_array(name: str, declaration: Declaration, value: Any, sizes: dict[str, int]) -> jax.Array:
     """An input's or data field's value, its shape checked against (and entered into) the known sizes of dimensions."""
-    array = value if isinstance(value, Tracer) else _as_floats(name, said, value)
-    shape = "×".join(said.dims)
-    if array.ndim != len(said.dims):
+    array = value if isinstance(value, Tracer) else _as_floats(name, declaration, value)
+    shape = "×".join(declaration.dims)
+    if array.ndim != len(declaration.dims):
         raise InvalidValue(
-            f"{name} has {array.ndim} dimensions where {len(said.dims)} ({shape}) are meant: {said.meaning}."
+            f"{name} has {array.ndim} dimensions where {len(declaration.dims)} ({shape}) are meant: {declaration.meaning}."
         )
-    for dim, size in zip(said.dims, array.shape, strict=True):
+    for dim, size in zip(declaration.dims, array.shape, strict=True):
         if sizes.setdefault(dim, size) != size:
-            raise InvalidValue(f"{name} has {size} entries along {dim!r} where {sizes[dim]} are meant: {said.meaning}.")
+            raise InvalidValue(
+                f"{name} has {size} entries along {dim!r} where {sizes[dim]} are meant: {declaration.meaning}."
+            )
     if isinstance(array, Tracer):
         return array
-    if not said.inside(array).all():
-        raise InvalidValue(f"{name} has an entry that is not finite or not in {said.range}: {said.meaning}.")
-    if said.increasing and (array.size < 2 or np.any(np.diff(array) <= 0)):
+    if not declaration.inside(array).all():
+        raise InvalidValue(
+            f"{name} has an entry that is not finite or not in {declaration.range}: {declaration.meaning}."
+        )
+    if declaration.increasing and (array.size < 2 or np.any(np.diff(array) <= 0)):
         raise InvalidValue(f"{name} must be at least two increasing numbers: the first is the start.")
     return jnp.asarray(array, dtype=float)
 
 
-def _as_floats(name: str, said: Declaration, value: Any) -> np.ndarray:
+def _as_floats(name: str, declaration: Declaration, value: Any) -> np.ndarray:
     try:
         array = np.asarray(value)
         if array.dtype.kind not in "iuf":
@@ -284,7 +290,7 @@ def _as_floats(name: str, said: Declaration, value: Any) -> np.ndarray:
         return array.astype(float)
     except (TypeError, ValueError):
         raise InvalidValue(
-            f"{name} = {_short(value)} is not a number or an array of numbers in {said.range}: {said.meaning}."
+            f"{name} = {_short(value)} is not a number or an array of numbers in {declaration.range}: {declaration.meaning}."
         ) from None
 
 
@@ -293,7 +299,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def resolve_default(said: Declaration, model: Any) -> Any:
+def resolve_default(declaration: Declaration, model: Any) -> Any:
     """The default of an input: an array as it is, or made from the model's choices."""
-    make: Callable[[Any], Any] | Any = said.default
+    make: Callable[[Any], Any] | Any = declaration.default
     return make(model) if callable(make) else make

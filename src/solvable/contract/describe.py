@@ -29,7 +29,7 @@ def describe(model: type[Model]) -> dict[str, Any]:
         "numerics": dict(model.numerics),
         "accuracy": model.accuracy,
         "typical_sizes": list(model.typical_sizes),
-        "fields": [_field(name, said) for name, said in model.fields().items()],
+        "fields": [_field(name, declaration) for name, declaration in model.fields().items()],
         "observables": [
             {
                 "name": o.name,
@@ -48,24 +48,26 @@ def describe(model: type[Model]) -> dict[str, Any]:
     }
 
 
-def _field(name: str, said: Any) -> dict[str, Any]:
-    if said.kind in ("control", "choice"):
-        default = f"{said.default:g}" if isinstance(said.default, float) else str(said.default)
-    elif said.default is None:
+def _field(name: str, declaration: Any) -> dict[str, Any]:
+    if declaration.kind in ("control", "choice"):
+        default = f"{declaration.default:g}" if isinstance(declaration.default, float) else str(declaration.default)
+    elif declaration.default is None:
         default = "none"
     else:
         default = (
-            "from the choices" if callable(said.default) else "×".join(map(str, np.shape(said.default))) + " values"
+            "from the choices"
+            if callable(declaration.default)
+            else "×".join(map(str, np.shape(declaration.default))) + " values"
         )
     return {
         "name": name,
-        "kind": said.kind,
-        "symbol": said.symbol,
+        "kind": declaration.kind,
+        "symbol": declaration.symbol,
         "default": default,
-        "range": " × ".join(said.dims) if said.dims else said.range,
-        "typical": list(said.typical) if said.typical else None,
-        "scale": said.scale,
-        "options": list(said.options) if said.options else None,
-        "counts": said.counts,
-        "meaning": said.meaning,
+        "range": " × ".join(declaration.dims) if declaration.dims else declaration.range,
+        "typical": list(declaration.typical) if declaration.typical else None,
+        "scale": declaration.scale,
+        "options": list(declaration.options) if declaration.options else None,
+        "counts": declaration.counts,
+        "meaning": declaration.meaning,
     }

@@ -34,7 +34,7 @@ def answer(value: Any, status: int = 200) -> Response:
     return Response(text.encode("utf-8", "replace"), status, media_type="application/json")
 
 
-def said(status: int, sentence: str, **more: Any) -> Response:
+def refusal(status: int, sentence: str, **more: Any) -> Response:
     short = sentence if len(sentence) <= LONGEST_SENTENCE else sentence[: LONGEST_SENTENCE - 1] + "…"
     return answer({"error": short, **more}, status)
 
@@ -46,23 +46,23 @@ def guarded(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Requ
         try:
             return await handler(request)
         except Refusal as no:
-            return said(no.status, str(no))
+            return refusal(no.status, str(no))
         except HTTPException as problem:
-            return said(problem.status_code, str(problem.detail))
+            return refusal(problem.status_code, str(problem.detail))
         except SolvableError as problem:
-            return said(422, str(problem), field=getattr(problem, "field", None))
+            return refusal(422, str(problem), field=getattr(problem, "field", None))
         except ClientDisconnect:
             return Response(status_code=400)
         except Exception:
             traceback.print_exc(file=sys.stderr)
-            return said(500, "something went wrong here: see the terminal in which `solvable explore` runs.")
+            return refusal(500, "something went wrong here: see the terminal in which `solvable explore` runs.")
 
     return answered
 
 
 async def http_error(request: Request, problem: Exception) -> Response:
     status = getattr(problem, "status_code", 500)
-    told = {404: "there is nothing at this address.", 405: "this address does not answer that method."}
-    response = said(status, told.get(status, "this request is not answered."))
+    sentences = {404: "there is nothing at this address.", 405: "this address does not answer that method."}
+    response = refusal(status, sentences.get(status, "this request is not answered."))
     response.headers.update(getattr(problem, "headers", None) or {})
     return response

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from ..errors import InvalidValue, nearest
 from ..registry import listings
-from .answers import answer, body_of, guarded, http_error, said
+from .answers import answer, body_of, guarded, http_error, refusal
 from .security import Doorkeeper, Gate
 
 STATIC = Path(__file__).parent / "static"
@@ -79,7 +79,7 @@ class Explorer:
 
     def _static(self, name: str, cache: str) -> Response:
         if name not in self.files:
-            return said(404, "there is no such file.")
+            return refusal(404, "there is no such file.")
         kind = {".js": "text/javascript", ".mjs": "text/javascript"}.get(Path(name).suffix) or mimetypes.guess_type(
             name
         )[0]
@@ -88,7 +88,7 @@ class Explorer:
 
     async def plotly_js(self, request: Request) -> Response:
         if self.plotly is None:
-            return said(404, "plotly is not installed: pip install 'solvable[explore]'.")
+            return refusal(404, "plotly is not installed: pip install 'solvable[explore]'.")
         # Kept by the browser, and asked for again only if the installed version is another one.
         headers = {"cache-control": "private, no-cache", "etag": f'"{self.plotly[1]}"'}
         if request.headers.get("if-none-match") == headers["etag"]:
@@ -100,7 +100,7 @@ class Explorer:
         from .files import thumbnail
 
         if request.path_params["model"] not in listings():
-            return said(404, "there is no such model.")
+            return refusal(404, "there is no such model.")
         kind, body = await run_in_threadpool(thumbnail, request.path_params["model"])
         return Response(body, media_type=kind, headers={"cache-control": "private, max-age=3600"})
 
@@ -109,17 +109,17 @@ class Explorer:
     async def models(self, request: Request) -> Response:
         from .gallery import models
 
-        study = await run_in_threadpool(lambda: self.opened.told()) if self._study is not None else None
+        study = await run_in_threadpool(lambda: self.opened.about()) if self._study is not None else None
         version = self.plotly[1] if self.plotly else None
         return answer(models() | {"study": study, "plotly": version})
 
     async def model(self, request: Request) -> Response:
         id = request.path_params["id"]
         if id not in listings():
-            return said(404, f"there is no model {id[:60]!r}; {nearest(id[:60], list(listings()))}")
-        from .describe import told
+            return refusal(404, f"there is no model {id[:60]!r}; {nearest(id[:60], list(listings()))}")
+        from .describe import describe_model
 
-        about = await run_in_threadpool(told, id)
+        about = await run_in_threadpool(describe_model, id)
         if self._warms:
             await run_in_threadpool(self._warm, about)
             self.jobs.warm()
@@ -165,7 +165,7 @@ class Explorer:
         except Stale:
             return answer({"error": "stale", "stale": True, "sequence": sequence}, 409)
         except Busy:
-            return said(429, "too many curves are asked for at once: wait a second.")
+            return refusal(429, "too many curves are asked for at once: wait a second.")
         coarse = self.theories.coarse(view, curves)
         return answer(drawn(view, curves) | {"sequence": sequence, "cached": cached is not None, "coarse": coarse})
 
@@ -181,7 +181,7 @@ class Explorer:
         try:
             job = self.jobs.submit(request.scope["session"], view)
         except Busy:
-            return said(429, "a simulation is running already: cancel it or wait for its end.")
+            return refusal(429, "a simulation is running already: cancel it or wait for its end.")
         return answer({"job": job.id, "cells": job.cells}, 202)
 
     def _job(self, request: Request) -> Any:
@@ -268,13 +268,13 @@ class Explorer:
 
     async def study(self, request: Request) -> Response:
         if self._study is None:
-            return said(404, "no stored study is open: start with `solvable explore RUN`.")
-        told = await run_in_threadpool(lambda: self.opened.told() | {"agreement": self.opened.agreement()})
-        return answer(told)
+            return refusal(404, "no stored study is open: start with `solvable explore RUN`.")
+        about = await run_in_threadpool(lambda: self.opened.about() | {"agreement": self.opened.agreement()})
+        return answer(about)
 
     async def study_series(self, request: Request) -> Response:
         if self._study is None:
-            return said(404, "no stored study is open: start with `solvable explore RUN`.")
+            return refusal(404, "no stored study is open: start with `solvable explore RUN`.")
         asked = await body_of(request, ("x", "y", "observables", "at"))
         return answer(await run_in_threadpool(self.opened.series, asked))
 

@@ -20,15 +20,17 @@ from .views import View, default_observables
 
 
 @lru_cache(maxsize=64)
-def told(id: str) -> dict[str, Any]:
+def describe_model(id: str) -> dict[str, Any]:
     """Everything that the page needs to know of a model."""
     kind = model_class(id)
     about = describe(kind)
     model = kind()
-    fields = [said | _field(kind, said["name"]) for said in about["fields"]]
-    observables = [said | {"symbol_mathml": symbol(said["symbol"])} for said in about["observables"]]
-    for said, declared in zip(observables, kind.observables_declared, strict=True):
-        said["exists_when"] = {field: list(allowed) for field, allowed in declared.when}
+    fields = [declaration | _field(kind, declaration["name"]) for declaration in about["fields"]]
+    observables = [
+        declaration | {"symbol_mathml": symbol(declaration["symbol"])} for declaration in about["observables"]
+    ]
+    for declaration, declared in zip(observables, kind.observables_declared, strict=True):
+        declaration["exists_when"] = {field: list(allowed) for field, allowed in declared.when}
     return about | {
         "sentence": listings()[id].sentence,
         "kind": listings()[id].kind,
@@ -52,7 +54,7 @@ def default_view(kind: type[Model]) -> View:
     own = any(model.observables()[n].dims for n in shown)
     axis = None
     if controls and model.has_theory and not own:
-        swept = next((n for n, said in controls.items() if said.counts), next(iter(controls)))
+        swept = next((n for n, declaration in controls.items() if declaration.counts), next(iter(controls)))
         low, high = controls[swept].span
         logarithmic = controls[swept].scale == "log" and low > 0
         axis = {"field": swept, "from": low, "to": high, "points": 60, "scale": "log" if logarithmic else "linear"}
@@ -65,16 +67,16 @@ def default_view(kind: type[Model]) -> View:
 
 
 def _field(kind: type[Model], name: str) -> dict[str, Any]:
-    said = kind.fields()[name]
-    more: dict[str, Any] = {"symbol_mathml": symbol(said.symbol), "dims": list(said.dims)}
-    if said.kind in ("control", "choice"):
-        more |= {"default": said.default, "low": _finite(said.low), "high": _finite(said.high)}
-        more |= {"low_open": said.low_open, "high_open": said.high_open}
-    if said.kind == "control":
+    declaration = kind.fields()[name]
+    more: dict[str, Any] = {"symbol_mathml": symbol(declaration.symbol), "dims": list(declaration.dims)}
+    if declaration.kind in ("control", "choice"):
+        more |= {"default": declaration.default, "low": _finite(declaration.low), "high": _finite(declaration.high)}
+        more |= {"low_open": declaration.low_open, "high_open": declaration.high_open}
+    if declaration.kind == "control":
         try:
-            more["span"] = list(said.span)
+            more["span"] = list(declaration.span)
         except InvalidValue:
-            more["span"] = [said.default - 1, said.default + 1]
+            more["span"] = [declaration.default - 1, declaration.default + 1]
     return more
 
 

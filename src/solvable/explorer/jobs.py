@@ -175,8 +175,8 @@ class Jobs:
         with suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             while True:
                 head, data = FRAME.unpack(await pipe.readexactly(FRAME.size))
-                told = json.loads(await pipe.readexactly(head))
-                self._hear(told, await pipe.readexactly(data) if data else b"")
+                message = json.loads(await pipe.readexactly(head))
+                self._hear(message, await pipe.readexactly(data) if data else b"")
         await process.wait()
         if process is not self._process:
             return  # it was ended by us
@@ -186,20 +186,20 @@ class Jobs:
         if not self._closed:
             self._spawn(self._next())
 
-    def _hear(self, told: dict[str, Any], data: bytes) -> None:
-        job = self.jobs.get(told.get("job", ""))
+    def _hear(self, message: dict[str, Any], data: bytes) -> None:
+        job = self.jobs.get(message.get("job", ""))
         if job is None or job.ended:
             return
-        if "plan" in told:
+        if "plan" in message:
             store: Any = job.study._attach(None)
             from ..lab.stored_plans import plan_name
 
-            store.write_document(plan_name(job.study.specification()), {"blocks": told["plan"], "earlier": []})
-        elif "block" in told:
+            store.write_document(plan_name(job.study.specification()), {"blocks": message["plan"], "earlier": []})
+        elif "block" in message:
             assert job.study._store is not None
-            job.study._store.commit(told["block"], unpack(data), {})
+            job.study._store.commit(message["block"], unpack(data), {})
         else:
-            job.tell(told["event"], told["data"])
+            job.tell(message["event"], message["data"])
             if job.ended:
                 self._spawn(self._next())
 
@@ -224,9 +224,9 @@ class Jobs:
             await process.wait()
 
 
-async def _write(process: asyncio.subprocess.Process, told: dict[str, Any]) -> None:
+async def _write(process: asyncio.subprocess.Process, message: dict[str, Any]) -> None:
     assert process.stdin is not None
-    head = json.dumps(told).encode()
+    head = json.dumps(message).encode()
     process.stdin.write(FRAME.pack(len(head), 0) + head)
     await process.stdin.drain()
 

@@ -23,12 +23,12 @@ WORDS = ("model", "x", "y", "show", "branches", "sizes", "seeds", "simulated", "
 
 def link(view: View, address: str) -> str:
     """An address that restores the view (in a browser that is let in)."""
-    said = [("model", view.model.id)]
-    said += [(f"field.{n}" if n in WORDS else n, _word(v)) for n, v in view.values.items()]
-    said += [("x", _along(view.x) if view.x else "none"), *([("y", _along(view.y))] if view.y else [])]
-    said += [("show", ",".join(view.observables)), *([("branches", "1")] if view.branches else [])]
-    said += [("sizes", ",".join(map(str, view.sizes))), ("seeds", str(view.seeds)), ("simulated", str(view.simulated))]
-    return f"{address}/?{urlencode(said, safe=':,')}"
+    query = [("model", view.model.id)]
+    query += [(f"field.{n}" if n in WORDS else n, _word(v)) for n, v in view.values.items()]
+    query += [("x", _along(view.x) if view.x else "none"), *([("y", _along(view.y))] if view.y else [])]
+    query += [("show", ",".join(view.observables)), *([("branches", "1")] if view.branches else [])]
+    query += [("sizes", ",".join(map(str, view.sizes))), ("seeds", str(view.seeds)), ("simulated", str(view.simulated))]
+    return f"{address}/?{urlencode(query, safe=':,')}"
 
 
 def _along(axis: Axis) -> str:

@@ -83,9 +83,9 @@ class Doorkeeper:
         secret = _cookie(headers.get("cookie", ""), self.cookie)
         return self._sessions.get(_hash(secret)) if secret else None
 
-    def exchange(self, told: str) -> str | None:
+    def exchange(self, given: str) -> str | None:
         """A fresh secret for the token, or None if it is the wrong one."""
-        if not secrets.compare_digest(told.encode(), self.token.encode()):
+        if not secrets.compare_digest(given.encode(), self.token.encode()):
             return None
         secret = secrets.token_urlsafe(32)
         self._sessions[_hash(secret)] = secrets.token_urlsafe(12)
@@ -183,19 +183,19 @@ class Gate:
         secret = self.doorkeeper.exchange(tokens[0]) if len(tokens) == 1 else None
         if secret is None:
             raise Refusal(401, "this is not the token that `solvable explore` printed.")
-        said = [(b"location", target.encode("ascii"))]
+        fields = [(b"location", target.encode("ascii"))]
         if session is None:
-            said.append(
+            fields.append(
                 (b"set-cookie", f"{self.doorkeeper.cookie}={secret}; HttpOnly; SameSite=Strict; Path=/".encode())
             )
         if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
             # A browser that was sent here by another page would not show a strict cookie after a redirect: ask it to
             # come again by itself.
-            said[0] = (b"refresh", b"0; url=" + target.encode("ascii"))
-            said.append((b"content-type", b"text/html; charset=utf-8"))
-            await _respond(send, 200, said, b"<!doctype html><title>solvable</title>")
+            fields[0] = (b"refresh", b"0; url=" + target.encode("ascii"))
+            fields.append((b"content-type", b"text/html; charset=utf-8"))
+            await _respond(send, 200, fields, b"<!doctype html><title>solvable</title>")
             return True
-        await _respond(send, 303, said, b"")
+        await _respond(send, 303, fields, b"")
         return True
 
 
@@ -290,8 +290,8 @@ async def _refuse(scope: Scope, no: Refusal, send: Send) -> None:
 def _page(sentence: str) -> bytes:
     import html
 
-    said = html.escape(sentence[:1].upper() + sentence[1:])
-    return f'<!doctype html><meta charset="utf-8"><title>solvable</title><p>{said}</p>'.encode()
+    fields = html.escape(sentence[:1].upper() + sentence[1:])
+    return f'<!doctype html><meta charset="utf-8"><title>solvable</title><p>{fields}</p>'.encode()
 
 
 async def _respond(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:

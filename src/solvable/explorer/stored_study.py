@@ -37,7 +37,7 @@ class Opened:
                 self.data, self._agreement = self.study.dataset(), None
                 self._seen = done
 
-    def told(self) -> dict[str, Any]:
+    def about(self) -> dict[str, Any]:
         """Dimensions, controls, sizes, seeds, observables."""
         self.refresh()
         model = next(iter(self.study.models.values()))
@@ -65,15 +65,15 @@ class Opened:
             "values": {n: v for m in self.study.models.values() for n, v in _scalars(m).items()},
         }  # fmt: skip
 
-    def series(self, said: Any) -> dict[str, Any]:
+    def series(self, request: Any) -> dict[str, Any]:
         """Theory and points along one dimension, with every other dimension at one of its values."""
-        if not isinstance(said, dict) or any(k not in ("x", "y", "observables", "at") for k in said):
+        if not isinstance(request, dict) or any(k not in ("x", "y", "observables", "at") for k in request):
             raise Refused("a request for a stored study has x, y, observables and at.")
-        grid, at = self.study._grid(), said.get("at", {})
-        axes = [a for a in (said.get("x"), said.get("y")) if a is not None]
+        grid, at = self.study._grid(), request.get("at", {})
+        axes = [a for a in (request.get("x"), request.get("y")) if a is not None]
         if not isinstance(at, dict) or any(not isinstance(a, str) for a in axes) or len(set(axes)) < len(axes):
             raise Refused("x and y are names of different dimensions, at is an object {dimension: value}.")
-        names = self.checked(said.get("observables") or list(self._declared())[:1])
+        names = self.checked(request.get("observables") or list(self._declared())[:1])
         pick = {d: self._index(d, at.get(d), grid[d]) for d in grid if d not in axes}
         for name in at:
             if name not in grid:
@@ -92,7 +92,7 @@ class Opened:
         across = axes[0] if axes else None
         return {"x": self._axis(across), "y": self._axis(axes[1]) if len(axes) > 1 else None, "series": series,
                 "points": points, "lines": [], "not_converged": 0, "cached": True,
-                "coordinates": {d: c for d, c in self.told()["coordinates"].items() if d not in grid}}  # fmt: skip
+                "coordinates": {d: c for d, c in self.about()["coordinates"].items() if d not in grid}}  # fmt: skip
 
     def agreement(self) -> dict[str, Any] | None:
         """As a job tells it; None where there is nothing to compare."""
@@ -103,18 +103,18 @@ class Opened:
         self._agreement = self._agreement or agreement_of(self.study)
         return self._agreement
 
-    def checked(self, said: Any) -> list[str]:
+    def checked(self, request: Any) -> list[str]:
         """The observables that a view of this study shows, or a sentence."""
-        if not isinstance(said, list) or not all(isinstance(n, str) for n in said):
+        if not isinstance(request, list) or not all(isinstance(n, str) for n in request):
             raise Refused("the observables of a view are a list of names.", "observables")
-        for name in said:
+        for name in request:
             if name not in self._declared():
                 raise Refused(str(unknown_observable(name[:200], list(self._declared()))), "observables")
-        return said
+        return request
 
-    def reproduce(self, said: dict[str, Any], address: str) -> dict[str, str]:
+    def reproduce(self, request: dict[str, Any], address: str) -> dict[str, str]:
         """A program, a command and a link that show this study."""
-        names = self.checked(said.get("observables") or [])
+        names = self.checked(request.get("observables") or [])
         path = str(self.run.resolve())
         shown = repr(names[0]) if len(names) == 1 else repr(names) if names else ""
         lines = ["import solvable as sv", "", f"study = sv.open({path!r})", "data = study.dataset()", "print(data)"]
@@ -154,9 +154,9 @@ class Opened:
         return array.values
 
     def _curve(self, name: str, pick: dict[str, int], lead: list[str], own: list[str]) -> list[dict[str, Any]]:
-        said = self._declared()[name]
-        told = {"observable": name, "label": name.replace("_", " "), "symbol_mathml": symbol(said.symbol),
-                "status": said.status, "dims": [*lead, *own]}  # fmt: skip
+        request = self._declared()[name]
+        about = {"observable": name, "label": name.replace("_", " "), "symbol_mathml": symbol(request.symbol),
+                "status": request.status, "dims": [*lead, *own]}  # fmt: skip
         if f"{name}_theory" in self.data:
             values = self._array(f"{name}_theory", pick, [*lead, *own])
         elif f"{name}_expected" in self.data:
@@ -165,7 +165,7 @@ class Opened:
             values = np.mean(values, axis=outer)
         else:
             return []
-        return [told | {"values": plain(values), "converged": np.isfinite(values).tolist()}]
+        return [about | {"values": plain(values), "converged": np.isfinite(values).tolist()}]
 
     def _points(self, name: str, pick: dict[str, int], lead: list[str], own: list[str]) -> list[dict[str, Any]]:
         if f"{name}_simulated" not in self.data:

@@ -158,9 +158,9 @@ def answer(view: View, curves: Curves) -> dict[str, Any]:
     for name in view.observables:
         if name not in curves.values:
             continue
-        said = declared[name]
-        common = {"observable": name, "label": name.replace("_", " "), "symbol_mathml": symbol(said.symbol),
-                  "status": said.status, "dims": [*grid, *said.dims]}  # fmt: skip
+        observable = declared[name]
+        common = {"observable": name, "label": name.replace("_", " "), "symbol_mathml": symbol(observable.symbol),
+                  "status": observable.status, "dims": [*grid, *observable.dims]}  # fmt: skip
         values, converged = curves.values[name], curves.converged
         if view.branches:
             for b in range(values.shape[len(grid)]):

@@ -75,33 +75,33 @@ class View:
     simulated: int
 
     @classmethod
-    def checked(cls, said: Any) -> View:
+    def checked(cls, request: Any) -> View:
         """The view that the JSON value describes, or one sentence.
 
         >>> View.checked({"model": "perceptron", "values": {"samples": -1}})
         Traceback (most recent call last):
         solvable.explorer.views.Refused: samples = -1 is outside its range (0, 10000]: training samples per dimension, n/d.
         """
-        _object(said, "a view", KEYS)
-        if not isinstance(said.get("model"), str):
+        _object(request, "a view", KEYS)
+        if not isinstance(request.get("model"), str):
             raise Refused("a view names its model.", "model")
-        kind = model_class(said["model"])
-        values = said.get("values")
+        kind = model_class(request["model"])
+        values = request.get("values")
         values = {} if values is None else values
         if not isinstance(values, dict):
             raise Refused("the values of a view are an object {name: value}.", "values")
         model = _made(kind, values)
-        x, y = (_axis(kind, said.get(which), which) for which in ("x", "y"))
+        x, y = (_axis(kind, request.get(which), which) for which in ("x", "y"))
         if y is not None and (x is None or x.field == y.field):
             raise Refused("a plane has two different controls on its axes.", "y")
         if x is not None and y is not None and x.points * y.points > MOST_GRID:
             raise Refused(f"a plane has at most {MOST_GRID} points: {x.points} × {y.points} are more.", "y")
-        observables = _observables(model, said.get("observables"))
-        if not isinstance(branches := said.get("branches", False), bool):
+        observables = _observables(model, request.get("observables"))
+        if not isinstance(branches := request.get("branches", False), bool):
             raise Refused("branches is true or false.", "branches")
-        sizes, seeds = _sizes(model, said.get("sizes"), said.get("seeds"))
+        sizes, seeds = _sizes(model, request.get("sizes"), request.get("seeds"))
         plain = 6 if y is not None else 12
-        simulated = _whole("simulated", said.get("simulated"), 1, MOST_POINTS, min(plain, x.points if x else 1))
+        simulated = _whole("simulated", request.get("simulated"), 1, MOST_POINTS, min(plain, x.points if x else 1))
         kept = {n: v for n, v in values.items() if not _is_default(kind.fields()[n], v)}
         return cls(model, kept, x, y, observables, branches, sizes, seeds, simulated)
 
@@ -152,14 +152,14 @@ class View:
     @cached_property
     def theory_key(self) -> str:
         """Everything that the theory depends on (which observables are shown is none of it)."""
-        told = self.json() | {"values": self.changed}
-        return json.dumps([told[n] for n in ("model", "values", "x", "y", "branches")], sort_keys=True)
+        content = self.json() | {"values": self.changed}
+        return json.dumps([content[n] for n in ("model", "values", "x", "y", "branches")], sort_keys=True)
 
 
-def _object(said: Any, what: str, keys: tuple[str, ...]) -> None:
-    if not isinstance(said, dict):
+def _object(request: Any, what: str, keys: tuple[str, ...]) -> None:
+    if not isinstance(request, dict):
         raise Refused(f"{what} is a JSON object.")
-    for key in said:
+    for key in request:
         if key not in keys:
             raise Refused(f"{what} has no {key[:60]!r}; {nearest(key[:60], list(keys))}")
 
@@ -179,11 +179,11 @@ def _named(sentence: str, fields: list[str]) -> str | None:
     return first if first in fields else None
 
 
-def _axis(kind: type[Model], said: Any, which: str) -> Axis | None:
-    if said is None:
+def _axis(kind: type[Model], request: Any, which: str) -> Axis | None:
+    if request is None:
         return None
-    _object(said, f"the {which} axis", AXIS_KEYS)
-    field = said.get("field")
+    _object(request, f"the {which} axis", AXIS_KEYS)
+    field = request.get("field")
     if not isinstance(field, str):
         raise Refused(f"the {which} axis names the control that is swept.", which)
     try:
@@ -193,11 +193,11 @@ def _axis(kind: type[Model], said: Any, which: str) -> Axis | None:
     declared = kind.fields()[field]
     if declared.kind != "control":
         raise Refused(f"{field!r} is a field of kind {declared.kind}: only controls go on an axis.", which)
-    low, high = (_number(which, said.get(end, declared.span[i])) for i, end in enumerate(("from", "to")))
+    low, high = (_number(which, request.get(end, declared.span[i])) for i, end in enumerate(("from", "to")))
     points = _whole(
-        f"the points of the {which} axis", said.get("points"), 2, MOST_POINTS, 60 if which == "x" else 30, which
+        f"the points of the {which} axis", request.get("points"), 2, MOST_POINTS, 60 if which == "x" else 30, which
     )
-    scale = said.get("scale", declared.scale)
+    scale = request.get("scale", declared.scale)
     if scale not in ("linear", "log"):
         raise Refused(f"the scale of the {which} axis is 'linear' or 'log'.", which)
     axis = Axis(field, low, high, points, scale)
@@ -228,16 +228,16 @@ def _whole(name: str, value: Any, low: int, high: int, default: int, field: str 
     return value
 
 
-def _observables(model: Model, said: Any) -> tuple[str, ...]:
+def _observables(model: Model, request: Any) -> tuple[str, ...]:
     known = model.observables()
-    if said is None or said == []:
+    if request is None or request == []:
         return default_observables(model)
-    if not isinstance(said, list) or not all(isinstance(n, str) for n in said):
+    if not isinstance(request, list) or not all(isinstance(n, str) for n in request):
         raise Refused("the observables of a view are a list of names.", "observables")
-    for name in said:
+    for name in request:
         if name not in known:
             raise Refused(str(unknown_observable(name[:200], list(known))), "observables")
-    return tuple(dict.fromkeys(said))
+    return tuple(dict.fromkeys(request))
 
 
 def default_observables(model: Model) -> tuple[str, ...]:
@@ -248,8 +248,8 @@ def default_observables(model: Model) -> tuple[str, ...]:
     return tuple(alike[:2])
 
 
-def _sizes(model: Model, said: Any, seeds: Any) -> tuple[tuple[int, ...], int]:
-    sizes = list(type(model).typical_sizes[:2]) if said is None else said
+def _sizes(model: Model, request: Any, seeds: Any) -> tuple[tuple[int, ...], int]:
+    sizes = list(type(model).typical_sizes[:2]) if request is None else request
     if not isinstance(sizes, list) or len(sizes) > MOST_SIZES:
         raise Refused(f"the sizes of a view are a list of at most {MOST_SIZES} whole numbers.", "sizes")
     number = 8 if seeds is None else seeds

@@ -20,8 +20,8 @@ PAUSE = 0.25  # seconds between looks at what is complete
 MOST_VALUES = 4096  # of one observable at one point: larger ones are exported, not drawn
 
 
-def write_frame(pipe: BinaryIO, told: dict[str, Any], data: bytes = b"") -> None:
-    head = json.dumps(told).encode()
+def write_frame(pipe: BinaryIO, message: dict[str, Any], data: bytes = b"") -> None:
+    head = json.dumps(message).encode()
     pipe.write(FRAME.pack(len(head), len(data)) + head + data)
     pipe.flush()
 
@@ -64,7 +64,7 @@ class Simulation:
 
         self.view = View.checked(view)
         self.study = self.view.study()
-        self.told: set[tuple[Any, ...]] = set()
+        self.message: set[tuple[Any, ...]] = set()
 
     def run(self) -> None:
         from ..lab._files import pack
@@ -104,7 +104,7 @@ class Simulation:
 
     def _points(self, last: bool = False) -> None:
         """Tell of every point whose seeds are all there."""
-        for point in points_of(self.study, self.view.axes, self.told, last):
+        for point in points_of(self.study, self.view.axes, self.message, last):
             self.send({"job": self.job, "event": "points", "data": point})
 
     def _agreement(self) -> None:
@@ -112,7 +112,7 @@ class Simulation:
             self.send({"job": self.job, "event": "agreement", "data": agreement_of(self.study)})
 
 
-def points_of(study: Any, axes: Any, told: set[tuple[Any, ...]], last: bool) -> list[dict[str, Any]]:
+def points_of(study: Any, axes: Any, message: set[tuple[Any, ...]], last: bool) -> list[dict[str, Any]]:
     """The simulated points that are complete and were not told yet (`last`: also those that did not converge)."""
     import numpy as np
 
@@ -135,9 +135,9 @@ def points_of(study: Any, axes: Any, told: set[tuple[Any, ...]], last: bool) -> 
         for index in np.ndindex(*values.shape[: len(fields) + 1]):
             here = values[index]
             finite = np.isfinite(here)
-            if (base, index) in told or (not finite.all() and not last) or not finite.any():
+            if (base, index) in message or (not finite.all() and not last) or not finite.any():
                 continue
-            told.add((base, index))
+            message.add((base, index))
             number = finite.sum(0)
             mean = np.nanmean(np.where(number > 0, here, 0.0), 0)
             error = np.nanstd(here, 0, ddof=1) / np.sqrt(number) if here.shape[0] > 1 else np.full(mean.shape, np.nan)
@@ -182,12 +182,12 @@ def main() -> None:
 
     def listen() -> None:
         while (frame := read_frame(sys.stdin.buffer)) is not None:
-            told = frame[0]
-            if "run" in told:
-                flags[told["run"]] = threading.Event()
-                jobs.put((told["run"], told["view"]))
-            elif told.get("cancel") in flags:
-                flags[told["cancel"]].set()
+            message = frame[0]
+            if "run" in message:
+                flags[message["run"]] = threading.Event()
+                jobs.put((message["run"], message["view"]))
+            elif message.get("cancel") in flags:
+                flags[message["cancel"]].set()
         os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()
@@ -199,9 +199,9 @@ def main() -> None:
     configure()
     lock = threading.Lock()
 
-    def send(told: dict[str, Any], data: bytes = b"") -> None:
+    def send(message: dict[str, Any], data: bytes = b"") -> None:
         with lock:
-            write_frame(pipe, told, data)
+            write_frame(pipe, message, data)
 
     from ..errors import SolvableError
     from ..lab import compute  # noqa: F401  (the long imports, before anybody waits for them)
@@ -220,8 +220,8 @@ def main() -> None:
             import traceback
 
             traceback.print_exc()
-            said = f"the simulation failed: {type(problem).__name__}."
-            send({"job": job, "event": "failed", "data": {"error": said}})
+            sentence = f"the simulation failed: {type(problem).__name__}."
+            send({"job": job, "event": "failed", "data": {"error": sentence}})
         finally:
             flags.pop(job, None)
 

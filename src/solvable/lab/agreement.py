@@ -46,8 +46,8 @@ class Row:
 
     def __str__(self) -> str:
         where = ", ".join(f"{k}={_short(v)}" for k, v in self.point.items())
-        said = f"{self.simulated:.5g} ± {self.error:.2g} ({self.seeds} seeds, d = {self.size})"
-        return f"{self.observable}[{where}]  {said}  theory {self.theory:.5g}  z = {self.z:+.1f}  {self.verdict}"
+        measured = f"{self.simulated:.5g} ± {self.error:.2g} ({self.seeds} seeds, d = {self.size})"
+        return f"{self.observable}[{where}]  {measured}  theory {self.theory:.5g}  z = {self.z:+.1f}  {self.verdict}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -75,16 +75,16 @@ def evaluate_case(case: Mapping[str, Any]) -> tuple[np.ndarray, float]:
 @lru_cache(maxsize=4)
 def _simulated(id: str, params: str, how: str) -> Outcome:
     """One realisation; several cases that differ only in what they look at share it."""
-    said = json.loads(how)
-    if not isinstance(said, dict) or set(said) != {"size", "seed"}:
+    settings = json.loads(how)
+    if not isinstance(settings, dict) or set(settings) != {"size", "seed"}:
         raise InvalidValue(f"simulate = {how} is not an object with a size and a seed.")
-    return model_class(id).create(**json.loads(params)).simulate(said["seed"], said["size"])
+    return model_class(id).create(**json.loads(params)).simulate(settings["seed"], settings["size"])
 
 
 def check_case(case: Mapping[str, Any]) -> Checked:
     """One reference value against the theory, or against a realisation."""
-    said = ", ".join(f"{k}={_brief(v)}" for k, v in case["params"].items())
-    part = f"{case['observable']}({said})" + (f" in {json.dumps(case['simulate'])}" if "simulate" in case else "")
+    settings = ", ".join(f"{k}={_brief(v)}" for k, v in case["params"].items())
+    part = f"{case['observable']}({settings})" + (f" in {json.dumps(case['simulate'])}" if "simulate" in case else "")
     try:
         value, gap = evaluate_case(case)
         seen = f"{_brief(value)} against {_brief(case['value'])}, off by {gap:.1e} of {float(np.max(case['tolerance'])):.1e}"
@@ -173,10 +173,10 @@ def _agreement(id: str, kind: type[Model], full: bool) -> list[Checked]:
         table = study.agreement(judged)
         for name in table.observables:
             counts = table.counts(name)
-            said = ", ".join(f"{n} {v}" for v, n in counts.items())
+            settings = ", ".join(f"{n} {v}" for v, n in counts.items())
             seeds = max(r.seeds for r in table if r.observable == name)
             passed = "disagree" not in counts and "undefined" not in counts
-            seen = f"{said} (d = {list(table.sizes)}, {seeds} seeds)"
+            seen = f"{settings} (d = {list(table.sizes)}, {seeds} seeds)"
             rows.append(Checked(id, f"agreement: {name}", passed, seen, counts.get("inconclusive", 0)))
             compared += sum(counts.values())
     noisy = sum(row.inconclusive for row in rows)

@@ -36,7 +36,7 @@ from .launch import (
     checked_workers,
     end,
     settings_elsewhere,
-    told_to_stop,
+    stop_event,
     wait_for,
 )
 from .status import status
@@ -143,7 +143,7 @@ def run_tasks(
 
     heal = complete()  # all is done already: then tasks look for damage, and all of them are waited for
     with ExitStack() as stack:
-        stop = stack.enter_context(told_to_stop())
+        stop = stack.enter_context(stop_event())
         options = {"number": max(1, min(number or 1, blocks)), "tls": tls, "jobs": jobs, "beside": path}
         address, security = stack.enter_context(_cluster(distributed, where, **options))
         session = uuid.uuid4().hex[:12]
@@ -209,8 +209,8 @@ def _dead(futures: list[Any]) -> list[Dead]:
             problem = future.exception(timeout=CONNECT)
             words = str(problem).strip().splitlines()
             dead.append(Dead(index, None, f"{type(problem).__name__}: {words[0] if words else ''}"[:300]))
-        elif future.status == "finished" and (said := future.result(timeout=CONNECT)):
-            dead.append(Dead(index, *said))
+        elif future.status == "finished" and (died := future.result(timeout=CONNECT)):
+            dead.append(Dead(index, *died))
     return dead
 
 

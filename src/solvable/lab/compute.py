@@ -28,7 +28,7 @@ def needed_memory(model: Model, block: Mapping[str, Any]) -> int | None:
     if block["kind"] == "theory":
         asked = (model.with_values(controls), type(model).numerics.updated(block["numerics"]))
         return needed(theory_program.lower(*asked).compile())
-    counting = [n for n, said in model.fields_of("control").items() if said.counts]
+    counting = [n for n, declaration in model.fields_of("control").items() if declaration.counts]
     lengths = tuple(sorted(zip(counting, block["padded"], strict=True)))
     keys = jax.random.wrap_key_data(numbers((lanes, 2), jnp.uint32), impl="threefry2x32")
     fields = {n: np.zeros(lanes) for n in controls}
@@ -111,7 +111,7 @@ def _simulations(model: Model, columns: dict[str, np.ndarray], block: Mapping[st
     keys = _keys(model, columns, size, block["seeds"])
     model, drawn = _prepared(model, columns, size, keys) if block["prepare"] else (model, {})
     fields = {**columns, **drawn}
-    counting = [n for n, said in model.fields_of("control").items() if said.counts]
+    counting = [n for n, declaration in model.fields_of("control").items() if declaration.counts]
     return simulate_batch(
         model,
         {n: v[fill] for n, v in fields.items()},

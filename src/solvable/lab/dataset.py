@@ -52,16 +52,16 @@ def assemble(
     shared = tuple(grid)
     paired = any(m.unprepared for m in models.values())
     places = Places(study)
-    for block, said in finished:
+    for block, block_spec in finished:
         arrays = None
-        for variant, place in places.of(said):
+        for variant, place in places.of(block_spec):
             arrays = arrays if arrays is not None else read(block)
             counts, prepare = bool(study._counts(models[variant])), models[variant].unprepared
             at = tuple(place.at[d] for d in shared)
             for name, every in arrays.items():
                 values = every[place.lanes]
-                if said["kind"] == "simulation" or prepare:
-                    kind = "simulated" if said["kind"] == "simulation" else "expected"
+                if block_spec["kind"] == "simulation" or prepare:
+                    kind = "simulated" if block_spec["kind"] == "simulation" else "expected"
                     put(f"{name}_{kind}", (*shared, "size", "seed"), (*at, place.size, place.seed), values)
                     continue
                 nominal = place.size < 0
@@ -84,12 +84,16 @@ def assemble(
     for name in dataset.data_vars:
         base = str(name).rsplit("_", 1)[0]
         if base in declared:
-            said = declared[base]
-            dataset[name].attrs |= {"meaning": said.meaning, "symbol": said.symbol, "status": said.status}
+            block_spec = declared[base]
+            dataset[name].attrs |= {
+                "meaning": block_spec.meaning,
+                "symbol": block_spec.symbol,
+                "status": block_spec.status,
+            }
     first = next(iter(models.values()))
-    for name, said in first.fields().items():
+    for name, block_spec in first.fields().items():
         if name in dataset.coords:
-            dataset.coords[name].attrs |= {"meaning": said.meaning, "symbol": said.symbol}
+            dataset.coords[name].attrs |= {"meaning": block_spec.meaning, "symbol": block_spec.symbol}
     return dataset
 
 

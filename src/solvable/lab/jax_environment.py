@@ -34,16 +34,16 @@ def configure() -> None:
 
 def _processor() -> str:
     """A short name for this kind of processor: programs compiled for another one may not run here."""
-    told = platform.machine() + platform.processor()
+    features = platform.machine() + platform.processor()
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith(("model name", "flags", "Features")):
-                told += line
-            elif not line and "flags" in told:
+                features += line
+            elif not line and "flags" in features:
                 break
     except OSError:
         pass
-    return hashlib.sha256(told.encode()).hexdigest()[:12]
+    return hashlib.sha256(features.encode()).hexdigest()[:12]
 
 
 def _trim(folder: Path) -> None:

@@ -116,7 +116,7 @@ def run_workers(
     environment = one_thread(os.environ)
     workers: list[Worker] = []
     with ExitStack() as stack:
-        stop = stack.enter_context(told_to_stop())
+        stop = stack.enter_context(stop_event())
         try:
             for index in range(number):
                 workers.append(Worker(path, index, number, study=study, environment=environment))
@@ -161,7 +161,7 @@ def end(workers: list[Worker]) -> None:
 
 
 @contextmanager
-def told_to_stop() -> Iterator[threading.Event]:
+def stop_event() -> Iterator[threading.Event]:
     """An event that Ctrl-C and SIGTERM set while this lasts (signals can be handled in the main thread only).
 
     An exception raised by a handler would be lost if it came while Python runs a finaliser; an event is not.
@@ -185,16 +185,16 @@ def _last_words(log: IO[bytes]) -> str:
 
 def parent_lives() -> bool:
     """Whether the process that started this worker, if one did, is still there."""
-    said = os.environ.get(PARENT, "")
-    return not said.isdigit() or os.getppid() == int(said)
+    parent = os.environ.get(PARENT, "")
+    return not parent.isdigit() or os.getppid() == int(parent)
 
 
-def last_block_when_told() -> Callable[[], bool]:
+def last_block_on_signal() -> Callable[[], bool]:
     """Whether this worker may begin another block: until SIGUSR1, which the script below asks for before the time is up."""
-    told = threading.Event()
+    signalled = threading.Event()
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGUSR1, lambda *_: told.set())
-    return lambda: not told.is_set()
+        signal.signal(signal.SIGUSR1, lambda *_: signalled.set())
+    return lambda: not signalled.is_set()
 
 
 @dataclass(frozen=True)
@@ -244,8 +244,8 @@ class Jobs:
 
     def directives(self) -> list[str]:
         """The options, as they follow `#SBATCH`; those of the user come last, and so win."""
-        said = {"partition": self.queue, "time": self.walltime, "mem": self.size}
-        return [f"--{name}={value}" for name, value in said.items() if value] + (
+        parent = {"partition": self.queue, "time": self.walltime, "mem": self.size}
+        return [f"--{name}={value}" for name, value in parent.items() if value] + (
             [shlex.join(self.extra)] * bool(self.extra)
         )
 
@@ -266,7 +266,7 @@ def slurm_script(path: str, tasks: int, *, study: str = "", jobs: Jobs = ANY_JOB
     path = os.path.realpath(path)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(path)) or "run"
     settings = "\n".join(f"export {n}={shlex.quote(v)}" for n, v in settings_elsewhere().items())
-    directives = "".join(f"#SBATCH {said}\n" for said in jobs.directives())
+    directives = "".join(f"#SBATCH {parent}\n" for parent in jobs.directives())
     asked = f" --study {shlex.quote(study)}" if study else ""
     many = ""
     if tasks > SMALLEST_MOST:

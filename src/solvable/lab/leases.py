@@ -50,14 +50,14 @@ class Claims:
         self.lease = lease or _lease_of(os.environ.get("SOLVABLE_LEASE", ""))
         self._observer = observer  # makes no folder
         self._me = f"worker-{os.urandom(16).hex()}"
-        self._said = json.dumps(_this_process()).encode()
+        self._content = json.dumps(_this_process()).encode()
 
     def __enter__(self) -> Claims:
         with suppress(*FAILURES):
             if os.path.islink(self.folder) or (self._observer and not os.path.isdir(self.folder)):
                 return self
             os.makedirs(self.folder, exist_ok=True)
-            files.mark(self._path(self._me), self._said)
+            files.mark(self._path(self._me), self._content)
             if not self._observer:
                 self._bury()
         return self
@@ -65,7 +65,7 @@ class Claims:
     def _bury(self) -> None:
         """Remove the files of workers that are gone; their claims stay, because they tell over what they died."""
         for name in self._names():
-            if name.startswith("worker-") and _runs(self._told(name)) is False:
+            if name.startswith("worker-") and _runs(self._record(name)) is False:
                 files.discard(self._path(name))
 
     def __exit__(self, *_: object) -> None:
@@ -92,7 +92,7 @@ class Claims:
         """Begin an attempt at `block`, the one behind the orphaned attempt `after`; None when somebody else has."""
         number = min(after + 1, MOST_ATTEMPTS)
         try:
-            return number if files.mark(self._path(f"{block}.{number}"), self._said) else None
+            return number if files.mark(self._path(f"{block}.{number}"), self._content) else None
         except FAILURES:
             return number  # without the hint, then
 
@@ -126,8 +126,8 @@ class Claims:
         here = _this_process()["machine"]
         known = {self._me}
         for name in self._names():
-            if name.startswith("worker-") and (told := self._told(name)) and told.get("machine") == here:
-                known |= {name} if _runs(told) else set()
+            if name.startswith("worker-") and (record := self._record(name)) and record.get("machine") == here:
+                known |= {name} if _runs(record) else set()
         return len(known)
 
     def clean(self, older: float) -> int:
@@ -156,16 +156,16 @@ class Claims:
     def _alive(self, name: str, now: float | None = None) -> bool | None:
         """Whether the worker of a claim is at work; None when the claim is gone by now."""
         try:
-            told, touched = files.marked(self._path(name))
+            record, touched = files.marked(self._path(name))
         except FileNotFoundError:
             return None
         except FAILURES:
             return False
-        if _runs(_parsed(told)) is False:
+        if _runs(_parsed(record)) is False:
             return False
         return abs((self.now() if now is None else now) - touched) <= self.lease
 
-    def _told(self, name: str) -> dict[str, Any]:
+    def _record(self, name: str) -> dict[str, Any]:
         with suppress(*FAILURES):
             return _parsed(files.marked(self._path(name))[0])
         return {}
@@ -197,10 +197,10 @@ def _lease_of(text: str) -> float:
 
 def _parsed(data: bytes) -> dict[str, Any]:
     try:
-        told = json.loads(data)
+        record = json.loads(data)
     except (ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return record if isinstance(record, dict) else {}
 
 
 def _this_process() -> dict[str, Any]:
@@ -230,10 +230,10 @@ def _started(process: int) -> str | None:
     return "" if state in "ZX" else rest[18]
 
 
-def _runs(told: dict[str, Any]) -> bool | None:
+def _runs(record: dict[str, Any]) -> bool | None:
     """Whether the process that a claim names still runs; None when it is not one of this machine, or cannot be told."""
-    process = told.get("process")
-    if told.get("machine") != _machine() or not isinstance(process, int) or process <= 0:
+    process = record.get("process")
+    if record.get("machine") != _machine() or not isinstance(process, int) or process <= 0:
         return None
     started = _started(process)
     if started is None:
@@ -244,4 +244,4 @@ def _runs(told: dict[str, Any]) -> bool | None:
         except OSError:
             return None
         return True
-    return started == told.get("started")
+    return started == record.get("started")

@@ -46,10 +46,10 @@ def _of_machine() -> Iterator[int]:
         yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _of_groups(told: Path, root: Path) -> Iterator[int]:
+def _of_groups(membership: Path, root: Path) -> Iterator[int]:
     """What is left in every control group that this process is in, of either version, and in those around it."""
     with suppress(OSError):
-        for line in told.read_text().splitlines():
+        for line in membership.read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             if controllers == "":
                 base, most, used, cache = root, "memory.max", "memory.current", "inactive_file"
@@ -91,17 +91,17 @@ def available_on_device() -> int | None:
     import jax
 
     device = jax.devices()[0]
-    told = device.memory_stats() if device.platform != "cpu" else None
-    if not told or "bytes_limit" not in told:
+    membership = device.memory_stats() if device.platform != "cpu" else None
+    if not membership or "bytes_limit" not in membership:
         return None
-    return max(0, told["bytes_limit"] - told.get("bytes_in_use", 0))
+    return max(0, membership["bytes_limit"] - membership.get("bytes_in_use", 0))
 
 
 def needed(compiled: Any) -> int | None:
     """Bytes that a compiled program takes while it runs, as XLA tells; None when it does not."""
     try:
-        told = getattr(compiled, "compiled", compiled).memory_analysis()
-        parts = (told.argument_size_in_bytes, told.output_size_in_bytes, told.temp_size_in_bytes)
+        membership = getattr(compiled, "compiled", compiled).memory_analysis()
+        parts = (membership.argument_size_in_bytes, membership.output_size_in_bytes, membership.temp_size_in_bytes)
     except Exception:  # backends differ in whether they can tell, and in how they say so
         return None
     return int(sum(parts)) if all(isinstance(p, int) for p in parts) else None

@@ -137,18 +137,20 @@ def number_of_cells(
     """How many cells `cells_of_study` goes through."""
     total = 0
     for family in families:
-        said, simulations = variants[family.variant], len(sizes) * len(seeds)
-        theories = simulations if said.prepare else 1 + len(sizes) if said.counting else 1
-        total += len(family) * (simulations + (theories if said.has_theory else 0))
+        variant_spec, simulations = variants[family.variant], len(sizes) * len(seeds)
+        theories = simulations if variant_spec.prepare else 1 + len(sizes) if variant_spec.counting else 1
+        total += len(family) * (simulations + (theories if variant_spec.has_theory else 0))
     return total
 
 
-def _theories(family: Family, said: Variant, sizes: Sequence[int], seeds: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+def _theories(
+    family: Family, variant_spec: Variant, sizes: Sequence[int], seeds: Sequence[int]
+) -> Iterator[tuple[Any, ...]]:
     for controls in family.points():
-        if said.prepare:  # theory and simulation are paired, seed by seed
+        if variant_spec.prepare:  # theory and simulation are paired, seed by seed
             yield from ((controls, size, seed) for size in sizes for seed in seeds)
         else:
-            yield from ((controls, size, None) for size in ([None, *sizes] if said.counting else [None]))
+            yield from ((controls, size, None) for size in ([None, *sizes] if variant_spec.counting else [None]))
 
 
 def plan_blocks(
@@ -181,33 +183,33 @@ def plan_blocks(
 def _batches(
     families: Sequence[Family], variants: Mapping[str, Variant], sizes: Sequence[int], seeds: Sequence[int]
 ) -> Iterator[Batch]:
-    for key, said in variants.items():
+    for key, variant_spec in variants.items():
         ours = [f for f in families if f.variant == key]
-        common = {"format": FORMAT, "key": key, "variant": said.specification, "prepare": said.prepare}
-        theory = common | {"kind": "theory", "numerics": said.numerics, "padded": []}
+        common = {"format": FORMAT, "key": key, "variant": variant_spec.specification, "prepare": variant_spec.prepare}
+        theory = common | {"kind": "theory", "numerics": variant_spec.numerics, "padded": []}
         points = sum(map(len, ours))
-        if said.has_theory and said.prepare:
+        if variant_spec.has_theory and variant_spec.prepare:
             for size in sizes:
 
-                def paired(ours=ours, said=said, size=size):
-                    return itertools.chain.from_iterable(_theories(f, said, [size], seeds) for f in ours)
+                def paired(ours=ours, variant_spec=variant_spec, size=size):
+                    return itertools.chain.from_iterable(_theories(f, variant_spec, [size], seeds) for f in ours)
 
                 yield Batch(theory | {"size": size}, points * len(seeds), paired)
-        elif said.has_theory:
+        elif variant_spec.has_theory:
 
-            def alone(ours=ours, said=said):
-                return itertools.chain.from_iterable(_theories(f, said, sizes, seeds) for f in ours)
+            def alone(ours=ours, variant_spec=variant_spec):
+                return itertools.chain.from_iterable(_theories(f, variant_spec, sizes, seeds) for f in ours)
 
-            yield Batch(theory | {"size": None}, points * (1 + len(sizes) if said.counting else 1), alone)
+            yield Batch(theory | {"size": None}, points * (1 + len(sizes) if variant_spec.counting else 1), alone)
         for size in sizes:
-            for padded, allowed in _padded(ours, said.counting, size):
+            for padded, allowed in _padded(ours, variant_spec.counting, size):
 
                 def simulations(ours=ours, size=size, allowed=allowed):
                     drawn = (itertools.product(f.points(allowed), [size], seeds) for f in ours)
                     return itertools.chain.from_iterable(drawn)
 
                 number = sum(_number_allowed(f, allowed) for f in ours) * len(seeds)
-                program = common | {"kind": "simulation", "dtype": said.dtype, "padded": padded, "size": size}
+                program = common | {"kind": "simulation", "dtype": variant_spec.dtype, "padded": padded, "size": size}
                 yield Batch(program, number, simulations)
 
 
@@ -271,17 +273,17 @@ def pad_lengths(counts: Iterable[int] | Mapping[int, int], most: int = BUCKETS) 
     return best[-1][len(distinct) - 1][1]
 
 
-def _lanes(said: Variant, kind: str, number: int, size: int | None, padded: Sequence[int]) -> tuple[int, int]:
+def _lanes(variant_spec: Variant, kind: str, number: int, size: int | None, padded: Sequence[int]) -> tuple[int, int]:
     """How many cells are computed side by side, and how many make a block: as many batches as its seconds allow.
 
     Batches are few enough cells for memory; all are split evenly.
     """
-    each = said.cost.of(kind, size, padded)
+    each = variant_spec.cost.of(kind, size, padded)
     if kind == "theory":
-        most = LANES["prepared"] if said.prepare else LANES["theory"]
+        most = LANES["prepared"] if variant_spec.prepare else LANES["theory"]
     else:
         elements = max([size or 1, *padded]) * (size or 1)
-        most = min(LANES[said.runs], max(LEAST_LANES, QUICK_ELEMENTS // elements))
+        most = min(LANES[variant_spec.runs], max(LEAST_LANES, QUICK_ELEMENTS // elements))
         most = min(most, max(LEAST_LANES, -(-number // FEW_BLOCKS)), max(1, ELEMENTS // elements))
     most = max(1, min(most, int(LONGEST_SECONDS / each)))
     batches = -(-number // most)

@@ -72,8 +72,8 @@ class Store:
             raise StoreError(f"There is no run at {self.path}.")
         with files.explained(f"open the run at {self.path}"):
             try:
-                told = json.loads(files.read(self._inside("run.json"), most=LARGEST_DOCUMENT))
-                kind, version = told["kind"], told["version"]
+                header = json.loads(files.read(self._inside("run.json"), most=LARGEST_DOCUMENT))
+                kind, version = header["kind"], header["version"]
             except FileNotFoundError:
                 raise StoreError(f"{self.path} is not a run: it has no run.json.") from None
             except records.NOT_JSON:
@@ -203,7 +203,10 @@ class Store:
     def done(self) -> dict[str, Entry]:
         """Every committed block and its entry; cheap to ask again."""
         entries = self._refreshed().entries
-        return {block: said[0] if len(said) == 1 else self._winner(said) for block, said in entries.items()}
+        return {
+            block: candidates[0] if len(candidates) == 1 else self._winner(candidates)
+            for block, candidates in entries.items()
+        }
 
     def done_blocks(self) -> Collection[str]:
         """The ids of all committed blocks: what a worker asks before each block."""
@@ -212,8 +215,10 @@ class Store:
     def failed(self) -> dict[str, list[str]]:
         """The errors, oldest first, of every block that failed and is not done."""
         ledger = self._refreshed()
-        unfinished = {block: sorted(said) for block, said in ledger.failures.items() if block not in ledger.entries}
-        return {block: [error for _, _, error in said] for block, said in unfinished.items()}
+        unfinished = {
+            block: sorted(candidates) for block, candidates in ledger.failures.items() if block not in ledger.entries
+        }
+        return {block: [error for _, _, error in candidates] for block, candidates in unfinished.items()}
 
     def read(self, block: str, check: bool = True) -> dict[str, np.ndarray]:
         """The arrays of a done block, held against their SHA-256 unless `check` is False."""

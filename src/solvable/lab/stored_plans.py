@@ -124,10 +124,10 @@ class Plan:
         self._own |= named
         programs: dict[str, int] = {}
         rows = []
-        for block, said in named.items():
-            program = json.dumps([said["kind"], said.get("size"), said.get("padded"), said.get("lanes")])
+        for block, spec in named.items():
+            program = json.dumps([spec["kind"], spec.get("size"), spec.get("padded"), spec.get("lanes")])
             number = -1 - programs.setdefault(program, len(programs))
-            rows.append(Row(block, cells_in(said), number, -1, -1))
+            rows.append(Row(block, cells_in(spec), number, -1, -1))
         return rows
 
     def _resolved(self, rows: Iterable[Row], split: set[str]) -> Iterator[Row]:
@@ -144,10 +144,10 @@ class Plan:
         if name not in self._store.documents():
             return None
         try:
-            said = self._store.read_document(name)
-            if said["block"] != block:
+            spec = self._store.read_document(name)
+            if spec["block"] != block:
                 raise ValueError
-            return said["blocks"]
+            return spec["blocks"]
         except WRONG:
             raise StoreError(f"Document {name!r} of the run is no split of a block.") from None
 
@@ -199,15 +199,15 @@ class Plan:
         return len(self.rows)
 
 
-def _checked(said: dict[str, Any]) -> dict[str, Any]:
+def _checked(spec: dict[str, Any]) -> dict[str, Any]:
     """A block's specification, refused (ValueError) when its numbers do not go together or are absurd."""
-    number, lanes = cells_in(said), said["lanes"]
+    number, lanes = cells_in(spec), spec["lanes"]
     if not (type(number) is type(lanes) is int and 1 <= number <= MOST_LANES and 1 <= lanes <= MOST_LANES):
         raise ValueError
-    columns = [*columns_of(said)[0], *columns_of(said)[1:]]
+    columns = [*columns_of(spec)[0], *columns_of(spec)[1:]]
     if any(isinstance(column, list) and len(column) != number for column in columns):
         raise ValueError
-    return said
+    return spec
 
 
 def split_name(block: str) -> str:

@@ -74,29 +74,29 @@ class Task:
     def _models(self) -> dict[str, Any]:
         return self._lab.variants()
 
-    def compute(self, said: dict[str, Any]) -> Arrays:
+    def compute(self, spec: dict[str, Any]) -> Arrays:
         """The arrays of a block; `TooLarge` if they do not fit."""
-        model = self._models[block_id(said["variant"])]
+        model = self._models[block_id(spec["variant"])]
         own = ("cells", "controls", "seeds", "sizes")
-        program = block_id({n: v for n, v in said.items() if n not in own})
+        program = block_id({n: v for n, v in spec.items() if n not in own})
         try:
             if program not in self._needs:
-                self._needs[program] = self._needed(model, said)
+                self._needs[program] = self._needed(model, spec)
                 most = memory.budget(self._asked, self.workers())
-                lanes = memory.lanes_that_fit(said["lanes"], self._needs[program], most)
+                lanes = memory.lanes_that_fit(spec["lanes"], self._needs[program], most)
                 if lanes is not None:
                     needs = (self._needs.pop(program) or 0) / 1e6
                     raise TooLarge(f"it needs {needs:.4g} MB of memory and may take {(most or 0) / 1e6:.4g}.", lanes)
-            return compute.compute_block(model, said)
+            return compute.compute_block(model, spec)
         except Exception as problem:
             if memory.ran_out(problem):
-                raise TooLarge(f"{type(problem).__name__}: {problem}"[:300], said["lanes"] // 2) from problem
+                raise TooLarge(f"{type(problem).__name__}: {problem}"[:300], spec["lanes"] // 2) from problem
             raise
 
     @staticmethod
-    def _needed(model: Any, said: dict[str, Any]) -> int | None:
+    def _needed(model: Any, spec: dict[str, Any]) -> int | None:
         try:
-            return compute.needed_memory(model, said)
+            return compute.needed_memory(model, spec)
         except Exception as problem:
             if memory.ran_out(problem):
                 raise
@@ -153,7 +153,7 @@ def _of_other_plans(lab: Study, store: Store, plan: Plan) -> list[Row]:
     """The done blocks of other plans that hold cells of this study."""
     cells, done, rows = set(lab.cells()), store.done_blocks(), []
     for name in plans(store):
-        for block, said in Plan(store, name) if name != plan.name else ():
-            if block in done and not cells.isdisjoint(cells_of(said, block_id(said["variant"]))):
-                rows.append(plan.adopt(block, said))
+        for block, spec in Plan(store, name) if name != plan.name else ():
+            if block in done and not cells.isdisjoint(cells_of(spec, block_id(spec["variant"]))):
+                rows.append(plan.adopt(block, spec))
     return rows

@@ -234,17 +234,17 @@ class Worker:
     def _run(self, row: Row, isolated: bool) -> None:
         block, begun = row.block, time.perf_counter()
         try:
-            said = self.plan.specification(block, row)
-            if block_id(said) != block:
+            spec = self.plan.specification(block, row)
+            if block_id(spec) != block:
                 raise StoreError(f"The plan says of block {block[:12]}… what is not true of it.")
             if isolated and self.isolated is not None:
                 self.say(f"block {block[:12]}… is computed in a process of its own: a worker died over it")
                 self.isolated(block)
             else:
-                arrays = self.compute(said)
+                arrays = self.compute(spec)
                 seconds = time.perf_counter() - begun
-                told = {"seconds": round(seconds, 4), "shard": f"{self.shard[0]}/{self.shard[1]}", **self.meta()}
-                self._commit(block, arrays, told)
+                facts = {"seconds": round(seconds, 4), "shard": f"{self.shard[0]}/{self.shard[1]}", **self.meta()}
+                self._commit(block, arrays, facts)
         except TooLarge as problem:
             self._split(row, problem)
         except Exception as problem:  # whatever a model raises concerns its block only
@@ -282,11 +282,11 @@ class Worker:
         (self._suspects if isinstance(problem, Died) else self._later).append(row)
 
     def _split(self, row: Row, problem: TooLarge) -> None:
-        said = self.plan.specification(row.block, row)
-        if said["lanes"] <= 1 or row.block in self.damaged:
+        spec = self.plan.specification(row.block, row)
+        if spec["lanes"] <= 1 or row.block in self.damaged:
             self._failed(row, MemoryError(str(problem)))
             return
-        lanes = max(1, min(problem.lanes, said["lanes"] // 2))
+        lanes = max(1, min(problem.lanes, spec["lanes"] // 2))
         pieces = self.plan.record_split(row.block, lanes, str(problem)[:1000])
         self.count["split"] += 1
         self.say(f"block {row.block[:12]}… is split into {len(pieces)}: {problem}")
@@ -322,10 +322,10 @@ def stopping_at_once(worker: Worker) -> Iterator[None]:
     def watch() -> None:
         while True:
             select.select([receive], [], [])
-            told = set(os.read(receive, 64))
-            if not told:
+            facts = set(os.read(receive, 64))
+            if not facts:
                 return
-            if told & set(kinds):
+            if facts & set(kinds):
                 with suppress(Exception):
                     worker.release()
                     print("solvable: told to stop; what was committed is kept.", file=sys.stderr, flush=True)

@@ -231,8 +231,8 @@ class _Parser:
         if half := self.take("[½¼¾⅓⅔]"):
             return f"<mn>{half}</mn>"
         if word := self.take(r"[A-Za-z]{2,}(?![\u0300-\u036f])"):
-            if said := _name(word):
-                return said
+            if symbol := _name(word):
+                return symbol
             self.at -= len(word) - 1  # a product of letters: one at a time
             return f"<mi>{word[0]}</mi>"
         if here in OPENING:

@@ -189,14 +189,14 @@ def _curves(axis: Axes, study: Study, data: Any, name: str, along: str, only: in
         theory = expected.mean([d for d in ("size", "seed") if d in expected.dims])
     for k, at in enumerate(lots):
         pick = dict(zip(others, at, strict=True))
-        said = ", ".join(f"{d.replace('_', ' ')} {_value(_coordinate(data, d)[i])}" for d, i in pick.items())
+        legend = ", ".join(f"{d.replace('_', ' ')} {_value(_coordinate(data, d)[i])}" for d, i in pick.items())
         colour = COLOURS[k % len(COLOURS)]
         if theory is not None:
             here = theory.isel({d: i for d, i in pick.items() if d in theory.dims})
             labels = {d: _coordinate(data, d)[i] for d, i in pick.items() if d in study._grid()}
             line = _smooth(study, along, labels, name) or (positions, here.transpose(along).values)
             style = "o" if words else LINES[(k // len(COLOURS)) % len(LINES)]
-            axis.plot(*line, style, color=colour, label=said or "theory",
+            axis.plot(*line, style, color=colour, label=legend or "theory",
                       zorder=2, markerfacecolor="none")  # fmt: skip
         if f"{name}_simulated" in data:
             points = data[f"{name}_simulated"].isel(

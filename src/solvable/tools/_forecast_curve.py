@@ -87,7 +87,7 @@ def power_law(
     return lambda n: a + b * np.asarray(n, float) ** -c
 
 
-def draw_forecast(told: Forecast, ax: Axes | None = None) -> Figure:
+def draw_forecast(result: Forecast, ax: Axes | None = None) -> Figure:
     """Measured points, forecast with its band (dashed where out of reach), power law, on two logarithmic axes."""
     from ..render.plots import COLOURS, INK, house_style
 
@@ -98,11 +98,11 @@ def draw_forecast(told: Forecast, ax: Axes | None = None) -> Figure:
         if ax is None:
             figure, ax = plt.subplots(figsize=(5.4, 3.9))
             plt.close(figure)
-        line: dict[str, Any] = told.line or {
-            "rows": told.sizes, "level": told.level, "band": told.level_band, "reached": told.reached,
+        line: dict[str, Any] = result.line or {
+            "rows": result.sizes, "level": result.level, "band": result.level_band, "reached": result.reached,
         }  # fmt: skip
-        n, level = np.r_[told.rows, line["rows"]], np.r_[told.now, line["level"]]
-        band = np.concatenate([told.now_band[None], line["band"]])
+        n, level = np.r_[result.rows, line["rows"]], np.r_[result.now, line["level"]]
+        band = np.concatenate([result.now_band[None], line["band"]])
         reached = np.r_[True, line["reached"]]
         ax.fill_between(
             n,
@@ -117,17 +117,17 @@ def draw_forecast(told: Forecast, ax: Axes | None = None) -> Figure:
         if not reached.all():
             first = max(int(np.argmin(reached)) - 1, 0)
             ax.plot(n[first:], level[first:], "--", color=COLOURS[0], label="out of reach: extrapolated")
-        if told.curve is not None:
+        if result.curve is not None:
             ax.errorbar(
-                told.curve["rows"], told.curve["measured"], told.curve["error"], fmt="o", color=INK,
+                result.curve["rows"], result.curve["measured"], result.curve["error"], fmt="o", color=INK,
                 label="measured on subsets",
             )  # fmt: skip
         if "power_law" in line:
             ax.plot(line["law_rows"], line["power_law"], ":", color=COLOURS[1], label="power law through the subsets")
         ax.plot(
-            [told.rows], [told.diagnostics["leave_one_out"]], "D", color=COLOURS[2], label="leave-one-out, all rows"
+            [result.rows], [result.diagnostics["leave_one_out"]], "D", color=COLOURS[2], label="leave-one-out, all rows"
         )
-        ax.set(xlabel="rows", ylabel=told.observable, xscale="log", yscale="log")
+        ax.set(xlabel="rows", ylabel=result.observable, xscale="log", yscale="log")
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0, 7.0), numticks=12))
             axis.set_major_formatter(ScalarFormatter())

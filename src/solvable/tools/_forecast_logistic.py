@@ -155,7 +155,7 @@ def forecast_logistic(
     error_width = np.sqrt((1.645 * counted) ** 2 + ((model - anchored) / 2) ** 2)
     apart = np.nan_to_num(other - other[0] - change)
     change_width = np.sqrt(counted[0] ** 2 + apart**2 + (0.35 * change) ** 2)
-    reached = found[channel].kappa[len(AROUND) :] >= 0.99 * whole.told.least
+    reached = found[channel].kappa[len(AROUND) :] >= 0.99 * whole.known.least
     blank = lambda w: np.where(reached, w[1:], np.nan)  # noqa: E731
     return LogisticForecast(
         chosen, channel, error[1:], loss[1:], blank(error_width), change[1:], blank(change_width),

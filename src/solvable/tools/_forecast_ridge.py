@@ -28,7 +28,7 @@ class RidgeTransport:
     """One sample, ready to be carried to other numbers of rows at any penalty L."""
 
     sample: Sample
-    told: Measured
+    known: Measured
     shapes: tuple[Shape, Shape, Shape]
     best: float
     """The penalty of lowest leave-one-out error among those that the sample sees."""
@@ -45,7 +45,7 @@ class RidgeTransport:
 
     def reached(self, sizes: np.ndarray, penalty: float) -> np.ndarray:
         """Whether the sample sees the κ of (n, L); with 1 % of grace for the fit of the spectrum."""
-        return self.shapes[0].kappa(sizes, penalty) >= 0.99 * self.told.least
+        return self.shapes[0].kappa(sizes, penalty) >= 0.99 * self.known.least
 
     def unevenness(self, penalty: float) -> float:
         """Variance of the odds of the leverages, over that of Gaussian rows, 2 df2/df1²."""
@@ -64,14 +64,14 @@ class RidgeTransport:
 def transport(features: np.ndarray, targets: np.ndarray) -> RidgeTransport:
     """Everything that is needed from a sample, by one eigendecomposition."""
     sample = decompose(features, targets)
-    told = measured(sample)
+    known = measured(sample)
     e = sample.eigenvalues
     ridge = np.geomspace(1e-6 * e[-1], 30 * max(e[-1], sample.trace / sample.freedom), 48)
     kappa = effective(sample, ridge)[0]
-    ridge = ridge[(kappa >= told.least) | (kappa == kappa.max())]
+    ridge = ridge[(kappa >= known.least) | (kappa == kappa.max())]
     errors = (leave_one_out(sample, ridge)[0] ** 2).mean(axis=0)
     best = float(ridge[np.argmin(errors)])
-    return RidgeTransport(sample, told, shapes(sample, told, best), best * sample.freedom)
+    return RidgeTransport(sample, known, shapes(sample, known, best), best * sample.freedom)
 
 
 class RidgeForecast(NamedTuple):

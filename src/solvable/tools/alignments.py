@@ -34,22 +34,22 @@ class Alphabet(NamedTuple):
         return None if found < 0 else found
 
 
-def alphabet_named(told: str | Alphabet) -> Alphabet:
+def alphabet_named(given: str | Alphabet) -> Alphabet:
     """`protein`, `rna`, `dna` (each with the gap as last letter), or the letters themselves, as in "HP" or "01-".
 
     >>> alphabet_named("rna"), alphabet_named("HP").gap
     (Alphabet(name='rna', letters='ACGU-'), None)
     """
-    if isinstance(told, Alphabet):
-        return told
-    if isinstance(told, str) and told.lower() in ALPHABETS:
-        return Alphabet(told.lower(), ALPHABETS[told.lower()])
-    fine = isinstance(told, str) and 2 <= len(told) <= 94 and len(set(told)) == len(told)
-    if not fine or any(not "!" <= letter <= "~" or letter in ">;" for letter in told):
+    if isinstance(given, Alphabet):
+        return given
+    if isinstance(given, str) and given.lower() in ALPHABETS:
+        return Alphabet(given.lower(), ALPHABETS[given.lower()])
+    fine = isinstance(given, str) and 2 <= len(given) <= 94 and len(set(given)) == len(given)
+    if not fine or any(not "!" <= letter <= "~" or letter in ">;" for letter in given):
         raise InvalidValue(
-            f"alphabet = {told!r} is none of {', '.join(ALPHABETS)}, nor 2 to 94 different printable letters."
+            f"alphabet = {given!r} is none of {', '.join(ALPHABETS)}, nor 2 to 94 different printable letters."
         )
-    return Alphabet("", told)
+    return Alphabet("", given)
 
 
 class Alignment(NamedTuple):

@@ -97,13 +97,13 @@ class Forecast:
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Columns and rows of the table that is shown."""
         square, rows = self.loss == "square", []
-        told = (lambda v: f"×{v:.3f}") if square else (lambda v: f"{100 * v:+.2f}")
+        outcome = (lambda v: f"×{v:.3f}") if square else (lambda v: f"{100 * v:+.2f}")
 
         def band(pair: np.ndarray, say) -> str:
             return f"({say(pair[0])} … {say(pair[1])})" if np.isfinite(pair).all() else "(no band)"
 
         for k, n in enumerate(self.sizes):
-            row = [str(int(n)), told(self.gain[k]), band(self.gain_band[k], told), f"{self.level[k]:.4g}"]
+            row = [str(int(n)), outcome(self.gain[k]), band(self.gain_band[k], outcome), f"{self.level[k]:.4g}"]
             row += [band(self.level_band[k], lambda v: f"{v:.4g}")]
             row += [f"{self.power_law[k]:.4g}"] if self.power_law is not None else []
             row += [f"{self.log_loss[k]:.4g}"] if self.log_loss is not None else []
@@ -114,7 +114,7 @@ class Forecast:
 
     def sentences(self) -> list[str]:
         """What to keep in mind, in words."""
-        told = [
+        outcome = [
             f"The gain is what is forecast. The level carries the noise of these {self.rows} rows themselves (now: about "
             f"{100 * (self.now_band[1] - self.now_band[0]) / 2 / self.now:.0f} % either way), and no method can remove that."
             if np.isfinite(self.now_band).all()
@@ -123,8 +123,8 @@ class Forecast:
         ]
         if "backtest" in self.diagnostics:
             missed = 100 * np.expm1(self.diagnostics["backtest"])
-            told.append(f"Backtest: forecasts from halves of the rows to all of them are off by {missed:+.0f} %.")
-        return told
+            outcome.append(f"Backtest: forecasts from halves of the rows to all of them are off by {missed:+.0f} %.")
+        return outcome
 
     def __str__(self) -> str:
         columns, rows = self.table()
@@ -166,8 +166,8 @@ def forecast(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(150, 60))
     >>> y = X @ rng.normal(size=60) / 8 + rng.normal(size=150)
-    >>> told = forecast(X, y)
-    >>> told.sizes.tolist(), told.reached.tolist(), bool(np.all(np.diff(told.gain) < 0))
+    >>> result = forecast(X, y)
+    >>> result.sizes.tolist(), result.reached.tolist(), bool(np.all(np.diff(result.gain) < 0))
     ([225, 300, 450], [True, True, True], True)
     """
     features, targets, notes = _checked(X, y, loss, penalty, constant, names)
@@ -182,7 +182,7 @@ def forecast(
     doubled = rows - len(np.unique(np.column_stack([features, targets]), axis=0))
     if doubled:
         notes.append(f"{doubled} rows repeat others exactly: leave-one-out and this forecast are too hopeful then.")
-    told: dict[str, Any] = dict(loss=loss, rows=rows, columns=columns, sizes=sizes)
+    outcome: dict[str, Any] = dict(loss=loss, rows=rows, columns=columns, sizes=sizes)
     finer = np.unique(np.r_[sizes, np.rint(np.geomspace(rows, sizes.max(), 9)[1:]).astype(int)]) if curve else sizes
     place = np.searchsorted(finer, sizes)
     if loss == "square":
@@ -196,23 +196,23 @@ def forecast(
     else:
         result = _logistic(whole, targets, penalty, finer, place, notes)
     line = result.pop("line")
-    told |= result
+    outcome |= result
     if sizes.max() > TESTED * rows:
         notes.append(f"beyond {TESTED:g} times the rows the accuracy of these forecasts was never measured.")
-    if not told["reached"].all():
+    if not outcome["reached"].all():
         notes.append("some targets are out of reach of these rows: numbers there are extrapolated, without a band.")
     if curve:
-        seen = measured_curve(features, targets, loss, told["penalty"], rng)
-        last = told["diagnostics"]["leave_one_out"] / unit**2
+        seen = measured_curve(features, targets, loss, outcome["penalty"], rng)
+        last = outcome["diagnostics"]["leave_one_out"] / unit**2
         weights = np.sqrt(np.r_[rows - seen["rows"], rows])  # as many rows were left out
         law = power_law(np.r_[seen["rows"], rows], np.r_[seen["measured"], last], weights)
         along = np.geomspace(seen["rows"][0], sizes.max(), 60)
         seen |= {name: seen[name] * unit**2 for name in ("measured", "error")}
         line |= {"law_rows": along, "power_law": law(along) * unit**2}
-        told |= dict(curve=seen, power_law=law(sizes) * unit**2, line=line)
+        outcome |= dict(curve=seen, power_law=law(sizes) * unit**2, line=line)
     for note in notes:
         _warnings.warn(note, stacklevel=2)
-    return Forecast(**told, warnings=tuple(notes))
+    return Forecast(**outcome, warnings=tuple(notes))
 
 
 def _square(
@@ -241,7 +241,7 @@ def _square(
         "diagnostics": {
             "leverage_ratio": uneven, "freedom": freedom, "spread": float(found.spread[place].max()),
             "source_exponent": whole.shapes[1].source, "leave_one_out": float(np.exp(found.now)),
-            "least_kappa": whole.told.least,
+            "least_kappa": whole.outcome.least,
         },
     }  # fmt: skip
 
@@ -278,7 +278,7 @@ def _logistic(
         "line": {"rows": sizes, "level": found.error, "band": level_band, "reached": found.reached},
         "diagnostics": {
             "leverage_ratio": uneven, "channel": found.channel, "saturation": found.saturation,
-            "leave_one_out": found.left, "least_kappa": whole.told.least,
+            "leave_one_out": found.left, "least_kappa": whole.outcome.least,
         },
     }  # fmt: skip
 

@@ -94,9 +94,9 @@ class PottsFit:
 
     def __repr__(self) -> str:
         state = "converged" if self.converged else "NOT converged"
-        told = self.about
-        kind = f"{told.get('method', '')} fit of {told.get('sequences', '?')} sequences"
-        effective = f" (effectively {told['effective']:.1f})" if "effective" in told else ""
+        facts = self.about
+        kind = f"{facts.get('method', '')} fit of {facts.get('sequences', '?')} sequences"
+        effective = f" (effectively {facts['effective']:.1f})" if "effective" in facts else ""
         return f"PottsFit({self.sites} sites, alphabet {self.alphabet.letters!r}, {kind}{effective}, {state})"
 
     def couplings(self, i: int, j: int) -> np.ndarray:
@@ -145,14 +145,14 @@ class PottsFit:
 
     def energies(self, sequences: Sequences, *, unknown: Unknown = "refuse", inserts: Inserts = "keep") -> np.ndarray:
         """E(s) = −log of the weight of each sequence: lower is more typical. Differences count, not the zero."""
-        told = encoded(sequences, self.alphabet, unknown=unknown, inserts=inserts)
-        if told.shape[1] != self.sites:
-            raise InvalidValue(f"the sequences have {told.shape[1]} sites, but the model has {self.sites}.")
-        total = self.fields[np.arange(self.sites)[None, :], told].sum(axis=1)
+        facts = encoded(sequences, self.alphabet, unknown=unknown, inserts=inserts)
+        if facts.shape[1] != self.sites:
+            raise InvalidValue(f"the sequences have {facts.shape[1]} sites, but the model has {self.sites}.")
+        total = self.fields[np.arange(self.sites)[None, :], facts].sum(axis=1)
         start = 0
         for i in range(self.sites - 1):  # one row of pairs at a time: no array of sequences × pairs
             row = np.arange(start, start + self.sites - 1 - i)
-            total = total + self.pairs[row[None, :], told[:, i, None], told[:, i + 1 :]].sum(axis=1, dtype=float)
+            total = total + self.pairs[row[None, :], facts[:, i, None], facts[:, i + 1 :]].sum(axis=1, dtype=float)
             start += self.sites - 1 - i
         return -total
 
@@ -216,13 +216,13 @@ class PottsFit:
             store = Store.create(temporary)
             arrays = {"fields": self.fields, "couplings": self.pairs, **self.network}
             store.commit(block_id(ARRAYS), arrays)
-            told = {
+            facts = {
                 "format": FORMAT,
                 "alphabet": self.alphabet.letters,
                 "name": self.alphabet.name,
                 "about": self.about,
             }
-            store.write_document(DOCUMENT, told)
+            store.write_document(DOCUMENT, facts)
             if os.path.isdir(final):
                 os.rmdir(final)  # empty, or it would have been refused
             os.rename(temporary, final)
@@ -245,15 +245,17 @@ def load(folder: str | os.PathLike[str]) -> PottsFit:
     store = Store.open(folder)
     if DOCUMENT not in store.documents():
         raise InvalidValue(f"the run at {folder} holds no Potts model.")
-    told, arrays = store.read_document(DOCUMENT), store.read(block_id(ARRAYS))
+    facts, arrays = store.read_document(DOCUMENT), store.read(block_id(ARRAYS))
     try:
-        if told["format"] != FORMAT:
-            raise InvalidValue(f"the model at {folder} has format {told['format']!r}, but only {FORMAT} is known here.")
+        if facts["format"] != FORMAT:
+            raise InvalidValue(
+                f"the model at {folder} has format {facts['format']!r}, but only {FORMAT} is known here."
+            )
         fields, pairs = arrays.pop("fields"), arrays.pop("couplings")
-        letters = alphabet_named(told["name"] or told["alphabet"])
+        letters = alphabet_named(facts["name"] or facts["alphabet"])
         if fields.ndim != 2 or pairs.ndim != 3 or fields.dtype.kind != "f" or pairs.dtype.kind != "f":
             raise InvalidValue(f"the arrays of the model at {folder} are not fields and couplings.")
-        return PottsFit(letters, fields, pairs, dict(told["about"]), arrays)
+        return PottsFit(letters, fields, pairs, dict(facts["about"]), arrays)
     except (KeyError, TypeError, AttributeError):
         raise InvalidValue(f"the model at {folder} cannot be understood.") from None
 
@@ -295,32 +297,32 @@ def fit(
     _check_numbers(method, heads, attention, penalty, tolerance, iterations)
     if isinstance(sequences, (str, os.PathLike)):
         read = read_fasta(sequences, letters, unknown=unknown, inserts=inserts, least=2)
-        told, where = read.sequences, f"{sequences}: line {read.lines[-1]} begins the last of"
+        facts, where = read.sequences, f"{sequences}: line {read.lines[-1]} begins the last of"
     else:
-        told, where = encoded(sequences, letters, unknown=unknown, inserts=inserts, least=2), "these are"
-    if np.all(told == told[:1]):
-        raise InvalidValue(f"{where} {len(told)} sequences, all the same: there is no variation to learn from.")
-    weights = np.ones(len(told)) if reweight is None else similarity_weights(told, reweight)
+        facts, where = encoded(sequences, letters, unknown=unknown, inserts=inserts, least=2), "these are"
+    if np.all(facts == facts[:1]):
+        raise InvalidValue(f"{where} {len(facts)} sequences, all the same: there is no variation to learn from.")
+    weights = np.ones(len(facts)) if reweight is None else similarity_weights(facts, reweight)
     from ..methods.sequences import pseudolikelihood
 
     colours = len(letters.letters)
     shared: dict[str, Any] = {"weights": weights, "tolerance": tolerance, "iterations": iterations, "report": report}
     if method == "dense":
-        found = pseudolikelihood.fit_dense(told, colours, penalty=penalty, **shared)
+        found = pseudolikelihood.fit_dense(facts, colours, penalty=penalty, **shared)
         fields, pairs = _from_triangle(np.asarray(found.fields), *(np.asarray(part) for part in found.pairs))
-        used, network = 0.2 * (told.shape[1] - 1) if penalty is None else penalty, {}
+        used, network = 0.2 * (facts.shape[1] - 1) if penalty is None else penalty, {}
     else:
         import jax
 
         used = 1.0 if penalty is None else penalty
         found = pseudolikelihood.fit_factored(
-            told, colours, key=jax.random.key(seed), heads=heads, attention=attention, penalty=used, **shared
+            facts, colours, key=jax.random.key(seed), heads=heads, attention=attention, penalty=used, **shared
         )
         network = {"maps": np.asarray(found.network.attention_maps()), "values": np.asarray(found.network.values)}
         fields, pairs = _from_network(np.asarray(found.fields), network["maps"], network["values"])
     about = {
         "method": method,
-        "sequences": len(told),
+        "sequences": len(facts),
         "effective": float(weights.sum()),
         "threshold": reweight,
         "penalty": float(used),

@@ -191,11 +191,11 @@ def learn_text(
     run = train(make, loss, data, rule, steps, keys, record=geometric_steps(steps, 24), measure=_on_sets,
                 held_out=tuple(sets.values()))  # fmt: skip
     losses = run.measures.mean(1)
-    told = tuple(
+    curves = tuple(
         Saturation(order, losses[:, i], int(run.steps[np.argmin(losses[:, i])]), settled(run.steps, losses[:, i]))
         for i, order in enumerate(sets)
     )
-    return Learnt(run.steps, told, stack_losses, seeds)
+    return Learnt(run.steps, curves, stack_losses, seeds)
 
 
 def draw_learnt(learnt: Learnt, file: Path) -> None:
@@ -207,8 +207,8 @@ def draw_learnt(learnt: Learnt, file: Path) -> None:
     with house_style():
         figure, axis = plt.subplots(figsize=(5.4, 3.8))
         for colour, one in zip(COLOURS, learnt.sets, strict=False):
-            said = f"clone of {one.order} bodies" if one.order else "text"
-            axis.plot(learnt.steps[1:], one.losses[1:], color=colour, label=said)
+            label = f"clone of {one.order} bodies" if one.order else "text"
+            axis.plot(learnt.steps[1:], one.losses[1:], color=colour, label=label)
             axis.axvline(max(one.settled_step, 1), color=colour, linewidth=0.7, linestyle=":")
         axis.set(xlabel="steps", ylabel="masked-character loss (nats)")
         log_axis(axis.xaxis)

@@ -12,8 +12,8 @@ NaN.
 
 >>> import jax.numpy as jnp
 >>> visit, _ = visitor(lambda x, u: -u["rate"] * x, lambda x: x**2, jnp.array(1.0), 1.0, accuracy=1e-8, max_steps=512)
->>> told = visit({"rate": jnp.full(4, 2.0)}, jnp.asarray(0))
->>> bool(told.error <= 1e-8), round(float(told.slopes["rate"][0]), 6)  # of exp(-2 Σ rate/4), per unit of time
+>>> result = visit({"rate": jnp.full(4, 2.0)}, jnp.asarray(0))
+>>> bool(result.error <= 1e-8), round(float(result.slopes["rate"][0]), 6)  # of exp(-2 Σ rate/4), per unit of time
 (True, -0.036631)
 """
 

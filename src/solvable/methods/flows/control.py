@@ -479,8 +479,8 @@ def _check(controls: Controls, sets: Sets) -> None:
         raise InvalidValue(f"there is {what}: every set belongs to a control.")
     lengths = {n: len(u) for n, u in controls.items()}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{n} {length}" for n, length in lengths.items())
-        raise InvalidValue(f"the controls do not cover the same horizon: intervals of {told}.")
+        shown = ", ".join(f"{n} {length}" for n, length in lengths.items())
+        raise InvalidValue(f"the controls do not cover the same horizon: intervals of {shown}.")
     for name, allowed in sets.items():
         if not any(isinstance(x, Tracer) for x in (controls[name], *jax.tree.leaves(allowed))):
             allowed.check(name, np.asarray(controls[name]))

@@ -195,33 +195,33 @@ def plug_in(sample: Sample, ridge: float) -> Shape:
     return Shape(e, np.ones_like(e), sample.projections**2 * share**2 / m, noise)
 
 
-def _spectrum(sample: Sample, told: Measured) -> tuple[Array, Array]:
+def _spectrum(sample: Sample, known: Measured) -> tuple[Array, Array]:
     e = sample.eigenvalues
-    least = max(min(told.kappa[-1], e[0]) / 3, 1e-8 * e[-1])
+    least = max(min(known.kappa[-1], e[0]) / 3, 1e-8 * e[-1])
     omega = np.geomspace(least, 2 * e[-1], NODES)
-    rows = omega[None, :] / (omega[None, :] + told.kappa[:, None])
-    weight = 1 / np.sqrt(told.df1 + 1)
-    matrix = np.zeros((len(told.kappa) + 2, NODES + 1))
+    rows = omega[None, :] / (omega[None, :] + known.kappa[:, None])
+    weight = 1 / np.sqrt(known.df1 + 1)
+    matrix = np.zeros((len(known.kappa) + 2, NODES + 1))
     matrix[:-2, :-1] = rows * weight[:, None]
     matrix[-2, :-1] = 30 * omega / sample.trace
     matrix[-1] = 30 / sample.columns
-    right = np.concatenate([told.df1 * weight, [30.0, 30.0]])
+    right = np.concatenate([known.df1 * weight, [30.0, 30.0]])
     return omega, nnls(matrix, right, maxiter=100 * NODES)[0][:-1]
 
 
-def shapes(sample: Sample, told: Measured, ridge: float) -> tuple[Shape, Shape, Shape]:
+def shapes(sample: Sample, known: Measured, ridge: float) -> tuple[Shape, Shape, Shape]:
     """Three shapes of spectrum and signal: the free fit, the power-law source, the plug-in at λ = `ridge`.
 
     Spectrum: N_j ≥ 0 at log-spaced ω_j by non-negative least squares on df1(κ), the trace and the number of columns. Signal:
     a_j ≥ 0 and σ² ≥ 0 likewise on B(κ), c(κ) and the variance; or a_j = t N_j ω_j^{1+s} with three numbers.
     """
-    omega, counts = _spectrum(sample, told)
-    weight = np.sqrt(np.maximum(1 - told.df2 / sample.freedom, 0.0)) / told.bias
-    share = omega[None, :] / (omega[None, :] + told.kappa[:, None])
-    spread = 3 / told.variance
+    omega, counts = _spectrum(sample, known)
+    weight = np.sqrt(np.maximum(1 - known.df2 / sample.freedom, 0.0)) / known.bias
+    share = omega[None, :] / (omega[None, :] + known.kappa[:, None])
+    spread = 3 / known.variance
     matrix = np.concatenate([(1 - share) ** 2 * weight[:, None], share * weight[:, None], np.full((1, NODES), spread)])
     noise = np.concatenate([weight, np.zeros_like(weight), [spread]])
-    right = np.concatenate([told.bias * weight, told.covariance * weight, [told.variance * spread]])
+    right = np.concatenate([known.bias * weight, known.covariance * weight, [known.variance * spread]])
     free = nnls(np.concatenate([matrix, noise[:, None]], axis=1), right, maxiter=100 * NODES)[0]
 
     # Three numbers: for each exponent s the best two by hand, both of them or one alone.

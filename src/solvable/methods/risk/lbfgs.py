@@ -88,10 +88,10 @@ def minimise(
         return _finished(_whole(objective, start, curvatures, least, most, history), tolerance)
     state = _begin_jit(objective, start, curvatures, history)
     while True:
-        told = int(state.iterations), float(state.value), float(state.residual)
-        report(*told)
+        progress = int(state.iterations), float(state.value), float(state.residual)
+        report(*progress)
         # NaN residuals compare false and end the search too.
-        if not (told[2] > tolerance) or told[0] >= iterations or bool(state.stalled):
+        if not (progress[2] > tolerance) or progress[0] >= iterations or bool(state.stalled):
             return _finished(state, tolerance)
         state = _some_jit((objective, curvatures, least, most, state.evaluations + every), state)
 

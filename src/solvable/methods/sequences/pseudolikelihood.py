@@ -89,15 +89,17 @@ def _frequencies(sequences: np.ndarray, weights: np.ndarray, colours: int) -> np
 
 
 def _checked(sequences: ArrayLike, colours: int, weights: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
-    told = np.asarray(sequences)
-    if told.ndim != 2 or told.dtype.kind not in "iu" or min(told.shape) < 1 or told.shape[1] < 2:
-        raise ValueError(f"sequences are whole numbers (sequences, sites ≥ 2), not {told.dtype} of shape {told.shape}.")
-    if told.min() < 0 or told.max() >= colours:
-        raise ValueError(f"colours are 0..{colours - 1}, but the sequences hold {told.min()}..{told.max()}.")
-    heavy = np.ones(len(told)) if weights is None else np.asarray(weights, float)
-    if heavy.shape != (len(told),) or not np.all(heavy >= 0) or not 0 < heavy.sum() < np.inf:
+    given = np.asarray(sequences)
+    if given.ndim != 2 or given.dtype.kind not in "iu" or min(given.shape) < 1 or given.shape[1] < 2:
+        raise ValueError(
+            f"sequences are whole numbers (sequences, sites ≥ 2), not {given.dtype} of shape {given.shape}."
+        )
+    if given.min() < 0 or given.max() >= colours:
+        raise ValueError(f"colours are 0..{colours - 1}, but the sequences hold {given.min()}..{given.max()}.")
+    heavy = np.ones(len(given)) if weights is None else np.asarray(weights, float)
+    if heavy.shape != (len(given),) or not np.all(heavy >= 0) or not 0 < heavy.sum() < np.inf:
         raise ValueError("weights are one non-negative number per sequence, not all zero.")
-    return told, heavy
+    return given, heavy
 
 
 class DenseFit(eqx.Module):
@@ -160,11 +162,11 @@ def fit_dense(
     >>> bool(fit.converged), round(float(contact_scores(fit.couplings)[0, 1]), 1)
     (True, 0.9)
     """
-    told, heavy = _checked(sequences, colours, weights)
-    sites = told.shape[1]
+    given, heavy = _checked(sequences, colours, weights)
+    sites = given.shape[1]
     ridge = 0.2 * (sites - 1) if penalty is None else float(penalty)
     fields_ridge = ridge if fields_penalty is None else float(fields_penalty)
-    chunks, heavy_chunks = chunked(told, heavy, colours, dtype, rows)
+    chunks, heavy_chunks = chunked(given, heavy, colours, dtype, rows)
     on_processor = jax.default_backend() == "cpu"
     filled = np.asarray(chunks).reshape(-1, sites)
     objective = DenseObjective(
@@ -175,7 +177,7 @@ def fit_dense(
         colours,
         members_of(filled, 2 * -(-sites // 2), colours) if on_processor else None,
     )
-    frequencies = _frequencies(told, heavy, colours)
+    frequencies = _frequencies(given, heavy, colours)
     fields = np.log(frequencies)
     fields = fields - fields.mean(axis=1, keepdims=True)
     size = -(-sites // 2) * colours
@@ -199,7 +201,7 @@ def fit_dense(
             history=history,
             curvatures=curvatures,
             report=None if report is None else tell,
-            every=10 if told.size * sites * colours**2 < 10**10 else 1,  # back in Python after seconds, not minutes
+            every=10 if given.size * sites * colours**2 < 10**10 else 1,  # back in Python after seconds, not minutes
         )
         done, used = done + int(found.iterations), used + int(found.evaluations)
         if not float(found.residual) > tolerance or done >= iterations:
@@ -209,7 +211,9 @@ def fit_dense(
     found = found._replace(iterations=jnp.asarray(done), evaluations=jnp.asarray(used))
     kept: Packed = found.parameters
     penalties = 0.5 * ridge * squares(kept.pairs) + 0.5 * fields_ridge * squares(kept.fields)
-    return DenseFit(kept.fields, kept.pairs, (found.value - penalties) / float(heavy.sum() * sites), *_told(found))
+    return DenseFit(
+        kept.fields, kept.pairs, (found.value - penalties) / float(heavy.sum() * sites), *_diagnostics(found)
+    )
 
 
 @partial(jax.jit, static_argnames="dtype")
@@ -236,7 +240,7 @@ def _measured(objective: DenseObjective, packed: Packed) -> Packed:
     return objective.curvatures(packed)
 
 
-def _told(found: Minimum) -> tuple[Array, Array, Array, Array, Array]:
+def _diagnostics(found: Minimum) -> tuple[Array, Array, Array, Array, Array]:
     return found.value, found.residual, found.iterations, found.evaluations, found.converged
 
 
@@ -388,19 +392,19 @@ def fit_factored(
     >>> bool(fit.converged), round(float(contact_scores(fit.couplings)[0, 1]), 1)
     (True, 0.9)
     """
-    told, heavy = _checked(sequences, colours, weights)
+    given, heavy = _checked(sequences, colours, weights)
     if heads < 1 or starts < 1:
         raise ValueError(f"heads = {heads} and starts = {starts} must be whole numbers from 1 on.")
-    sites = told.shape[1]
+    sites = given.shape[1]
     if rows is None:  # all heads' values of a chunk are in memory at once
         rows = max(1, LARGEST_CHUNK // (sites * colours * (heads + 3) * jnp.dtype(dtype).itemsize))
     objective = FactoredObjective(
-        *chunked(told, heavy, colours, dtype, rows),
+        *chunked(given, heavy, colours, dtype, rows),
         jnp.asarray(penalty, dtype),
         jnp.asarray(fields_penalty, dtype),
         fields,
     )
-    log_frequencies = np.log(_frequencies(told, heavy, colours))
+    log_frequencies = np.log(_frequencies(given, heavy, colours))
     centred = log_frequencies - log_frequencies.mean(axis=1, keepdims=True)
     spread = (1 / (heads * sites)) ** 0.5
 
@@ -417,7 +421,7 @@ def fit_factored(
     found = min((minimum(k) for k in jax.random.split(key, starts)), key=lambda one: float(one.value))
     kept: FactoredAttention = found.parameters
     penalties = 0.5 * penalty * squares((kept.maps, kept.values)) + 0.5 * fields_penalty * squares(kept.fields)
-    return FactoredFit(kept, (found.value - penalties) / float(heavy.sum() * sites), *_told(found))
+    return FactoredFit(kept, (found.value - penalties) / float(heavy.sum() * sites), *_diagnostics(found))
 
 
 # --- how good is a model ----------------------------------------------------------------------------------------------
@@ -436,11 +440,11 @@ def test_loss(
     0.6931
     """
     sites, colours = model.fields.shape
-    told, heavy = _checked(sequences, colours, weights)
-    if told.shape[1] != sites:
-        raise ValueError(f"the model has {sites} sites, the sequences have {told.shape[1]}.")
+    given, heavy = _checked(sequences, colours, weights)
+    if given.shape[1] != sites:
+        raise ValueError(f"the model has {sites} sites, the sequences have {given.shape[1]}.")
     dtype = model.fields.dtype
-    total = _total_surprise(model, *chunked(told, heavy, colours, dtype, rows))
+    total = _total_surprise(model, *chunked(given, heavy, colours, dtype, rows))
     return float(total) / float(heavy.sum() * sites)
 
 

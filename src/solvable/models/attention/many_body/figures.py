@@ -92,7 +92,7 @@ class Tracked(eqx.Module):
         return logits_at_hidden_site(self.network, tokens, hidden)
 
 
-def _said(data: xr.Dataset, **study: Any) -> xr.Dataset:
+def _with_provenance(data: xr.Dataset, **study: Any) -> xr.Dataset:
     return data.assign_attrs(study=json.dumps({"models": ["many-body"], **study}), **provenance())
 
 
@@ -121,7 +121,7 @@ def depths(quick: bool) -> xr.Dataset:
         begin = _stacks(keys, model.colours, model.sites, depth, heads, width, 1.0)
         run = train(begin, _exact, rows, rule, steps, keys, record=[steps], measure=_exact, held_out=rows)
         final.append(run.measures[-1])
-    return _said(
+    return _with_provenance(
         xr.Dataset(
             {"loss": (("depth", "seed"), np.array(final)), "floor": (("order",), np.asarray(theory.floor))},
             {"depth": list(DEPTHS), "order": model.coordinates()["order"]},
@@ -183,8 +183,8 @@ def exact(quick: bool) -> xr.Dataset:
         *(() if quick else (("encoder, Adam", "adam", 1e-3, 0.0),)),
     ]
     losses, shares, moved = [], [], []
-    for said, kind, rate, scale in runs:
-        if said.startswith("encoder"):
+    for label, kind, rate, scale in runs:
+        if label.startswith("encoder"):
             make = partial(Transformer, colours, sites, width=32, depth=2 if quick else 3, heads=4)
             begin = eqx.filter_vmap(lambda k, make=make: make(key=k))(keys)
             begin = Tracked(begin, None)
@@ -204,7 +204,7 @@ def exact(quick: bool) -> xr.Dataset:
         half_time=(("run", "seed", "order"), first_time(np.moveaxis(np.array(shares) > 0.5, 1, -1), record)),
         best_time=(("run", "seed", "clone"), record[np.argmin(losses, axis=1)]),
     )
-    return _said(
+    return _with_provenance(
         xr.Dataset(
             {"loss": ((*dims, "clone"), np.array(losses, "f4")), "share": ((*dims, "order"), np.array(shares, "f4")),
              "msd": ((*dims, "layer"), np.array(moved, "f4")), "clone_optimal": (("clone",), optimal),
@@ -350,8 +350,8 @@ def long(quick: bool, pieces: Pieces) -> dict[str, xr.Dataset]:
             make = eqx.filter_jit(eqx.filter_vmap(lambda k: Transformer(colours, sites, **size["encoder"], key=k)))
             return learn(make(keys), "adam", 1e-3, None, sets)
 
-        def piece(said, make, *arguments, law=laws[name]):
-            return pieces.get(said, [size, law, *arguments], lambda: make(*arguments))
+        def piece(label, make, *arguments, law=laws[name]):
+            return pieces.get(label, [size, law, *arguments], lambda: make(*arguments))
 
         with threads() as pool:
             of_encoder = pool.submit(piece, "encoder", encoder)
@@ -394,10 +394,10 @@ def long(quick: bool, pieces: Pieces) -> dict[str, xr.Dataset]:
         {"loss": (("law", "learner", "step", "seed", "set"), np.array(out["clones"], "f4"))},
         where | {"learner": [*labels, "encoder"], "set": ["data", "1", "2", "3"]},
     )
-    said = {k: v for k, v in size.items() if k not in ("seeds", "tested", "fitted", "chains", "sweeps")} | {
+    attributes = {k: v for k, v in size.items() if k not in ("seeds", "tested", "fitted", "chains", "sweeps")} | {
         "laws": laws
     }
-    return {"long": _said(curves, **said), "clones": _said(clones, **said)}
+    return {"long": _with_provenance(curves, **attributes), "clones": _with_provenance(clones, **attributes)}
 
 
 def _drawn(law: Any, key: Any, number: int, size: dict[str, Any]) -> Any:
@@ -462,8 +462,8 @@ def _draw_shares(axis: Any, data: Any) -> None:
             every = data.share.isel(run=run).sel(order=order)
             for seed in range(1, every.sizes["seed"]) if run == 0 else ():
                 axis.plot(data.step, every.isel(seed=seed), color=COLOURS[order - 1], linewidth=0.5, alpha=0.35)
-            said = f"{order} bodies" if run == 0 else None
-            axis.plot(data.step, every.isel(seed=0), style, color=COLOURS[order - 1], label=said)
+            label = f"{order} bodies" if run == 0 else None
+            axis.plot(data.step, every.isel(seed=0), style, color=COLOURS[order - 1], label=label)
     axis.set(xlabel="steps", ylabel="share of the true logits' part", ylim=(-0.3, 1.02), xlim=(10, None))
     log_axis(axis.xaxis)
     axis.legend(loc="lower right")
@@ -473,8 +473,8 @@ def _draw_shares(axis: Any, data: Any) -> None:
 def _draw_exact_clones(axis: Any, data: Any) -> None:
     for clone in data.clone.values:
         excess = (data.loss.isel(run=0, seed=0) - data.clone_optimal).sel(clone=clone)
-        said = f"clone of order {clone}" if clone < 4 else "data"
-        axis.plot(data.step, excess, color=COLOURS[clone - 1], label=said)
+        label = f"clone of order {clone}" if clone < 4 else "data"
+        axis.plot(data.step, excess, color=COLOURS[clone - 1], label=label)
         least = int(np.argmin(excess.values)) if clone < 4 else None
         if least is not None:
             axis.plot(data.step[least], excess[least], "v", color=COLOURS[clone - 1])
@@ -489,9 +489,9 @@ def _draw_long(axis: Any, long: Any) -> None:
     for depth in long.depth.values:
         curves = long.loss.sel(depth=depth)
         for seed in range(curves.sizes["seed"]):
-            said = f"{depth} layer{'s' if depth > 1 else ''}" if seed == 0 else None
+            label = f"{depth} layer{'s' if depth > 1 else ''}" if seed == 0 else None
             curve = curves.isel(seed=seed).values
-            axis.plot(steps[1:], curve[1:], color=COLOURS[depth - 1], linewidth=1.1, label=said)
+            axis.plot(steps[1:], curve[1:], color=COLOURS[depth - 1], linewidth=1.1, label=label)
             last = np.flatnonzero(np.isfinite(curve))[-1]
             if last < np.flatnonzero(np.isfinite(curves).any("seed"))[-1]:  # others go on: this one has diverged
                 axis.plot(steps[last], curve[last], "x", color=COLOURS[depth - 1], markersize=6)
@@ -513,9 +513,9 @@ def _draw_msd(axis: Any, long: Any) -> None:
     moved = long.msd.sel(depth=3)
     for layer in moved.layer.values:
         for seed in range(moved.sizes["seed"]):
-            said = f"layer {layer}" if seed == 0 else None
+            label = f"layer {layer}" if seed == 0 else None
             axis.plot(long.step[1:], moved.sel(layer=layer).isel(seed=seed)[1:], color=COLOURS[layer - 1],
-                      linewidth=1.1, label=said)  # fmt: skip
+                      linewidth=1.1, label=label)  # fmt: skip
     axis.set(xlabel="steps", ylabel=r"MSD $|\Delta A|^2/L + |\Delta V|^2/C$")
     log_axis(axis.xaxis)
     log_axis(axis.yaxis)
@@ -525,9 +525,9 @@ def _draw_msd(axis: Any, long: Any) -> None:
 
 def _draw_long_clones(axis: Any, clones: Any, long: Any) -> None:
     names = {"1": "clone of order 1", "2": "clone of order 2", "3": "clone of order 3", "data": "data"}
-    for colour, (which, said) in zip((0, 1, 2, 3), names.items(), strict=True):
+    for colour, (which, label) in zip((0, 1, 2, 3), names.items(), strict=True):
         curve = clones.loss.sel(set=which).mean("seed")
-        axis.plot(clones.step[1:], curve[1:], color=COLOURS[colour], label=said)
+        axis.plot(clones.step[1:], curve[1:], color=COLOURS[colour], label=label)
         if which != "data":
             least = 1 + int(np.nanargmin(curve.values[1:]))
             axis.plot(clones.step[least], curve[least], "v", color=COLOURS[colour])

@@ -57,32 +57,34 @@ SCORES = ("excess_loss", "map_correlation", "contact_precision", "coupling_error
 
 def compute(quick: bool, pieces: Pieces | None = None, early: Early | None = None) -> dict[str, Any]:
     """Every learner on the same law: against the number of sequences, the embedding and the training steps."""
-    said, pieces = QUICK if quick else FULL, pieces or Pieces()
-    names, widths = networks(said), said["widths"]
+    settings, pieces = QUICK if quick else FULL, pieces or Pieces()
+    names, widths = networks(settings), settings["widths"]
     every = {(name, width): f"{name}, width {width}" for width in reversed(widths) for name in reversed(names)}
     if early is not None:
         early.say("Computing what can be known exactly; then networks are trained to predict masked tokens.")
     with threads() as pool:
-        curve = pool.submit(pieces.get, "exact", said, lambda: exact_curve(said)) if "exact" in said else None
-        data, drawn = prepare(said)
+        curve = (
+            pool.submit(pieces.get, "exact", settings, lambda: exact_curve(settings)) if "exact" in settings else None
+        )
+        data, drawn = prepare(settings)
         exact = {} if curve is None else dict(curve.result())
-        fitted: dict[str, Any] = {kind: unfitted(said) for kind in FITTED}
-        trained = {name: [untrained(name, width, said) for width in widths] for name in names}
+        fitted: dict[str, Any] = {kind: unfitted(settings) for kind in FITTED}
+        trained = {name: [untrained(name, width, settings) for width in widths] for name in names}
 
         def show(sentence: str) -> None:
             if early is not None:
-                early.show(assemble(data, drawn, fitted, trained, exact, said), sentence)
+                early.show(assemble(data, drawn, fitted, trained, exact, settings), sentence)
 
         def piece(name: str, make: Callable[..., Any], *arguments: Any) -> Any:
-            return pieces.get(name, said, lambda: make(data, drawn, *arguments, said))
+            return pieces.get(name, settings, lambda: make(data, drawn, *arguments, settings))
 
         show("what is exact; now factored attention, dense couplings and transformers are trained.")
         # First the fits: many short computations, which would wait for long ones; beside them one step of every network,
         # which compiles it.
         fitting = {pool.submit(piece, kind, fits, kind): kind for kind in FITTED}
-        rows = pool.submit(pieces.get, "rows", said, lambda: trained_rows(said)) if exact else None
-        ahead = [one for one, label in every.items() if not pieces.has(label, said)]
-        compiling = [pool.submit(training, drawn, *one, 1, max(said["rows"]), said) for one in ahead]
+        rows = pool.submit(pieces.get, "rows", settings, lambda: trained_rows(settings)) if exact else None
+        ahead = [one for one, label in every.items() if not pieces.has(label, settings)]
+        compiling = [pool.submit(training, drawn, *one, 1, max(settings["rows"]), settings) for one in ahead]
         for run in as_completed(fitting):
             fitted[fitting[run]] = run.result()
         exact |= {} if rows is None else rows.result()
@@ -95,51 +97,51 @@ def compute(quick: bool, pieces: Pieces | None = None, early: Early | None = Non
             trained[name][widths.index(width)] = run.result()
             if k < len(runs) and width == max(widths):
                 show(f"transformers of {name} are there.")
-    return assemble(data, drawn, fitted, trained, exact, said)
+    return assemble(data, drawn, fitted, trained, exact, settings)
 
 
-def _row(said: dict[str, Any], samples: Any) -> PottsAttention:
-    return PottsAttention(inverse_temperature=said["exact"]["inverse_temperature"], samples=samples)
+def _row(settings: dict[str, Any], samples: Any) -> PottsAttention:
+    return PottsAttention(inverse_temperature=settings["exact"]["inverse_temperature"], samples=samples)
 
 
-def exact_curve(said: dict[str, Any]) -> dict[str, np.ndarray]:
+def exact_curve(settings: dict[str, Any]) -> dict[str, np.ndarray]:
     """The losses of one row of factored attention, by the theory of `potts-attention`."""
-    samples = np.geomspace(said["exact"]["from"], said["exact"]["to"], 25)
-    found = _row(said, samples).theory()
+    samples = np.geomspace(settings["exact"]["from"], settings["exact"]["to"], 25)
+    found = _row(settings, samples).theory()
     return {"samples": samples} | {name: np.asarray(found[name]) for name in EXACT}
 
 
-def trained_rows(said: dict[str, Any]) -> dict[str, np.ndarray]:
+def trained_rows(settings: dict[str, Any]) -> dict[str, np.ndarray]:
     """The same by training such rows on sequences; one that did not converge is NaN."""
-    at = said["exact"]
-    study = Study(_row(said, 1.0), {"samples": np.array(at["samples"])}, sizes=[at["size"]], seeds=at["seeds"])
+    at = settings["exact"]
+    study = Study(_row(settings, 1.0), {"samples": np.array(at["samples"])}, sizes=[at["size"]], seeds=at["seeds"])
     found = study.run(progress=False)
     seen = {f"{name}_trained": found[f"{name}_simulated"].isel(size=0).values for name in EXACT[:2]}
     return {"trained_samples": np.array(at["samples"]), **seen}
 
 
-def prepare(said: dict[str, Any]) -> tuple[Planted, Sequences]:
+def prepare(settings: dict[str, Any]) -> tuple[Planted, Sequences]:
     """The law, and sequences for all: a stretch of the pool for every seed, small training sets being its beginnings."""
-    data = planted(said["instance"], said["sites"], said["colours"], said["inverse_temperature"])
-    number = said["seeds"] * max(said["rows"])
-    return data, draw_sequences(jax.random.key(said["instance"]), data, number, said["held_out"])
+    data = planted(settings["instance"], settings["sites"], settings["colours"], settings["inverse_temperature"])
+    number = settings["seeds"] * max(settings["rows"])
+    return data, draw_sequences(jax.random.key(settings["instance"]), data, number, settings["held_out"])
 
 
-def networks(said: dict[str, Any]) -> list[str]:
+def networks(settings: dict[str, Any]) -> list[str]:
     """The transformers that are trained: some depths, and one attention layer with nothing around it."""
-    return [*(f"{d} layer{'s' * (d > 1)}" for d in said["depths"]), *(["bare layer"] if said["bare"] else [])]
+    return [*(f"{d} layer{'s' * (d > 1)}" for d in settings["depths"]), *(["bare layer"] if settings["bare"] else [])]
 
 
-def fits(data: Planted, drawn: Sequences, kind: str, said: dict[str, Any]) -> dict[str, np.ndarray]:
+def fits(data: Planted, drawn: Sequences, kind: str, settings: dict[str, Any]) -> dict[str, np.ndarray]:
     """One kind of coupling model at every number of sequences and seed; a fit that did not converge is NaN."""
-    shape = (len(said["rows"]), said["seeds"])
+    shape = (len(settings["rows"]), settings["seeds"])
     out = {name: np.full(shape, np.nan) for name in SCORES}
-    true, most = np.asarray(data.couplings), max(said["rows"])
-    for r, rows in enumerate(said["rows"]):
-        penalties = said["penalties"]
-        for seed in range(said["seeds"]):
+    true, most = np.asarray(data.couplings), max(settings["rows"])
+    for r, rows in enumerate(settings["rows"]):
+        penalties = settings["penalties"]
+        for seed in range(settings["seeds"]):
             mine = drawn._replace(train=drawn.train[seed * most : seed * most + rows])
-            fit = learn_couplings(kind, mine, said["colours"], jax.random.key(seed), penalties=penalties)
+            fit = learn_couplings(kind, mine, settings["colours"], jax.random.key(seed), penalties=penalties)
             penalties = (fit.penalty,)  # the first seed chooses for all
             out["map"] = fit.map
             if fit.colours is not None:
@@ -148,47 +150,49 @@ def fits(data: Planted, drawn: Sequences, kind: str, said: dict[str, Any]) -> di
                 out["excess_loss"][r, seed] = fit.test_loss - drawn.optimal
                 out["map_correlation"][r, seed] = map_correlation(fit.map, true)
                 out["contact_precision"][r, seed] = contact_precision(fit.map, true)
-                out["coupling_error"][r, seed] = coupling_error(fit.couplings, data, said["inverse_temperature"])
+                out["coupling_error"][r, seed] = coupling_error(fit.couplings, data, settings["inverse_temperature"])
     return out
 
 
-def unfitted(said: dict[str, Any]) -> dict[str, np.ndarray]:
+def unfitted(settings: dict[str, Any]) -> dict[str, np.ndarray]:
     """What `fits` will give: all unknown."""
-    sites, colours = (said["sites"],) * 2, (said["colours"],) * 2
-    shapes = dict.fromkeys(SCORES, (len(said["rows"]), said["seeds"])) | {"map": sites, "colours": colours}
+    sites, colours = (settings["sites"],) * 2, (settings["colours"],) * 2
+    shapes = dict.fromkeys(SCORES, (len(settings["rows"]), settings["seeds"])) | {"map": sites, "colours": colours}
     return {name: np.full(shape, np.nan) for name, shape in shapes.items()}
 
 
-def untrained(name: str, width: int, said: dict[str, Any]) -> dict[str, np.ndarray]:
+def untrained(name: str, width: int, settings: dict[str, Any]) -> dict[str, np.ndarray]:
     """What `network` will give: all unknown."""
-    tried = lengths(name, width, said)
+    tried = lengths(name, width, settings)
     kept = len({rows for some in tried.values() for rows in some})
-    shapes = {"ends": (len(tried), 2, said["seeds"]), "curve": (1, said["seeds"]), "steps": (1,)}
-    shapes |= dict.fromkeys(("excess_loss", "map_correlation", "contact_precision", "trained"), (kept, said["seeds"]))
-    unknown = {n: np.full(shape, np.nan) for n, shape in (shapes | {"map": (said["sites"],) * 2}).items()}
+    shapes = {"ends": (len(tried), 2, settings["seeds"]), "curve": (1, settings["seeds"]), "steps": (1,)}
+    shapes |= dict.fromkeys(
+        ("excess_loss", "map_correlation", "contact_precision", "trained"), (kept, settings["seeds"])
+    )
+    unknown = {n: np.full(shape, np.nan) for n, shape in (shapes | {"map": (settings["sites"],) * 2}).items()}
     return {"lengths": np.array(list(tried))} | unknown
 
 
-def lengths(name: str, width: int, said: dict[str, Any]) -> dict[int, tuple[int, ...]]:
+def lengths(name: str, width: int, settings: dict[str, Any]) -> dict[int, tuple[int, ...]]:
     """How many steps a network trains, and on how many sequences each time."""
-    most = max(said["rows"])
-    found = said["steps"] if width == max(said["widths"]) else dict.fromkeys(said["narrow"], (most,))
-    longer = said["bare_longer"] if name == "bare layer" else ()
+    most = max(settings["rows"])
+    found = settings["steps"] if width == max(settings["widths"]) else dict.fromkeys(settings["narrow"], (most,))
+    longer = settings["bare_longer"] if name == "bare layer" else ()
     return found | {factor * max(found): (most,) for factor in longer}
 
 
-def network(data: Planted, drawn: Sequences, name: str, width: int, said: dict[str, Any]) -> dict[str, np.ndarray]:
+def network(data: Planted, drawn: Sequences, name: str, width: int, settings: dict[str, Any]) -> dict[str, np.ndarray]:
     """Transformers of one kind: every seed with the most sequences and, at the largest width, with fewer too."""
-    true, most = np.asarray(data.couplings), max(said["rows"])
+    true, most = np.asarray(data.couplings), max(settings["rows"])
     runs: dict[int, dict[str, np.ndarray]] = {}
     ends = {}
-    for steps, some in lengths(name, width, said).items():
+    for steps, some in lengths(name, width, settings).items():
         for rows in some:
-            run = training(drawn, name, width, steps, rows, said)
+            run = training(drawn, name, width, steps, rows, settings)
             runs[rows] = run if rows not in runs else _better(runs[rows], run)
             if rows == most:
                 ends[steps] = (run["test_loss"] - drawn.optimal, run["validation_loss"])
-    kept = [runs[rows] for rows in said["rows"] if rows in runs]
+    kept = [runs[rows] for rows in settings["rows"] if rows in runs]
     return {
         "lengths": np.array(list(ends)),
         "ends": np.array(list(ends.values())),
@@ -203,17 +207,17 @@ def network(data: Planted, drawn: Sequences, name: str, width: int, said: dict[s
 
 
 def training(
-    drawn: Sequences, name: str, width: int, steps: int, rows: int, said: dict[str, Any]
+    drawn: Sequences, name: str, width: int, steps: int, rows: int, settings: dict[str, Any]
 ) -> dict[str, np.ndarray]:
     """One training of some length on so many sequences, for every seed: what became of each, at its best validation loss.
 
     Always as many replicas as there are seeds: whatever the number of steps and of sequences, one compiled program."""
-    number, seeds = networks(said).index(name), said["seeds"]
+    number, seeds = networks(settings).index(name), settings["seeds"]
     run = learn_transformers(
-        drawn.train, [rows] * seeds, drawn.validation, drawn.test, said["colours"],
-        jax.random.key(1000 * number + width), first=[seed * max(said["rows"]) for seed in range(seeds)],
-        depth=(*said["depths"], 1)[number], width=width, block="bare" if name == "bare layer" else "full",
-        steps=steps, batch=said["batch"], recorded=said["recorded"],
+        drawn.train, [rows] * seeds, drawn.validation, drawn.test, settings["colours"],
+        jax.random.key(1000 * number + width), first=[seed * max(settings["rows"]) for seed in range(seeds)],
+        depth=(*settings["depths"], 1)[number], width=width, block="bare" if name == "bare layer" else "full",
+        steps=steps, batch=settings["batch"], recorded=settings["recorded"],
     )  # fmt: skip
     return {
         "test_loss": run.test_loss,
@@ -235,7 +239,7 @@ def _better(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> dict[st
 
 
 def assemble(
-    data: Planted, drawn: Sequences, fitted: Any, trained: Any, exact: dict[str, np.ndarray], said: dict[str, Any]
+    data: Planted, drawn: Sequences, fitted: Any, trained: Any, exact: dict[str, np.ndarray], settings: dict[str, Any]
 ) -> dict[str, Any]:
     """All results as labelled datasets."""
     import xarray as xr
@@ -251,10 +255,10 @@ def assemble(
                 np.stack([p["coupling_error"] for p in fitted.values()]),
             ),
         },
-        {"learner": [*FITTED, *names], "fitted": list(FITTED), "network": names, "sequences": list(said["rows"])},
+        {"learner": [*FITTED, *names], "fitted": list(FITTED), "network": names, "sequences": list(settings["rows"])},
     )
     every = sorted({int(steps) for runs in trained.values() for run in runs for steps in run["lengths"]})
-    ends = np.full((len(trained), len(said["widths"]), len(every), 2, said["seeds"]), np.nan)
+    ends = np.full((len(trained), len(settings["widths"]), len(every), 2, settings["seeds"]), np.nan)
     for i, runs in enumerate(trained.values()):
         for j, run in enumerate(runs):
             ends[i, j, np.searchsorted(every, run["lengths"])] = run["ends"]
@@ -268,7 +272,7 @@ def assemble(
             "excess_by_length": (by_length, ends[:, :, :, 0]),
             "validation_by_length": (by_length, ends[:, :, :, 1]),
         },
-        {"network": names, "width": list(said["widths"]), "length": every},
+        {"network": names, "width": list(settings["widths"]), "length": every},
     )
     recorded = max(len(run["steps"]) for run in best)
     length = xr.Dataset(
@@ -292,16 +296,16 @@ def assemble(
     )
     parts = {"sequences": sequences, "width": width, "length": length, "maps": maps}
     fields = ("sites", "colours", "instance", "inverse_temperature")
-    models = [{"model": "masked-language"} | {k: said[k] for k in fields}]
+    models = [{"model": "masked-language"} | {k: settings[k] for k in fields}]
     if exact:
         at = ("samples_trained", "seed")
         points = {n: (at, v) for n, v in exact.items() if n.endswith("_trained")}
         where = {"samples": exact["samples"]} | ({"samples_trained": exact["trained_samples"]} if points else {})
         parts["exact"] = xr.Dataset({n: ("samples", exact[n]) for n in EXACT} | points, where)
-        models.append({"model": "potts-attention", "inverse_temperature": said["exact"]["inverse_temperature"]})
-        parts["exact"].attrs["size"] = said["exact"]["size"]
+        models.append({"model": "potts-attention", "inverse_temperature": settings["exact"]["inverse_temperature"]})
+        parts["exact"].attrs["size"] = settings["exact"]["size"]
     attributes = {
-        "study": json.dumps({"models": models, "settings": said}),
+        "study": json.dumps({"models": models, "settings": settings}),
         "optimal_loss": drawn.optimal,
         "mixed": int(drawn.mixed),
         **provenance(),

@@ -89,9 +89,9 @@ def draw_spike(data: dict[str, Any]) -> Any:
     figure, axes = plt.subplots(1, 3, figsize=(11.6, 3.5))
     curves = (("overlap_right", "masked, right"), ("overlap_left", "masked, left"), ("pca_overlap", "PCA"))
     for axis, variances in zip(axes[:2], ("equal", "two-level"), strict=True):
-        for (name, said), colour in zip(curves, COLOURS, strict=False):
+        for (name, words), colour in zip(curves, COLOURS, strict=False):
             line = theory[f"{name}_theory"].sel(variances=variances)
-            axis.plot(theory.spike, line, color=colour, label=said, linestyle="--" if name == "pca_overlap" else "-")
+            axis.plot(theory.spike, line, color=colour, label=words, linestyle="--" if name == "pca_overlap" else "-")
             points = experiment[f"{name}_simulated"].sel(variances=variances).isel(size=0)
             error = points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
             axis.errorbar(experiment.spike, points.mean("seed"), error, fmt="o", color=colour, markersize=3.6)

@@ -31,7 +31,7 @@ def draw_learning(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(2, 2, figsize=(9.6, 6.4), sharex=True, sharey="row")
-    for column, (task, said) in enumerate(TASKS.items()):
+    for column, (task, label) in enumerate(TASKS.items()):
         runs = data[task].isel(size=0)
         near = "markov" if task == "next" else "neighbour"
         steps = runs.progress.values * float(_fields(runs)["steps"])
@@ -52,15 +52,15 @@ def draw_learning(data: dict[str, Any]) -> Any:
             ]
             _name_levels(axis, levels)
             log_axis(axis.xaxis)
-        axes[0, column].set_title(said)
+        axes[0, column].set_title(label)
         axes[1, column].set_xlabel("training steps")
     axes[0, 0].set_ylabel("test accuracy")
     axes[1, 0].set(ylabel="cross-entropy (nats)")
     axes[1, 0].legend(loc="upper right")
     numbers, fields = int(data["next"]["size"].values[0]), _fields(data["next"])
-    said = f"{fields['depth']} layer{'s' * (fields['depth'] > 1)}, width {fields['embedding']}, context {fields['context']}"
+    label = f"{fields['depth']} layer{'s' * (fields['depth'] > 1)}, width {fields['embedding']}, context {fields['context']}"
     figure.suptitle(
-        f"The numbers to {numbers:,} as rooted trees: a transformer ({said}) beside exact tables", fontsize=11
+        f"The numbers to {numbers:,} as rooted trees: a transformer ({label}) beside exact tables", fontsize=11
     )
     return figure
 
@@ -74,11 +74,11 @@ def _near(task: str) -> str:
 
 
 def _levels(
-    axis: Any, runs: Any, name: str, dim: str, colour: str, style: str, said: str
+    axis: Any, runs: Any, name: str, dim: str, colour: str, style: str, label: str
 ) -> list[tuple[float, str, str]]:
     """A line for each table; their heights, names and colours."""
     levels = runs[f"{name}_simulated"].isel(seed=0)
-    found = [(float(levels.sel({dim: at})), said.format(at), colour) for at in SHOWN[dim] if at in levels[dim].values]
+    found = [(float(levels.sel({dim: at})), label.format(at), colour) for at in SHOWN[dim] if at in levels[dim].values]
     for height, *_ in found:
         axis.axhline(height, color=colour, linestyle=style, linewidth=0.9, zorder=1)
     return found
@@ -88,9 +88,9 @@ def _name_levels(axis: Any, levels: list[tuple[float, str, str]]) -> None:
     """Names at the right, moved apart where lines lie close."""
     low, high = axis.get_ylim()
     gap, below = 0.04 * (high - low), float("-inf")
-    for height, said, colour in sorted(levels):
+    for height, label, colour in sorted(levels):
         below = max(height, below + gap)
-        axis.annotate(said, (1.0, below), xycoords=("axes fraction", "data"), xytext=(3, 0), color=colour,
+        axis.annotate(label, (1.0, below), xycoords=("axes fraction", "data"), xytext=(3, 0), color=colour,
                       textcoords="offset points", fontsize=6.5, va="center", annotation_clip=False)  # fmt: skip
 
 

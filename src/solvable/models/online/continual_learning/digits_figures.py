@@ -44,7 +44,11 @@ def digits(quick: bool) -> dict[str, Any]:
         for name, arm in arms.items()
     }
     theory = Study(ContinualLearning(**stages, points=1), {"similarity": grid}, arms=same).run()
-    return {"forgetting": _said(forgetting), "theory": theory, "protocols": _said(protocols(quick, forgetting))}
+    return {
+        "forgetting": _with_provenance(forgetting),
+        "theory": theory,
+        "protocols": _with_provenance(protocols(quick, forgetting)),
+    }
 
 
 def protocols(quick: bool, measured: Any) -> Any:
@@ -80,7 +84,7 @@ def protocols(quick: bool, measured: Any) -> Any:
     return both[kept]
 
 
-def _said(data: Any) -> Any:
+def _with_provenance(data: Any) -> Any:
     study = {"models": ["continual-learning", "continual-protocols"], "data": "scikit-learn digits", **data.attrs}
     return data.assign_attrs(study=json.dumps(study), **provenance())
 

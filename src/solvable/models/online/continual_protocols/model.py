@@ -275,7 +275,7 @@ class ContinualProtocols(Model):
     def point(self, numerics: Numerics) -> dict[str, Array]:
         start, arrived = self._after_first_stage(numerics)
         controls, found = self._schedule(start, numerics)
-        told = evaluate(
+        followed = evaluate(
             self._drift(numerics.nodes),
             self._mean_loss,
             start,
@@ -286,12 +286,12 @@ class ContinualProtocols(Model):
             max_steps=numerics.max_steps,
         )
         return {
-            **self._observed(told.path),
+            **self._observed(followed.path),
             "fraction": controls["fraction"][:, 1],
             "pace": controls["pace"],
-            "switching": told.slopes["fraction"],
-            "gap": told.gap,
-            "converged": arrived & found & jnp.isfinite(told.cost),
+            "switching": followed.slopes["fraction"],
+            "gap": followed.gap,
+            "converged": arrived & found & jnp.isfinite(followed.cost),
         }
 
     def _observed(self, path: TaskOverlaps) -> dict[str, Array]:

@@ -90,14 +90,14 @@ def order(quick: bool) -> dict[str, Any]:
                 first, decay = float(shares[np.argmin(errors)]), float(weights[np.argmin(errors)])
         # searched from the best arm's share, at its decay
         free = {"pace": "optimal", "fastest": 10.0, "intervals": intervals, "share": first, "penalty": decay}
-        told = CurriculumOnline(protocol="optimal", horizon=horizon, **free, **SETTING).theory(
+        outcome = CurriculumOnline(protocol="optimal", horizon=horizon, **free, **SETTING).theory(
             {**FAST, "iterations": 3000}
         )
-        table["paced"].loc[{"horizon": horizon, "arm": "optimal"}] = float(told.final_error)
-        if horizon == SHOWN and told.converged:
+        table["paced"].loc[{"horizon": horizon, "arm": "optimal"}] = float(outcome.final_error)
+        if horizon == SHOWN and outcome.converged:
             arms["optimal"] = {
                 "protocol": "given", "pace": "given", "penalty": decay, "rate": 1.0,
-                "given_fraction": np.asarray(told.fraction), "given_pace": np.asarray(told.speed),
+                "given_fraction": np.asarray(outcome.fraction), "given_pace": np.asarray(outcome.speed),
             }  # fmt: skip
     model = CurriculumOnline(horizon=SHOWN, intervals=intervals, **SETTING)
     curves = Study(model, {"horizon": [SHOWN]}, arms=arms, sizes=[size], seeds=seeds).run()

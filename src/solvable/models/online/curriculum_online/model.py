@@ -295,18 +295,18 @@ class CurriculumOnline(Model):
         controls, found = self._schedule(numerics)
         sets = self._sets() or {"fraction": Box(0.0, 1.0)}
         settings = {name: numerics[name] for name in ("accuracy", "max_steps")}
-        told = evaluate(self._drift, self._error, self._start, controls, sets, self.horizon, **settings)
-        observed = self._observed(told.path)
+        followed = evaluate(self._drift, self._error, self._start, controls, sets, self.horizon, **settings)
+        observed = self._observed(followed.path)
         reached = until_failure(jnp.isfinite(observed["test_loss"]))
         return {
             **observed,
             "fraction": controls["fraction"],
             "difficulty": controls["fraction"] * self.easy + (1 - controls["fraction"]) * controls["difficulty"],
             "speed": controls["pace"],
-            "switching": told.slopes["fraction"],
-            "gap": told.gap,
+            "switching": followed.slopes["fraction"],
+            "gap": followed.gap,
             # the way there may be known where the way back is not
-            "converged": found & reached & (jnp.isfinite(told.cost) | ~reached[-1]),
+            "converged": found & reached & (jnp.isfinite(followed.cost) | ~reached[-1]),
         }
 
     def _observed(self, path: Overlaps) -> dict[str, Array]:

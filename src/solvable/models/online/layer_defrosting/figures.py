@@ -84,8 +84,8 @@ def _gains(axis: Any, runs: Any, starts: list[str], number: np.ndarray) -> None:
     """Paired within each realisation: the same target samples, the same test."""
     for i, start, at in _curves(runs, starts):
         mean, error = _mean_and_error(at.scratch_error_simulated - at.best_error_simulated)
-        said = f"ρ = {float(at.correlation):g}, {STARTS[start]}"
-        axis.errorbar(number * (1 + 0.05 * (i - 1)), mean, error, label=said, **_look(i, start == starts[0]))
+        label = f"ρ = {float(at.correlation):g}, {STARTS[start]}"
+        axis.errorbar(number * (1 + 0.05 * (i - 1)), mean, error, label=label, **_look(i, start == starts[0]))
     axis.axhline(0, color="0.6", linewidth=0.8, zorder=0)
     axis.set(xlabel="target samples n", ylabel="error from scratch − at $L^*$")
     log_axis(axis.xaxis)
@@ -99,8 +99,8 @@ def _similarities(axis: Any, runs: Any) -> None:
         for name, filled in (("cka", True), ("source_to_target", False)):
             values = at[f"{name}_simulated"].transpose("layer", "realisation").values
             mean, error = values.mean(1), values.std(1, ddof=1) / np.sqrt(values.shape[1])
-            said = ("CKA: 1 is alike" if filled else "imbalance Δ(s→t): 0 is alike") if i == 0 else None
-            axis.errorbar(layers, mean, error, label=said, **_look(i, filled))
+            label = ("CKA: 1 is alike" if filled else "imbalance Δ(s→t): 0 is alike") if i == 0 else None
+            axis.errorbar(layers, mean, error, label=label, **_look(i, filled))
     axis.set(xlabel="hidden layer", ylabel="similarity", ylim=(0, 1.19))
     axis.set_xticks(layers)
     axis.set_yticks(np.linspace(0, 1, 6))

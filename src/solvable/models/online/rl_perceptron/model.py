@@ -235,9 +235,9 @@ class RLPerceptron(Model):
         chosen = jnp.argmax(gains)
         return paces[chosen], lengths[chosen]
 
-    def _best_pace(self, rho: Array, told: Averages) -> tuple[Array, Array]:
+    def _best_pace(self, rho: Array, averaged: Averages) -> tuple[Array, Array]:
         """The pace ũ in [0, fastest] at which ρ grows most, and how fast it does: dρ/dt = ũ (f - ρg) - ½ρh ũ²."""
-        pull, drag = told.along - rho * told.growth, rho * told.kick
+        pull, drag = averaged.along - rho * averaged.growth, rho * averaged.kick
 
         def gain(pace: Array) -> Array:
             return pace * pull - 0.5 * drag * pace**2
@@ -255,9 +255,9 @@ class RLPerceptron(Model):
         return self._moved(rho, pace, self.averages(rho, length if self.schedule == "best-rate-and-length" else None))
 
     @staticmethod
-    def _moved(rho: Array, pace: Array, told: Averages) -> tuple[Array, Array]:
-        pull = told.along - rho * told.growth
-        return pace * pull - 0.5 * rho * told.kick * pace**2, 2 * pace * told.growth + told.kick * pace**2
+    def _moved(rho: Array, pace: Array, averaged: Averages) -> tuple[Array, Array]:
+        pull = averaged.along - rho * averaged.growth
+        return pace * pull - 0.5 * rho * averaged.kick * pace**2, 2 * pace * averaged.growth + averaged.kick * pace**2
 
     @property
     def _start(self) -> tuple[Array, Array]:
@@ -297,13 +297,13 @@ class RLPerceptron(Model):
         rho, log_norm = flow.values
         pace, length = jax.vmap(self.policy)(self.times, rho, log_norm)
         observed = self._observed(rho, jnp.exp(log_norm))
-        told = {**observed, "pace": pace * jnp.exp(log_norm / 2), "length": length, "converged": flow.reached}
-        return {**told, "threshold": self.threshold()} if self.rule in PUNISHING["rule"] else told
+        averaged = {**observed, "pace": pace * jnp.exp(log_norm / 2), "length": length, "converged": flow.reached}
+        return {**averaged, "threshold": self.threshold()} if self.rule in PUNISHING["rule"] else averaged
 
     def _optimal(self, numerics: Numerics) -> dict[str, Array]:
         found = jax.lax.stop_gradient(self)._lengths(numerics)  # nothing is differentiated through a search
         kind, controls = Lengths(self.steps), found.controls
-        told = evaluate(
+        averaged = evaluate(
             self.mixed_drift,
             lambda place: wrong_actions(place[0]),
             self._start,
@@ -313,15 +313,15 @@ class RLPerceptron(Model):
             accuracy=numerics.accuracy,
             max_steps=numerics.max_steps,
         )
-        rho, log_norm = told.path
+        rho, log_norm = averaged.path
         lengths = kind.mean(controls["length"])
         return {
             **self._observed(rho, jnp.exp(log_norm)),
             "pace": jnp.ones_like(rho),
             "length": jnp.concatenate([lengths, lengths[-1:]]),
-            "gap": told.gap,
+            "gap": averaged.gap,
             "threshold": self.threshold(),
-            "converged": found.converged & jnp.isfinite(told.cost),
+            "converged": found.converged & jnp.isfinite(averaged.cost),
         }
 
     def _observed(self, rho: Array, norm: Array) -> dict[str, Array]:
@@ -381,9 +381,9 @@ class RLPerceptron(Model):
         found = []
         for i in np.flatnonzero(np.sign(heights[1:]) * np.sign(heights[:-1]) < 0):
             rho: Any = brentq(lambda r: float(along(jnp.asarray(r))), grid[i], grid[i + 1], xtol=1e-14)
-            told = self.averages(jnp.asarray(rho))
-            if float(told.growth) < 0:
-                norm = float(told.kick / (2 * told.growth)) ** 2
+            averaged = self.averages(jnp.asarray(rho))
+            if float(averaged.growth) < 0:
+                norm = float(averaged.kick / (2 * averaged.growth)) ** 2
                 values = np.linalg.eigvals(np.asarray(linear(jnp.asarray([rho, math.log(norm)]))))
                 one, other = sorted((complex(v) for v in values), key=lambda v: v.real)
                 found.append(FixedPoint(float(rho), norm, (one, other)))

@@ -59,8 +59,8 @@ def draw_inheritance(data: dict[str, Any]) -> Any:
     for i, angle in enumerate(several.angle.values):
         for feature, dash in ((0, "-"), (1, "--")):
             at = several.sel(angle=angle).isel(feature=feature)
-            said = f"θ = {angle:g}, feature {feature + 1}"
-            axes[2].plot(several.time, at.specialisation_theory, dash, color=COLOURS[i], label=said)
+            words = f"θ = {angle:g}, feature {feature + 1}"
+            axes[2].plot(several.time, at.specialisation_theory, dash, color=COLOURS[i], label=words)
             runs = at.specialisation_simulated.sel(size=size)
             error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
             every = slice(2, None, 5)

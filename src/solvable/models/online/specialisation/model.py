@@ -186,7 +186,7 @@ class Specialisation(Model):
     def _drift(self, state: State) -> State:
         """Time derivative of the overlaps and readouts."""
         if self.activation == "erf":
-            told = committee_drift(
+            drift = committee_drift(
                 activation("erf"),
                 Overlaps(state.norm, state.overlap, state.readout[0]),
                 jnp.eye(1),
@@ -195,7 +195,7 @@ class Specialisation(Model):
                 readout_rate=self.rate,
                 noise=self.noise,
             )
-            return State(told.norm, told.overlap, told.readout[None])
+            return State(drift.norm, drift.overlap, drift.readout[None])
         v, target = state.readout, jnp.diag(self.strengths)
         with_students = v @ state.norm - target @ state.overlap.T
         with_features = v @ state.overlap - target
@@ -211,12 +211,12 @@ class Specialisation(Model):
         flow = integrate(
             lambda t, state, model: model._drift(state), self._start(), self.times, self, **dict(numerics.items())
         )
-        told = {**self._observed(flow.values), "converged": flow.reached}
+        drift = {**self._observed(flow.values), "converged": flow.reached}
         if self.features > 1:
-            return told
+            return drift
         start = self._start()
         end = linear_contributions(start.readout[0], start.overlap[:, 0], self.strengths[0], math.inf)
-        return {**told, "inherited": specialisation(end)}
+        return {**drift, "inherited": specialisation(end)}
 
     def _observed(self, path: State) -> dict[str, Array]:
         contribution = path.readout * jnp.swapaxes(path.overlap, 1, 2)

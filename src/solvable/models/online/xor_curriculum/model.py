@@ -112,8 +112,8 @@ class XorCurriculum(Model):
     """Online learning of an XOR of Gaussian clusters, easy or hard samples first, at any width.
 
     >>> import solvable as sv
-    >>> told = sv.XorCurriculum(protocol="hard", hard=0.1, horizon=20.0).theory({"nodes": 256}, only=["final_error"])
-    >>> bool(told.final_error < 0.05)
+    >>> result = sv.XorCurriculum(protocol="hard", hard=0.1, horizon=20.0).theory({"nodes": 256}, only=["final_error"])
+    >>> bool(result.final_error < 0.05)
     True
     """
 

@@ -53,8 +53,8 @@ def fairness(table: Table) -> Fairness:
     - mutual informations I(ŷ; c) and I(ŷ; c | y), in nats: zero exactly at demographic parity, and at equalised odds.
 
     >>> table = jnp.asarray([[[0.2, 0.1], [0.1, 0.1]], [[0.2, 0.05], [0.05, 0.2]]])
-    >>> told = fairness(table)
-    >>> round(float(told.parity_difference), 4), round(float(told.opportunity_difference), 4)
+    >>> result = fairness(table)
+    >>> round(float(result.parity_difference), 4), round(float(result.opportunity_difference), 4)
     (-0.1, -0.3)
     """
     total = jnp.sum(table, axis=(1, 2))

@@ -31,9 +31,11 @@ def _tuned(model: BiasGeometry, **values: Any) -> dict[str, np.ndarray]:
         mesh = np.meshgrid(PENALTIES, COUPLINGS, indexing="ij")
         own = {"penalty": mesh[0].ravel(), "coupling": mesh[1].ravel()}
     grid = {n: np.broadcast_to(v, shape)[..., None] for n, v in values.items()}
-    told = model.replace(**grid, **own).theory(COARSE, only=SEEN)
-    best = np.nanargmin(np.asarray(told.test_error), axis=-1)
-    picked = {n: np.take_along_axis(np.asarray(told[n]), _at(best, np.ndim(told[n])), axis=len(shape)) for n in SEEN}
+    outcome = model.replace(**grid, **own).theory(COARSE, only=SEEN)
+    best = np.nanargmin(np.asarray(outcome.test_error), axis=-1)
+    picked = {
+        n: np.take_along_axis(np.asarray(outcome[n]), _at(best, np.ndim(outcome[n])), axis=len(shape)) for n in SEEN
+    }
     return {n: np.squeeze(v, axis=len(shape)) for n, v in picked.items()}
 
 
@@ -61,9 +63,9 @@ def maps(quick: bool) -> dict[str, Any]:
         model = BiasGeometry(tilt_plus=plus, tilt_minus=minus)
         single, coupled = _tuned(model, **at), _tuned(model.replace(learner="coupled"), **at)
         data["gap"].loc[here] = single["accuracy_gap"]
-        for name, told in (("single", single), ("coupled", coupled)):
-            data[f"parity_{name}"].loc[here] = told["parity_difference"]
-            data[f"accuracy_{name}"].loc[here] = 1 - told["test_error"]
+        for name, outcome in (("single", single), ("coupled", coupled)):
+            data[f"parity_{name}"].loc[here] = outcome["parity_difference"]
+            data[f"accuracy_{name}"].loc[here] = 1 - outcome["test_error"]
         # the same samples of group + without the others: does the other group help or harm?
         lonely = _tuned(model.replace(share=1 - 1e-9), samples=2.0 * shares[None, :], similarity=some[:1, None])
         data["joint"].loc[here] = single["accuracy"][..., 0]
@@ -191,8 +193,8 @@ def _front(method: str, quick: bool) -> tuple[dict[str, np.ndarray], dict[str, n
 
 
 def _observe(model: BiasGeometry, names: tuple[str, ...], values: np.ndarray) -> dict[str, np.ndarray]:
-    told = model.replace(**dict(zip(names, values.T, strict=True))).theory(COARSE, only=("test_error", *MEASURES))
-    return {n: np.asarray(told[n]) for n in ("test_error", *MEASURES)}
+    outcome = model.replace(**dict(zip(names, values.T, strict=True))).theory(COARSE, only=("test_error", *MEASURES))
+    return {n: np.asarray(outcome[n]) for n in ("test_error", *MEASURES)}
 
 
 def _best(seen: dict[str, np.ndarray], measure: str) -> np.ndarray:
@@ -235,9 +237,9 @@ def tradeoffs(quick: bool) -> dict[str, Any]:
     joint = np.array([0.2, 0.8])[:, None] * np.stack([1 - base, base], axis=1)
     k = np.asarray(balancing_weights(jnp.asarray(np.stack([joint, 0 * joint], axis=2))))
     own = {"group_weight": k[0, 0] / k[1, 0], "positive_plus": k[0, 1] / k[0, 0], "positive_minus": k[1, 1] / k[1, 0]}
-    told = model.replace(penalty=np.geomspace(0.02, 5, 25), **own).theory(COARSE, only=("test_error",))
+    outcome = model.replace(penalty=np.geomspace(0.02, 5, 25), **own).theory(COARSE, only=("test_error",))
     arms["balancing weights"] = {
-        "learner": "single", "penalty": float(np.geomspace(0.02, 5, 25)[np.argmin(told.test_error)]),
+        "learner": "single", "penalty": float(np.geomspace(0.02, 5, 25)[np.argmin(outcome.test_error)]),
         **{n: float(v) for n, v in own.items()}}  # fmt: skip
     full = {
         n: {"coupling": 1.0, "group_weight": 1.0, "positive_plus": 1.0, "positive_minus": 1.0, **v}

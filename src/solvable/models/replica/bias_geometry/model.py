@@ -56,8 +56,8 @@ class BiasGeometry(Model):
     """Group fairness of logistic regression on a teacher mixture: one learner, reweighed, coupled, or with two biases.
 
     >>> import solvable as sv
-    >>> told = sv.BiasGeometry(samples=2.0, share=0.2, similarity=0.6, tilt_plus=0.3, tilt_minus=0.1).theory()
-    >>> told.accuracy.round(4).tolist(), round(float(told.parity_difference), 4)
+    >>> result = sv.BiasGeometry(samples=2.0, share=0.2, similarity=0.6, tilt_plus=0.3, tilt_minus=0.1).theory()
+    >>> result.accuracy.round(4).tolist(), round(float(result.parity_difference), 4)
     ([0.7117, 0.7893], 0.1294)
     """
 

@@ -132,7 +132,7 @@ class CurriculumBatch(Model):
             max_steps=numerics.max_steps,
         )
         last = ends[-1]
-        told = {
+        values = {
             "test_error": error_at(last, self.relevant, self.hard),
             "easy_error": error_at(last, self.relevant, self.easy),
             "overlap": last.overlap,
@@ -142,8 +142,8 @@ class CurriculumBatch(Model):
             "residual": last.residual,
         }
         if self.protocol != "joint":
-            told["first_error"] = error_at(ends[0], self.relevant, self.hard)
-        return told
+            values["first_error"] = error_at(ends[0], self.relevant, self.hard)
+        return values
 
     # --- simulation -------------------------------------------------------------------------------------------------
 
@@ -184,10 +184,10 @@ class CurriculumBatch(Model):
         w = fits[-1].parameters
         error, overlap, norms = measured(w, self.hard)
         worst = jnp.max(jnp.stack([fit.residual for fit in fits]))
-        told = {"test_error": error, "easy_error": measured(w, self.easy)[0], "overlap": overlap, "norm": norms}
+        values = {"test_error": error, "easy_error": measured(w, self.easy)[0], "overlap": overlap, "norm": norms}
         if self.protocol != "joint":
-            told["first_error"] = measured(fits[0].parameters, self.hard)[0]
-        return {**told, "converged": worst < 1e-5, "residual": worst}
+            values["first_error"] = measured(fits[0].parameters, self.hard)[0]
+        return {**values, "converged": worst < 1e-5, "residual": worst}
 
 
 class _Risk(eqx.Module):

@@ -216,8 +216,8 @@ class NarrowNetwork(Model):
         plain = jax.tree.map(lambda v: v[-1], found)
         # an unspecialised start stays where it is unless that is unstable; then it goes where the informed one goes
         leaves = (plain["push"] > 1) | ((plain["stability"] < 0) & (self.learner == "gibbs"))
-        told = {n: jnp.where(leaves, informed[n], plain[n]) for n in plain if n != "push"}
-        return told | {"converged": plain["converged"] & told["converged"]}
+        chosen = {n: jnp.where(leaves, informed[n], plain[n]) for n in plain if n != "push"}
+        return chosen | {"converged": plain["converged"] & chosen["converged"]}
 
     def point_branches(self, numerics: Numerics) -> dict[str, Array]:
         if self.learner == "bayes":
@@ -248,7 +248,7 @@ class NarrowNetwork(Model):
             "zero": (zero, True),
         }
 
-        def told(q: Array, there: Any) -> dict[str, Array]:
+        def chosen(q: Array, there: Any) -> dict[str, Array]:
             rest = noise + kernel.value(one, one, one) - kernel.value(q, one, one)
             r = alpha * (1 - q) ** 2 * ((kernel.slope(q, one, one) / rest) ** 2 + kernel.bend(q, one, one) / rest)
             out = {
@@ -269,7 +269,7 @@ class NarrowNetwork(Model):
             }
             return {n: v for n, v in out.items() if n != "threshold" or self.activation not in ODD}
 
-        return {name: told(*each) for name, each in overlaps.items()}
+        return {name: chosen(*each) for name, each in overlaps.items()}
 
     def _solutions(self, numerics: Numerics) -> dict[str, Array]:
         """Saddle points of gibbs and erm: reached from the teacher, from half-way, and without specialisation."""
@@ -288,7 +288,7 @@ class NarrowNetwork(Model):
         options = {"tolerance": numerics.tolerance, "max_steps": numerics.max_steps, "warmup": 100, "damping": 0.5}
         found = jax.vmap(lambda start: committee_saddle_point(kernel, start, *controls, **options))(starts)
 
-        def told(x: Array) -> dict[str, Array]:
+        def chosen(x: Array) -> dict[str, Array]:
             order = order_parameters(x, temperature)
             f = fields(kernel, order, self.noise, temperature)
             gap = f.g_norm - f.g_replica  # by how much a draw differs from the mean of all
@@ -309,7 +309,7 @@ class NarrowNetwork(Model):
             }
             return out | ({"replica_overlap": order.replica} if temperature is not None else {})
 
-        seen = jax.vmap(told)(found.x) | {"converged": found.converged, "residual": found.residual}
+        seen = jax.vmap(chosen)(found.x) | {"converged": found.converged, "residual": found.residual}
         informed = jnp.argmax(found.converged[:2])
         # of several unspecialised solutions, the lowest
         plain = 3 + jnp.argmin(jnp.where(found.converged[3:], seen["free_energy"][3:], jnp.inf))

@@ -174,10 +174,10 @@ class RandomFeatures(Model):
 
         `minimise` is `test_error` (`test_loss` for a linear teacher) unless told; the model's own penalty does not matter.
         """
-        said = minimise or ("test_loss" if self.teacher == "linear" else "test_error")
-        if said not in (known := [n for n in ("test_error", "test_loss") if n in self.observables()]):
-            raise InvalidValue(f"minimise = {said!r} is not one of {', '.join(map(repr, known))}.")
-        return _best_penalties(self, said, between, type(self).numerics.updated(numerics))
+        target = minimise or ("test_loss" if self.teacher == "linear" else "test_error")
+        if target not in (known := [n for n in ("test_error", "test_loss") if n in self.observables()]):
+            raise InvalidValue(f"minimise = {target!r} is not one of {', '.join(map(repr, known))}.")
+        return _best_penalties(self, target, between, type(self).numerics.updated(numerics))
 
     def threshold(self, numerics: Numerics) -> Array:
         """Samples n/d at which the training loss leaves zero for λ → 0: n = p for the square loss, separability for others."""
