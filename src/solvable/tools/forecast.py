@@ -241,7 +241,7 @@ def _square(
         "diagnostics": {
             "leverage_ratio": uneven, "freedom": freedom, "spread": float(found.spread[place].max()),
             "source_exponent": whole.shapes[1].source, "leave_one_out": float(np.exp(found.now)),
-            "least_kappa": whole.outcome.least,
+            "least_kappa": whole.known.least,
         },
     }  # fmt: skip
 
@@ -278,7 +278,7 @@ def _logistic(
         "line": {"rows": sizes, "level": found.error, "band": level_band, "reached": found.reached},
         "diagnostics": {
             "leverage_ratio": uneven, "channel": found.channel, "saturation": found.saturation,
-            "leave_one_out": found.left, "least_kappa": whole.outcome.least,
+            "leave_one_out": found.left, "least_kappa": whole.known.least,
         },
     }  # fmt: skip
 

@@ -80,16 +80,16 @@ def draw_specialisation(data: dict[str, Any]) -> Any:
         stable = here.stability_theory.values.reshape(len(risk.noise), -1)[:, 0] > 0
         for kept, face in ((stable, colour), (~stable, "none")):
             if kept.any():
-                label = "stable" if kept is stable else "unstable"
+                state = "stable" if kept is stable else "unstable"
                 last.errorbar(risk.noise[kept], ratio.mean("seed")[kept], error[kept], fmt=marker, color=colour, markersize=5,
-                              markerfacecolor=face, label=f"{arm}: {label}")  # fmt: skip
+                              markerfacecolor=face, label=f"{arm}: {state}")  # fmt: skip
     last.axhline(1.0, color=INK, linewidth=0.9)
     log_axis(last.xaxis)
     last.set(xlabel=label("noise", r"\Delta"), ylabel="excess loss, measured / predicted")
     last.set_title("minima of the risk, replica symmetry")
     last.legend(fontsize=8)
-    label = "short chains remember their start below and near the transition"
-    figure.suptitle(f"A narrow network specialises; chains and descents at d = {size} (points): {label}", fontsize=11)
+    caveat = "short chains remember their start below and near the transition"
+    figure.suptitle(f"A narrow network specialises; chains and descents at d = {size} (points): {caveat}", fontsize=11)
     return figure
 
 

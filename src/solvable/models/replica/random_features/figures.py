@@ -99,11 +99,11 @@ def draw_phase_diagram(data: dict[str, Any]) -> Any:
         log_axis(axis.xaxis)
         log_axis(axis.yaxis)
         axis.plot(plane.width, plane.threshold.sel(loss=loss), color="white", linestyle="--")
-        label = "interpolation, $n = p$" if loss == "square" else "separable below"
+        line = "interpolation, $n = p$" if loss == "square" else "separable below"
         axis.text(
             0.97,
             0.05,
-            f"{loss}\n(dashes: {label})",
+            f"{loss}\n(dashes: {line})",
             transform=axis.transAxes,
             color="white",
             fontsize=8,

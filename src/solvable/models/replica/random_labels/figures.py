@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, INK, MARKERS, log_axis
+from solvable.render.plots import COLOURS, INK, MARKERS, label, log_axis
 from solvable.study import Study
 
 from .model import PIXELS, RandomLabels
@@ -54,9 +54,9 @@ def draw_collapse(data: dict[str, Any]) -> Any:
     figure, axes = plt.subplots(1, 4, figsize=(15.6, 3.9), layout="constrained")
     size = int(experiment["size"][-1])
     for axis, (penalty, name) in zip(axes, PENALTIES.items(), strict=False):
-        for (inputs, label), colour, marker in zip(INPUTS.items(), COLOURS, MARKERS, strict=False):
+        for (inputs, words), colour, marker in zip(INPUTS.items(), COLOURS, MARKERS, strict=False):
             here = {"inputs": inputs, "penalty": penalty}
-            axis.plot(theory.samples, theory.train_loss_theory.sel(here), color=colour, label=label,
+            axis.plot(theory.samples, theory.train_loss_theory.sel(here), color=colour, label=words,
                       linewidth={"isotropic": 3.2, "ramp": 1.9, "power-law": 0.9}[inputs] if penalty == 0 else None)  # fmt: skip
             runs = experiment.train_loss_simulated.sel(here).isel(size=-1)
             _points(axis, experiment.samples, runs, fmt=marker, color=colour, markersize=4)
