@@ -32,6 +32,9 @@ _HOMES = {
     "choice": "model",
     "input": "model",
     "data": "model",
+    "dimension": "model",
+    "graph": "model",
+    "Graph": "model",
     "observable": "model",
     "Study": "study",
     "open": "study",
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from .errors import UnknownName as UnknownName
     from .model import Control as Control
     from .model import Count as Count
+    from .model import Graph as Graph
     from .model import Input as Input
     from .model import Model as Model
     from .model import Numerics as Numerics
@@ -59,6 +63,8 @@ if TYPE_CHECKING:
     from .model import choice as choice
     from .model import control as control
     from .model import data as data
+    from .model import dimension as dimension
+    from .model import graph as graph
     from .model import input as input
     from .model import observable as observable
     from .registry import create as create

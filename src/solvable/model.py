@@ -30,7 +30,9 @@ from .contract.compiled import Count, bucket, simulate_batch
 from .contract.compiled import _branches as branches_program
 from .contract.compiled import _theory as theory_program
 from .contract.declarations import (
+    DRAW,
     Declaration,
+    Dimension,
     Observable,
     Reference,
     checked_array,
@@ -39,10 +41,14 @@ from .contract.declarations import (
     choice,
     control,
     data,
+    dimension,
+    graph,
     input,
     observable,
     resolve_default,
 )
+from .contract.graphs import Graph
+from .contract.values import fingerprint
 from .errors import InvalidValue, SolvableError, UnknownName, nearest
 
 if TYPE_CHECKING:
@@ -57,6 +63,8 @@ __all__ = [
     "Control",
     "Count",
     "Declaration",
+    "Dimension",
+    "Graph",
     "Guard",
     "Input",
     "Model",
@@ -68,6 +76,8 @@ __all__ = [
     "choice",
     "control",
     "data",
+    "dimension",
+    "graph",
     "input",
     "observable",
     "simulate_batch",
@@ -203,6 +213,10 @@ class Guard:
     seeds: int = 8
 
 
+INSTANT, KEPT = 0.05, 30.0
+"""Seconds of a point up to which a theory is instant, and beyond which it is kept."""
+
+
 class _Names(tuple[str, ...]):
     """Names that do not count: two models that differ only here share their compiled programs."""
 
@@ -224,11 +238,15 @@ class Model(eqx.Module):
     family: ClassVar[str] = ""
     revision: ClassVar[int] = 1
     observables_declared: ClassVar[tuple[Observable, ...]] = ()
+    dimensions_declared: ClassVar[tuple[Dimension, ...]] = ()
+    arms_declared: ClassVar[
+        Mapping[str, Mapping[str, Any]]
+    ] = {}  # named variations: `Study(model, arms=model.arms_declared)`
     references: ClassVar[tuple[Reference, ...]] = ()
     numerics: ClassVar[Numerics] = Numerics()
     runs: ClassVar[Literal["vmap", "map", "host"]] = "vmap"
     simulation_dtype: ClassVar[str] = "float32"
-    # A dimension of the observables, `time` say, along which `converged` may be told value by value: see `point`.
+    # A dimension of the observables, `time` say, along which `converged` may have an entry for every value: see `point`.
     converges_along: ClassVar[str] = ""
     theory_lanes: ClassVar[int] = (
         1024  # points computed at once: fewer if they need much memory, 1 if their loops differ
@@ -237,6 +255,8 @@ class Model(eqx.Module):
     # Roughly, in seconds of a core: a point of the theory, a realisation of the largest typical size, and the power of
     # the size with which that grows. Sweeps cut their work by them; nothing else depends on them.
     theory_seconds: ClassVar[float] = 1e-3
+    # What the seconds mean for whoever waits: see `cost_class`. Derived from `theory_seconds` unless declared.
+    theory_cost: ClassVar[Literal["", "instant", "seconds", "kept"]] = ""
     simulation_seconds: ClassVar[float] = 0.1
     simulation_growth: ClassVar[float] = 2.0
     accuracy: ClassVar[float] = 1e-8  # what finer numerics may move at most
@@ -296,6 +316,19 @@ class Model(eqx.Module):
         return {name: declaration for name, declaration in cls.fields().items() if declaration.kind in kinds}
 
     @classmethod
+    def cost_class(cls) -> Literal["instant", "seconds", "kept"]:
+        """What a point of the theory costs.
+
+        - `instant`: it answers a slider, and lines are drawn on a finer grid than a study's own;
+        - `seconds`: the page shows a preview first; lines join the study's points;
+        - `kept`: minutes. A study computes it, once, and everybody reads what the study stored: nothing evaluates it to draw,
+          to preview or to check properties.
+        """
+        if cls.theory_cost:
+            return cls.theory_cost
+        return "instant" if cls.theory_seconds <= INSTANT else "seconds" if cls.theory_seconds <= KEPT else "kept"
+
+    @classmethod
     def create(cls, **values: Any) -> Self:
         """Like the constructor, but a misspelt field is answered in one sentence."""
         cls.check_names(values)
@@ -342,6 +375,12 @@ class Model(eqx.Module):
             for o in self.observables_declared
             if all(getattr(self, name) in allowed for name, allowed in o.when)
         }
+
+    def dimensions(self) -> dict[str, Dimension]:
+        """The dimensions of the observables that exist here, as declared (what is not declared tells curves apart)."""
+        declared = {d.name: d for d in (*self.dimensions_declared, DRAW)}
+        names = dict.fromkeys(d for o in self.observables().values() for d in o.theory_dims)
+        return {name: declared.get(name, Dimension(name)) for name in names}
 
     def coordinates(self) -> dict[str, np.ndarray]:
         """The coordinate of each dimension of the observables (times, bin centres); override where there are any."""
@@ -422,7 +461,8 @@ class Model(eqx.Module):
     ) -> Outcome:
         declared = self.observables()
         order = [*(n for n in declared if n in values), *(n for n in values if n not in declared)]
-        dims = tuple((n, extra + (declared[n].dims if n in declared else ())) for n in order)
+        own = {n: o.dims if source == "simulation" else o.theory_dims for n, o in declared.items()}
+        dims = tuple((n, extra + own.get(n, ())) for n in order)
         along = type(self).converges_along if finely is not None else ""
         return Outcome({n: values[n] for n in order}, converged, residual, source, dims, finely, along)
 
@@ -493,8 +533,7 @@ class Model(eqx.Module):
             elif declaration.kind == "choice" or value is None:
                 spec[name] = value
             else:
-                array = np.ascontiguousarray(np.asarray(value, dtype="<f8"))
-                spec[name] = {"shape": list(array.shape), "sha256": hashlib.sha256(array.tobytes()).hexdigest()}
+                spec[name] = fingerprint(value, declaration.type)
         return spec
 
     def key(self, size: int, seed: int) -> PRNGKeyArray:

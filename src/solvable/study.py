@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._version import __version__
-from .contract.declarations import checked_choice, checked_number
+from .contract.declarations import DRAW, Dimension, Observable, checked_choice, checked_number, few
+from .contract.values import arrays_in, from_plain, to_plain
 from .errors import InvalidValue, SolvableError, UnknownName, nearest
-from .lab.agreement import Agreement, compare, judge
+from .lab.agreement import Agreement, compare, compare_random, judge
 from .lab.planning import Cell, Cost, Family, Variant, cells_of, cells_of_study, number_of_cells, plan_blocks
 from .lab.store import DamagedBlock, Store, StoreError, block_id
 from .lab.stored_plans import Plan, plan_name, plans, write_plan
@@ -278,10 +279,11 @@ class Study:
 
     def specification(self) -> dict[str, Any]:
         """The whole study as plain JSON values; arrays are named by the block that keeps them."""
+        types = self._types()
         return {
             "several": self.several,
             "models": {k: _described(m) for k, m in self.models.items()},
-            "arms": {k: {n: _plain(v) for n, v in a.items()} for k, a in self.arms.items()},
+            "arms": {k: {n: _plain(v, types.get(n, "float")) for n, v in a.items()} for k, a in self.arms.items()},
             "over": self.over,
             "sizes": self.sizes,
             "seeds": self.seeds,
@@ -289,11 +291,15 @@ class Study:
             "dtype": self.dtype,
         }
 
+    def _types(self) -> dict[str, str]:
+        """What the arrays of each field are made of."""
+        return {n: d.type for m in self.models.values() for n, d in m.fields().items()}
+
     def _write_specification(self, store: Store) -> None:
+        types = self._types()
         for values in [*(_fields(m) for m in self.models.values()), *self.arms.values()]:
-            for value in values.values():
-                if np.ndim(value) > 0:
-                    array = np.asarray(value, float)
+            for field, value in values.items():
+                for array in arrays_in(value, types.get(field, "float")):
                     name = _array_name(array)
                     if name not in store.done():
                         store.commit(name, {"array": array}, {"kind": "array"})
@@ -318,7 +324,7 @@ class Study:
         """The study that a store describes."""
 
         def value(v: Any) -> Any:
-            return store.read(v["array"])["array"] if isinstance(v, dict) and set(v) == {"array"} else v
+            return from_plain(v, lambda name: store.read(name)["array"])
 
         def model(stored: Mapping[str, Any]) -> Model:
             kind = model_class(stored["id"])
@@ -404,17 +410,19 @@ class Study:
             skipped = observables and name not in observables
             if skipped or f"{name}_simulated" not in data or f"{name}_expected" not in data:
                 continue
-            simulated = data[f"{name}_simulated"]
-            simulated, expected = (a for a in _broadcast(simulated, data[f"{name}_expected"]))
+            simulated, expected = self._compared(data[f"{name}_simulated"], data[f"{name}_expected"], observable)
             rest = [d for d in simulated.dims if d not in ("size", "seed")]
-            simulated = simulated.transpose(*rest, "size", "seed")
-            expected = expected.transpose(*rest, "size", "seed")
             shape = [simulated.sizes[d] for d in rest]
             points = []
             for index in np.ndindex(*shape):
                 labels = {d: simulated.coords[d].values[i] if d in simulated.coords else i
                           for d, i in zip(rest, index, strict=True)}  # fmt: skip
                 points.append(labels)
+            if observable.random:
+                seen, draws = (a.values.reshape(len(points), len(self.sizes), -1) for a in (simulated, expected))
+                kinds = {"power": observable.power, "status": observable.status}
+                table += compare_random(name, points, seen, draws, np.asarray(self.sizes), **kinds)
+                continue
             flat = (-1, len(self.sizes), len(self.seeds))
             table += compare(
                 name,
@@ -428,6 +436,20 @@ class Study:
             )
         exists = [r for r in table if np.isfinite(r["theory"]) or np.isfinite(r["simulated"]) or not self._absent(r)]
         return Agreement(tuple(judge(exists)), tuple(self.sizes))
+
+    def _compared(self, simulated: xr.DataArray, expected: xr.DataArray, observable: Observable) -> tuple[Any, Any]:
+        """What is compared, with sizes and seeds (the draws of a random limit) last; of pairs of times, some waiting times."""
+        model = next(m for m in self.variants().values() if observable.name in m.observables())
+        for dim in observable.dims:
+            if model.dimensions()[dim].kind == "pair":
+                some = few(simulated.sizes[dim])
+                simulated, expected = simulated.isel({dim: some}), expected.isel({dim: some})
+        rest = [d for d in simulated.dims if d not in ("size", "seed")]
+        if observable.random:
+            expected = expected.isel(seed=0) if "seed" in expected.dims else expected
+            return simulated.transpose(*rest, "size", "seed"), expected.transpose(*rest, "size", DRAW.name)
+        simulated, expected = _broadcast(simulated, expected)
+        return simulated.transpose(*rest, "size", "seed"), expected.transpose(*rest, "size", "seed")
 
     def _counted(self, what: str, points: list[Mapping[str, Any]]) -> np.ndarray:
         """Of how many things an observable is a fraction, point by size."""
@@ -448,6 +470,10 @@ class Study:
         """Whether an observable does not exist at a row's choices (as opposed to not having converged)."""
         model, _ = self._variant_at(row["point"])
         return row["observable"] not in model.observables()
+
+    def dimensions(self) -> dict[str, Dimension]:
+        """The dimensions of the observables (not those of the grid), as the models declare them."""
+        return {n: d for m in self.variants().values() for n, d in m.dimensions().items()}
 
     def plot(self, observables: str | Sequence[str] | None = None, **options: Any):
         """Theory as lines, simulation as points with error bars; a heat map where two controls are swept."""
@@ -512,14 +538,13 @@ def _fields(model: Model) -> dict[str, Any]:
 
 
 def _described(model: Model) -> dict[str, Any]:
-    return {"id": model.id, "revision": model.revision, "fields": {n: _plain(v) for n, v in _fields(model).items()}}
+    types = {n: d.type for n, d in model.fields().items()}
+    fields = {n: _plain(v, types[n]) for n, v in _fields(model).items()}
+    return {"id": model.id, "revision": model.revision, "fields": fields}
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, (str, int)) and not isinstance(value, bool):
-        return value
-    array = np.asarray(value, float)
-    return float(array) if array.ndim == 0 else {"array": _array_name(array)}
+def _plain(value: Any, type: str) -> Any:
+    return to_plain(value, type, _array_name)
 
 
 def _array_name(array: np.ndarray) -> str:

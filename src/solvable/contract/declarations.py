@@ -1,7 +1,7 @@
-"""The words in which a model declares itself: control, choice, input, data, observable, reference.
+"""What a model declares: controls, choices, inputs, data and graphs, dimensions, observables, references.
 
-Each of the first four makes a dataclass field; what was declared stays readable as a `Declaration`,
-from which the command line, the page, the documents and the property tests are all made.
+The first five make dataclass fields. A declaration stays readable (`Declaration`, `Dimension`, `Observable`), and the
+command line, the page, the plots, the documents and the property tests are all made from it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import InvalidValue
+from .graphs import Graph
 
 Kind = Literal["control", "choice", "input", "data"]
+DataType = Literal["float", "int", "bool", "graph"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Declaration:
     options: tuple[str, ...] | None = None
     dims: tuple[str, ...] = ()
     increasing: bool = False
+    type: DataType = "float"
 
     @property
     def span(self) -> tuple[float, float]:
@@ -132,10 +135,76 @@ def input(
     return eqx.field(default=None, kw_only=True, metadata={"solvable": declaration})
 
 
-def data(*, dims: Sequence[str], meaning: str, symbol: str = "") -> Any:
-    """An array that is the user's or was drawn (a covariance, couplings, a trained map). Never swept; may be absent."""
-    declaration = Declaration("data", meaning, symbol, None, dims=tuple(dims))
+def data(
+    default: Any = None,
+    *,
+    dims: Sequence[str],
+    meaning: str,
+    symbol: str = "",
+    type: Literal["float", "int", "bool"] = "float",
+    low: float = -math.inf,
+    high: float = math.inf,
+) -> Any:
+    """An array that is the user's or was drawn: a covariance, sequences, a mask. Never swept; may be absent.
+
+    `type` is what it is made of. Whole numbers and truth values are validated, hashed, stored and passed to JAX as such
+    (`int32`, `bool`); whole numbers in a float array are taken, anything else is refused. Sequences over an alphabet of
+    q letters are `type="int", low=0, high=q - 1`.
+    """
+    declaration = Declaration("data", meaning, symbol, default, low, high, dims=tuple(dims), type=type)
     return eqx.field(default=None, kw_only=True, metadata={"solvable": declaration})
+
+
+def graph(default: Any = None, *, meaning: str, symbol: str = "", dims: Sequence[str] = ("node", "edge")) -> Any:
+    """A graph that is the user's or was drawn: indices and values, see `Graph` (`dims` names its nodes and edges).
+
+    Anything that `Graph.of` understands is taken: a `Graph`, a list of neighbour lists, a symmetric matrix, a SciPy sparse
+    matrix, or `{"edges": [[i, j], ...], "values": [...], "nodes": n}`.
+    """
+    declaration = Declaration("data", meaning, symbol, default, dims=tuple(dims), type="graph")
+    return eqx.field(default=None, kw_only=True, metadata={"solvable": declaration})
+
+
+@dataclasses.dataclass(frozen=True)
+class Dimension:
+    """An axis of observables: what it is, and how it is drawn."""
+
+    name: str
+    meaning: str = ""
+    symbol: str = ""
+    scale: Literal["linear", "log"] = "linear"
+    kind: Literal["time", "pair", "site", "mode", "draw", "label"] = "label"
+
+    @property
+    def is_axis(self) -> bool:
+        """Whether curves are drawn along it (else it tells curves apart)."""
+        return self.kind in ("time", "mode", "site")
+
+
+def dimension(
+    name: str,
+    meaning: str,
+    *,
+    symbol: str = "",
+    scale: Literal["linear", "log"] = "linear",
+    kind: Literal["time", "pair", "site", "mode", "label"] = "label",
+) -> Dimension:
+    """Declare a dimension of observables; `Model.coordinates` gives its values.
+
+    **Arguments:**
+    - `scale`: of the axis that is drawn along it.
+    - `kind`:
+        - `time`: something evolves along it;
+        - `pair`: the earlier one, t′, of a pair of times: C(t, t′) is drawn against t at several t′, or as a map;
+        - `site`: positions, layers, orders; two of them make a map;
+        - `mode`: eigenvalues, wave numbers: a spectrum is drawn along it;
+        - `label`: what tells curves apart (groups, heads, tasks).
+    """
+    return Dimension(name, meaning, symbol, scale, kind)
+
+
+DRAW = Dimension("draw", "independent draws from a random limit", kind="draw")
+"""The dimension along which the theory of a random observable lays its draws."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,6 +223,12 @@ class Observable:
     predicted: bool = True
     when: tuple[tuple[str, tuple[Any, ...]], ...] = ()
     fraction_of: str = ""
+    random: bool = False
+
+    @property
+    def theory_dims(self) -> tuple[str, ...]:
+        """The dimensions of its prediction: its own, and those of its draws where the limit is random."""
+        return (*self.dims, DRAW.name) if self.random else self.dims
 
 
 def observable(
@@ -170,6 +245,7 @@ def observable(
     predicted: bool = True,
     when: dict[str, Any] | None = None,
     fraction_of: str = "",
+    random: bool = False,
 ) -> Observable:
     """Declare an observable.
 
@@ -181,10 +257,24 @@ def observable(
     - `fraction_of`: what is counted, for a fraction of a finite number of things: a counting control, or `"size"`. Its
         error bar is never below that of counting, also when every seed counted the same.
     - `when`: the choices for which it exists, e.g. `{"teacher": "sign"}` or `{"loss": ("hinge", "logistic")}`.
+    - `random`: it stays random as the size grows (a stochastic differential equation). The theory gives independent draws
+        along one more, last, dimension; they are compared with the realisations' by quantiles and a two-sample test.
     """
     conditions = tuple((k, v if isinstance(v, tuple) else (v,)) for k, v in (when or {}).items())
     return Observable(
-        name, meaning, symbol, tuple(dims), status, power, low, high, simulated, predicted, conditions, fraction_of
+        name,
+        meaning,
+        symbol,
+        tuple(dims),
+        status,
+        power,
+        low,
+        high,
+        simulated,
+        predicted,
+        conditions,
+        fraction_of,
+        random,
     )
 
 
@@ -258,9 +348,12 @@ def checked_choice(name: str, declaration: Declaration, value: Any) -> str | int
     return int(value)
 
 
-def checked_array(name: str, declaration: Declaration, value: Any, sizes: dict[str, int]) -> jax.Array:
-    """An input's or data field's value, its shape checked against (and entered into) the known sizes of dimensions."""
-    array = value if isinstance(value, Tracer) else _as_floats(name, declaration, value)
+def checked_array(name: str, declaration: Declaration, value: Any, sizes: dict[str, int]) -> Any:
+    """An input's or data field's value in its own type, its shape checked against the known sizes of dimensions (and
+    entered into them)."""
+    if declaration.type == "graph":
+        return _checked_graph(name, declaration, value, sizes)
+    array = value if isinstance(value, Tracer) else _as_typed(name, declaration, value)
     shape = "×".join(declaration.dims)
     if array.ndim != len(declaration.dims):
         raise InvalidValue(
@@ -279,7 +372,36 @@ def checked_array(name: str, declaration: Declaration, value: Any, sizes: dict[s
         )
     if declaration.increasing and (array.size < 2 or np.any(np.diff(array) <= 0)):
         raise InvalidValue(f"{name} must be at least two increasing numbers: the first is the start.")
-    return jnp.asarray(array, dtype=float)
+    return jnp.asarray(array, dtype=JAX_TYPES[declaration.type])
+
+
+JAX_TYPES: dict[str, Any] = {"float": float, "int": jnp.int32, "bool": bool}
+
+
+def _as_typed(name: str, declaration: Declaration, value: Any) -> np.ndarray:
+    """An array of the declared type; whole numbers and truth values are refused where they would be rounded."""
+    if declaration.type == "bool":
+        array = np.asarray(value)
+        if array.dtype.kind == "b" or (array.dtype.kind in "iuf" and np.isin(array, (0, 1)).all()):
+            return array.astype(bool)
+        raise InvalidValue(
+            f"{name} = {_short(value)} is not an array of truth values (0 and 1): {declaration.meaning}."
+        )
+    array = _as_floats(name, declaration, value)
+    if declaration.type == "int" and not (np.mod(array, 1) == 0).all():
+        raise InvalidValue(f"{name} has an entry that is not a whole number: {declaration.meaning}.")
+    return array
+
+
+def _checked_graph(name: str, declaration: Declaration, value: Any, sizes: dict[str, int]) -> Graph:
+    try:
+        found = Graph.of(value)
+    except InvalidValue as problem:
+        raise InvalidValue(f"{name} {problem}") from None
+    for dim, size in zip(declaration.dims, (found.nodes, found.indices.shape[0]), strict=False):
+        if sizes.setdefault(dim, size) != size:
+            raise InvalidValue(f"{name} has {size} of {dim!r} where {sizes[dim]} are meant: {declaration.meaning}.")
+    return found
 
 
 def _as_floats(name: str, declaration: Declaration, value: Any) -> np.ndarray:
@@ -297,6 +419,15 @@ def _as_floats(name: str, declaration: Declaration, value: Any) -> np.ndarray:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def few(length: int, most: int = 5) -> list[int]:
+    """Indices of a few entries of a long axis, first and last among them.
+
+    >>> few(3), few(9)
+    ([0, 1, 2], [0, 2, 4, 6, 8])
+    """
+    return sorted({round(i * (length - 1) / (most - 1)) for i in range(most)}) if length > most else list(range(length))
 
 
 def resolve_default(declaration: Declaration, model: Any) -> Any:

@@ -10,6 +10,11 @@ one-amplitude fit over all sizes.
 - **inconclusive**: no significant deviation, but too noisy to say more;
 - **disagree**: a deviation that the declared power does not explain;
 - **undefined**: theory or simulation did not converge there.
+
+**Random limits.** Where an observable stays random as the size grows, its realisations at the largest size are compared with
+the theory's draws by the two-sample test of Kolmogorov and Smirnov. The row shows the quantile (of five) that deviates most
+in units of its error, and that quantile is what must fall as the declared power. *Agree* needs enough realisations
+that the test would have seen two distribution functions a fifth apart.
 """
 
 from __future__ import annotations
@@ -25,6 +30,9 @@ VERDICTS = ("agree", "finite-size", "inconclusive", "disagree", "undefined")
 LEVEL = 0.05
 PRECISION = 0.02
 RESOLUTION = 1e-5
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+SEPARATION = 0.2
+"""How far apart two distribution functions may be, at most, unseen, where random limits are said to agree."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,6 +159,66 @@ def compare(
     return rows
 
 
+def compare_random(
+    observable: str,
+    points: list[Mapping[str, Any]],
+    simulated: np.ndarray,
+    draws: np.ndarray,
+    sizes: np.ndarray,
+    *,
+    power: float,
+    status: str = "asymptotic",
+) -> list[dict[str, Any]]:
+    """As `compare`, for a random limit: `simulated` is (point, size, seed), the theory's `draws` (point, size, draw)."""
+    from scipy.special import fdtrc
+    from scipy.stats import ks_2samp
+
+    rows = []
+    levels = np.array(QUANTILES)
+    for i, point in enumerate(points):
+        finite = [np.isfinite(s) for s in simulated[i]]
+        number = np.array([f.sum() for f in finite])
+        row = dict(observable=observable, point=point, power=power, status=status, size=int(sizes[-1]),
+                   seeds=int(number[-1]), scale=np.nan, theory=np.nan, simulated=np.nan, error=np.nan, z=np.nan,
+                   amplitude=np.nan, p=np.nan, p_fit=np.nan, sizes_used=0, precise=False)  # fmt: skip
+        rows.append(row)
+        drawn = draws[i, -1][np.isfinite(draws[i, -1])]
+        if number[-1] < simulated.shape[2] or number[-1] < 2 or drawn.size < 2:
+            continue
+        usable = number >= 2
+        exact = [np.quantile(d[np.isfinite(d)], levels) for d in draws[i, usable]]
+        errors = [quantile_errors(d[np.isfinite(d)], n) for d, n in zip(draws[i, usable], number[usable], strict=True)]
+        seen = [np.quantile(s[f], levels) for s, f in zip(simulated[i, usable], np.array(finite)[usable], strict=True)]
+        deviation, error = np.array(seen) - np.array(exact), np.array(errors)
+        worst = int(np.argmax(np.abs(deviation[-1] / error[-1])))
+        mean, spread = deviation[:, worst], error[:, worst]
+        found: Any = ks_2samp(simulated[i, -1], drawn)
+        smallest = 1.36 * np.sqrt(1 / number[-1] + 1 / drawn.size)
+        shape = sizes[usable].astype(float) ** -power
+        weight = 1 / spread**2
+        amplitude = float((weight * shape * mean).sum() / (weight * shape**2).sum())
+        row |= dict(point={**point, "quantile": QUANTILES[worst]}, theory=float(exact[-1][worst]),
+                    simulated=float(seen[-1][worst]), error=float(spread[-1]), z=float(mean[-1] / spread[-1]),
+                    p=float(found.pvalue), scale=float(np.ptp(exact[-1])), amplitude=amplitude,
+                    sizes_used=int(usable.sum()), precise=bool(smallest <= SEPARATION))  # fmt: skip
+        if usable.sum() >= 2:
+            misfit = (weight * (mean - amplitude * shape) ** 2).sum() / (usable.sum() - 1)
+            row["p_fit"] = float(fdtrc(usable.sum() - 1, (number[usable] - 1).sum(), misfit))
+    return rows
+
+
+def quantile_errors(draws: np.ndarray, number: int) -> np.ndarray:
+    """Standard errors of the quantiles of `number` realisations of a law that `draws` represent: √(q(1−q)/n) Q′(q).
+
+    >>> quantile_errors(np.linspace(0, 1, 100_001), 100).round(3).tolist()  # of a uniform law, Q′ = 1
+    [0.03, 0.043, 0.05, 0.043, 0.03]
+    """
+    levels, step = np.array(QUANTILES), 0.03
+    slope = (np.quantile(draws, levels + step) - np.quantile(draws, levels - step)) / (2 * step)
+    least = RESOLUTION * max(float(np.max(np.abs(draws))), 1e-300)  # also where nothing fluctuates
+    return np.maximum(np.sqrt(levels * (1 - levels) * (1 / number + 1 / draws.size)) * slope, least)
+
+
 def judge(table: list[dict[str, Any]], level: float = LEVEL) -> list[Row]:
     """Turn raw statistics into verdicts, with Holm's correction over the whole table."""
     significant = holm([r["p"] for r in table], level)
@@ -162,7 +230,8 @@ def judge(table: list[dict[str, Any]], level: float = LEVEL) -> list[Row]:
         elif far:
             verdict = "finite-size" if r["sizes_used"] >= 2 and not misfit else "disagree"
         else:
-            verdict = "agree" if r["error"] <= PRECISION * r["scale"] else "inconclusive"
+            precise = r.get("precise", r["error"] <= PRECISION * r["scale"])
+            verdict = "agree" if precise else "inconclusive"
         kept = {f.name: r[f.name] for f in dataclasses.fields(Row) if f.name != "verdict"}
         rows.append(Row(verdict=verdict, **kept))
     return rows

@@ -40,7 +40,9 @@ def assemble(
 
     def put(name: str, dims: tuple[str, ...], index: tuple[Any, ...], values: np.ndarray) -> None:
         base = name.rsplit("_", 1)[0]
-        own = declared[base].dims if base in declared else ()
+        own: tuple[str, ...] = ()
+        if base in declared:
+            own = declared[base].dims if name.endswith("_simulated") else declared[base].theory_dims
         if name not in holders:
             kind = bool if base == "converged" else float
             start = False if kind is bool else np.nan
@@ -84,16 +86,24 @@ def assemble(
     for name in dataset.data_vars:
         base = str(name).rsplit("_", 1)[0]
         if base in declared:
-            block_spec = declared[base]
+            observable = declared[base]
             dataset[name].attrs |= {
-                "meaning": block_spec.meaning,
-                "symbol": block_spec.symbol,
-                "status": block_spec.status,
+                "meaning": observable.meaning,
+                "symbol": observable.symbol,
+                "status": observable.status,
             }
     first = next(iter(models.values()))
-    for name, block_spec in first.fields().items():
+    for name, field in first.fields().items():
         if name in dataset.coords:
-            dataset.coords[name].attrs |= {"meaning": block_spec.meaning, "symbol": block_spec.symbol}
+            dataset.coords[name].attrs |= {"meaning": field.meaning, "symbol": field.symbol}
+    for dim in {d.name: d for m in models.values() for d in m.dimensions().values()}.values():
+        if dim.name in dataset.coords and dim.name not in grid:
+            dataset.coords[dim.name].attrs |= {
+                "meaning": dim.meaning,
+                "symbol": dim.symbol,
+                "scale": dim.scale,
+                "kind": dim.kind,
+            }
     return dataset
 
 

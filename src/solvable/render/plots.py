@@ -5,18 +5,21 @@ Matplotlib is imported when the first figure is drawn, never before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..contract.declarations import few
 from ..errors import InvalidValue
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from ..contract.declarations import Dimension
     from ..study import Study
 
 # Okabe and Ito's palette: distinct for every kind of colour vision, and in grey.
@@ -81,11 +84,14 @@ def plot_study(
     size: int | None = None,
     columns: int = 3,
     axes: Any = None,
+    as_map: bool = False,
 ) -> Figure:
     """Draw a study.
 
-    One swept control (or a time-like dimension) gives curves, two give heat maps of the theory. `along` names the
-    dimension on the horizontal axis; further dimensions become colours; sizes become markers (only `size`, if given).
+    One swept control (or a dimension of the observable that is declared as a time, a mode or a site) gives curves, two swept
+    controls give heat maps of the theory. `along` names the dimension on the horizontal axis; further dimensions become
+    colours; sizes become markers (only `size`, if given). Functions of two times are drawn at some waiting times, or whole
+    `as_map`; random limits as bands of quantiles.
     """
     import matplotlib.pyplot as plt
 
@@ -110,8 +116,9 @@ def plot_study(
             figure = axes[0].figure
         heat = _is_plane(flat, along, time_like)
         for axis, name in zip(axes, names, strict=False):
-            if heat:
-                _heat_map(axis, study, data, name, flat)
+            plane = _own_plane(study, data, name) if as_map else []
+            if heat or plane:
+                _heat_map(axis, study, data, name, plane or flat)
             else:
                 _curves(axis, study, data, name, along or _horizontal(study, data, name), size)
         for axis in axes[len(names) :]:
@@ -146,12 +153,17 @@ def _observables(study: Study, data: Any, wanted: str | Sequence[str] | None) ->
 
 def _size_of(data: Any, name: str, study: Study) -> int:
     """How many curves an observable would need: matrices over time are not drawn unless asked for."""
-    inner = [
-        d
-        for d in data[_any_variable(data, name)].dims
-        if d not in (*study._grid(), "size", "seed", "time", "eigenvalue")
-    ]
+    own, known = data[_any_variable(data, name)].dims, study.dimensions()
+    inner = [d for d in own if d in known and d not in study._grid() and known[d].kind == "label"]
     return int(np.prod([data.sizes[d] for d in inner])) * 1000 if inner else 1
+
+
+def _own_plane(study: Study, data: Any, name: str) -> list[Any]:
+    """The two dimensions of an observable that span a map: a pair of times, or two sites."""
+    known = study.dimensions()
+    own = [d for d in data[_any_variable(data, name)].dims if d in known and d not in study._grid()]
+    flat = [d for d in own if known[d].is_axis or known[d].kind == "pair"]
+    return flat[:2] if len(flat) >= 2 else []
 
 
 def _any_variable(data: Any, name: str) -> str | None:
@@ -165,7 +177,9 @@ def _coordinate(data: Any, dim: Any) -> np.ndarray:
 def _horizontal(study: Study, data: Any, name: str) -> str:
     """The dimension for the horizontal axis: time and the like first, else the longest swept control."""
     dims = [d for d in data[_any_variable(data, name)].dims if d not in ("size", "seed")]
-    inner = [d for d in dims if d not in study._grid() and d in data.coords]
+    known = study.dimensions()
+    own = [d for d in dims if d not in study._grid()]
+    inner = [d for d in own if d in known and known[d].is_axis] or [d for d in own if d in data.coords]
     numeric = [d for d in study.over if d in dims and np.issubdtype(_coordinate(data, d).dtype, np.number)]
     if inner:
         return inner[0]
@@ -180,9 +194,11 @@ def _curves(axis: Axes, study: Study, data: Any, name: str, along: str, only: in
     x = _coordinate(data, along)
     words = not np.issubdtype(x.dtype, np.number)
     positions = np.arange(len(x)) if words else x
-    variable = data[_any_variable(data, name)]
-    others = [d for d in variable.dims if d not in (along, "size", "seed")]
-    lots = list(np.ndindex(*(data.sizes[d] for d in others)))
+    variable, known = data[_any_variable(data, name)], study.dimensions()
+    others = [d for d in variable.dims if d not in (along, "size", "seed") and not _is_draw(known, d)]
+    kept = [few(data.sizes[d]) if d in known and known[d].kind == "pair" else range(data.sizes[d]) for d in others]
+    lots = list(itertools.product(*kept))
+    declared = {n: o for m in study.variants().values() for n, o in m.observables().items()}
     theory = data.get(f"{name}_theory", None)
     if theory is None and f"{name}_expected" in data:
         expected = data[f"{name}_expected"]
@@ -194,6 +210,9 @@ def _curves(axis: Axes, study: Study, data: Any, name: str, along: str, only: in
         if theory is not None:
             here = theory.isel({d: i for d, i in pick.items() if d in theory.dims})
             labels = {d: _coordinate(data, d)[i] for d, i in pick.items() if d in study._grid()}
+            if draws := [d for d in here.dims if _is_draw(known, d)]:
+                _band(axis, positions, here.transpose(along, *draws).values, colour, legend or "theory")
+                here = here.median(draws)
             line = _smooth(study, along, labels, name) or (positions, here.transpose(along).values)
             style = "o" if words else LINES[(k // len(COLOURS)) % len(LINES)]
             axis.plot(*line, style, color=colour, label=legend or "theory",
@@ -202,15 +221,34 @@ def _curves(axis: Axes, study: Study, data: Any, name: str, along: str, only: in
             points = data[f"{name}_simulated"].isel(
                 {d: i for d, i in pick.items() if d in data[f"{name}_simulated"].dims}
             )
-            _points(axis, study, points, positions, along, colour, only, dense=len(x) > 25)
-    spec = next(iter(study.models.values()))
-    fields, declared = spec.fields(), {n: o for m in study.variants().values() for n, o in m.observables().items()}
-    axis.set_xlabel(label(along, fields[along].symbol if along in fields else ""))
+            spread = _spread if declared[name].random else _mean_and_error
+            _points(axis, study, points, positions, along, colour, only, dense=len(x) > 25, summary=spread)
+    symbol, scale = _declared_axis(study, along)
+    axis.set_xlabel(label(along, symbol))
     axis.set_ylabel(label(name, declared[name].symbol))
     if words:
         axis.set_xticks(positions, [str(v) for v in x])
-    elif along in fields and fields[along].scale == "log" and np.min(x) > 0:
+    elif scale == "log" and np.any(x > 0):
+        if np.min(x) <= 0:  # a start at t = 0 has no place on a logarithmic axis
+            axis.set_xlim(np.min(x[x > 0]), np.max(x))
         log_axis(axis.xaxis)
+
+
+def _declared_axis(study: Study, dim: str) -> tuple[str, str]:
+    """Symbol and scale of a swept field, or of a dimension of the observables."""
+    known = {**study.dimensions(), **next(iter(study.models.values())).fields()}
+    return (known[dim].symbol, known[dim].scale) if dim in known else ("", "linear")
+
+
+def _is_draw(known: Mapping[str, Dimension], dim: Any) -> bool:
+    return dim in known and known[dim].kind == "draw"
+
+
+def _band(axis: Axes, x: np.ndarray, draws: np.ndarray, colour: str, text: str) -> None:
+    """The middle half and the middle four fifths of a random limit."""
+    for low, high, strength in ((0.1, 0.9, 0.12), (0.25, 0.75, 0.2)):
+        lower, upper = np.quantile(draws, [low, high], axis=1)
+        axis.fill_between(x, lower, upper, color=colour, alpha=strength, linewidth=0, zorder=1)
 
 
 def log_axis(axis: Any) -> None:
@@ -236,6 +274,8 @@ def _smooth(study: Study, along: str, at: dict[str, Any], name: str) -> tuple[np
         or not 3 <= len(x) <= 60
         or model.unprepared
         or not model.has_theory
+        or model.cost_class() != "instant"
+        or model.observables()[name].random
     ):
         return None
     x = np.asarray(x, float)
@@ -248,16 +288,27 @@ def _smooth(study: Study, along: str, at: dict[str, Any], name: str) -> tuple[np
     return (fine, values) if values.ndim == 1 else None
 
 
-def _points(axis, study, points, positions, along, colour, only, dense) -> None:
+def _mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    number = np.isfinite(values).sum(axis=1)
+    mean = np.nanmean(np.where(number[:, None] > 0, values, 0.0), axis=1)
+    error = np.nanstd(values, axis=1, ddof=1) / np.sqrt(np.maximum(number, 1)) if values.shape[1] > 1 else None
+    return mean, error
+
+
+def _spread(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """Of a random limit: the median, and how far the quartiles are from it."""
+    lower, middle, upper = np.nanquantile(values, [0.25, 0.5, 0.75], axis=1)
+    return middle, np.stack([middle - lower, upper - middle])
+
+
+def _points(axis, study, points, positions, along, colour, only, dense, summary) -> None:
     sizes = [only] if only is not None else study.sizes[-3:]
     for j, size in enumerate(sizes):
         values = points.sel(size=size).transpose(along, "seed").values
-        number = np.isfinite(values).sum(axis=1)
-        mean = np.nanmean(np.where(number[:, None] > 0, values, 0.0), axis=1)
-        error = np.nanstd(values, axis=1, ddof=1) / np.sqrt(np.maximum(number, 1)) if values.shape[1] > 1 else None
+        mean, error = summary(values)
         strength = 0.35 + 0.65 * (j + 1) / len(sizes)
         every = slice(None, None, max(1, len(positions) // 25)) if dense else slice(None)
-        axis.errorbar(positions[every], mean[every], None if error is None else error[every], fmt=MARKERS[j % len(MARKERS)],
+        axis.errorbar(positions[every], mean[every], None if error is None else error[..., every], fmt=MARKERS[j % len(MARKERS)],
                       color=colour, alpha=strength, markersize=3.6, elinewidth=1, label=f"d = {size}", zorder=3)  # fmt: skip
 
 
@@ -275,7 +326,7 @@ def _heat_map(axis: Axes, study: Study, data: Any, name: str, dims: list[str]) -
     axis.figure.colorbar(mesh, ax=axis, label=label(name, declared[name].symbol if name in declared else ""))
     if np.isnan(values.values).any():
         axis.set_facecolor("#dddddd")
-    lines = model.transition_lines(x, y, _coordinate(data, x))
+    lines = model.transition_lines(x, y, _coordinate(data, x)) if x in fields and y in fields else {}
     for (line_name, line), style in zip(lines.items(), ("-", "--", ":", "-."), strict=False):
         axis.plot(_coordinate(data, x), line, color="white", linewidth=3)
         axis.plot(
@@ -284,8 +335,9 @@ def _heat_map(axis: Axes, study: Study, data: Any, name: str, dims: list[str]) -
     axis.set_xlim(_coordinate(data, x).min(), _coordinate(data, x).max())
     axis.set_ylim(_coordinate(data, y).min(), _coordinate(data, y).max())
     for dim, which in ((x, "x"), (y, "y")):
-        getattr(axis, f"set_{which}label")(label(dim, fields[dim].symbol))
-        if fields[dim].scale == "log":
+        symbol, scale = _declared_axis(study, dim)
+        getattr(axis, f"set_{which}label")(label(dim, symbol))
+        if scale == "log":
             log_axis(getattr(axis, f"{which}axis"))
 
 
