@@ -1,11 +1,17 @@
 """Every test runs with strict promotion of dtypes and ranks, and with shapes and types checked at every call."""
 
 import os
+import signal
+from contextlib import suppress
 from pathlib import Path
 
 # The environment of a user must not leak into the tests, nor the tests' files into the user's home.
 os.environ.pop("SOLVABLE_ENABLE_X64", None)
 os.environ["MPLBACKEND"] = "agg"
+# Nor how the tests were started: what runs in the background of a shell ignores Ctrl-C, and so would what the tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    with suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What was compiled is kept in the checkout, for the other processes of this run and for the next one.
 os.environ["SOLVABLE_CACHE"] = str(Path(__file__).parents[1] / ".cache")
