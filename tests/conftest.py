@@ -23,7 +23,12 @@ configure()
 
 from jaxtyping import install_import_hook  # noqa: E402
 
-with install_import_hook(["solvable.methods"], "beartype.beartype"):
+# Mathematics is type-checked at every call, also where it lives beside its model; models take anything number-like.
+SOURCES = Path(__file__).parents[1] / "src"
+BESIDE = [f for f in SOURCES.glob("solvable/models/*/*/*.py") if f.stem not in ("__init__", "model", "figures")]
+CHECKED = ["solvable.methods", *(".".join(f.relative_to(SOURCES).with_suffix("").parts) for f in BESIDE)]
+
+with install_import_hook(CHECKED, "beartype.beartype"):
     import solvable
     import solvable.methods.averages.quadrature
     import solvable.methods.fixed_points.saddle
