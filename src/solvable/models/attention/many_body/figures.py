@@ -537,4 +537,11 @@ def _draw_long_clones(axis: Any, clones: Any, long: Any) -> None:
     axis.set_title("clones of long sequences, by Gibbs sampling")
 
 
-RECIPES = {"many-body-simplicity": Recipe(simplicity, draw_simplicity, resumes=True)}
+RECIPES = {
+    "many-body-simplicity": Recipe(
+        simplicity,
+        draw_simplicity,
+        resumes=True,
+        sentence="Depth caps the order of interactions that a network learns; low orders and their clones come first.",
+    )
+}

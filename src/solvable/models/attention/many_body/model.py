@@ -91,6 +91,11 @@ class ManyBodyBias(Model):
     id = "many-body"
     title = "Many-body interactions and the order that a learner reaches"
     family = "attention"
+    sentence = (
+        "Tokens interact in pairs, triplets, quadruplets: the lowest masked-token loss of every order, and who "
+        "reaches it."
+    )
+    method = "exact floors by convex optimisation"
     numerics = Numerics(tolerance=1e-12, steps=200)
     runs = "host"
     theory_lanes = 1

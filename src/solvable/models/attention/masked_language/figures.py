@@ -457,4 +457,15 @@ def _line(axis: Any, x: Any, values: Any, **style: Any) -> None:
     axis.errorbar(x[known], values.mean("seed"), error, **style)
 
 
-RECIPES = {"what-transformers-learn": Recipe(compute, picture, resumes=True, grows=True)}
+RECIPES = {
+    "what-transformers-learn": Recipe(
+        compute,
+        picture,
+        resumes=True,
+        grows=True,
+        sentence=(
+            "Masked loss of factored attention, dense couplings and transformers against the number of "
+            "sequences, and their maps."
+        ),
+    )
+}

@@ -312,6 +312,8 @@ class MaskedLanguage(Model):
     id = "masked-language"
     title = "Masked language modelling of Potts sequences"
     family = "attention"
+    sentence = "What transformers, factored attention and dense couplings learn from masked Potts sequences."
+    method = "none closed; the optimal loss is exact"
     revision = 2
     runs = "host"
     typical_sizes = (500, 1000, 2000)

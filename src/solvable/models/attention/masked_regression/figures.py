@@ -129,6 +129,14 @@ def draw_spike(data: dict[str, Any]) -> Any:
 
 
 RECIPES = {
-    "masked-regression-peak": Recipe(peak, draw_peak),
-    "masked-regression-spike": Recipe(spike, draw_spike),
+    "masked-regression-peak": Recipe(
+        peak,
+        draw_peak,
+        sentence="Masked regression has an interpolation peak although there are no labels; the best penalty removes it.",
+    ),
+    "masked-regression-spike": Recipe(
+        spike,
+        draw_spike,
+        sentence="When masked regression sees a hidden direction and PCA does not; the predictor's spectrum.",
+    ),
 }

@@ -68,6 +68,8 @@ class MaskedRegression(Model):
     id = "masked-regression"
     title = "Masked self-supervised regression"
     family = "attention"
+    sentence = "Every coordinate of a Gaussian vector is ridge-regressed on all others: masked learning against PCA."
+    method = "random-matrix equivalents, BBP transition"
     numerics = Numerics(step=0.5, nodes=256)
     accuracy = 1e-6  # of the spectrum of strongly correlated chains; the errors are good to 1e-10
     runs = "map"

@@ -64,4 +64,10 @@ def draw_learning_curves(data: dict[str, Any]) -> Any:
     return figure
 
 
-RECIPES = {"potts-attention-learning-curves": Recipe(learning_curves, draw_learning_curves)}
+RECIPES = {
+    "potts-attention-learning-curves": Recipe(
+        learning_curves,
+        draw_learning_curves,
+        sentence="Excess loss of masked-token learning against the number of sequences; the couplings on star and dense graphs.",
+    )
+}

@@ -61,6 +61,10 @@ class PottsAttention(Model):
     id = "potts-attention"
     title = "Factored attention on Potts data"
     family = "attention"
+    sentence = (
+        "One row of factored attention learns a site's couplings from Potts sequences by masked-token prediction."
+    )
+    method = "replica saddle point of softmax regression"
     revision = 2
     numerics = Numerics(nodes=64, tolerance=1e-11, max_steps=400)
     accuracy = 1e-6  # up to four colours; from five on the averages are by quasi-Monte Carlo, good to 1e-4

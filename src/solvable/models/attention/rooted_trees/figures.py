@@ -99,4 +99,10 @@ def _fields(runs: Any) -> dict[str, Any]:
     return model["fields"]
 
 
-RECIPES = {"rooted-trees-learning": Recipe(learning, draw_learning)}
+RECIPES = {
+    "rooted-trees-learning": Recipe(
+        learning,
+        draw_learning,
+        sentence="A transformer reads the whole numbers as rooted trees and passes Markov chains on the way to trial division.",
+    )
+}

@@ -68,6 +68,10 @@ class RootedTrees(Model):
     id = "rooted-trees"
     title = "Whole numbers as rooted trees, read by a transformer"
     family = "attention"
+    sentence = (
+        "A transformer reads the whole numbers as rooted trees, beside Markov, residue and trial-division tables."
+    )
+    method = "none closed; exact counts and tables beside it"
     runs = "host"
     simulation_dtype = "float32"
     typical_sizes = (5_000, 50_000, 500_000)

@@ -163,4 +163,13 @@ def _mean_and_error(points: Any) -> tuple[Any, Any]:
     return points.mean("seed"), points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
 
 
-RECIPES = {"continual-digits": Recipe(digits, draw_digits)}
+RECIPES = {
+    "continual-digits": Recipe(
+        digits,
+        draw_digits,
+        sentence=(
+            "Forgetting and transfer on digits with mixed pixels beside the theory; replay protocols, the "
+            "theory's optimum too."
+        ),
+    )
+}

@@ -54,4 +54,10 @@ def draw_forgetting(data: dict[str, Any]) -> Any:
     return figure
 
 
-RECIPES = {"continual-learning-forgetting": Recipe(forgetting, draw_forgetting)}
+RECIPES = {
+    "continual-learning-forgetting": Recipe(
+        forgetting,
+        draw_forgetting,
+        sentence="Forgetting against task similarity, plain, consolidated and replayed; which unit learns the second task.",
+    )
+}

@@ -69,6 +69,10 @@ class ContinualLearning(Model):
     id = "continual-learning"
     title = "Forgetting and task similarity"
     family = "online"
+    sentence = (
+        "Two tasks in succession: forgetting against their similarity, with replay and elastic weight consolidation."
+    )
+    method = "order-parameter flow of several tasks"
     numerics = Numerics(rtol=3e-13, atol=3e-15, max_steps=4096, nodes=16, solver="dopri8")
     converges_along = "stage"
     batch_accuracy = 1e-9  # rounding decides where adaptive steps end

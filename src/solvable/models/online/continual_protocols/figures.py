@@ -119,4 +119,13 @@ def _mean_and_error(points: Any) -> tuple[Any, Any]:
     return points.mean("seed"), points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
 
 
-RECIPES = {"continual-protocols": Recipe(protocols, draw_protocols)}
+RECIPES = {
+    "continual-protocols": Recipe(
+        protocols,
+        draw_protocols,
+        sentence=(
+            "The optimal protocol of a student of two tasks, its switching function, and its final loss "
+            "beside every heuristic."
+        ),
+    )
+}

@@ -155,4 +155,10 @@ def draw_order(data: dict[str, Any]) -> Any:
     return figure
 
 
-RECIPES = {"curriculum-online-order": Recipe(order, draw_order)}
+RECIPES = {
+    "curriculum-online-order": Recipe(
+        order,
+        draw_order,
+        sentence="Curriculum, anti-curriculum and mixed samples, each at its own best rate; the optimal protocol.",
+    )
+}

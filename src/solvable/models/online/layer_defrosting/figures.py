@@ -124,4 +124,13 @@ def _mean_and_error(points: Any) -> tuple[Any, Any]:
     return points.mean("seed"), points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
 
 
-RECIPES = {"layer-defrosting-depth": Recipe(depths, draw_depths)}
+RECIPES = {
+    "layer-defrosting-depth": Recipe(
+        depths,
+        draw_depths,
+        sentence=(
+            "Test error and best number of frozen layers against target samples, teachers and digits, "
+            "beside CKA and imbalance."
+        ),
+    )
+}

@@ -144,6 +144,10 @@ class LayerDefrosting(Model):
     id = "layer-defrosting"
     title = "Transfer by frozen and defrosted layers"
     family = "online"
+    sentence = (
+        "How many layers of a source network to freeze when a related target has few samples: teachers and digits."
+    )
+    method = "none closed; exact at equal tasks, baselines beside it"
     runs = "vmap"
     simulation_dtype = "float32"
     typical_sizes = (10, 15, 20)

@@ -69,4 +69,10 @@ def draw_costs(data: dict[str, Any]) -> Any:
     return figure
 
 
-RECIPES = {"online-attack-costs": Recipe(costs, draw_costs)}
+RECIPES = {
+    "online-attack-costs": Recipe(
+        costs,
+        draw_costs,
+        sentence="Accuracy of a poisoned online learner and what its attacker pays, against the price of an attack.",
+    )
+}

@@ -113,6 +113,10 @@ class OnlineAttack(Model):
     id = "online-attack"
     title = "Label attacks on an online learner"
     family = "online"
+    sentence = (
+        "An attacker poisons the labels of an online learner and pays for it: constant, greedy and optimal attacks."
+    )
+    method = "order-parameter flow in closed form, optimal policy from its costates"
     numerics = Numerics(nodes=128, tolerance=1e-12)
     accuracy = 1e-9
     batch_accuracy = 1e-10

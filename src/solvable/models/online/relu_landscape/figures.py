@@ -82,4 +82,10 @@ def draw_minima(data: dict[str, Any]) -> Any:
     return figure
 
 
-RECIPES = {"relu-landscape-minima": Recipe(minima, draw_minima)}
+RECIPES = {
+    "relu-landscape-minima": Recipe(
+        minima,
+        draw_minima,
+        sentence="The spurious minimum of a sum of ReLUs, its curvature, and what correlated teachers and width do to it.",
+    )
+}

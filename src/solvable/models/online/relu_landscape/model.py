@@ -88,6 +88,8 @@ class ReluLandscape(Model):
     id = "relu-landscape"
     title = "Minima of a sum of ReLUs"
     family = "online"
+    sentence = "Minima of the population loss of a sum of ReLUs: spurious from six units on, removed by width."
+    method = "fixed point in five unknowns, curvature by symmetry"
     numerics = Numerics(tolerance=1e-12, warmup=200, max_steps=800)
     typical_sizes = (16, 32, 48)
     theory_lanes = 64

@@ -178,4 +178,10 @@ def _line_and_points(axis: Any, time: Any, line: Any, runs: Any, i: int, name: s
     axis.errorbar(time[some], runs.mean("seed")[some], error[some], fmt=MARKERS[i], color=COLOURS[i], markersize=3.4)
 
 
-RECIPES = {"rl-perceptron-phases": Recipe(phases, draw_phases)}
+RECIPES = {
+    "rl-perceptron-phases": Recipe(
+        phases,
+        draw_phases,
+        sentence="Where punishment traps a perceptron that learns from rewards; speed against accuracy; the best schedules.",
+    )
+}

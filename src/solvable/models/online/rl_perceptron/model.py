@@ -84,6 +84,10 @@ class RLPerceptron(Model):
     id = "rl-perceptron"
     title = "The RL perceptron"
     family = "online"
+    sentence = (
+        "A perceptron learns to act from rewards of whole episodes: four reward rules, traps, the best schedules."
+    )
+    method = "order-parameter flow, closed-form schedules and phases"
     numerics = Numerics(rtol=1e-11, atol=1e-13, max_steps=8192, accuracy=1e-8, iterations=2000, tolerance=1e-5)
     converges_along = "time"
     accuracy = 1e-8

@@ -52,4 +52,10 @@ def draw_plateau(data: dict[str, Any]) -> Any:
     return figure
 
 
-RECIPES = {"soft-committee-plateau": Recipe(plateau, draw_plateau)}
+RECIPES = {
+    "soft-committee-plateau": Recipe(
+        plateau,
+        draw_plateau,
+        sentence="Loss and overlaps of an online two-layer student: symmetric plateau, then specialisation.",
+    )
+}

@@ -66,6 +66,10 @@ class SoftCommittee(Model):
     id = "soft-committee"
     title = "Soft committee machine, online"
     family = "online"
+    sentence = (
+        "A two-layer network learns a two-layer teacher by online gradient descent: plateau, then specialisation."
+    )
+    method = "order-parameter flow"
     numerics = Numerics(rtol=1e-11, atol=1e-13, max_steps=4096, nodes=16, solver="dopri8")
     converges_along = "time"
     batch_accuracy = 1e-9  # rounding decides where adaptive steps end, and each end has the flow's own tolerance

@@ -74,4 +74,10 @@ def draw_inheritance(data: dict[str, Any]) -> Any:
     return figure
 
 
-RECIPES = {"specialisation-inheritance": Recipe(inheritance, draw_inheritance)}
+RECIPES = {
+    "specialisation-inheritance": Recipe(
+        inheritance,
+        draw_inheritance,
+        sentence="Specialisation of hidden units against the scale and direction of the initial readouts, one and two features.",
+    )
+}

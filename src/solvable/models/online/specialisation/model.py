@@ -94,6 +94,10 @@ class Specialisation(Model):
     id = "specialisation"
     title = "Specialisation inherited from the initial weights"
     family = "online"
+    sentence = (
+        "Initial imbalance and spread of the readouts decide whether hidden units share a feature or one carries it."
+    )
+    method = "order-parameter flow; closed form of a linear network"
     numerics = Numerics(rtol=3e-13, atol=3e-15, max_steps=4096)
     converges_along = "time"
     batch_accuracy = 1e-9  # rounding decides where adaptive steps end

@@ -120,6 +120,10 @@ class XorCurriculum(Model):
     id = "xor-curriculum"
     title = "Curricula for XOR and width"
     family = "online"
+    sentence = (
+        "Easy or hard samples of an XOR of clusters first: what a curriculum gains, against width and training time."
+    )
+    method = "order-parameter flow, averages over Sobol points"
     revision = 2
     numerics = Numerics(nodes=1024, lines=512, brackets=33, tolerance=1e-8)
     converges_along = "stage"

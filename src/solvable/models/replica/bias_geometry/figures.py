@@ -283,6 +283,17 @@ def draw_tradeoffs(data: dict[str, Any]) -> Any:
 
 
 RECIPES = {
-    "bias-geometry-maps": Recipe(maps, draw_maps),
-    "bias-geometry-tradeoffs": Recipe(tradeoffs, draw_tradeoffs),
+    "bias-geometry-maps": Recipe(
+        maps,
+        draw_maps,
+        sentence=(
+            "Bias of a classifier of two groups against their imbalance and the similarity of their rules; "
+            "what coupling does."
+        ),
+    ),
+    "bias-geometry-tradeoffs": Recipe(
+        tradeoffs,
+        draw_tradeoffs,
+        sentence="Accuracy against every gap of fairness, for reweighed and for coupled learners, each tuned on its own.",
+    ),
 }

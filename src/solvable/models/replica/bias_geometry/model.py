@@ -64,6 +64,11 @@ class BiasGeometry(Model):
     id = "bias-geometry"
     title = "Bias and the geometry of data"
     family = "replica"
+    sentence = (
+        "Two groups with different rules: accuracy and fairness of one classifier, reweighed, or one for every "
+        "group, coupled."
+    )
+    method = "replica saddle point of the teacher mixture"
     numerics = Numerics(nodes=16, tolerance=1e-11, max_steps=600)
     simulation_dtype = "float64"  # biases and small penalties are ill-conditioned
     typical_sizes = (100, 200, 400)

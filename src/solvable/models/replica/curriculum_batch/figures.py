@@ -138,4 +138,10 @@ def draw_gains(data: dict[str, Any]) -> Any:
     return figure
 
 
-RECIPES = {"curriculum-batch-gains": Recipe(gains, draw_gains)}
+RECIPES = {
+    "curriculum-batch-gains": Recipe(
+        gains,
+        draw_gains,
+        sentence="What a curriculum of coupled batches gains, every arm tuned, and how a shared coupling flatters it.",
+    )
+}

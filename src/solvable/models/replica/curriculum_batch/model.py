@@ -57,6 +57,11 @@ class CurriculumBatch(Model):
     id = "curriculum-batch"
     title = "Curriculum learning, batch"
     family = "replica"
+    sentence = (
+        "Easy samples first, trained to the end, then hard ones, tied by a prior: curriculum, anti-curriculum, "
+        "all at once."
+    )
+    method = "a replica saddle point for every phase"
     # near separability a phase's saddle point makes a hundred thousand times as much of an error of its averages
     numerics = Numerics(nodes=23, tolerance=1e-11, max_steps=400)
     simulation_dtype = "float64"  # small penalties are ill-conditioned

@@ -93,4 +93,10 @@ def draw_specialisation(data: dict[str, Any]) -> Any:
     return figure
 
 
-RECIPES = {"narrow-network-specialisation": Recipe(specialisation, draw_specialisation)}
+RECIPES = {
+    "narrow-network-specialisation": Recipe(
+        specialisation,
+        draw_specialisation,
+        sentence="When the units of a narrow network specialise, continuously or at once, and where replica symmetry misleads.",
+    )
+}

@@ -92,6 +92,12 @@ class NarrowNetwork(Model):
     id = "narrow-network"
     title = "Narrow two-layer network"
     family = "replica"
+    sentence = (
+        "A two-layer network with many units, but far fewer than inputs, learns another: when its units specialise."
+    )
+    method = (
+        "replica saddle point; exact for Bayes, elsewhere with its stability told (kinked empirical risk: approximate)"
+    )
     revision = 2
     numerics = Numerics(tolerance=1e-11, max_steps=500, degrees=128, nodes=384)
     runs = "host"

@@ -82,6 +82,14 @@ def draw_phase_diagram(data: dict[str, Any]) -> Any:
 
 
 RECIPES = {
-    "perceptron-learning-curves": Recipe(learning_curves, draw_learning_curves),
-    "perceptron-phase-diagram": Recipe(phase_diagram, draw_phase_diagram),
+    "perceptron-learning-curves": Recipe(
+        learning_curves,
+        draw_learning_curves,
+        sentence="Test error and training loss of square, logistic and hinge losses against the number of samples, beside Bayes.",
+    ),
+    "perceptron-phase-diagram": Recipe(
+        phase_diagram,
+        draw_phase_diagram,
+        sentence="Test error of logistic regression over samples and penalty, with the best penalty as a line.",
+    ),
 }

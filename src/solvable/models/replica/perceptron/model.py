@@ -46,6 +46,8 @@ class Perceptron(Model):
     id = "perceptron"
     title = "Teacher–student perceptron"
     family = "replica"
+    sentence = "A generalised linear model learns from a sign or linear teacher by ridge-penalised empirical risk."
+    method = "replica saddle point, exact for convex losses"
     numerics = Numerics(nodes=14, tolerance=1e-11, max_steps=400)
     typical_sizes = (50, 100, 200)
     theory_seconds = 5e-4

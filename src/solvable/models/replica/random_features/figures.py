@@ -128,6 +128,17 @@ def draw_phase_diagram(data: dict[str, Any]) -> Any:
 
 
 RECIPES = {
-    "random-features-double-descent": Recipe(double_descent, draw_double_descent),
-    "random-features-phase-diagram": Recipe(phase_diagram, draw_phase_diagram),
+    "random-features-double-descent": Recipe(
+        double_descent,
+        draw_double_descent,
+        sentence="Test error and training loss against the number of random features: the peak at interpolation, and without it.",
+    ),
+    "random-features-phase-diagram": Recipe(
+        phase_diagram,
+        draw_phase_diagram,
+        sentence=(
+            "Test error over width and samples, with interpolation and separability; Gaussian against "
+            "orthogonal projections."
+        ),
+    ),
 }

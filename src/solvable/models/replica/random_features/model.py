@@ -72,6 +72,8 @@ class RandomFeatures(Model):
     id = "random-features"
     title = "Random features and the hidden manifold"
     family = "replica"
+    sentence = "A generalised linear model learns on random nonlinear features of its inputs: double descent."
+    method = "Gaussian covariate saddle point"
     numerics = Numerics(nodes=14, spectrum_nodes=96, tolerance=1e-11, max_steps=400)
     simulation_dtype = "float64"  # small penalties near interpolation are ill-conditioned
     typical_sizes = (50, 100, 200)

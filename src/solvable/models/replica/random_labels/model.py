@@ -118,6 +118,11 @@ class RandomLabels(Model):
     id = "random-labels"
     title = "Random labels: capacity and universality"
     family = "replica"
+    sentence = (
+        "Least training loss on labels drawn by coin: capacity, any covariance, clouds, and handwritten digits "
+        "beside them."
+    )
+    method = "Gaussian covariate saddle point, one pair of order parameters per cloud"
     numerics = Numerics(nodes=14, spectrum_nodes=10, tolerance=1e-11, max_steps=400)
     simulation_dtype = "float64"
     typical_sizes = (50, 100, 200)

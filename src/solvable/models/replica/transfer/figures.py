@@ -132,4 +132,10 @@ def _map(figure: Any, axis: Any, x: np.ndarray, y: np.ndarray, values: np.ndarra
         axis.contour(x, y, values, levels=[0.0], colors=INK, linewidths=1.2)
 
 
-RECIPES = {"transfer-gain": Recipe(gain, draw_gain)}
+RECIPES = {
+    "transfer-gain": Recipe(
+        gain,
+        draw_gain,
+        sentence="What a first layer learnt on a source gains over random features, against target samples and correlation.",
+    )
+}

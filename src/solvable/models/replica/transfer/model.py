@@ -167,6 +167,11 @@ class Transfer(Model):
     id = "transfer"
     title = "Transfer between correlated hidden manifolds"
     family = "replica"
+    sentence = (
+        "A first layer learnt on a source task is frozen and its last layer retrained on a correlated target: "
+        "gain or loss."
+    )
+    method = "Gaussian covariate saddle point on the moments of the trained map"
     runs = "map"
     numerics = Numerics(nodes=14, tolerance=1e-11, max_steps=400)
     simulation_dtype = "float64"
