@@ -240,11 +240,11 @@ def _run(command: SweepRun) -> int:
     _use_one_thread()
     _set_limits(command)
     lab = study_of(command)
+    from ..lab.progress import progress_bar
     from ..lab.status import status
-    from ..study import _progress
 
-    store = lab._attach(command.run)
-    blocks = lab._planned(store)
+    store = lab.attach(command.run)
+    blocks = lab.stored_plan()
     name = lab.stored_name(store)
     if command.slurm is not None:
         # A script names its study: by the time it runs, the run may hold a later one.
@@ -256,7 +256,7 @@ def _run(command: SweepRun) -> int:
             cells = {row.block: row.cells for row in blocks.rows}
             done = {block for block in store.done() if block in cells}
             show = None if not command.json else False
-            with _progress(show, sum(cells.values()), sum(cells[b] for b in done), command.run) as advance:
+            with progress_bar(show, sum(cells.values()), sum(cells[b] for b in done)) as advance:
 
                 def watch() -> bool:
                     new = {block for block in store.done() if block in cells} - done
@@ -385,7 +385,6 @@ def _export(command: SweepExport) -> int:
     from ..study import Study
 
     lab = Study.from_specification(specification, store)
-    lab._store = store
     missing = lab.missing()
     export(lab.dataset(), command.to, command.out)
     if command.json:

@@ -89,7 +89,7 @@ def plot_study(
     """
     import matplotlib.pyplot as plt
 
-    data = study.dataset()
+    data = study.dataset(copy=False)
     names = _observables(study, data, observables)
     first = data[_any_variable(data, names[0])]
     swept = [
@@ -98,7 +98,7 @@ def plot_study(
     flat = [d for d in study.over if d in swept and len(study.over[d]) > 2]
     time_like = [d for d in swept if d not in study.over]
     if _is_plane(flat, along, time_like) and observables is None:
-        names = [n for n in names if set(data[_any_variable(data, n)].dims) <= {*study._grid(), "size", "seed"}]
+        names = [n for n in names if set(data[_any_variable(data, n)].dims) <= {*study.grid, "size", "seed"}]
     with house_style():
         if axes is None:
             rows = -(-len(names) // columns)
@@ -147,9 +147,7 @@ def _observables(study: Study, data: Any, wanted: str | Sequence[str] | None) ->
 def _size_of(data: Any, name: str, study: Study) -> int:
     """How many curves an observable would need: matrices over time are not drawn unless asked for."""
     inner = [
-        d
-        for d in data[_any_variable(data, name)].dims
-        if d not in (*study._grid(), "size", "seed", "time", "eigenvalue")
+        d for d in data[_any_variable(data, name)].dims if d not in (*study.grid, "size", "seed", "time", "eigenvalue")
     ]
     return int(np.prod([data.sizes[d] for d in inner])) * 1000 if inner else 1
 
@@ -165,7 +163,7 @@ def _coordinate(data: Any, dim: Any) -> np.ndarray:
 def _horizontal(study: Study, data: Any, name: str) -> str:
     """The dimension for the horizontal axis: time and the like first, else the longest swept control."""
     dims = [d for d in data[_any_variable(data, name)].dims if d not in ("size", "seed")]
-    inner = [d for d in dims if d not in study._grid() and d in data.coords]
+    inner = [d for d in dims if d not in study.grid and d in data.coords]
     numeric = [d for d in study.over if d in dims and np.issubdtype(_coordinate(data, d).dtype, np.number)]
     if inner:
         return inner[0]
@@ -193,7 +191,7 @@ def _curves(axis: Axes, study: Study, data: Any, name: str, along: str, only: in
         colour = COLOURS[k % len(COLOURS)]
         if theory is not None:
             here = theory.isel({d: i for d, i in pick.items() if d in theory.dims})
-            labels = {d: _coordinate(data, d)[i] for d, i in pick.items() if d in study._grid()}
+            labels = {d: _coordinate(data, d)[i] for d, i in pick.items() if d in study.grid}
             line = _smooth(study, along, labels, name) or (positions, here.transpose(along).values)
             style = "o" if words else LINES[(k // len(COLOURS)) % len(LINES)]
             axis.plot(*line, style, color=colour, label=legend or "theory",
@@ -229,10 +227,10 @@ def log_axis(axis: Any) -> None:
 def _smooth(study: Study, along: str, at: dict[str, Any], name: str) -> tuple[np.ndarray, np.ndarray] | None:
     """The theory on a finer grid than the study's own, where a line through few points would show its corners."""
     x = np.asarray(study.over.get(along, ()), dtype=object)
-    model, _ = study._variant_at(at)
+    model = study.variant_at(at)
     if (
         along not in study.over
-        or along in study._choices
+        or along in study.swept_choices
         or not 3 <= len(x) <= 60
         or model.unprepared
         or not model.has_theory
@@ -243,7 +241,7 @@ def _smooth(study: Study, along: str, at: dict[str, Any], name: str) -> tuple[np
         x.min(), x.max(), 181
     )  # fmt: skip
     fine = np.clip(fine, x.min(), x.max())
-    fixed = {n: float(at[n]) for n in study.over if n in at and n not in study._choices and n != along}
+    fixed = {n: float(at[n]) for n in study.over if n in at and n not in study.swept_choices and n != along}
     values = np.asarray(model.replace(**fixed, **{along: fine}).theory(study.numerics)[name])
     return (fine, values) if values.ndim == 1 else None
 
