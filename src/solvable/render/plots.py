@@ -25,6 +25,9 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES = ("-", "--", ":", "-.")
 INK = "#222222"
 HEAT = "viridis"
+FINER_NOTE = "lines: theory, evaluated also between the points of the study"
+FINER_POINTS = 181  # of such a line
+FINER_SECONDS = 0.02  # that a model may declare for one of them
 
 STYLE: dict[str, Any] = {
     "figure.dpi": 110,
@@ -81,11 +84,16 @@ def plot_study(
     size: int | None = None,
     columns: int = 3,
     axes: Any = None,
+    finer: bool = True,
 ) -> Figure:
     """Draw a study.
 
     One swept control (or a time-like dimension) gives curves, two give heat maps of the theory. `along` names the
     dimension on the horizontal axis; further dimensions become colours; sizes become markers (only `size`, if given).
+
+    With `finer`, a line along a control goes through the study's own theory and, where evaluating that takes no time,
+    through more points in between, so that it has no corners; the figure then says so in small print. Without, lines
+    connect what the study holds.
     """
     import matplotlib.pyplot as plt
 
@@ -108,18 +116,20 @@ def plot_study(
         else:
             axes = [axes] if not isinstance(axes, (list, tuple, np.ndarray)) else list(axes)
             figure = axes[0].figure
-        heat = _is_plane(flat, along, time_like)
+        heat, between = _is_plane(flat, along, time_like), False
         for axis, name in zip(axes, names, strict=False):
             if heat:
                 _heat_map(axis, study, data, name, flat)
             else:
-                _curves(axis, study, data, name, along or _horizontal(study, data, name), size)
+                between |= _curves(axis, study, data, name, along or _horizontal(study, data, name), size, finer)
         for axis in axes[len(names) :]:
             axis.set_visible(False)
         title = "; ".join(dict.fromkeys(m.title or m.id for m in study.models.values()))
         figure.suptitle(title, fontsize=11)
         if axes:
             _legend(figure, axes[0])
+        if between:
+            _note(axes[min(len(axes), len(names)) - 1], FINER_NOTE)
     return figure
 
 
@@ -174,7 +184,9 @@ def _horizontal(study: Study, data: Any, name: str) -> str:
     raise InvalidValue("there is nothing to draw along: sweep a control with `over`.")
 
 
-def _curves(axis: Axes, study: Study, data: Any, name: str, along: str, only: int | None) -> None:
+def _curves(axis: Axes, study: Study, data: Any, name: str, along: str, only: int | None, finer: bool) -> bool:
+    """Draw one observable along a dimension; whether lines have more points than the study."""
+    between = False
     x = _coordinate(data, along)
     words = not np.issubdtype(x.dtype, np.number)
     positions = np.arange(len(x)) if words else x
@@ -192,7 +204,9 @@ def _curves(axis: Axes, study: Study, data: Any, name: str, along: str, only: in
         if theory is not None:
             here = theory.isel({d: i for d, i in pick.items() if d in theory.dims})
             labels = {d: _coordinate(data, d)[i] for d, i in pick.items() if d in study.grid}
-            line = _smooth(study, along, labels, name) or (positions, here.transpose(along).values)
+            line = (positions, here.transpose(along).values)
+            if finer and (more := _between(study, along, labels, name)) is not None:
+                line, between = _merged(line, more), True
             style = "o" if words else LINES[(k // len(COLOURS)) % len(LINES)]
             axis.plot(*line, style, color=colour, label=legend or "theory",
                       zorder=2, markerfacecolor="none")  # fmt: skip
@@ -209,6 +223,7 @@ def _curves(axis: Axes, study: Study, data: Any, name: str, along: str, only: in
         axis.set_xticks(positions, [str(v) for v in x])
     elif along in fields and fields[along].scale == "log" and np.min(x) > 0:
         log_axis(axis.xaxis)
+    return between
 
 
 def log_axis(axis: Any) -> None:
@@ -224,26 +239,47 @@ def log_axis(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _smooth(study: Study, along: str, at: dict[str, Any], name: str) -> tuple[np.ndarray, np.ndarray] | None:
-    """The theory on a finer grid than the study's own, where a line through few points would show its corners."""
-    x = np.asarray(study.over.get(along, ()), dtype=object)
+def _between(study: Study, along: str, at: dict[str, Any], name: str) -> tuple[np.ndarray, np.ndarray] | None:
+    """The theory on a finer grid than the study's own, where a line through few points would show its corners.
+
+    None where the study has many points, where there is nothing to evaluate, or where it would take its time.
+    """
     model = study.variant_at(at)
+    observable = model.observables().get(name)
     if (
-        along not in study.over
-        or along in study.swept_choices
-        or not 3 <= len(x) <= 60
+        along not in study.swept_controls
+        or not 3 <= len(study.over[along]) <= 60
         or model.unprepared
         or not model.has_theory
+        or observable is None
+        or not observable.predicted
+        or observable.dims
+        or type(model).theory_seconds > FINER_SECONDS
     ):
         return None
-    x = np.asarray(x, float)
-    fine = np.geomspace(x.min(), x.max(), 181) if model.fields()[along].scale == "log" and x.min() > 0 else np.linspace(
-        x.min(), x.max(), 181
-    )  # fmt: skip
+    x = np.asarray(study.over[along], float)
+    logarithmic = model.fields()[along].scale == "log" and x.min() > 0
+    fine = (np.geomspace if logarithmic else np.linspace)(x.min(), x.max(), FINER_POINTS)
     fine = np.clip(fine, x.min(), x.max())
-    fixed = {n: float(at[n]) for n in study.over if n in at and n not in study.swept_choices and n != along}
-    values = np.asarray(model.replace(**fixed, **{along: fine}).theory(study.numerics)[name])
-    return (fine, values) if values.ndim == 1 else None
+    fixed = {n: float(at[n]) for n in study.swept_controls if n in at and n != along}
+    return fine, np.asarray(model.replace(**fixed, **{along: fine}).theory(study.numerics)[name])
+
+
+def _merged(stored: tuple[np.ndarray, np.ndarray], finer: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, ...]:
+    """One line through both; where they share a point, what is stored counts.
+
+    >>> x, y = _merged((np.array([3.0, 1.0]), np.array([9.0, 1.0])), (np.array([1.0, 2.0, 3.0]), np.zeros(3)))
+    >>> x.tolist(), y.tolist()
+    ([1.0, 2.0, 3.0], [1.0, 0.0, 9.0])
+    """
+    x, first = np.unique(np.concatenate([stored[0], finer[0]]), return_index=True)
+    return x, np.concatenate([stored[1], finer[1]])[first]
+
+
+def _note(axis: Axes, sentence: str) -> None:
+    """Small print below an axis, for which the layout makes room."""
+    axis.annotate(sentence, (1, 0), (0, -34), xycoords="axes fraction", textcoords="offset points", ha="right", va="top",
+                  fontsize=6.5, color="#777777", annotation_clip=False)  # fmt: skip
 
 
 def _points(axis, study, points, positions, along, colour, only, dense) -> None:
