@@ -12,7 +12,7 @@ import pytest
 
 import solvable as sv
 from commands import answer
-from solvable.cli.app import _table
+from solvable.cli.common import print_table
 from waiting import LONG, holding, until, with_path
 
 SOURCE = str(Path(sv.__file__).parents[1])
@@ -69,7 +69,7 @@ def test_brackets_and_colons_of_an_error_arrive_whole(capsys, monkeypatch, tmp_p
     assert code == 1
     assert "no observable 'loss[size] in [0, 1][/bold]:smile:' here" in shown
     assert "loss = '[red]square[/red]' is not one of" in shown
-    _table("[bold]title[/bold]", ["[size]"], [["[/]"], [":heart:"], ["a [dim]wide[/dim] cell"]])
+    print_table("[bold]title[/bold]", ["[size]"], [["[/]"], [":heart:"], ["a [dim]wide[/dim] cell"]])
     shown = capsys.readouterr().out
     assert all(word in shown for word in ("[bold]title[/bold]", "[size]", "[/]", ":heart:", "a [dim]wide[/dim] cell"))
 

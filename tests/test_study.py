@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -60,7 +61,7 @@ def test_a_stored_study_opens_with_its_results_and_resumes_with_nothing_to_do(tm
 def test_an_extended_study_computes_only_what_is_new(tmp_path):
     first = small().run(tmp_path / "run", progress=False)
     more = small(seeds=6, over={"samples": [0.5, 0.7, 1.0, 2.0]})
-    more._attach(tmp_path / "run")
+    more.attach(tmp_path / "run")
     cells = len(more.cells())
     assert 0 < more.missing() < cells
     done = len(Store.open(tmp_path / "run").done())
@@ -248,3 +249,61 @@ def test_a_study_of_one_point_holds_the_theory_of_the_model(model):
     np.testing.assert_allclose(data[f"{name}_theory"], theory[name], rtol=1e-12)
     assert data[f"{name}_expected"].dims[0] == "size"
     np.testing.assert_allclose(data[f"{name}_expected"].sel(size=40), theory[name], rtol=1e-12)
+
+
+# --- the dataset is assembled once per change, and its keeper alone changes it ---------------------------------------------
+
+
+@pytest.fixture
+def assemblies(monkeypatch):
+    """How often datasets were assembled."""
+    from solvable.lab import dataset
+
+    real, number = dataset.assemble, []
+    monkeypatch.setattr(dataset, "assemble", lambda *words: number.append(1) or real(*words))
+    return number
+
+
+def test_run_agreement_and_plot_assemble_the_dataset_once(tmp_path, assemblies):
+    study = small()
+    data = study.run(tmp_path / "run", progress=False)
+    study.agreement()
+    study.plot("test_loss")
+    assert study.dataset().identical(data)
+    study.run(tmp_path / "run", progress=False)
+    assert len(assemblies) == 1
+
+
+def test_what_somebody_else_commits_is_in_the_next_dataset(tmp_path, assemblies):
+    small().run(tmp_path / "run", progress=False)
+    more = small(seeds=6)
+    more.attach(tmp_path / "run")
+    before = more.dataset()
+    assert np.isnan(before.norm_simulated.sel(seed=5)).all()
+    small(seeds=6).run(tmp_path / "run", progress=False)
+    after = more.dataset()
+    assert np.isfinite(after.norm_simulated.sel(seed=5)).all()
+    assert more.dataset(copy=False) is more.dataset(copy=False)
+    assert len(assemblies) == 4  # before, after, and by the two that ran
+
+
+def test_a_dataset_that_was_changed_by_its_caller_leaves_the_study_as_it_was():
+    study = small()
+    data = study.run(progress=False)
+    sound = data.copy(deep=True)
+    data["norm_simulated"][:] = -1.0
+    data["norm_simulated"].attrs["meaning"] = "changed"
+    data.attrs["study"] = "changed"
+    del data["overlap_simulated"]
+    assert study.dataset().identical(sound)
+    with pytest.raises(ValueError, match="read-only"):
+        study.dataset(copy=False)["norm_simulated"].values[:] = -1.0
+
+
+def test_only_its_own_file_uses_private_names_of_a_study():
+    source = Path(sv.__file__).parent
+    private = {n for n in {**vars(sv.Study), **vars(small())} if n.startswith("_") and not n.startswith("__")}
+    assert "_variant" in private
+    used = re.compile(rf"(?<!\bself)(?<!\bcls)\.({'|'.join(sorted(private))})\b")
+    users = {str(file.relative_to(source)): used.findall(file.read_text()) for file in source.rglob("*.py")}
+    assert [(file, names) for file, names in users.items() if names and file != "study.py"] == []

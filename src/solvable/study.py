@@ -11,12 +11,10 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import platform
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +23,22 @@ from .contract.declarations import DRAW, Dimension, Observable, checked_choice, 
 from .contract.values import arrays_in, from_plain, to_plain
 from .errors import InvalidValue, SolvableError, UnknownName, nearest
 from .lab.agreement import Agreement, compare, compare_random, judge
-from .lab.planning import Cell, Cost, Family, Variant, cells_of, cells_of_study, number_of_cells, plan_blocks
+from .lab.compute import provenance
+from .lab.execute import Executor
+from .lab.memory_store import MemoryStore
+from .lab.planning import (
+    Cell,
+    Family,
+    Planning,
+    cells_of,
+    cells_of_study,
+    number_of_cells,
+    parts_of,
+    plan_blocks,
+    variant_id,
+    variant_of,
+)
+from .lab.progress import progress_bar
 from .lab.store import DamagedBlock, Store, StoreError, block_id
 from .lab.stored_plans import Plan, plan_name, plans, write_plan
 from .model import Model, checked_seed, checked_size
@@ -87,9 +100,10 @@ class Study:
                 )
             type(each).numerics.updated(self.numerics)
         self.over = self._checked_over(over or {})
-        self._store: Store | _Memory | None = None
+        self.store: Store | MemoryStore | None = None
+        self._assembled: _Assembled | None = None
         self.variants()  # refuses, now rather than later, choices that do not go together
-        if np.prod([len(v) for v in self._grid().values()], dtype=float) * max(1, len(self.seeds)) > MOST_CELLS:
+        if np.prod([len(v) for v in self.grid.values()], dtype=float) * max(1, len(self.seeds)) > MOST_CELLS:
             raise InvalidValue(f"this grid has more than {MOST_CELLS} cells: coarsen it or split the study.")
 
     def _checked_over(self, over: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -115,8 +129,9 @@ class Study:
 
     # --- the grid ---------------------------------------------------------------------------------------------------
 
-    def _grid(self) -> dict[str, list[Any]]:
-        """The dimensions that theory and simulation share, in order."""
+    @property
+    def grid(self) -> dict[str, list[Any]]:
+        """The dimensions that theory and simulation share, in order, and their values."""
         dims: dict[str, list[Any]] = {}
         if self.several:
             dims["model"] = list(self.models)
@@ -125,15 +140,14 @@ class Study:
         return dims | self.over
 
     @cached_property
-    def _families(self) -> dict[Family, list[dict[str, int]]]:
+    def families(self) -> dict[Family, list[dict[str, int]]]:
         """The points of the shared grid as full grids of the swept controls, and where in the other dimensions each is."""
-        grid = self._grid()
-        swept = {n: tuple(float(v).hex() for v in values) for n, values in self.over.items() if n not in self._choices}
-        outer = {n: v for n, v in grid.items() if n not in swept}
+        swept = {n: tuple(float(v).hex() for v in self.over[n]) for n in self.swept_controls}
+        outer = {n: v for n, v in self.grid.items() if n not in swept}
         families: dict[Family, list[dict[str, int]]] = {}
         for index in itertools.product(*(range(len(v)) for v in outer.values())):
             at = {name: outer[name][i] for name, i in zip(outer, index, strict=True)}
-            model, key = self._variant(at.get("model"), at.get("arm"), _freeze(at, self._choices))
+            model, key = self._variant(at.get("model"), at.get("arm"), self._choices_at(at))
             controls = model.controls()
             fixed = tuple(None if n in swept else float(v).hex() for n, v in controls.items())
             names = list(controls)
@@ -142,9 +156,15 @@ class Study:
         return families
 
     @cached_property
-    def _choices(self) -> frozenset[str]:
+    def swept_choices(self) -> tuple[str, ...]:
+        """The swept fields that are choices."""
         fields = next(iter(self.models.values())).fields()
-        return frozenset(n for n in self.over if fields[n].kind == "choice")
+        return tuple(n for n in self.over if fields[n].kind == "choice")
+
+    @cached_property
+    def swept_controls(self) -> tuple[str, ...]:
+        """The swept fields that are controls."""
+        return tuple(n for n in self.over if n not in self.swept_choices)
 
     @cached_property
     def _variants(self) -> dict[Any, tuple[Model, str]]:
@@ -159,60 +179,38 @@ class Study:
                 made = base.replace(**(self.arms[arm] if arm is not None else {}), **dict(choices))
             except TypeError:
                 raise InvalidValue(f"arm {arm!r} changes a field that is also swept.") from None
-            self._variants[at] = (made, block_id(_without_controls(made)))
+            self._variants[at] = (made, variant_id(made))
         return self._variants[at]
+
+    def _choices_at(self, labels: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+        return tuple((n, _python(labels[n])) for n in self.swept_choices)
+
+    def variant_at(self, labels: Mapping[str, Any]) -> Model:
+        """The model at a point of the grid, given by its labels, but for the controls that are swept."""
+        return self._variant(labels.get("model"), labels.get("arm"), self._choices_at(labels))[0]
 
     def variants(self) -> dict[str, Model]:
         """The distinct models of this study, by the hash of everything but their controls."""
-        _ = self._families
+        _ = self.families
         return {key: model for model, key in self._variants.values()}
 
     @cached_property
-    def _planning(self) -> tuple[list[Family], dict[str, Variant], list[int], list[int]]:
-        """What planning asks for."""
-        variants = {
-            key: Variant(
-                _without_controls(m),
-                self._counts(m),
-                dict(type(m).numerics.updated(self.numerics)),
-                self.dtype or type(m).simulation_dtype,
-                m.unprepared,
-                m.has_theory,
-                type(m).runs,
-                type(m).theory_lanes,
-                self._cost(m),
-            )
-            for key, m in self.variants().items()
-        }
-        return list(self._families), variants, self.sizes, self.seeds
+    def planning(self) -> Planning:
+        """What a plan of this study is made of."""
+        variants = {key: variant_of(m, self.numerics, self.dtype) for key, m in self.variants().items()}
+        return Planning(list(self.families), variants, self.sizes, self.seeds)
 
     def cells(self) -> list[Cell]:
         """All units of work: the theory's and the simulation's."""
-        return list(cells_of_study(*self._planning))
+        return list(cells_of_study(*self.planning))
 
     def number_of_cells(self) -> int:
         """How many units of work there are."""
-        return number_of_cells(*self._planning)
-
-    @staticmethod
-    def _counts(model: Model) -> tuple[int, ...]:
-        declarations = model.fields_of("control").values()
-        return tuple(i for i, s in enumerate(declarations) if s.counts)
-
-    @staticmethod
-    def _cost(model: Model) -> Cost:
-        kind, usual = type(model), (f.default for f in model.fields_of("control").values() if f.counts)
-        return Cost(
-            kind.theory_seconds,
-            kind.simulation_seconds,
-            max(kind.typical_sizes),
-            kind.simulation_growth,
-            tuple(float(value) for value in usual),
-        )
+        return number_of_cells(*self.planning)
 
     def plan(self, done: set[Cell] | None = None) -> list[dict[str, Any]]:
         """The blocks that hold every cell of this study that is not among `done`."""
-        return [program | own for program, own in plan_blocks(*self._planning, done or ())]
+        return [program | own for program, own in plan_blocks(*self.planning, done or ())]
 
     # --- running ----------------------------------------------------------------------------------------------------
 
@@ -222,45 +220,60 @@ class Study:
         With a `path` the results rest on disk, and a study that was interrupted (or is run again with more sizes, seeds
         or points) goes on where it was; without one they live in memory.
         """
-        store = self._attach(path)
-        plan, done, models = self._planned(store), store.done(), self.variants()
+        store = self.attach(path)
+        plan, done = self.stored_plan(), store.done()
         todo = [row for row in plan.rows if row.block not in done]
         total = sum(row.cells for row in plan.rows)
-        with _progress(progress, total, total - sum(row.cells for row in todo), path) as advance:
-            from .lab.compute import compute_block
-
-            for row in todo:
-                begun, spec = time.perf_counter(), plan.specification(row.block, row)
-                arrays = compute_block(models[block_id(spec["variant"])], spec)
-                store.commit(row.block, arrays, {"seconds": round(time.perf_counter() - begun, 4), **provenance()})
-                advance(row.cells)
+        with progress_bar(progress, total, total - sum(row.cells for row in todo)) as advance:
+            executor = Executor(plan, self.compute, store.commit, provenance)
+            executor.run_all(todo, done=lambda row, _: advance(row.cells))
         return self.dataset()
 
-    def _attach(self, path: str | os.PathLike[str] | None) -> Store | _Memory:
-        if path is None:
-            self._store = self._store or _Memory()
-        else:
-            self._store = Store.open_or_create(path)
-            self._write_specification(self._store)
-        return self._store
+    def attach(self, path: str | os.PathLike[str] | None = None) -> Store | MemoryStore:
+        """Keep this study's results in the run at `path` from now on, or in memory; computes nothing.
 
-    def _planned(self, store: Store | _Memory) -> Plan:
-        """The blocks of this study in this store: the plan made when it first ran there, or a new one.
+        >>> import solvable as sv
+        >>> study = sv.Study(sv.Perceptron(loss="square"), over={"samples": [0.5, 2.0]})
+        >>> _ = study.attach()
+        >>> len(study.stored_plan()), study.missing()
+        (1, 2)
+        """
+        if path is None:
+            self.store = self.store or MemoryStore()
+        else:
+            self.store = Store.open_or_create(path)
+            self._write_specification(self.store)
+        return self.store
+
+    def stored_plan(self, blocks: Iterable[Mapping[str, Any]] | None = None) -> Plan:
+        """The blocks of this study in its store: the plan made when it first ran there, or a new one (of `blocks`, if
+        these are given).
 
         A plan is kept, so that a resumed study computes in the very batches it would have, bit by bit; cells that an
         earlier, other plan has already done are left out of a new one.
         """
-        mine = plan_name(self.specification())
+        store, mine = self.attach(), plan_name(self.specification())
         if mine not in store.documents():
-            covered = self._covered(store)
+            covered = self._covered(store) if blocks is None else set()
+            planned = plan_blocks(*self.planning, covered) if blocks is None else map(parts_of, blocks)
             try:
-                write_plan(store, mine, plan_blocks(*self._planning, covered), len(covered))
+                write_plan(store, mine, planned, len(covered))
             except SolvableError:
                 if mine not in store.documents():  # else somebody else planned at the same moment, and theirs counts
                     raise
         return Plan(store, mine)
 
-    def _covered(self, store: Store | _Memory) -> set[Cell]:
+    def compute(self, block: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """The results of a block of this study's plan, one row per cell."""
+        from .lab import compute
+
+        return compute.compute_block(self._models[block_id(block["variant"])], block)
+
+    @cached_property
+    def _models(self) -> dict[str, Model]:
+        return self.variants()
+
+    def _covered(self, store: Store | MemoryStore) -> set[Cell]:
         """The cells of this study that blocks of other plans have done."""
         others = [n for n in plans(store) if n != plan_name(self.specification())]
         if not others:
@@ -321,7 +334,7 @@ class Study:
 
     @classmethod
     def from_specification(cls, spec: Mapping[str, Any], store: Store) -> Study:
-        """The study that a store describes."""
+        """The study that a store describes, with its results."""
 
         def value(v: Any) -> Any:
             return from_plain(v, lambda name: store.read(name)["array"])
@@ -338,7 +351,7 @@ class Study:
             models = {k: model(m) for k, m in spec["models"].items()}
             if not all(isinstance(spec[name], list) for name in ("sizes", "seeds")):
                 raise TypeError("sizes and seeds are lists")
-            return cls(
+            study = cls(
                 models if spec["several"] else next(iter(models.values())),
                 spec["over"],
                 arms={k: {n: value(v) for n, v in a.items()} for k, a in spec["arms"].items()},
@@ -347,6 +360,8 @@ class Study:
                 numerics=spec["numerics"],
                 dtype=spec["dtype"],
             )
+            study.store = store
+            return study
         except (KeyError, TypeError, ValueError, AttributeError, StopIteration, OverflowError) as problem:
             if isinstance(problem, SolvableError):
                 raise
@@ -356,7 +371,7 @@ class Study:
 
     def missing(self) -> int:
         """How many cells of this study are not done yet."""
-        store = self._store
+        store = self.store
         if store is None:
             return self.number_of_cells()
         if (mine := plan_name(self.specification())) in store.documents():
@@ -364,12 +379,9 @@ class Study:
             return sum(row.cells for row in Plan(store, mine).rows if row.block not in done)
         return self.number_of_cells() - len(self._covered(store))
 
-    def _finished(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _finished(self, store: Store | MemoryStore, done: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         """The done blocks of all plans, this study's own last."""
-        store = self._store
-        if store is None:
-            raise SolvableError("this study has no results yet: call run() first.")
-        done, mine = store.done(), plan_name(self.specification())
+        mine = plan_name(self.specification())
         names = sorted(plans(store), key=lambda name: name == mine)
         known = [Plan(store, name) for name in names]
         if names and names[-1] == mine and not known[-1].covered and all(r.block in done for r in known[-1].rows):
@@ -382,26 +394,49 @@ class Study:
                 if block in done:
                     yield block, plan.specification(block)
 
-    def dataset(self) -> xr.Dataset:
+    def dataset(self, *, copy: bool = True) -> xr.Dataset:
         """What is done so far, labelled: for an observable `x` the variables `x_theory` (nominal controls), `x_expected`
         (the theory at the ratios that were realised) and `x_simulated`; NaN where not done or not converged.
-        """
-        from .lab.dataset import assemble
 
-        finished, store = self._finished(), self._store
-        try:
-            dataset = assemble(self, finished, lambda block: store.read(block) if store else {})
-        except DamagedBlock as problem:
-            raise SolvableError(f"{problem} Delete the file and run the study again.") from None
-        dataset.attrs |= {"solvable": __version__, "study": json.dumps(self.specification()), **provenance()}
-        return dataset
+        It is assembled once and again when more is done. What is returned is yours to change; with `copy=False` it is
+        the very dataset that the study keeps, whose values are read-only, and the same object as long as nothing changes.
+
+        >>> import solvable as sv
+        >>> study = sv.Study(sv.Perceptron(loss="square"), over={"samples": [0.5, 2.0]})
+        >>> mine = study.run(progress=False)
+        >>> mine["test_loss_theory"][:] = 0.0
+        >>> bool((study.dataset().test_loss_theory > 0).all())
+        True
+        >>> study.dataset(copy=False) is study.dataset(copy=False)
+        True
+        """
+        kept = self._assembled_now()
+        return kept.copy(deep=True) if copy else kept
+
+    def _assembled_now(self) -> xr.Dataset:
+        store = self.store
+        if store is None:
+            raise SolvableError("this study has no results yet: call run() first.")
+        done = store.done()
+        if self._assembled is None or self._assembled.done != done:
+            from .lab.dataset import assemble
+
+            try:
+                dataset = assemble(self, self._finished(store, done), store.read)
+            except DamagedBlock as problem:
+                raise SolvableError(f"{problem} Delete the file and run the study again.") from None
+            dataset.attrs |= {"solvable": __version__, "study": json.dumps(self.specification()), **provenance()}
+            for variable in dataset.data_vars.values():
+                variable.values.flags.writeable = False
+            self._assembled = _Assembled(done, dataset)
+        return self._assembled.dataset
 
     def agreement(self, observables: Sequence[str] = ()) -> Agreement:
         """Compare simulation with theory at every point: see `solvable.lab.agreement` for the verdicts.
 
         All observables are compared unless some are named; the correction for many comparisons counts those compared.
         """
-        data, table = self.dataset(), []
+        data, table = self.dataset(copy=False), []
         declared = {n: o for m in self.variants().values() for n, o in m.observables().items()}
         for name in observables:
             if name not in declared:
@@ -457,19 +492,14 @@ class Study:
             return np.tile(np.asarray(self.sizes, float), (len(points), 1))
         counts = []
         for at in points:
-            model, _ = self._variant_at(at)
+            model = self.variant_at(at)
             ratio = float(at.get(what, getattr(model, what)))
             counts.append([model.realised_ratio(what, ratio, s) * s for s in self.sizes])
         return np.array(counts)
 
-    def _variant_at(self, labels: Mapping[str, Any]) -> tuple[Model, str]:
-        choices = tuple((n, _python(labels[n])) for n in self.over if n in self._choices)
-        return self._variant(labels.get("model"), labels.get("arm"), choices)
-
     def _absent(self, row: Mapping[str, Any]) -> bool:
         """Whether an observable does not exist at a row's choices (as opposed to not having converged)."""
-        model, _ = self._variant_at(row["point"])
-        return row["observable"] not in model.observables()
+        return row["observable"] not in self.variant_at(row["point"]).observables()
 
     def dimensions(self) -> dict[str, Dimension]:
         """The dimensions of the observables (not those of the grid), as the models declare them."""
@@ -482,7 +512,7 @@ class Study:
         return plot_study(self, observables, **options)
 
     def __repr__(self) -> str:
-        grid = ", ".join(f"{n}: {len(v)}" for n, v in self._grid().items()) or "one point"
+        grid = ", ".join(f"{n}: {len(v)}" for n, v in self.grid.items()) or "one point"
         sims = f"; sizes {self.sizes}, {len(self.seeds)} seeds" if self.sizes else "; theory only"
         return f"<Study of {', '.join(self.models)} over {grid}{sims}>"
 
@@ -493,43 +523,17 @@ def open(path: str | os.PathLike[str]) -> Study:
     names = [n for n in store.documents() if n.startswith("study-")]
     if not names:
         raise SolvableError(f"the run at {store.path} holds no study.")
-    study = Study.from_specification(store.read_document(names[-1]), store)
-    study._store = store
-    return study
+    return Study.from_specification(store.read_document(names[-1]), store)
 
 
-class _Memory:
-    """A store that forgets: the same verbs, in memory."""
+class _Assembled(NamedTuple):
+    """A dataset, and the entries of what was done when it was assembled."""
 
-    def __init__(self) -> None:
-        self._blocks: dict[str, Any] = {}
-        self._documents: dict[str, Any] = {}
-
-    def documents(self) -> list[str]:
-        return sorted(self._documents)
-
-    def write_document(self, name: str, document: Any) -> None:
-        self._documents[name] = document
-
-    def read_document(self, name: str) -> Any:
-        return self._documents[name]
-
-    def commit(self, block: str, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
-        self._blocks[block] = dict(arrays)
-
-    def done(self) -> dict[str, Any]:
-        return self._blocks
-
-    def read(self, block: str) -> dict[str, np.ndarray]:
-        return self._blocks[block]
+    done: Mapping[str, Any]
+    dataset: xr.Dataset
 
 
 # --- small helpers ----------------------------------------------------------------------------------------------------
-
-
-def _without_controls(model: Model) -> dict[str, Any]:
-    controls = model.fields_of("control")
-    return {n: v for n, v in model.specification().items() if n not in controls}
 
 
 def _fields(model: Model) -> dict[str, Any]:
@@ -555,54 +559,10 @@ def _python(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _freeze(values: Mapping[str, Any], names: frozenset[str]) -> tuple[tuple[str, Any], ...]:
-    return tuple((n, v) for n, v in values.items() if n in names)
-
-
 def _broadcast(simulated: Any, expected: Any) -> tuple[Any, Any]:
     import xarray as xr
 
     return xr.broadcast(simulated, expected)
-
-
-def provenance() -> dict[str, str]:
-    import jax
-
-    device = jax.devices()[0]
-    return {
-        "version": __version__,
-        "jax": jax.__version__,
-        "python": platform.python_version(),
-        "device": f"{device.platform} {device.device_kind}",
-        "machine": platform.machine(),
-    }
-
-
-@contextmanager
-def _progress(show: bool | None, total: int, finished: int, path: Any):
-    """A bar on standard error; `show=None` means only on a terminal."""
-    import sys
-
-    if show is None:
-        show = sys.stderr.isatty()
-    if not show or finished == total:
-        yield lambda number: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (TextColumn("cells"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"),
-               TimeRemainingColumn())  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("cells", total=total, completed=finished)
-        yield lambda number: bar.advance(task, number)
 
 
 def unknown_observable(name: str, known: Sequence[str]) -> UnknownName:

@@ -109,11 +109,11 @@ def test_what_others_compute_meanwhile_is_seen(surroundings, tmp_path):
 
     sv.Study(Toy(), {"samples": [1.0, 2.0]}, sizes=[20], seeds=2).run(tmp_path / "run", progress=False)
     study = sv.open(tmp_path / "run")
-    store = study._store
+    store = study.store
     blocks = dict(store.done())
     server = Running(study, tmp_path / "run")
     try:
-        hidden = next(b for b in blocks if b in dict(study._planned(store)))
+        hidden = next(b for b in blocks if b in dict(study.stored_plan()))
         real = store.done
         store.done = lambda: {n: e for n, e in real().items() if n != hidden}
         assert server.get("/api/study").json["missing"] > 0

@@ -13,7 +13,7 @@ from solvable.registry import create, listings
 
 def block_seconds(model: sv.Model, kind: str, number: int, size: int | None = None) -> tuple[float, int]:
     """By what the model declares: how long a block of a sweep of this many cells takes, and how many cells it has."""
-    variant = next(iter(sv.Study(model, {}, sizes=[size or 50], seeds=1)._planning[1].values()))
+    variant = next(iter(sv.Study(model, {}, sizes=[size or 50], seeds=1).planning.variants.values()))
     lengths = [] if size is None else [round(usual * size) for usual in variant.cost.usual]
     _, cells = _lanes(variant, kind, number, size, lengths)
     return cells * variant.cost.of(kind, size, lengths), cells

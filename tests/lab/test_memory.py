@@ -70,7 +70,8 @@ def test_what_a_program_needs_is_known_before_it_runs_and_grows_with_its_lanes()
 def test_a_block_larger_than_the_memory_it_may_take_is_split_and_gives_the_same_numbers(tmp_path, monkeypatch):
     study = sv.Study(sv.Perceptron(loss="square", samples=1.0), {"penalty": [0.1, 1.0]}, sizes=[32], seeds=16)
     study.run(tmp_path / "whole", progress=False)
-    study._planned(study._attach(tmp_path / "split"))
+    study.attach(tmp_path / "split")
+    study.stored_plan()
     lines = []
     worked = work(tmp_path / "split", say=lines.append, most_memory="200kB")
     assert worked.split >= 1
@@ -88,7 +89,8 @@ def test_a_block_larger_than_the_memory_it_may_take_is_split_and_gives_the_same_
 @pytest.mark.parametrize("problem", [MemoryError("x"), RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 8G")])
 def test_running_out_of_memory_splits_a_block_and_goes_on(tmp_path, monkeypatch, problem):
     study = sv.Study(sv.Perceptron(loss="square"), {"penalty": np.geomspace(0.1, 1, 6)})
-    study._planned(study._attach(tmp_path / "run"))
+    study.attach(tmp_path / "run")
+    study.stored_plan()
     sound = compute.compute_block
 
     def brittle(model, block):

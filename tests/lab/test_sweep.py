@@ -18,10 +18,10 @@ import solvable as sv
 from solvable.lab import compute, launch, sweep
 from solvable.lab.export import export
 from solvable.lab.launch import Dead, one_thread, parent_lives, run_workers, slurm_script
-from solvable.lab.planning import spread
+from solvable.lab.planning import parts_of
 from solvable.lab.status import pace, status
 from solvable.lab.store import Entry, Store, StoreError
-from solvable.lab.stored_plans import Plan, plan_name, plans
+from solvable.lab.stored_plans import Plan, plan_name, plans, split_name
 from solvable.lab.sweep import work
 from solvable.lab.worker import shares
 from waiting import LONG, holding, until, with_path
@@ -33,7 +33,8 @@ def planned(path):
     """A study of many small blocks that share two compiled programs, planned in a new run; none is computed."""
     model = sv.Perceptron(loss="square", samples=0.5)
     study = sv.Study(model, {"penalty": np.geomspace(0.1, 10, 8)}, sizes=[16], seeds=200)
-    study._planned(study._attach(path))
+    study.attach(path)
+    study.stored_plan()
     return study
 
 
@@ -220,7 +221,8 @@ def test_a_study_that_is_not_the_latest_of_its_run_can_be_worked_on(tmp_path):
     first = sv.Study(sv.Perceptron(loss="square"), {"penalty": [0.1, 1.0]})
     second = sv.Study(sv.Perceptron(loss="square"), {"penalty": [0.2]})
     for study in (first, second):
-        study._planned(study._attach(tmp_path / "run"))
+        study.attach(tmp_path / "run")
+        study.stored_plan()
     assert work(tmp_path / "run", study="study-0001").left == 0
     assert status(tmp_path / "run", "study-0001").complete
     assert status(tmp_path / "run").cells["undone"] == 1
@@ -241,7 +243,7 @@ def test_a_run_without_study_plan_or_sense_is_refused_in_one_sentence(tmp_path):
     store.write_document("study-0001", {"sizes": []})
     with pytest.raises(StoreError, match="has no plan"):
         status(tmp_path / "run")
-    store.write_document(f"plan-{sweep.block_id({'study': {'sizes': []}})[:24]}", {"blocks": [{"seeds": 3}]})
+    store.write_document(f"plan-{sweep.block_id({'study': {'sizes': []}})[:24]}", {"programs": 3})
     with pytest.raises(StoreError, match="is no plan"):
         status(tmp_path / "run")
 
@@ -269,22 +271,47 @@ def test_the_slurm_script_is_sound_bash_that_names_run_study_and_shards(tmp_path
         slurm_script("run", 0)
 
 
-def test_a_run_planned_in_the_first_format_is_worked_on_and_read(tmp_path):
-    model = sv.Perceptron(loss="square", samples=0.5)
-    study, other = (sv.Study(model, {"penalty": [0.1, 1.0]}, sizes=[16], seeds=5) for _ in range(2))
-    blocks = []
-    for block in study.plan():
-        number = block.pop("cells")
-        rows = [list(row) for row in zip(*(spread(c, number) for c in block["controls"]), strict=True)]
-        listed = {n: spread(block[n], number) for n in ("seeds", "sizes") if n in block}
-        blocks.append(block | listed | {"format": 1, "controls": rows})
-    store = study._attach(tmp_path / "run")
-    store.write_document(plan_name(study.specification()), {"blocks": blocks, "earlier": []})
-    assert status(tmp_path / "run").cells["undone"] == len(study.cells()) == study.number_of_cells() == 14
-    assert work(tmp_path / "run").left == 0
-    again = sv.open(tmp_path / "run")
-    assert again.missing() == 0
-    xr.testing.assert_equal(again.dataset(), other.run(progress=False))
+def test_a_run_of_an_older_format_is_refused_in_one_sentence(tmp_path):
+    study = sv.Study(sv.Perceptron(loss="square", samples=0.5), {"penalty": [0.1, 1.0]})
+    [block] = study.plan()
+    program, _ = parts_of(block)
+    name = plan_name(study.specification())
+    one_document = {"blocks": [block], "earlier": []}
+    old_blocks = {"programs": [program | {"format": 1}], "pieces": [], "index": [], "number": 0, "cells": 0}
+    for number, head in enumerate((one_document, old_blocks)):
+        run = tmp_path / str(number)
+        study.attach(run).write_document(name, head)
+        for use in (status, work, lambda path: sv.open(path).dataset(), lambda path: study.run(path, progress=False)):
+            with pytest.raises(
+                StoreError, match="is of format 1 and was written by a version before the first release"
+            ):
+                use(run)
+
+
+def test_a_run_of_a_later_format_is_refused_too(tmp_path):
+    study = sv.Study(sv.Perceptron(loss="square", samples=0.5), {"penalty": [0.1, 1.0]})
+    study.attach(tmp_path / "run")
+    for use in (lambda: study.stored_plan([b | {"format": 3} for b in study.plan()]), lambda: status(tmp_path / "run")):
+        with pytest.raises(StoreError, match="is of format 3 and was written by a later version"):
+            use()
+
+
+def test_a_split_into_blocks_of_an_older_format_is_refused_in_one_sentence(tmp_path):
+    study = sv.Study(sv.Perceptron(loss="square", samples=0.5), {"penalty": [0.1, 1.0]})
+    store = study.attach(tmp_path / "run")
+    [(block, spec)] = study.stored_plan()
+    store.write_document(split_name(block), {"block": block, "why": "", "blocks": [spec | {"format": 1}]})
+    with pytest.raises(StoreError, match="is of format 1 and was written by a version before the first release"):
+        status(tmp_path / "run")
+
+
+def test_a_split_that_makes_no_sense_is_refused_in_one_sentence(tmp_path):
+    study = sv.Study(sv.Perceptron(loss="square", samples=0.5), {"penalty": [0.1, 1.0]})
+    store = study.attach(tmp_path / "run")
+    [(block, _)] = study.stored_plan()
+    store.write_document(split_name(block), {"block": block, "why": "", "blocks": [{"format": 2}]})
+    with pytest.raises(StoreError, match="is no split of a block"):
+        status(tmp_path / "run")
 
 
 # --- export -------------------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def test_an_encoder_is_followed_on_the_text_and_on_its_clones():
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "sentence"),
     [
         (None, "cannot be read: No such file"),
         (b"", "is empty"),

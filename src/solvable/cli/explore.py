@@ -1,4 +1,4 @@
-"""The command `solvable explore`: its words. Nothing of the server is imported before it runs."""
+"""The command `solvable explore`. Nothing of the server is imported before it runs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ class Explore:
     json: Annotated[bool, arg(help="Print the address as one JSON object on standard output.")] = False
 
 
-def _run(command: Explore) -> int:
+def run(command: Explore) -> int:
     from ..explorer.command import explore
 
     return explore(command.run, command.port, not command.no_browser, command.json)
-
-
-COMMANDS = {Explore: _run}

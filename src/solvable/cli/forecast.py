@@ -1,4 +1,4 @@
-"""The command `solvable forecast`: its words, and what it does. It needs no JAX."""
+"""The command `solvable forecast`: its arguments, and what it does. It needs no JAX."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from ..errors import InvalidValue
+from .common import Json, print_json, print_table
 
 
 @dataclasses.dataclass
@@ -41,7 +42,7 @@ class Forecast:
     out: Annotated[
         Path | None, arg(metavar="FOLDER", help="New folder for forecast.json and the picture forecast.png.")
     ] = None
-    json: Annotated[bool, arg(help="Print one JSON object on standard output.")] = False
+    json: Json = False
 
 
 def _sizes(text: str) -> list[int] | None:
@@ -70,10 +71,9 @@ def _keep(folder: Path, files: dict[str, bytes]) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _run(command: Forecast) -> int:
+def run(command: Forecast) -> int:
     from ..contract.parse_values import json_ready
     from ..tools.tables import read_table
-    from . import app as cli
 
     sizes = _sizes(command.at)
     if command.seed < 0:
@@ -99,14 +99,14 @@ def _run(command: Forecast) -> int:
         written = json.dumps(json_ready(answer), ensure_ascii=False, indent=1).encode()
         _keep(command.out, {"forecast.json": written, "forecast.png": picture.getvalue()})
     if command.json:
-        cli._print_json({**answer, "out": None if command.out is None else str(command.out)})
+        print_json({**answer, "out": None if command.out is None else str(command.out)})
         return 0
     chosen = "as told" if command.penalty is not None else "lowest leave-one-out error"
     print(
         f"{table.target} from {result.columns} columns and {result.rows} rows, {result.loss} loss, penalty {result.penalty:.4g} "
         f"({chosen}); {result.observable} now {result.now:.4g}\n"
     )
-    cli._table("", *result.table())
+    print_table("", *result.table())
     print()
     for sentence in result.sentences():
         print(sentence)
@@ -115,6 +115,3 @@ def _run(command: Forecast) -> int:
     for note in result.warnings:
         print(f"solvable: warning: {note}", file=sys.stderr)
     return 0
-
-
-COMMANDS = {Forecast: _run}

@@ -1,4 +1,4 @@
-"""The commands `solvable potts …`: their words, and what they do. Imports nothing heavy until one of them runs."""
+"""The commands `solvable potts …`: their arguments, and what they do. Imports nothing heavy until one of them runs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal
 from tyro.conf import Positional, arg, subcommand
 
 from ..errors import InvalidValue
+from .common import Json, print_json, print_table, say
 
-Json = Annotated[bool, arg(help="Print one JSON object on standard output.")]
 Folder = Annotated[Path, arg(metavar="FOLDER", help="Folder in which `solvable potts fit --out` keeps a model.")]
 Separation = Annotated[int, arg(metavar="D", help="Only pairs at least this far apart along the sequence.")]
 Top = Annotated[int, arg(metavar="N", help="How many contacts to tell (0: as many as sites).")]
@@ -102,16 +102,6 @@ class Potts:
     )
 
 
-def _say(sentence: str) -> None:
-    print(sentence, file=sys.stderr, flush=True)
-
-
-def _print_json(value: Any) -> None:
-    from .app import _print_json
-
-    _print_json(value)
-
-
 def _fit(command: Fit) -> int:
     from ..tools.alignments import alphabet_named, read_fasta, write_whole
 
@@ -159,7 +149,7 @@ def _fit(command: Fit) -> int:
             found.save(command.out)
             write_whole(picture, drawn.getvalue())
     except KeyboardInterrupt:
-        _say("solvable: interrupted; nothing was written.")
+        say("solvable: interrupted; nothing was written.")
         return 1
     best = found.contacts(command.separation, command.top or found.sites)
     if command.json:
@@ -169,7 +159,7 @@ def _fit(command: Fit) -> int:
             "alphabet": letters.letters,
             **found.about,
         }
-        _print_json({**summary, "out": _text(command.out), "figure": _text(picture)})
+        print_json({**summary, "out": _text(command.out), "figure": _text(picture)})
     else:
         print(found)
         summary = found.about
@@ -180,7 +170,7 @@ def _fit(command: Fit) -> int:
         if command.out is not None:
             print(f"\nmodel in {command.out}; picture {picture}")
     if not found.converged:
-        _say(f"solvable: the fit has not converged (residual {found.about['residual']:.1e}): use more --iterations.")
+        say(f"solvable: the fit has not converged (residual {found.about['residual']:.1e}): use more --iterations.")
     return 0 if found.converged else 1
 
 
@@ -197,7 +187,7 @@ def _progress(show: bool) -> Iterator[Callable[[int, float, float], None]]:
     def ask(*_: Any) -> None:
         asked.append(True)
         signal.signal(signal.SIGINT, before)  # the second time, at once
-        _say("solvable: stopping after this evaluation …")
+        say("solvable: stopping after this evaluation …")
 
     def listen(*_: Any) -> None:
         if asked:
@@ -226,9 +216,7 @@ def _progress(show: bool) -> Iterator[Callable[[int, float, float], None]]:
 
 
 def _show(contacts: list[Any]) -> None:
-    from .app import _table
-
-    _table("", ["site", "site", "score"], [[str(c.i), str(c.j), f"{c.score:.4f}"] for c in contacts])
+    print_table("", ["site", "site", "score"], [[str(c.i), str(c.j), f"{c.score:.4f}"] for c in contacts])
 
 
 def _contacts(command: Contacts) -> int:
@@ -239,7 +227,7 @@ def _contacts(command: Contacts) -> int:
         raise InvalidValue(f"top = {command.top} is not a whole number in [0, ∞).")
     best = found.contacts(command.separation, command.top or found.sites)
     if command.json:
-        _print_json({"contacts": [c._asdict() for c in best], "sites": found.sites, **found.about})
+        print_json({"contacts": [c._asdict() for c in best], "sites": found.sites, **found.about})
     else:
         print(found)
         _show(best)
@@ -269,10 +257,10 @@ def _sample(command: Sample) -> int:
         names = [f"sample-{k + 1}" for k in range(len(drawn.sequences))]
         write_fasta(command.out, drawn.sequences, found.alphabet, names)
     except KeyboardInterrupt:
-        _say("solvable: interrupted; nothing was written.")
+        say("solvable: interrupted; nothing was written.")
         return 1
     if command.json:
-        _print_json(
+        print_json(
             {
                 "out": str(command.out), "number": len(names), "r_hat": drawn.r_hat, "mixed": drawn.mixed,
                 "effective_sweeps": drawn.effective_sweeps, "sweeps": drawn.sweeps,
@@ -281,7 +269,7 @@ def _sample(command: Sample) -> int:
     else:
         print(f"{len(names)} sequences in {command.out} after {drawn.sweeps} sweeps, R-hat {drawn.r_hat:.3f}")
     if not drawn.mixed:
-        _say(
+        say(
             f"solvable: the chains have not mixed (R-hat {drawn.r_hat:.3f}): these are no fair samples; use more --sweeps."
         )
     return 0 if drawn.mixed else 1
@@ -301,7 +289,7 @@ def _energies(command: Energies) -> int:
     values = found.energies(read.sequences)
     if command.json:
         rows = [{"name": name, "energy": float(value)} for name, value in zip(read.names, values, strict=True)]
-        _print_json({"energies": rows})
+        print_json({"energies": rows})
     else:
         for name, value in zip(read.names, values, strict=True):
             print(f"{value:.6f}\t{name}")

@@ -1,4 +1,4 @@
-"""What the commands `solvable sweep …` do. Status, verify and gc import no JAX."""
+"""The commands `solvable sweep …`. Status, verify and gc import no JAX."""
 
 from __future__ import annotations
 
@@ -9,15 +9,182 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
 from ..errors import InvalidValue, SolvableError
-from . import app as cli
-from .app import SweepCompact, SweepExport, SweepGc, SweepRetry, SweepRun, SweepStatus, SweepVerify, SweepWork
+from .common import Json, Model, Over, Seeds, Sizes, Values, command_again, print_json, say, study_of
+
+if TYPE_CHECKING:
+    from ..lab.cluster import Tls
+    from ..lab.launch import Jobs
+
+Run = Annotated[Path, arg(metavar="RUN", help="Folder in which the study rests.")]
+StudyName = Annotated[str, arg(metavar="NAME", help="Which study of the run, as study-0001 (default: the latest).")]
+Memory = Annotated[str, arg(metavar="SIZE", help="Most memory of a block, as 4GB (default: a share of what is free).")]
+Device = Annotated[Literal["", "cpu", "gpu"], arg(help="Where to compute (default: a GPU if JAX sees one).")]
+Shard = Annotated[str, arg(metavar="I/N", help="Begin with this part of the blocks; then help with the others.")]
+ClusterName = Annotated[
+    str,
+    arg(
+        metavar="WHERE", help="Work on a dask cluster: local, slurm, or a scheduler's tcp://host:port, tls://host:port."
+    ),
+]
 
 
-def _say(sentence: str) -> None:
-    print(sentence, file=sys.stderr, flush=True)
+@dataclasses.dataclass
+class TlsFiles:
+    """Certificates for a scheduler at tls://host:port, and for --cluster slurm (which else makes its own)."""
+
+    tls_ca: Annotated[Path | None, arg(metavar="FILE", help="The authority that signed all certificates.")] = None
+    tls_cert: Annotated[Path | None, arg(metavar="FILE", help="Our certificate.")] = None
+    tls_key: Annotated[Path | None, arg(metavar="FILE", help="Its private key.")] = None
+
+    def checked(self) -> Tls:
+        """The files, all or none; refused in one sentence otherwise."""
+        from ..lab.cluster import Tls
+
+        return Tls(*("" if file is None else str(file) for file in (self.tls_ca, self.tls_cert, self.tls_key)))
+
+
+@dataclasses.dataclass
+class SlurmJobs:
+    """What Slurm jobs ask for, with --slurm and with --cluster slurm."""
+
+    queue: Annotated[str, arg(metavar="NAME", help="Partition.")] = ""
+    walltime: Annotated[str, arg(metavar="TIME", help="Longest time of a job, as 12:00:00.")] = ""
+    job_memory: Annotated[str, arg(metavar="SIZE", help="Memory of a job, as 4G.")] = ""
+    cores: Annotated[int, arg(metavar="N", help="Workers in a job of --cluster slurm.")] = 1
+    sbatch: Annotated[str, arg(metavar="OPTIONS", help="Anything else, as '--account=x --exclude=y'.")] = ""
+    interface: Annotated[str, arg(metavar="NAME", help="Network of --cluster slurm, as ib0.")] = ""
+
+    def checked(self) -> Jobs:
+        """The request; refused in one sentence if it is none."""
+        from ..lab.launch import Jobs
+
+        return Jobs(**{name.removeprefix("job_"): value for name, value in vars(self).items()})
+
+
+@dataclasses.dataclass
+class SweepRun:
+    """Plan a study and compute it: here, with worker processes, on a dask cluster, or by a script for a Slurm array."""
+
+    run: Positional[Run]
+    model: Positional[Model]
+    values: Positional[Values] = ()
+    over: Over = ()
+    size: Sizes = ()
+    seeds: Seeds = 8
+    workers: Annotated[
+        int,
+        arg(metavar="N", help="Workers, one thread each (0: this process; all of a cluster)."),
+    ] = 0
+    slurm: Annotated[
+        Path | None, arg(metavar="SCRIPT", help="Compute nothing; write a script for `sbatch` there (-: print it).")
+    ] = None
+    tasks: Annotated[int, arg(metavar="N", help="Array tasks of the Slurm script, at most one per block.")] = 16
+    memory: Memory = ""
+    device: Device = ""
+    cluster: ClusterName = ""
+    tls: OmitArgPrefixes[TlsFiles] = dataclasses.field(default_factory=TlsFiles)
+    jobs: OmitArgPrefixes[SlurmJobs] = dataclasses.field(default_factory=SlurmJobs)
+    json: Json = False
+
+
+@dataclasses.dataclass
+class SweepWork:
+    """Be one worker: compute what is undone in a run, beside any number of others, here or elsewhere."""
+
+    run: Positional[Run]
+    shard: Shard = "0/1"
+    study: StudyName = ""
+    memory: Memory = ""
+    device: Device = ""
+    json: Json = False
+
+
+@dataclasses.dataclass
+class SweepRetry:
+    """Work, and give the blocks that were given up three more attempts."""
+
+    run: Positional[Run]
+    shard: Shard = "0/1"
+    study: StudyName = ""
+    memory: Memory = ""
+    device: Device = ""
+    json: Json = False
+
+
+@dataclasses.dataclass
+class SweepStatus:
+    """What is done, failed and undone, how fast it goes and when it will end; others may be writing."""
+
+    run: Positional[Run]
+    study: StudyName = ""
+    json: Json = False
+
+
+@dataclasses.dataclass
+class SweepVerify:
+    """Read everything in a run and hold it against its hashes; exit code 1 if something is wrong."""
+
+    run: Positional[Run]
+    json: Json = False
+
+
+@dataclasses.dataclass
+class SweepExport:
+    """Write what is done for other programs: csv (one row per cell), netcdf, or zarr."""
+
+    run: Positional[Run]
+    to: Annotated[Literal["csv", "netcdf", "zarr"], arg(help="Format.")]
+    out: Annotated[Path, arg(metavar="FILE", help="Where it goes.")]
+    study: StudyName = ""
+    json: Json = False
+
+
+@dataclasses.dataclass
+class SweepGc:
+    """Remove what killed writers and workers left: temporary files, claims, copies of archived blocks."""
+
+    run: Positional[Run]
+    older: Annotated[float, arg(metavar="SECONDS", help="Leave files that were touched since.")] = 3600.0
+    json: Json = False
+
+
+@dataclasses.dataclass
+class SweepCompact:
+    """Move many small blocks into few archives; others may read and write meanwhile."""
+
+    run: Positional[Run]
+    json: Json = False
+
+
+@dataclasses.dataclass
+class Sweep:
+    """Studies that outgrow one process: many workers, one run."""
+
+    action: (
+        Annotated[SweepRun, subcommand("run")]
+        | Annotated[SweepWork, subcommand("work")]
+        | Annotated[SweepStatus, subcommand("status")]
+        | Annotated[SweepVerify, subcommand("verify")]
+        | Annotated[SweepRetry, subcommand("retry")]
+        | Annotated[SweepExport, subcommand("export")]
+        | Annotated[SweepCompact, subcommand("compact")]
+        | Annotated[SweepGc, subcommand("gc")]
+    )
+
+
+def with_sbatch(words: list[str]) -> list[str]:
+    """The words of a command line, with `--sbatch OPTIONS` as one: its value looks like an option and is none.
+
+    >>> with_sbatch(["sweep", "run", "--sbatch", "--account=x --exclude=y", "--json"])
+    ['sweep', 'run', '--sbatch=--account=x --exclude=y', '--json']
+    """
+    at = words.index("--sbatch") if "--sbatch" in words[:-1] else len(words)
+    return words[:at] + ["=".join(words[at : at + 2])] * (at < len(words)) + words[at + 2 :]
 
 
 def _use_one_thread() -> None:
@@ -72,12 +239,12 @@ def _run(command: SweepRun) -> int:
     begun = time.monotonic()
     _use_one_thread()
     _set_limits(command)
-    lab = cli._study_of(command)
+    lab = study_of(command)
+    from ..lab.progress import progress_bar
     from ..lab.status import status
-    from ..study import _progress
 
-    store = lab._attach(command.run)
-    blocks = lab._planned(store)
+    store = lab.attach(command.run)
+    blocks = lab.stored_plan()
     name = lab.stored_name(store)
     if command.slurm is not None:
         # A script names its study: by the time it runs, the run may hold a later one.
@@ -89,7 +256,7 @@ def _run(command: SweepRun) -> int:
             cells = {row.block: row.cells for row in blocks.rows}
             done = {block for block in store.done() if block in cells}
             show = None if not command.json else False
-            with _progress(show, sum(cells.values()), sum(cells[b] for b in done), command.run) as advance:
+            with progress_bar(show, sum(cells.values()), sum(cells[b] for b in done)) as advance:
 
                 def watch() -> bool:
                     new = {block for block in store.done() if block in cells} - done
@@ -98,26 +265,25 @@ def _run(command: SweepRun) -> int:
                     return len(done) == len(cells)
 
                 if command.cluster:
-                    options: dict[str, Any] = {"blocks": len(blocks), "tls": tls, "jobs": jobs, "say": _say}
+                    options: dict[str, Any] = {"blocks": len(blocks), "tls": tls, "jobs": jobs, "say": say}
                     dead = run_tasks(store.path, command.cluster, command.workers, study=name, watch=watch, **options)
                 else:
                     dead = run_workers(store.path, command.workers, study=name, watch=watch)
         else:
             from ..lab.sweep import work
 
-            work(store.path, say=_say if sys.stderr.isatty() else lambda sentence: None, study=name)
+            work(store.path, say=say if sys.stderr.isatty() else lambda sentence: None, study=name)
     except (KeyboardInterrupt, ClusterLost) as problem:
         state = status(store, name)
-        again = " ".join(shlex.quote(w) for w in ["solvable", *sys.argv[1:]])
         kept = f"{state.cells['done']} of {state.cells['all']} cells are kept"
         why = "interrupted" if isinstance(problem, KeyboardInterrupt) else f"{problem}"
-        _say(f"solvable: {why}; {kept}. Resume with: {again}")
+        say(f"solvable: {why}; {kept}. Resume with: {command_again()}")
         return 1
     state = status(store, name)
     for each in dead:
-        _say(f"solvable: {each}")
+        say(f"solvable: {each}")
     if command.json:
-        cli._print_json(
+        print_json(
             {"run": str(command.run), **dataclasses.asdict(state), "complete": state.complete,
              "dead": [dataclasses.asdict(d) for d in dead], "seconds": round(time.monotonic() - begun, 3)}
         )  # fmt: skip
@@ -137,7 +303,7 @@ def _write_script(command: SweepRun, script: str) -> int:
         except OSError as problem:
             raise SolvableError(f"Could not write {str(command.slurm)!r}: {problem.strerror}.") from None
     if command.json:
-        cli._print_json({"run": str(command.run), "slurm": None if shown else str(command.slurm), "script": script})
+        print_json({"run": str(command.run), "slurm": None if shown else str(command.slurm), "script": script})
     else:
         print(script if shown else f"planned in {command.run}; submit with: sbatch {shlex.quote(str(command.slurm))}")
     return 0
@@ -158,11 +324,11 @@ def _work(command: SweepWork | SweepRetry) -> int:
 
     retry, more = isinstance(command, SweepRetry), last_block_on_signal()
     worked = work(
-        command.run, shard, _say, study=command.study, retry=retry,
+        command.run, shard, say, study=command.study, retry=retry,
         wanted=lambda: parent_lives() and more(), stop_at_once=True,
     )  # fmt: skip
     if command.json:
-        cli._print_json({"run": str(command.run), **dataclasses.asdict(worked)})
+        print_json({"run": str(command.run), **dataclasses.asdict(worked)})
     else:
         print(
             f"{worked.computed} blocks computed ({worked.healed} of them healed), {worked.failures} attempts failed, "
@@ -183,7 +349,7 @@ def _status(command: SweepStatus) -> int:
 
     state = status(command.run, command.study)
     if command.json:
-        cli._print_json({"run": str(command.run), **dataclasses.asdict(state), "complete": state.complete})
+        print_json({"run": str(command.run), **dataclasses.asdict(state), "complete": state.complete})
     else:
         print(state)
     return 0
@@ -196,7 +362,7 @@ def _verify(command: SweepVerify) -> int:
     wrong = [p for p in problems if not p.leftover]
     if command.json:
         rows = [{**dataclasses.asdict(p), "leftover": p.leftover} for p in problems]
-        cli._print_json({"run": str(command.run), "sound": not wrong, "problems": rows})
+        print_json({"run": str(command.run), "sound": not wrong, "problems": rows})
     else:
         for problem in problems:
             print(f"{'leftover' if problem.leftover else 'WRONG':9}{problem}")
@@ -219,12 +385,11 @@ def _export(command: SweepExport) -> int:
     from ..study import Study
 
     lab = Study.from_specification(specification, store)
-    lab._store = store
     missing = lab.missing()
     export(lab.dataset(), command.to, command.out)
     if command.json:
         state = {"run": str(command.run), "out": str(command.out), "cells": lab.number_of_cells(), "missing": missing}
-        cli._print_json(state)
+        print_json(state)
     else:
         print(f"{command.out}" + (f" ({missing} of {lab.number_of_cells()} cells are not done yet)" if missing else ""))
     return 0
@@ -246,7 +411,7 @@ def _gc(command: SweepGc) -> int:
     with Claims(store.path, observer=True) as claims:
         removed["claims"] = claims.clean(command.older)
     if command.json:
-        cli._print_json({"run": str(command.run), "removed": sum(removed.values()), **removed})
+        print_json({"run": str(command.run), "removed": sum(removed.values()), **removed})
     else:
         state = "{temporaries} temporary files, {copies} copies of archived blocks and {claims} claims removed"
         print(state.format(**removed))
@@ -258,13 +423,13 @@ def _compact(command: SweepCompact) -> int:
 
     blocks, archives = Store.open(command.run).compact()
     if command.json:
-        cli._print_json({"run": str(command.run), "blocks": blocks, "archives": archives})
+        print_json({"run": str(command.run), "blocks": blocks, "archives": archives})
     else:
         print(f"{blocks} blocks moved into {archives} archives")
     return 0
 
 
-RUN: dict[type, Any] = {
+COMMANDS: dict[type, Any] = {
     SweepRun: _run,
     SweepWork: _work,
     SweepRetry: _work,

@@ -1,4 +1,4 @@
-"""The command `solvable text`: its words, and what it does. No JAX before the file has been read."""
+"""The command `solvable text`: its arguments, and what it does. No JAX before the file has been read."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
+
+from ..errors import InvalidValue
+from .common import Json, print_json, print_table
 
 
 @dataclasses.dataclass
@@ -20,13 +23,11 @@ class Text:
     sweeps: Annotated[int, arg(metavar="N", help="Gibbs sweeps that make a clone.")] = 20
     seeds: Annotated[int, arg(metavar="S", help="Encoders trained side by side.")] = 2
     figure: Annotated[Path | None, arg(metavar="FILE", help="Draw the losses there.")] = None
-    json: Annotated[bool, arg(help="Print one JSON object on standard output.")] = False
+    json: Json = False
 
 
-def _run(command: Text) -> int:
-    from ..errors import InvalidValue
+def run(command: Text) -> int:
     from ..lab.jax_environment import configure
-    from . import app as cli
 
     for name, most in (("steps", 10**7), ("sweeps", 10**5), ("seeds", 64)):
         if not 1 <= getattr(command, name) <= most:
@@ -45,7 +46,7 @@ def _run(command: Text) -> int:
     ]  # fmt: skip
     if command.json:
         losses = {str(one.order or "text"): one.losses.tolist() for one in learnt.sets}
-        cli._print_json({"windows": len(windows.train), "steps": learnt.steps.tolist(), "sets": rows, "losses": losses})
+        print_json({"windows": len(windows.train), "steps": learnt.steps.tolist(), "sets": rows, "losses": losses})
         return 0
     columns = ["bodies", "encoder's last loss", "lowest at step", "within 5 % from step", "stack's loss on the text"]
     shown = [
@@ -53,8 +54,5 @@ def _run(command: Text) -> int:
          "" if r["stack_loss"] is None else f"{r['stack_loss']:.4f}"]
         for r in rows
     ]  # fmt: skip
-    cli._table(f"{len(windows.train)} windows of {command.sites} characters, {learnt.seeds} encoders", columns, shown)
+    print_table(f"{len(windows.train)} windows of {command.sites} characters, {learnt.seeds} encoders", columns, shown)
     return 0
-
-
-COMMANDS = {Text: _run}

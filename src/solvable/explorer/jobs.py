@@ -191,13 +191,9 @@ class Jobs:
         if job is None or job.ended:
             return
         if "plan" in message:
-            store: Any = job.study._attach(None)
-            from ..lab.stored_plans import plan_name
-
-            store.write_document(plan_name(job.study.specification()), {"blocks": message["plan"], "earlier": []})
+            job.study.stored_plan(message["plan"])
         elif "block" in message:
-            assert job.study._store is not None
-            job.study._store.commit(message["block"], unpack(data), {})
+            job.study.attach().commit(message["block"], unpack(data), {})
         else:
             job.tell(message["event"], message["data"])
             if job.ended:

@@ -24,7 +24,7 @@ class Opened:
 
     def __init__(self, study: Study, run: Path):
         self.study, self.run = study, run
-        self._seen: int | None = None
+        self.data: Any = None
         self._agreement: dict[str, Any] | None = None
         self._lock = threading.Lock()
         self.refresh()
@@ -32,17 +32,15 @@ class Opened:
     def refresh(self) -> None:
         """Read it again if somebody has committed something meanwhile."""
         with self._lock:
-            done = len(self.study._store.done()) if self.study._store is not None else 0
-            if done != self._seen:
-                self.data, self._agreement = self.study.dataset(), None
-                self._seen = done
+            if (data := self.study.dataset(copy=False)) is not self.data:
+                self.data, self._agreement = data, None
 
     def about(self) -> dict[str, Any]:
         """Dimensions, controls, sizes, seeds, observables."""
         self.refresh()
         model = next(iter(self.study.models.values()))
         fields = model.fields()
-        grid = self.study._grid()
+        grid = self.study.grid
         declared = self._declared()
         return {
             "name": self.run.name,
@@ -69,7 +67,7 @@ class Opened:
         """Theory and points along one dimension, with every other dimension at one of its values."""
         if not isinstance(request, dict) or any(k not in ("x", "y", "observables", "at") for k in request):
             raise Refused("a request for a stored study has x, y, observables and at.")
-        grid, at = self.study._grid(), request.get("at", {})
+        grid, at = self.study.grid, request.get("at", {})
         axes = [a for a in (request.get("x"), request.get("y")) if a is not None]
         if not isinstance(at, dict) or any(not isinstance(a, str) for a in axes) or len(set(axes)) < len(axes):
             raise Refused("x and y are names of different dimensions, at is an object {dimension: value}.")

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import InvalidValue
-from ..lab.planning import cells_in
+from ..lab.execute import Executor
 from ..model import Model
 from ..study import Study
 from .describe import symbol
@@ -104,13 +104,17 @@ def transition_lines(view: View) -> dict[str, np.ndarray]:
 def as_study(view: View, curves: Curves) -> Study:
     """The study of the theory alone that has these very curves as its results."""
     study = Study(view.model, view.grid)
-    store: Any = study._attach(None)
     flat = {n: v.reshape(-1, *v.shape[len(view.grid) :]) for n, v in
             {**curves.values, "converged": curves.converged, "residual": curves.residual}.items()}  # fmt: skip
     begin = 0
-    for name, block in study._planned(store):
-        cells = slice(begin, begin := begin + cells_in(block))
-        store.commit(name, {n: v[cells] for n, v in flat.items()}, {})
+
+    def next_block(block: dict[str, Any]) -> dict[str, np.ndarray]:  # they come in the order of the grid
+        nonlocal begin
+        cells = slice(begin, begin := begin + block["cells"])
+        return {n: v[cells] for n, v in flat.items()}
+
+    plan = study.stored_plan()
+    Executor(plan, next_block, study.attach().commit).run_all(plan.rows)
     return study
 
 

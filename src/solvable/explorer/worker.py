@@ -68,32 +68,28 @@ class Simulation:
 
     def run(self) -> None:
         from ..lab._files import pack
-        from ..lab.compute import compute_block
-        from ..lab.planning import cells_in
-        from ..lab.store import block_id
-        from ..lab.stored_plans import plan_name
+        from ..lab.execute import Executor
 
         study, begun = self.study, time.monotonic()
-        store: Any = study._attach(None)
-        runs = type(self.view.model).runs
-        mine = plan_name(study.specification())
-        store.write_document(mine, {"blocks": split(study.plan(), runs), "earlier": []})
-        blocks, models = study._planned(store), study.variants()
-        cells, done, looked = sum(row.cells for row in blocks.rows), 0, time.monotonic()
-        self.send({"job": self.job, "plan": store.read_document(mine)["blocks"]})
+        store, blocks = study.attach(), split(study.plan(), type(self.view.model).runs)
+        plan = study.stored_plan(blocks)
+        cells, done, looked = sum(row.cells for row in plan.rows), 0, time.monotonic()
+        self.send({"job": self.job, "plan": blocks})
         self._progress(0, cells, begun)
-        for name, block in blocks:
-            if self.cancelled.is_set():
-                self.send({"job": self.job, "event": "cancelled", "data": {}})
-                return
-            arrays = compute_block(models[block_id(block["variant"])], block)
-            store.commit(name, arrays, {})
-            self.send({"job": self.job, "block": name}, bytes(pack(arrays)))
-            done += cells_in(block)
+
+        def tell(row: Any, arrays: Any) -> None:
+            nonlocal done, looked
+            self.send({"job": self.job, "block": row.block}, bytes(pack(arrays)))
+            done += row.cells
             self._progress(done, cells, begun)
             if time.monotonic() - looked > PAUSE:
                 self._points()
                 looked = time.monotonic()
+
+        executor = Executor(plan, study.compute, store.commit)
+        if not executor.run_all(plan.rows, done=tell, wanted=lambda: not self.cancelled.is_set()):
+            self.send({"job": self.job, "event": "cancelled", "data": {}})
+            return
         self._points(last=True)
         self._agreement()
         self.send({"job": self.job, "event": "done", "data": {"seconds": round(time.monotonic() - begun, 3)}})
@@ -118,7 +114,7 @@ def points_of(study: Any, axes: Any, message: set[tuple[Any, ...]], last: bool) 
 
     from .theory import plain
 
-    data, found = study.dataset(), []
+    data, found = study.dataset(copy=False), []
     fields = [a.field for a in axes]
     if "converged_simulated" not in data:
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._version import __version__
 from ..contract.compiled import _simulate as simulation_program
 from ..contract.compiled import _theory as theory_program
 from ..model import Model, key_words, simulate_batch
 from .memory import needed
-from .planning import cells_in, columns_of, spread
+from .planning import columns_of, spread
 
 
 def needed_memory(model: Model, block: Mapping[str, Any]) -> int | None:
@@ -44,7 +46,7 @@ def compute_block(model: Model, block: Mapping[str, Any]) -> dict[str, np.ndarra
     `model` is the block's variant with any controls.
     """
     names = list(model.fields_of("control"))
-    number, lanes = cells_in(block), block["lanes"]
+    number, lanes = block["cells"], block["lanes"]
     controls, sizes, seeds = columns_of(block)
     columns = {n: np.array([float.fromhex(v) for v in spread(c, number)]) for n, c in zip(names, controls, strict=True)}
     block = {**block, "seeds": spread(seeds, number), "sizes": spread(sizes, number)}
@@ -120,3 +122,15 @@ def _simulations(model: Model, columns: dict[str, np.ndarray], block: Mapping[st
         padded=dict(zip(counting, block["padded"], strict=True)),
         dtype=block["dtype"],
     )
+
+
+def provenance() -> dict[str, str]:
+    """With what results are computed here: versions, device, machine."""
+    device = jax.devices()[0]
+    return {
+        "version": __version__,
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+        "device": f"{device.platform} {device.device_kind}",
+        "machine": platform.machine(),
+    }

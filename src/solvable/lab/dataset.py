@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from ..errors import SolvableError
-from .planning import Family, cells_in, columns_of
+from .planning import Family, columns_of
 from .store import block_id
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def assemble(
     `finished` are the done blocks; where several hold the same cell, the last one counts. Only those are read that hold
     something of this study.
     """
-    grid, models = study._grid(), study.variants()
+    grid, models = study.grid, study.variants()
     declared = {n: o for m in models.values() for n, o in m.observables().items()}
     coords: dict[str, Any] = {n: np.asarray(v) for n, v in grid.items()}
     if study.sizes:
@@ -53,12 +53,12 @@ def assemble(
 
     shared = tuple(grid)
     paired = any(m.unprepared for m in models.values())
-    places = Places(study)
+    places, planned = Places(study), study.planning.variants
     for block, block_spec in finished:
         arrays = None
         for variant, place in places.of(block_spec):
             arrays = arrays if arrays is not None else read(block)
-            counts, prepare = bool(study._counts(models[variant])), models[variant].unprepared
+            counts, prepare = bool(planned[variant].counting), planned[variant].prepare
             at = tuple(place.at[d] for d in shared)
             for name, every in arrays.items():
                 values = every[place.lanes]
@@ -121,10 +121,10 @@ class Places:
 
     def __init__(self, study: Study):
         self._families: dict[str, list[tuple[Family, list[dict[str, int]], list[dict[str, int]]]]] = {}
-        for family, outer in study._families.items():
+        for family, outer in study.families.items():
             known = [{v: i for i, v in enumerate(values)} for _, values in family.swept]
             self._families.setdefault(family.variant, []).append((family, outer, known))
-        self._swept = [n for n in study.over if n not in study._choices]
+        self._swept = study.swept_controls
         self._size = {s: i for i, s in enumerate(study.sizes)} | {None: -1}
         self._seed = {s: i for i, s in enumerate(study.seeds)} | {None: -1}
         self._variants: dict[str, str] = {}
@@ -134,7 +134,7 @@ class Places:
         text = json.dumps(block["variant"])
         if text not in self._variants:
             self._variants[text] = block_id(block["variant"])
-        variant, number = self._variants[text], cells_in(block)
+        variant, number = self._variants[text], block["cells"]
         if variant not in self._families:
             return
         controls, sizes, seeds = columns_of(block)

@@ -12,9 +12,15 @@ import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .store import StoreError, block_id
+
+if TYPE_CHECKING:
+    from ..model import Model
 
 FORMAT = 2
+OWN = ("cells", "controls", "seeds", "sizes")  # of a block's specification; the rest is its program
 BUCKETS = 3  # padded lengths per program family: few compilations against little padding
 CANDIDATES = 200  # lengths among which they are chosen
 # A block is one batch of cells that are computed side by side, or several batches one after the other.
@@ -110,12 +116,54 @@ class Variant(NamedTuple):
     cost: Cost
 
 
+class Planning(NamedTuple):
+    """All that planning asks of a study."""
+
+    families: Sequence[Family]
+    variants: Mapping[str, Variant]
+    sizes: Sequence[int]
+    seeds: Sequence[int]
+
+
 class Batch(NamedTuple):
     """Cells that share a program: how many there are, and how to go through them."""
 
     program: dict[str, Any]
     number: int
     cells: Any  # a function that returns an iterator of (controls, size, seed)
+
+
+def variant_of(model: Model, numerics: Mapping[str, Any], dtype: str | None) -> Variant:
+    """What planning must know of a model, with these numerics and this precision of simulations (None: its own)."""
+    kind, counted = type(model), [field for field in model.fields_of("control").values() if field.counts]
+    return Variant(
+        specification_without_controls(model),
+        tuple(i for i, field in enumerate(model.fields_of("control").values()) if field.counts),
+        dict(kind.numerics.updated(numerics)),
+        dtype or kind.simulation_dtype,
+        model.unprepared,
+        model.has_theory,
+        kind.runs,
+        kind.theory_lanes,
+        Cost(
+            kind.theory_seconds,
+            kind.simulation_seconds,
+            max(kind.typical_sizes),
+            kind.simulation_growth,
+            tuple(float(field.default) for field in counted),
+        ),
+    )
+
+
+def specification_without_controls(model: Model) -> dict[str, Any]:
+    """Everything about a model but its controls."""
+    controls = model.fields_of("control")
+    return {n: v for n, v in model.specification().items() if n not in controls}
+
+
+def variant_id(model: Model) -> str:
+    """The hash of everything about a model but its controls: cells of the same variant can share a program."""
+    return block_id(specification_without_controls(model))
 
 
 def cells_of_study(
@@ -307,16 +355,29 @@ def _column(values: Sequence[Any]) -> Column:
     return values[0] if all(v == values[0] for v in values) else list(values)
 
 
-def cells_in(block: Mapping[str, Any]) -> int:
-    """How many cells a block holds."""
-    return block["cells"] if "cells" in block else len(block["seeds"])
+def parts_of(block: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A block's program, and the part that is its own.
+
+    >>> parts_of({"kind": "theory", "lanes": 2, "cells": 2, "seeds": None})
+    ({'kind': 'theory', 'lanes': 2}, {'cells': 2, 'seeds': None})
+    """
+    return {n: v for n, v in block.items() if n not in OWN}, {n: v for n, v in block.items() if n in OWN}
+
+
+def check_format(number: Any, what: str) -> None:
+    """Refuse blocks and plans that are not of today's format; `what` they are begins the sentence."""
+    if type(number) is not int:
+        raise ValueError
+    if number != FORMAT:
+        version = "a version before the first release" if number < FORMAT else "a later version"
+        raise StoreError(
+            f"{what} is of format {number} and was written by {version}; only format {FORMAT} is read here, so compute it "
+            "again in a new folder."
+        )
 
 
 def columns_of(block: Mapping[str, Any]) -> tuple[list[Column], Column, Column]:
     """Controls, sizes and seeds of a block, as columns."""
-    if block["format"] == 1:  # rows of controls, and lists of everything
-        sizes = block.get("sizes") or block["size"]
-        return [list(column) for column in zip(*block["controls"], strict=True)], sizes, block["seeds"]
     return block["controls"], block.get("sizes", block["size"]), block["seeds"]
 
 
@@ -331,7 +392,7 @@ def spread(column: Column, number: int) -> list[Any]:
 
 def cells_of(block: Mapping[str, Any], variant: str) -> list[Cell]:
     """The cells that a block holds, lane by lane (`variant` is the hash of the block's variant)."""
-    number = cells_in(block)
+    number = block["cells"]
     controls, sizes, seeds = columns_of(block)
     rows = zip(*(spread(c, number) for c in controls), strict=True) if controls else itertools.repeat((), number)
     return [
@@ -342,12 +403,12 @@ def cells_of(block: Mapping[str, Any], variant: str) -> list[Cell]:
 
 def split_block(block: Mapping[str, Any], lanes: int) -> list[dict[str, Any]]:
     """A block in blocks of at most `lanes` cells: other programs, so the last bits may differ."""
-    number = cells_in(block)
+    number = block["cells"]
     pieces = -(-number // lanes)
     lanes = -(-number // pieces)
-    common = {k: v for k, v in block.items() if k not in ("cells", "controls", "seeds", "sizes", "lanes", "format")}
+    program, _ = parts_of(block)
     cells = [(c.controls, c.size, c.seed) for c in cells_of(block, "")]
     return [
-        common | {"format": FORMAT, "lanes": lanes} | _own(block["kind"], cells[start : start + lanes])
+        program | {"lanes": lanes} | _own(block["kind"], cells[start : start + lanes])
         for start in range(0, number, lanes)
     ]

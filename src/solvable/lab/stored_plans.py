@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from .planning import cells_in, columns_of, split_block
+from .planning import check_format, columns_of, split_block
 from .store import StoreError, block_id
 
 PIECE_CELLS, PIECE_BLOCKS = 25_000, 4_000
@@ -71,9 +71,9 @@ def write_plan(
     for program, own in blocks:
         if not known or known[-1] != program:
             known.append(program)
-        index.append([block_id(program | own), cells_in(own), len(known) - 1, len(pieces), len(piece)])
+        index.append([block_id(program | own), own["cells"], len(known) - 1, len(pieces), len(piece)])
         piece.append(own)
-        cells, number, total = cells + cells_in(own), number + 1, total + cells_in(own)
+        cells, number, total = cells + own["cells"], number + 1, total + own["cells"]
         if cells >= PIECE_CELLS or len(piece) >= PIECE_BLOCKS:
             flush("piece", piece, pieces)
             cells = 0
@@ -90,24 +90,21 @@ class Plan:
 
     def __init__(self, store: Documents, name: str):
         self.name, self._store = name, store
-        self._own: dict[str, dict[str, Any]] = {}  # the specifications of split blocks, and of plans in one document
+        self._own: dict[str, dict[str, Any]] = {}  # the specifications of split and adopted blocks
         self._loaded: dict[int, list[Any]] = {}
         try:
             head = store.read_document(name)
+            if isinstance(head.get("blocks"), list):  # all in one document
+                check_format(1, self._described())
             self.covered: int = head.get("covered", 0)
-            if "blocks" in head:  # as plans were first written
-                self.covered = int(bool(head.get("earlier")))
-                rows = self._rows_of(head["blocks"])
-                self._programs: list[dict[str, Any]] = []
-                self._pieces: list[str] = []
-            else:
-                self._programs, self._pieces = head["programs"], head["pieces"]
-                rows = [Row(*row) for part in head["index"] for row in store.read_document(part)["blocks"]]
-                if not all(isinstance(r.block, str) and type(r.cells) is int and r.cells > 0 for r in rows):
-                    raise ValueError
-            if not all(isinstance(p, dict) for p in self._programs) or not all(
-                isinstance(p, str) for p in self._pieces
-            ):
+            self._programs: list[dict[str, Any]] = head["programs"]
+            self._pieces: list[str] = head["pieces"]
+            for program in self._programs:
+                check_format(program["format"], self._described())
+            rows = [Row(*row) for part in head["index"] for row in store.read_document(part)["blocks"]]
+            if not all(isinstance(r.block, str) and type(r.cells) is int and r.cells > 0 for r in rows):
+                raise ValueError
+            if not all(isinstance(p, str) for p in self._pieces):
                 raise ValueError
         except WRONG:
             raise self._senseless() from None
@@ -116,25 +113,32 @@ class Plan:
         self._all = {row.block: row for row in rows} if split else {}
         self.rows = list(self._resolved(rows, split)) if split else rows
 
-    def _senseless(self) -> StoreError:
-        return StoreError(f"Document {self.name!r} of the run at {getattr(self._store, 'path', 'memory')} is no plan.")
+    def _described(self) -> str:
+        return f"Document {self.name!r} of the run at {getattr(self._store, 'path', 'memory')}"
 
-    def _rows_of(self, blocks: list[dict[str, Any]]) -> list[Row]:
-        named = {block_id(b): b for b in blocks}
-        self._own |= named
+    def _senseless(self) -> StoreError:
+        return StoreError(f"{self._described()} is no plan.")
+
+    def _rows_of(self, split: str) -> list[Row]:
+        """The blocks that a block was split into."""
         programs: dict[str, int] = {}
         rows = []
-        for block, spec in named.items():
-            program = json.dumps([spec["kind"], spec.get("size"), spec.get("padded"), spec.get("lanes")])
-            number = -1 - programs.setdefault(program, len(programs))
-            rows.append(Row(block, cells_in(spec), number, -1, -1))
+        try:
+            for spec in self.split(split) or []:
+                check_format(spec["format"], f"Document {split_name(split)!r} of the run")
+                program = json.dumps([spec["kind"], spec.get("size"), spec.get("padded"), spec.get("lanes")])
+                number = -1 - programs.setdefault(program, len(programs))
+                rows.append(Row(block_id(spec), spec["cells"], number, -1, -1))
+                self._own[rows[-1].block] = spec
+        except WRONG:
+            raise _no_split(split) from None
         return rows
 
     def _resolved(self, rows: Iterable[Row], split: set[str]) -> Iterator[Row]:
         for row in rows:
             if split_name(row.block) in split:
                 self.replaced.append(row.block)
-                yield from self._resolved(self._rows_of(self.split(row.block) or []), split)
+                yield from self._resolved(self._rows_of(row.block), split)
             else:
                 yield row
 
@@ -149,7 +153,7 @@ class Plan:
                 raise ValueError
             return spec["blocks"]
         except WRONG:
-            raise StoreError(f"Document {name!r} of the run is no split of a block.") from None
+            raise _no_split(block) from None
 
     def record_split(self, block: str, lanes: int, why: str) -> list[Row]:
         """Compute a block as smaller ones from now on; when another worker has decided so first, as it decided."""
@@ -164,7 +168,7 @@ class Plan:
     def pieces_of(self, block: str) -> list[Row]:
         """The blocks that are computed in place of a split one."""
         split = {n for n in self._store.documents() if n.startswith("split-")}
-        return list(self._resolved(self._rows_of(self.split(block) or []), split))
+        return list(self._resolved(self._rows_of(block), split))
 
     def specification(self, block: str, row: Row | None = None) -> dict[str, Any]:
         """What a block is asked to compute; give its row, or it is looked for."""
@@ -173,9 +177,7 @@ class Plan:
                 return _checked(self._own[block])
             except WRONG:
                 raise self._senseless() from None
-        row = row or self._all.get(block) or next((r for r in self.rows if r.block == block), None)
-        if row is None:
-            raise StoreError(f"Block {block[:12]}… is not in {self.name!r}.")
+        row = row or self.row(block)
         try:
             if row.piece not in self._loaded:
                 while len(self._loaded) > 1:
@@ -185,10 +187,17 @@ class Plan:
         except WRONG:
             raise self._senseless() from None
 
+    def row(self, block: str) -> Row:
+        """The row of a block."""
+        found = self._all.get(block) or next((r for r in self.rows if r.block == block), None)
+        if found is None:
+            raise StoreError(f"Block {block[:12]}… is not in {self.name!r}.")
+        return found
+
     def adopt(self, block: str, specification: dict[str, Any]) -> Row:
         """A row for a block of another plan."""
         self._own[block] = specification
-        return Row(block, cells_in(specification), -1, -1, -1)
+        return Row(block, specification["cells"], -1, -1, -1)
 
     def __iter__(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Every block and its specification, in order."""
@@ -201,13 +210,17 @@ class Plan:
 
 def _checked(spec: dict[str, Any]) -> dict[str, Any]:
     """A block's specification, refused (ValueError) when its numbers do not go together or are absurd."""
-    number, lanes = cells_in(spec), spec["lanes"]
+    number, lanes = spec["cells"], spec["lanes"]
     if not (type(number) is type(lanes) is int and 1 <= number <= MOST_LANES and 1 <= lanes <= MOST_LANES):
         raise ValueError
     columns = [*columns_of(spec)[0], *columns_of(spec)[1:]]
     if any(isinstance(column, list) and len(column) != number for column in columns):
         raise ValueError
     return spec
+
+
+def _no_split(block: str) -> StoreError:
+    return StoreError(f"Document {split_name(block)!r} of the run is no split of a block.")
 
 
 def split_name(block: str) -> str:

@@ -11,16 +11,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
-from ..study import Study, provenance
+from ..study import Study
 from . import compute, memory
-from .planning import cells_of
+from .compute import provenance
+from .execute import Arrays, Executor
+from .planning import cells_of, parts_of
 from .status import stored_study
 from .store import Store, block_id
 from .stored_plans import Plan, Row, plan_name, plans
-from .worker import Arrays, Died, TooLarge, Worked, Worker, checked_shard, damaged_blocks, shares, stopping_at_once
+from .worker import Died, TooLarge, Worked, Worker, checked_shard, damaged_blocks, shares, stopping_at_once
 
 __all__ = ["Worked", "work"]
 
@@ -49,7 +50,7 @@ def work(
     store = Store.open(path)
     name, specification = stored_study(store, study)
     lab = Study.from_specification(specification, store)
-    plan = lab._planned(store)
+    plan = lab.stored_plan()
     task = Task(lab, most_memory)
     worker = Worker(
         store, plan, task.compute, shard, isolated=Isolated(store, name, most_memory), say=say, wanted=wanted,
@@ -70,33 +71,26 @@ class Task:
         self.workers: Callable[[], int] = lambda: 1
         self._needs: dict[str, int | None] = {}
 
-    @cached_property
-    def _models(self) -> dict[str, Any]:
-        return self._lab.variants()
-
     def compute(self, spec: dict[str, Any]) -> Arrays:
         """The arrays of a block; `TooLarge` if they do not fit."""
-        model = self._models[block_id(spec["variant"])]
-        own = ("cells", "controls", "seeds", "sizes")
-        program = block_id({n: v for n, v in spec.items() if n not in own})
+        program = block_id(parts_of(spec)[0])
         try:
             if program not in self._needs:
-                self._needs[program] = self._needed(model, spec)
+                self._needs[program] = self._needed(spec)
                 most = memory.budget(self._asked, self.workers())
                 lanes = memory.lanes_that_fit(spec["lanes"], self._needs[program], most)
                 if lanes is not None:
                     needs = (self._needs.pop(program) or 0) / 1e6
                     raise TooLarge(f"it needs {needs:.4g} MB of memory and may take {(most or 0) / 1e6:.4g}.", lanes)
-            return compute.compute_block(model, spec)
+            return self._lab.compute(spec)
         except Exception as problem:
             if memory.ran_out(problem):
                 raise TooLarge(f"{type(problem).__name__}: {problem}"[:300], spec["lanes"] // 2) from problem
             raise
 
-    @staticmethod
-    def _needed(model: Any, spec: dict[str, Any]) -> int | None:
+    def _needed(self, spec: dict[str, Any]) -> int | None:
         try:
-            return compute.needed_memory(model, spec)
+            return compute.needed_memory(self._lab.variants()[block_id(spec["variant"])], spec)
         except Exception as problem:
             if memory.ran_out(problem):
                 raise
@@ -133,8 +127,8 @@ def compute_one(path: str, study: str, block: str) -> None:
     _, specification = stored_study(store, study)
     lab = Study.from_specification(specification, store)
     plan = Plan(store, plan_name(lab.specification()))
-    arrays = Task(lab).compute(plan.specification(block))
-    store.commit(block, arrays, {"isolated": True, **provenance()})
+    executor = Executor(plan, Task(lab).compute, store.commit, lambda: {"isolated": True, **provenance()})
+    executor.run(plan.row(block))
 
 
 def _damaged(

@@ -23,18 +23,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from ..errors import InvalidValue
+from .execute import Arrays, Executor
 from .leases import Claims
 from .status import MOST_FAILURES
-from .store import DamagedBlock, Store, StoreError, block_id
+from .store import DamagedBlock, Store, StoreError
 from .stored_plans import Plan, Row
 
 PAUSES = (1.0, 5.0, 20.0)  # seconds before a commit that failed is tried again: a full disk may be cleared
 SHORTEST_WAIT, LONGEST_WAIT = 0.02, 1.0  # seconds between two looks at what others are doing
-
-Arrays = Mapping[str, np.ndarray]
 
 
 class TooLarge(Exception):
@@ -137,6 +134,7 @@ class Worker:
     damaged: dict[str, Row] = field(default_factory=dict)  # done blocks that are to be computed again
 
     def __post_init__(self) -> None:
+        self._executor = Executor(self.plan, self.compute, self._commit, self._facts)
         self.claims = Claims(self.store.path, self.lease)
         self.count: Counter[str] = Counter()
         self._tried: Counter[str] = Counter()
@@ -234,17 +232,12 @@ class Worker:
     def _run(self, row: Row, isolated: bool) -> None:
         block, begun = row.block, time.perf_counter()
         try:
-            spec = self.plan.specification(block, row)
-            if block_id(spec) != block:
-                raise StoreError(f"The plan says of block {block[:12]}… what is not true of it.")
             if isolated and self.isolated is not None:
+                self._executor.specification(row)  # what is wrong with the plan is no reason to start a process
                 self.say(f"block {block[:12]}… is computed in a process of its own: a worker died over it")
                 self.isolated(block)
             else:
-                arrays = self.compute(spec)
-                seconds = time.perf_counter() - begun
-                facts = {"seconds": round(seconds, 4), "shard": f"{self.shard[0]}/{self.shard[1]}", **self.meta()}
-                self._commit(block, arrays, facts)
+                self._executor.run(row)
         except TooLarge as problem:
             self._split(row, problem)
         except Exception as problem:  # whatever a model raises concerns its block only
@@ -259,6 +252,9 @@ class Worker:
             self.count["healed"] += self.damaged.pop(block, None) is not None
             seconds = time.perf_counter() - begun
             self.say(f"block {block[:12]}… done: {row.cells} cells in {seconds:.3g} s")
+
+    def _facts(self) -> dict[str, Any]:
+        return {"shard": f"{self.shard[0]}/{self.shard[1]}", **self.meta()}
 
     def _commit(self, block: str, arrays: Arrays, meta: Mapping[str, Any]) -> None:
         """Commit, again after a while when the disk does not take it; what was computed is worth some patience."""

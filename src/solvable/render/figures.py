@@ -21,7 +21,7 @@ from ..figures import figure_named
 from .pieces import Pieces
 from .plots import house_style
 
-KEPT = Path(__file__).parent / "data"
+KEPT = Path(__file__).parents[1] / "figures" / "data"
 
 
 def draw(name: str, folder: Path, *, quick: bool = False, recompute: bool = False) -> list[Path]:

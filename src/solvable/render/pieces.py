@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..lab._files import write_atomically
-from ..study import provenance
+from ..lab.compute import provenance
 
 Arrays = Mapping[str, np.ndarray]
 

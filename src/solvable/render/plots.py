@@ -28,6 +28,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES = ("-", "--", ":", "-.")
 INK = "#222222"
 HEAT = "viridis"
+FINER_NOTE = "lines: theory, evaluated also between the points of the study"
+FINER_POINTS = 181  # of such a line
 
 STYLE: dict[str, Any] = {
     "figure.dpi": 110,
@@ -85,6 +87,7 @@ def plot_study(
     columns: int = 3,
     axes: Any = None,
     as_map: bool = False,
+    finer: bool = True,
 ) -> Figure:
     """Draw a study.
 
@@ -92,10 +95,14 @@ def plot_study(
     controls give heat maps of the theory. `along` names the dimension on the horizontal axis; further dimensions become
     colours; sizes become markers (only `size`, if given). Functions of two times are drawn at some waiting times, or whole
     `as_map`; random limits as bands of quantiles.
+
+    With `finer`, a line along a control goes through the study's own theory and, where the theory is instant, through more
+    points in between, so that it has no corners; the figure then says so in small print. Without, lines connect what the
+    study holds.
     """
     import matplotlib.pyplot as plt
 
-    data = study.dataset()
+    data = study.dataset(copy=False)
     names = _observables(study, data, observables)
     first = data[_any_variable(data, names[0])]
     swept = [
@@ -104,7 +111,7 @@ def plot_study(
     flat = [d for d in study.over if d in swept and len(study.over[d]) > 2]
     time_like = [d for d in swept if d not in study.over]
     if _is_plane(flat, along, time_like) and observables is None:
-        names = [n for n in names if set(data[_any_variable(data, n)].dims) <= {*study._grid(), "size", "seed"}]
+        names = [n for n in names if set(data[_any_variable(data, n)].dims) <= {*study.grid, "size", "seed"}]
     with house_style():
         if axes is None:
             rows = -(-len(names) // columns)
@@ -114,19 +121,21 @@ def plot_study(
         else:
             axes = [axes] if not isinstance(axes, (list, tuple, np.ndarray)) else list(axes)
             figure = axes[0].figure
-        heat = _is_plane(flat, along, time_like)
+        heat, between = _is_plane(flat, along, time_like), False
         for axis, name in zip(axes, names, strict=False):
             plane = _own_plane(study, data, name) if as_map else []
             if heat or plane:
                 _heat_map(axis, study, data, name, plane or flat)
             else:
-                _curves(axis, study, data, name, along or _horizontal(study, data, name), size)
+                between |= _curves(axis, study, data, name, along or _horizontal(study, data, name), size, finer)
         for axis in axes[len(names) :]:
             axis.set_visible(False)
         title = "; ".join(dict.fromkeys(m.title or m.id for m in study.models.values()))
         figure.suptitle(title, fontsize=11)
         if axes:
             _legend(figure, axes[0])
+        if between:
+            _note(axes[min(len(axes), len(names)) - 1], FINER_NOTE)
     return figure
 
 
@@ -154,14 +163,14 @@ def _observables(study: Study, data: Any, wanted: str | Sequence[str] | None) ->
 def _size_of(data: Any, name: str, study: Study) -> int:
     """How many curves an observable would need: matrices over time are not drawn unless asked for."""
     own, known = data[_any_variable(data, name)].dims, study.dimensions()
-    inner = [d for d in own if d in known and d not in study._grid() and known[d].kind == "label"]
+    inner = [d for d in own if d in known and d not in study.grid and known[d].kind == "label"]
     return int(np.prod([data.sizes[d] for d in inner])) * 1000 if inner else 1
 
 
 def _own_plane(study: Study, data: Any, name: str) -> list[Any]:
     """The two dimensions of an observable that span a map: a pair of times, or two sites."""
     known = study.dimensions()
-    own = [d for d in data[_any_variable(data, name)].dims if d in known and d not in study._grid()]
+    own = [d for d in data[_any_variable(data, name)].dims if d in known and d not in study.grid]
     flat = [d for d in own if known[d].is_axis or known[d].kind == "pair"]
     return flat[:2] if len(flat) >= 2 else []
 
@@ -178,7 +187,7 @@ def _horizontal(study: Study, data: Any, name: str) -> str:
     """The dimension for the horizontal axis: time and the like first, else the longest swept control."""
     dims = [d for d in data[_any_variable(data, name)].dims if d not in ("size", "seed")]
     known = study.dimensions()
-    own = [d for d in dims if d not in study._grid()]
+    own = [d for d in dims if d not in study.grid]
     inner = [d for d in own if d in known and known[d].is_axis] or [d for d in own if d in data.coords]
     numeric = [d for d in study.over if d in dims and np.issubdtype(_coordinate(data, d).dtype, np.number)]
     if inner:
@@ -190,7 +199,9 @@ def _horizontal(study: Study, data: Any, name: str) -> str:
     raise InvalidValue("there is nothing to draw along: sweep a control with `over`.")
 
 
-def _curves(axis: Axes, study: Study, data: Any, name: str, along: str, only: int | None) -> None:
+def _curves(axis: Axes, study: Study, data: Any, name: str, along: str, only: int | None, finer: bool) -> bool:
+    """Draw one observable along a dimension; whether lines have more points than the study."""
+    between = False
     x = _coordinate(data, along)
     words = not np.issubdtype(x.dtype, np.number)
     positions = np.arange(len(x)) if words else x
@@ -209,11 +220,13 @@ def _curves(axis: Axes, study: Study, data: Any, name: str, along: str, only: in
         colour = COLOURS[k % len(COLOURS)]
         if theory is not None:
             here = theory.isel({d: i for d, i in pick.items() if d in theory.dims})
-            labels = {d: _coordinate(data, d)[i] for d, i in pick.items() if d in study._grid()}
+            labels = {d: _coordinate(data, d)[i] for d, i in pick.items() if d in study.grid}
             if draws := [d for d in here.dims if _is_draw(known, d)]:
-                _band(axis, positions, here.transpose(along, *draws).values, colour, legend or "theory")
+                _band(axis, positions, here.transpose(along, *draws).values, colour)
                 here = here.median(draws)
-            line = _smooth(study, along, labels, name) or (positions, here.transpose(along).values)
+            line = (positions, here.transpose(along).values)
+            if finer and (more := _between(study, along, labels, name)) is not None:
+                line, between = _merged(line, more), True
             style = "o" if words else LINES[(k // len(COLOURS)) % len(LINES)]
             axis.plot(*line, style, color=colour, label=legend or "theory",
                       zorder=2, markerfacecolor="none")  # fmt: skip
@@ -232,6 +245,7 @@ def _curves(axis: Axes, study: Study, data: Any, name: str, along: str, only: in
         if np.min(x) <= 0:  # a start at t = 0 has no place on a logarithmic axis
             axis.set_xlim(np.min(x[x > 0]), np.max(x))
         log_axis(axis.xaxis)
+    return between
 
 
 def _declared_axis(study: Study, dim: str) -> tuple[str, str]:
@@ -244,7 +258,7 @@ def _is_draw(known: Mapping[str, Dimension], dim: Any) -> bool:
     return dim in known and known[dim].kind == "draw"
 
 
-def _band(axis: Axes, x: np.ndarray, draws: np.ndarray, colour: str, text: str) -> None:
+def _band(axis: Axes, x: np.ndarray, draws: np.ndarray, colour: str) -> None:
     """The middle half and the middle four fifths of a random limit."""
     for low, high, strength in ((0.1, 0.9, 0.12), (0.25, 0.75, 0.2)):
         lower, upper = np.quantile(draws, [low, high], axis=1)
@@ -264,28 +278,47 @@ def log_axis(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _smooth(study: Study, along: str, at: dict[str, Any], name: str) -> tuple[np.ndarray, np.ndarray] | None:
-    """The theory on a finer grid than the study's own, where a line through few points would show its corners."""
-    x = np.asarray(study.over.get(along, ()), dtype=object)
-    model, _ = study._variant_at(at)
+def _between(study: Study, along: str, at: dict[str, Any], name: str) -> tuple[np.ndarray, np.ndarray] | None:
+    """The theory on a finer grid than the study's own, where a line through few points would show its corners.
+
+    None where the study has many points, where there is nothing to evaluate, or where it would take its time.
+    """
+    model = study.variant_at(at)
+    observable = model.observables().get(name)
     if (
-        along not in study.over
-        or along in study._choices
-        or not 3 <= len(x) <= 60
+        along not in study.swept_controls
+        or not 3 <= len(study.over[along]) <= 60
         or model.unprepared
         or not model.has_theory
+        or observable is None
+        or not observable.predicted
+        or observable.theory_dims
         or model.cost_class() != "instant"
-        or model.observables()[name].random
     ):
         return None
-    x = np.asarray(x, float)
-    fine = np.geomspace(x.min(), x.max(), 181) if model.fields()[along].scale == "log" and x.min() > 0 else np.linspace(
-        x.min(), x.max(), 181
-    )  # fmt: skip
+    x = np.asarray(study.over[along], float)
+    logarithmic = model.fields()[along].scale == "log" and x.min() > 0
+    fine = (np.geomspace if logarithmic else np.linspace)(x.min(), x.max(), FINER_POINTS)
     fine = np.clip(fine, x.min(), x.max())
-    fixed = {n: float(at[n]) for n in study.over if n in at and n not in study._choices and n != along}
-    values = np.asarray(model.replace(**fixed, **{along: fine}).theory(study.numerics)[name])
-    return (fine, values) if values.ndim == 1 else None
+    fixed = {n: float(at[n]) for n in study.swept_controls if n in at and n != along}
+    return fine, np.asarray(model.replace(**fixed, **{along: fine}).theory(study.numerics)[name])
+
+
+def _merged(stored: tuple[np.ndarray, np.ndarray], finer: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, ...]:
+    """One line through both; where they share a point, what is stored counts.
+
+    >>> x, y = _merged((np.array([3.0, 1.0]), np.array([9.0, 1.0])), (np.array([1.0, 2.0, 3.0]), np.zeros(3)))
+    >>> x.tolist(), y.tolist()
+    ([1.0, 2.0, 3.0], [1.0, 0.0, 9.0])
+    """
+    x, first = np.unique(np.concatenate([stored[0], finer[0]]), return_index=True)
+    return x, np.concatenate([stored[1], finer[1]])[first]
+
+
+def _note(axis: Axes, sentence: str) -> None:
+    """Small print below an axis, for which the layout makes room."""
+    axis.annotate(sentence, (1, 0), (0, -34), xycoords="axes fraction", textcoords="offset points", ha="right", va="top",
+                  fontsize=6.5, color="#777777", annotation_clip=False)  # fmt: skip
 
 
 def _mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:

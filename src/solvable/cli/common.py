@@ -1,0 +1,124 @@
+"""What the commands share: arguments, how they print, and how they make models and studies. Nothing heavy is imported here.
+
+Exit codes are the same everywhere: 0, or 1 when something did not hold, or 2 when the input was wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from typing import Annotated, Any, Protocol
+
+from tyro.conf import UseAppendAction, arg
+
+from ..errors import InvalidValue
+
+Json = Annotated[bool, arg(help="Print one JSON object on standard output.")]
+Model = Annotated[str, arg(metavar="MODEL", help="A model's id, as `solvable list` prints it.")]
+Values = Annotated[
+    tuple[str, ...],
+    arg(metavar="NAME=VALUE", help="Fields of the model: a number, a word, a,b,c, a:b:n[:log], [[..]], or @file.npy."),
+]
+Over = Annotated[
+    UseAppendAction[tuple[str, ...]],
+    arg(metavar="NAME=RANGE", help="Sweep a field: a:b:n, a:b:n:log, or a,b,c. Repeat for a grid."),
+]
+Sizes = Annotated[
+    UseAppendAction[tuple[str, ...]],
+    arg(metavar="N", help="Size to simulate (a list a,b,c, or repeat); none: theory only."),
+]
+Seeds = Annotated[int, arg(metavar="S", help="Realisations of each cell.")]
+
+
+class StudyArguments(Protocol):
+    """The arguments from which a study is made."""
+
+    model: str
+    values: tuple[str, ...]
+    over: tuple[str, ...]
+    size: tuple[str, ...]
+    seeds: int
+
+
+def say(sentence: str) -> None:
+    """Print a sentence on standard error, at once."""
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def complain(sentence: str, as_json: bool) -> None:
+    """Print what is wrong on standard error, and as a JSON object too where one was asked for."""
+    if as_json:
+        print(json.dumps({"error": sentence}))
+    print(f"solvable: {sentence}", file=sys.stderr)
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON object on standard output."""
+    from ..contract.parse_values import json_ready
+
+    print(json.dumps(json_ready(value), ensure_ascii=False))
+
+
+def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    """Print a table; its words are anyone's (errors, file names, meanings), so that no bracket or colon means anything."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console = Console(markup=False, emoji=False, highlight=False)
+    if not console.is_terminal:
+        console.width = 160
+    console.print(table)
+
+
+def create_model(id: str, words: tuple[str, ...]) -> Any:
+    """The model with this id and these fields, `name=value` each. Imports JAX."""
+    from ..lab.jax_environment import configure
+
+    configure()
+    from ..contract.parse_values import assignments
+    from ..registry import model_class
+
+    return model_class(id).create(**assignments(words))
+
+
+def fields_given(model: Any) -> dict[str, Any]:
+    """The fields of a model that were given, not left to their defaults."""
+    return {
+        n: getattr(model, n) for n in model.fields() if n not in model._from_defaults and getattr(model, n) is not None
+    }
+
+
+def study_of(command: StudyArguments) -> Any:
+    """The study that the arguments of a command describe."""
+    from ..contract.parse_values import values_of
+
+    model = create_model(command.model, command.values)
+    from ..study import Study as Lab
+
+    over: dict[str, Any] = {}
+    for word in command.over:
+        name, equals, text = word.partition("=")
+        if not equals or not name or name in over:
+            raise InvalidValue(f"--over {word!r} is not of the form name=range, or repeats a name.")
+        over[name] = values_of(name, text)
+    sizes = []
+    for word in command.size:
+        sizes += [s if isinstance(s, int) else _refuse_size(s) for s in values_of("size", word)]
+    if sizes and command.seeds < 1:
+        raise InvalidValue(f"seeds = {command.seeds} is not a whole number in [1, ∞): the realisations of each cell.")
+    return Lab(model, over, sizes=sorted(sizes), seeds=command.seeds if sizes else 0)
+
+
+def _refuse_size(value: Any) -> int:
+    raise InvalidValue(f"size = {value!r} is not a whole number in [2, 1000000]: the dimension d of one realisation.")
+
+
+def command_again() -> str:
+    """The command as it was given."""
+    return shlex.join(["solvable", *sys.argv[1:]])

@@ -1,0 +1,59 @@
+"""The command `solvable figure`. Without a name it needs no JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from ..errors import InvalidValue
+from .common import Json, command_again, print_json, print_table
+
+
+@dataclasses.dataclass
+class Figure:
+    """Draw a figure of a paper; without a name, list them."""
+
+    name: Positional[Annotated[str, arg(metavar="NAME", help="The figure's name.")]] = ""
+    quick: Annotated[bool, arg(help="A coarser version, within a minute.")] = False
+    recompute: Annotated[bool, arg(help="Compute again what is kept with the package.")] = False
+    out: Annotated[Path, arg(metavar="FOLDER", help="Where the picture and its data go.")] = Path("figures")
+    json: Json = False
+
+
+def run(command: Figure) -> int:
+    from ..figures import FIGURES, figure_named
+
+    if not command.name:
+        if command.json:
+            print_json({"figures": [dataclasses.asdict(f) for f in FIGURES]})
+        else:
+            print_table("", ["figure", "model", "what"], [[f.name, f.model, f.sentence] for f in FIGURES])
+        return 0
+    if command.quick and command.recompute:
+        raise InvalidValue("--quick and --recompute exclude each other.")
+    figure_named(command.name)
+    from ..lab.jax_environment import configure
+
+    configure()
+    from ..render.figures import draw, pieces_of
+
+    try:
+        files = draw(command.name, command.out, quick=command.quick, recompute=command.recompute)
+    except KeyboardInterrupt:
+        kept = (
+            f"what is done is kept. Resume with: {command_again()}"
+            if pieces_of(command.name, command.out).is_dir()
+            else ""
+        )
+        print(f"solvable: interrupted; {kept or 'nothing was kept.'}", file=sys.stderr, flush=True)
+        os._exit(1)  # threads that still compute would be waited for
+    if command.json:
+        print_json({"figure": command.name, "files": [str(f) for f in files]})
+    else:
+        print("\n".join(str(f) for f in files))
+    return 0

@@ -1,0 +1,73 @@
+"""The command `solvable study`."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from .common import Json, Model, Over, Seeds, Sizes, Values, command_again, fields_given, print_json, study_of
+
+
+@dataclasses.dataclass
+class Study:
+    """Theory and simulation over a grid, with the agreement measured; interrupt it and run it again."""
+
+    model: Positional[Model]
+    values: Positional[Values] = ()
+    over: Over = ()
+    size: Sizes = ()
+    seeds: Seeds = 8
+    out: Annotated[Path | None, arg(metavar="RUN", help="Folder in which the study rests and resumes.")] = None
+    figure: Annotated[
+        Path | None, arg(metavar="FILE", help="Where to draw it (default: RUN.png beside the folder).")
+    ] = None
+    json: Json = False
+
+
+def run(command: Study) -> int:
+    study = study_of(command)
+    model, over, sizes = next(iter(study.models.values())), study.over, study.sizes
+    try:
+        data = study.run(command.out, progress=None if not command.json else False)
+    except KeyboardInterrupt:
+        _interrupted(study, command)
+        return 1
+    agreement = study.agreement() if sizes and model.has_theory else None
+    picture = command.figure or (command.out.with_name(command.out.name + ".png") if command.out else None)
+    if picture is not None and (over or model.coordinates()):
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        study.plot().savefig(picture)
+    if command.json:
+        print_json(
+            {
+                "model": model.id,
+                "params": fields_given(model),
+                "out": str(command.out) if command.out else None,
+                "cells": study.number_of_cells(),
+                "missing": study.missing(),
+                "agreement": None if agreement is None else {
+                    "verdict": agreement.verdict,
+                    "observables": {o: agreement.counts(o) for o in agreement.observables},
+                },
+                "theory": {n: data[n].values for n in data if str(n).endswith("_theory")},
+                "figure": str(picture) if picture else None,
+            }
+        )  # fmt: skip
+        return 0
+    print(agreement if agreement is not None else data)
+    if command.out:
+        print(f"results in {command.out}; picture {picture}" if picture else f"results in {command.out}")
+    return 0
+
+
+def _interrupted(study: Any, command: Study) -> None:
+    total = study.number_of_cells()
+    if command.out is None:
+        print("solvable: interrupted; nothing was kept, because no --out was given.", file=sys.stderr)
+        return
+    done = total - study.missing()
+    print(f"solvable: interrupted; {done} of {total} cells are kept. Resume with: {command_again()}", file=sys.stderr)

@@ -1,0 +1,36 @@
+"""How far a study is, on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def progress_bar(show: bool | None, total: int, finished: int) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error, and the function that moves it on; `show=None` means only on a terminal.
+
+    >>> with progress_bar(False, total=3, finished=0) as advance:
+    ...     advance(2)
+    """
+    if show is None:
+        show = sys.stderr.isatty()
+    if not show or finished == total:
+        yield lambda number: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("cells"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"),
+               TimeRemainingColumn())  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("cells", total=total, completed=finished)
+        yield lambda number: bar.advance(task, number)
