@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 EXTRAS := dev,docs,explore,cluster
 BROWSER := chromium libatomic1
 
-.PHONY: demo test verify verify-tests verify-browser verify-models verify-model verify-cluster verify-again durations faults slurm bench docs check figures browser pictures clean help
+.PHONY: demo test verify verify-tests verify-browser verify-models verify-model verify-cluster verify-again durations listing faults slurm bench docs check figures browser pictures clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -14,6 +14,7 @@ help:
 	@echo "make verify   all long tests, the corners and larger studies of every model, and make slurm; goes on where it was interrupted"
 	@echo "              in parts: make verify-tests, verify-browser, verify-models, verify-cluster"
 	@echo "make durations  measures how long every test takes, which decides what is left to make verify"
+	@echo "make listing  what solvable list prints and the README's table, from what models declare"
 	@echo "make slurm    sweeps on a Slurm cluster of one node, started for the purpose (root on Debian; three minutes)"
 	@echo "make check    contract, reference values and agreement of every model, as one table"
 	@echo "make faults   sweeps under 500 injected faults, as one table (ten minutes at most)"
@@ -120,6 +121,9 @@ docs: $(VENV)/ready
 
 pictures: $(VENV)/ready browser
 	$(BIN)/python docs/make_screenshots.py
+
+listing: $(VENV)/ready-core
+	$(BIN)/python -m solvable.models
 
 figures: $(VENV)/ready
 	@for name in $$($(BIN)/solvable figure --json | $(BIN)/python -c "import json,sys; print(*(f['name'] for f in json.load(sys.stdin)['figures']))"); do \

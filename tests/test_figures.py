@@ -8,12 +8,12 @@ import pytest
 import xarray as xr
 
 import solvable as sv
-from solvable.figures import FIGURES, figure_named
-from solvable.render.figures import KEPT, Recipe, draw, fingerprint
+from solvable.models import FIGURES, figure_named
+from solvable.render.figures import MODELS, Recipe, draw, fingerprint, kept_in
 from solvable.render.pieces import Pieces
 from solvable.render.plots import plot_study
 
-DATA = sorted(KEPT.glob("*.nc"))
+DATA = sorted(MODELS.glob("*/*/data/*.nc"), key=lambda file: file.name)
 SLACK = 2e-6  # of simulations in single precision
 # What physics says goes one way: file, variable, and along what it falls (−1) or rises (1).
 ONE_WAY = [
@@ -62,7 +62,7 @@ def test_what_a_figure_shows_is_what_was_computed_and_lies_within_its_bounds(fil
 
 @pytest.mark.parametrize(("name", "variable", "along", "way"), ONE_WAY)
 def test_what_physics_says_goes_one_way_does(name, variable, along, way):
-    data = kept(KEPT / f"{name}.nc")
+    data = kept(kept_in(name.split(".")[0]) / f"{name}.nc")
     steps = (
         data.sortby(along)[variable].diff(along).values if along in data.coords else data[variable].diff(along).values
     )

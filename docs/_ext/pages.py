@@ -165,7 +165,7 @@ def examples(line: Any, model: Any) -> str:
 
 def figures_text(id: str, folder: Path, draws: bool) -> str:
     """The model's figures: drawn now, or the committed pictures; a figure without a picture is told by its command."""
-    from solvable.figures import FIGURES
+    from solvable.models import FIGURES
 
     parts = []
     for listing in (f for f in FIGURES if f.model == id):

@@ -235,6 +235,8 @@ class Model(eqx.Module):
 
     id: ClassVar[str] = ""
     title: ClassVar[str] = ""
+    sentence: ClassVar[str] = ""  # what it is about, for listings
+    method: ClassVar[str] = ""  # by what mathematics it is solved
     family: ClassVar[str] = ""
     revision: ClassVar[int] = 1
     observables_declared: ClassVar[tuple[Observable, ...]] = ()
@@ -314,6 +316,13 @@ class Model(eqx.Module):
     def fields_of(cls, *kinds: str) -> dict[str, Declaration]:
         """The declared fields of some kinds: `"control"`, `"choice"`, `"input"`, `"data"`."""
         return {name: declaration for name, declaration in cls.fields().items() if declaration.kind in kinds}
+
+    @classmethod
+    def what_it_has(cls) -> Literal["theory and simulation", "theory", "experiment"]:
+        """A theory beside its simulation, a theory alone, or an experiment, which has no closed theory."""
+        if cls.point is Model.point:
+            return "experiment"
+        return "theory" if cls.experiment is Model.experiment else "theory and simulation"
 
     @classmethod
     def cost_class(cls) -> Literal["instant", "seconds", "kept"]:

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ._version import __version__
-from .contract.declarations import DRAW, Dimension, Observable, checked_choice, checked_number, few
+from .contract.axes import few
+from .contract.declarations import DRAW, Dimension, Observable, checked_choice, checked_number
 from .contract.values import arrays_in, from_plain, to_plain
 from .errors import InvalidValue, SolvableError, UnknownName, nearest
 from .lab.agreement import Agreement, compare, compare_random, judge

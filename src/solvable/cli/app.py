@@ -16,7 +16,7 @@ import tyro
 from tyro.conf import OmitSubcommandPrefixes, subcommand
 
 from ..errors import SolvableError
-from . import check, cite, explore, figure, forecast, listing, potts, show, simulate, study, sweep, text, theory
+from . import check, cite, explore, figure, forecast, listing, new, potts, show, simulate, study, sweep, text, theory
 from .common import complain
 
 Command = OmitSubcommandPrefixes[
@@ -33,6 +33,7 @@ Command = OmitSubcommandPrefixes[
     | Annotated[explore.Explore, subcommand("explore")]
     | Annotated[check.Check, subcommand("check")]
     | Annotated[cite.Cite, subcommand("cite")]
+    | Annotated[new.New, subcommand("new")]
 ]
 
 COMMANDS: dict[type, Callable[[Any], int]] = {
@@ -49,6 +50,7 @@ COMMANDS: dict[type, Callable[[Any], int]] = {
     explore.Explore: explore.run,
     check.Check: check.run,
     cite.Cite: cite.run,
+    new.New: new.run,
 }
 
 _ABOUT = "Exactly solvable models of learning: theory and experiment on the same axis, with the agreement measured."

@@ -26,7 +26,7 @@ class Figure:
 
 
 def run(command: Figure) -> int:
-    from ..figures import FIGURES, figure_named
+    from ..models import FIGURES, figure_named
 
     if not command.name:
         if command.json:

@@ -421,15 +421,6 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def few(length: int, most: int = 5) -> list[int]:
-    """Indices of a few entries of a long axis, first and last among them.
-
-    >>> few(3), few(9)
-    ([0, 1, 2], [0, 2, 4, 6, 8])
-    """
-    return sorted({round(i * (length - 1) / (most - 1)) for i in range(most)}) if length > most else list(range(length))
-
-
 def resolve_default(declaration: Declaration, model: Any) -> Any:
     """The default of an input: an array as it is, or made from the model's choices."""
     make: Callable[[Any], Any] | Any = declaration.default

@@ -53,7 +53,7 @@ def export(study: Any, observables: list[str], to: str) -> bytes:
 @lru_cache(maxsize=128)
 def thumbnail(id: str) -> tuple[str, bytes]:
     """Content type and bytes of a small picture: one of the model's kept figures, else its initial."""
-    from ..figures import FIGURES
+    from ..models import FIGURES
 
     for listing in FIGURES:
         if listing.model == id:

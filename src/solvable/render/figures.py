@@ -1,7 +1,7 @@
 """Draw a figure and lay its data beside it (netCDF 3, which SciPy writes: no further dependency).
 
-A figure's module defines `RECIPES = {name: Recipe(compute, picture)}`; results that take minutes are kept in `figures/data`
-as small netCDF files with their provenance.
+A figure's module defines `RECIPES = {name: Recipe(compute, picture)}`; results that take minutes are kept beside the
+model, in its folder `data`, as small netCDF files with their provenance.
 """
 
 from __future__ import annotations
@@ -17,11 +17,21 @@ from typing import Any
 import numpy as np
 
 from ..errors import SolvableError
-from ..figures import figure_named
+from ..models import figure_named
 from .pieces import Pieces
 from .plots import house_style
 
-KEPT = Path(__file__).parents[1] / "figures" / "data"
+MODELS = Path(__file__).parents[1] / "models"
+
+
+def kept_in(name: str) -> Path:
+    """The folder, beside its model, that keeps what a figure needs minutes to compute.
+
+    >>> kept_in("perceptron-phase-diagram").parts[-3:]
+    ('replica', 'perceptron', 'data')
+    """
+    _, _, family, model, _ = figure_named(name).module.split(".")
+    return MODELS / family / model / "data"
 
 
 def draw(name: str, folder: Path, *, quick: bool = False, recompute: bool = False) -> list[Path]:
@@ -78,7 +88,7 @@ def pieces_of(name: str, folder: Path) -> Path:
 
 
 class Recipe:
-    """How to make a figure: what to compute (datasets by name) and how to show it.
+    """How to make a figure: what to compute (datasets by name), how to show it, and what is to be seen, in a `sentence`.
 
     One that takes minutes `resumes`: its `compute(quick, pieces)` keeps what is done in `Pieces`. One that `grows` is
     given `early=`, an `Early` that shows what is known so far; its `picture` draws unknown numbers (NaN) as unknown."""
@@ -88,16 +98,19 @@ class Recipe:
         compute: Callable[..., dict[str, Any]],
         picture: Callable[[dict[str, Any]], Any],
         *,
+        sentence: str = "",
         resumes: bool = False,
         grows: bool = False,
     ):
-        self.compute, self.picture, self.resumes, self.grows = compute, picture, resumes, grows
+        self.compute, self.picture, self.sentence = compute, picture, sentence
+        self.resumes, self.grows = resumes, grows
 
 
 def keep(name: str, datasets: dict[str, Any]) -> list[Path]:
     """Commit a figure's minutes-long results to the package."""
-    KEPT.mkdir(exist_ok=True)
-    return _write(datasets, KEPT, name)
+    folder = kept_in(name)
+    folder.mkdir(exist_ok=True)
+    return _write(datasets, folder, name)
 
 
 def _write(datasets: dict[str, Any], folder: Path, name: str) -> list[Path]:
@@ -114,7 +127,8 @@ def _write(datasets: dict[str, Any], folder: Path, name: str) -> list[Path]:
 def _kept(name: str) -> dict[str, Any] | None:
     import xarray as xr
 
-    files = sorted(KEPT.glob(f"{name}.*nc")) if KEPT.is_dir() else []
+    folder = kept_in(name)
+    files = sorted(folder.glob(f"{name}.*nc")) if folder.is_dir() else []
     if not files:
         return None
     parts = {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..contract.declarations import few
+from ..contract.axes import few
 from ..errors import InvalidValue
 
 if TYPE_CHECKING:

@@ -1,0 +1,98 @@
+"""The command `solvable new`."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from importlib import resources
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from ..errors import InvalidValue, SolvableError
+from .common import Json, print_json, say
+
+SKELETON = {"model": "model.py", "figures": "figures.py"}
+
+
+@dataclasses.dataclass
+class New:
+    """Write the skeleton of a model that runs: model, figure, test, reference values.
+
+    Inside a checkout of solvable they go where models, tests and reference values live, and the listing is renewed.
+    Anywhere else a package of its own is written, which registers the model once it is installed."""
+
+    model: Positional[Annotated[str, arg(metavar="MODEL", help="Its id: lower-case words joined by hyphens.")]]
+    family: Annotated[str, arg(metavar="FAMILY", help="Its family: a folder of models, a new one if need be.")] = "own"
+    json: Json = False
+
+
+def run(command: New) -> int:
+    from ..registry import listings
+
+    name, family = command.model, command.family
+    for field, value in (("MODEL", name), ("FAMILY", family)):
+        if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", value):
+            raise InvalidValue(f"{field} = {value!r} is not of lower-case words and digits joined by hyphens.")
+    if name in listings():
+        raise InvalidValue(f"MODEL = {name!r} is the id of a model that there is already.")
+    files = written_for(name, family, Path.cwd())
+    for file in files:
+        if file.exists():
+            raise SolvableError(f"{str(file)!r} is there already; nothing was written.")
+    for file, text in files.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    shown = [str(file.relative_to(Path.cwd())) for file in files]
+    if command.json:
+        print_json({"model": name, "files": shown})
+    else:
+        print("\n".join(shown))
+        say(_next(name, in_checkout(Path.cwd())))
+    return 0
+
+
+def in_checkout(folder: Path) -> bool:
+    """Whether a folder is the root of solvable's sources."""
+    return (folder / "src" / "solvable" / "models" / "listing.json").is_file()
+
+
+def written_for(name: str, family: str, root: Path) -> dict[Path, str]:
+    """Every file of a new model, and what is in it."""
+    module = name.replace("-", "_")
+    words = {"ID": name, "CLASS": "".join(w.capitalize() for w in name.split("-")), "FAMILY": family,
+             "TITLE": name.replace("-", " ").capitalize(), "PACKAGE": module}  # fmt: skip
+    if in_checkout(root):
+        home, package = root / "src" / "solvable" / "models" / family.replace("-", "_"), None
+        folder = home / module
+        words["MODULE"] = f"solvable.models.{home.name}.{module}.model"
+        where = {"test": root / "tests" / "models" / f"test_{module}.py",
+                 "reference": root / "tests" / "reference" / f"{name}.json"}  # fmt: skip
+    else:
+        home, package = root / name, root / name / "pyproject.toml"
+        folder = home / "src" / module
+        words["MODULE"] = f"{module}.model"
+        where = {"test": home / "tests" / f"test_{module}.py", "reference": home / "reference.json"}
+    where |= {part: folder / file for part, file in SKELETON.items()}
+    files = {file: _filled(part, words) for part, file in where.items()}
+    files[folder / "__init__.py"] = (
+        f'"""{words["TITLE"]}."""\n\nfrom .model import {words["CLASS"]} as {words["CLASS"]}\n'
+    )
+    if package is None:
+        if not (home / "__init__.py").exists():
+            files[home / "__init__.py"] = f'"""The family *{family}*."""\n'
+    else:
+        files[package] = _filled("pyproject", words)
+    return dict(sorted(files.items()))
+
+
+def _filled(part: str, words: dict[str, str]) -> str:
+    text = (resources.files(__package__) / "skeleton" / f"{part}.txt").read_text(encoding="utf-8")
+    return re.sub("|".join(rf"\b{w}\b" for w in words), lambda found: words[found[0]], text)
+
+
+def _next(name: str, checkout: bool) -> str:
+    if checkout:
+        return f"Next: write the model, then `make listing` (so that `solvable list` knows it) and `solvable check {name}`."
+    return f"Next: `pip install -e {name}`, then `solvable check {name} --values {name}/reference.json`; it is listed at once."

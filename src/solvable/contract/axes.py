@@ -1,0 +1,12 @@
+"""What drawing and comparing share about axes. Imports nothing."""
+
+from __future__ import annotations
+
+
+def few(length: int, most: int = 5) -> list[int]:
+    """Indices of a few entries of a long axis, first and last among them.
+
+    >>> few(3), few(9)
+    ([0, 1, 2], [0, 2, 4, 6, 8])
+    """
+    return sorted({round(i * (length - 1) / (most - 1)) for i in range(most)}) if length > most else list(range(length))
