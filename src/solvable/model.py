@@ -424,6 +424,11 @@ class Model(eqx.Module):
         return type(self).point is not Model.point
 
     @property
+    def answers_at_once(self) -> bool:
+        """Whether `theory()` may be called to draw: there is one, nothing must be drawn first, and it is not `kept`."""
+        return self.has_theory and not self.unprepared and self.cost_class() != "kept"
+
+    @property
     def unprepared(self) -> bool:
         """Whether the theory needs something drawn at finite size first; override together with `prepare`."""
         return False

@@ -61,7 +61,9 @@ def examine_model(model: Model | type[Model], *, size: int | None = None, thorou
     except Exception as problem:
         return [Finding("a model can be made from its defaults", False, str(problem))]
     checks: list[Callable[[Model], list[Finding]]] = [_declarations, _refusals, _identity]
-    if made.has_theory:
+    if made.has_theory and type(made).cost_class() == "kept":
+        checks += [_theory]  # one point of it is minutes: what else it promises, a study shows
+    elif made.has_theory:
         checks += [_theory, _physicality, _batches, *((_gradients, _numerics) if thorough else ())]
     for check in checks:
         findings += _guarded(check, made)
@@ -107,7 +109,7 @@ def lanes_of(model: Model) -> int:
     (64, 1)
     """
     first = next((o for o in model.observables().values() if o.predicted), None)
-    if first is not None and first.dims:
+    if (first is not None and first.dims) or type(model).cost_class() == "kept":
         return 1
     together = type(model).theory_lanes
     return 64 if together >= 64 else 16 if together >= 16 else 8
@@ -134,6 +136,8 @@ def evaluate_rows(model: Model, rows: Sequence[Mapping[str, Any]]) -> Outcome:
 
 
 def _guarded_theory(model: Model) -> list[Finding]:
+    if type(model).cost_class() == "kept":
+        return _complete(model, model.theory())
     number = max(lanes_of(model), 16) - 1
     drawn = random_points(model, number).controls()
     rows = [{}, *({n: np.asarray(v)[i] for n, v in drawn.items()} for i in range(number))] if drawn else [{}]
@@ -178,8 +182,8 @@ def _references(model: Model, cases: Sequence[Mapping[str, Any]]) -> list[Findin
 def program_of(model: Model) -> tuple[Any, ...]:
     """What a compiled theory depends on: choices, and shapes of inputs and data."""
     choices = tuple(getattr(model, n) for n in model.fields_of("choice"))
-    arrays = [getattr(model, n) for n in model.fields_of("input", "data")]
-    return choices, tuple(None if a is None else np.shape(a) for a in arrays)
+    arrays = jax.tree.map(np.shape, [getattr(model, n) for n in model.fields_of("input", "data")])
+    return choices, str(arrays)
 
 
 def _reference(model: Model, case: Mapping[str, Any], outcome: Outcome) -> list[Finding]:
@@ -259,6 +263,9 @@ def _close(
         if not (declared.simulated and declared.predicted):
             continue
         expected = np.concatenate([np.asarray(outcome[name]) for outcome in theory])
+        if declared.random:
+            found.append(_same_law(name, measured[name], expected, size, level))
+            continue
         if expected.shape[1:] != measured[name].shape[1:]:
             found.append(Finding(f"theory and simulation of {name} have the same shape", False))
             continue
@@ -287,6 +294,16 @@ def _close(
     return found
 
 
+def _same_law(name: str, measured: np.ndarray, draws: np.ndarray, size: int, level: float) -> Finding:
+    """Realisations of a random limit against the theory's draws, entry by entry: no two-sample test may refuse."""
+    from scipy.stats import ks_2samp
+
+    flat, drawn = measured.reshape(len(measured), -1), draws[0].reshape(-1, draws.shape[-1])
+    tests: list[Any] = [ks_2samp(flat[:, i], drawn[i]) for i in range(len(drawn))]
+    least = min(test.pvalue for test in tests) * len(tests)
+    return Finding(f"simulated {name} has the theory's law at size {size}", least > level, f"p = {least:.1e}")
+
+
 def _guarded(check: Callable[[Model], list[Finding]], model: Model) -> list[Finding]:
     try:
         return check(model)
@@ -310,6 +327,20 @@ def _declarations(model: Model) -> list[Finding]:
     found.append(Finding("no observable is named like a field", not clash, ", ".join(clash)))
     doubled = [o.name for o in cls.observables_declared if len(set(o.dims)) != len(o.dims)]
     found.append(Finding("no observable repeats a dimension", not doubled, ", ".join(doubled)))
+    axes = {d.name for d in cls.dimensions_declared}
+    unknown = sorted({d for o in cls.observables_declared for d in o.dims} - axes)
+    found.append(Finding("every dimension of an observable is declared", not unknown, ", ".join(unknown)))
+    return found + _arms(model)
+
+
+def _arms(model: Model) -> list[Finding]:
+    """Every declared arm can be made."""
+    found = []
+    for name, values in type(model).arms_declared.items():
+        try:
+            model.replace(**values)
+        except SolvableError as problem:
+            found.append(Finding(f"arm {name!r} can be made", False, str(problem)))
     return found
 
 
@@ -351,7 +382,7 @@ def _complete(model: Model, outcome: Outcome) -> list[Finding]:
     wanted = {n for n, o in declared.items() if o.predicted}
     found = [Finding("the theory gives exactly the declared observables", set(outcome.keys()) == wanted,
                      f"differing: {sorted(set(outcome.keys()) ^ wanted)}" if set(outcome.keys()) != wanted else "")]  # fmt: skip
-    ranks = [n for n in outcome if outcome[n].ndim != len(declared[n].dims)]
+    ranks = [n for n in outcome if outcome[n].ndim != len(declared[n].theory_dims)]
     found.append(Finding("observables have their declared dimensions", not ranks, ", ".join(ranks)))
     found.append(Finding("the theory converges at the defaults", bool(np.all(outcome.converged))))
     return found
@@ -559,7 +590,7 @@ def corners(kind: type[Model]) -> Iterator[tuple[str, Model]]:
             varied = model.replace(**values)
         except InvalidValue:  # a combination that the model refuses
             continue
-        if varied.has_theory and not varied.unprepared:
+        if varied.answers_at_once:
             yield name, varied
 
 
@@ -644,7 +675,9 @@ def _simulation(model: Model, size: int) -> list[Finding]:
     found.append(Finding("another seed gives another realisation", differs))
     if model.has_theory:
         theory = model.realised(size).theory()
-        shapes = [n for n in first if n in theory and first[n].shape != theory[n].shape]
+        draws = {n for n, o in model.observables().items() if o.random}
+        seen = {n: theory[n][..., 0] if n in draws else theory[n] for n in theory}
+        shapes = [n for n in first if n in seen and first[n].shape != seen[n].shape]
         found.append(Finding("theory and simulation have the same shapes", not shapes, ", ".join(shapes)))
     try:
         model.simulate(0, 1)

@@ -30,7 +30,7 @@ def run(command: Figure) -> int:
 
     if not command.name:
         if command.json:
-            print_json({"figures": [dataclasses.asdict(f) for f in FIGURES]})
+            print_json({"figures": [f._asdict() for f in FIGURES]})
         else:
             print_table("", ["figure", "model", "what"], [[f.name, f.model, f.sentence] for f in FIGURES])
         return 0

@@ -88,7 +88,7 @@ def written_for(name: str, family: str, root: Path) -> dict[Path, str]:
 
 
 def _filled(part: str, words: dict[str, str]) -> str:
-    text = (resources.files(__package__) / "skeleton" / f"{part}.txt").read_text(encoding="utf-8")
+    text = (resources.files("solvable.cli") / "skeleton" / f"{part}.txt").read_text(encoding="utf-8")
     return re.sub("|".join(rf"\b{w}\b" for w in words), lambda found: words[found[0]], text)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+"""The quantiles by which random limits are shown and compared."""
+
 
 def few(length: int, most: int = 5) -> list[int]:
     """Indices of a few entries of a long axis, first and last among them.

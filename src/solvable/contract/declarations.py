@@ -205,6 +205,8 @@ def dimension(
 
 DRAW = Dimension("draw", "independent draws from a random limit", kind="draw")
 """The dimension along which the theory of a random observable lays its draws."""
+QUANTILE = Dimension("quantile", "level of a quantile of a random limit", symbol="q")
+"""The dimension along which the page shows a random observable."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,6 +226,11 @@ class Observable:
     when: tuple[tuple[str, tuple[Any, ...]], ...] = ()
     fraction_of: str = ""
     random: bool = False
+
+    @property
+    def shown_dims(self) -> tuple[str, ...]:
+        """The dimensions along which the page shows it: its own, and those of its quantiles where the limit is random."""
+        return (*self.dims, QUANTILE.name) if self.random else self.dims
 
     @property
     def theory_dims(self) -> tuple[str, ...]:

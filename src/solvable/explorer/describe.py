@@ -5,11 +5,13 @@ from __future__ import annotations
 import html
 import math
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from ..contract.declarations import QUANTILE, Dimension
 from ..contract.describe import describe
 from ..errors import InvalidValue
 from ..model import Model
@@ -31,6 +33,7 @@ def describe_model(id: str) -> dict[str, Any]:
     ]
     for declaration, declared in zip(observables, kind.observables_declared, strict=True):
         declaration["exists_when"] = {field: list(allowed) for field, allowed in declared.when}
+        declaration["dims"] = list(declared.shown_dims)
     return about | {
         "sentence": listings()[id].sentence,
         "kind": listings()[id].kind,
@@ -40,10 +43,18 @@ def describe_model(id: str) -> dict[str, Any]:
         "observables": observables,
         "references": [reference(r) for r in kind.references],
         "coordinates": {d: _plain(v) for d, v in model.coordinates().items()},
+        "dimensions": dimensions(model.dimensions()),
         "has_branches": kind.point_branches is not Model.point_branches,
         "lines": kind.transition_lines is not Model.transition_lines,
         "default_view": default_view(kind).json(),
     }
+
+
+def dimensions(declared: Mapping[str, Dimension]) -> dict[str, dict[str, str]]:
+    """How the page draws along each dimension."""
+    every = {**declared, QUANTILE.name: QUANTILE}
+    return {n: {"meaning": d.meaning, "symbol_mathml": symbol(d.symbol), "scale": d.scale, "kind": d.kind}
+            for n, d in every.items()}  # fmt: skip
 
 
 def default_view(kind: type[Model]) -> View:

@@ -46,7 +46,7 @@ def python(view: View) -> str:
     lines = ["import solvable as sv", "", f"model = {made}"]
     if view.axes:
         lines.insert(0, "import numpy as np")
-    if view.model.has_theory and not view.model.unprepared:
+    if view.model.answers_at_once:
         lines += ["", *_python_theory(view)]
     if view.sizes:
         over = f", over={_over(view.axes, view.simulated)}" if view.axes else ""
@@ -94,7 +94,7 @@ def shell(view: View) -> str:
     """Commands: one for the curve (its numbers as JSON), one for the simulation (kept in a folder, with a picture)."""
     words = [view.model.id, *(f"{n}={_word(v)}" for n, v in view.changed.items())]
     lines = []
-    if view.model.has_theory and not view.model.unprepared:
+    if view.model.answers_at_once:
         if view.axes and not view.branches:
             lines.append(["solvable", "study", *words, *_swept(view.axes), "--json"])
         else:

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from ..contract.axes import QUANTILES
+from ..contract.declarations import QUANTILE
 from ..errors import InvalidValue
 from ..study import Study, unknown_observable
-from .describe import symbol
+from .describe import dimensions, symbol
 from .theory import plain
 from .views import Refused
 
@@ -55,9 +57,10 @@ class Opened:
             "cells": len(self.study.cells()),
             "missing": self.study.missing(),
             "observables": [
-                {"name": n, "meaning": o.meaning, "symbol_mathml": symbol(o.symbol), "dims": list(o.dims),
+                {"name": n, "meaning": o.meaning, "symbol_mathml": symbol(o.symbol), "dims": list(o.shown_dims),
                  "status": o.status} for n, o in declared.items()
             ],
+            "dimensions": dimensions(self.study.dimensions()),
             "coordinates": {str(d): np.asarray(self.data[d].values).tolist() for d in self.data.dims
                             if d in self.data.coords},
             "values": {n: v for m in self.study.models.values() for n, v in _scalars(m).items()},
@@ -90,7 +93,8 @@ class Opened:
         across = axes[0] if axes else None
         return {"x": self._axis(across), "y": self._axis(axes[1]) if len(axes) > 1 else None, "series": series,
                 "points": points, "lines": [], "not_converged": 0, "cached": True,
-                "coordinates": {d: c for d, c in self.about()["coordinates"].items() if d not in grid}}  # fmt: skip
+                "coordinates": {QUANTILE.name: list(QUANTILES)}
+                | {d: c for d, c in self.about()["coordinates"].items() if d not in grid}}  # fmt: skip
 
     def agreement(self) -> dict[str, Any] | None:
         """As a job tells it; None where there is nothing to compare."""
@@ -152,17 +156,20 @@ class Opened:
         return array.values
 
     def _curve(self, name: str, pick: dict[str, int], lead: list[str], own: list[str]) -> list[dict[str, Any]]:
-        request = self._declared()[name]
-        about = {"observable": name, "label": name.replace("_", " "), "symbol_mathml": symbol(request.symbol),
-                "status": request.status, "dims": [*lead, *own]}  # fmt: skip
+        observable = self._declared()[name]
+        inner = list(observable.theory_dims)
+        about = {"observable": name, "label": name.replace("_", " "), "symbol_mathml": symbol(observable.symbol),
+                 "status": observable.status, "dims": [*lead, *observable.shown_dims]}  # fmt: skip
         if f"{name}_theory" in self.data:
-            values = self._array(f"{name}_theory", pick, [*lead, *own])
+            values = self._array(f"{name}_theory", pick, [*lead, *inner])
         elif f"{name}_expected" in self.data:
-            values = self._array(f"{name}_expected", pick, [*lead, "size", "seed", *own])
-            outer = tuple(i for i in range(len(lead), values.ndim - len(own)))
+            values = self._array(f"{name}_expected", pick, [*lead, "size", "seed", *inner])
+            outer = tuple(i for i in range(len(lead), values.ndim - len(inner)))
             values = np.mean(values, axis=outer)
         else:
             return []
+        if observable.random:
+            values = np.moveaxis(np.quantile(values, QUANTILES, axis=-1), 0, -1)
         return [about | {"values": plain(values), "converged": np.isfinite(values).tolist()}]
 
     def _points(self, name: str, pick: dict[str, int], lead: list[str], own: list[str]) -> list[dict[str, Any]]:
@@ -170,6 +177,8 @@ class Opened:
             return []
         values = self._array(f"{name}_simulated", pick, [*lead, "size", "seed", *own])
         axis = len(lead) + 1
+        if self._declared()[name].random:
+            return self._quantiles(name, values, lead, own)
         number = np.isfinite(values).sum(axis)
         mean = np.where(number > 0, np.nansum(values, axis) / np.maximum(number, 1), np.nan)
         spread = np.sqrt(np.nansum((values - np.expand_dims(mean, axis)) ** 2, axis) / np.maximum(number - 1, 1))
@@ -179,6 +188,17 @@ class Opened:
             at = (slice(None),) * len(lead) + (i,)
             out.append({"observable": name, "size": size, "dims": [*lead, *own], "mean": plain(mean[at]),
                         "error": plain(error[at]), "seeds": len(self.study.seeds)})  # fmt: skip
+        return out
+
+    def _quantiles(self, name: str, values: np.ndarray, lead: list[str], own: list[str]) -> list[dict[str, Any]]:
+        """Points of a random limit: its quantiles over the seeds."""
+        from .worker import quantiles_of
+
+        axis, out = len(lead), []
+        for i, size in enumerate(self.study.sizes):
+            mean, error = quantiles_of(np.moveaxis(np.take(values, i, axis), axis, 0))
+            out.append({"observable": name, "size": size, "dims": [*lead, *own, QUANTILE.name], "mean": plain(mean),
+                        "error": plain(error), "seeds": len(self.study.seeds)})  # fmt: skip
         return out
 
 

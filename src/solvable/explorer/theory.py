@@ -17,9 +17,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..contract.axes import QUANTILES
+from ..contract.declarations import QUANTILE
 from ..errors import InvalidValue
 from ..lab.execute import Executor
 from ..model import Model
@@ -66,8 +69,8 @@ def compute(view: View, wanted: Callable[[], bool] = lambda: True) -> Curves:
     model, grid = view.model, view.grid
     shape = tuple(len(v) for v in grid.values())
     number = int(np.prod(shape, dtype=int))
-    own = {n: int(np.prod([len(model.coordinates().get(d, ())) or 1 for d in o.dims]))
-           for n, o in model.observables().items()}  # fmt: skip
+    lengths = {d: len(c) for d, c in model.coordinates().items()}
+    own = {n: int(np.prod([lengths.get(d, 1) for d in o.dims])) for n, o in model.observables().items()}
     if number * max(own.values(), default=1) > MOST_NUMBERS:
         raise InvalidValue(f"this view has more than {MOST_NUMBERS} numbers: take fewer points.")
     mesh = np.meshgrid(*(np.asarray(v) for v in grid.values()), indexing="ij")
@@ -148,7 +151,8 @@ def program(view: View) -> tuple[Any, ...]:
     """What a compiled program depends on."""
     model = view.model
     choices = tuple(getattr(model, n) for n in model.fields_of("choice"))
-    shapes = tuple(np.shape(getattr(model, n)) for n in model.fields_of("input", "data"))
+    shapes = jax.tree.map(np.shape, [getattr(model, n) for n in model.fields_of("input", "data")])
+    shapes = (str(jax.tree.structure(shapes)), tuple(jax.tree.leaves(shapes)))
     number = int(np.prod([len(v) for v in view.grid.values()], dtype=int))
     lanes = lanes_for(number, type(model).theory_lanes)
     return model.id, choices, shapes, lanes, view.branches, needed(view) is None
@@ -164,8 +168,10 @@ def answer(view: View, curves: Curves) -> dict[str, Any]:
             continue
         observable = declared[name]
         common = {"observable": name, "label": name.replace("_", " "), "symbol_mathml": symbol(observable.symbol),
-                  "status": observable.status, "dims": [*grid, *observable.dims]}  # fmt: skip
+                  "status": observable.status, "dims": [*grid, *observable.shown_dims]}  # fmt: skip
         values, converged = curves.values[name], curves.converged
+        if observable.random:
+            values = np.moveaxis(np.quantile(values, QUANTILES, axis=-1), 0, -1)
         if view.branches:
             for b in range(values.shape[len(grid)]):
                 at = (slice(None),) * len(grid) + (b,)
@@ -174,7 +180,7 @@ def answer(view: View, curves: Curves) -> dict[str, Any]:
         else:
             series.append(common | {"values": plain(values), "converged": converged.tolist()})
     shapes = {d: n for s in series for d, n in zip(s["dims"], np.shape(s["values"]), strict=True) if d not in grid}
-    known = model.coordinates()
+    known = model.coordinates() | {QUANTILE.name: np.array(QUANTILES)}
     coordinates = {d: np.asarray(known.get(d, np.arange(n))).tolist() for d, n in shapes.items()}
     first = next((d for s in series for d in s["dims"] if d in coordinates), None)
     across: dict[str, Any] | None = {"field": first, "values": coordinates[first]} if first else None
@@ -337,4 +343,9 @@ def theory_of(model: Model) -> str | None:
         return f"{model.id} has no closed theory: it is an experiment, measured by simulation."
     if model.unprepared:
         return f"the theory of this {model.id} needs something drawn: simulate, and it is shown beside the points."
+    if model.cost_class() == "kept":
+        return (
+            f"a point of the theory of {model.id} takes minutes: simulate, and it is computed once at the points that are "
+            "simulated; or run a study and open it here."
+        )
     return None

@@ -64,7 +64,7 @@ class Simulation:
 
         self.view = View.checked(view)
         self.study = self.view.study()
-        self.message: set[tuple[Any, ...]] = set()
+        self.sent: set[tuple[Any, ...]] = set()
 
     def run(self) -> None:
         from ..lab._files import pack
@@ -100,7 +100,7 @@ class Simulation:
 
     def _points(self, last: bool = False) -> None:
         """Tell of every point whose seeds are all there."""
-        for point in points_of(self.study, self.view.axes, self.message, last):
+        for point in points_of(self.study, self.view.axes, self.sent, last):
             self.send({"job": self.job, "event": "points", "data": point})
 
     def _agreement(self) -> None:
@@ -108,13 +108,15 @@ class Simulation:
             self.send({"job": self.job, "event": "agreement", "data": agreement_of(self.study)})
 
 
-def points_of(study: Any, axes: Any, message: set[tuple[Any, ...]], last: bool) -> list[dict[str, Any]]:
-    """The simulated points that are complete and were not told yet (`last`: also those that did not converge)."""
+def points_of(study: Any, axes: Any, sent: set[tuple[Any, ...]], last: bool) -> list[dict[str, Any]]:
+    """The simulated points that are complete and were not sent yet (`last`: also those that did not converge)."""
     import numpy as np
 
+    from ..contract.declarations import QUANTILE
     from .theory import plain
 
     data, found = study.dataset(copy=False), []
+    random = {n for m in study.variants().values() for n, o in m.observables().items() if o.random}
     fields = [a.field for a in axes]
     if "converged_simulated" not in data:
         return []
@@ -131,23 +133,40 @@ def points_of(study: Any, axes: Any, message: set[tuple[Any, ...]], last: bool) 
         for index in np.ndindex(*values.shape[: len(fields) + 1]):
             here = values[index]
             finite = np.isfinite(here)
-            if (base, index) in message or (not finite.all() and not last) or not finite.any():
+            if (base, index) in sent or (not finite.all() and not last) or not finite.any():
                 continue
-            message.add((base, index))
+            sent.add((base, index))
             number = finite.sum(0)
-            mean = np.nanmean(np.where(number > 0, here, 0.0), 0)
-            error = np.nanstd(here, 0, ddof=1) / np.sqrt(number) if here.shape[0] > 1 else np.full(mean.shape, np.nan)
+            if base in random:
+                mean, error = quantiles_of(here)
+            else:
+                mean = np.nanmean(np.where(number > 0, here, 0.0), 0)
+                error = np.nanstd(here, 0, ddof=1) / np.sqrt(number) if len(here) > 1 else np.full(mean.shape, np.nan)
+            levels = (QUANTILE.name,) if base in random else ()
             at = dict(zip((*fields, "size"), index, strict=True))
-            point = {"observable": base, "size": int(data["size"].values[index[-1]]), "dims": own,
+            point = {"observable": base, "size": int(data["size"].values[index[-1]]), "dims": [*own, *levels],
                      "x": study.over[fields[0]][index[0]] if fields else None,
                      "mean": plain(mean), "error": plain(error), "seeds": int(number.min())}  # fmt: skip
             if len(fields) > 1:
                 point["y"] = study.over[fields[1]][index[1]]
-            if expected is not None:
+            if expected is not None and base not in random:
                 one = expected.isel({d: i for d, i in at.items() if d in expected.dims})
                 point["expected"] = plain((one.mean("seed") if "seed" in one.dims else one).values)
             found.append(point)
     return found
+
+
+def quantiles_of(values: Any) -> tuple[Any, Any]:
+    """The quantiles of realisations along the first axis, laid along a last one, and their standard errors."""
+    import numpy as np
+
+    from ..contract.axes import QUANTILES
+    from ..lab.agreement import quantile_errors
+
+    levels = np.moveaxis(np.nanquantile(values, QUANTILES, axis=0), 0, -1)
+    flat = values.reshape(len(values), -1)
+    errors = [quantile_errors(column[np.isfinite(column)], int(np.isfinite(column).sum())) for column in flat.T]
+    return levels, np.array(errors).reshape(levels.shape)
 
 
 def agreement_of(study: Any) -> dict[str, Any]:

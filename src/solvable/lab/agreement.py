@@ -26,11 +26,12 @@ from typing import Any
 
 import numpy as np
 
+from ..contract.axes import QUANTILES
+
 VERDICTS = ("agree", "finite-size", "inconclusive", "disagree", "undefined")
 LEVEL = 0.05
 PRECISION = 0.02
 RESOLUTION = 1e-5
-QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 SEPARATION = 0.2
 """How far apart two distribution functions may be, at most, unseen, where random limits are said to agree."""
 

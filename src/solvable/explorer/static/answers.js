@@ -25,7 +25,8 @@ export function completed(answer, points, view, description) {
     if (view.x && !coordinates[view.x.field]) coordinates[view.x.field] = [...new Set(mine.map((p) => p.x))].sort((a, b) => a - b);
     series.push({ observable: name, status: "measured", dims: [...(view.x ? [view.x.field] : []), ...own], values: null });
   }
-  return { ...(answer ?? { lines: [], not_converged: 0 }), coordinates, series };
+  const dimensions = { ...(description.dimensions ?? {}), ...(answer?.dimensions ?? {}) };
+  return { ...(answer ?? { lines: [], not_converged: 0 }), coordinates, series, dimensions };
 }
 
 /** Points of a stored study, which come as whole arrays, one by one along the axis. */

@@ -25,12 +25,12 @@ async function ask(path, body) {
     await new Promise((go) => setTimeout(go, 400 * (attempt + 1)));
   }
   if (answer.ok) return answer;
-  let said = {};
-  try { said = await answer.json(); } catch { /* not JSON: the status must do */ }
-  const sentence = said.error ?? (answer.status === 401
+  let reply = {};
+  try { reply = await answer.json(); } catch { /* not JSON: the status must do */ }
+  const sentence = reply.error ?? (answer.status === 401
     ? "This session has ended: open the link that `solvable explore` printed."
     : `The server answered ${answer.status}.`);
-  throw new Refusal(sentence, answer.status, said.field ?? null, Boolean(said.stale));
+  throw new Refusal(sentence, answer.status, reply.field ?? null, Boolean(reply.stale));
 }
 
 // Two pages of one session, or one page opened twice, must not make each other's questions stale.

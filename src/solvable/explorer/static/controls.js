@@ -27,7 +27,7 @@ function explained(field) {
   return `${field.meaning.charAt(0).toUpperCase()}${field.meaning.slice(1)}.${range}`;
 }
 
-/** A panel with one row per control and choice; `changed(name, value, final)` is told about every move. */
+/** A panel with one row per control and choice; `changed(name, value, final)` is declarations about every move. */
 export function panel(description, changed) {
   const rows = {}, list = h("div", { class: "controls" });
   const numbers = description.fields.filter((f) => f.kind === "control"), choices = description.fields.filter((f) => f.kind === "choice");

@@ -41,19 +41,19 @@ export function plainSymbol(mathml) {
   if (!mathml) return "";
   const holder = document.createElement("template");
   holder.innerHTML = mathml;
-  const said = (node) => {
+  const caption = (node) => {
     if (node.nodeType === Node.TEXT_NODE) return node.textContent.trim();
     const parts = [...node.childNodes].filter((n) => n.nodeType !== Node.TEXT_NODE || n.textContent.trim());
     const name = node.localName;
     if (name === "annotation") return "";
-    if (name === "msub" || name === "munder") return `${said(parts[0])}<sub>${said(parts[1])}</sub>`;
-    if (name === "msup" || name === "mover") return `${said(parts[0])}<sup>${said(parts[1])}</sup>`;
-    if (name === "msubsup") return `${said(parts[0])}<sub>${said(parts[1])}</sub><sup>${said(parts[2])}</sup>`;
-    if (name === "mfrac") return `${said(parts[0])}/${said(parts[1])}`;
+    if (name === "msub" || name === "munder") return `${caption(parts[0])}<sub>${caption(parts[1])}</sub>`;
+    if (name === "msup" || name === "mover") return `${caption(parts[0])}<sup>${caption(parts[1])}</sup>`;
+    if (name === "msubsup") return `${caption(parts[0])}<sub>${caption(parts[1])}</sub><sup>${caption(parts[2])}</sup>`;
+    if (name === "mfrac") return `${caption(parts[0])}/${caption(parts[1])}`;
     if (name === "mi" && node.textContent.trim().length === 1) return `<i>${node.textContent.trim()}</i>`;
-    return parts.map(said).join("");
+    return parts.map(caption).join("");
   };
-  return said(holder.content).trim();
+  return caption(holder.content).trim();
 }
 
 /** Wait until nothing new has come for a while, then do it once. */

@@ -10,6 +10,14 @@ export const DASHES = ["solid", "dash", "dot", "dashdot"];
 
 export const palette = (dark) => (dark ? DARK : LIGHT);
 
+const AXES = ["time", "mode", "site"]; // kinds of dimensions that curves are drawn along
+
+/** The two dimensions of its own that a series can be drawn over as a map, or null: a pair of times, two sites. */
+export function planeOf(series, answer) {
+  const flat = series.dims.filter((d) => [...AXES, "pair"].includes(answer.dimensions?.[d]?.kind));
+  return flat.length >= 2 && series.dims.length === 2 ? flat : null;
+}
+
 /** A few indices of a long dimension, its last among them. */
 function some(length, most) {
   if (length <= most) return [...Array(length).keys()];
@@ -18,9 +26,12 @@ function some(length, most) {
 
 const at = (nested, indices) => indices.reduce((inner, i) => (inner === null || inner === undefined ? null : inner[i]), nested);
 
-/** The dimension along which a series is drawn: the swept control, else the first of its own with numbers on it. */
+/** The dimension along which a series is drawn: the swept control, else the one that its model declares as an axis, else the
+ * first of its own with numbers on it. */
 export function along(series, answer, view) {
   if (view.x && series.dims.includes(view.x.field)) return view.x.field;
+  const declared = series.dims.find((d) => AXES.includes(answer.dimensions?.[d]?.kind));
+  if (declared) return declared;
   const numeric = (d) => answer.coordinates[d]?.every((v) => typeof v === "number");
   return series.dims.find(numeric) ?? series.dims[0] ?? null;
 }
@@ -28,15 +39,16 @@ export function along(series, answer, view) {
 /** Every combination of indices of the other dimensions, each with its words: one drawn line each. */
 function combinations(series, answer, axis) {
   const others = series.dims.filter((d) => d !== axis);
-  let found = [{ picked: {}, said: [] }];
+  let found = [{ picked: {}, caption: [] }];
   for (const dim of others) {
     const values = answer.coordinates[dim] ?? [];
     const count = values.length || lengthAlong(series, dim);
     const kept = some(count, count > 8 ? 5 : 8);
     const plain = values.every((v, k) => v === k);
+    const shown = (i) => (plain ? i + 1 : number(values[i], 3));
     found = found.flatMap((f) => kept.map((i) => ({
       picked: { ...f.picked, [dim]: i },
-      said: [...f.said, `${words(dim)} ${plain ? i + 1 : number(values[i], 3)}`],
+      caption: [...f.caption, `${words(dim)} ${shown(i)}`],
     })));
   }
   return found.slice(0, 24);
@@ -51,10 +63,10 @@ function lengthAlong(series, dim) {
 /** The lines of one series: x, y and what distinguishes each. */
 export function linesOf(series, answer, view) {
   const axis = along(series, answer, view);
-  if (axis === null) return [{ axis, x: [0], y: [series.values], said: [], picked: {} }];
+  if (axis === null) return [{ axis, x: [0], y: [series.values], caption: [], picked: {} }];
   const x = answer.coordinates[axis] ?? [...Array(lengthAlong(series, axis)).keys()];
-  return combinations(series, answer, axis).map(({ picked, said }) => ({
-    axis, x, picked, said,
+  return combinations(series, answer, axis).map(({ picked, caption }) => ({
+    axis, x, picked, caption,
     y: x.map((_, i) => at(series.values, series.dims.map((d) => (d === axis ? i : picked[d])))),
   }));
 }
@@ -97,10 +109,13 @@ function logTicks(values) {
 
 /**
  * The whole figure. `curves` are the current one and the pinned ones: {name, colour, answer, points, faded};
- * `told` maps fields and observables to their declarations; a `preview` has few points, and a smooth line through them.
+ * `declarations` maps fields and observables to their declarations; a `preview` has few points, and a smooth line through them.
  */
-export function compose({ view, curves, told, look, width, logarithmic, preview }) {
-  if (view.y && curves[0]?.answer?.series[0]?.dims.length === 2) return heatMap({ view, answer: curves[0].answer, told, look, width });
+export function compose({ view, curves, declarations, look, width, logarithmic, preview, map }) {
+  const first = curves[0]?.answer, whole = first?.series[0];
+  declarations = { ...declarations, fields: { ...(first?.dimensions ?? {}), ...declarations.fields } };
+  if (view.y && whole?.dims.length === 2) return heatMap({ scales: [view.x.scale, view.y.scale], answer: first, declarations, look, width });
+  if (map && !view.x && whole?.values && planeOf(whole, first)) return heatMap({ scales: whole.dims.map((d) => first.dimensions[d].scale), answer: first, declarations, look, width });
   const names = view.observables.filter((n) => curves.some((c) => has(c, n)));
   const columns = names.length > 1 && width >= 620 ? 2 : 1;
   const rows = Math.max(1, Math.ceil(names.length / columns));
@@ -122,7 +137,7 @@ export function compose({ view, curves, told, look, width, logarithmic, preview 
         linesOf(series, curve.answer, view).forEach((line, l) => {
           const colour = colours[(single ? l : curve.colour) % colours.length];
           const dash = DASHES[(series.branch !== undefined && series.branch !== null ? series.branch : single ? Math.floor(l / colours.length) : l) % DASHES.length];
-          const said = [curve.name, ...line.said, series.branch !== undefined && series.branch !== null ? `branch ${series.branch + 1}` : ""].filter(Boolean).join(", ");
+          const caption = [curve.name, ...line.caption, series.branch !== undefined && series.branch !== null ? `branch ${series.branch + 1}` : ""].filter(Boolean).join(", ");
           axisName = line.axis;
           everyX = everyX.concat(line.x);
           everyY = everyY.concat(line.y);
@@ -131,23 +146,23 @@ export function compose({ view, curves, told, look, width, logarithmic, preview 
           if (series.values !== null && line.y.some((v) => v !== null)) {
             traces.push({
               type: "scatter", mode: line.axis === null || few ? "lines+markers" : "lines", x: line.axis === null ? [c] : line.x, y: line.y,
-              xaxis: `x${suffix}`, yaxis: `y${suffix}`, name: said || "theory", showlegend: false, connectgaps: false,
+              xaxis: `x${suffix}`, yaxis: `y${suffix}`, name: caption || "theory", showlegend: false, connectgaps: false,
               line: { color: colour, width: (c === 0 ? 2.6 : 2) * look.scale, dash, simplify: false, shape: preview ? "spline" : "linear" },
               marker: { color: colour, size: 8 * look.scale, symbol: "circle-open", line: { width: 2 } },
-              hovertemplate: `%{y:.4g}<extra>${said || "theory"}</extra>`, opacity: series.stable === false ? 0.55 : 1,
+              hovertemplate: `%{y:.4g}<extra>${caption || "theory"}</extra>`, opacity: series.stable === false ? 0.55 : 1,
             });
-            entry(legend, { key: `line ${said || name}`, kind: "line", colour, dash, said, curve: c, plain: !said, observable: name });
+            entry(legend, { key: `line ${caption || name}`, kind: "line", colour, dash, caption, curve: c, plain: !caption, observable: name });
           }
-          drawPoints({ traces, legend, curve, c, series, line, colour, suffix, view, look, said, everyY });
+          drawPoints({ traces, legend, curve, c, series, line, colour, suffix, view, look, caption, everyY });
         });
       }
     });
 
-    const scale = view.x && axisName === view.x.field ? view.x.scale : "linear";
+    const scale = view.x && axisName === view.x.field ? view.x.scale : first?.dimensions?.[axisName]?.scale ?? "linear";
     const own = axisName !== null && !everyX.every((v) => typeof v === "number");
     layout[`xaxis${suffix}`] = {
       ...axis(look), domain: domainX, anchor: `y${suffix}`, type: own ? "category" : scale === "log" ? "log" : "linear",
-      title: { text: k + columns >= names.length ? axisTitle(axisName, told) : "", standoff: 10, font: { size: 15 * look.scale } },
+      title: { text: k + columns >= names.length ? axisTitle(axisName, declarations) : "", standoff: 10, font: { size: 15 * look.scale } },
       ...(scale === "log" && !own ? logTicks(everyX) : {}), showticklabels: axisName !== null, ...(axisName === null ? { showgrid: false, ticks: "", range: [-0.6, curves.length - 0.4] } : {}),
       ...(markers && !own && scale !== "log" && everyX.every(Number.isInteger) && axisName !== null ? { dtick: Math.max(1, Math.round((Math.max(...everyX) - Math.min(...everyX)) / 8)) } : {}),
     };
@@ -155,12 +170,12 @@ export function compose({ view, curves, told, look, width, logarithmic, preview 
     const log = logarithmic && numbers.some((v) => v > 0);
     layout[`yaxis${suffix}`] = {
       ...axis(look), domain: [top - high, top], anchor: `x${suffix}`, type: log ? "log" : "linear", automargin: true,
-      title: { text: names.length > 1 ? "" : labelled(name, told.observables[name]), standoff: 12, font: { size: 15 * look.scale } },
+      title: { text: names.length > 1 ? "" : labelled(name, declarations.observables[name]), standoff: 12, font: { size: 15 * look.scale } },
       ...(log ? logTicks(numbers) : { rangemode: numbers.every((v) => v >= 0) ? "tozero" : "normal" }),
     };
     if (names.length > 1) {
       layout.annotations.push({
-        text: labelled(name, told.observables[name]), xref: `x${suffix} domain`, yref: `y${suffix} domain`, x: 0, y: 1, xanchor: "left", yanchor: "bottom",
+        text: labelled(name, declarations.observables[name]), xref: `x${suffix} domain`, yref: `y${suffix} domain`, x: 0, y: 1, xanchor: "left", yanchor: "bottom",
         showarrow: false, font: { size: 14 * look.scale, color: look.ink },
       });
     }
@@ -172,7 +187,7 @@ export function compose({ view, curves, told, look, width, logarithmic, preview 
 
 const has = (curve, name) => curve.answer?.series.some((s) => s.observable === name);
 
-function drawPoints({ traces, legend, curve, c, series, line, colour, suffix, view, look, said, everyY }) {
+function drawPoints({ traces, legend, curve, c, series, line, colour, suffix, view, look, caption, everyY }) {
   const mine = (curve.points ?? []).filter((p) => p.observable === series.observable && !(series.branch > 0));
   const sizes = [...new Set(mine.map((p) => p.size))].sort((a, b) => a - b);
   sizes.forEach((size, s) => {
@@ -189,9 +204,9 @@ function drawPoints({ traces, legend, curve, c, series, line, colour, suffix, vi
       error_y: { type: "data", array: rows.map((r) => r.error ?? 0), thickness: 1.4 * look.scale, width: 0, color: curve.faded ? look.quiet : colour },
       marker: { color: curve.faded ? look.quiet : colour, size: 7.5 * look.scale, symbol, line: { width: 1, color: look.paper } },
       customdata: rows.map((r) => [number(r.error, 2), r.seeds]),
-      hovertemplate: `%{y:.4g} ± %{customdata[0]}<extra>${said ? `${said}, ` : ""}size ${size}, %{customdata[1]} seeds</extra>`,
+      hovertemplate: `%{y:.4g} ± %{customdata[0]}<extra>${caption ? `${caption}, ` : ""}size ${size}, %{customdata[1]} seeds</extra>`,
     });
-    entry(legend, { key: `size ${size}${curve.faded ? " faded" : ""}`, kind: "marker", colour: curve.faded ? look.quiet : look.ink, symbol, said: `simulated, size ${size}${curve.faded ? " (at other values)" : ""}` });
+    entry(legend, { key: `size ${size}${curve.faded ? " faded" : ""}`, kind: "marker", colour: curve.faded ? look.quiet : look.ink, symbol, caption: `simulated, size ${size}${curve.faded ? " (at other values)" : ""}` });
   });
 }
 
@@ -199,13 +214,13 @@ function entry(legend, added) {
   if (!legend.some((e) => e.key === added.key)) legend.push(added);
 }
 
-function heatMap({ view, answer, told, look, width }) {
+function heatMap({ scales, answer, declarations, look, width }) {
   const series = answer.series[0], [x, y] = series.dims, layout = base(look);
   const xs = answer.coordinates[x], ys = answer.coordinates[y];
   const z = ys.map((_, j) => xs.map((_, i) => series.values[i]?.[j] ?? null));
   const traces = [{
     type: "heatmap", x: xs, y: ys, z, colorscale: "Viridis", hoverongaps: false,
-    colorbar: { thickness: 14, outlinewidth: 0, len: 1, tickfont: { size: 13 * look.scale }, title: { font: { size: 14 * look.scale }, text: labelled(series.observable, told.observables[series.observable]), side: width < 520 ? "top" : "right" } },
+    colorbar: { thickness: 14, outlinewidth: 0, len: 1, tickfont: { size: 13 * look.scale }, title: { font: { size: 14 * look.scale }, text: labelled(series.observable, declarations.observables[series.observable]), side: width < 520 ? "top" : "right" } },
     hovertemplate: `${words(x)} %{x:.4g}, ${words(y)} %{y:.4g}<br>${words(series.observable)} %{z:.4g}<extra></extra>`,
   }];
   const legend = [];
@@ -214,27 +229,27 @@ function heatMap({ view, answer, told, look, width }) {
   known.forEach((line, k) => {
     const dash = DASHES[k % DASHES.length], common = drawn(line);
     traces.push({ ...common, line: { color: "#111", width: 2, dash }, hovertemplate: `${words(line.name)}<extra></extra>` });
-    legend.push({ key: `line ${line.name}`, kind: "line", colour: look.ink, dash, said: `transition: ${words(line.name)}` });
+    legend.push({ key: `line ${line.name}`, kind: "line", colour: look.ink, dash, caption: `transition: ${words(line.name)}` });
   });
-  const ranged = (sweep, values) => {
-    const log = sweep.scale === "log", edge = (v) => (log ? Math.log10(v) : v);
-    return { type: log ? "log" : "linear", range: [edge(values[0]), edge(values.at(-1))], ...(log ? logTicks(values) : {}) };
+  const ranged = (scale, values) => {
+    const log = scale === "log", edge = (v) => (log ? Math.log10(v) : v), start = values.find((v) => !log || v > 0);
+    return { type: log ? "log" : "linear", range: [edge(start), edge(values.at(-1))], ...(log ? logTicks(values) : {}) };
   };
-  layout.xaxis = { ...axis(look), ...ranged(view.x, xs), title: { text: axisTitle(x, told), standoff: 10, font: { size: 15 * look.scale } }, showgrid: false, ticks: "outside" };
-  layout.yaxis = { ...axis(look), ...ranged(view.y, ys), title: { text: axisTitle(y, told), standoff: 12, font: { size: 15 * look.scale } }, showgrid: false, ticks: "outside", automargin: true };
+  layout.xaxis = { ...axis(look), ...ranged(scales[0], xs), title: { text: axisTitle(x, declarations), standoff: 10, font: { size: 15 * look.scale } }, showgrid: false, ticks: "outside" };
+  layout.yaxis = { ...axis(look), ...ranged(scales[1], ys), title: { text: axisTitle(y, declarations), standoff: 12, font: { size: 15 * look.scale } }, showgrid: false, ticks: "outside", automargin: true };
   layout.plot_bgcolor = look.gap;
   layout.hovermode = "closest";
   layout.height = look.height;
   return { traces, layout, legend, panels: [series.observable] };
 }
 
-export function labelled(name, said) {
-  const symbol = plainSymbol(said?.symbol_mathml);
+export function labelled(name, caption) {
+  const symbol = plainSymbol(caption?.symbol_mathml);
   return symbol ? `${words(name)}  ${symbol}` : words(name);
 }
 
-function axisTitle(name, told) {
-  return name === null ? "" : labelled(name, told.fields[name]);
+function axisTitle(name, declarations) {
+  return name === null ? "" : labelled(name, declarations.fields[name]);
 }
 
 function axis(look) {

@@ -10,7 +10,7 @@ const family = (name) => FAMILIES[name] ?? `${name.charAt(0).toUpperCase()}${wor
 
 /** The gallery; `open` shows the tour first when it was asked for. */
 export async function gallery(listing, { tour = false } = {}) {
-  const told = await stories();
+  const declarations = await stories();
   let chosen = null;
   const search = h("input", { type: "search", id: "search", placeholder: "perceptron, attention, double descent…", autocomplete: "off", oninput: filter });
   const families = [...new Set(listing.models.map((m) => m.family))];
@@ -35,7 +35,7 @@ export async function gallery(listing, { tour = false } = {}) {
     if (!shown) announce("No model answers to that.");
   }
 
-  const journey = h("section", { class: "tour", "aria-labelledby": "tour-title" }, h("h2", { id: "tour-title", tabindex: "-1" }, "A tour in three stories"), cards(told));
+  const journey = h("section", { class: "tour", "aria-labelledby": "tour-title" }, h("h2", { id: "tour-title", tabindex: "-1" }, "A tour in three stories"), cards(declarations));
   const models = h("section", { "aria-labelledby": "models-title" },
     h("div", { class: "shelf" }, h("h2", { id: "models-title" }, "Models"), count,
       h("div", { class: "find" }, h("label", { for: "search", class: "hidden" }, "Search the models"), search),

@@ -5,6 +5,7 @@ import { completed, normal } from "./answers.js";
 import { axisBar } from "./axis.js";
 import { panel } from "./controls.js";
 import { announce, h, number, settled, words } from "./dom.js";
+import { planeOf } from "./figure.js";
 import { draw, sentence, showLegend, soon, table } from "./plot.js";
 import { physics, simulations } from "./simulate.js";
 import { difference, existing, forServer, fromQuery, toQuery } from "./state.js";
@@ -29,7 +30,7 @@ class Page {
   constructor(description, query) {
     this.description = description;
     this.title = description.title;
-    this.told = { fields: Object.fromEntries(description.fields.map((f) => [f.name, f])), observables: Object.fromEntries(description.observables.map((o) => [o.name, o])) };
+    this.declarations = { fields: Object.fromEntries(description.fields.map((f) => [f.name, f])), observables: Object.fromEntries(description.observables.map((o) => [o.name, o])) };
     Object.assign(this, fromQuery(query, description), { answer: null, problem: null, drawing: false, stale: false });
     this.repair();
     this.pins.forEach((pin, k) => { pin.colour = k + 1; });
@@ -56,7 +57,9 @@ class Page {
     this.branchBox = h("input", { type: "checkbox", onchange: () => this.change({ branches: this.branchBox.checked }, false) });
     this.values = h("details", { class: "astable", ontoggle: () => this.showTable() }, h("summary", {}, "Values as a table"));
     this.storyPlace = h("div", {});
-    const tools = h("div", { class: "tools" }, this.pinButton, h("label", { class: "tick" }, this.logBox, "logarithmic values"),
+    this.mapBox = h("input", { type: "checkbox", onchange: () => { this.map = this.mapBox.checked; this.redraw(); } });
+    this.mapTick = h("label", { class: "tick", hidden: true }, this.mapBox, "as a map");
+    const tools = h("div", { class: "tools" }, this.pinButton, h("label", { class: "tick" }, this.logBox, "logarithmic values"), this.mapTick,
       d.has_branches ? h("label", { class: "tick" }, this.branchBox, "all branches") : null);
     this.figure = h("figure", { class: "hero" }, this.chips, this.legend, h("div", { class: "canvas" }, h("div", { class: "working", "aria-hidden": "true" }), this.plot, this.empty), this.axes.element, tools,
       h("figcaption", {}, this.trouble, this.status, this.values));
@@ -78,8 +81,8 @@ class Page {
   }
 
   async showStory() {
-    const told = this.tour && this.tour !== "all" ? await caption(this.tour, this.step) : null;
-    this.storyPlace.replaceChildren(...(told ? [told] : []));
+    const step = this.tour && this.tour !== "all" ? await caption(this.tour, this.step) : null;
+    this.storyPlace.replaceChildren(...(step ? [step] : []));
   }
 
   accepts(id, query) {
@@ -122,7 +125,7 @@ class Page {
     this.controls.refuse(null, "");
     if (this.view.values[name] !== value) {
       this.view.values[name] = value;
-      const choice = this.told.fields[name].kind === "choice";
+      const choice = this.declarations.fields[name].kind === "choice";
       if (choice) this.repair();
       this.afterChange(choice, false, !choice && !final);
     } else if (final) {
@@ -152,7 +155,7 @@ class Page {
     let shown = this.view.observables.filter((n) => names.includes(n));
     if (!shown.length) shown = known.filter((o) => o.predicted).concat(known).slice(0, 1).map((o) => o.name);
     if (this.view.y) {
-      const flat = shown.filter((n) => !this.told.observables[n].dims.length && this.told.observables[n].predicted);
+      const flat = shown.filter((n) => !this.declarations.observables[n].dims.length && this.declarations.observables[n].predicted);
       shown = [flat[0] ?? known.find((o) => !o.dims.length && o.predicted)?.name ?? shown[0]];
     }
     this.view.observables = shown;
@@ -300,7 +303,8 @@ class Page {
     if (!this.plot.isConnected || (!this.answer && this.description.has_theory)) return;
     const view = this.answerView ?? this.view, curves = this.curves();
     const preview = (view.x?.points ?? 0) < (this.view.x?.points ?? 0);
-    const figure = await draw(this.plot, { view, curves, told: this.told, logarithmic: this.logarithmic, preview });
+    const figure = await draw(this.plot, { view, curves, declarations: this.declarations, logarithmic: this.logarithmic, preview, map: this.map });
+    this.mapTick.hidden = Boolean(view.x) || !curves[0].answer.series.length || !planeOf(curves[0].answer.series[0], curves[0].answer);
     showLegend(this.legend, figure, view.y ? [] : this.pins, (k) => this.unpin(k));
     this.plot.setAttribute("aria-label", sentence(curves[0].answer, view));
     const bare = !figure.panels.length;

@@ -71,16 +71,16 @@ function swatch(entry) {
 /** The legend as a list; a pinned curve has its own button to take it away. */
 export function showLegend(element, figure, pins, unpin) {
   const lines = figure.legend.filter((e) => e.kind === "line"), mixed = lines.some((e) => !e.plain);
-  const named = lines.map((e) => (e.plain ? { ...e, said: mixed ? words(e.observable) : "theory" } : e));
+  const named = lines.map((e) => (e.plain ? { ...e, caption: mixed ? words(e.observable) : "theory" } : e));
   // Several panels of one plain curve each need a single entry, and none at all if nothing else is drawn.
   const kept = mixed ? named : named.slice(0, 1), points = figure.legend.filter((e) => e.kind !== "line");
   const shown = mixed || points.length ? [...kept, ...points] : [];
   const handled = new Set();
   element.replaceChildren(...shown.map((e) => {
-    const item = h("li", {}, swatch(e), h("span", {}, e.said));
+    const item = h("li", {}, swatch(e), h("span", {}, e.caption));
     if (e.kind === "line" && e.curve > 0 && pins[e.curve - 1] && !handled.has(e.curve)) {
       handled.add(e.curve);
-      item.append(h("button", { type: "button", class: "unpin", "aria-label": `Unpin ${e.said}`, title: "Unpin", onclick: () => unpin(e.curve - 1) }, "×"));
+      item.append(h("button", { type: "button", class: "unpin", "aria-label": `Unpin ${e.caption}`, title: "Unpin", onclick: () => unpin(e.curve - 1) }, "×"));
     }
     return item;
   }));
@@ -92,7 +92,7 @@ export function table(answer, view) {
   const lines = answer.series.flatMap((s) => linesOf(s, answer, view).map((line) => ({ ...line, name: s.observable })));
   if (!lines.length || view.y) return h("p", {}, "There is no table of a plane: download the values as csv below.");
   const axis = lines[0].axis, x = lines[0].x, same = lines.filter((l) => l.axis === axis).slice(0, 12);
-  const head = h("tr", {}, h("th", { scope: "col" }, axis === null ? "" : words(axis)), same.map((l) => h("th", { scope: "col" }, [words(l.name), ...l.said].join(", "))));
+  const head = h("tr", {}, h("th", { scope: "col" }, axis === null ? "" : words(axis)), same.map((l) => h("th", { scope: "col" }, [words(l.name), ...l.caption].join(", "))));
   const rows = x.map((value, i) => h("tr", {}, h("th", { scope: "row" }, axis === null ? "value" : number(value)), same.map((l) => h("td", {}, number(l.y[i], 5)))));
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Values of the curve" }, h("table", { class: "values" }, h("thead", {}, head), h("tbody", {}, rows)));
 }

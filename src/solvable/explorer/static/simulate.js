@@ -89,7 +89,7 @@ export function simulations(description, { current, changed, redraw }) {
 
   async function cancel() {
     says.textContent = "Cancelling…";
-    unwanted = true; // also when the server has not yet said which job it is
+    unwanted = true; // also when the server has not yet caption which job it is
     if (!job) return;
     try { await api.cancel(job.id); } catch (problem) { refuse(problem.message); }
   }
@@ -129,8 +129,8 @@ export function simulations(description, { current, changed, redraw }) {
     const rows = shown?.agreement?.rows ?? [];
     if (!rows.length) return verdict.replaceChildren();
     verdict.replaceChildren(agreement(shown.agreement));
-    if (shown.agreement !== showVerdict.said) {
-      showVerdict.said = shown.agreement;
+    if (shown.agreement !== showVerdict.caption) {
+      showVerdict.caption = shown.agreement;
       announce(`Agreement: ${rows.map((r) => `${words(r.observable)} ${r.verdict}`).join(", ")}.`);
     }
   }
@@ -162,7 +162,7 @@ export function simulations(description, { current, changed, redraw }) {
 }
 
 /** The verdicts as a table: a sign, a word, z, sizes and seeds, never a tick alone. */
-export function agreement(told) {
+export function agreement(declarations) {
   const cells = (r) => {
     const [sign, meaning] = VERDICTS[r.verdict] ?? ["·", ""];
     return h("tr", { class: `is-${r.verdict}` },
@@ -172,9 +172,9 @@ export function agreement(told) {
       h("td", {}, Array.isArray(r.sizes) ? r.sizes.join(", ") : String(r.sizes ?? "")),
       h("td", { class: "number" }, String(r.seeds ?? "")));
   };
-  const explained = [...new Set(told.rows.map((r) => r.verdict))].filter((v) => VERDICTS[v]).map((v) => h("p", { class: "quiet" }, `${VERDICTS[v][0]} ${v}: ${VERDICTS[v][1]}`));
+  const explained = [...new Set(declarations.rows.map((r) => r.verdict))].filter((v) => VERDICTS[v]).map((v) => h("p", { class: "quiet" }, `${VERDICTS[v][0]} ${v}: ${VERDICTS[v][1]}`));
   return h("div", { class: "scroll" }, h("table", {},
     h("caption", {}, "Agreement of theory and simulation"),
     h("thead", {}, h("tr", {}, ["observable", "verdict", "worst z", "sizes", "seeds"].map((t) => h("th", { scope: "col" }, t)))),
-    h("tbody", {}, told.rows.map(cells))), explained);
+    h("tbody", {}, declarations.rows.map(cells))), explained);
 }

@@ -79,9 +79,9 @@ export function fromQuery(text, description) {
   if (query.get("sizes")) view.sizes = query.get("sizes").split(",").map(Number);
   if (query.get("seeds")) view.seeds = Number(query.get("seeds"));
   if (query.get("simulated")) view.simulated = Number(query.get("simulated"));
-  const pins = query.getAll("pin").map((said) => {
+  const pins = query.getAll("pin").map((pin) => {
     const values = { ...base };
-    for (const part of said === "defaults" ? [] : said.split(",")) {
+    for (const part of pin === "defaults" ? [] : pin.split(",")) {
       const [name, value] = part.split(":");
       if (fields[name] && value !== undefined) values[name] = meant(fields[name], value);
     }
@@ -107,7 +107,7 @@ function conditions(observable) {
 }
 
 /** What distinguishes one set of values from another, in words: `penalty 0.01, loss hinge`. */
-export function difference(values, others, without, said) {
+export function difference(values, others, without, label) {
   const names = Object.keys(values).filter((n) => n !== without && others.some((o) => o[n] !== values[n]));
-  return names.map((n) => `${said(n)} ${typeof values[n] === "number" ? Number(values[n].toPrecision(4)) : values[n]}`).join(", ");
+  return names.map((n) => `${label(n)} ${typeof values[n] === "number" ? Number(values[n].toPrecision(4)) : values[n]}`).join(", ");
 }

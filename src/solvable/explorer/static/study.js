@@ -10,9 +10,9 @@ import { takeaway } from "./takeaway.js";
 /** The page of the opened study, in the state that the query string describes. */
 export async function studyPage(query) {
   soon();
-  const told = await api.study();
-  const description = await api.model(told.model);
-  return new StudyPage(told, description, query);
+  const declarations = await api.study();
+  const description = await api.model(declarations.model);
+  return new StudyPage(declarations, description, query);
 }
 
 class StudyPage {
@@ -21,7 +21,7 @@ class StudyPage {
     this.description = description;
     this.title = study.title;
     this.observables = study.observables.map((o) => (typeof o === "string" ? { name: o, dims: [] } : o));
-    this.told = { fields: Object.fromEntries(description.fields.map((f) => [f.name, f])), observables: Object.fromEntries(this.observables.map((o) => [o.name, o])) };
+    this.declarations = { fields: Object.fromEntries(description.fields.map((f) => [f.name, f])), observables: Object.fromEntries(this.observables.map((o) => [o.name, o])) };
     this.ask = api.latest((request) => api.studySeries(request), (...settled) => this.answered(...settled));
     this.remember = settled(200, () => history.replaceState(null, "", `/?${this.query()}`));
     this.resized = settled(120, () => this.redraw());
@@ -31,18 +31,18 @@ class StudyPage {
   }
 
   read(query) {
-    const said = new URLSearchParams(query), names = this.observables.map((o) => o.name), dims = this.study.dims;
-    this.shownNames = (said.get("show") ?? "").split(",").filter((n) => names.includes(n));
+    const params = new URLSearchParams(query), names = this.observables.map((o) => o.name), dims = this.study.dims;
+    this.shownNames = (params.get("show") ?? "").split(",").filter((n) => names.includes(n));
     if (!this.shownNames.length) this.shownNames = names.slice(0, 1);
     const numeric = Object.keys(dims).filter((d) => dims[d].length > 1 && dims[d].every((v) => typeof v === "number"));
     const own = this.observables.some((o) => this.shownNames.includes(o.name) && o.dims.length);
-    this.x = said.has("x") ? (said.get("x") === "none" ? null : said.get("x")) : own ? null : numeric.sort((a, b) => dims[b].length - dims[a].length)[0] ?? null;
+    this.x = params.has("x") ? (params.get("x") === "none" ? null : params.get("x")) : own ? null : numeric.sort((a, b) => dims[b].length - dims[a].length)[0] ?? null;
     this.at = Object.fromEntries(Object.keys(dims).map((d) => [d, dims[d][0]]));
-    for (const part of (said.get("at") ?? "").split(",").filter(Boolean)) {
+    for (const part of (params.get("at") ?? "").split(",").filter(Boolean)) {
       const [dim, text] = part.split(":"), found = dims[dim]?.find((v) => String(v) === text);
       if (found !== undefined) this.at[dim] = found;
     }
-    this.logarithmic = said.get("axis") === "log";
+    this.logarithmic = params.get("axis") === "log";
   }
 
   query() {
@@ -71,7 +71,7 @@ class StudyPage {
     const log = h("input", { type: "checkbox", onchange: () => { this.logarithmic = log.checked; this.redraw(); this.remember(); } });
     this.selects = dims.map((d) => {
       const name = unique(d), select = h("select", { id: name, onchange: () => { this.at[d] = s.dims[d][select.selectedIndex]; this.change(); } }, s.dims[d].map((v) => h("option", {}, number(v))));
-      const symbol = this.told.fields[d]?.symbol_mathml;
+      const symbol = this.declarations.fields[d]?.symbol_mathml;
       return { d, select, element: h("div", { class: "control" }, h("div", { class: "head" }, h("label", { for: name }, words(d), symbol ? h("span", { class: "symbol", html: symbol }) : null)), select) };
     });
     this.sync = () => {
@@ -126,7 +126,7 @@ class StudyPage {
     this.trouble.textContent = refusal ? refusal.message : "";
     if (refusal) return;
     const points = unrolled(answer.points ?? [], request.x, answer.x?.values ?? []);
-    const values = this.study.dims[request.x], scale = this.told.fields[request.x]?.scale ?? "linear";
+    const values = this.study.dims[request.x], scale = this.declarations.fields[request.x]?.scale ?? "linear";
     this.view = { model: this.study.model, x: request.x && values ? { field: request.x, scale: scale === "log" && values.every((v) => v > 0) ? "log" : "linear" } : null, y: null, observables: request.observables, values: {} };
     this.answer = completed(normal(answer), points, this.view, { ...this.description, coordinates: answer.coordinates });
     this.points = points;
@@ -137,11 +137,11 @@ class StudyPage {
   async redraw() {
     if (!this.answer || !this.plot.isConnected) return;
     const curves = [{ name: "", colour: 0, answer: this.answer, points: this.points }];
-    const figure = await draw(this.plot, { view: this.view, curves, told: this.told, logarithmic: this.logarithmic });
+    const figure = await draw(this.plot, { view: this.view, curves, declarations: this.declarations, logarithmic: this.logarithmic });
     showLegend(this.legend, figure, [], () => {});
     this.plot.setAttribute("aria-label", sentence(this.answer, this.view));
-    const said = [...new Set(this.answer.series.map((s) => `${words(s.observable)}: ${s.status}`))].join("; ");
-    this.status.textContent = said ? `${said.charAt(0).toUpperCase()}${said.slice(1)}.` : "";
+    const statuses = [...new Set(this.answer.series.map((s) => `${words(s.observable)}: ${s.status}`))].join("; ");
+    this.status.textContent = statuses ? `${statuses.charAt(0).toUpperCase()}${statuses.slice(1)}.` : "";
     if (this.values.open) this.showTable();
     document.dispatchEvent(new CustomEvent("drawn", { detail: { values: {} } }));
   }

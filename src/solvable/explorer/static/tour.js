@@ -13,8 +13,8 @@ export function stories() {
 export const address = (story, step) => `/?${story.steps[step].query}&tour=${story.id}&step=${step}`;
 
 /** One card per story. */
-export function cards(told) {
-  return h("ol", { class: "stories" }, told.map((story) => h("li", {}, h("a", { class: "story-card", href: address(story, 0), "data-route": true, "data-story": story.id },
+export function cards(declarations) {
+  return h("ol", { class: "stories" }, declarations.map((story) => h("li", {}, h("a", { class: "story-card", href: address(story, 0), "data-route": true, "data-story": story.id },
     h("strong", {}, story.title), h("span", {}, story.promise)))));
 }
 
