@@ -25,6 +25,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ...errors import InvalidValue
 from ..averages.chains import R_HAT, plain_effective_size, plain_r_hat
+from ..data.parts import equal_parts
 
 PROJECTIONS = 4
 CHUNK = 8
@@ -268,13 +269,11 @@ class _Runner:
 
     def __init__(self, law: Any, key: PRNGKeyArray, states: Int[Array, "n L"], ladder: Float[Array, " K"] | None):
         parts = PARTS if jax.default_backend() == "cpu" and len(states) >= 128 * PARTS else 1
-        each = -(-len(states) // parts)
         # A few chains more make all parts equal.
-        states = jnp.concatenate([states, states[: parts * each - len(states)]])
+        self.parts = list(equal_parts(states, parts, repeat=True))
         if ladder is not None:
-            states = jnp.tile(states[None], (len(ladder), 1, 1))
+            self.parts = [jnp.tile(part[None], (len(ladder), 1, 1)) for part in self.parts]
         self.law, self.key, self.ladder = law, key, ladder
-        self.parts = [states[..., p * each : (p + 1) * each, :] for p in range(parts)]
         self.warm = False
 
     def run(self) -> Float[Array, "sweeps n traces"]:
