@@ -1,4 +1,4 @@
-r"""Gaussian averages of any smooth activation, by quadrature, on the terms of `averages`.
+r"""Gaussian averages of any smooth activation, by quadrature, on the terms of `activations`.
 
     g = smooth(jnp.tanh, "tanh")          # or activation("tanh"), "sigmoid", "softplus", "gelu", "swish"
 

@@ -9,7 +9,7 @@ and 1 − ⟨τ/ω⟩ is the part of the teacher that no linear student reaches.
 the class mean takes the teacher's place: τ_i = p (e_i·μ)².
 
 Matrices (`of_matrices`), spectra (`joint_spectrum`) and ensembles by name (`isotropic`, `power_law`, `features`,
-`hidden_manifold`, `clouds`) all become a `Spectrum`, which is all that `methods.covariate` asks for.
+`hidden_manifold`, `clouds`) all become a `Spectrum`, which is all that `methods.risk.covariate` asks for.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ the second head is *fresh* (as given) or *copied* from the first, which changes 
   w_k ← w_k − (η_w λ Ω_k/N)(w_k − w̃_k) at every step, with the importance Ω_k = v_1k² (`readout`) or the Fisher information
   v_1k² <g'(λ_k)²> (`fisher`), both taken at the switch.
 
-**Theory** (Lee, Goldt and Saxe 2021; Lee et al. 2022). For N → ∞ overlaps and heads follow a flow (`methods.tasks`). The
+**Theory** (Lee, Goldt and Saxe 2021; Lee et al. 2022). For N → ∞ overlaps and heads follow a flow (`methods.flows.tasks`). The
 frozen w̃ are further units without a readout, so that with S_kl = w_k·w̃_l/N beside R, and R^ = [R, S], consolidation adds
 
     dR^_kn/dt = … − η_w λ Ω_k (R^_kn − R^_kn(switch))

@@ -4,7 +4,7 @@ r"""Which task to show when: a student that knows one task learns a second, and 
 u_t·u_t/N = 1 and u_1·u_2/N = γ, the similarity of the tasks; g is erf(·/√2) or ReLU.
 
 **Learner.** K units shared by both tasks, a head for each: f_t(x) = Σ_k v_tk g(w_k·x/√N). A sample of task t makes one step
-of gradient descent on ½(f_t − y_t)², first layer and its own head, time in steps per N (`methods.tasks`). First all samples
+of gradient descent on ½(f_t − y_t)², first layer and its own head, time in steps per N (`methods.flows.tasks`). First all samples
 are from task 1, for a time `first_stage`. Then, for a time `horizon` T cut into equal intervals, a *protocol* decides which
 fraction u(t) of the samples comes from task 2, and by how much (the pace) the learning rates are multiplied:
 
@@ -18,7 +18,7 @@ fraction u(t) of the samples comes from task 2, and by how much (the pace) the l
 **Theory** (Mori, Sarao Mannelli and Mignacco 2024). For N → ∞ overlaps and heads follow a flow that is linear in the fractions,
 ẏ = (1−u) f_1 + u f_2. Pontryagin's principle: with the costates p, all samples belong to the task of the smaller switching
 function s_t = p·f_t; where both stay equal, replay is interleaved with a fraction between 0 and 1. `gap` measures how far a
-protocol is from that, and is zero where the principle holds (`methods.control`). The optimal protocols are local minima,
+protocol is from that, and is zero where the principle holds (`methods.flows.control`). The optimal protocols are local minima,
 searched from two starts, and NaN where the search did not converge. Derivatives are taken at the protocol held fixed, which
 is exact for the optimal final loss.
 

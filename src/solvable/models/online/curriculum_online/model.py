@@ -31,7 +31,7 @@ S = Q_r + Δ Q_i, δ = (y − g) g' and c = 2/π, for a field a of covariances C
     dQ_i/dt = 2η <δ h_i> + η² (1−ρ) Δ <δ²> − 2ηλ Q_i           (C_ah = Δ Q_i, C_au = 0)
 
 and the error on inputs of difficulty Δ is arccos(R/√(T S))/π. The optimal protocol obeys Pontryagin's principle
-(`methods.control`): `gap` is zero where it holds; searched from several starts, NaN where no search converged.
+(`methods.flows.control`): `gap` is zero where it holds; searched from several starts, NaN where no search converged.
 
 **What is seen** (ρ = 0.2, Δ_e = 0.05). The verdict depends on what else is tuned. At a constant rate, rate and decay chosen
 for every arm, hard samples *first* win (23 % over hard samples alone at T = 5, against 3 % for the curriculum): late easy samples

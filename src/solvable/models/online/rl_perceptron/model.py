@@ -13,8 +13,8 @@ is right if it is that of a teacher with |w*|² = D.
 The pace is 1 (`constant`), `given` over time, the best at every moment (`best-rate`), or the best together with the best
 episode length up to T (`best-rate-and-length`, rule `all`), as a policy of the current overlaps. At pace 1 the best length
 of the moment is not the best in the end: `optimal-length` (rule `all`) is the schedule of lengths up to T, constant between
-the times, that makes the final error smallest (`methods.control`: lengths may be mixed, and are found to be whole). With a free
-pace episodes grow longer as the student gets better; at pace 1 they grow shorter (T = 12, t = 100: 4, then 3; final error
+the times, that makes the final error smallest (`methods.flows.control`: lengths may be mixed, and are found to be whole). With a
+free pace episodes grow longer as the student gets better; at pace 1 they grow shorter (T = 12, t = 100: 4, then 3; final error
 0.06855, against 0.06894 with the best constant length, 4).
 
 **Theory** (Patel, Lee, Sarao Mannelli, Goldt and Saxe 2023). With R = w·w*/D, Q = |w|²/D, ρ = R/√Q, P = 1 - arccos(ρ)/π,

@@ -9,7 +9,7 @@ y = Σ_n a_n g(u_n·x/√N) + σζ, with Gram matrix T = UUᵀ/N and label noise
     w_k ← w_k − (η_w/√N) v_k g'(λ_k) (f − y) x,        v_k ← v_k − (η_v/N) g(λ_k) (f − y).
 
 **Theory** (Saad and Solla 1995; Biehl and Schwarze 1995; both layers and noise: Goldt et al. 2019). For N → ∞ the overlaps
-Q = WWᵀ/N, R = WUᵀ/N and v follow closed differential equations, written out at `methods.committee`. They start at *given*
+Q = WWᵀ/N, R = WUᵀ/N and v follow closed differential equations, written out at `methods.flows.committee`. They start at *given*
 overlaps: the escape from the symmetric plateau takes a time ∝ log(1/asymmetry), so a finite network has to be compared with
 the flow that starts where it started.
 

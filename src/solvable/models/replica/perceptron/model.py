@@ -6,7 +6,7 @@ y = sign(ν + √Δ ζ) (*sign*) or y = ν + √Δ ζ (*linear*), ζ standard Ga
 **Learner.** ŵ = argmin_w Σ_μ ℓ(y_μ, w·x_μ/√d) + λ|w|²/2 over n = αd samples: the *sum* of the losses.
 
 **Theory** (replica symmetric, exact for convex losses; Gardner and Derrida 1989; Loureiro et al. 2021). With the
-output channel's conjugates per sample (`methods.channels`) the saddle point in m = ŵ·w₀/d, q = |ŵ|²/d and V is
+output channel's conjugates per sample (`methods.risk.channels`) the saddle point in m = ŵ·w₀/d, q = |ŵ|²/d and V is
 
     V = 1/(λ + αV̂),   m = αm̂ V,   q = V²(α²m̂² + αq̂).
 

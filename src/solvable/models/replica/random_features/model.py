@@ -12,13 +12,14 @@ E F² = 1: Gaussian entries, or orthogonal (FᵀF = d·1 for p ≤ d, FFᵀ = p�
 
 **Theory** (Gerace et al. 2020; n, p, d → ∞ together). By Gaussian equivalence x acts like κ1 Fᵀc/√d + κ⋆ z, with
 κ1 = E zσ(z) and κ⋆² = E σ² − κ1²; this is a Gaussian covariate model with ω = κ1²s + κ⋆² and τ = κ1²s·p/d over the
-spectrum s of FᵀF/d (`methods.covariate`). The order parameters are moments of fields on a fresh input: m = E νz and
+spectrum s of FᵀF/d (`methods.risk.covariate`). The order parameters are moments of fields on a fresh input: m = E νz and
 q = E z² with the student's field z = ŵ·x/√p. Activations have no mean: erf(·/√2), sign and tanh are odd, and from relu
 its mean 1/√(2π) is subtracted. (With the mean left in, the features have one further direction of variance O(p), which
-carries nothing about balanced labels.) Other activations: `methods.spectra.nonlinearity` with `methods.covariate.learn`.
+carries nothing about balanced labels.) Other activations: `methods.random_matrices.spectra.nonlinearity` with
+`methods.risk.covariate.learn`.
 
 **Thresholds.** The square loss reaches zero at n = p, where its norm and test error peak for λ → 0. Logistic and hinge losses
-reach it where the labels become separable (`methods.separability`), with fewer features. At the best penalty
+reach it where the labels become separable (`methods.risk.separability`), with fewer features. At the best penalty
 (`best_penalty`) neither leaves a trace.
 
 **Simulation.** Draw F, teacher and samples, apply the nonlinearity itself (not its Gaussian equivalent), minimise the

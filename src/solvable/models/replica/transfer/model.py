@@ -9,7 +9,7 @@ the logistic loss. On the target only a last layer is learnt, on the features h 
 ŵ = argmin_w Σ_μ ℓ(y_μ, w·h_μ/√p) + λ|w|²/2, the *sum* of the losses over n samples. Beside it: the same with a random W, of the
 law from which the source's training began (random features), and, on request, both layers trained on the target alone.
 
-**Theory.** Given W, target and source being as they are, the last layer is a Gaussian covariate model (`methods.covariate`):
+**Theory.** Given W, target and source being as they are, the last layer is a Gaussian covariate model (`methods.risk.covariate`):
 Ω = E[hhᵀ] and E[hν], ν = θ_t·c/|θ_t|, are all that it needs. Fields are odd in c, so features have no mean. For a trained W
 these moments have no closed form and are averages over `MOMENT_SAMPLES`·p fresh inputs, which `prepare` draws together with the
 tasks; the training on the source has no theory and is carried out. The answer is then exact as n, p, d → ∞ together as
