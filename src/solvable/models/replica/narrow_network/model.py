@@ -29,8 +29,8 @@ not converged.
 Carlo. Informed ones begin at the teacher and at overlap 0.7 with it, to come from above and below; the others at random
 weights. Units are matched to the teacher's. The number of units grows as √d/2, so that 1/K and K/d fall alike, as 1/√d.
 Chains run on, each time twice as long, until in the second half of the run every observable has R̂ ≤ 1.05 and 50 effective
-draws (`methods.averages.chains`); after 2048 trajectories without, the result is NaN, not converged, and its residual R̂ − 1. So it
-is near a transition, and at temperatures far below that at which replica symmetry breaks. Where two solutions coexist, `start`
+draws (`methods.averages.chains`); after 2048 trajectories without, the result is NaN, not converged, and its residual R̂ − 1. So
+it is near a transition, and at temperatures far below that at which replica symmetry breaks. Where two solutions coexist, `start`
 says which is sampled, and nothing is averaged over both; but a barrier is only as high as the network is wide, and chains of
 four units cross it (erf, α = 4, Δ = 0.01, d = 64: specialised from random weights).
 """
