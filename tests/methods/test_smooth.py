@@ -81,7 +81,7 @@ def test_names_and_functions_are_activations_and_others_are_refused_with_the_lis
     np.testing.assert_allclose(activation(jnp.sin).derivative(jnp.asarray(0.3)), np.cos(0.3))
     np.testing.assert_allclose(activation("gelu").function(jnp.asarray(1.0)), 0.8413447460685429)
     with pytest.raises(
-        ValueError, match="erf, gelu, relu, sigmoid, sign, softplus, swish, tanh, or a function, not 'cube'"
+        ValueError, match="erf, gelu, linear, relu, sigmoid, sign, softplus, swish, tanh, or a function, not 'cube'"
     ):
         activation("cube")
 
