@@ -108,6 +108,21 @@ def test_every_public_function_of_the_methods_has_a_docstring_and_a_place():
                 assert f"{{py:function}} {n}(" in text, (name, n)
 
 
+def test_every_package_of_methods_has_one_page_that_lists_all_its_modules(tmp_path):
+    pages = pytest.importorskip("pages")
+    packages = [name.rpartition(".")[2] for name in pages.method_packages()]
+    assert {"averages", "fixed_points", "flows", "random_matrices", "risk", "sequences", "training"} <= set(packages)
+    assert sorted(page.stem for page in (DOCS / "methods").glob("*.md")) == sorted(packages)
+    for name in pages.method_modules():
+        text = (DOCS / "methods" / f"{name.split('.')[1]}.md").read_text(encoding="utf-8")
+        assert text.count(f"../generated/{pages.api_file(name)}\n") == 1, name
+        assert f"`solvable.{name}`" in pages.methods_index(), name
+    pages.write_pages(tmp_path / "generated", figures=False)
+    for page in WRITTEN:
+        for file in re.findall(r"^```\{include\} \S*?generated/(\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE):
+            assert (tmp_path / "generated" / file).exists(), (page.name, file)
+
+
 def test_every_symbol_becomes_a_formula_without_loose_ends():
     mathml = pytest.importorskip("mathml")
     for line in sv.models.LISTINGS:

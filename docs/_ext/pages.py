@@ -5,8 +5,7 @@ Everything is Markdown, because the docstrings are. `write_pages` fills `docs/ge
     generated/models/ID.md      a model: set-up, fields, observables, numerics, figures, references, how to call it
     generated/models/index.md   the models by family
     generated/api/NAME.md       the public names of a module, to be included in a written page
-    generated/methods/NAME.md   a module of methods that no written page includes yet
-    generated/methods/index.md  the methods
+    generated/methods/index.md  the methods by package: each has a written page, docs/methods/PACKAGE.md
 """
 
 from __future__ import annotations
@@ -28,6 +27,10 @@ DOCS = Path(__file__).resolve().parents[1]
 LABORATORY = ("model", "contract.declarations", "study", "lab.agreement", "search", "registry", "testing", "lab.store")
 """What `reference.md` includes, beside the methods."""
 
+NEIGHBOURS = ("models.replica.narrow_network.hamiltonian", "models.attention.potts_attention.softmax_regression",
+              "tools.logistic_replica")  # fmt: skip
+"""What pages of the methods include, though it stands with the one model or tool that uses it."""
+
 
 def write_pages(folder: Path = DOCS / "generated", *, figures: bool | None = None) -> list[Path]:
     """Write every generated page; pictures are drawn anew if `figures` (or SOLVABLE_DOCS_FIGURES=1)."""
@@ -37,10 +40,8 @@ def write_pages(folder: Path = DOCS / "generated", *, figures: bool | None = Non
     shutil.rmtree(folder, ignore_errors=True)
     pages = {f"models/{line.id}.md": model_page(line, folder, draws) for line in LISTINGS}
     pages["models/index.md"] = models_index(LISTINGS)
-    pages |= {f"api/{short(name)}.md": module_api(name) for name in [*method_modules(), *LABORATORY]}
-    written = {name: page for name in method_modules() if (page := written_page(name))}
-    pages |= {f"methods/{short(n)}.md": bare_method_page(n) for n in method_modules() if n not in written}
-    pages["methods/index.md"] = methods_index(written)
+    pages |= {api_file(name): module_api(name) for name in [*method_modules(), *NEIGHBOURS, *LABORATORY]}
+    pages["methods/index.md"] = methods_index()
     for name, text in pages.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
@@ -219,41 +220,48 @@ def models_index(listings: Iterable[Any]) -> str:
 # --- modules ----------------------------------------------------------------------------------------------------------
 
 
-def method_modules() -> list[str]:
-    """Every public module of `solvable.methods`, as `methods.NAME`."""
+def method_packages() -> list[str]:
+    """Every package of `solvable.methods`, as `methods.PACKAGE`."""
     import solvable.methods
 
     found = pkgutil.iter_modules(solvable.methods.__path__)
-    return [f"methods.{m.name}" for m in found if not m.name.startswith("_") and not m.ispkg]
+    return [f"methods.{m.name}" for m in found if not m.name.startswith("_")]
 
 
-def short(name: str) -> str:
-    return name.rpartition(".")[2].lstrip("_")
+def method_modules(package: str = "") -> list[str]:
+    """Every public module of a package of methods (of all, if none is named), as `methods.PACKAGE.NAME`."""
+    found = []
+    for name in [package] if package else method_packages():
+        inside = pkgutil.iter_modules(importlib.import_module(f"solvable.{name}").__path__)
+        found += [f"{name}.{m.name}" for m in inside if not m.name.startswith("_")]
+    return found
 
 
-def written_page(name: str) -> str:
-    """The page of `docs/methods` that includes a module's functions, or nothing."""
-    line = f"generated/api/{short(name)}.md"
-    found = sorted(page.stem for page in (DOCS / "methods").glob("*.md") if line in page.read_text(encoding="utf-8"))
-    return found[0] if found else ""
+def api_file(name: str) -> str:
+    """Where the public names of a module are listed: under its package, or alone for those of `reference.md`."""
+    package, _, module = name.rpartition(".")
+    return f"api/{module}.md" if name in LABORATORY else f"api/{package.rpartition('.')[2]}/{module}.md"
 
 
-def bare_method_page(name: str) -> str:
-    """A module that nobody has written about yet: its own words and its functions."""
-    doc = inspect.getdoc(importlib.import_module(f"solvable.{name}")) or ""
-    return f"# {short(name).replace('_', ' ').capitalize()}\n\n{markdown(doc)}\n\n## Functions\n\n{module_api(name)}"
+def methods_index() -> str:
+    """All modules of methods, by package."""
+    parts = [
+        "# Methods",
+        "Mathematics that models share, and that knows no model. Every module can be used on its own.",
+    ]
+    for package in method_packages():
+        page = f"/methods/{package.rpartition('.')[2]}"
+        title, _, about = documented(package).partition(":")
+        rows = [[f"`solvable.{n}`", cell(first_sentence(documented(n)))] for n in method_modules(package)]
+        parts.append(
+            f"## [{title}]({page}.md)\n\n{about.strip().capitalize()}\n\n{table(['module', 'what it computes'], rows)}"
+        )
+    contents = "\n".join(f"/methods/{package.rpartition('.')[2]}" for package in method_packages())
+    return "\n\n".join([*parts, "```{toctree}\n:hidden:\n\n" + contents + "\n```"]) + "\n"
 
 
-def methods_index(written: dict[str, str]) -> str:
-    rows, pages = [], []
-    for name in method_modules():
-        page = f"/methods/{written[name]}" if name in written else f"/generated/methods/{short(name)}"
-        doc = inspect.getdoc(importlib.import_module(f"solvable.{name}")) or ""
-        rows.append([f"[`solvable.{name}`]({page}.md)", cell(first_sentence(doc))])
-        pages.append(page)
-    contents = "```{toctree}\n:hidden:\n\n" + "\n".join(dict.fromkeys(pages)) + "\n```"
-    declaration = "Mathematics that models share, and that knows no model. Every module can be used on its own."
-    return f"# Methods\n\n{declaration}\n\n{table(['module', 'what it computes'], rows)}\n\n{contents}\n"
+def documented(name: str) -> str:
+    return inspect.getdoc(importlib.import_module(f"solvable.{name}")) or ""
 
 
 def module_api(name: str) -> str:

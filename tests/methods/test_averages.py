@@ -198,5 +198,5 @@ def test_values_and_gradients_are_finite_in_degenerate_cases(name, case):
 
 
 def test_an_unknown_activation_is_refused_with_the_list_of_known_ones():
-    with pytest.raises(ValueError, match="erf, gelu, relu"):
+    with pytest.raises(ValueError, match="erf, gelu, linear, relu"):
         activation("cube")

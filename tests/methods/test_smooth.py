@@ -5,7 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from solvable.methods.averages.activations import activation
+import solvable as sv
+from solvable.methods.averages.activations import CLOSED, activation
+from solvable.methods.averages.functions import FUNCTIONS, function_named
 from solvable.methods.averages.quadrature import bent_trapezoid
 from solvable.methods.averages.smooth import smooth
 from solvable.methods.flows.committee import Overlaps, committee_drift
@@ -79,6 +81,20 @@ def test_names_and_functions_are_activations_and_others_are_refused_with_the_lis
     np.testing.assert_allclose(activation(jnp.sin).derivative(jnp.asarray(0.3)), np.cos(0.3))
     np.testing.assert_allclose(activation("gelu").function(jnp.asarray(1.0)), 0.8413447460685429)
     with pytest.raises(
-        ValueError, match="erf, gelu, relu, sigmoid, sign, softplus, swish, tanh, or a function, not 'cube'"
+        ValueError, match="erf, gelu, linear, relu, sigmoid, sign, softplus, swish, tanh, or a function, not 'cube'"
     ):
         activation("cube")
+
+
+def test_every_activation_has_one_function_and_those_with_a_kink_are_averaged_only_in_closed_form():
+    x = jnp.linspace(-2.0, 2.0, 9)
+    for name, entry in FUNCTIONS.items():
+        if entry.kinks and name not in CLOSED:
+            with pytest.raises(ValueError, match=r"activation must be one of .*, or a function"):
+                activation(name)
+            continue
+        np.testing.assert_array_equal(activation(name).function(x), entry.call(x))
+        odd = np.allclose(entry.call(-x), -entry.call(x), atol=1e-14)
+        assert odd == entry.odd
+    with pytest.raises(sv.UnknownName, match="there is no activation 'tahn'"):
+        function_named("tahn")

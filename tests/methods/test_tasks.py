@@ -7,7 +7,9 @@ import pytest
 
 import solvable as sv
 from solvable.methods.averages.activations import activation
-from solvable.methods.flows.committee import Overlaps, committee_drift, committee_loss
+from solvable.methods.averages.smooth import smooth
+from solvable.methods.flows.committee import Overlaps, committee_drift, committee_loss, equal_units, tied
+from solvable.methods.flows.integrate import integrate
 from solvable.methods.flows.tasks import TaskOverlaps, mixture, task_drifts, task_losses
 
 RATES = {"rate": jnp.asarray(0.7), "readout_rate": jnp.asarray(0.4), "noise": jnp.asarray(0.1)}
@@ -62,3 +64,56 @@ def test_tasks_without_a_head_of_their_own_must_say_which_one_they_use():
     state, gram, targets = some_student(heads=1)
     with pytest.raises(sv.InvalidValue, match="2 tasks have 1 heads"):
         task_losses(activation("erf"), state, gram, targets)
+
+
+def test_a_student_with_an_activation_by_quadrature_learns_tasks_as_with_its_closed_form():
+    start = TaskOverlaps(0.2 * jnp.eye(2), 0.1 * jnp.ones((2, 1)), jnp.ones((1, 2)))
+    by_rule, closed = (
+        task_drifts(g, start, jnp.eye(1), np.ones((1, 1)), rate=jnp.asarray(0.5), readout_rate=jnp.asarray(0.1),
+                    noise=jnp.asarray(0.1))
+        for g in (smooth(lambda x: jax.lax.erf(x / 2**0.5), "erf by rule"), activation("erf"))
+    )  # fmt: skip
+    for one, other in zip(by_rule, closed, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-8)
+
+
+def test_units_that_are_alike_are_found_and_derivatives_pass_the_tie():
+    norm = jnp.asarray([[1.0, 0.2, 0.3, 0.3], [0.2, 1.0, 0.3, 0.3], [0.3, 0.3, 2.0, 0.1], [0.3, 0.3, 0.1, 2.0]])
+    alike = equal_units(norm, jnp.zeros((4, 1)), jnp.ones((2, 4)))
+    assert alike.first.tolist() == [0, 0, 2, 2]
+    assert alike.second.tolist() == [1, 1, 3, 3]
+    noisy = norm + 1e-3 * jnp.arange(16.0).reshape(4, 4)
+    made = np.asarray(tied(alike, noisy, jnp.zeros((4, 1)), jnp.arange(4.0))[0])
+    assert made[0, 1] == noisy[0, 1]
+    assert made[1, 0] == noisy[0, 1]
+    assert made[3, 1] == noisy[2, 0]
+    assert made[3, 3] == noisy[2, 2]
+    slope = jax.jacfwd(lambda v: tied(alike, noisy, jnp.zeros((4, 1)), v)[2])(jnp.arange(4.0))
+    np.testing.assert_array_equal(slope, np.eye(4))
+    assert equal_units(norm, jnp.arange(4.0)[:, None], jnp.ones(4)).first.tolist() == [0, 1, 2, 3]
+
+
+def test_a_plateau_is_left_later_the_smaller_the_asymmetry_by_its_logarithm_and_never_without():
+    g, gram, ones = activation("erf"), jnp.eye(2), jnp.ones((1, 2))
+
+    @jax.jit
+    def exit_time(tilt):
+        start = TaskOverlaps(0.25 * jnp.eye(2), 0.05 + tilt * jnp.eye(2), ones)
+        alike = equal_units(*start)
+
+        def drift(t, state, _):
+            zero, one = jnp.asarray(0.0), jnp.asarray(1.0)
+            drifts = task_drifts(g, state, gram, ones, rate=one, readout_rate=zero, noise=zero)
+            return TaskOverlaps(*tied(alike, *mixture(drifts, jnp.ones(1))))
+
+        def specialised(t, state, _):
+            return jnp.max(jnp.max(state.overlap, axis=0) - jnp.min(state.overlap, axis=0)) - 0.5
+
+        times = jnp.asarray([0.0, 400.0])
+        return integrate(drift, start, times, rtol=1e-9, atol=1e-12, event=specialised).event_time
+
+    found = np.array([exit_time(x) for x in (1e-3, 1e-5, 1e-7)])
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found[2] - found[1], found[1] - found[0], rtol=0.02)
+    assert found[1] > found[0] + 20
+    assert np.isnan(exit_time(0.0))

@@ -8,32 +8,33 @@ import pytest
 
 import solvable as sv
 from solvable.methods.sequences.potts import conditionals
-from solvable.models.attention.masked_language import model as ml
+from solvable.models.attention.masked_language import learners
+from solvable.models.attention.masked_language import sequences as law
 
 
 @pytest.fixture(scope="module")
 def sequences():
-    data = ml.planted(3, 8, 4, 0.7)
-    return data, ml.draw_sequences(jax.random.key(0), data, 1500, held_out=1000)
+    data = law.planted(3, 8, 4, 0.7)
+    return data, law.draw_sequences(jax.random.key(0), data, 1500, held_out=1000)
 
 
 def test_factored_attention_finds_the_graph_with_less_excess_than_dense_couplings(sequences):
     data, drawn = sequences
     assert drawn.mixed
-    learnt = {kind: ml.learn_couplings(kind, drawn, 4, jax.random.key(1)) for kind in ("factored", "dense")}
+    learnt = {kind: learners.learn_couplings(kind, drawn, 4, jax.random.key(1)) for kind in ("factored", "dense")}
     assert all(fit.converged for fit in learnt.values())
     excess = {kind: fit.test_loss - drawn.optimal for kind, fit in learnt.items()}
     assert 0 < excess["factored"] < 0.5 * excess["dense"] < 0.05
     true = np.asarray(data.couplings)
-    assert ml.contact_precision(learnt["factored"].map, true) == 1.0
-    assert ml.map_correlation(learnt["factored"].map, true) > 0.95
+    assert law.contact_precision(learnt["factored"].map, true) == 1.0
+    assert law.map_correlation(learnt["factored"].map, true) > 0.95
     couplings = learnt["factored"].couplings
     assert couplings is not None
-    assert ml.coupling_error(couplings, data, 0.7) < 0.3
+    assert law.coupling_error(couplings, data, 0.7) < 0.3
     # V is U up to a factor once both are in zero-sum gauge.
     values = learnt["factored"].colours
     assert values is not None
-    wanted = np.asarray(ml.zero_sum_colours(data.colours))
+    wanted = np.asarray(law.zero_sum_colours(data.colours))
     assert np.corrcoef(values.ravel(), wanted.ravel())[0, 1] > 0.95
 
 
@@ -49,19 +50,19 @@ def test_a_trainee_draws_its_batches_from_its_own_rows_alone():
     # A stand-in whose "logits" are a point mass on the token 2: its loss is zero if and only if all rows are twos.
     sure = eqx.tree_at(lambda t: t.network, trainee(first=20, rows=10), lambda tokens, masked: 50.0 * jax.nn.one_hot(
         jnp.full(3, 2), 4, dtype=jnp.float32))  # fmt: skip
-    assert float(ml.OwnRows(64)(sure, pool, jax.random.key(0))) < 1e-6
+    assert float(learners.OwnRows(64)(sure, pool, jax.random.key(0))) < 1e-6
     other = eqx.tree_at(lambda t: t.rows, sure, jnp.asarray(11, jnp.int32))
-    assert float(ml.OwnRows(64)(other, pool, jax.random.key(0))) > 0.1
+    assert float(learners.OwnRows(64)(other, pool, jax.random.key(0))) > 0.1
 
 
 def trainee(first, rows):
-    network = ml.Transformer(4, 3, width=4, key=jax.random.key(0))
-    return ml.Trainee(network, jnp.asarray(first, jnp.int32), jnp.asarray(rows, jnp.int32))
+    network = learners.Transformer(4, 3, width=4, key=jax.random.key(0))
+    return learners.Trainee(network, jnp.asarray(first, jnp.int32), jnp.asarray(rows, jnp.int32))
 
 
 def test_replicas_of_transformers_learn_and_more_sequences_help(sequences):
     _, drawn = sequences
-    run = ml.learn_transformers(
+    run = learners.learn_transformers(
         drawn.train, [40, 1500], drawn.validation[:300], drawn.test[:300], 4, jax.random.key(2), width=16, depth=1,
         steps=300, rate=5e-3, recorded=8,
     )  # fmt: skip
@@ -75,13 +76,13 @@ def test_replicas_of_transformers_learn_and_more_sequences_help(sequences):
 def test_scores_of_a_map_are_what_they_say():
     couplings = np.zeros((4, 4))
     couplings[0, 1] = couplings[1, 0] = couplings[2, 3] = couplings[3, 2] = 1.0
-    assert ml.contact_precision(couplings, couplings) == 1.0
-    assert ml.map_correlation(3 * couplings, couplings) == pytest.approx(1.0)
-    assert ml.map_correlation(np.ones((4, 4)), couplings) == 0.0
+    assert law.contact_precision(couplings, couplings) == 1.0
+    assert law.map_correlation(3 * couplings, couplings) == pytest.approx(1.0)
+    assert law.map_correlation(np.ones((4, 4)), couplings) == 0.0
     half = couplings.copy()
     half[2, 3] = half[3, 2] = 0.0
     half[0, 2] = 0.5
-    assert ml.contact_precision(half, couplings) == 0.5
+    assert law.contact_precision(half, couplings) == 0.5
 
 
 def test_heads_that_do_not_divide_the_embedding_are_refused():

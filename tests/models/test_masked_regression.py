@@ -14,6 +14,7 @@ import solvable as sv
 from solvable.methods.random_matrices.equivalents import ridgeless_factor
 from solvable.model import simulate_batch
 from solvable.models.attention.masked_regression.model import EDGES
+from solvable.models.attention.masked_regression.regressions import leading, regress_all
 
 REFERENCES = json.loads((Path(__file__).parents[1] / "reference" / "masked-regression.json").read_text())
 CHOICES = sv.MaskedRegression.fields_of("choice")
@@ -135,7 +136,7 @@ def test_one_inverse_gives_what_row_by_row_regressions_and_a_plain_eigensolver_g
     sigma, hidden = map(np.asarray, model._covariance(d, None))
     x = np.random.default_rng(1).normal(size=(n, d)) @ np.linalg.cholesky(sigma).T
     a, s = brute_force(x, penalty), x.T @ x / n
-    measured, g, leading = measure(
+    measured, g, top = measure(
         model, jnp.asarray(sigma), jnp.asarray(s), jnp.asarray(n, jnp.int32), jnp.asarray(hidden)
     )
     g, rest = np.asarray(g), np.eye(d) - a
@@ -146,17 +147,17 @@ def test_one_inverse_gives_what_row_by_row_regressions_and_a_plain_eigensolver_g
     order = np.argsort(values.real)
     histogram = np.histogram(values.real, [-np.inf, *EDGES[1:-1], np.inf])[0]
     np.testing.assert_allclose(measured["spectrum"] * d, histogram, atol=1e-9)
-    np.testing.assert_allclose([leading["edge"], leading["outlier"]], values.real[order[-2:]], rtol=1e-10)
+    np.testing.assert_allclose([top["edge"], top["outlier"]], values.real[order[-2:]], rtol=1e-10)
     if n > d:
         left = np.linalg.inv(right)[order[-1]].real
         for name, vector in (("overlap_right", right[:, order[-1]].real), ("overlap_left", left)):
-            np.testing.assert_allclose(leading[name], (vector @ hidden) ** 2 / (vector @ vector), rtol=1e-8)
+            np.testing.assert_allclose(top[name], (vector @ hidden) ** 2 / (vector @ vector), rtol=1e-8)
 
 
 @eqx.filter_jit
 def measure(model, sigma, s, number, hidden):
-    measured, g, *_ = model._regressions(sigma, s, number, sigma.shape[0])
-    return measured, g, model._leading(s, g, hidden, number, sigma.shape[0])
+    fit = regress_all(s, model.penalty, number)
+    return model._measured(fit, sigma, s), fit.inverse, leading(s, fit.inverse, model.penalty, hidden, number)
 
 
 def test_the_ring_has_the_spectrum_it_is_declared_with():

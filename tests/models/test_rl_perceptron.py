@@ -9,7 +9,7 @@ from scipy.integrate import solve_ivp
 import solvable as sv
 from solvable.methods.flows.control import Box, Lengths, arrive, evaluate, optimise
 from solvable.model import simulate_batch
-from solvable.models.online.rl_perceptron.model import wrong_actions
+from solvable.models.online.rl_perceptron.averages import wrong_actions
 
 
 def averages(rho, **fields):

@@ -9,7 +9,7 @@ import xarray as xr
 import solvable as sv
 from solvable.methods.risk.covariate import of_matrices
 from solvable.model import simulate_batch
-from solvable.models.replica.transfer.model import _moments, random_network
+from solvable.models.replica.transfer.networks import moments, random_network
 from solvable.render.figures import KEPT
 
 SMALL = {"features": "network", "loss": "square", "inputs": 3, "width": 2, "epochs": 20, "source_samples": 20.0}
@@ -21,7 +21,7 @@ def test_a_random_first_layer_on_a_flat_manifold_is_random_features():
     keys = jax.random.split(jax.random.key(2), 3)
     layers = jnp.stack([random_network(k, p, d, jnp.float32).first for k in keys[:2]])
     manifold, teacher = float(np.sqrt(d)) * jnp.eye(d, dtype=jnp.float32), jnp.ones(d, jnp.float32)
-    second, cross, power = (np.asarray(v) for v in _moments(keys[2], manifold, teacher, layers, "linear", 300 * p))
+    second, cross, power = (np.asarray(v) for v in moments(keys[2], manifold, teacher, layers, "linear", 300 * p))
     found = [
         of_matrices(power[None, None], cross[k][None, :], 0.5 * (second[k] + second[k].T), [1.0]) for k in range(2)
     ]

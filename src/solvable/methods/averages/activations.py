@@ -22,7 +22,7 @@ table is asked for with `numpy.ix_`:
 
 Known in closed form: `erf` (Saad & Solla 1995; here $g(x)=\mathrm{erf}(x/\sqrt2)$), `sign`, and `relu` except its I4,
 which is a smooth one-dimensional integral (derived at `ReLU.I4`). Any other smooth activation answers the same questions
-by quadrature: `methods.smooth`.
+by quadrature: `methods.averages.smooth`.
 """
 
 from __future__ import annotations
@@ -38,10 +38,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-__all__ = ["Activation", "Erf", "ReLU", "Sign", "activation"]
+from .functions import FUNCTIONS, function_named
+
+__all__ = ["CLOSED", "Activation", "Erf", "ReLU", "Sign", "activation"]
 
 Entry = Float[Array, "..."]
 Index = int | np.integer | Int[np.ndarray, "..."]
+Covariance = Float[Array, "n n"]
+Weights = Float[Array, "task units"]
+Needed = Bool[np.ndarray, "units units"] | None
 
 # Below these, a number that should be zero is rounding noise: relative determinants and squared sines of angles ...
 _FLAT = 1e-14
@@ -61,9 +66,9 @@ class Activation(abc.ABC):
     nodes: int = 16
     name = "abstract"
 
-    @abc.abstractmethod
     def function(self, x: Entry) -> Entry:
         """The activation g."""
+        return function_named(self.name)(x)
 
     @abc.abstractmethod
     def derivative(self, x: Entry) -> Entry:
@@ -82,49 +87,32 @@ class Activation(abc.ABC):
         """< g'(x1) x2 g(x3) >."""
 
     @abc.abstractmethod
-    def I4(
-        self,
-        c11: Entry,
-        c12: Entry,
-        c13: Entry,
-        c14: Entry,
-        c22: Entry,
-        c23: Entry,
-        c24: Entry,
-        c33: Entry,
-        c34: Entry,
-        c44: Entry,
-    ) -> Entry:
-        """< g'(x1) g'(x2) g(x3) g(x4) >."""
+    def I4(self, *c: Entry) -> Entry:
+        """< g'(x1) g'(x2) g(x3) g(x4) >, of the ten entries in reading order."""
 
-    def table_I2(self, cov: Float[Array, "n n"], first: Index | None = None, second: Index | None = None) -> Entry:
+    def table_I2(self, cov: Covariance, first: Index | None = None, second: Index | None = None) -> Entry:
         """I2 of the units `first` and `second` (index arrays that broadcast); of all pairs when none are given."""
         i, j = _pairs(cov, first, second)
         return self.I2(*_entries(cov, (i, i), (i, j), (j, j)))
 
-    def table_J2(self, cov: Float[Array, "n n"], first: Index | None = None, second: Index | None = None) -> Entry:
+    def table_J2(self, cov: Covariance, first: Index | None = None, second: Index | None = None) -> Entry:
         """J2 of the units `first` and `second` (index arrays that broadcast); of all pairs when none are given."""
         i, j = _pairs(cov, first, second)
         return self.J2(*_entries(cov, (i, i), (i, j), (j, j)))
 
-    def table_I3(self, cov: Float[Array, "n n"], first: Index, second: Index, third: Index) -> Entry:
+    def table_I3(self, cov: Covariance, first: Index, second: Index, third: Index) -> Entry:
         """I3 for index arrays that broadcast; `first` carries g', `second` is linear, `third` carries g."""
         i, j, k = first, second, third
         return self.I3(*_entries(cov, (i, i), (i, j), (i, k), (j, k), (k, k)))
 
-    def table_I4(self, cov: Float[Array, "n n"], first: Index, second: Index, third: Index, fourth: Index) -> Entry:
+    def table_I4(self, cov: Covariance, first: Index, second: Index, third: Index, fourth: Index) -> Entry:
         """I4 for index arrays that broadcast; `first` and `second` carry g', `third` and `fourth` carry g."""
         i, j, k, l = first, second, third, fourth
         pairs = ((i, i), (i, j), (i, k), (i, l), (j, j), (j, k), (j, l), (k, k), (k, l), (l, l))
         return self.I4(*_entries(cov, *pairs))
 
     def squares(
-        self,
-        cov: Float[Array, "n n"],
-        first: Index,
-        second: Index,
-        weights: Float[Array, "task units"],
-        needed: Bool[np.ndarray, "units units"] | None = None,
+        self, cov: Covariance, first: Index, second: Index, weights: Weights, needed: Needed = None
     ) -> Float[Array, "task pair"]:
         """< g'(x_i) g'(x_j) (Σ_c h_tc g(x_c))² > = Σ_cd h_tc h_td I4(i,j,c,d), of pairs (i, j), the units c, d the first ones.
 
@@ -158,9 +146,6 @@ class Sign(Activation):
     name = "sign"
     _added_variance = 0.0
 
-    def function(self, x: Entry) -> Entry:
-        return jnp.sign(x)
-
     def derivative(self, x: Entry) -> Entry:
         raise TypeError("the derivative of sign is a delta function: only its averages exist")
 
@@ -176,19 +161,8 @@ class Sign(Activation):
         v1, v3 = c11 + self._added_variance, c33 + self._added_variance
         return 2 / jnp.pi * self._over_root(c23 - self._ratio(c12 * c13, v1), v1 * v3 - c13 * c13, v1 * v3)
 
-    def I4(
-        self,
-        c11: Entry,
-        c12: Entry,
-        c13: Entry,
-        c14: Entry,
-        c22: Entry,
-        c23: Entry,
-        c24: Entry,
-        c33: Entry,
-        c34: Entry,
-        c44: Entry,
-    ) -> Entry:
+    def I4(self, *c: Entry) -> Entry:
+        c11, c12, c13, c14, c22, c23, c24, c33, c34, c44 = c
         v1, v2, v3, v4 = (c + self._added_variance for c in (c11, c22, c33, c44))
         area = v1 * v2 - c12 * c12
         both = area * c34 - v1 * c23 * c24 - v2 * c13 * c14 + c12 * (c13 * c24 + c14 * c23)
@@ -223,9 +197,6 @@ class Erf(Sign):
     name = "erf"
     _added_variance = 1.0
 
-    def function(self, x: Entry) -> Entry:
-        return jax.lax.erf(x * math.sqrt(0.5))
-
     def derivative(self, x: Entry) -> Entry:
         return math.sqrt(2 / math.pi) * jnp.exp(-0.5 * x * x)
 
@@ -244,12 +215,7 @@ class Erf(Sign):
         return _quick_arcsin(jnp.clip(x, -1 + _EDGE, 1 - _EDGE))
 
     def squares(
-        self,
-        cov: Float[Array, "n n"],
-        first: Index,
-        second: Index,
-        weights: Float[Array, "task units"],
-        needed: Bool[np.ndarray, "units units"] | None = None,
+        self, cov: Covariance, first: Index, second: Index, weights: Weights, needed: Needed = None
     ) -> Float[Array, "task pair"]:
         """As for every activation; what depends on (i, j, c) only is computed once for all d, needed or not."""
         i, j, units = np.ravel(first)[:, None], np.ravel(second)[:, None], np.arange(weights.shape[1])
@@ -282,9 +248,6 @@ class ReLU(Activation):
 
     name = "relu"
 
-    def function(self, x: Entry) -> Entry:
-        return jnp.maximum(x, 0.0)
-
     def derivative(self, x: Entry) -> Entry:
         return jnp.heaviside(x, 0.5)
 
@@ -299,19 +262,7 @@ class ReLU(Activation):
         root = _root(c11 * c33 - c13 * c13, c11 * c33)
         return _ratio(c12, c11) * root / (2 * jnp.pi) + c23 * _orthant(root, c13)
 
-    def I4(
-        self,
-        c11: Entry,
-        c12: Entry,
-        c13: Entry,
-        c14: Entry,
-        c22: Entry,
-        c23: Entry,
-        c24: Entry,
-        c33: Entry,
-        c34: Entry,
-        c44: Entry,
-    ) -> Entry:
+    def I4(self, *c: Entry) -> Entry:
         r"""< 1(x1) 1(x2) x3₊ x4₊ >, a smooth integral over the strength s of the coupling between {1,2} and {3,4}.
 
         By homogeneity I4 = √(c33 c44) F(1), with F a function of the six correlations r, and F(s) the same average with
@@ -334,11 +285,10 @@ class ReLU(Activation):
         approach to it: 16 nodes give 1e-13 for fields in general position and 1e-7 in the worst
         approach (take 32 where that matters).
         """
-        entries = (c11, c12, c13, c14, c22, c23, c24, c33, c34, c44)
-        rank = max(jnp.ndim(c) for c in entries)
+        rank = max(jnp.ndim(entry) for entry in c)
         # one axis before the entries' own for the four choices of (x, y), one after them for the nodes
         c11, c12, c13, c14, c22, c23, c24, c33, c34, c44 = (
-            jnp.reshape(c, (1, *(jnp.shape(c) or (1,) * rank), 1)) for c in entries
+            jnp.reshape(entry, (1, *(jnp.shape(entry) or (1,) * rank), 1)) for entry in c
         )
         r12, r34 = _over_root(c12, c11 * c22), _over_root(c34, c33 * c44)
         r13, r14 = _over_root(c13, c11 * c33), _over_root(c14, c11 * c44)
@@ -379,7 +329,7 @@ class ReLU(Activation):
         value = start[0, ..., 0] + jnp.sum(weight[0] * slope, axis=-1) / (2 * jnp.pi)
         return (_root(c33) * _root(c44))[0, ..., 0] * value
 
-    def table_I4(self, cov: Float[Array, "n n"], first: Index, second: Index, third: Index, fourth: Index) -> Entry:
+    def table_I4(self, cov: Covariance, first: Index, second: Index, third: Index, fourth: Index) -> Entry:
         r"""I4 for index arrays that broadcast: a quadrature only where all four units differ, closed forms elsewhere.
 
         With θ the angle of two fields and the orthant probability of three, P3 = 1/2 - (θ12 + θ13 + θ23)/4π, Euler's
@@ -431,38 +381,40 @@ class ReLU(Activation):
         return jnp.concatenate(parts)[order].reshape(shape)
 
 
-_KNOWN = {kind.name: kind for kind in (Erf, ReLU, Sign)}
+CLOSED = {kind.name: kind for kind in (Erf, ReLU, Sign)}
+"""Activations whose averages are known in closed form; all smooth ones of `functions.FUNCTIONS` are summed."""
 
 
 def activation(name: str | Callable[[Array], Array], nodes: int = 16) -> Activation:
     """The activation of that name, or of a smooth function; `nodes` for those of its averages that need a quadrature.
 
-    Smooth activations (`methods.smooth`) take twice as many nodes in every direction.
+    Smooth activations (`methods.averages.smooth`) take twice as many nodes in every direction.
 
     >>> activation("relu").name, activation("tanh").name, activation(jnp.sin, nodes=20).nodes
     ('relu', 'tanh', 40)
     """
-    from .smooth import SMOOTH, smooth
+    from .smooth import smooth
 
     if callable(name):
         return smooth(name, nodes=2 * nodes)
-    if name in SMOOTH:
-        return smooth(SMOOTH[name], name, nodes=2 * nodes)
-    if name not in _KNOWN:
+    if name in CLOSED:
+        return CLOSED[name](nodes)
+    summed = {known: entry.call for known, entry in FUNCTIONS.items() if not entry.kinks}
+    if name not in summed:
         raise ValueError(
-            f"activation must be one of {', '.join(sorted([*_KNOWN, *SMOOTH]))}, or a function, not {name!r}."
+            f"activation must be one of {', '.join(sorted({*CLOSED, *summed}))}, or a function, not {name!r}."
         )
-    return _KNOWN[name](nodes)
+    return smooth(summed[name], name, nodes=2 * nodes)
 
 
-def _pairs(cov: Float[Array, "n n"], first: Index | None, second: Index | None) -> tuple[Index, Index]:
+def _pairs(cov: Covariance, first: Index | None, second: Index | None) -> tuple[Index, Index]:
     if first is None or second is None:
         units = np.arange(cov.shape[-1])
         first, second = np.ix_(units, units)
     return first, second
 
 
-def _entries(cov: Float[Array, "n n"], *pairs: tuple[Index, Index]) -> list[Entry]:
+def _entries(cov: Covariance, *pairs: tuple[Index, Index]) -> list[Entry]:
     """cov[i, j] for every pair of index arrays, by one gather: its derivative is then one scatter, quick to compile."""
     flat = [np.asarray(i) * cov.shape[1] + np.asarray(j) for i, j in pairs]
     together = cov.ravel()[np.concatenate([np.ravel(f) for f in flat])]

@@ -1,4 +1,4 @@
-r"""Gaussian averages of any smooth activation, by quadrature, on the terms of `averages`.
+r"""Gaussian averages of any smooth activation, by quadrature, on the terms of `activations`.
 
     g = smooth(jnp.tanh, "tanh")          # or activation("tanh"), "sigmoid", "softplus", "gelu", "swish"
 
@@ -39,12 +39,12 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
-from .activations import Activation, Entry, Index, _entries
+from .activations import Activation, Covariance, Entry, Index, Needed, Weights, _entries
 from .quadrature import bent_trapezoid
 
-__all__ = ["SMOOTH", "Smooth", "smooth"]
+__all__ = ["Smooth", "smooth"]
 
 # Below this part of a variance, what is left open of a field is rounding noise.
 _FLAT = 1e-12
@@ -96,32 +96,20 @@ class Smooth(Activation):
         slope, (value, other) = self.derivative(x), self._both(y)
         return (slope * z * value) @ w, (slope * other) @ w
 
-    def I4(
-        self,
-        c11: Entry,
-        c12: Entry,
-        c13: Entry,
-        c14: Entry,
-        c22: Entry,
-        c23: Entry,
-        c24: Entry,
-        c33: Entry,
-        c34: Entry,
-        c44: Entry,
-    ) -> Entry:
+    def I4(self, *c: Entry) -> Entry:
         """One by one, for checks: a flow wants `squares`, which shares what the units have in common."""
-        c = jnp.stack(jnp.broadcast_arrays(c11, c12, c13, c14, c22, c23, c24, c33, c34, c44), axis=-1)
+        entries = jnp.stack(jnp.broadcast_arrays(*c), axis=-1)
         place = np.zeros((4, 4), int)
         place[np.triu_indices(4)] = np.arange(10)
         place = np.maximum(place, place.T)
-        covariances = c.reshape(-1, 10)[:, place]
+        covariances = entries.reshape(-1, 10)[:, place]
         sum_, difference = np.array([[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, -1.0]])
         h = jnp.asarray(np.stack([sum_, difference]))
         # g3 g4 = ((g3 + g4)² - (g3 - g4)²)/4
         found = jax.vmap(lambda m: self.squares(m, np.array([0]), np.array([1]), h))(covariances)[..., 0]
-        return ((found[:, 0] - found[:, 1]) / 4).reshape(c.shape[:-1])
+        return ((found[:, 0] - found[:, 1]) / 4).reshape(entries.shape[:-1])
 
-    def table_I3(self, cov: Float[Array, "n n"], first: Index, second: Index, third: Index) -> Entry:
+    def table_I3(self, cov: Covariance, first: Index, second: Index, third: Index) -> Entry:
         """As for every activation; an outer table costs only the averages of its pairs."""
         i, j, k = first, second, third
         along, both = self._with_slope(*_entries(cov, (i, i), (i, k), (k, k)))
@@ -129,12 +117,7 @@ class Smooth(Activation):
         return _over(with_second, jnp.sqrt(own)) * along + (rest - _over(with_second * with_third, own)) * both
 
     def squares(
-        self,
-        cov: Float[Array, "n n"],
-        first: Index,
-        second: Index,
-        weights: Float[Array, "task units"],
-        needed: Bool[np.ndarray, "units units"] | None = None,
+        self, cov: Covariance, first: Index, second: Index, weights: Weights, needed: Needed = None
     ) -> Float[Array, "task pair"]:
         units = np.arange(weights.shape[1])
         among = cov[np.ix_(units, units)]
@@ -197,15 +180,6 @@ def _factor(c11: Entry, c12: Entry, c22: Entry) -> tuple[Entry, Entry, Entry]:
     root = _root(c11, jnp.zeros_like(c11))
     slope = _over(c12, root)
     return root, slope, _root(c22 - slope * slope, c22)
-
-
-SMOOTH: dict[str, Callable[[Array], Array]] = {
-    "tanh": jnp.tanh,
-    "sigmoid": jax.nn.sigmoid,
-    "softplus": jax.nn.softplus,
-    "gelu": lambda x: 0.5 * x * (1 + jax.lax.erf(x * math.sqrt(0.5))),
-    "swish": lambda x: x * jax.nn.sigmoid(x),
-}
 
 
 def smooth(function: Callable[[Array], Array], name: str = "given", nodes: int = 32) -> Smooth:

@@ -1,1 +1,1 @@
-"""Data sets that come with installed packages."""
+"""Data: sets that come with installed packages, and rows cut into parts of equal length."""

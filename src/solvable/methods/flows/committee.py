@@ -13,7 +13,7 @@ frozen copies of the student, linear probes are all further rows of the teacher'
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,10 +32,16 @@ __all__ = [
     "committee_drift",
     "committee_loss",
     "equal_units",
+    "gram_root",
     "joint_covariance",
+    "measured_overlaps",
+    "pair_gram",
     "tied",
     "weights_with_gram",
+    "weights_with_overlaps",
 ]
+
+Scalar = Float[Array, ""] | float
 
 
 class Overlaps(NamedTuple):
@@ -108,6 +114,30 @@ def committee_drift(
     )
 
 
+# --- weights and their overlaps ---------------------------------------------------------------------------------------
+
+
+def pair_gram(first: Scalar, overlap: Scalar, second: Scalar) -> Float[Array, "2 2"]:
+    """The Gram matrix of two vectors, from their squared norms and their overlap.
+
+    >>> pair_gram(1.0, 0.3, 0.5).tolist()
+    [[1.0, 0.3], [0.3, 0.5]]
+    """
+    a, b, c = (jnp.asarray(x, float) for x in (first, overlap, second))
+    return jnp.stack([jnp.stack([a, b]), jnp.stack([b, c])])
+
+
+def gram_root(gram: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """A with AAᵀ = gram, for a symmetric matrix without negative eigenvalues (rounding is forgiven).
+
+    >>> root = gram_root(jnp.array([[1.0, 0.3], [0.3, 0.5]]))
+    >>> (root @ root.T).round(12).tolist()
+    [[1.0, 0.3], [0.3, 0.5]]
+    """
+    values, vectors = jnp.linalg.eigh(gram)
+    return vectors * jnp.sqrt(jnp.maximum(values, 0.0))[None, :]
+
+
 def weights_with_gram(key: PRNGKeyArray, gram: Float[Array, "n n"], size: int) -> Float[Array, "n size"]:
     """Vectors w with w_a·w_b/size exactly as given, in random directions; a singular Gram matrix is welcome.
 
@@ -117,9 +147,41 @@ def weights_with_gram(key: PRNGKeyArray, gram: Float[Array, "n n"], size: int) -
     [1.0, 0.3, 0.3, 0.5]
     """
     directions = orthonormal_columns(jax.random.normal(key, (size, gram.shape[0]), float))
-    values, vectors = jnp.linalg.eigh(gram)
-    root = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[None, :]
-    return math.sqrt(size) * root @ directions.T
+    return math.sqrt(size) * gram_root(gram) @ directions.T
+
+
+def weights_with_overlaps(
+    key: PRNGKeyArray,
+    norm: Float[Array, "student student"],
+    overlap: Float[Array, "student teacher"],
+    teacher_norm: Float[Array, "teacher teacher"],
+    size: int,
+    dtype: Any = float,
+) -> tuple[Float[Array, "student size"], Float[Array, "teacher size"]]:
+    """Student and teacher weights with exactly these overlaps per input, at any size ≥ all units.
+
+    >>> w, u = weights_with_overlaps(jax.random.key(0), 0.5 * jnp.eye(2), jnp.array([[0.1], [0.2]]), jnp.eye(1), 20)
+    >>> (w @ u.T / 20).round(12).tolist()
+    [[0.1], [0.2]]
+    """
+    joint = jnp.block([[norm, overlap], [overlap.T, teacher_norm]])
+    weights = weights_with_gram(key, joint, size).astype(dtype)
+    return weights[: norm.shape[0]], weights[norm.shape[0] :]
+
+
+def measured_overlaps(
+    student: Float[Array, "student size"],
+    teacher: Float[Array, "teacher size"],
+    readout: Float[Array, "*head student"],
+) -> tuple[Float[Array, "student student"], Float[Array, "student teacher"], Float[Array, "*head student"]]:
+    """Q = WWᵀ/N and R = WUᵀ/N of these weights, and the readout, in 64 bits.
+
+    >>> norm, overlap, readout = measured_overlaps(jnp.eye(2, 4), jnp.ones((1, 4)), jnp.ones(2))
+    >>> norm.tolist(), overlap.tolist()
+    ([[0.25, 0.0], [0.0, 0.25]], [[0.25], [0.25]])
+    """
+    size = student.shape[1]
+    return (student @ student.T).astype(float) / size, (student @ teacher.T).astype(float) / size, readout.astype(float)
 
 
 # --- units that are alike ---------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ $s = \partial_u\,(p\cdot f)$: for fractions of tasks, $f = \sum_t u_t f_t$ and $
 belongs on the smallest. Here the flow is discretised first, by adaptive Runge–Kutta steps, and the costates are the
 adjoint of these very steps: `slopes` are $\mathrm{d}h/\mathrm{d}u$ per unit of time, averaged over each interval.
 
-All these numbers are computed by two methods of different order (`methods.adjoint`), and `error` is how far they differ,
+All these numbers are computed by two methods of different order (`methods.flows.adjoint`), and `error` is how far they differ,
 relative to one plus a number's size. The steps are refined until it is at most `accuracy`; where that or `max_steps` does
 not suffice (a stiff flow, one that explodes), the numbers are NaN and `converged` is false, whatever the intervals, the
 horizon and the controls.

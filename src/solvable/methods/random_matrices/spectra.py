@@ -9,7 +9,7 @@ and 1 − ⟨τ/ω⟩ is the part of the teacher that no linear student reaches.
 the class mean takes the teacher's place: τ_i = p (e_i·μ)².
 
 Matrices (`of_matrices`), spectra (`joint_spectrum`) and ensembles by name (`isotropic`, `power_law`, `features`,
-`hidden_manifold`, `clouds`) all become a `Spectrum`, which is all that `methods.covariate` asks for.
+`hidden_manifold`, `clouds`) all become a `Spectrum`, which is all that `methods.risk.covariate` asks for.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from ...errors import InvalidValue, UnknownName, nearest
+from ..averages.functions import function_named
 from ..averages.quadrature import legendre
 
 Scalar = Float[Array, ""]
@@ -340,13 +340,14 @@ def activation_named(name: str) -> Nonlinearity:
     >>> round(activation_named("sign").linear ** 2, 6)
     0.63662
     """
+    if name not in ACTIVATIONS:
+        raise UnknownName(f"there is no activation {name!r}; {nearest(name, list(ACTIVATIONS))}")
+    function = function_named(name)
     if name == "erf":
-        return Nonlinearity(lambda z: jax.scipy.special.erf(z / np.sqrt(2)), np.pi**-0.5, (1 / 3 - 1 / np.pi) ** 0.5)
+        return Nonlinearity(function, np.pi**-0.5, (1 / 3 - 1 / np.pi) ** 0.5)
     if name == "sign":
-        return Nonlinearity(jnp.sign, (2 / np.pi) ** 0.5, (1 - 2 / np.pi) ** 0.5)
+        return Nonlinearity(function, (2 / np.pi) ** 0.5, (1 - 2 / np.pi) ** 0.5)
     if name == "tanh":
-        return Nonlinearity(jnp.tanh, *equivalent(np.tanh)[1:])
-    if name == "relu":
-        mean = (2 * np.pi) ** -0.5
-        return Nonlinearity(lambda z: jnp.maximum(z, 0.0) - float(mean), 0.5, (0.25 - mean**2) ** 0.5)
-    raise UnknownName(f"there is no activation {name!r}; {nearest(name, list(ACTIVATIONS))}")
+        return Nonlinearity(function, *equivalent(np.tanh)[1:])
+    mean = (2 * np.pi) ** -0.5
+    return Nonlinearity(lambda z: function(z) - float(mean), 0.5, (0.25 - mean**2) ** 0.5)

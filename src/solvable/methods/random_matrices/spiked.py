@@ -3,7 +3,7 @@
 The matrix is M = Δ^½SΔ^½ + B, S the sample covariance of n samples of N(0, V + θuuᵀ), |u| = 1, and V, Δ, B diagonal;
 w_k = v_kΔ_k. A coordinate kind k has weight p_k, a fraction of the d coordinates; n/d = α. PCA is Δ = I, B = 0.
 
-Above the bulk the companion t(z) (see `random_matrices`) is real and larger than one, and z(t) is the unique
+Above the bulk the companion t(z) (see `equivalents`) is real and larger than one, and z(t) is the unique
 z > max(w t + B) with 1 − 1/t = (1/n) Σ_k w_k/(z − w_k t − B_k). It falls from +∞ as t grows from 1 to its only minimum,
 the upper edge z₊ = z(t₊). A direction that the population singles out carries an eigenvalue outside the bulk if
 its own equation is met at some t < t₊ (Baik, Ben Arous and Péché, 2005; here with two diagonal matrices):

@@ -1,8 +1,9 @@
 """Generalised linear learning on Gaussian inputs with structure: one saddle point for all covariances, teachers and losses.
 
 Inputs x ∈ R^p have covariance Ω with eigenvalues ω_i; the teacher's field ν has unit variance and √p E[xν] has the
-squared component τ_i on eigenvector i (`methods.spectra`). The student minimises Σ_μ ℓ(y_μ, w·x_μ/√p) + λ|w|²/2 over n = αp
-samples: the *sum* of the losses, `samples` per feature. With the output channel's conjugates (`methods.channels`, times α),
+squared component τ_i on eigenvector i (`methods.random_matrices.spectra`). The student minimises
+Σ_μ ℓ(y_μ, w·x_μ/√p) + λ|w|²/2 over n = αp samples: the *sum* of the losses, `samples` per feature.
+With the output channel's conjugates (`methods.risk.channels`, times α),
 R = 1/(λ + V̂ω) and ⟨·⟩ the mean over i,
 
     V = ⟨ωR⟩,   m = m̂⟨τR⟩,   q = ⟨(m̂²τω + q̂ω²)R²⟩        (Loureiro et al. 2021, arXiv:2102.08127).

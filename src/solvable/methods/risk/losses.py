@@ -177,7 +177,7 @@ def smooth_loss(function: Callable[[Array, Array], Array], *, convex: bool = Tru
     """A loss ℓ(y, z) of your own, written with `jax.numpy`, elementwise, twice differentiable in z on a scale of one.
 
     It is looked at for y = ±1 and z from −30 to 30: it must be finite and convex there. `convex=False` allows one that is
-    not; its theory then holds while the solution is stable (`methods.covariate.learn` says so).
+    not; its theory then holds while the solution is stable (`methods.risk.covariate.learn` says so).
 
     >>> loss = smooth_loss(lambda y, z: jnp.log(jnp.cosh(y - z)))
     >>> one = jnp.asarray(1.0)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from ..data.parts import equal_parts, parts_of
 from .couplings import one_hot, product
 
 LARGEST_CHUNK = 1 << 26  # bytes of one-hot sequences at a time; logits and residuals take as much again
@@ -243,13 +244,9 @@ def chunked(
     """Chunks of equal length; what fills the last one up has weight zero."""
     number, sites = sequences.shape
     most = rows or max(1, LARGEST_CHUNK // (sites * colours * jnp.dtype(dtype).itemsize))
-    chunks = -(-number // most)
-    long = -(-number // chunks)
-    room = chunks * long - number
-    kind = np.int8 if colours <= 127 else np.int32
-    padded = np.concatenate([sequences, np.zeros((room, sites), sequences.dtype)]).astype(kind)
-    heavy = np.concatenate([weights, np.zeros(room)]).astype(dtype)
-    return jnp.asarray(padded.reshape(chunks, long, sites)), jnp.asarray(heavy.reshape(chunks, long))
+    chunks, kind = parts_of(number, most), np.int8 if colours <= 127 else np.int32
+    filled, heavy = equal_parts(sequences.astype(kind), chunks), equal_parts(weights.astype(dtype), chunks)
+    return jnp.asarray(filled), jnp.asarray(heavy)
 
 
 def squares(tree: Any) -> Float[Array, ""]:

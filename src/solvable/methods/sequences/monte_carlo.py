@@ -8,8 +8,8 @@ One sweep visits every site in order and draws its colour given all others, in a
 the state (which a broken symmetry freezes even where the weight looks fine). From these: the potential scale reduction R̂
 of the chains' halves, and the effective number of independent sweeps per chain. `sample` begins half of its chains at random
 and half in order, and runs on until R̂ is small or patience ends: a run that has not mixed is flagged, and warned about. R̂
-is that of the draws as they are, not of their ranks (`methods.chains`): what is recorded has no heavy tails, and thousands
-of chains are not sorted at every look.
+is that of the draws as they are, not of their ranks (`methods.averages.chains`): what is recorded has no heavy tails, and
+thousands of chains are not sorted at every look.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ...errors import InvalidValue
 from ..averages.chains import R_HAT, plain_effective_size, plain_r_hat
+from ..data.parts import equal_parts
 
 PROJECTIONS = 4
 CHUNK = 8
@@ -191,7 +192,7 @@ def mixing(traces: Float[Array, "sweeps chains traces"]) -> Mixing:
 
     R̂² = (within + between)/within, each chain being cut in halves so that a drift counts as disagreement. With many
     chains the comparison is sharp, so that R̂ also exceeds one where sweeps are few: R̂² ≈ 1 + 2τ/n for an integrated
-    autocorrelation time τ. The effective number is n/τ (`methods.chains`).
+    autocorrelation time τ. The effective number is n/τ (`methods.averages.chains`).
 
     >>> shaking = 0.1 * jax.random.normal(jax.random.key(0), (20, 8, 1))
     >>> bool(mixing(shaking + jnp.arange(8.0)[None, :, None]).mixed)           # every chain stays where it began
@@ -268,13 +269,11 @@ class _Runner:
 
     def __init__(self, law: Any, key: PRNGKeyArray, states: Int[Array, "n L"], ladder: Float[Array, " K"] | None):
         parts = PARTS if jax.default_backend() == "cpu" and len(states) >= 128 * PARTS else 1
-        each = -(-len(states) // parts)
         # A few chains more make all parts equal.
-        states = jnp.concatenate([states, states[: parts * each - len(states)]])
+        self.parts = list(equal_parts(states, parts, repeat=True))
         if ladder is not None:
-            states = jnp.tile(states[None], (len(ladder), 1, 1))
+            self.parts = [jnp.tile(part[None], (len(ladder), 1, 1)) for part in self.parts]
         self.law, self.key, self.ladder = law, key, ladder
-        self.parts = [states[..., p * each : (p + 1) * each, :] for p in range(parts)]
         self.warm = False
 
     def run(self) -> Float[Array, "sweeps n traces"]:

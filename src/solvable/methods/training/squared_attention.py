@@ -2,7 +2,7 @@
 
 z_i = Σ_h Σ_j A^h_ij V^h x_j in every layer, x = z² between layers. The logits of N layers have degree 2^{N−1} in the
 visible sites, hence at most 2^{N−1}+1 bodies, and their loss is never below the floor ℓ_{2^{N−1}+1} of
-`methods.interactions`.
+`methods.sequences.interactions`.
 """
 
 from __future__ import annotations

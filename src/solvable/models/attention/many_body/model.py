@@ -9,7 +9,8 @@ sites: a p-body interaction. Networks of N layers of factored attention with squ
 reach 2^{N−1}+1 bodies.
 
 **Theory** (M → ∞ sequences). ℓ_p, the smallest masked-token loss with p bodies: a convex problem over all C^{L−1}
-contexts, solved with a certificate (`methods.interactions`). From p = `bodies` on it is the loss of the true conditionals.
+contexts, solved with a certificate (`methods.sequences.interactions`). From p = `bodies` on it is the loss of the true
+conditionals.
 
 **Simulation.** Draw M sequences exactly; fit a sum of tables over all groups of p−1 sites (another, redundant
 parametrisation, with a small ridge) by maximum likelihood; its loss on the population exceeds ℓ_p by O(1/M). The optimal

@@ -17,15 +17,13 @@ from solvable.render.plots import COLOURS, INK, MARKERS, log_axis
 from solvable.study import Study, provenance
 
 from ..potts_attention.model import PottsAttention
-from .model import (
-    PENALTIES,
+from .learners import PENALTIES, learn_couplings, learn_transformers
+from .sequences import (
     Planted,
     Sequences,
     contact_precision,
     coupling_error,
     draw_sequences,
-    learn_couplings,
-    learn_transformers,
     map_correlation,
     planted,
 )

@@ -6,7 +6,7 @@
 at once are A = I − diag(G)⁻¹G, G = (S+λ)⁻¹, S = XᵀX/n; without penalty and n < d, G becomes the projector on the null
 space of X. A is similar to a symmetric matrix, so its spectrum is real.
 
-**Theory** (d → ∞; equivalents derived in the methods `random_matrices` and `spiked_matrices`). With R = (Σ+κ)⁻¹ and
+**Theory** (d → ∞; derived in `equivalents` and `spiked` of `methods.random_matrices`). With R = (Σ+κ)⁻¹ and
 κ − λ = κ Tr ΣR/n, the error on coordinate k is (RΣR)_kk/(R_kk)² / (1 − Tr(ΣR)²/n), the training error (λ/κ)² times
 that. A's eigenvalues are 1 − (λ/κ)/z with z those of Δ^½SΔ^½ + λΔ, Δ = diag(R); its right eigenvectors are Δ^{−½}q and
 its left ones Δ^½q. On Σ = V + θuuᵀ one eigenvalue leaves the bulk at a threshold that PCA shares only if V ∝ I.
@@ -42,9 +42,10 @@ from solvable.methods.random_matrices.equivalents import (
     tridiagonal_traces,
 )
 from solvable.methods.random_matrices.spiked import Bulk, delocalised_spike, isolated_direction
-from solvable.methods.sequences.monte_carlo import gibbs, mixing, random_states
-from solvable.methods.sequences.potts import Factored
-from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, data, observable
+from solvable.model import Control, Count, Guard, Input, Model, Numerics, Reference, choice, control, data, observable
+
+from .covariances import autoregressive, draw_spins, glass, localised, paramagnet, ring, two_levels, wave
+from .regressions import Regressions, leading, regress_all
 
 EDGES = np.round(np.arange(-3.07, 1.04, 0.1), 2)
 """Bins of A's eigenvalues; the first also holds everything below it. Off round numbers, where atoms like to sit."""
@@ -52,8 +53,8 @@ EDGES = np.round(np.arange(-3.07, 1.04, 0.1), 2)
 SPIKED = ("spiked", "localised")
 GLASSY = ("paramagnet", "spins")
 WITH_SPECTRUM = ("white", "autoregressive", "ring", *GLASSY, *SPIKED)
-SWEEPS, FRESH = 64, 2000
-"""Gibbs sweeps from random spins, and fresh configurations that measure their covariance (spins)."""
+FRESH = 2000
+"""Fresh configurations that measure the covariance of spins."""
 
 
 class MaskedRegression(Model):
@@ -378,10 +379,9 @@ class MaskedRegression(Model):
 
     def _variances(self, size: int) -> Float[Array, " d"]:
         if self.variances == "wave":
-            return jnp.exp(jnp.cos(jnp.arange(size, dtype=float)))
+            return wave(size)
         if self.variances == "two-level":
-            noisy = jnp.arange(size, dtype=float) < jnp.round(self.high_fraction * size)
-            return jnp.where(noisy, self.high_variance, self.low_variance)
+            return two_levels(size, self.high_variance, self.low_variance, self.high_fraction)
         return jnp.ones(size)
 
     def _covariance(self, size: int, key: Any) -> tuple[Float[Array, "d d"], Float[Array, " d"]]:
@@ -391,36 +391,16 @@ class MaskedRegression(Model):
             assert self.matrix is not None
             return self.matrix, hidden
         if self.covariance == "autoregressive":
-            place, deviation = jnp.arange(size, dtype=float), jnp.sqrt(self._variances(size))
-            distance = jnp.abs(place[:, None] - place[None, :])
-            sign = jnp.where((self.correlation < 0) & (distance % 2 == 1), -1.0, 1.0)
-            power = jnp.where(distance == 0, 1.0, jnp.abs(self.correlation) ** jnp.maximum(distance, 1.0))
-            return deviation[:, None] * deviation[None, :] * sign * power, hidden
+            return autoregressive(self._variances(size), self.correlation), hidden
         if self.covariance == "ring":
-            step = jnp.roll(jnp.eye(size), 1, axis=0)
-            return jnp.linalg.inv(self.precision * (jnp.eye(size) - self.bond / 2 * (step + step.T))), hidden
+            return ring(size, self.precision, self.bond), hidden
         if self.covariance == "paramagnet":
-            glass = self.coupling * self._glass(size, key)
-            return jnp.linalg.inv((1.0 + self.coupling**2) * jnp.eye(size) - glass), hidden
+            return paramagnet(glass(key, size), self.coupling), hidden
         if self.covariance == "spiked":
             hidden = jnp.full(size, size**-0.5)
         elif self.covariance == "localised":
-            carried = jnp.where(jnp.arange(size, dtype=float) < jnp.round(self.support), 1.0, 0.0)
-            hidden = carried / jnp.sqrt(jnp.sum(carried))
+            hidden = localised(size, self.support)
         return jnp.diag(self._variances(size)) + self.spike * hidden[:, None] * hidden[None, :], hidden
-
-    def _glass(self, size: int, key: Array) -> Float[Array, "d d"]:
-        """Symmetric couplings J_ij ~ N(0, 1/d)."""
-        draw = jnp.tril(jax.random.normal(key, (size, size), float), -1) / np.sqrt(size)
-        return draw + draw.T
-
-    def _spins(self, size: int, rows: int, key: Array, coupling_key: Array) -> tuple[Float[Array, "n d"], Array]:
-        """Configurations ±1 from exp(β Σ_{i<j} J_ij s_i s_j), one per Gibbs chain, and R̂ − 1 of the chains."""
-        glass = (self.coupling * self._glass(size, coupling_key)).astype(jnp.float32)
-        law = Factored(glass, jnp.array([[1.0, -1.0], [-1.0, 1.0]], jnp.float32), jnp.ones((), jnp.float32))
-        start_key, run_key = jax.random.split(key)
-        states, traces = gibbs(law, run_key, random_states(start_key, rows, size, 2), SWEEPS)
-        return 1.0 - 2.0 * states.astype(float), mixing(traces[SWEEPS // 2 :]).r_hat - 1
 
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
         if self.matrix is not None and size != self.matrix.shape[0]:
@@ -440,66 +420,38 @@ class MaskedRegression(Model):
         else:
             x = rows @ cholesky(sigma).T
         second_moment = x.T @ x / number
-        measured, g, values, vectors = self._regressions(sigma, second_moment, samples.actual, size)
+        fit = regress_all(second_moment, self.penalty, samples.actual)
+        measured = self._measured(fit, sigma, second_moment)
         if self.covariance in SPIKED:
-            measured |= self._leading(second_moment, g, hidden, samples.actual, size)
-            measured |= {"pca_outlier": values[-1], "pca_overlap": (vectors[:, -1] @ hidden) ** 2}
+            measured |= leading(second_moment, fit.inverse, self.penalty, hidden, samples.actual)
+            measured |= {"pca_outlier": fit.values[-1], "pca_overlap": (fit.vectors[:, -1] @ hidden) ** 2}
         # Near β = 1 a drawn coupling matrix may have no Gibbs measure: no covariance, no answer.
         return {n: v.astype(dtype) for n, v in measured.items()} | {"converged": jnp.isfinite(measured["test_loss"])}
 
-    def _experiment_on_spins(self, draw_key, coupling_key, size, samples, dtype):
+    def _experiment_on_spins(
+        self, draw_key: Array, coupling_key: Array, size: int, samples: Count, dtype: Any
+    ) -> dict[str, Array]:
         """The same regressions on spins; their covariance is measured on fresh ones, no formula for it being exact."""
-        spins, apart = self._spins(size, FRESH + samples.padded, draw_key, coupling_key)
+        couplings = self.coupling * glass(coupling_key, size)
+        spins, apart = draw_spins(draw_key, couplings, FRESH + samples.padded)
         x = spins[FRESH:] * samples.mask()[:, None]
         second_moment = x.T @ x / samples.actual.astype(float)
         sigma = spins[:FRESH].T @ spins[:FRESH] / FRESH
-        measured = self._regressions(sigma, second_moment, samples.actual, size)[0]
+        measured = self._measured(regress_all(second_moment, self.penalty, samples.actual), sigma, second_moment)
         return {n: v.astype(dtype) for n, v in measured.items()} | {
             "converged": apart < R_HAT - 1,
             "residual": apart,
         }
 
-    def _regressions(self, sigma, second_moment, number, size):
-        """All d regressions by one eigen-decomposition of S, which also gives the null space of X when n < d."""
-        values, vectors = jnp.linalg.eigh(second_moment)
-        null = jnp.arange(size, dtype=jnp.int32) < size - number  # ascending order: the first d − n are zero
-        values = jnp.where(null, 0.0, values)
-        ridgeless = (self.penalty == 0) & (number < size)
-        shifted = jnp.where(ridgeless & null, 1.0, values + self.penalty)
-        g = (vectors * jnp.where(ridgeless, jnp.where(null, 1.0, 0.0), 1.0 / shifted)[None, :]) @ vectors.T
-        scale = jnp.diag(g)
-        rest = g / scale[:, None]  # I − A
-        test_loss = jnp.sum((rest @ sigma) * rest) / size
-        surplus = jnp.maximum(number - size, 0).astype(float)
-        companion = jnp.sum(jnp.where(null, 0.0, 1.0 / shifted)) + jnp.where(surplus > 0, surplus / self.penalty, 0.0)
+    def _measured(self, fit: Regressions, sigma: Array, second_moment: Array) -> dict[str, Array]:
+        test_loss = fit.loss(sigma)
         measured = {
             "test_loss": test_loss,
             "half_test_loss": test_loss / 2,
-            "train_loss": jnp.maximum(jnp.sum((rest @ second_moment) * rest) / size, 0.0),
-            "effective_penalty": number.astype(float) / companion,
+            "train_loss": jnp.maximum(fit.loss(second_moment), 0.0),
+            "effective_penalty": fit.effective_penalty,
         }
         if self.covariance in WITH_SPECTRUM:
-            root = jnp.sqrt(scale)
-            eigenvalues = 1.0 - jnp.linalg.eigvalsh(g / (root[:, None] * root[None, :]))
-            place = jnp.searchsorted(jnp.asarray(EDGES[1:-1]), eigenvalues)
-            measured["spectrum"] = jnp.zeros(EDGES.size - 1).at[place].add(1.0 / size)
-        return measured, g, values, vectors
-
-    def _leading(self, second_moment, g, hidden, number, size):
-        """A's two largest eigenvalues and its leading eigenvectors, from the inverse D^½(S+λ)D^½ of the similar matrix."""
-        root = jnp.sqrt(jnp.diag(g))
-        inverse = root[:, None] * (second_moment + self.penalty * jnp.eye(size)) * root[None, :]
-        values, vectors = jnp.linalg.eigh(inverse)
-        q = vectors[:, -1]
-        # Ridgeless with n < d the largest eigenvalue 1 is degenerate; its eigenvectors are those of λ → 0⁺.
-        top = jnp.where((self.penalty == 0) & (number < size), 1.0, 1.0 - 1.0 / values[-2:])
-
-        def squared_cosine(direction):
-            return (direction @ hidden) ** 2 / (direction @ direction)
-
-        return {
-            "edge": top[0],
-            "outlier": top[1],
-            "overlap_right": squared_cosine(q / root),
-            "overlap_left": squared_cosine(q * root),
-        }
+            place = jnp.searchsorted(jnp.asarray(EDGES[1:-1]), fit.eigenvalues())
+            measured["spectrum"] = jnp.zeros(EDGES.size - 1).at[place].add(1.0 / len(sigma))
+        return measured

@@ -10,7 +10,7 @@ conditional law, at w = βJ̃. It minimises Σ_μ cross-entropy + λ|w|²/2 over
 **Theory** (own derivation; the question is that of Rende et al. 2024). Without the masked site the others give Gaussian
 fields; its colour tilts their law by exp(βh*_y). With UUᵀ/C = BBᵀ, row B_y: colours have p(y) ∝ exp(β²ρ|B_y|²/2), and
 given y the learner's field is βm B_y + √q ξ, the truth's β²ρ B_y + β√ρ ξ: softmax regression on a Gaussian mixture
-(`methods.softmax_regression`). With the conjugates m̂ = αβE B_y·g, q̂ = αE|g|², V̂ = αE tr H(1+VH)⁻¹ and the spectrum c of
+(`softmax_regression`). With the conjugates m̂ = αβE B_y·g, q̂ = αE|g|², V̂ = αE tr H(1+VH)⁻¹ and the spectrum c of
 the other sites' covariance (star: c = 1; dense paramagnet: c = 1/(1+x²−2x cos θ) with θ on the semicircle,
 x = β√ρ u/C < 1, u the eigenvalue of U),
 

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from solvable.methods.data.parts import equal_parts, parts_of
 from solvable.methods.fixed_points.linear_algebra import solve_positive
 from solvable.methods.risk.erm import Fit
 
@@ -151,11 +152,9 @@ def _average(
     labels, shares = _classes(channel)
     rank = channel.loadings.shape[1]
     x, weights = gaussian_nodes(rank, nodes, mirrored=channel.symmetric and rank > 1)
-    parts = -(-len(weights) // TOGETHER)
-    size = -(-len(weights) // parts)
-    more = parts * size - len(weights)
-    x = jnp.asarray(np.pad(x, ((0, 0), (0, more))).reshape(rank, parts, size).swapaxes(0, 1))
-    weights = jnp.asarray(np.pad(weights, (0, more)).reshape(parts, size))
+    parts = parts_of(len(weights), TOGETHER)
+    x = jnp.asarray(equal_parts(x.T, parts).swapaxes(1, 2))  # part × rank × node
+    weights = jnp.asarray(equal_parts(weights, parts))
 
     def of_class(label):
         centre = shift * (label @ channel.loadings)

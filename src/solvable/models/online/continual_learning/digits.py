@@ -26,7 +26,9 @@ from jax.scipy.special import erf
 from jaxtyping import Array, Float
 
 from solvable.errors import InvalidValue
+from solvable.methods.averages.activations import activation
 from solvable.methods.data.digits import PIXELS, digit_images
+from solvable.methods.flows.descent import descend
 
 TRAINED, TESTED = 120, 54
 """Images of each digit (the rarest has 174)."""
@@ -108,10 +110,10 @@ def _learn(lanes: Lane, rates: tuple[Array, Array], steps: tuple[int, int], poin
 
     def one(lane: Lane) -> Any:
         rate, readout_rate = rates
-        root = np.float32(np.sqrt(PIXELS))
+        root, g = np.float32(np.sqrt(PIXELS)), activation("erf")
 
-        def step(number: Array, carry: Any) -> Any:
-            weights, heads, fraction = carry
+        def step(number: Array, network: tuple[Array, Array], fraction: Array) -> tuple[Array, Array]:
+            weights, heads = network
             drawn = jax.random.uniform(jax.random.fold_in(lane.key, number), (4,), weights.dtype)
             second = (drawn[0] < fraction).astype(jnp.int32)
             side = (drawn[1] < 0.5).astype(jnp.int32)
@@ -120,34 +122,27 @@ def _learn(lanes: Lane, rates: tuple[Array, Array], steps: tuple[int, int], poin
             share = jnp.where(second == 1, lane.mixing, 1.0)
             x = share * x + (1 - share) * mixed
             fields = weights @ x / root
-            hidden, slope = (
-                erf(fields / np.float32(np.sqrt(2))),
-                np.float32(np.sqrt(2 / np.pi)) * jnp.exp(-0.5 * fields**2),
-            )
+            hidden, slope = g.function(fields), g.derivative(fields)
             head = heads[second]
             error = head @ hidden - (1 - 2 * side).astype(x.dtype)
             weights = weights - (rate / root * error * head * slope)[:, None] * x[None, :]
-            return weights, heads.at[second].add(-readout_rate / PIXELS * error * hidden), fraction
+            return weights, heads.at[second].add(-readout_rate / PIXELS * error * hidden)
 
-        def stretch(carry: Any, row: Any) -> Any:
-            weights, heads = carry
-            begin, end, fraction = row
-            weights, heads, _ = jax.lax.fori_loop(begin, end, step, (weights, heads, fraction))
-            return (weights, heads), _scores(lane, weights, heads)
+        def measure(network: tuple[Array, Array]) -> tuple[Array, Array]:
+            return _scores(lane, *network)
 
         intervals = lane.fractions.shape[0]
         first = np.linspace(0, steps[0], points + 1).round().astype(np.int32)
         second = steps[0] + np.linspace(0, steps[1], intervals + 1).round().astype(np.int32)
         zeros = jnp.zeros(points, lane.fractions.dtype)
-        network, before = jax.lax.scan(stretch, (lane.weights, lane.heads), (first[:-1], first[1:], zeros))
-        weights, heads = network
+        start = (lane.weights, lane.heads)
+        before = descend(step, start, jnp.asarray(first[1:]), measure, zeros, measure_start=True)
+        weights, heads = before.state
         heads = jnp.stack([heads[0], heads[0]]) if copied else heads
-        switch = _scores(lane, weights, heads)
-        _, after = jax.lax.scan(stretch, (weights, heads), (second[:-1], second[1:], lane.fractions))
-        begin = _scores(lane, lane.weights, lane.heads)
-        return jax.tree.map(
-            lambda a, b, c, d: jnp.concatenate([a[None], b[:-1], c[None], d]), begin, before, switch, after
-        )
+        # the second stage begins with the heads as they are after the switch, and so does what is measured
+        ends = jnp.asarray(second[1:])
+        after = descend(step, (weights, heads), ends, measure, lane.fractions, begin=before.steps, measure_start=True)
+        return jax.tree.map(lambda a, b: jnp.concatenate([a[:-1], b]), before.path, after.path)
 
     return jax.vmap(one)(lanes)
 

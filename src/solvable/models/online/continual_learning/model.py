@@ -12,7 +12,7 @@ the second head is *fresh* (as given) or *copied* from the first, which changes 
   w_k ← w_k − (η_w λ Ω_k/N)(w_k − w̃_k) at every step, with the importance Ω_k = v_1k² (`readout`) or the Fisher information
   v_1k² <g'(λ_k)²> (`fisher`), both taken at the switch.
 
-**Theory** (Lee, Goldt and Saxe 2021; Lee et al. 2022). For N → ∞ overlaps and heads follow a flow (`methods.tasks`). The
+**Theory** (Lee, Goldt and Saxe 2021; Lee et al. 2022). For N → ∞ overlaps and heads follow a flow (`methods.flows.tasks`). The
 frozen w̃ are further units without a readout, so that with S_kl = w_k·w̃_l/N beside R, and R^ = [R, S], consolidation adds
 
     dR^_kn/dt = … − η_w λ Ω_k (R^_kn − R^_kn(switch))
@@ -34,15 +34,27 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array
 
-from solvable.errors import InvalidValue
 from solvable.methods.averages.activations import activation
-from solvable.methods.flows.committee import check_joint, weights_with_gram
+from solvable.methods.flows.committee import measured_overlaps, weights_with_overlaps
+from solvable.methods.flows.descent import Descent, descend
 from solvable.methods.flows.integrate import integrate, until_failure
 from solvable.methods.flows.tasks import TaskOverlaps, mixture, task_drifts, task_losses
 from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
+
+from .._two_tasks import (
+    activation_field,
+    check_overlaps,
+    check_size,
+    noise_field,
+    norm_field,
+    rate_field,
+    similarity_field,
+    stage_field,
+    students_field,
+    teachers_gram,
+)
 
 
 def _first_head(model: ContinualLearning) -> np.ndarray:
@@ -105,22 +117,12 @@ class ContinualLearning(Model):
             "PNAS 114, 3521", arxiv="1612.00796"),
     )  # fmt: skip
 
-    similarity: Control = control(
-        0.5, low=-1.0, high=1.0, typical=(0.0, 1.0), symbol=r"\gamma",
-        meaning="overlap of the teachers of both tasks")  # fmt: skip
-    rate: Control = control(
-        1.0, low=0.0, high=20.0, typical=(0.5, 1.5), symbol=r"\eta_w",
-        meaning="learning rate of the first layer")  # fmt: skip
-    readout_rate: Control = control(
-        1.0, low=0.0, high=20.0, typical=(0.5, 1.5), symbol=r"\eta_v", meaning="learning rate of the heads")  # fmt: skip
-    noise: Control = control(
-        0.0, low=0.0, high=100.0, typical=(0.0, 0.1), symbol=r"\sigma^2", meaning="variance of the label noise")  # fmt: skip
-    first_stage: Control = control(
-        40.0, low=0.0, high=10_000.0, typical=(10.0, 60.0), symbol="t_1",
-        meaning="time on task 1, in steps per dimension")  # fmt: skip
-    second_stage: Control = control(
-        40.0, low=0.0, high=10_000.0, typical=(10.0, 60.0), symbol="t_2",
-        meaning="time on task 2, in steps per dimension")  # fmt: skip
+    similarity: Control = similarity_field(0.5, typical=(0.0, 1.0))
+    rate: Control = rate_field(r"\eta_w", "learning rate of the first layer")
+    readout_rate: Control = rate_field(r"\eta_v", "learning rate of the heads")
+    noise: Control = noise_field()
+    first_stage: Control = stage_field(40.0, (10.0, 60.0), "t_1", "time on task 1, in steps per dimension")
+    second_stage: Control = stage_field(40.0, (10.0, 60.0), "t_2", "time on task 2, in steps per dimension")
     replay: Control = control(
         0.0, low=0.0, high=1.0, typical=(0.0, 0.5), symbol="u",
         meaning="fraction of samples from task 1 in the second stage")  # fmt: skip
@@ -136,14 +138,10 @@ class ContinualLearning(Model):
     importance: str = choice(
         "readout", options=("readout", "fisher"), symbol=r"\Omega",
         meaning="weight of each unit in the consolidation: its squared readout, or its Fisher information")  # fmt: skip
-    activation: str = choice(
-        "erf", options=("erf", "relu"), symbol="g", meaning="activation of all units, erf(x/√2) or ReLU"
-    )
-    students: int = choice(2, high=16, symbol="K", meaning="hidden units of the student")
+    activation: str = activation_field()
+    students: int = students_field()
     points: int = choice(20, high=1000, meaning="measurements in each stage, equally spaced, beside the start")
-    initial_norm: Input = input(
-        lambda m: 1e-6 * np.eye(m.students), dims=("students", "students"), symbol="Q(0)",
-        meaning="initial Gram matrix of the student units")  # fmt: skip
+    initial_norm: Input = norm_field("initial Gram matrix of the student units")
     initial_overlap: Input = input(
         _small_overlaps, dims=("students", "tasks"), symbol="R(0)",
         meaning="initial overlaps of the student units with both teachers")  # fmt: skip
@@ -166,24 +164,14 @@ class ContinualLearning(Model):
     )  # fmt: skip
 
     def validate(self) -> None:
-        given = (self.similarity, self.initial_norm, self.initial_overlap)
-        if any(isinstance(value, Tracer) for value in given):
-            return
-        similarity, norm, overlap = (np.asarray(value) for value in given)
-        if overlap.shape[1] != 2:
-            raise InvalidValue(
-                f"initial_overlap has {overlap.shape[1]} columns where two are meant: one for each task."
-            )
-        for gamma in sorted({float(similarity.min()), float(similarity.max())}):
-            names = ("initial_norm", "initial_overlap", "the teachers")
-            check_joint(norm, overlap, np.array([[1.0, gamma], [gamma, 1.0]]), names, f" at similarity = {gamma:g}")
+        check_overlaps(self.similarity, self.initial_norm, self.initial_overlap)
 
     def coordinates(self) -> dict[str, np.ndarray]:
         return {"stage": np.linspace(0.0, 2.0, 2 * self.points + 1), "task": np.array([1, 2])}
 
     @property
     def _teachers(self) -> Array:
-        return jnp.eye(2) + self.similarity * jnp.asarray([[0.0, 1.0], [1.0, 0.0]])
+        return teachers_gram(self.similarity)
 
     def _switched(self, heads: Array) -> Array:
         """Both heads as the second stage begins."""
@@ -260,25 +248,23 @@ class ContinualLearning(Model):
     # --- simulation -------------------------------------------------------------------------------------------------
 
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
-        if size < self.students + 2:
-            raise InvalidValue(f"size = {size} is smaller than the {self.students + 2} units of student and teachers.")
+        check_size(size, self.students)
         g = activation(self.activation)
         weight_key, sample_key, task_key = jax.random.split(key, 3)
-        joint = jnp.block([[self.initial_norm, self.initial_overlap], [self.initial_overlap.T, self._teachers]])
-        weights = weights_with_gram(weight_key, joint, size).astype(dtype)
-        student, teacher = weights[: self.students], weights[self.students :]
+        student, teacher = weights_with_overlaps(
+            weight_key, self.initial_norm, self.initial_overlap, self._teachers, size, dtype
+        )
         scatter, rate, readout_rate = (
             x.astype(dtype) for x in (jnp.sqrt(self.noise), self.rate / math.sqrt(size), self.readout_rate / size)
         )
 
-        def overlaps(w: Array, heads: Array) -> TaskOverlaps:
-            return TaskOverlaps(
-                (w @ w.T).astype(float) / size, (w @ teacher.T).astype(float) / size, heads.astype(float)
-            )
+        def measure(network: tuple[Array, Array]) -> TaskOverlaps:
+            w, heads = network
+            return TaskOverlaps(*measured_overlaps(w, teacher, heads))
 
-        def train(begin: Array, duration: Array, w: Array, heads: Array, share: Array, pull: Array) -> Any:
+        def train(begin: Array, duration: Array, start: tuple[Array, Array], share: Array, pull: Array) -> Descent:
             """One stage: `share` of the samples from task 1, the weights pulled back to where they begin."""
-            anchor = w
+            anchor = start[0]
 
             def step(number: Array, network: tuple[Array, Array]) -> tuple[Array, Array]:
                 w, heads = network
@@ -294,26 +280,19 @@ class ContinualLearning(Model):
                 )
                 return moved, heads - readout_rate * error * task[:, None] * hidden[None, :]
 
-            def until(carry: Any, end: Array) -> Any:
-                at, network = carry
-                network = jax.lax.fori_loop(at, end, step, network)
-                return (end, network), overlaps(*network)
-
-            ends = begin + jnp.rint(duration * size * jnp.asarray(np.arange(1, self.points + 1) / self.points)).astype(
-                jnp.int32
-            )
-            (end, network), path = jax.lax.scan(until, (begin, (w, heads)), ends)
-            path = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), overlaps(w, heads), path)
-            return end, network, path
+            done = jnp.asarray(np.arange(1, self.points + 1) / self.points)
+            ends = begin + jnp.rint(duration * size * done).astype(jnp.int32)
+            return descend(step, start, ends, measure, begin=begin, measure_start=True)
 
         heads = jnp.stack([self.first_head, self.second_head]).astype(dtype)
         nothing = jnp.zeros(self.students, dtype)
         zero = jnp.zeros((), jnp.int32)
-        middle, (w, heads), first = train(zero, self.first_stage, student, heads, jnp.ones((), dtype), nothing)
-        heads = self._switched(heads)
+        first = train(zero, self.first_stage, (student, heads), jnp.ones((), dtype), nothing)
+        w, heads = first.state
+        switched = (w, self._switched(heads))
         # the importance is an exact average given the weights, as the losses are
-        importance = self._importance(overlaps(w, heads), g)
+        importance = self._importance(measure(switched), g)
         pull = (self.rate * self.consolidation * importance / size).astype(dtype)
-        _, _, second = train(middle, self.second_stage, w, heads, self.replay.astype(dtype), pull)
-        observed = self._observed(first, second)
+        second = train(first.steps, self.second_stage, switched, self.replay.astype(dtype), pull)
+        observed = self._observed(first.path, second.path)
         return {**observed, "converged": until_failure(jnp.isfinite(observed["test_loss"][:, 0]))}

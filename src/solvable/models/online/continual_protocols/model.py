@@ -4,7 +4,7 @@ r"""Which task to show when: a student that knows one task learns a second, and 
 u_t·u_t/N = 1 and u_1·u_2/N = γ, the similarity of the tasks; g is erf(·/√2) or ReLU.
 
 **Learner.** K units shared by both tasks, a head for each: f_t(x) = Σ_k v_tk g(w_k·x/√N). A sample of task t makes one step
-of gradient descent on ½(f_t − y_t)², first layer and its own head, time in steps per N (`methods.tasks`). First all samples
+of gradient descent on ½(f_t − y_t)², first layer and its own head, time in steps per N (`methods.flows.tasks`). First all samples
 are from task 1, for a time `first_stage`. Then, for a time `horizon` T cut into equal intervals, a *protocol* decides which
 fraction u(t) of the samples comes from task 2, and by how much (the pace) the learning rates are multiplied:
 
@@ -18,7 +18,7 @@ fraction u(t) of the samples comes from task 2, and by how much (the pace) the l
 **Theory** (Mori, Sarao Mannelli and Mignacco 2024). For N → ∞ overlaps and heads follow a flow that is linear in the fractions,
 ẏ = (1−u) f_1 + u f_2. Pontryagin's principle: with the costates p, all samples belong to the task of the smaller switching
 function s_t = p·f_t; where both stay equal, replay is interleaved with a fraction between 0 and 1. `gap` measures how far a
-protocol is from that, and is zero where the principle holds (`methods.control`). The optimal protocols are local minima,
+protocol is from that, and is zero where the principle holds (`methods.flows.control`). The optimal protocols are local minima,
 searched from two starts, and NaN where the search did not converge. Derivatives are taken at the protocol held fixed, which
 is exact for the optimal final loss.
 
@@ -35,16 +35,28 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array
 
-from solvable.errors import InvalidValue
 from solvable.methods.averages.activations import activation
-from solvable.methods.flows.committee import weights_with_gram
+from solvable.methods.flows.committee import measured_overlaps, weights_with_overlaps
 from solvable.methods.flows.control import Box, Protocol, Rate, Simplex, arrive, evaluate, search
+from solvable.methods.flows.descent import descend
 from solvable.methods.flows.integrate import integrate
 from solvable.methods.flows.tasks import TaskOverlaps, mixture, task_drifts, task_losses
 from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
+
+from .._two_tasks import (
+    activation_field,
+    check_overlaps,
+    check_size,
+    noise_field,
+    norm_field,
+    rate_field,
+    similarity_field,
+    stage_field,
+    students_field,
+    teachers_gram,
+)
 
 PROTOCOLS = ("no-replay", "even", "focus", "optimal", "optimal-rate", "given")
 
@@ -99,20 +111,13 @@ class ContinualProtocols(Model):
             "Phys. Rev. E 52, 4225", doi="10.1103/PhysRevE.52.4225"),
     )  # fmt: skip
 
-    similarity: Control = control(
-        0.3, low=-1.0, high=1.0, typical=(0.0, 0.9), symbol=r"\gamma",
-        meaning="overlap of the teachers of both tasks")  # fmt: skip
-    rate: Control = control(
-        1.0, low=0.0, high=20.0, typical=(0.5, 1.5), symbol=r"\eta_w",
-        meaning="learning rate of the first layer, at pace 1")  # fmt: skip
-    readout_rate: Control = control(
-        1.0, low=0.0, high=20.0, typical=(0.5, 1.5), symbol=r"\eta_v",
-        meaning="learning rate of the heads, at pace 1")  # fmt: skip
-    noise: Control = control(
-        0.0, low=0.0, high=100.0, typical=(0.0, 0.1), symbol=r"\sigma^2", meaning="variance of the label noise")  # fmt: skip
-    first_stage: Control = control(
-        100.0, low=0.0, high=10_000.0, typical=(50.0, 150.0), symbol="t_1",
-        meaning="time spent on task 1 alone, in steps per input dimension")  # fmt: skip
+    similarity: Control = similarity_field(0.3, typical=(0.0, 0.9))
+    rate: Control = rate_field(r"\eta_w", "learning rate of the first layer, at pace 1")
+    readout_rate: Control = rate_field(r"\eta_v", "learning rate of the heads, at pace 1")
+    noise: Control = noise_field()
+    first_stage: Control = stage_field(
+        100.0, (50.0, 150.0), "t_1", "time spent on task 1 alone, in steps per input dimension"
+    )
     horizon: Control = control(
         10.0, low=0.0, low_open=True, high=1000.0, typical=(2.0, 20.0), symbol="T",
         meaning="time that the protocol disposes of, in steps per input dimension")  # fmt: skip
@@ -123,10 +128,8 @@ class ContinualProtocols(Model):
         0.0, low=0.0, high=100.0, typical=(0.0, 1.0), symbol=r"\eta_{\min}",
         meaning="smallest pace of the protocol optimal-rate, the largest if that is smaller")  # fmt: skip
     protocol: str = choice("even", options=PROTOCOLS, meaning="which task is shown when, and at which pace")
-    activation: str = choice(
-        "erf", options=("erf", "relu"), symbol="g", meaning="activation of all units, erf(x/√2) or ReLU"
-    )
-    students: int = choice(2, high=16, symbol="K", meaning="hidden units of the student")
+    activation: str = activation_field()
+    students: int = students_field()
     intervals: int = choice(100, high=1000, meaning="equal intervals of the horizon on which a protocol is constant")
     given_fraction: Input = input(
         lambda m: np.full(m.intervals, 0.5), dims=("intervals",), low=0.0, high=1.0, symbol="u",
@@ -134,9 +137,7 @@ class ContinualProtocols(Model):
     given_pace: Input = input(
         lambda m: np.ones(m.intervals), dims=("intervals",), low=0.0,
         meaning="factor of both learning rates in each interval, for all protocols but optimal-rate")  # fmt: skip
-    initial_norm: Input = input(
-        lambda m: 1e-6 * np.eye(m.students), dims=("students", "students"), symbol="Q(0)",
-        meaning="Gram matrix of the student units before the first stage")  # fmt: skip
+    initial_norm: Input = norm_field("Gram matrix of the student units before the first stage")
     initial_overlap: Input = input(
         _small_overlaps, dims=("students", "tasks"), symbol="R(0)",
         meaning="overlaps of the student units with both teachers before the first stage")  # fmt: skip
@@ -159,24 +160,7 @@ class ContinualProtocols(Model):
     )  # fmt: skip
 
     def validate(self) -> None:
-        given = (self.similarity, self.initial_norm, self.initial_overlap)
-        if any(isinstance(value, Tracer) for value in given):
-            return
-        similarity, norm, overlap = (np.asarray(value) for value in given)
-        if overlap.shape[1] != 2:
-            raise InvalidValue(
-                f"initial_overlap has {overlap.shape[1]} columns where two are meant: one for each task."
-            )
-        if not np.allclose(norm, norm.T, rtol=0, atol=1e-9 * (1 + np.abs(norm).max())):
-            raise InvalidValue("initial_norm is not symmetric: it is meant to be a Gram matrix.")
-        for gamma in {float(similarity.min()), float(similarity.max())}:
-            joint = np.block([[norm, overlap], [overlap.T, np.array([[1.0, gamma], [gamma, 1.0]])]])
-            lowest = np.linalg.eigvalsh(joint)[0]
-            if lowest < -1e-9:
-                raise InvalidValue(
-                    f"no weights have the overlaps initial_norm and initial_overlap at similarity = {gamma:g}: their Gram "
-                    f"matrix has the negative eigenvalue {lowest:.3g}."
-                )
+        check_overlaps(self.similarity, self.initial_norm, self.initial_overlap)
 
     def coordinates(self) -> dict[str, np.ndarray]:
         edges = np.linspace(0.0, 1.0, self.intervals + 1)
@@ -186,7 +170,7 @@ class ContinualProtocols(Model):
 
     @property
     def _teachers(self) -> Array:
-        return jnp.eye(2) + self.similarity * jnp.asarray([[0.0, 1.0], [1.0, 0.0]])
+        return teachers_gram(self.similarity)
 
     def _drift(self, nodes: int) -> Any:
         g = activation(self.activation, nodes=nodes)
@@ -307,21 +291,18 @@ class ContinualProtocols(Model):
     # --- simulation -------------------------------------------------------------------------------------------------
 
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
-        if size < self.students + 2:
-            raise InvalidValue(f"size = {size} is smaller than the {self.students + 2} units of student and teachers.")
+        check_size(size, self.students)
         g, numerics = activation(self.activation), type(self).numerics
         start, arrived = self._after_first_stage(numerics)
         controls, found = self._schedule(start, numerics)
         weight_key, sample_key, task_key = jax.random.split(key, 3)
-        joint = jnp.block([[start.norm, start.overlap], [start.overlap.T, self._teachers]])
-        weights = weights_with_gram(weight_key, joint, size).astype(dtype)
-        student, teacher = weights[: self.students], weights[self.students :]
+        student, teacher = weights_with_overlaps(weight_key, start.norm, start.overlap, self._teachers, size, dtype)
         scatter, rate, readout_rate = (
             x.astype(dtype) for x in (jnp.sqrt(self.noise), self.rate / math.sqrt(size), self.readout_rate / size)
         )
 
-        def step(number: Array, carry: Any) -> Any:
-            w, heads, second, pace = carry
+        def step(number: Array, network: tuple[Array, Array], setting: tuple[Array, Array]) -> tuple[Array, Array]:
+            (w, heads), (second, pace) = network, setting
             draw = jax.random.normal(jax.random.fold_in(sample_key, number), (size + 1,), dtype)
             x, label_noise = draw[:-1], draw[-1]
             is_second = (jax.random.uniform(jax.random.fold_in(task_key, number), (), dtype) < second).astype(dtype)
@@ -332,25 +313,16 @@ class ContinualProtocols(Model):
             turn = pace * error * v * g.derivative(fields)
             w = w - rate * turn[:, None] * x[None, :]
             heads = heads - readout_rate * pace * error * task[:, None] * hidden[None, :]
-            return w, heads, second, pace
+            return w, heads
 
-        def overlaps(w: Array, heads: Array) -> TaskOverlaps:
-            return TaskOverlaps(
-                (w @ w.T).astype(float) / size, (w @ teacher.T).astype(float) / size, heads.astype(float)
-            )
+        def measure(network: tuple[Array, Array]) -> TaskOverlaps:
+            w, heads = network
+            return TaskOverlaps(*measured_overlaps(w, teacher, heads))
 
-        def interval(carry: Any, row: Any) -> Any:
-            begin, w, heads = carry
-            end, second, pace = row
-            w, heads, _, _ = jax.lax.fori_loop(begin, end, step, (w, heads, second, pace))
-            return (end, w, heads), overlaps(w, heads)
-
-        heads = start.readout.astype(dtype)
-        ends = jnp.rint(self.horizon * size * jnp.asarray(np.arange(1, self.intervals + 1) / self.intervals)).astype(
-            jnp.int32
-        )
-        rows = (ends, controls["fraction"][:, 1].astype(dtype), controls["pace"].astype(dtype))
-        _, path = jax.lax.scan(interval, (jnp.zeros_like(ends[0]), student, heads), rows)
-        path = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), overlaps(student, heads), path)
-        observed = self._observed(path)
+        done = jnp.asarray(np.arange(1, self.intervals + 1) / self.intervals)
+        ends = jnp.rint(self.horizon * size * done).astype(jnp.int32)
+        network = (student, start.readout.astype(dtype))
+        schedule = (controls["fraction"][:, 1].astype(dtype), controls["pace"].astype(dtype))
+        run = descend(step, network, ends, measure, schedule, measure_start=True)
+        observed = self._observed(run.path)
         return {**observed, "converged": arrived & found & jnp.all(jnp.isfinite(observed["test_loss"]))}

@@ -31,7 +31,7 @@ S = Q_r + Δ Q_i, δ = (y − g) g' and c = 2/π, for a field a of covariances C
     dQ_i/dt = 2η <δ h_i> + η² (1−ρ) Δ <δ²> − 2ηλ Q_i           (C_ah = Δ Q_i, C_au = 0)
 
 and the error on inputs of difficulty Δ is arccos(R/√(T S))/π. The optimal protocol obeys Pontryagin's principle
-(`methods.control`): `gap` is zero where it holds; searched from several starts, NaN where no search converged.
+(`methods.flows.control`): `gap` is zero where it holds; searched from several starts, NaN where no search converged.
 
 **What is seen** (ρ = 0.2, Δ_e = 0.05). The verdict depends on what else is tuned. At a constant rate, rate and decay chosen
 for every arm, hard samples *first* win (23 % over hard samples alone at T = 5, against 3 % for the curriculum): late easy samples
@@ -55,7 +55,9 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from solvable.errors import InvalidValue
+from solvable.methods.averages.functions import function_named
 from solvable.methods.flows.control import Box, Difficulty, Rate, evaluate, search
+from solvable.methods.flows.descent import descend
 from solvable.methods.flows.integrate import until_failure
 from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
 
@@ -344,18 +346,18 @@ class CurriculumOnline(Model):
         student = student + of_norm((1 - mask) * noise, q_i)
         mask, teacher, student = (x.astype(dtype) for x in (mask, teacher, student))
         rate, decay = (self.rate / math.sqrt(size)).astype(dtype), (self.rate * self.penalty / size).astype(dtype)
-        gentle = jnp.sqrt(mask + (1 - mask) * self.easy.astype(dtype))
+        gentle, erf = jnp.sqrt(mask + (1 - mask) * self.easy.astype(dtype)), function_named("erf")
 
-        def step(number: Array, carry: Any) -> Any:
-            w, share, harsh, pace = carry
+        def step(number: Array, w: Array, setting: tuple[Array, Array, Array]) -> Array:
+            share, harsh, pace = setting
             z = jax.random.normal(jax.random.fold_in(sample_key, number), (size,), dtype)
             easy = jax.random.uniform(jax.random.fold_in(level_key, number), (), dtype) < share
             x = z * jnp.where(easy, gentle, harsh)
             field = w @ x / math.sqrt(size)
             label = jnp.sign(teacher @ x)
             slope = math.sqrt(2 / math.pi) * jnp.exp(-0.5 * field**2)
-            error = label - jax.lax.erf(field / math.sqrt(2))
-            return w + pace * (rate * error * slope * x - decay * w), share, harsh, pace
+            error = label - erf(field)
+            return w + pace * (rate * error * slope * x - decay * w)
 
         def overlaps(w: Array) -> Overlaps:
             w = w.astype(float)
@@ -363,17 +365,10 @@ class CurriculumOnline(Model):
             inside = mask.astype(float)
             return Overlaps(w @ teacher.astype(float) / size, inside @ square, (1 - inside) @ square)
 
-        def interval(carry: Any, row: Any) -> Any:
-            begin, w = carry
-            end, share, level, pace = row
-            harsh = jnp.sqrt(mask + (1 - mask) * level)
-            w, *_ = jax.lax.fori_loop(begin, end, step, (w, share, harsh, pace))
-            return (end, w), overlaps(w)
-
         done = jnp.asarray(np.arange(1, self.intervals + 1) / self.intervals)
         ends = jnp.rint(self.horizon * size * done).astype(jnp.int32)
-        rows = (ends, *(controls[name].astype(dtype) for name in ("fraction", "difficulty", "pace")))
-        _, path = jax.lax.scan(interval, (jnp.zeros_like(ends[0]), student), rows)
-        path = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), overlaps(student), path)
-        observed = self._observed(path)
+        share, level, pace = (controls[name].astype(dtype) for name in ("fraction", "difficulty", "pace"))
+        harsh = jnp.sqrt(mask[None, :] + (1 - mask)[None, :] * level[:, None])
+        run = descend(step, student, ends, overlaps, (share, harsh, pace), measure_start=True)
+        observed = self._observed(run.path)
         return {**observed, "converged": found & until_failure(jnp.isfinite(observed["test_loss"]))}

@@ -16,7 +16,7 @@ At ρ = 1 the source network, unchanged, has its own error on the target, exactl
 
 **Simulation.** All L of a realisation share the teachers, both data sets, the source network and the test set: they are paired.
 The best depth is chosen on one half of the test and its error measured on the other. Source network and data-rich target
-network, from independent starts, are compared layer by layer on the test inputs (`methods.similarity`).
+network, from independent starts, are compared layer by layer on the test inputs (`similarity`).
 """
 
 from __future__ import annotations

@@ -50,7 +50,8 @@ import numpy as np
 from jaxtyping import Array
 
 from solvable.methods.fixed_points.saddle import solve
-from solvable.methods.flows.committee import weights_with_gram
+from solvable.methods.flows.committee import pair_gram, weights_with_gram
+from solvable.methods.flows.descent import descend, steps_at
 from solvable.model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
 
 STRATEGIES = ("none", "constant", "greedy", "optimal")
@@ -299,9 +300,7 @@ class OnlineAttack(Model):
 
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
         weight_key, sample_key, probe_key = jax.random.split(key, 3)
-        one = jnp.ones_like(self.similarity)
-        gram = jnp.stack([jnp.stack([one, self.similarity]), jnp.stack([self.similarity, one])])
-        clean, target = weights_with_gram(weight_key, gram, size).astype(dtype)
+        clean, target = weights_with_gram(weight_key, pair_gram(1.0, self.similarity, 1.0), size).astype(dtype)
         policy, found, _ = self._policy(type(self).numerics)
         p, c = (x.astype(dtype) for x in policy)
         rate, price = (x.astype(dtype) for x in (self.rate, self.cost * self._difference))
@@ -331,18 +330,15 @@ class OnlineAttack(Model):
         batches = max(1, PROBES // self.batch)
         probes = jax.random.normal(probe_key, (batches, self.batch, size), dtype)
 
-        def until(carry: Any, end: Array) -> Any:
-            begin, w = carry
-            w = jax.lax.fori_loop(begin, end, step, w)
+        def measure(w: Array) -> tuple[Array, ...]:
             away = w - target
             actions = jax.vmap(lambda x: attack(w, x))(probes)
             seen = (away @ apart / (apart @ apart), away @ away / size, jnp.mean(actions), jnp.mean(actions**2))
             along = w @ clean / (clean @ clean)
             angle = jnp.arctan2(jnp.linalg.norm(w - along * clean), along * jnp.linalg.norm(clean))
-            return (end, w), tuple(value.astype(float) for value in (*seen, angle / math.pi))
+            return tuple(value.astype(float) for value in (*seen, angle / math.pi))
 
-        ends = jnp.rint((self.times - self.times[0]) * size).astype(jnp.int32)
-        _, (kappa, q, mean, square, error) = jax.lax.scan(until, (jnp.zeros_like(ends[0]), clean), ends)
+        kappa, q, mean, square, error = descend(step, clean, steps_at(self.times, size), measure).path
         return {
             "test_error": error,
             "position": kappa,

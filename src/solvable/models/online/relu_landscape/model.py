@@ -5,7 +5,7 @@ have the overlap `correlation`, zero for the orthonormal teacher of the literatu
 
 **Learner.** f(x) = Σ_i (w_i·x)_+ with K = M + `splits` units; loss L = ½<(f − y)²>, the average over all inputs.
 
-**Theory.** L is a closed form of the overlaps (`methods.relu_loss`), and its minima are the fixed points of gradient descent.
+**Theory.** L is a closed form of the overlaps (`relu_loss`), and its minima are the fixed points of gradient descent.
 Those that keep the symmetry S_{M−1} of permuting all units but the last have five different weights for any M,
 
     W = ( a on the diagonal, b beside it, c in the last column;  e in the last row, g in the corner ),

@@ -13,8 +13,8 @@ is right if it is that of a teacher with |w*|² = D.
 The pace is 1 (`constant`), `given` over time, the best at every moment (`best-rate`), or the best together with the best
 episode length up to T (`best-rate-and-length`, rule `all`), as a policy of the current overlaps. At pace 1 the best length
 of the moment is not the best in the end: `optimal-length` (rule `all`) is the schedule of lengths up to T, constant between
-the times, that makes the final error smallest (`methods.control`: lengths may be mixed, and are found to be whole). With a free
-pace episodes grow longer as the student gets better; at pace 1 they grow shorter (T = 12, t = 100: 4, then 3; final error
+the times, that makes the final error smallest (`methods.flows.control`: lengths may be mixed, and are found to be whole). With a
+free pace episodes grow longer as the student gets better; at pace 1 they grow shorter (T = 12, t = 100: 4, then 3; final error
 0.06855, against 0.06894 with the best constant length, 4).
 
 **Theory** (Patel, Lee, Sarao Mannelli, Goldt and Saxe 2023). With R = w·w*/D, Q = |w|²/D, ρ = R/√Q, P = 1 - arccos(ρ)/π,
@@ -32,7 +32,7 @@ decides between success and failure.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -40,36 +40,19 @@ import numpy as np
 from jaxtyping import Array
 
 from solvable.errors import InvalidValue
-from solvable.methods.flows.committee import weights_with_gram
+from solvable.methods.flows.committee import pair_gram, weights_with_gram
 from solvable.methods.flows.control import Lengths, Protocol, Simplex, evaluate, search
+from solvable.methods.flows.descent import descend, steps_at
 from solvable.methods.flows.integrate import integrate, until_failure
 from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
+
+from .averages import Averages, K, all_right, breadcrumb, enough_right, survival, wrong_actions
+from .portrait import FixedPoint, fixed_points, lowest_share, stable_manifold
 
 RULES = ("all", "enough", "survival", "breadcrumb")
 SCHEDULES = ("constant", "best-rate", "best-rate-and-length", "optimal-length", "given")
 OF_LENGTHS = ("best-rate-and-length", "optimal-length")
 PUNISHING = {"rule": ("all", "enough")}
-K = 1 / math.sqrt(2 * math.pi)
-
-
-class Averages(NamedTuple):
-    """What a rule does at alignment ρ: f = <G aν>, g = <G|λ|>/√Q and h = <ΣG²>/T²."""
-
-    along: Array
-    growth: Array
-    kick: Array
-
-
-class FixedPoint(NamedTuple):
-    """A fixed point of the flow at pace 1, with the eigenvalues of its linearisation in (ρ, ln Q), the larger one last."""
-
-    alignment: float
-    norm: float
-    eigenvalues: tuple[complex, complex]
-
-    @property
-    def stable(self) -> bool:
-        return all(value.real < 0 for value in self.eigenvalues)
 
 
 class RLPerceptron(Model):
@@ -186,44 +169,13 @@ class RLPerceptron(Model):
         (1.0, 0.5)
         """
         rho, steps = alignment, self.steps if length is None else length
-        wrong = wrong_actions(rho)
-        log_right, log_wrong = jnp.log1p(-jnp.minimum(wrong, 1 - 1e-15)), jnp.log(jnp.maximum(wrong, 1e-300))
-        up, down = K * (1 + rho), K * (1 - rho)
-
-        def power(exponent: Any) -> Array:
-            return jnp.exp(exponent * log_right)
-
-        def at_least(number: int, of: int) -> Array:
-            """Pr[Bin(of, P) ≥ number]."""
-            if number <= 0:
-                return jnp.ones_like(rho)
-            right = np.arange(number, of + 1, dtype=float)
-            ways = np.array([float(math.comb(of, int(j))) for j in right])
-            return jnp.sum(jnp.asarray(ways) * jnp.exp(right * log_right + (of - right) * log_wrong))
-
-        if self.rule in ("all", "enough"):
-            if self.rule == "all":
-                a, b, c = power(steps - 1), jnp.zeros_like(rho), power(steps)
-            else:
-                n = self.needed
-                a, b, c = at_least(n - 1, steps - 1), at_least(n, steps - 1), at_least(n, steps)
-            total = self.reward + self.punishment
-            return Averages(
-                along=total * (up * a - down * b) - 2 * K * self.punishment * rho,
-                growth=total * (up * a + down * b) - 2 * K * self.punishment,
-                kick=((self.reward**2 - self.punishment**2) * c + self.punishment**2) / steps,
-            )
+        if self.rule == "all":
+            return all_right(rho, steps, self.reward, self.punishment)
+        if self.rule == "enough":
+            return enough_right(rho, steps, self.needed, self.reward, self.punishment)
         if self.rule == "survival":
-            n, bonus = self.needed, self.bonus
-            rewarded = up * (self.reward * power(steps - 1) + n / steps * bonus * power(n - 1))
-            squares = (self.reward**2 * steps + 2 * n * self.reward * bonus) * power(steps) + n * bonus**2 * power(n)
-            return Averages(along=rewarded, growth=rewarded, kick=squares / steps**2)
-        # breadcrumb: a right action at t brings its own bonus, and those of T-t later ones on average (T-1)/2
-        reward, bonus, p = self.reward, self.bonus, power(1)
-        own, later = up * (reward * power(steps - 1) + bonus), K * bonus * (steps - 1) * p
-        squares = reward * (reward + bonus * (steps + 1)) * power(steps) / steps
-        squares = squares + bonus**2 * (steps + 1) / steps * p * (0.5 + (steps - 1) * p / 3)
-        return Averages(along=own + later * rho, growth=own + later, kick=squares)
+            return survival(rho, steps, self.needed, self.reward, self.bonus)
+        return breadcrumb(rho, steps, self.reward, self.bonus)
 
     def policy(self, time: Array, alignment: Array, log_norm: Array) -> tuple[Array, Array]:
         """The pace ũ = u/√Q and the length of the episodes, as the schedule has them at this time and place."""
@@ -349,23 +301,7 @@ class RLPerceptron(Model):
         if self.rule not in PUNISHING["rule"]:
             raise InvalidValue(f"rule = {self.rule!r} does not punish, so that it has no threshold of punishment.")
         unpunished = self.with_values({"reward": jnp.asarray(1.0), "punishment": jnp.asarray(0.0)})
-
-        def share(angle: Array) -> Array:
-            rho = jnp.cos(angle)
-            return unpunished.averages(rho).along / (2 * K * rho)
-
-        grid = jnp.linspace(1e-3, math.pi / 2 - 1e-3, 256)
-        lowest = grid[jnp.argmin(jax.vmap(share)(grid))]
-        width = grid[1] - grid[0]
-
-        def narrow(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-            low, high = bracket
-            third = (high - low) / 3
-            left = share(low + third) < share(high - third)
-            return jnp.where(left, low, low + third), jnp.where(left, high - third, high)
-
-        low, high = jax.lax.fori_loop(0, 50, narrow, (lowest - width, lowest + width))
-        return jnp.minimum(share(0.5 * (low + high)), 1.0)
+        return lowest_share(lambda rho: unpunished.averages(rho).along, 2 * K)
 
     def transition(self, along: str) -> Array:
         """Positive where punishment makes a trap: its share above the threshold."""
@@ -375,23 +311,9 @@ class RLPerceptron(Model):
 
     def fixed_points(self) -> list[FixedPoint]:
         """All fixed points of (ρ, Q) at pace 1, by growing ρ: roots of f with g < 0, at √Q = -h/(2g)."""
-        from scipy.optimize import brentq
-
-        self._need_single_point()
-        along = jax.jit(lambda rho: self.averages(rho).along)
-        grid = np.cos(np.linspace(math.pi, 0.0, 4001))[1:-1]
-        heights = np.asarray(jax.vmap(along)(jnp.asarray(grid)))
-        linear = jax.jit(jax.jacfwd(lambda y: jnp.stack(self.velocity(y[0], y[1]))))
-        found = []
-        for i in np.flatnonzero(np.sign(heights[1:]) * np.sign(heights[:-1]) < 0):
-            rho: Any = brentq(lambda r: float(along(jnp.asarray(r))), grid[i], grid[i + 1], xtol=1e-14)
-            averaged = self.averages(jnp.asarray(rho))
-            if float(averaged.growth) < 0:
-                norm = float(averaged.kick / (2 * averaged.growth)) ** 2
-                values = np.linalg.eigvals(np.asarray(linear(jnp.asarray([rho, math.log(norm)]))))
-                one, other = sorted((complex(v) for v in values), key=lambda v: v.real)
-                found.append(FixedPoint(float(rho), norm, (one, other)))
-        return found
+        if self.shape != ():
+            raise InvalidValue(f"fixed points are those of one point, but the controls have the shape {self.shape}.")
+        return fixed_points(self.averages, self.velocity)
 
     def separatrix(self, norms: Any) -> np.ndarray:
         """The alignment that divides success from failure at each initial norm Q; NaN without a trap, or where none does.
@@ -401,34 +323,13 @@ class RLPerceptron(Model):
         >>> [round(float(rho), 3) for rho in RLPerceptron(steps=13, punishment=0.05).separatrix([0.1, 1.0])]
         [0.602, 0.504]
         """
-        from scipy.integrate import solve_ivp
-
         norms = np.asarray(norms, float)
         if not np.all((norms > 0) & np.isfinite(norms)):
             raise InvalidValue(f"norms = {norms.tolist()} has an entry outside (0, ∞): squared norms of the student.")
         saddles = [p for p in self.fixed_points() if not p.stable]
         if not saddles:
             return np.full(norms.shape, np.nan)
-        back = jax.jit(lambda y: -jnp.stack(self.velocity(y[0], y[1])))
-        saddle = np.array([saddles[0].alignment, math.log(saddles[0].norm)])
-        values, vectors = np.linalg.eig(np.asarray(jax.jacfwd(back)(jnp.asarray(saddle))))
-        direction = np.real(vectors[:, np.argmax(np.real(values))])
-        low, high = min(np.log(norms.min()), saddle[1]) - 1, max(np.log(norms.max()), saddle[1]) + 1
-        path = [saddle[:, None]]
-        for side in (1, -1):
-
-            def leaves(t: float, y: np.ndarray) -> float:
-                return min(1 - abs(y[0]), y[1] - low, high - y[1])
-
-            leaves.terminal = True
-            begin = saddle + side * 1e-5 * direction
-            run = solve_ivp(
-                lambda t, y: np.asarray(back(jnp.asarray(y))), (0, 1e5), begin, rtol=1e-9, atol=1e-11, events=leaves
-            )
-            path.append(run.y)
-        rho, log_norm = np.concatenate(path, axis=1)
-        order = np.argsort(log_norm)
-        return np.interp(np.log(norms), log_norm[order], rho[order], left=np.nan, right=np.nan)
+        return stable_manifold(saddles[0], self.velocity, norms)
 
     def velocity(self, alignment: Array, log_norm: Array) -> tuple[Array, Array]:
         """Time derivative of ρ and ln Q at pace 1: the phase portrait."""
@@ -437,17 +338,13 @@ class RLPerceptron(Model):
     def _constant(self) -> RLPerceptron:
         return self if self.schedule == "constant" else self.replace(schedule="constant")
 
-    def _need_single_point(self) -> None:
-        if self.shape != ():
-            raise InvalidValue(f"fixed points are those of one point, but the controls have the shape {self.shape}.")
-
     # --- simulation -------------------------------------------------------------------------------------------------
 
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
         weight_key, sample_key = jax.random.split(key)
         length_key = jax.random.fold_in(key, 1)
         overlap = self.initial_alignment * jnp.sqrt(self.initial_norm)
-        gram = jnp.stack([jnp.stack([self.initial_norm, overlap]), jnp.stack([overlap, jnp.asarray(1.0)])])
+        gram = pair_gram(self.initial_norm, overlap, 1.0)
         student, teacher = weights_with_gram(weight_key, gram, size).astype(dtype)
         reward, punishment, bonus = (x.astype(dtype) for x in (self.reward, self.punishment, self.bonus))
         number_of = jnp.arange(self.steps, dtype=dtype)
@@ -484,24 +381,12 @@ class RLPerceptron(Model):
             right = there * (action == jnp.sign(x @ teacher)).astype(dtype)
             return w + pace / (length * math.sqrt(size)) * ((returns(right, there) * action) @ x)
 
-        def until(carry: Any, row: Any) -> Any:
-            begin, w = carry
-            end, chances = row
-            w = jax.lax.fori_loop(begin, end, lambda number, w: episode(number, w, chances), w)
-            return (end, w), measured(w)
-
-        ends = jnp.rint((self.times - self.times[0]) * size).astype(jnp.int32)
         chances, found = jnp.zeros((len(self.times), 1)), jnp.asarray(True)
         if self.schedule == "optimal-length":
             protocol = self._lengths(type(self).numerics)
             # the first row belongs to the start, at which nothing has happened yet
             rows, found = protocol.controls["length"], protocol.converged
             chances = jnp.cumsum(jnp.concatenate([rows[:1], rows]), axis=1)
-        _, (rho, norm) = jax.lax.scan(until, (jnp.zeros_like(ends[0]), student), (ends, chances))
+        rho, norm = descend(episode, student, steps_at(self.times, size), measured, chances).path
         observed = self._observed(rho, norm)
         return {**observed, "converged": found & until_failure(jnp.isfinite(observed["norm"]))}
-
-
-def wrong_actions(alignment: Array) -> Array:
-    """arccos(ρ)/π, with all its digits and a finite derivative near ρ = 1."""
-    return jnp.arctan2(jnp.sqrt(jnp.maximum(1 - alignment**2, 1e-30)), alignment) / math.pi

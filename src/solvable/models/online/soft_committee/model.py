@@ -9,7 +9,7 @@ y = Σ_n a_n g(u_n·x/√N) + σζ, with Gram matrix T = UUᵀ/N and label noise
     w_k ← w_k − (η_w/√N) v_k g'(λ_k) (f − y) x,        v_k ← v_k − (η_v/N) g(λ_k) (f − y).
 
 **Theory** (Saad and Solla 1995; Biehl and Schwarze 1995; both layers and noise: Goldt et al. 2019). For N → ∞ the overlaps
-Q = WWᵀ/N, R = WUᵀ/N and v follow closed differential equations, written out at `methods.committee`. They start at *given*
+Q = WWᵀ/N, R = WUᵀ/N and v follow closed differential equations, written out at `methods.flows.committee`. They start at *given*
 overlaps: the escape from the symmetric plateau takes a time ∝ log(1/asymmetry), so a finite network has to be compared with
 the flow that starts where it started.
 
@@ -40,9 +40,12 @@ from solvable.methods.flows.committee import (
     committee_drift,
     committee_loss,
     equal_units,
+    measured_overlaps,
     tied,
     weights_with_gram,
+    weights_with_overlaps,
 )
+from solvable.methods.flows.descent import descend, steps_at
 from solvable.methods.flows.integrate import integrate, until_failure
 from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
 
@@ -203,9 +206,9 @@ class SoftCommittee(Model):
         self._check_size(size)
         g = activation(self.activation)
         weight_key, sample_key = jax.random.split(key)
-        joint = jnp.block([[self.initial_norm, self.initial_overlap], [self.initial_overlap.T, self.teacher_norm]])
-        weights = weights_with_gram(weight_key, joint, size).astype(dtype)
-        student, teacher = weights[: self.students], weights[self.students :]
+        student, teacher = weights_with_overlaps(
+            weight_key, self.initial_norm, self.initial_overlap, self.teacher_norm, size, dtype
+        )
         target = self.teacher_readout.astype(dtype)
         scatter, rate, readout_rate = (
             x.astype(dtype) for x in (jnp.sqrt(self.noise), self.rate / math.sqrt(size), self.readout_rate / size)
@@ -218,20 +221,15 @@ class SoftCommittee(Model):
             fields, teacher_fields = w @ x / math.sqrt(size), teacher @ x / math.sqrt(size)
             hidden = g.function(fields)
             error = v @ hidden - target @ g.function(teacher_fields) - scatter * label_noise
-            return w - (rate * error * v * g.derivative(fields))[:, None] * x[
-                None, :
-            ], v - readout_rate * error * hidden
+            turn = rate * error * v * g.derivative(fields)
+            return w - turn[:, None] * x[None, :], v - readout_rate * error * hidden
 
-        def until(carry: Any, end: Array) -> tuple[Any, Overlaps]:
-            begin, (w, v) = carry
-            w, v = jax.lax.fori_loop(begin, end, step, (w, v))
-            return (end, (w, v)), Overlaps(
-                (w @ w.T).astype(float) / size, (w @ teacher.T).astype(float) / size, v.astype(float)
-            )
+        def measure(network: tuple[Array, Array]) -> Overlaps:
+            w, v = network
+            return Overlaps(*measured_overlaps(w, teacher, v))
 
-        ends = jnp.rint((self.times - self.times[0]) * size).astype(jnp.int32)
-        _, path = jax.lax.scan(until, (jnp.zeros_like(ends[0]), (student, self.initial_readout.astype(dtype))), ends)
-        observed = self._observed(path)
+        start = (student, self.initial_readout.astype(dtype))
+        observed = self._observed(descend(step, start, steps_at(self.times, size), measure).path)
         return {**observed, "converged": until_failure(jnp.isfinite(observed["test_loss"]))}
 
     def _check_size(self, size: int) -> None:

@@ -34,7 +34,15 @@ from jaxtyping import Array, Float
 
 from solvable.errors import InvalidValue
 from solvable.methods.averages.activations import activation
-from solvable.methods.flows.committee import Overlaps, committee_drift, committee_loss, weights_with_gram
+from solvable.methods.averages.functions import function_named
+from solvable.methods.flows.committee import (
+    Overlaps,
+    committee_drift,
+    committee_loss,
+    measured_overlaps,
+    weights_with_overlaps,
+)
+from solvable.methods.flows.descent import descend, steps_at
 from solvable.methods.flows.integrate import integrate, until_failure
 from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
 
@@ -248,13 +256,12 @@ class Specialisation(Model):
             raise InvalidValue(f"size = {size} is smaller than the {units} units and features.")
         weight_key, sample_key = jax.random.split(key)
         begin = self._start()
-        joint = jnp.block([[begin.norm, begin.overlap], [begin.overlap.T, jnp.eye(self.features)]])
-        weights = weights_with_gram(weight_key, joint, size).astype(dtype)
-        student, feature = weights[: self.students], weights[self.students :]
+        student, feature = weights_with_overlaps(
+            weight_key, begin.norm, begin.overlap, jnp.eye(self.features), size, dtype
+        )
         strengths, scatter, rate = (x.astype(dtype) for x in (self.strengths, jnp.sqrt(self.noise), self.rate))
 
-        def shape(x: Array) -> Array:
-            return jax.scipy.special.erf(x / math.sqrt(2)) if self.activation == "erf" else x
+        shape = function_named(self.activation)
 
         def step(number: Array, network: tuple[Array, Array]) -> tuple[Array, Array]:
             w, v = network
@@ -267,13 +274,10 @@ class Specialisation(Model):
             w = w - rate / math.sqrt(size) * back[:, None] * x[None, :]
             return w, v - rate / size * error[:, None] * hidden[None, :]
 
-        def until(carry: Any, end: Array) -> Any:
-            first, (w, v) = carry
-            w, v = jax.lax.fori_loop(first, end, step, (w, v))
-            seen = State((w @ w.T).astype(float) / size, (w @ feature.T).astype(float) / size, v.astype(float))
-            return (end, (w, v)), seen
+        def measure(network: tuple[Array, Array]) -> State:
+            w, v = network
+            return State(*measured_overlaps(w, feature, v))
 
-        ends = jnp.rint((self.times - self.times[0]) * size).astype(jnp.int32)
-        _, path = jax.lax.scan(until, (jnp.zeros_like(ends[0]), (student, begin.readout.astype(dtype))), ends)
-        observed = self._observed(path)
+        start = (student, begin.readout.astype(dtype))
+        observed = self._observed(descend(step, start, steps_at(self.times, size), measure).path)
         return {**observed, "converged": until_failure(jnp.isfinite(observed["test_loss"]))}

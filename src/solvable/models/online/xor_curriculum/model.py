@@ -56,6 +56,8 @@ from scipy.stats import qmc
 
 from solvable.errors import InvalidValue
 from solvable.methods.fixed_points.linear_algebra import orthonormal_columns
+from solvable.methods.flows.committee import gram_root
+from solvable.methods.flows.descent import descend
 from solvable.methods.flows.integrate import integrate, until_failure
 from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
 
@@ -377,8 +379,7 @@ class XorCurriculum(Model):
         # weights with exactly these overlaps: the centres are the first two axes, the rest lies in random directions
         rest = jax.random.normal(frame_key, (size - 2, self.students), float)
         frame = orthonormal_columns(rest).T
-        values, vectors = jnp.linalg.eigh(self.initial_norm - self.initial_overlap @ self.initial_overlap.T)
-        root = vectors * jnp.sqrt(jnp.maximum(values, 0.0))[None, :]
+        root = gram_root(self.initial_norm - self.initial_overlap @ self.initial_overlap.T)
         w = jnp.concatenate([self.initial_overlap, root @ frame], axis=1).astype(dtype)
         centres = jnp.pad(jnp.asarray(CENTRES, dtype), ((0, 0), (0, size - 2)))
         labels, softness = jnp.asarray(LABELS, dtype), self.softness.astype(dtype)
@@ -392,17 +393,18 @@ class XorCurriculum(Model):
                 spread = jnp.where(jax.random.uniform(level, (), dtype) < share, easy, hard)
             return centres[cluster] + spread * jax.random.normal(what, (size,), dtype), labels[cluster]
 
-        def step(number: Array, carry: Any) -> Any:
-            w, v, b, spread = carry
+        def step(number: Array, network: tuple[Array, Array, Array], spread: Array) -> tuple[Array, Array, Array]:
+            w, v, b = network
             x, label = sample(jax.random.fold_in(sample_key, number), spread)
             hidden, slopes = _rounded(w @ x + b, softness)
             pull = pace * self._pull(v @ hidden, label)
             turn = pull * v * slopes
-            return w - turn[:, None] * x[None, :], v - pull * hidden, b - moving * turn, spread
+            return w - turn[:, None] * x[None, :], v - pull * hidden, b - moving * turn
 
         z = jax.random.normal(test_key, (4, TESTS // 4, size), dtype)
 
-        def measured(w: Array, v: Array, b: Array) -> tuple[Overlaps, Array, Array]:
+        def measure(network: tuple[Array, Array, Array]) -> tuple[Overlaps, Array, Array]:
+            w, v, b = network
             x = (centres[:, None, :] + hard * z).reshape(-1, size)
             fields = x @ w.T + b[None, :]
             output = _rounded(fields, softness)[0] @ v
@@ -412,17 +414,10 @@ class XorCurriculum(Model):
             wrong = 0.5 - 0.5 * jnp.mean(label * signs)
             return state, wrong.astype(float), jnp.mean(self._cost(output, label)).astype(float)
 
-        def interval(carry: Any, row: Any) -> Any:
-            begin, w, v, b = carry
-            end, spread = row
-            w, v, b, _ = jax.lax.fori_loop(begin, end, step, (w, v, b, spread))
-            return (end, w, v, b), measured(w, v, b)
-
         stage = np.repeat([0, 1], self.points)
         ends = jnp.rint(jnp.cumsum(self._stages()[stage] / self.points) * size).astype(jnp.int32)
         spreads = (jnp.zeros(2) if self.protocol == "mixed" else self._spreads()).astype(dtype)[stage]
-        v, b = self.initial_readout.astype(dtype), jnp.zeros(self.students, dtype)
-        _, path = jax.lax.scan(interval, (jnp.zeros_like(ends[0]), w, v, b), (ends, spreads))
-        path = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), measured(w, v, b), path)
-        observed = self._observed(*path)
+        start = (w, self.initial_readout.astype(dtype), jnp.zeros(self.students, dtype))
+        run = descend(step, start, ends, measure, spreads, measure_start=True)
+        observed = self._observed(*run.path)
         return {**observed, "converged": until_failure(jnp.isfinite(observed["test_loss"]))}

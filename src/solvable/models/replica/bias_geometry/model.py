@@ -14,9 +14,9 @@ q_T = W_+·W_−/d and their tilts m_T = W_±·v/d towards the line between the 
 y = +1. A common factor of all weights is a factor of 1/λ (and of 1/γ), so these three are all there are.
 
 **Theory** (Sarao Mannelli, Gerace, Rostamzadeh and Saglietti 2024; exact for convex losses): the saddle point of
-`methods.teacher_mixture`. Label and prediction of a fresh input of group c are signs of two Gaussians with means
+`teacher_mixture`. Label and prediction of a fresh input of group c are signs of two Gaussians with means
 h = (c m_T + β)/√Δ and s = (c m + b)/√(ΔQ) in units of their deviations and correlation R_c/√Q, so that
-P(y = 1, ŷ = 1 | c) = Φ₂(h, s; R_c/√Q), and every measure of group fairness follows (`methods.fairness`).
+P(y = 1, ŷ = 1 | c) = Φ₂(h, s; R_c/√Q), and every measure of group fairness follows (`fairness`).
 
 **What is seen.** Bias persists for equal rules (q_T = 1) where the groups differ in number: a few per cent of accuracy, against
 tens for orthogonal rules. The other group's samples help from q_T ≈ 0.4 to 0.6 on and harm below. Coupled learners, tuned, are

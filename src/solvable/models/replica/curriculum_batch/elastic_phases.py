@@ -6,7 +6,7 @@ relevant inputs only, |W_T|²/N = ρ, y = sign(W_T·x/√N). Phase k minimises o
     Σ_μ log(1 + exp(−y w·x/√N)) + λ_k |w|²/2 + γ_k |w − w_{k−1}|²/2,        α_a N samples in slice a.
 
 Because its data are fresh, w_{k−1} enters by its overlaps R₁ = w·W_T/N and its squared norms Q_r₁, Q_i₁ per N on relevant and
-irrelevant inputs alone. With the sign channel's conjugates per sample (`methods.channels`) of every slice at m = R,
+irrelevant inputs alone. With the sign channel's conjugates per sample (`methods.risk.channels`) of every slice at m = R,
 q = Q_r + ΔQ_i, V = V_r + ΔV_i,
 
     v_r = Σ αv̂,  v_i = Σ αΔv̂,  q_r = Σ αq̂,  q_i = Σ αΔq̂,  R̂ = Σ αm̂,        A_r = λ + γ + v_r,  A_i = λ + γ + v_i,

@@ -15,7 +15,7 @@ With γ = 0 a convex loss forgets the first phase altogether; the Gaussian prior
 order matter. The test is on hard inputs.
 
 **Theory** (Saglietti, Sarao Mannelli and Saxe 2022; exact for convex losses): a saddle point for every phase, into which the one
-before enters by its overlaps, because the slices are disjoint (`methods.elastic_phases`, for any number of phases).
+before enters by its overlaps, because the slices are disjoint (`elastic_phases`, for any number of phases).
 
 **What is seen** (Δₑ = 0.05, αₑ = αₕ = 0.5). With λ₁, λ₂ and γ chosen for *every* protocol, the curriculum is better than joint
 training by 19 % at ρ = 0.1, 13 % at 0.2 and 4 % at 0.5, and no better from ρ = 0.7 on. For sparse teachers anti-curriculum,

@@ -32,16 +32,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import erf
 from jaxtyping import Array, Bool, Float
 
+from solvable.methods.averages.functions import FUNCTIONS, function_named
 from solvable.methods.fixed_points.saddle import Solution, solve
 
 Scalar = Float[Array, ""]
 
 ACTIVATIONS = ("relu", "abs", "erf", "tanh", "gelu", "softplus")
-KINKED = ("relu", "abs")
-ODD = ("erf", "tanh")
+KINKED = tuple(name for name in ACTIVATIONS if FUNCTIONS[name].kinks)
+ODD = tuple(name for name in ACTIVATIONS if FUNCTIONS[name].odd)
 FLOOR = 1e-8  # variance below which the coefficients of a series are rounding alone
 
 
@@ -231,22 +231,6 @@ class UnitSeries(Series):
     def coefficients(self, variance: Scalar) -> tuple[Float[Array, " degree"], Float[Array, " degree"]]:
         first, raised = self.known
         return jnp.asarray(first), jnp.asarray(raised)
-
-
-def function_named(name: str):
-    """The activation itself.
-
-    >>> round(float(function_named("erf")(jnp.asarray(1.0))), 6)
-    0.682689
-    """
-    return {
-        "relu": jax.nn.relu,
-        "abs": jnp.abs,
-        "erf": lambda x: erf(x / math.sqrt(2)),
-        "tanh": jnp.tanh,
-        "gelu": lambda x: 0.5 * x * (1 + erf(x / math.sqrt(2))),
-        "softplus": jax.nn.softplus,
-    }[name]
 
 
 @cache

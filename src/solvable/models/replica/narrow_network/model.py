@@ -8,7 +8,7 @@ a_k = ±1, half of each, and |w*_k|² = d. There are n = αKd samples for the Kd
 
 **Theory** (d → ∞, then K → ∞; corrections 1/K and K/d). Outputs are Gaussian and their covariances those of single units,
 without the constant and linear parts of σ, which d ≪ n parameters hold and which are known perfectly. Unknowns are
-Q = |w_k|²/d, t = w_k·w*_k/d and q, the overlap of two draws: see `methods.narrow_committee` for φ and its saddle points.
+Q = |w_k|²/d, t = w_k·w*_k/d and q, the overlap of two draws: see `committee` for φ and its saddle points.
 A Bayes-optimal student (Q = 1, t = q) has
 
     q = q̂/(1+q̂),   q̂ = α g'(q)/(Δ + g(1) − g(q)),
@@ -29,8 +29,8 @@ not converged.
 Carlo. Informed ones begin at the teacher and at overlap 0.7 with it, to come from above and below; the others at random
 weights. Units are matched to the teacher's. The number of units grows as √d/2, so that 1/K and K/d fall alike, as 1/√d.
 Chains run on, each time twice as long, until in the second half of the run every observable has R̂ ≤ 1.05 and 50 effective
-draws (`methods.chains`); after 2048 trajectories without, the result is NaN, not converged, and its residual R̂ − 1. So it is
-near a transition, and at temperatures far below that at which replica symmetry breaks. Where two solutions coexist, `start`
+draws (`methods.averages.chains`); after 2048 trajectories without, the result is NaN, not converged, and its residual R̂ − 1. So
+it is near a transition, and at temperatures far below that at which replica symmetry breaks. Where two solutions coexist, `start`
 says which is sampled, and nothing is averaged over both; but a barrier is only as high as the network is wide, and chains of
 four units cross it (erf, α = 4, Δ = 0.01, d = 64: specialised from random weights).
 """
@@ -53,22 +53,9 @@ from solvable.errors import InvalidValue
 from solvable.methods.averages.chains import run_chains
 from solvable.model import Control, Guard, Model, Numerics, Reference, choice, control, observable
 
-from .committee import (
-    ACTIVATIONS,
-    KINKED,
-    ODD,
-    Kernel,
-    bayes_free_energy,
-    bayes_solution,
-    bayes_transitions,
-    committee_saddle_point,
-    fields,
-    free_energy,
-    kernel_named,
-    order_parameters,
-    replicon,
-)
+from .committee import ACTIVATIONS, KINKED, ODD, Kernel, bayes_transitions, kernel_named
 from .networks import Chains, Committee, PenalisedLoss, Task, descend, draw_task, matched, measure
+from .solutions import bayes_branches, saddle_points
 
 BAYES = {"learner": "bayes"}
 DRAWN = {"learner": ("bayes", "gibbs")}
@@ -212,10 +199,20 @@ class NarrowNetwork(Model):
     def _kernel(self, numerics: Numerics) -> Kernel:
         return kernel_named(self.activation, numerics.degrees, numerics.nodes, unit=self.learner == "bayes")
 
+    def _bayes(self, numerics: Numerics) -> dict[str, dict[str, Array]]:
+        each = bayes_branches(self._kernel(numerics), self.samples, self.noise)
+        without = ("threshold",) if self.activation in ODD else ()
+        return {branch: {n: v for n, v in out.items() if n not in without} for branch, out in each.items()}
+
+    def _saddle_points(self, numerics: Numerics) -> dict[str, Array]:
+        temperature = self.temperature if self.learner == "gibbs" else None
+        options = {"tolerance": numerics.tolerance, "max_steps": numerics.max_steps}
+        return saddle_points(self._kernel(numerics), self.samples, self.penalty, self.noise, temperature, **options)
+
     def point(self, numerics: Numerics) -> dict[str, Array]:
         if self.learner == "bayes":
             return self._bayes(numerics)[self.start]
-        found = self._solutions(numerics)
+        found = self._saddle_points(numerics)
         informed = jax.tree.map(lambda v: v[0], found)
         if self.start == "teacher":
             return {n: v for n, v in informed.items() if n != "push"}
@@ -230,7 +227,7 @@ class NarrowNetwork(Model):
             each = self._bayes(numerics)
             found = {n: jnp.stack([each[b][n] for b in ("teacher", "unstable", "zero")]) for n in each["teacher"]}
         else:
-            found = self._solutions(numerics)
+            found = self._saddle_points(numerics)
             found.pop("push")
         t, there = found["overlap"], found["converged"]
         earlier = jnp.tril(jnp.ones((t.shape[0], t.shape[0]), bool), k=-1)
@@ -239,87 +236,6 @@ class NarrowNetwork(Model):
         order = jnp.argsort(jnp.where(there, found["free_energy"], jnp.inf))
         values = {n: v[order] for n, v in (found | {"converged": there}).items()}
         return {n: jnp.where(values["converged"], v, jnp.nan) if n != "converged" else v for n, v in values.items()}
-
-    def _bayes(self, numerics: Numerics) -> dict[str, dict[str, Array]]:
-        """What is reached from the teacher and from random weights; the unstable and the unspecialised solution."""
-        kernel, alpha, noise = self._kernel(numerics), self.samples, self.noise
-        lines = bayes_transitions(kernel, noise)
-        found = bayes_solution(kernel, alpha, noise, lines)
-        one, zero = jnp.ones_like(alpha), jnp.zeros_like(alpha)
-        lost = jax.lax.stop_gradient(alpha > lines.threshold)
-        overlaps = {
-            "teacher": (found.upper, True),
-            "random": (jnp.where(lost, found.upper, 0.0), True),
-            "unstable": (found.lower, found.has_lower),
-            "zero": (zero, True),
-        }
-
-        def chosen(q: Array, there: Any) -> dict[str, Array]:
-            rest = noise + kernel.value(one, one, one) - kernel.value(q, one, one)
-            r = alpha * (1 - q) ** 2 * ((kernel.slope(q, one, one) / rest) ** 2 + kernel.bend(q, one, one) / rest)
-            out = {
-                "overlap": q,
-                "norm": one,
-                "replica_overlap": q,
-                "test_loss": 0.5 * rest,
-                "excess_loss": 0.5 * (rest - noise),
-                "train_loss": 0.5 * noise**2 / rest,
-                "free_energy": bayes_free_energy(kernel, q, alpha, noise),
-                "stability": (1 - r) / (1 + r),
-                "spinodal": lines.spinodal,
-                "transition": lines.transition,
-                "jump": lines.overlap,
-                "threshold": lines.threshold,
-                "converged": jnp.asarray(there) & (found.residual < 1e-11),
-                "residual": found.residual,
-            }
-            return {n: v for n, v in out.items() if n != "threshold" or self.activation not in ODD}
-
-        return {name: chosen(*each) for name, each in overlaps.items()}
-
-    def _solutions(self, numerics: Numerics) -> dict[str, Array]:
-        """Saddle points of gibbs and erm: reached from the teacher, from half-way, and without specialisation."""
-        kernel, temperature = self._kernel(numerics), self.temperature if self.learner == "gibbs" else None
-        controls = self.samples, self.penalty, self.noise, temperature
-        soft, loose, one = -jnp.log(self.penalty + 0.2 * self.samples), -jnp.log(self.penalty), jnp.ones(())
-        starts = [(soft, 0.03, 0.97), (soft, 0.3, 0.8), (soft, 0.5, 0.4)]
-        # Without specialisation the response is another: that of a network which fits the noise, or whose outputs have,
-        # by themselves, the variance of the labels.
-        if temperature is None:
-            starts += [(soft, 0.5, 0.0), (0.5 * (soft + loose), 5.0, 0.0), (loose - 1, 30.0, 0.0)]
-        else:
-            wide = jnp.log1p(self.noise / kernel.value(one, one, one)) - jnp.log(temperature)
-            starts += [(soft, 0.0, 0.0), (wide, 0.0, 0.0), (loose, 0.0, 0.0)]
-        starts = jnp.stack([jnp.stack([jnp.asarray(v, float) for v in start]) for start in starts])
-        options = {"tolerance": numerics.tolerance, "max_steps": numerics.max_steps, "warmup": 100, "damping": 0.5}
-        found = jax.vmap(lambda start: committee_saddle_point(kernel, start, *controls, **options))(starts)
-
-        def chosen(x: Array) -> dict[str, Array]:
-            order = order_parameters(x, temperature)
-            f = fields(kernel, order, self.noise, temperature)
-            gap = f.g_norm - f.g_replica  # by how much a draw differs from the mean of all
-            drawn = gap if temperature is not None else 0.0
-            excess = f.rest - self.noise + drawn
-            out = {
-                "overlap": order.overlap,
-                "norm": order.norm,
-                "test_loss": 0.5 * (self.noise + excess),
-                "excess_loss": 0.5 * excess,
-                "train_loss": 0.5 * (drawn / f.denominator + f.rest / f.denominator**2),
-                "free_energy": free_energy(order, f, self.samples, self.penalty, temperature),
-                "stability": replicon(kernel, order, f, self.samples, temperature),
-                "push": self.samples
-                * order.response
-                / f.denominator
-                * kernel.bend(0 * order.norm, order.norm, 1 + 0 * order.norm),
-            }
-            return out | ({"replica_overlap": order.replica} if temperature is not None else {})
-
-        seen = jax.vmap(chosen)(found.x) | {"converged": found.converged, "residual": found.residual}
-        informed = jnp.argmax(found.converged[:2])
-        # of several unspecialised solutions, the lowest
-        plain = 3 + jnp.argmin(jnp.where(found.converged[3:], seen["free_energy"][3:], jnp.inf))
-        return {n: v[jnp.stack([informed, jnp.full_like(informed, 2), plain])] for n, v in seen.items()}
 
     # --- simulation -------------------------------------------------------------------------------------------------
 

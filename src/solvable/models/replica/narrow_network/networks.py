@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from solvable.methods.averages.functions import function_named
 from solvable.methods.risk.lbfgs import Minimum, minimise
 
-from .committee import function_named
 from .hamiltonian import Walker, begin, proceed
 
 Weights = Float[Array, "units size"]

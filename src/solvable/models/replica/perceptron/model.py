@@ -6,7 +6,7 @@ y = sign(ν + √Δ ζ) (*sign*) or y = ν + √Δ ζ (*linear*), ζ standard Ga
 **Learner.** ŵ = argmin_w Σ_μ ℓ(y_μ, w·x_μ/√d) + λ|w|²/2 over n = αd samples: the *sum* of the losses.
 
 **Theory** (replica symmetric, exact for convex losses; Gardner and Derrida 1989; Loureiro et al. 2021). With the
-output channel's conjugates per sample (`methods.channels`) the saddle point in m = ŵ·w₀/d, q = |ŵ|²/d and V is
+output channel's conjugates per sample (`methods.risk.channels`) the saddle point in m = ŵ·w₀/d, q = |ŵ|²/d and V is
 
     V = 1/(λ + αV̂),   m = αm̂ V,   q = V²(α²m̂² + αq̂).
 
@@ -30,9 +30,18 @@ from solvable.methods.fixed_points.saddle import solve
 from solvable.methods.risk.channels import bayes_sign_conjugate, sign_channel, sign_risks, square_student
 from solvable.methods.risk.erm import minimise_risk
 from solvable.methods.risk.losses import loss_named
-from solvable.model import Control, Model, Numerics, Reference, choice, control, observable
+from solvable.model import Control, Model, Numerics, Reference, observable
 
-from .._labels import RISKS, refuse_loss_without_labels
+from .._labels import (
+    RESPONSE,
+    RISKS,
+    loss_field,
+    noise_field,
+    penalty_field,
+    ratio_field,
+    refuse_loss_without_labels,
+    teacher_field,
+)
 
 
 class Perceptron(Model):
@@ -69,24 +78,17 @@ class Perceptron(Model):
             "phase transitions in high-dimensional generalized linear models", 2019, "PNAS 116, 5451", arxiv="1708.03395"),
     )  # fmt: skip
 
-    samples: Control = control(
-        2.0, low=0.0, low_open=True, high=1e4, typical=(0.1, 10.0), scale="log", counts=True, symbol=r"\alpha",
-        meaning="training samples per dimension, n/d")  # fmt: skip
-    penalty: Control = control(
-        0.1, low=1e-10, high=1e6, typical=(1e-4, 1e2), scale="log", symbol=r"\lambda",
-        meaning="ridge penalty λ|w|²/2 added to the sum of the losses")  # fmt: skip
-    noise: Control = control(
-        0.0, low=0.0, high=100.0, typical=(0.0, 2.0), symbol=r"\Delta",
-        meaning="variance of the label noise, added to the teacher's field (sign: before the sign is taken)")  # fmt: skip
-    loss: str = choice("logistic", options=("square", "logistic", "hinge"), symbol=r"\ell", meaning="training loss")
-    teacher: str = choice("sign", options=("sign", "linear"), meaning="how the teacher turns its field into a label")
+    samples: Control = ratio_field(2.0, r"\alpha", "training samples per dimension, n/d")
+    penalty: Control = penalty_field()
+    noise: Control = noise_field()
+    loss: str = loss_field()
+    teacher: str = teacher_field()
 
     observables_declared = (
         *RISKS,
         observable("overlap", "student–teacher overlap ŵ·w₀/d", symbol="m"),
         observable("norm", "squared norm of the student |ŵ|²/d", symbol="q", low=0),
-        observable("response", "how strongly the prediction on a sample follows that sample", symbol="V", low=0,
-                   simulated=False),
+        RESPONSE,
         observable("bayes_error", "error of the Bayes-optimal student: no learner has less", low=0, high=1,
                    simulated=False, when={"teacher": "sign"}),
     )  # fmt: skip

@@ -12,13 +12,14 @@ E F² = 1: Gaussian entries, or orthogonal (FᵀF = d·1 for p ≤ d, FFᵀ = p�
 
 **Theory** (Gerace et al. 2020; n, p, d → ∞ together). By Gaussian equivalence x acts like κ1 Fᵀc/√d + κ⋆ z, with
 κ1 = E zσ(z) and κ⋆² = E σ² − κ1²; this is a Gaussian covariate model with ω = κ1²s + κ⋆² and τ = κ1²s·p/d over the
-spectrum s of FᵀF/d (`methods.covariate`). The order parameters are moments of fields on a fresh input: m = E νz and
+spectrum s of FᵀF/d (`methods.risk.covariate`). The order parameters are moments of fields on a fresh input: m = E νz and
 q = E z² with the student's field z = ŵ·x/√p. Activations have no mean: erf(·/√2), sign and tanh are odd, and from relu
 its mean 1/√(2π) is subtracted. (With the mean left in, the features have one further direction of variance O(p), which
-carries nothing about balanced labels.) Other activations: `methods.spectra.nonlinearity` with `methods.covariate.learn`.
+carries nothing about balanced labels.) Other activations: `methods.random_matrices.spectra.nonlinearity` with
+`methods.risk.covariate.learn`.
 
 **Thresholds.** The square loss reaches zero at n = p, where its norm and test error peak for λ → 0. Logistic and hinge losses
-reach it where the labels become separable (`methods.separability`), with fewer features. At the best penalty
+reach it where the labels become separable (`methods.risk.separability`), with fewer features. At the best penalty
 (`best_penalty`) neither leaves a trace.
 
 **Simulation.** Draw F, teacher and samples, apply the nonlinearity itself (not its Gaussian equivalent), minimise the
@@ -53,9 +54,18 @@ from solvable.methods.risk.covariate import (
 )
 from solvable.methods.risk.erm import minimise_risk
 from solvable.methods.risk.losses import loss_named
-from solvable.model import Control, Guard, Model, Numerics, Reference, choice, control, observable
+from solvable.model import Control, Guard, Model, Numerics, Reference, choice, observable
 
-from .._labels import RISKS, refuse_loss_without_labels
+from .._labels import (
+    RESPONSE,
+    RISKS,
+    loss_field,
+    noise_field,
+    penalty_field,
+    ratio_field,
+    refuse_loss_without_labels,
+    teacher_field,
+)
 
 TEST_SAMPLES = 4096
 
@@ -101,20 +111,12 @@ class RandomFeatures(Model):
             arxiv="1908.05355"),
     )  # fmt: skip
 
-    samples: Control = control(
-        3.0, low=0.0, low_open=True, high=1e4, typical=(0.1, 10.0), scale="log", counts=True, symbol=r"n/d",
-        meaning="training samples per latent dimension, n/d")  # fmt: skip
-    width: Control = control(
-        2.0, low=0.0, low_open=True, high=1e4, typical=(0.1, 10.0), scale="log", counts=True, symbol=r"p/d",
-        meaning="features per latent dimension, p/d")  # fmt: skip
-    penalty: Control = control(
-        0.1, low=1e-10, high=1e6, typical=(1e-4, 1e2), scale="log", symbol=r"\lambda",
-        meaning="ridge penalty λ|w|²/2 added to the sum of the losses")  # fmt: skip
-    noise: Control = control(
-        0.0, low=0.0, high=100.0, typical=(0.0, 2.0), symbol=r"\Delta",
-        meaning="variance of the label noise, added to the teacher's field (sign: before the sign is taken)")  # fmt: skip
-    loss: str = choice("logistic", options=("square", "logistic", "hinge"), symbol=r"\ell", meaning="training loss")
-    teacher: str = choice("sign", options=("sign", "linear"), meaning="how the teacher turns its field into a label")
+    samples: Control = ratio_field(3.0, "n/d", "training samples per latent dimension, n/d")
+    width: Control = ratio_field(2.0, "p/d", "features per latent dimension, p/d")
+    penalty: Control = penalty_field()
+    noise: Control = noise_field()
+    loss: str = loss_field()
+    teacher: str = teacher_field()
     activation: str = choice("erf", options=ACTIVATIONS, symbol=r"\sigma", meaning="nonlinearity of the features, "
                              "without mean: erf is erf(z/√2), relu is max(z, 0) − 1/√(2π)")  # fmt: skip
     projection: str = choice(
@@ -125,8 +127,7 @@ class RandomFeatures(Model):
         *RISKS,
         observable("overlap", "covariance of the student's and the teacher's fields on a fresh input", symbol="m"),
         observable("norm", "mean square of the student's field on a fresh input", symbol="q", low=0),
-        observable("response", "how strongly the prediction on a sample follows that sample", symbol="V", low=0,
-                   simulated=False),
+        RESPONSE,
     )  # fmt: skip
 
     def validate(self) -> None:

@@ -2,7 +2,7 @@
 
 An input is from cloud k with probability r_k, x = μ_k + Ω_k^½z, and its label ±1 is drawn without a look at it. All Ω_k are
 diagonal in one basis, with eigenvalues ω^k_i. The student minimises Σ_μ ℓ(y_μ, w·x_μ/√p) + λ|w|²/2 over n = αp samples. With
-the output channel's conjugates of each cloud (`methods.channels`), V̂_k and q̂_k, times α r_k,
+the output channel's conjugates of each cloud (`methods.risk.channels`), V̂_k and q̂_k, times α r_k,
 
     R_i = 1/(λ + Σ_k V̂_k ω^k_i),   V_k = ⟨ω^k R⟩,   q_k = ⟨ω^k R² Σ_l q̂_l ω^l⟩     (Gerace et al. 2024, arXiv:2205.13303).
 

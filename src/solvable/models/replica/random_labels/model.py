@@ -9,7 +9,7 @@ centred, divided by a common number), or p random features tanh(Gx/√61) of the
 there, the penalty not included.
 
 **Theory** (Gerace et al. 2024; n, p → ∞ at fixed α). Only the covariance counts. With m = 0 the Gaussian covariate saddle
-point (`methods.covariate`) is, R = 1/(λ + V̂ω) and ⟨·⟩ the mean over eigenvalues,
+point (`methods.risk.covariate`) is, R = 1/(λ + V̂ω) and ⟨·⟩ the mean over eigenvalues,
 
     V = ⟨ωR⟩,   q = q̂⟨ω²R²⟩,   V̂ = (α/V) E[1 − prox′],   q̂ = (α/V²) E[(prox − ω)²],   training loss E[ℓ(1, prox)],
 
@@ -17,7 +17,7 @@ prox = prox_{Vℓ}(1, ω), ω ~ N(0, q). For λ → 0⁺ above the capacity, VV�
 
     α E[1 − prox′] = 1,   q = α E[(prox − ω)²].
 
-Clouds have a q and a V each (`methods.mixtures`); their means drop out, and with one covariance they are a single Gaussian.
+Clouds have a q and a V each (`mixtures`); their means drop out, and with one covariance they are a single Gaussian.
 Digits enter by the eigenvalues of their empirical covariance: that they then follow the Gaussian is the universality that
 this model measures and does not assume.
 
@@ -26,8 +26,8 @@ times the fraction of directions in which the inputs vary at all. `penalty = 0` 
 loss and error are zero, V is infinite, and so is q for the logistic loss, which has no minimum there; the norms of the least
 interpolator and of the widest margin are taken at λ = 1e-9.
 
-**Simulation.** Draw inputs and labels, minimise the risk by an optimiser that knows no prox (`methods.erm`), look at the losses.
-Digits are drawn without replacement, so n ≤ 1797. `penalty = 0` is simulated at λ = 1e-6.
+**Simulation.** Draw inputs and labels, minimise the risk by an optimiser that knows no prox (`methods.risk.erm`), look at the
+losses. Digits are drawn without replacement, so n ≤ 1797. `penalty = 0` is simulated at λ = 1e-6.
 """
 
 from __future__ import annotations

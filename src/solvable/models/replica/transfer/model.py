@@ -9,7 +9,7 @@ the logistic loss. On the target only a last layer is learnt, on the features h 
 ŵ = argmin_w Σ_μ ℓ(y_μ, w·h_μ/√p) + λ|w|²/2, the *sum* of the losses over n samples. Beside it: the same with a random W, of the
 law from which the source's training began (random features), and, on request, both layers trained on the target alone.
 
-**Theory.** Given W, target and source being as they are, the last layer is a Gaussian covariate model (`methods.covariate`):
+**Theory.** Given W, target and source being as they are, the last layer is a Gaussian covariate model (`methods.risk.covariate`):
 Ω = E[hhᵀ] and E[hν], ν = θ_t·c/|θ_t|, are all that it needs. Fields are odd in c, so features have no mean. For a trained W
 these moments have no closed form and are averages over `MOMENT_SAMPLES`·p fresh inputs, which `prepare` draws together with the
 tasks; the training on the source has no theory and is carried out. The answer is then exact as n, p, d → ∞ together as
@@ -24,133 +24,36 @@ The source is number `instance` of its law and is trained once for every size; t
 
 from __future__ import annotations
 
+import json
 import math
-from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from importlib.resources import files
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax.core import Tracer
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from solvable.errors import InvalidValue
+from solvable.methods.data.parts import parts_of
 from solvable.methods.risk.channels import sign_risks
 from solvable.methods.risk.covariate import Sign, Spectrum, of_matrices, student
 from solvable.methods.risk.erm import minimise_risk
 from solvable.methods.risk.losses import loss_named
 from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, data, input, observable
 
-from .moments import OMEGA, TAU
+from .networks import BATCH, TEST_SAMPLES, Source, draw_task, moments, random_network, source, train_network
 
-TEST_SAMPLES = 8192
 MOMENT_SAMPLES = 200
 """Fresh inputs per feature for Ω and E[hν]: their noise makes the teacher seem better explained by one part in as many."""
-BATCH, SHRINK = 100, 1e-4
 SCRATCH_STEPS = 2400
 """Of Adam, for both layers on the target alone."""
-MANIFOLDS = {"sign": jnp.sign, "tanh": jnp.tanh, "linear": lambda z: z}
+MANIFOLDS = ("sign", "tanh", "linear")
 
 
-class Network(NamedTuple):
-    """v·tanh(Wx)."""
-
-    first: Float[Array, "p D"]
-    last: Float[Array, " p"]
-
-    def __call__(self, inputs: Float[Array, "n D"]) -> Float[Array, " n"]:
-        return jnp.tanh(inputs @ self.first.T) @ self.last
-
-
-def random_network(key: PRNGKeyArray, units: int, inputs: int, dtype: Any) -> Network:
-    """W with entries of variance 1/D, v of variance 1/p: random features, and where every training begins.
-
-    >>> random_network(jax.random.key(0), 3, 5, float).first.shape
-    (3, 5)
-    """
-    one, two = jax.random.split(key)
-    first = jax.random.normal(one, (units, inputs), dtype) / math.sqrt(inputs)
-    return Network(first, jax.random.normal(two, (units,), dtype) / math.sqrt(units))
-
-
-def train_network(
-    key: PRNGKeyArray, start: Network, inputs: Array, labels: Array, number: Any, rate: Array, steps: int
-) -> Network:
-    """Adam on the mean logistic loss of batches of the first `number` samples, all weights shrunk a little."""
-    optimiser = optax.adam(rate)
-
-    def cost(network: Network, x: Array, y: Array) -> Array:
-        shrink = jnp.sum(network.first**2) + jnp.sum(network.last**2)
-        return jnp.mean(jax.nn.softplus(-y * network(x))) + 0.5 * SHRINK * shrink
-
-    def step(carry: Any, key: PRNGKeyArray) -> tuple[Any, None]:
-        network, state = carry
-        rows = jax.random.randint(key, (BATCH,), 0, number)
-        slope = jax.grad(cost)(network, inputs[rows], labels[rows])
-        with jax.numpy_dtype_promotion("standard"):  # optax mixes Python floats and whole numbers
-            move, state = optimiser.update(slope, state)
-        return (optax.apply_updates(network, move), state), None
-
-    (network, _), _ = jax.lax.scan(step, (start, optimiser.init(start)), jax.random.split(key, steps))
-    return network
-
-
-def draw_task(key: PRNGKeyArray, manifold: Array, teacher: Array, kind: str, rows: int) -> tuple[Array, Array, Array]:
-    """Inputs x, labels and the teacher's field of unit variance, for `rows` samples."""
-    latent = jax.random.normal(key, (rows, manifold.shape[1]), manifold.dtype)
-    field = latent @ (teacher / jnp.linalg.norm(teacher))
-    inputs = MANIFOLDS[kind](latent @ manifold.T / math.sqrt(manifold.shape[1]))
-    return inputs, jnp.where(field >= 0, 1.0, -1.0).astype(field.dtype), field
-
-
-class Source(NamedTuple):
-    """The source task and the network that has learnt it."""
-
-    manifold: Float[Array, "D d"]
-    teacher: Float[Array, " d"]
-    network: Network
-    test_error: float
-
-
-@lru_cache(maxsize=32)
-def source(
-    instance: int, latent: int, inputs: int, units: int, samples: int, kind: str, rate: float, steps: int
-) -> Source:
-    """Source number `instance`, trained; the same arguments give the same network, trained once.
-
-    >>> source(0, 4, 8, 6, 50, "tanh", 0.02, 10).network.first.shape
-    (6, 8)
-    """
-    return Source(*_source(jax.random.key(instance), latent, inputs, units, samples, kind, rate, steps))
-
-
-@partial(jax.jit, static_argnums=(1, 2, 3, 4, 5, 7))
-def _source(key, latent, inputs, units, samples, kind, rate, steps):
-    keys = jax.random.split(key, 6)
-    manifold = jax.random.normal(keys[0], (inputs, latent), jnp.float32)
-    teacher = jax.random.normal(keys[1], (latent,), jnp.float32)
-    x, y, _ = draw_task(keys[2], manifold, teacher, kind, samples)
-    start = random_network(keys[3], units, inputs, jnp.float32)
-    network = train_network(keys[4], start, x, y, samples, jnp.asarray(rate, jnp.float32), steps)
-    x, y, _ = draw_task(keys[5], manifold, teacher, kind, TEST_SAMPLES)
-    wrong = jnp.mean((y * network(x) < 0).astype(jnp.float32))
-    return manifold, teacher, network, wrong
-
-
-@partial(jax.jit, static_argnums=(4, 5))
-def _moments(key, manifold, teacher, layers, kind, samples):
-    """E[hhᵀ], E[hν] and E[ν²] over at least `samples` inputs, for each of the stacked first layers."""
-    chunk = 4096
-
-    def some(key):
-        x, _, field = draw_task(key, manifold, teacher, kind, chunk)
-        h = jnp.tanh(jnp.einsum("ni,kpi->knp", x, layers))
-        sums = jnp.einsum("knp,knr->kpr", h, h), jnp.einsum("knp,n->kp", h, field), jnp.sum(field**2)
-        return tuple(s.astype(float) / chunk for s in sums)
-
-    sums = jax.lax.map(some, jax.random.split(key, -(-samples // chunk)))
-    return tuple(jnp.mean(s, axis=0) for s in sums)
+TABLE = json.loads(files("solvable.models.replica.transfer").joinpath("moments.json").read_text(encoding="utf-8"))
+"""ω and τ of features that were trained once, and of random ones, for those who bring none of their own."""
 
 
 class Transfer(Model):
@@ -220,7 +123,7 @@ class Transfer(Model):
         meaning="loss of the last layer on the target",
     )
     manifold_kind: str = choice(
-        "sign", options=tuple(MANIFOLDS), symbol=r"\sigma_0", meaning="how latent coordinates become inputs"
+        "sign", options=MANIFOLDS, symbol=r"\sigma_0", meaning="how latent coordinates become inputs"
     )
     inputs: int = choice(5, low=1, high=100, symbol="D/d", meaning="inputs per latent dimension")
     width: int = choice(4, low=1, high=100, symbol="p/d", meaning="hidden units per latent dimension")
@@ -238,10 +141,10 @@ class Transfer(Model):
     layers: Input | None = data(
         dims=("map", "unit", "pixel"), symbol="W", meaning="the first layer learnt on the source, and a random one")  # fmt: skip
     omega: Input = input(
-        OMEGA, dims=("map", "direction"), low=0.0, symbol=r"\omega_i",
+        np.asarray(TABLE["omega"]), dims=("map", "direction"), low=0.0, symbol=r"\omega_i",
         meaning="eigenvalues of E[hhᵀ] for both maps: the source's features, random ones")  # fmt: skip
     tau: Input = input(
-        TAU, dims=("map", "direction"), low=0.0, symbol=r"\tau_i",
+        np.asarray(TABLE["tau"]), dims=("map", "direction"), low=0.0, symbol=r"\tau_i",
         meaning="squared components of √p E[hν] on the eigenvectors, for both maps")  # fmt: skip
 
     observables_declared = (
@@ -289,7 +192,7 @@ class Transfer(Model):
         """The source at this latent dimension, trained (once)."""
         number = max(1, round(float(self.source_samples) * size))
         shape = (size, self.inputs * size, self.width * size)
-        steps = -(-self.epochs * number // BATCH)
+        steps = parts_of(self.epochs * number, most=BATCH)
         return source(self.instance, *shape, number, self.manifold_kind, float(self.rate), steps)
 
     def prepare(self, key: PRNGKeyArray, size: int) -> Transfer:
@@ -307,7 +210,7 @@ class Transfer(Model):
         layers = jnp.stack([learnt.network.first, random_network(keys[2], units, inputs, jnp.float32).first])
         number = MOMENT_SAMPLES * units
         second, cross, power = (
-            np.asarray(v) for v in _moments(keys[3], manifold, teacher, layers, self.manifold_kind, number)
+            np.asarray(v) for v in moments(keys[3], manifold, teacher, layers, self.manifold_kind, number)
         )
         spectra = [
             of_matrices(power[None, None], cross[k][None, :], 0.5 * (second[k] + second[k].T), [1.0]) for k in range(2)
