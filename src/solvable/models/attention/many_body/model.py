@@ -48,7 +48,7 @@ from solvable.methods.sequences.interactions import (
 from solvable.methods.sequences.potts import ManyBody, every_state
 from solvable.methods.training.loops import Optimiser, train
 from solvable.methods.training.squared_attention import InteractionStack
-from solvable.model import Control, Guard, Model, Numerics, Reference, choice, control, observable
+from solvable.model import Control, Guard, Model, Numerics, Reference, choice, control, dimension, observable
 
 MOST_STATES = 20_000
 MOST_WEIGHTS = 2_000
@@ -137,6 +137,7 @@ class ManyBodyBias(Model):
         1, low=0, high=4, symbol="N",
         meaning="layers of the network trained in the simulation; 0 trains none")  # fmt: skip
 
+    dimensions_declared = (dimension("order", "order of the interactions", symbol=r"p", kind="site"),)
     observables_declared = (
         observable("floor", "smallest masked-token loss (nats, mean over sites) with interactions of up to `order` bodies; "
                    "measured as the loss on the population of a fit to the drawn sequences",

@@ -42,7 +42,20 @@ from solvable.methods.random_matrices.equivalents import (
     tridiagonal_traces,
 )
 from solvable.methods.random_matrices.spiked import Bulk, delocalised_spike, isolated_direction
-from solvable.model import Control, Count, Guard, Input, Model, Numerics, Reference, choice, control, data, observable
+from solvable.model import (
+    Control,
+    Count,
+    Guard,
+    Input,
+    Model,
+    Numerics,
+    Reference,
+    choice,
+    control,
+    data,
+    dimension,
+    observable,
+)
 
 from .covariances import autoregressive, draw_spins, glass, localised, paramagnet, ring, two_levels, wave
 from .regressions import Regressions, leading, regress_all
@@ -55,6 +68,9 @@ GLASSY = ("paramagnet", "spins")
 WITH_SPECTRUM = ("white", "autoregressive", "ring", *GLASSY, *SPIKED)
 FRESH = 2000
 """Fresh configurations that measure the covariance of spins."""
+
+
+DIMENSIONS = (dimension("eigenvalue", "eigenvalue of the predictor", symbol=r"\lambda", kind="mode"),)
 
 
 class MaskedRegression(Model):
@@ -155,6 +171,7 @@ class MaskedRegression(Model):
     matrix: Input | None = data(
         dims=("coordinate", "partner"), symbol=r"\Sigma", meaning="your own positive covariance (given)")  # fmt: skip
 
+    dimensions_declared = DIMENSIONS
     observables_declared = (
         observable("test_loss", "mean square error on a fresh sample, averaged over masked coordinates",
                    symbol=r"E_\mathrm{gen}", low=0),

@@ -39,7 +39,7 @@ from solvable.methods.training.loops import (
     train,
 )
 from solvable.methods.training.transformers import Transformer
-from solvable.model import Control, Count, Guard, Model, Reference, choice, control, observable
+from solvable.model import Control, Count, Guard, Model, Reference, choice, control, dimension, observable
 
 from .words import Corpus, both_sides, context_scores, division_scores, past, residue_scores, rooted_trees
 
@@ -102,6 +102,13 @@ class RootedTrees(Model):
         "learned", options=("learned", "rotary"),
         meaning="how places in the window are told: vectors, or relative angles")  # fmt: skip
 
+    dimensions_declared = (
+        dimension("given", "words before it that are known", kind="site"),
+        dimension("order", "words that the table looks at", kind="site"),
+        dimension("modulus", "period of the clock"),
+        dimension("prime", "largest prime that divides"),
+        dimension("progress", "part of the training that has passed", kind="time"),
+    )
     observables_declared = (
         observable("distinct_words", "number of different words among 1..N", low=1, predicted=False),
         observable("entropy", "plug-in entropy of a word given 0, 1, 2 words before it, in bits", dims=("given",), low=0,

@@ -41,7 +41,19 @@ from solvable.methods.flows.committee import measured_overlaps, weights_with_ove
 from solvable.methods.flows.descent import Descent, descend
 from solvable.methods.flows.integrate import integrate, until_failure
 from solvable.methods.flows.tasks import TaskOverlaps, mixture, task_drifts, task_losses
-from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
+from solvable.model import (
+    Control,
+    Guard,
+    Input,
+    Model,
+    Numerics,
+    Reference,
+    choice,
+    control,
+    dimension,
+    input,
+    observable,
+)
 
 from .._two_tasks import (
     activation_field,
@@ -151,6 +163,11 @@ class ContinualLearning(Model):
         lambda m: np.full(m.students, 0.3), dims=("students",), symbol="v_2(0)",
         meaning="head of task 2 at the switch, if it is fresh")  # fmt: skip
 
+    dimensions_declared = (
+        dimension("stage", "training time in units of a stage: one task until 1, the other until 2", kind="time"),
+        dimension("task", "first and second task"),
+        dimension("student", "unit of the student"),
+    )
     observables_declared = (
         observable("test_loss", "half the mean squared difference to the clean label of each task, on a fresh input; before the "
                    "switch a copied head is the first one", symbol=r"\varepsilon_t", dims=("stage", "task"), low=0),

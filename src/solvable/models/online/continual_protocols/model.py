@@ -43,7 +43,19 @@ from solvable.methods.flows.control import Box, Protocol, Rate, Simplex, arrive,
 from solvable.methods.flows.descent import descend
 from solvable.methods.flows.integrate import integrate
 from solvable.methods.flows.tasks import TaskOverlaps, mixture, task_drifts, task_losses
-from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
+from solvable.model import (
+    Control,
+    Guard,
+    Input,
+    Model,
+    Numerics,
+    Reference,
+    choice,
+    control,
+    dimension,
+    input,
+    observable,
+)
 
 from .._two_tasks import (
     activation_field,
@@ -144,6 +156,13 @@ class ContinualProtocols(Model):
     initial_readout: Input = input(
         _unequal_heads, dims=("tasks", "students"), symbol="V(0)", meaning="both heads before the first stage")  # fmt: skip
 
+    dimensions_declared = (
+        dimension("progress", "part of the horizon that has passed", symbol=r"t/T", kind="time"),
+        dimension(
+            "interval", "middle of an interval of the protocol, as a part of the horizon", symbol=r"t/T", kind="time"
+        ),
+        dimension("task", "first and second task"),
+    )
     observables_declared = (
         observable("test_loss", "half the mean squared difference to the clean label of each task, on a fresh input, at the "
                    "edges of the intervals", symbol=r"\varepsilon_t", dims=("progress", "task"), low=0),

@@ -59,7 +59,19 @@ from solvable.methods.averages.functions import function_named
 from solvable.methods.flows.control import Box, Difficulty, Rate, evaluate, search
 from solvable.methods.flows.descent import descend
 from solvable.methods.flows.integrate import until_failure
-from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
+from solvable.model import (
+    Control,
+    Guard,
+    Input,
+    Model,
+    Numerics,
+    Reference,
+    choice,
+    control,
+    dimension,
+    input,
+    observable,
+)
 
 PROTOCOLS = ("curriculum", "anti", "mixed", "optimal", "optimal-difficulty", "given")
 
@@ -151,6 +163,13 @@ class CurriculumOnline(Model):
         np.array([0.05, 0.5, 0.5]), dims=("overlaps",), symbol="R, Q_r, Q_i",
         meaning="initial overlap with the teacher, squared norms on relevant and on irrelevant inputs")  # fmt: skip
 
+    dimensions_declared = (
+        dimension("progress", "part of the horizon that has passed", symbol=r"t/T", kind="time"),
+        dimension(
+            "interval", "middle of an interval of the protocol, as a part of the horizon", symbol=r"t/T", kind="time"
+        ),
+        dimension("inputs", "relevant and irrelevant inputs"),
+    )
     observables_declared = (
         observable("test_error", "probability of a wrong label on a fresh hard input, at the edges of the intervals",
                    symbol=r"\varepsilon", dims=("progress",), low=0, high=1),

@@ -34,7 +34,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from solvable.errors import InvalidValue
 from solvable.methods.data.digits import PIXELS, digit_components
 from solvable.methods.training.loops import Optimiser, descend, draw_rows
-from solvable.model import Control, Count, Guard, Model, Reference, choice, control, observable
+from solvable.model import Control, Count, Guard, Model, Reference, choice, control, dimension, observable
 
 from .similarity import information_imbalance, linear_cka
 
@@ -184,6 +184,10 @@ class LayerDefrosting(Model):
     depth: int = choice(3, low=1, high=8, meaning="number of hidden layers of the learner")
     units: int = choice(64, low=1, high=1024, meaning="units of every hidden layer")
 
+    dimensions_declared = (
+        dimension("frozen", "number of frozen layers", kind="site"),
+        dimension("layer", "layer", kind="site"),
+    )
     observables_declared = (
         observable("test_error", "on the target, with the first L layers frozen and the others re-trained", symbol="E(L)",
                    dims=("frozen",), low=0, high=1, predicted=False),

@@ -52,7 +52,7 @@ from jaxtyping import Array
 from solvable.methods.fixed_points.saddle import solve
 from solvable.methods.flows.committee import pair_gram, weights_with_gram
 from solvable.methods.flows.descent import descend, steps_at
-from solvable.model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
+from solvable.model import Control, Input, Model, Numerics, Reference, choice, control, dimension, input, observable
 
 STRATEGIES = ("none", "constant", "greedy", "optimal")
 PROBES = 1024  # fresh samples on which a simulated attacker's actions are averaged
@@ -149,6 +149,7 @@ class OnlineAttack(Model):
         np.linspace(0.0, 40.0, 11), dims=("time",), low=0.0, increasing=True, symbol="t",
         meaning="times of measurement, increasing from the start at the clean teacher, in steps per input dimension")  # fmt: skip
 
+    dimensions_declared = (dimension("time", "training time", symbol=r"t", kind="time"),)
     observables_declared = (
         observable("test_error", "probability that the learner's sign is not that of the clean label",
                    symbol=r"\varepsilon_g", dims=("time",), low=0, high=1),

@@ -41,7 +41,7 @@ from jaxtyping import Array
 from solvable.errors import InvalidValue
 from solvable.methods.fixed_points.linear_algebra import cholesky, orthonormal_columns
 from solvable.methods.fixed_points.saddle import solve
-from solvable.model import Control, Model, Numerics, Reference, choice, control, observable
+from solvable.model import Control, Model, Numerics, Reference, choice, control, dimension, observable
 
 from .relu_loss import relu_curvature, relu_gradient, relu_loss
 
@@ -125,6 +125,11 @@ class ReluLandscape(Model):
         meaning="what a simulation starts from: the family's symmetric weights, or random ones")  # fmt: skip
     starts: int = choice(16, high=1000, meaning="descents from random weights in one simulation")
 
+    dimensions_declared = (
+        dimension("entry", "kind of entry of the overlap matrix"),
+        dimension("unit", "kind of unit"),
+        dimension("mode", "block of the Hessian and number of its eigenvalue"),
+    )
     observables_declared = (
         observable("test_loss", "half the mean squared difference to the label on a fresh input, where the descent ends",
                    symbol="L", status="exact", low=0, when=FAMILY),

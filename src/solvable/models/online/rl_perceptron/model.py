@@ -44,7 +44,19 @@ from solvable.methods.flows.committee import pair_gram, weights_with_gram
 from solvable.methods.flows.control import Lengths, Protocol, Simplex, evaluate, search
 from solvable.methods.flows.descent import descend, steps_at
 from solvable.methods.flows.integrate import integrate, until_failure
-from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
+from solvable.model import (
+    Control,
+    Guard,
+    Input,
+    Model,
+    Numerics,
+    Reference,
+    choice,
+    control,
+    dimension,
+    input,
+    observable,
+)
 
 from .averages import Averages, K, all_right, breadcrumb, enough_right, survival, wrong_actions
 from .portrait import FixedPoint, fixed_points, lowest_share, stable_manifold
@@ -123,6 +135,7 @@ class RLPerceptron(Model):
         lambda m: np.ones(len(m.times)), dims=("time",), low=0.0, symbol="u",
         meaning="pace at the times, linear in between, for the schedule given")  # fmt: skip
 
+    dimensions_declared = (dimension("time", "training time", symbol=r"t", kind="time"),)
     observables_declared = (
         observable("test_error", "probability of a wrong action on a fresh input", symbol="1-P", dims=("time",), low=0,
                    high=1),

@@ -47,7 +47,19 @@ from solvable.methods.flows.committee import (
 )
 from solvable.methods.flows.descent import descend, steps_at
 from solvable.methods.flows.integrate import integrate, until_failure
-from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
+from solvable.model import (
+    Control,
+    Guard,
+    Input,
+    Model,
+    Numerics,
+    Reference,
+    choice,
+    control,
+    dimension,
+    input,
+    observable,
+)
 
 
 def _small_asymmetric_overlaps(model: SoftCommittee) -> np.ndarray:
@@ -136,6 +148,12 @@ class SoftCommittee(Model):
     teacher_readout: Input = input(
         lambda m: np.ones(m.teachers), dims=("teachers",), symbol="a", meaning="second layer of the teacher")  # fmt: skip
 
+    dimensions_declared = (
+        dimension("time", "training time", symbol=r"t", kind="time"),
+        dimension("student", "unit of the student", symbol=r"i"),
+        dimension("other_student", "unit of the student", symbol=r"k"),
+        dimension("teacher", "unit of the teacher", symbol=r"n"),
+    )
     observables_declared = (
         observable("test_loss", "half the mean squared difference to the clean label on a fresh input; label noise, which "
                    "would add σ²/2, not included", symbol=r"\varepsilon", dims=("time",), low=0),

@@ -44,7 +44,19 @@ from solvable.methods.flows.committee import (
 )
 from solvable.methods.flows.descent import descend, steps_at
 from solvable.methods.flows.integrate import integrate, until_failure
-from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
+from solvable.model import (
+    Control,
+    Guard,
+    Input,
+    Model,
+    Numerics,
+    Reference,
+    choice,
+    control,
+    dimension,
+    input,
+    observable,
+)
 
 
 class State(NamedTuple):
@@ -157,6 +169,11 @@ class Specialisation(Model):
         lambda m: 0.7 ** np.arange(m.features), dims=("features",), low=0.0, symbol="a",
         meaning="strength of each feature in its output")  # fmt: skip
 
+    dimensions_declared = (
+        dimension("time", "training time", symbol=r"t", kind="time"),
+        dimension("feature", "feature of the teacher"),
+        dimension("unit", "hidden unit"),
+    )
     observables_declared = (
         observable("specialisation", "one minus the entropy of the units' shares in each feature, over its maximum",
                    symbol="s", dims=("time", "feature"), low=0, high=1),

@@ -59,7 +59,19 @@ from solvable.methods.fixed_points.linear_algebra import orthonormal_columns
 from solvable.methods.flows.committee import gram_root
 from solvable.methods.flows.descent import descend
 from solvable.methods.flows.integrate import integrate, until_failure
-from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
+from solvable.model import (
+    Control,
+    Guard,
+    Input,
+    Model,
+    Numerics,
+    Reference,
+    choice,
+    control,
+    dimension,
+    input,
+    observable,
+)
 
 from .crossings import probability_negative
 
@@ -193,6 +205,11 @@ class XorCurriculum(Model):
         lambda m: np.where(np.arange(m.students) % 4 < 2, 0.5, -0.5) + 0.02 * np.cos(np.arange(m.students)),
         dims=("students",), symbol="v(0)", meaning="initial second layer")  # fmt: skip
 
+    dimensions_declared = (
+        dimension("stage", "training time in units of a stage: the first until 1, the second until 2", kind="time"),
+        dimension("student", "unit of the student"),
+        dimension("centre", "direction of a pair of clusters"),
+    )
     observables_declared = (
         observable("test_error", "probability of a wrong label on a fresh hard sample; an output of zero counts half",
                    symbol=r"\varepsilon", dims=("stage",), low=0, high=1, status="approximate"),

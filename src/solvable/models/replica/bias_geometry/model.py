@@ -44,7 +44,7 @@ from solvable.errors import InvalidValue
 from solvable.methods.averages.quadrature import gaussian_average_split
 from solvable.methods.fixed_points.linear_algebra import orthonormal_columns
 from solvable.methods.risk.lbfgs import minimise
-from solvable.model import Control, Input, Model, Numerics, Reference, choice, control, input, observable
+from solvable.model import Control, Input, Model, Numerics, Reference, choice, control, dimension, input, observable
 
 from .fairness import Table, confusion, fairness
 from .teacher_mixture import SIGNS, Mixture, gram_matrix, mixture_students
@@ -140,6 +140,10 @@ class BiasGeometry(Model):
         np.zeros(2), dims=("groups",), low=-100.0, high=100.0, symbol=r"\beta_\pm",
         meaning="added to the field of the rules of group + and −")  # fmt: skip
 
+    dimensions_declared = (
+        dimension("group", "group of the samples"),
+        dimension("rule", "whose rule"),
+    )
     observables_declared = (
         observable("test_error", "probability of a wrong label on a fresh sample of either group", low=0, high=1,
                    symbol=r"\varepsilon_g"),

@@ -39,7 +39,7 @@ from jaxtyping import Array
 
 from solvable.errors import InvalidValue
 from solvable.methods.risk.lbfgs import minimise
-from solvable.model import Control, Model, Numerics, Reference, choice, control, observable
+from solvable.model import Control, Model, Numerics, Reference, choice, control, dimension, observable
 
 from .elastic_phases import Phase, error_at, learn
 
@@ -101,6 +101,7 @@ class CurriculumBatch(Model):
         meaning="pull γ|w − w₁|²/2 of the last phase to where the first one ended")  # fmt: skip
     protocol: str = choice("curriculum", options=PROTOCOLS, meaning="easy or hard samples first, or all in one phase")
 
+    dimensions_declared = (dimension("inputs", "relevant and irrelevant inputs"),)
     observables_declared = (
         observable("test_error", "probability of a wrong label on a fresh hard input", symbol=r"\varepsilon", low=0, high=1),
         observable("easy_error", "the same on a fresh easy input", symbol=r"\varepsilon_e", low=0, high=1),
