@@ -121,3 +121,22 @@ def test_what_others_compute_meanwhile_is_seen(surroundings, tmp_path):
         assert server.get("/api/study").json["missing"] == 0
     finally:
         server.close()
+
+
+def test_the_dataset_and_its_verdict_are_kept_until_something_is_committed(surroundings, tmp_path):
+    from toys import Toy
+
+    from solvable.explorer.stored_study import Opened
+
+    study = sv.Study(Toy(), {"samples": [1.0, 2.0]}, sizes=[20], seeds=2)
+    study.attach(tmp_path / "run")
+    study.stored_plan()
+    opened = Opened(sv.open(tmp_path / "run"), tmp_path / "run")
+    assert not opened.data.data_vars
+    study.run(tmp_path / "run", progress=False)
+    opened.refresh()
+    data, verdict = opened.data, opened.agreement()
+    assert data.drop_attrs().identical(study.dataset().drop_attrs())
+    opened.refresh()
+    assert opened.data is data
+    assert opened.agreement() is verdict
