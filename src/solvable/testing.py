@@ -544,6 +544,11 @@ def _moved(model: Model, coarse: Outcome) -> tuple[float, str]:
     worst, where = 0.0, "nothing"
     for name in coarse:
         a, b = np.asarray(coarse[name]), np.asarray(fine[name])
+        if model.observables()[name].random and a.shape != b.shape:  # other draws: what counts is their law
+            lanes, drawn = a.reshape(-1, a.shape[-1]), b.reshape(1, -1, b.shape[-1])
+            same = _same_law(name, lanes.T, drawn, 0, 1e-4).kept
+            worst, where = max((worst, where), (0.0 if same else math.inf, name))
+            continue
         both = np.isfinite(a) & np.isfinite(b)
         gap = float(np.max(np.abs(a[both] - b[both]) / (1 + np.abs(b[both])), initial=0.0))
         worst, where = max((worst, where), (gap, name))

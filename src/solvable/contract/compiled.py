@@ -73,10 +73,12 @@ def _in_batches(function: Any, flat: dict[str, Array], most: int) -> dict[str, A
 
     One at a time, loops within the function are no batch's: each ends when it is done, and nothing waits for another.
     """
-    if most == 1 and flat:
+    if not flat:  # a model without controls is one point
+        return {n: jnp.asarray(v)[None] for n, v in function({}).items()}
+    if most == 1:
         return jax.lax.map(function, flat)
     function = jax.vmap(function)
-    number = next((v.shape[0] for v in flat.values()), 1)
+    number = next(v.shape[0] for v in flat.values())
     if number <= most:
         return function(flat)
     batches = -(-number // most)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import sys
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..model import Model
+from .graphs import Graph
 
 
 def describe(model: type[Model]) -> dict[str, Any]:
@@ -30,6 +32,7 @@ def describe(model: type[Model]) -> dict[str, Any]:
         "accuracy": model.accuracy,
         "typical_sizes": list(model.typical_sizes),
         "fields": [_field(name, declaration) for name, declaration in model.fields().items()],
+        "dimensions": [dataclasses.asdict(d) for d in model.dimensions_declared],
         "observables": [
             {
                 "name": o.name,
@@ -40,6 +43,7 @@ def describe(model: type[Model]) -> dict[str, Any]:
                 "power": o.power,
                 "simulated": o.simulated,
                 "predicted": o.predicted,
+                "random": o.random,
                 "when": "; ".join(f"{k} = {' or '.join(map(str, v))}" for k, v in o.when),
             }
             for o in model.observables_declared
@@ -53,15 +57,16 @@ def _field(name: str, declaration: Any) -> dict[str, Any]:
         default = f"{declaration.default:g}" if isinstance(declaration.default, float) else str(declaration.default)
     elif declaration.default is None:
         default = "none"
+    elif callable(declaration.default):
+        default = "from the choices"
+    elif declaration.type == "graph":
+        default = repr(Graph.of(declaration.default))
     else:
-        default = (
-            "from the choices"
-            if callable(declaration.default)
-            else "×".join(map(str, np.shape(declaration.default))) + " values"
-        )
+        default = "×".join(map(str, np.shape(declaration.default))) + " values"
     return {
         "name": name,
         "kind": declaration.kind,
+        "type": declaration.type,
         "symbol": declaration.symbol,
         "default": default,
         "range": " × ".join(declaration.dims) if declaration.dims else declaration.range,

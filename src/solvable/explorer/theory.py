@@ -85,7 +85,7 @@ def compute(view: View, wanted: Callable[[], bool] = lambda: True) -> Curves:
         piece = model.with_values({n: jnp.asarray(c[fill]) for n, c in columns.items()})
         outcome = piece.branches() if view.branches else piece.theory(only=needed(view))
         got = {**outcome.values, "converged": outcome.converged, "residual": outcome.residual}
-        got = {n: np.asarray(v) for n, v in got.items()}
+        got = {n: np.asarray(v) if columns else np.asarray(v)[None] for n, v in got.items()}
         pieces.append({n: v[: min(lanes, number - begin)] for n, v in got.items()})
     whole = {n: np.concatenate([p[n] for p in pieces]) for n in pieces[0]}
     whole = {n: v.reshape(shape + v.shape[1:]) for n, v in whole.items()}

@@ -13,6 +13,8 @@ import numpy as np
 from .._version import __version__
 from ..contract.compiled import _simulate as simulation_program
 from ..contract.compiled import _theory as theory_program
+from ..contract.graphs import Graph
+from ..errors import SolvableError
 from ..model import Model, key_words, simulate_batch
 from .memory import needed
 from .planning import columns_of, spread
@@ -82,7 +84,10 @@ def _prepared(
         filled = cell.prepared(keys[lane], size)
         for name in model.fields_of("input", "data"):
             value = getattr(filled, name)
-            if value is not None:
+            if isinstance(value, Graph):
+                if value is not getattr(model, name):
+                    raise SolvableError(f"{model.id} draws a graph in `prepare`: draw it in `experiment`, or give it.")
+            elif value is not None:
                 drawn.setdefault(name, []).append(np.asarray(value))
     return filled, {name: np.stack(values) for name, values in drawn.items()}
 
@@ -105,7 +110,9 @@ def _theories(model: Model, columns: dict[str, np.ndarray], block: Mapping[str, 
         out = {n: np.stack([np.asarray(r[n]) for r in rows]) for n in rows[0]}
         return out | {n: np.stack([np.asarray(getattr(r, n)) for r in rows]) for n in ("converged", "residual")}
     outcome = model.with_values({n: jnp.asarray(v[fill]) for n, v in real.items()}).theory(block["numerics"])
-    return dict(outcome.values) | {"converged": outcome.converged, "residual": outcome.residual}
+    out = dict(outcome.values) | {"converged": outcome.converged, "residual": outcome.residual}
+    # Without controls there is one point, whatever the number of cells.
+    return out if columns else {n: np.broadcast_to(v, (len(fill), *np.shape(v))) for n, v in out.items()}
 
 
 def _simulations(model: Model, columns: dict[str, np.ndarray], block: Mapping[str, Any], fill: np.ndarray):

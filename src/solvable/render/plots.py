@@ -187,6 +187,7 @@ def _horizontal(study: Study, data: Any, name: str) -> str:
     """The dimension for the horizontal axis: time and the like first, else the longest swept control."""
     dims = [d for d in data[_any_variable(data, name)].dims if d not in ("size", "seed")]
     known = study.dimensions()
+    dims = [d for d in dims if not _is_draw(known, d)]
     own = [d for d in dims if d not in study.grid]
     inner = [d for d in own if d in known and known[d].is_axis] or [d for d in own if d in data.coords]
     numeric = [d for d in study.over if d in dims and np.issubdtype(_coordinate(data, d).dtype, np.number)]
