@@ -131,8 +131,8 @@ def gram_root(gram: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """A with AAᵀ = gram, for a symmetric matrix without negative eigenvalues (rounding is forgiven).
 
     >>> root = gram_root(jnp.array([[1.0, 0.3], [0.3, 0.5]]))
-    >>> (root @ root.T).round(12).tolist()
-    [[1.0, 0.3], [0.3, 0.5]]
+    >>> [round(float(x), 12) for x in (root @ root.T).ravel()]
+    [1.0, 0.3, 0.3, 0.5]
     """
     values, vectors = jnp.linalg.eigh(gram)
     return vectors * jnp.sqrt(jnp.maximum(values, 0.0))[None, :]
@@ -161,8 +161,8 @@ def weights_with_overlaps(
     """Student and teacher weights with exactly these overlaps per input, at any size ≥ all units.
 
     >>> w, u = weights_with_overlaps(jax.random.key(0), 0.5 * jnp.eye(2), jnp.array([[0.1], [0.2]]), jnp.eye(1), 20)
-    >>> (w @ u.T / 20).round(12).tolist()
-    [[0.1], [0.2]]
+    >>> [round(float(x), 12) for x in (w @ u.T / 20).ravel()]
+    [0.1, 0.2]
     """
     joint = jnp.block([[norm, overlap], [overlap.T, teacher_norm]])
     weights = weights_with_gram(key, joint, size).astype(dtype)
