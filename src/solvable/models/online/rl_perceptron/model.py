@@ -83,7 +83,7 @@ class RLPerceptron(Model):
         "A perceptron learns to act from rewards of whole episodes: four reward rules, traps, the best schedules."
     )
     method = "order-parameter flow, closed-form schedules and phases"
-    numerics = Numerics(rtol=1e-11, atol=1e-13, max_steps=8192, accuracy=1e-8, iterations=2000, tolerance=1e-5)
+    numerics = Numerics(rtol=2e-12, atol=2e-14, max_steps=8192, accuracy=1e-8, iterations=2000, tolerance=1e-5)
     converges_along = "time"
     accuracy = 1e-8
     batch_accuracy = 1e-9  # rounding decides where adaptive steps end
