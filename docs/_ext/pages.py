@@ -5,6 +5,7 @@ Everything is Markdown, because the docstrings are. `write_pages` fills `docs/ge
     generated/models/ID.md      a model: set-up, fields, observables, numerics, figures, references, how to call it
     generated/models/index.md   the models by family
     generated/api/NAME.md       the public names of a module, to be included in a written page
+    generated/words.md          every name of a field, an observable or a dimension, and the models that use it
     generated/methods/index.md  the methods by package: each has a written page, docs/methods/PACKAGE.md
 """
 
@@ -42,6 +43,7 @@ def write_pages(folder: Path = DOCS / "generated", *, figures: bool | None = Non
     pages["models/index.md"] = models_index(LISTINGS)
     pages |= {api_file(name): module_api(name) for name in [*method_modules(), *NEIGHBOURS, *LABORATORY]}
     pages["methods/index.md"] = methods_index()
+    pages["words.md"] = words_table(LISTINGS)
     for name, text in pages.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
@@ -71,6 +73,27 @@ def model_page(line: Any, folder: Path, draws: bool = False) -> str:
         "## References\n\n" + references_text(model, line.id),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def words_table(listings: Iterable[Any]) -> str:
+    """Every word of every model: what kind of thing it is, its symbols, and the models that use it."""
+    words: dict[str, dict[str, dict[str, None]]] = {}
+    for line in listings:
+        model = getattr(importlib.import_module(line.module), line.name)
+        named = [(n, f.kind, f.symbol) for n, f in model.fields().items()]
+        named += [(o.name, "observable", o.symbol) for o in model.observables_declared]
+        named += [(d.name, "dimension", d.symbol) for d in model.dimensions_declared]
+        for word, kind, symbol in named:
+            entry = words.setdefault(word, {"kinds": {}, "symbols": {}, "models": {}})
+            for part, value in (("kinds", kind), ("symbols", symbol), ("models", line.id)):
+                if value:
+                    entry[part][value] = None
+    rows = [
+        [f"`{word}`", ", ".join(e["kinds"]), ", ".join(math(x) for x in e["symbols"]),
+         ", ".join(f"[{id}](#{id})" for id in e["models"])]
+        for word, e in sorted(words.items())
+    ]  # fmt: skip
+    return table(["word", "kind", "symbol", "models"], rows) + "\n"
 
 
 def fields_table(fields: Iterable[dict[str, Any]]) -> str:

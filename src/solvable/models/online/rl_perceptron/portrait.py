@@ -42,7 +42,7 @@ def lowest_share(along: Callable[[Array], Array], slope: float) -> Array:
     lowest = grid[jnp.argmin(jax.vmap(share)(grid))]
     width = grid[1] - grid[0]
 
-    def narrow(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+    def narrow(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
         third = (high - low) / 3
         left = share(low + third) < share(high - third)
