@@ -9,7 +9,15 @@ export function normal(answer) {
 
 const depth = (nested) => (Array.isArray(nested) ? nested.length : 0);
 
-/** The answer with an empty series for every shown observable that is only measured, so that its points are drawn. */
+/** The theory where it was computed with the points (it takes minutes, or needs something drawn); null where it was not. */
+function theoryAt(points, view, coordinates) {
+  if (view.y || !points.some((p) => p.expected !== undefined)) return null;
+  const largest = Math.max(...points.map((p) => p.size)), last = points.filter((p) => p.size === largest);
+  if (!view.x) return last[0]?.expected ?? null;
+  return coordinates[view.x.field].map((x) => last.find((p) => p.x === x)?.expected ?? null);
+}
+
+/** The answer with a series for every shown observable that has points but no curve, so that they are drawn. */
 export function completed(answer, points, view, description) {
   const coordinates = { ...(description.coordinates ?? {}), ...(answer?.coordinates ?? {}) }, series = [...(answer?.series ?? [])];
   const declared = Object.fromEntries(description.observables.map((o) => [o.name, o]));
@@ -23,7 +31,8 @@ export function completed(answer, points, view, description) {
       inner = inner?.[0];
     }
     if (view.x && !coordinates[view.x.field]) coordinates[view.x.field] = [...new Set(mine.map((p) => p.x))].sort((a, b) => a - b);
-    series.push({ observable: name, status: "measured", dims: [...(view.x ? [view.x.field] : []), ...own], values: null });
+    const dims = [...(view.x ? [view.x.field] : []), ...own], predicted = theoryAt(mine, view, coordinates);
+    series.push({ observable: name, status: predicted ? declared[name].status : "measured", dims, values: predicted, joined: true });
   }
   const dimensions = { ...(description.dimensions ?? {}), ...(answer?.dimensions ?? {}) };
   return { ...(answer ?? { lines: [], not_converged: 0 }), coordinates, series, dimensions };
