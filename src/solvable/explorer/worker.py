@@ -116,6 +116,7 @@ def points_of(study: Any, axes: Any, sent: set[tuple[Any, ...]], last: bool) -> 
     from .theory import plain
 
     data, found = study.dataset(copy=False), []
+    awaited = not next(iter(study.models.values())).answers_at_once
     random = {n for m in study.variants().values() for n, o in m.observables().items() if o.random}
     fields = [a.field for a in axes]
     if "converged_simulated" not in data:
@@ -135,6 +136,11 @@ def points_of(study: Any, axes: Any, sent: set[tuple[Any, ...]], last: bool) -> 
             finite = np.isfinite(here)
             if (base, index) in sent or (not finite.all() and not last) or not finite.any():
                 continue
+            at = dict(zip((*fields, "size"), index, strict=True))
+            one = None if expected is None else expected.isel({d: i for d, i in at.items() if d in expected.dims})
+            # A theory that is not drawn by itself comes with its points.
+            if awaited and one is not None and not last and not np.isfinite(one.values).all():
+                continue
             sent.add((base, index))
             number = finite.sum(0)
             if base in random:
@@ -143,14 +149,12 @@ def points_of(study: Any, axes: Any, sent: set[tuple[Any, ...]], last: bool) -> 
                 mean = np.nanmean(np.where(number > 0, here, 0.0), 0)
                 error = np.nanstd(here, 0, ddof=1) / np.sqrt(number) if len(here) > 1 else np.full(mean.shape, np.nan)
             levels = (QUANTILE.name,) if base in random else ()
-            at = dict(zip((*fields, "size"), index, strict=True))
             point = {"observable": base, "size": int(data["size"].values[index[-1]]), "dims": [*own, *levels],
                      "x": study.over[fields[0]][index[0]] if fields else None,
                      "mean": plain(mean), "error": plain(error), "seeds": int(number.min())}  # fmt: skip
             if len(fields) > 1:
                 point["y"] = study.over[fields[1]][index[1]]
-            if expected is not None and base not in random:
-                one = expected.isel({d: i for d, i in at.items() if d in expected.dims})
+            if one is not None and base not in random:
                 point["expected"] = plain((one.mean("seed") if "seed" in one.dims else one).values)
             found.append(point)
     return found

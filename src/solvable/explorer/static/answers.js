@@ -9,12 +9,11 @@ export function normal(answer) {
 
 const depth = (nested) => (Array.isArray(nested) ? nested.length : 0);
 
-/** The theory where it was computed with the points (it takes minutes, or needs something drawn); null where it was not. */
-function theoryAt(points, view, coordinates) {
-  if (view.y || !points.some((p) => p.expected !== undefined)) return null;
-  const largest = Math.max(...points.map((p) => p.size)), last = points.filter((p) => p.size === largest);
-  if (!view.x) return last[0]?.expected ?? null;
-  return coordinates[view.x.field].map((x) => last.find((p) => p.x === x)?.expected ?? null);
+/** The theory where it was computed with the points (it takes minutes, or needs something drawn), and where that is. */
+function theoryAt(points, view) {
+  if (view.y || !points.some((p) => p.expected !== undefined)) return { values: null };
+  const largest = Math.max(...points.map((p) => p.size)), last = points.filter((p) => p.size === largest).sort((a, b) => a.x - b.x);
+  return view.x ? { values: last.map((p) => p.expected), x: last.map((p) => p.x) } : { values: last[0].expected };
 }
 
 /** The answer with a series for every shown observable that has points but no curve, so that they are drawn. */
@@ -31,8 +30,8 @@ export function completed(answer, points, view, description) {
       inner = inner?.[0];
     }
     if (view.x && !coordinates[view.x.field]) coordinates[view.x.field] = [...new Set(mine.map((p) => p.x))].sort((a, b) => a - b);
-    const dims = [...(view.x ? [view.x.field] : []), ...own], predicted = theoryAt(mine, view, coordinates);
-    series.push({ observable: name, status: predicted ? declared[name].status : "measured", dims, values: predicted, joined: true });
+    const dims = [...(view.x ? [view.x.field] : []), ...own], theory = theoryAt(mine, view);
+    series.push({ observable: name, status: theory.values === null ? "measured" : declared[name].status, dims, ...theory });
   }
   const dimensions = { ...(description.dimensions ?? {}), ...(answer?.dimensions ?? {}) };
   return { ...(answer ?? { lines: [], not_converged: 0 }), coordinates, series, dimensions };

@@ -64,7 +64,7 @@ function lengthAlong(series, dim) {
 export function linesOf(series, answer, view) {
   const axis = along(series, answer, view);
   if (axis === null) return [{ axis, x: [0], y: [series.values], caption: [], picked: {} }];
-  const x = answer.coordinates[axis] ?? [...Array(lengthAlong(series, axis)).keys()];
+  const x = (axis === view.x?.field ? series.x : null) ?? answer.coordinates[axis] ?? [...Array(lengthAlong(series, axis)).keys()];
   return combinations(series, answer, axis).map(({ picked, caption }) => ({
     axis, x, picked, caption,
     y: x.map((_, i) => at(series.values, series.dims.map((d) => (d === axis ? i : picked[d])))),
@@ -146,7 +146,7 @@ export function compose({ view, curves, declarations, look, width, logarithmic, 
           if (series.values !== null && line.y.some((v) => v !== null)) {
             traces.push({
               type: "scatter", mode: line.axis === null || few ? "lines+markers" : "lines", x: line.axis === null ? [c] : line.x, y: line.y,
-              xaxis: `x${suffix}`, yaxis: `y${suffix}`, name: caption || "theory", showlegend: false, connectgaps: Boolean(series.joined),
+              xaxis: `x${suffix}`, yaxis: `y${suffix}`, name: caption || "theory", showlegend: false, connectgaps: false,
               line: { color: colour, width: (c === 0 ? 2.6 : 2) * look.scale, dash, simplify: false, shape: preview ? "spline" : "linear" },
               marker: { color: colour, size: 8 * look.scale, symbol: "circle-open", line: { width: 2 } },
               hovertemplate: `%{y:.4g}<extra>${caption || "theory"}</extra>`, opacity: series.stable === false ? 0.55 : 1,
