@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import solvable as sv
@@ -95,6 +96,36 @@ def test_study_keeps_its_run_draws_it_and_can_be_cited(capsys, tmp_path):
     assert sv.open(tmp_path / "run").missing() == 0
 
 
+def test_study_runs_the_arms_that_a_model_declares(capsys, tmp_path):
+    small = (
+        "study",
+        "continual-digits",
+        "first_stage=1",
+        "second_stage=1",
+        "intervals=2",
+        "--size",
+        "20",
+        "--seeds",
+        "2",
+    )
+    code, out, _ = answer(capsys, *small, "--arms", "--out", tmp_path / "run", "--json")
+    declared = list(sv.model_class("continual-digits").arms_declared)
+    assert code == 0
+    assert json.loads(out)["arms"] == declared
+    seen = sv.open(tmp_path / "run").dataset().forgetting_simulated
+    assert seen.arm.values.tolist() == declared
+    assert np.isfinite(seen).all()
+    code, out, _ = answer(capsys, *small, "--arms", "head copied,shared", "--json")
+    assert (code, json.loads(out)["arms"]) == (0, ["head copied", "shared"])
+    assert json.loads(answer(capsys, *small, "--json")[1])["arms"] == []
+
+
+def test_an_unknown_arm_is_answered_with_the_nearest(capsys):
+    code, out, err = answer(capsys, "study", "continual-digits", "--arms", "shared,head copid", "--json")
+    sentence = "continual-digits has no arm 'head copid'; did you mean 'head copied'?"
+    assert (code, json.loads(out)["error"], err) == (2, sentence, f"solvable: {sentence}\n")
+
+
 BAD = [
     ("theory", "perceptro"),
     ("theory", "perceptron", "sample=2"),
@@ -133,6 +164,10 @@ BAD = [
     ("study", "perceptron", "--size", "2.5", "--seeds", "2"),
     ("study", "perceptron", "--size", "20", "--seeds", "0"),
     ("study", "perceptron", "samples=1,2"),
+    ("study", "perceptron", "--arms"),
+    ("study", "continual-digits", "--arms", "shard"),
+    ("study", "continual-digits", "--arms", ","),
+    ("study", "continual-digits", "--arms", "shared", "--over", "start=shared,specialised"),
     ("figure", "perceptron-learning-curve"),
     ("figure", "perceptron-phase-diagram", "--quick", "--recompute"),
     ("check", "nonsense"),

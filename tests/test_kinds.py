@@ -76,24 +76,12 @@ def test_a_kind_is_studied_stored_opened_and_swept(kinds, id, tmp_path, capsys):
     for name, dim in study.dimensions().items():
         if name in computed.coords:
             assert computed.coords[name].attrs["kind"] == dim.kind
-    if not arms:
-        words = [
-            "sweep",
-            "run",
-            str(tmp_path / "swept"),
-            id,
-            "--size",
-            "20",
-            "--seeds",
-            "3",
-            "--workers",
-            "1",
-            "--json",
-        ]
-        assert json.loads(answer(capsys, *words)[1])["cells"]["done"] == study.number_of_cells()
-        swept = sv.open(tmp_path / "swept").dataset()
-        for name in computed.data_vars:
-            np.testing.assert_array_equal(swept[name], computed[name])
+    words = ["sweep", "run", tmp_path / "swept", id, "--size", 20, "--seeds", 3, "--workers", 1, "--json"]
+    words += ["--arms"] if arms else []
+    assert json.loads(answer(capsys, *words)[1])["cells"]["done"] == study.number_of_cells()
+    swept = sv.open(tmp_path / "swept").dataset()
+    for name in computed.data_vars:
+        np.testing.assert_array_equal(swept[name], computed[name])
 
 
 @pytest.mark.parametrize("id", IDS)

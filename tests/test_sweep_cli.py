@@ -258,3 +258,16 @@ def test_an_interrupted_sweep_ends_its_workers_and_says_how_to_resume(tmp_path, 
     assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
     result = status(run)
     assert 0 < result.blocks["undone"] < result.blocks["all"]
+
+
+def test_a_sweep_runs_the_arms_that_it_is_given_by_name(capsys, tmp_path):
+    small = ("continual-digits", "first_stage=1", "second_stage=1", "intervals=2", "--size", "20", "--seeds", "2")
+    code, out, _ = answer(capsys, "sweep", "run", tmp_path / "run", *small, "--arms", "shared,even replay", "--json")
+    assert (code, json.loads(out)["cells"]["done"]) == (0, 4)
+    study = sv.open(tmp_path / "run")
+    assert list(study.arms) == ["shared", "even replay"]
+    assert study.missing() == 0
+    code, out, err = answer(capsys, "sweep", "run", tmp_path / "other", *small, "--arms", "even repaly")
+    assert (code, out) == (2, "")
+    assert err == "solvable: continual-digits has no arm 'even repaly'; did you mean 'even replay'?\n"
+    assert not (tmp_path / "other").exists()

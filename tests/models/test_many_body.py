@@ -9,7 +9,7 @@ import solvable as sv
 from solvable.errors import InvalidValue
 from solvable.methods.sequences.interactions import interaction_floors, law_loss, log_probabilities
 from solvable.methods.sequences.potts import every_state
-from solvable.models.attention.many_body.figures import dwelling, first_time
+from solvable.models.attention.many_body.training import dwelling, first_time
 
 floors_of = eqx.filter_jit(lambda law: interaction_floors(jnp.exp(log_probabilities(law)), 4, 3, 3))
 loss_of, chances = eqx.filter_jit(law_loss), eqx.filter_jit(log_probabilities)

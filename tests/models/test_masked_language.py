@@ -8,7 +8,7 @@ import pytest
 
 import solvable as sv
 from solvable.methods.sequences.potts import conditionals
-from solvable.models.attention.masked_language import learners
+from solvable.models.attention.masked_language import figures, joint, learners
 from solvable.models.attention.masked_language import sequences as law
 
 
@@ -88,3 +88,18 @@ def test_scores_of_a_map_are_what_they_say():
 def test_heads_that_do_not_divide_the_embedding_are_refused():
     with pytest.raises(sv.InvalidValue, match="heads = 3 does not divide embedding = 32"):
         sv.MaskedLanguage(learner="transformer", heads=3)
+
+
+def test_the_learners_that_the_figure_compares_are_arms_of_a_study():
+    small = sv.MaskedLanguage(sites=6, colours=3, steps=5, embedding=4)
+    assert list(small.arms_declared) == ["factored", "dense", "1 layer", "2 layers", "3 layers", "bare layer"]
+    arms = {name: small.arms_declared[name] for name in ("dense", "bare layer")}
+    seen = sv.Study(small, arms=arms, sizes=[60], seeds=1).run(progress=False).isel(size=0, seed=0)
+    assert np.isfinite(seen.excess_loss_simulated).all()
+    assert np.isfinite(seen.coupling_error_simulated).values.tolist() == [True, False]
+
+
+def test_every_transformer_that_is_compared_is_an_arm():
+    full, quick = (joint.networks(settings) for settings in (figures.FULL, figures.QUICK))
+    assert full == ["1 layer", "2 layers", "3 layers", "bare layer"]
+    assert quick == full[:2]

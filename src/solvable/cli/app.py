@@ -17,7 +17,7 @@ from tyro.conf import OmitSubcommandPrefixes, subcommand
 
 from ..errors import SolvableError
 from . import check, cite, explore, figure, forecast, listing, new, potts, show, simulate, study, sweep, text, theory
-from .common import complain
+from .common import complain, with_arms
 
 Command = OmitSubcommandPrefixes[
     Annotated[listing.List, subcommand("list")]
@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> None:
 
         print(f"solvable {__version__}")
         return
-    command = _parsed(sweep.with_sbatch(words) or ["--help"])
+    command = _parsed(with_arms(sweep.with_sbatch(words)) or ["--help"])
     command = command.action if isinstance(command, (sweep.Sweep, potts.Potts)) else command
     try:
         code = COMMANDS[type(command)](command)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Protocol
 
 from tyro.conf import UseAppendAction, arg
 
-from ..errors import InvalidValue
+from ..errors import InvalidValue, UnknownName, nearest
 
 Json = Annotated[bool, arg(help="Print one JSON object on standard output.")]
 Model = Annotated[str, arg(metavar="MODEL", help="A model's id, as `solvable list` prints it.")]
@@ -28,6 +28,11 @@ Sizes = Annotated[
     UseAppendAction[tuple[str, ...]],
     arg(metavar="N", help="Size to simulate (a list a,b,c, or repeat); none: theory only."),
 ]
+ALL_ARMS = "all"
+Arms = Annotated[
+    str,
+    arg(metavar="[NAME,...]", help="Run the variations that the model declares by name: all of them, or a,b,c."),
+]
 Seeds = Annotated[int, arg(metavar="S", help="Realisations of each cell.")]
 
 
@@ -39,6 +44,7 @@ class StudyArguments(Protocol):
     over: tuple[str, ...]
     size: tuple[str, ...]
     seeds: int
+    arms: str
 
 
 def say(sentence: str) -> None:
@@ -112,7 +118,36 @@ def study_of(command: StudyArguments) -> Any:
         sizes += [s if isinstance(s, int) else _refuse_size(s) for s in values_of("size", word)]
     if sizes and command.seeds < 1:
         raise InvalidValue(f"seeds = {command.seeds} is not a whole number in [1, ∞): the realisations of each cell.")
-    return Lab(model, over, sizes=sorted(sizes), seeds=command.seeds if sizes else 0)
+    arms = arms_of(model, command.arms) if command.arms else None
+    return Lab(model, over, arms=arms, sizes=sorted(sizes), seeds=command.seeds if sizes else 0)
+
+
+def with_arms(words: list[str]) -> list[str]:
+    """The words of a command line, where `--arms` without names means all of them.
+
+    >>> with_arms(["study", "masked-language", "--arms", "--size", "500"])
+    ['study', 'masked-language', '--arms=all', '--size', '500']
+    >>> with_arms(["study", "masked-language", "--arms", "factored,1 layer"])
+    ['study', 'masked-language', '--arms', 'factored,1 layer']
+    """
+    bare = [
+        i for i, word in enumerate(words) if word == "--arms" and (words[i + 1 : i + 2] or ["-"])[0].startswith("-")
+    ]
+    return [f"--arms={ALL_ARMS}" if i in bare else word for i, word in enumerate(words)]
+
+
+def arms_of(model: Any, text: str) -> dict[str, Any]:
+    """The declared arms of a model with these names, or all; an unknown one is answered with the nearest."""
+    known = dict(type(model).arms_declared)
+    if not known:
+        raise InvalidValue(f"--arms {text!r}: {model.id} declares no arms.")
+    names = [name.strip() for name in text.split(",")]
+    if names == [ALL_ARMS] and ALL_ARMS not in known:
+        return known
+    for name in names:
+        if name not in known:
+            raise UnknownName(f"{model.id} has no arm {name!r}; {nearest(name, list(known))}")
+    return {name: known[name] for name in names}
 
 
 def _refuse_size(value: Any) -> int:

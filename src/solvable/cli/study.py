@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from .common import Json, Model, Over, Seeds, Sizes, Values, command_again, fields_given, print_json, study_of
+from .common import Arms, Json, Model, Over, Seeds, Sizes, Values, command_again, fields_given, print_json, study_of
 
 
 @dataclasses.dataclass
@@ -21,6 +21,7 @@ class Study:
     over: Over = ()
     size: Sizes = ()
     seeds: Seeds = 8
+    arms: Arms = ""
     out: Annotated[Path | None, arg(metavar="RUN", help="Folder in which the study rests and resumes.")] = None
     figure: Annotated[
         Path | None, arg(metavar="FILE", help="Where to draw it (default: RUN.png beside the folder).")
@@ -46,6 +47,7 @@ def run(command: Study) -> int:
             {
                 "model": model.id,
                 "params": fields_given(model),
+                "arms": list(study.arms),
                 "out": str(command.out) if command.out else None,
                 "cells": study.number_of_cells(),
                 "missing": study.missing(),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
 from ..errors import InvalidValue, SolvableError
-from .common import Json, Model, Over, Seeds, Sizes, Values, command_again, print_json, say, study_of
+from .common import Arms, Json, Model, Over, Seeds, Sizes, Values, command_again, print_json, say, study_of
 
 if TYPE_CHECKING:
     from ..lab.cluster import Tls
@@ -76,6 +76,7 @@ class SweepRun:
     over: Over = ()
     size: Sizes = ()
     seeds: Seeds = 8
+    arms: Arms = ""
     workers: Annotated[
         int,
         arg(metavar="N", help="Workers, one thread each (0: this process; all of a cluster)."),

@@ -22,6 +22,7 @@ from __future__ import annotations
 import itertools
 import math
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import equinox as eqx
@@ -105,6 +106,7 @@ class ManyBodyBias(Model):
     theory_seconds = 5e-3
     simulation_seconds = 60.0
     simulation_growth = 1.0
+    arms_declared = MappingProxyType({"1 layer": {"depth": 1}, "2 layers": {"depth": 2}, "3 layers": {"depth": 3}})
     check_study = ({"over": {"inverse_temperature": [0.5, 1.0]}, "values": {"depth": 0}, "seeds": 8},)
     guard = Guard(
         values={"energy": "cosine", "depth": 0},

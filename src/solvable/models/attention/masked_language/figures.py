@@ -7,7 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import as_completed
 from typing import Any
 
-import jax
 import numpy as np
 
 from solvable.methods.sequences.potts import zero_sum_colours
@@ -17,16 +16,10 @@ from solvable.render.plots import COLOURS, INK, MARKERS, log_axis
 from solvable.study import Study, provenance
 
 from ..potts_attention.model import PottsAttention
-from .learners import PENALTIES, learn_couplings, learn_transformers
-from .sequences import (
-    Planted,
-    Sequences,
-    contact_precision,
-    coupling_error,
-    draw_sequences,
-    map_correlation,
-    planted,
-)
+from . import joint
+from .joint import FITTED, SCORES
+from .learners import PENALTIES
+from .sequences import Planted, Sequences
 
 FULL = {
     "sites": 20, "colours": 10, "inverse_temperature": 1.0, "instance": 3, "rows": (250, 1000, 4000, 16000, 64000),
@@ -47,16 +40,13 @@ several lengths are tried, the validation loss chooses. `narrow`: the lengths fo
 `bare_longer`: a bare layer, which learns slowly and steps fast, also trains so many times longer. (Layers with residuals
 and MLPs do not gain: 72,000 steps on 64,000 sequences leave one layer where 24,000 do and overfit with two and three.)
 `exact`: the learning curve of one row of factored attention, which is known in closed form, and rows that are trained."""
-FITTED = ("factored", "dense")
-CURVES = ("curve", "steps")
 EXACT = ("test_loss", "train_loss", "optimal_loss")
-SCORES = ("excess_loss", "map_correlation", "contact_precision", "coupling_error")
 
 
 def compute(quick: bool, pieces: Pieces | None = None, early: Early | None = None) -> dict[str, Any]:
     """Every learner on the same law: against the number of sequences, the embedding and the training steps."""
     settings, pieces = QUICK if quick else FULL, pieces or Pieces()
-    names, widths = networks(settings), settings["widths"]
+    names, widths = joint.networks(settings), settings["widths"]
     every = {(name, width): f"{name}, width {width}" for width in reversed(widths) for name in reversed(names)}
     if early is not None:
         early.say("Computing what can be known exactly; then networks are trained to predict masked tokens.")
@@ -64,10 +54,10 @@ def compute(quick: bool, pieces: Pieces | None = None, early: Early | None = Non
         curve = (
             pool.submit(pieces.get, "exact", settings, lambda: exact_curve(settings)) if "exact" in settings else None
         )
-        data, drawn = prepare(settings)
+        data, drawn = joint.prepare(settings)
         exact = {} if curve is None else dict(curve.result())
-        fitted: dict[str, Any] = {kind: unfitted(settings) for kind in FITTED}
-        trained = {name: [untrained(name, width, settings) for width in widths] for name in names}
+        fitted: dict[str, Any] = {kind: joint.unfitted(settings) for kind in FITTED}
+        trained = {name: [joint.untrained(name, width, settings) for width in widths] for name in names}
 
         def show(sentence: str) -> None:
             if early is not None:
@@ -79,17 +69,17 @@ def compute(quick: bool, pieces: Pieces | None = None, early: Early | None = Non
         show("what is exact; now factored attention, dense couplings and transformers are trained.")
         # First the fits: many short computations, which would wait for long ones; beside them one step of every network,
         # which compiles it.
-        fitting = {pool.submit(piece, kind, fits, kind): kind for kind in FITTED}
+        fitting = {pool.submit(piece, kind, joint.fits, kind): kind for kind in FITTED}
         rows = pool.submit(pieces.get, "rows", settings, lambda: trained_rows(settings)) if exact else None
         ahead = [one for one, label in every.items() if not pieces.has(label, settings)]
-        compiling = [pool.submit(training, drawn, *one, 1, max(settings["rows"]), settings) for one in ahead]
+        compiling = [pool.submit(joint.training, drawn, *one, 1, max(settings["rows"]), settings) for one in ahead]
         for run in as_completed(fitting):
             fitted[fitting[run]] = run.result()
         exact |= {} if rows is None else rows.result()
         show("factored attention and dense couplings are there.")
         for run in compiling:
             run.result()
-        runs = {pool.submit(piece, label, network, *one): one for one, label in every.items()}
+        runs = {pool.submit(piece, label, joint.transformers, *one): one for one, label in every.items()}
         for k, run in enumerate(as_completed(runs), start=1):
             name, width = runs[run]
             trained[name][widths.index(width)] = run.result()
@@ -98,142 +88,25 @@ def compute(quick: bool, pieces: Pieces | None = None, early: Early | None = Non
     return assemble(data, drawn, fitted, trained, exact, settings)
 
 
-def _row(settings: dict[str, Any], samples: Any) -> PottsAttention:
-    return PottsAttention(inverse_temperature=settings["exact"]["inverse_temperature"], samples=samples)
+def _rows(settings: dict[str, Any], samples: Any, **simulated: Any) -> Any:
+    """A study of rows of factored attention on their own, which `potts-attention` solves."""
+    row = PottsAttention(inverse_temperature=settings["exact"]["inverse_temperature"])
+    return Study(row, {"samples": samples}, **simulated).run(progress=False)
 
 
 def exact_curve(settings: dict[str, Any]) -> dict[str, np.ndarray]:
-    """The losses of one row of factored attention, by the theory of `potts-attention`."""
+    """The losses of one row of factored attention, by the theory."""
     samples = np.geomspace(settings["exact"]["from"], settings["exact"]["to"], 25)
-    found = _row(settings, samples).theory()
-    return {"samples": samples} | {name: np.asarray(found[name]) for name in EXACT}
+    found = _rows(settings, samples)
+    return {"samples": samples} | {name: found[f"{name}_theory"].values for name in EXACT}
 
 
 def trained_rows(settings: dict[str, Any]) -> dict[str, np.ndarray]:
     """The same by training such rows on sequences; one that did not converge is NaN."""
     at = settings["exact"]
-    study = Study(_row(settings, 1.0), {"samples": np.array(at["samples"])}, sizes=[at["size"]], seeds=at["seeds"])
-    found = study.run(progress=False)
+    found = _rows(settings, at["samples"], sizes=[at["size"]], seeds=at["seeds"])
     seen = {f"{name}_trained": found[f"{name}_simulated"].isel(size=0).values for name in EXACT[:2]}
     return {"trained_samples": np.array(at["samples"]), **seen}
-
-
-def prepare(settings: dict[str, Any]) -> tuple[Planted, Sequences]:
-    """The law, and sequences for all: a stretch of the pool for every seed, small training sets being its beginnings."""
-    data = planted(settings["instance"], settings["sites"], settings["colours"], settings["inverse_temperature"])
-    number = settings["seeds"] * max(settings["rows"])
-    return data, draw_sequences(jax.random.key(settings["instance"]), data, number, settings["held_out"])
-
-
-def networks(settings: dict[str, Any]) -> list[str]:
-    """The transformers that are trained: some depths, and one attention layer with nothing around it."""
-    return [*(f"{d} layer{'s' * (d > 1)}" for d in settings["depths"]), *(["bare layer"] if settings["bare"] else [])]
-
-
-def fits(data: Planted, drawn: Sequences, kind: str, settings: dict[str, Any]) -> dict[str, np.ndarray]:
-    """One kind of coupling model at every number of sequences and seed; a fit that did not converge is NaN."""
-    shape = (len(settings["rows"]), settings["seeds"])
-    out = {name: np.full(shape, np.nan) for name in SCORES}
-    true, most = np.asarray(data.couplings), max(settings["rows"])
-    for r, rows in enumerate(settings["rows"]):
-        penalties = settings["penalties"]
-        for seed in range(settings["seeds"]):
-            mine = drawn._replace(train=drawn.train[seed * most : seed * most + rows])
-            fit = learn_couplings(kind, mine, settings["colours"], jax.random.key(seed), penalties=penalties)
-            penalties = (fit.penalty,)  # the first seed chooses for all
-            out["map"] = fit.map
-            if fit.colours is not None:
-                out["colours"] = fit.colours
-            if fit.converged and fit.couplings is not None:
-                out["excess_loss"][r, seed] = fit.test_loss - drawn.optimal
-                out["map_correlation"][r, seed] = map_correlation(fit.map, true)
-                out["contact_precision"][r, seed] = contact_precision(fit.map, true)
-                out["coupling_error"][r, seed] = coupling_error(fit.couplings, data, settings["inverse_temperature"])
-    return out
-
-
-def unfitted(settings: dict[str, Any]) -> dict[str, np.ndarray]:
-    """What `fits` will give: all unknown."""
-    sites, colours = (settings["sites"],) * 2, (settings["colours"],) * 2
-    shapes = dict.fromkeys(SCORES, (len(settings["rows"]), settings["seeds"])) | {"map": sites, "colours": colours}
-    return {name: np.full(shape, np.nan) for name, shape in shapes.items()}
-
-
-def untrained(name: str, width: int, settings: dict[str, Any]) -> dict[str, np.ndarray]:
-    """What `network` will give: all unknown."""
-    tried = lengths(name, width, settings)
-    kept = len({rows for some in tried.values() for rows in some})
-    shapes = {"ends": (len(tried), 2, settings["seeds"]), "curve": (1, settings["seeds"]), "steps": (1,)}
-    shapes |= dict.fromkeys(
-        ("excess_loss", "map_correlation", "contact_precision", "trained"), (kept, settings["seeds"])
-    )
-    unknown = {n: np.full(shape, np.nan) for n, shape in (shapes | {"map": (settings["sites"],) * 2}).items()}
-    return {"lengths": np.array(list(tried))} | unknown
-
-
-def lengths(name: str, width: int, settings: dict[str, Any]) -> dict[int, tuple[int, ...]]:
-    """How many steps a network trains, and on how many sequences each time."""
-    most = max(settings["rows"])
-    found = settings["steps"] if width == max(settings["widths"]) else dict.fromkeys(settings["narrow"], (most,))
-    longer = settings["bare_longer"] if name == "bare layer" else ()
-    return found | {factor * max(found): (most,) for factor in longer}
-
-
-def network(data: Planted, drawn: Sequences, name: str, width: int, settings: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Transformers of one kind: every seed with the most sequences and, at the largest width, with fewer too."""
-    true, most = np.asarray(data.couplings), max(settings["rows"])
-    runs: dict[int, dict[str, np.ndarray]] = {}
-    ends = {}
-    for steps, some in lengths(name, width, settings).items():
-        for rows in some:
-            run = training(drawn, name, width, steps, rows, settings)
-            runs[rows] = run if rows not in runs else _better(runs[rows], run)
-            if rows == most:
-                ends[steps] = (run["test_loss"] - drawn.optimal, run["validation_loss"])
-    kept = [runs[rows] for rows in settings["rows"] if rows in runs]
-    return {
-        "lengths": np.array(list(ends)),
-        "ends": np.array(list(ends.values())),
-        "excess_loss": np.stack([run["test_loss"] for run in kept]) - drawn.optimal,
-        "map_correlation": np.array([[map_correlation(m, true) for m in run["maps"]] for run in kept]),
-        "contact_precision": np.array([[contact_precision(m, true) for m in run["maps"]] for run in kept]),
-        "trained": np.stack([run["length"] for run in kept]),
-        "curve": kept[-1]["curve"].T - drawn.optimal,
-        "steps": kept[-1]["steps"][0],
-        "map": kept[-1]["maps"][-1],
-    }
-
-
-def training(
-    drawn: Sequences, name: str, width: int, steps: int, rows: int, settings: dict[str, Any]
-) -> dict[str, np.ndarray]:
-    """One training of some length on so many sequences, for every seed: what became of each, at its best validation loss.
-
-    Always as many replicas as there are seeds: whatever the number of steps and of sequences, one compiled program."""
-    number, seeds = networks(settings).index(name), settings["seeds"]
-    run = learn_transformers(
-        drawn.train, [rows] * seeds, drawn.validation, drawn.test, settings["colours"],
-        jax.random.key(1000 * number + width), first=[seed * max(settings["rows"]) for seed in range(seeds)],
-        depth=(*settings["depths"], 1)[number], width=width, block="bare" if name == "bare layer" else "full",
-        steps=steps, batch=settings["batch"], recorded=settings["recorded"],
-    )  # fmt: skip
-    return {
-        "test_loss": run.test_loss,
-        "validation_loss": run.validation_loss,
-        "maps": run.maps,
-        "curve": run.curve.T,
-        "steps": np.tile(run.steps, (seeds, 1)),
-        "length": np.full(seeds, steps),
-    }
-
-
-def _better(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Seed by seed the training of lower validation loss; curves, which may differ in length, are the other's."""
-    first = one["validation_loss"] <= other["validation_loss"]
-    chosen = {
-        n: np.where(first.reshape(-1, *[1] * (v.ndim - 1)), one[n], v) for n, v in other.items() if n not in CURVES
-    }
-    return chosen | {n: other[n] for n in CURVES}
 
 
 def assemble(

@@ -16,12 +16,13 @@ The penalty of the first two and the moment to stop the third are chosen on vali
 
 **Measured**: the masked loss on fresh sequences, its excess over the loss of the true conditionals on the same sequences
 (no learner does better on average), and how well the learnt map shows J. There is no closed theory here (for factored
-attention with known U there is one: `potts-attention`).
+attention with known U there is one: `potts-attention`). The arms are what `solvable figure what-transformers-learn` compares.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -57,6 +58,16 @@ class MaskedLanguage(Model):
     typical_sizes = (500, 1000, 2000)
     simulation_seconds = 7.0
     simulation_growth = 1.0
+    arms_declared = MappingProxyType(
+        {
+            "factored": {"learner": "factored"},
+            "dense": {"learner": "dense"},
+            "1 layer": {"learner": "transformer", "depth": 1},
+            "2 layers": {"learner": "transformer", "depth": 2},
+            "3 layers": {"learner": "transformer", "depth": 3},
+            "bare layer": {"learner": "transformer", "depth": 1, "block": "bare"},
+        }
+    )
     guard = Guard(values={"steps": 5, "sites": 6, "colours": 3}, size=50, seeds=2)
     references = (
         Reference(

@@ -8,13 +8,16 @@ from scipy.special import erf
 
 import solvable as sv
 from solvable.methods.data.digits import PIXELS, digit_components, digit_images
-from solvable.models.online.continual_learning.digits import (
+from solvable.models.online.continual_digits.learning import (
     FIRST_SCALE,
     TRAINED,
-    continual_digits,
+    Images,
     draw_digits,
+    lane,
+    learn,
     linear_similarity,
 )
+from solvable.models.online.continual_digits.paired import continual_digits
 
 
 @pytest.fixture(scope="module")
@@ -103,19 +106,19 @@ def test_principal_components_keep_all_distances_with_all_pixels():
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "sentence"),
     [
-        ({"mixing": [0.5, 1.2]}, r"mixing = 1.2 is not in \[0, 1\]"),
+        ({"mixing": [0.5, 1.2]}, r"mixing\[1\] = 1.2 is outside its range \[0, 1\]"),
         ({"mixing": []}, "mixing is empty"),
+        ({"seeds": 0}, "seeds is empty"),
+        ({"protocols": {}}, "protocols is empty"),
         ({"start": "warm"}, "start = 'warm' is not one of 'specialised', 'shared'"),
         ({"head": "old"}, "head = 'old' is not one of 'fresh', 'copied'"),
-        ({"seeds": 0}, r"seeds = 0 is not a whole number in \[1, 10000\]"),
         ({"students": 1.5}, "students = 1.5 is not a whole number"),
-        ({"rate": float("nan")}, r"rate = nan is not in \(0, 10000\]"),
-        ({"first_stage": -1.0}, r"first_stage = -1.0 is not in"),
-        ({"protocols": {}}, "protocols is empty"),
-        ({"protocols": {"short": [1.0]}}, r"protocol 'short' has shape \(1,\), not one fraction for each of 20"),
-        ({"protocols": {"odd": np.full(20, 2.0)}}, r"protocol 'odd' has a fraction outside \[0, 1\]"),
+        ({"rate": float("nan")}, "rate = nan"),
+        ({"first_stage": -1.0}, "first_stage = -1"),
+        ({"protocols": {"short": [1.0]}}, "protocol 'short': given_fraction"),
+        ({"protocols": {"odd": np.full(20, 2.0)}}, "protocol 'odd': given_fraction"),
     ],
 )
 def test_wrong_values_are_refused_in_one_sentence(values, sentence):
@@ -135,3 +138,41 @@ def test_the_theorys_predictions_carry_over_to_digits():
         assert np.all(np.diff(monotone.mean("seed")) < 0)
         assert monotone.mean("seed")[0] > 2 * own.mean("seed")[0]
     assert own.mean("seed")[1] > own.mean("seed")[0]
+
+
+def test_a_cell_of_a_study_is_the_same_network_on_digits_of_its_own():
+    """Step by step that of the comparison, started from the digits and the key of the cell."""
+    model = sv.ContinualDigits(mixing=0.3, protocol="focus", first_stage=2.0, second_stage=1.0, intervals=4, rate=0.7)
+    seen = sv.Study(model, sizes=[40], seeds=2).run(progress=False).isel(size=0, seed=1)
+    to_draw, to_learn = jax.random.split(model.key(40, 1))
+    _, drawn = draw_digits(np.asarray(jax.random.key_data(to_draw)))
+    images = Images(drawn.trained[:, :40], drawn.tested)
+    one = lane(images, to_learn, "specialised", 2, 0.3, [1.0, 1.0, 0.5, 0.5])
+    settings = {"rate": 0.7, "readout_rate": 1.0, "first_stage": 2.0, "second_stage": 1.0, "copied": False}
+    losses, _ = learn(jax.tree.map(lambda x: jnp.stack([x, x]), one), **settings)
+    np.testing.assert_allclose(seen.test_loss_simulated, losses[0], rtol=1e-5)
+    assert float(seen.forgetting_simulated) == pytest.approx(float(losses[0, -1, 0] - losses[0, 4, 0]), abs=1e-5)
+    assert float(seen.linear_similarity_simulated) == pytest.approx(linear_similarity(images, 0.3))
+
+
+def test_the_arms_forget_in_the_order_of_the_comparison():
+    model = sv.ContinualDigits(mixing=0.0, first_stage=20.0, second_stage=20.0, intervals=4)
+    study = sv.Study(model, arms=model.arms_declared, sizes=[120], seeds=12)
+    lost = study.run(progress=False).forgetting_simulated.mean("seed").isel(size=0)
+    assert lost.sel(arm="specialised") < lost.sel(arm="shared")
+    assert lost.sel(arm="specialised") < lost.sel(arm="head copied")
+    assert lost.sel(arm="even replay") < 0.5 * lost.sel(arm="specialised")
+
+
+def test_a_protocol_is_its_fractions():
+    model = sv.ContinualDigits(intervals=4)
+    assert model.fractions().tolist() == [1.0] * 4
+    assert model.replace(protocol="even").fractions().tolist() == [0.5] * 4
+    assert model.replace(protocol="focus", focus=0.6).fractions().tolist() == [1.0, 1.0, 0.5, 0.5]
+    given = [0.1, 0.9, 0.0, 1.0]
+    assert model.replace(protocol="given", given_fraction=given).fractions().tolist() == given
+
+
+def test_more_images_than_there_are_is_refused():
+    with pytest.raises(sv.InvalidValue, match="size = 121 is more than the 120 images of each digit"):
+        sv.ContinualDigits().simulate(size=121)

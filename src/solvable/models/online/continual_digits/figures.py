@@ -11,14 +11,14 @@ from solvable.render.figures import Recipe
 from solvable.render.plots import COLOURS, MARKERS
 from solvable.study import Study, provenance
 
+from ..continual_learning.model import ContinualLearning
 from ..continual_protocols.model import ContinualProtocols
-from .digits import HEADS, continual_digits
-from .model import ContinualLearning
+from .learning import HEADS
+from .model import ContinualDigits
+from .paired import continual_digits
 
 ARMS: dict[str, dict[str, Any]] = {
-    "specialised": {"start": "specialised"},
-    "shared": {"start": "shared"},
-    "head copied": {"start": "specialised", "head": "copied"},
+    name: dict(ContinualDigits.arms_declared[name]) for name in ("specialised", "shared", "head copied")
 }
 STAGE = 100.0
 """Of both tasks, in steps per pixel; of the theory in steps per dimension."""
@@ -85,7 +85,7 @@ def protocols(quick: bool, measured: Any) -> Any:
 
 
 def _with_provenance(data: Any) -> Any:
-    study = {"models": ["continual-learning", "continual-protocols"], "data": "scikit-learn digits", **data.attrs}
+    study = {"models": ["continual-digits", "continual-protocols"], "data": "scikit-learn digits", **data.attrs}
     return data.assign_attrs(study=json.dumps(study), **provenance())
 
 

@@ -1,0 +1,3 @@
+"""Continual learning on handwritten digits."""
+
+from .model import ContinualDigits as ContinualDigits
