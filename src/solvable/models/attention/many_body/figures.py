@@ -60,7 +60,9 @@ def _depths(quick: bool) -> xr.Dataset:
 
 def _exact(quick: bool) -> xr.Dataset:
     sites, colours, seeds = (5, 2, 2) if quick else (5, 3, 3)
-    strengths = dict.fromkeys(ORDERS, 1.0 if quick else 0.4)  # so that every order has its share of the loss
+    strengths: dict[int, float] = dict.fromkeys(
+        ORDERS, 1.0 if quick else 0.4
+    )  # so that every order has its share of the loss
     runs = [
         ("stack, gradient descent", "sgd", 0.3, 2.0),
         ("stack, Adam", "adam", 3e-3, 1.0),
