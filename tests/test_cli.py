@@ -120,6 +120,12 @@ def test_study_runs_the_arms_that_a_model_declares(capsys, tmp_path):
     assert json.loads(answer(capsys, *small, "--json")[1])["arms"] == []
 
 
+def test_show_names_the_arms_of_a_model(capsys):
+    shown = answer(capsys, "show", "masked-language")[1]
+    assert re.search(r"bare layer +learner = transformer, depth = 1, block = bare\n", shown.replace(" \n", "\n"))
+    assert "Arms" not in answer(capsys, "show", "perceptron")[1]
+
+
 def test_an_unknown_arm_is_answered_with_the_nearest(capsys):
     code, out, err = answer(capsys, "study", "continual-digits", "--arms", "shared,head copid", "--json")
     sentence = "continual-digits has no arm 'head copid'; did you mean 'head copied'?"

@@ -11,7 +11,7 @@ from .common import Json, Model, print_json, print_table
 
 @dataclasses.dataclass
 class Show:
-    """What a model is: fields, observables, references."""
+    """What a model is: fields, observables, arms, references."""
 
     model: Positional[Model]
     json: Json = False
@@ -31,5 +31,8 @@ def run(command: Show) -> int:
     print()
     rows = [[o["name"], " × ".join(o["dims"]), o["status"], o["when"], o["meaning"]] for o in shown["observables"]]
     print_table("Observables", ["name", "dimensions", "status", "when", "meaning"], rows)
+    if shown["arms"]:
+        print()
+        print_table("Arms (--arms)", ["name", "changes"], [[a["name"], a["changes"]] for a in shown["arms"]])
     print("\nReferences\n" + "\n".join(f"  {r}" for r in shown["references"]))
     return 0

@@ -48,6 +48,10 @@ def describe(model: type[Model]) -> dict[str, Any]:
             }
             for o in model.observables_declared
         ],
+        "arms": [
+            {"name": name, "changes": ", ".join(f"{n} = {v}" for n, v in values.items())}
+            for name, values in model.arms_declared.items()
+        ],
         "references": [str(r) for r in model.references],
     }
 
