@@ -93,6 +93,8 @@ def test_a_kind_is_drawn(kinds, id):
     figure = study.plot()
     axis = figure.axes[0]
     assert axis.lines or axis.containers
+    if study.arms:  # of an experiment, which has no theory's lines to be named
+        assert {f"arm {name}" for name in study.arms} <= set(axis.get_legend_handles_labels()[1])
     if id == "kind-two-times":
         assert axis.get_xscale() == "log"
         assert axis.get_xlabel() == "time $t$"

@@ -231,6 +231,10 @@ def _curves(axis: Axes, study: Study, data: Any, name: str, along: str, only: in
             style = "o" if words else LINES[(k // len(COLOURS)) % len(LINES)]
             axis.plot(*line, style, color=colour, label=legend or "theory",
                       zorder=2, markerfacecolor="none")  # fmt: skip
+        elif legend:
+            axis.plot(
+                [], [], color=colour, label=legend
+            )  # an experiment has no line that would say whose points these are
         if f"{name}_simulated" in data:
             points = data[f"{name}_simulated"].isel(
                 {d: i for d, i in pick.items() if d in data[f"{name}_simulated"].dims}
