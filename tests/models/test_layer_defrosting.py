@@ -127,7 +127,7 @@ def test_test_target_and_source_share_no_image():
 
 
 @pytest.mark.parametrize(
-    ("size", "samples", "said"),
+    ("size", "samples", "sentence"),
     [
         (65, 1.0, "size = 65 is more than the 64 pixels"),
         (20, 40.0, "at most 768 are kept for the target, samples = 38.4"),

@@ -234,7 +234,8 @@ def test_a_posterior_s_excess_loss_is_the_theory_s_within_error_bars():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"), [({"units": 3}, "units = 3 is odd"), ({"noise": 1e-4}, "noise = 0.0001 with learner = 'bayes'")]
+    ("wrong", "sentence"),
+    [({"units": 3}, "units = 3 is odd"), ({"noise": 1e-4}, "noise = 0.0001 with learner = 'bayes'")],
 )
 def test_bad_input_is_answered_in_one_sentence(wrong, sentence):
     with pytest.raises(sv.InvalidValue, match=sentence):

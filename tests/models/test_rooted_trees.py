@@ -105,7 +105,7 @@ def test_tables_belong_to_their_task():
                    for n, v in tables(4000, task).items() if np.ndim(v))  # fmt: skip
 
 
-@pytest.mark.parametrize(("values", "said"), [({"heads": 3}, "heads = 3"), ({"context": 50}, "context = 50")])
+@pytest.mark.parametrize(("values", "sentence"), [({"heads": 3}, "heads = 3"), ({"context": 50}, "context = 50")])
 def test_senseless_networks_are_refused_in_one_sentence(values, sentence):
     with pytest.raises(sv.InvalidValue, match=sentence):
         sv.RootedTrees(**values)

@@ -10,7 +10,7 @@ import solvable as sv
 from solvable.methods.risk.covariate import of_matrices
 from solvable.model import simulate_batch
 from solvable.models.replica.transfer.networks import moments, random_network
-from solvable.render.figures import KEPT
+from solvable.render.figures import kept_in
 
 SMALL = {"features": "network", "loss": "square", "inputs": 3, "width": 2, "epochs": 20, "source_samples": 20.0}
 
@@ -71,7 +71,7 @@ def test_bad_values_are_refused_in_one_sentence():
 
 def test_gain_turns_to_loss_as_tasks_part_and_as_target_samples_grow():
     """The kept theory of trained networks, d = 50: the orderings of Gerace et al."""
-    with xr.open_dataset(KEPT / "transfer-gain.gain.nc", engine="scipy") as table:
+    with xr.open_dataset(kept_in("transfer-gain") / "transfer-gain.gain.nc", engine="scipy") as table:
         gain = table.test_error.sel(map="random") - table.test_error.sel(map="source")
         alike, apart = gain.sel(correlation=1.0), gain.sel(correlation=[0.0, 0.5])
         assert bool((alike.sel(samples=slice(1, 9)) > 0).all())
