@@ -8,11 +8,13 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from ..errors import SolvableError
+from .importing import are_done, heavy_imports
 from .security import Refusal, strict_json
 
 LONGEST_SENTENCE = 600
@@ -39,11 +41,15 @@ def refusal(status: int, sentence: str, **more: Any) -> Response:
     return answer({"error": short, **more}, status)
 
 
-def guarded(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """A handler whose failures are sentences."""
+def guarded(
+    handler: Callable[[Request], Awaitable[Response]], *, light: bool = False
+) -> Callable[[Request], Awaitable[Response]]:
+    """A handler whose failures are sentences; unless it is `light`, it begins when the heavy imports are done."""
 
     async def answered(request: Request) -> Response:
         try:
+            if not light and not are_done():
+                await run_in_threadpool(heavy_imports)
             return await handler(request)
         except Refusal as no:
             return refusal(no.status, str(no))

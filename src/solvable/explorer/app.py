@@ -316,7 +316,8 @@ def make_app(explorer: Explorer) -> Any:
         yield
         await explorer.close()
 
-    routes = [Route(path, guarded(handler), methods=methods) for path, handler, methods in table]
+    light = {"/", "/static/{name}", "/plotly.js", "/api/models", "/api/status"}
+    routes = [Route(path, guarded(handler, light=path in light), methods=methods) for path, handler, methods in table]
     handlers: Any = {404: http_error, 405: http_error}
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
     app.router.redirect_slashes = False

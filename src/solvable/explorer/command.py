@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidValue, SolvableError
+from .importing import heavy_imports
 
 NEEDED = ("starlette", "uvicorn", "latex2mathml", "plotly")
 
@@ -104,6 +105,6 @@ def _import_early() -> None:
 
     def work() -> None:
         with contextlib.suppress(Exception):
-            importlib.import_module("solvable.explorer.theory")
+            heavy_imports()
 
     threading.Thread(target=work, daemon=True).start()

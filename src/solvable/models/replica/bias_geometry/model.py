@@ -75,6 +75,7 @@ class BiasGeometry(Model):
     theory_seconds = 3e-3
     theory_lanes = 64  # a batch waits for its slowest point
     simulation_seconds = 0.3
+    inconclusive = 0.25  # of the studies below, at their seeds and sizes
     check_study = (
         {"over": {"learner": ["single", "coupled", "shared"]}, "values": {"share": 0.3, "samples": 3.0}, "seeds": 24},
         {"values": {"samples": 3.0, "share": 0.3, "similarity": 0.8, "tilt_plus": 0.4, "tilt_minus": 0.2, "spread_plus": 0.5,

@@ -96,7 +96,7 @@ class NarrowNetwork(Model):
         {
             "values": {"learner": "erm", "activation": "erf", "samples": 6.0, "penalty": 0.002, "noise": 0.001},
             "seeds": 8,
-            "sizes": (64, 144, 256),
+            "sizes": (64, 100, 144),
         },
         {"values": {"activation": "relu", "samples": 4.0, "noise": 0.05}, "seeds": 12},
     )

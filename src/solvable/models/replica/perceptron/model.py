@@ -61,6 +61,7 @@ class Perceptron(Model):
     typical_sizes = (50, 100, 200)
     theory_seconds = 5e-4
     simulation_seconds = 0.01
+    inconclusive = 0.2  # of the studies below, at their seeds and sizes
     check_study = (
         {"over": {"loss": ["square", "logistic", "hinge"], "samples": [0.5, 2.0]}, "values": {"noise": 0.1}},
         {"over": {"samples": [0.5, 2.0]}, "values": {"teacher": "linear", "loss": "square", "noise": 0.2}},
