@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 FILE = Path(__file__).parent / "durations.json"
-LONGEST = 1.5  # processor seconds of a test in `make test`
+LONGEST = 1.0  # processor seconds of a test in `make test`
 KEPT = 1.0  # what takes less is not written down
 ALWAYS = ("tests/test_every_model.py::",)
 
