@@ -106,15 +106,8 @@ class SweepWork:
 
 
 @dataclasses.dataclass
-class SweepRetry:
+class SweepRetry(SweepWork):
     """Work, and give the blocks that were given up three more attempts."""
-
-    run: Positional[Run]
-    shard: Shard = "0/1"
-    study: StudyName = ""
-    memory: Memory = ""
-    device: Device = ""
-    json: Json = False
 
 
 @dataclasses.dataclass
