@@ -194,7 +194,8 @@ def simulate_batch(
 
 def _lane(model, fields, key, actual, size, padded, dtype):
     counts = {n: Count(actual[n], p) for n, p in padded}
-    values = model.with_values(fields).experiment(key, size, counts, jnp.dtype(dtype))
+    with jax.default_matmul_precision("highest"):  # a GPU would round products of float32 to ten bits
+        values = model.with_values(fields).experiment(key, size, counts, jnp.dtype(dtype))
     declared = model.observables()
     extra = [n for n in values if n not in declared and n not in ("converged", "residual")]
     if extra:
