@@ -1,0 +1,124 @@
+"""The corners of everything that is allowed: choices, counts, times, and controls at the ends of their ranges."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidValue
+from ..model import Model
+from .contract import Finding, guarded, moved
+
+
+def examine_corners(kind: type[Model], say: Callable[[str], None] = lambda _: None) -> list[Finding]:
+    """Finer numerics at the corners of everything that is allowed: controls, choices, times of measurement.
+
+    What is asked is little, and everywhere: a number that says it converged moves by no more than the stated accuracy
+    when every step is halved and every count of nodes is doubled, and keeps its declared bounds. What did not converge
+    is NaN, and is right.
+    """
+    found = []
+    for name, model in corners(kind):
+        say(f"{kind.id}: {name}")
+        found += guarded(lambda m, name=name: _corner(m, name), model)
+    return found
+
+
+def corners(kind: type[Model]) -> Iterator[tuple[str, Model]]:
+    """The model at each of its choices, at few and at many of what is counted, and measured soon, late, or unevenly.
+
+    >>> import solvable as sv
+    >>> [name for name, _ in corners(sv.Perceptron)]
+    ['defaults', 'loss=square', 'loss=hinge']
+    """
+    model = kind()
+    variations: list[tuple[str, dict[str, Any]]] = [("defaults", {})]
+    for name, declared in kind.fields().items():
+        at = getattr(model, name)
+        if declared.kind == "choice" and declared.options is not None:
+            variations += [(f"{name}={option}", {name: option}) for option in declared.options if option != at]
+        elif declared.kind == "choice":
+            numbers = sorted({int(declared.low), int(declared.low) + 1, min(2 * at, int(declared.high))} - {at})
+            variations += [(f"{name}={number}", {name: number}) for number in numbers]
+        elif declared.increasing:
+            variations += [(f"{name} {how}", {name: values}) for how, values in _uneven(np.asarray(at)).items()]
+    for name, values in variations:
+        try:
+            varied = model.replace(**values)
+        except InvalidValue:  # a combination that the model refuses
+            continue
+        if varied.answers_at_once:
+            yield name, varied
+
+
+def _uneven(times: np.ndarray) -> dict[str, np.ndarray]:
+    """Increasing numbers like these, over other spans and otherwise spaced."""
+    start, span = times[0], times[-1] - times[0]
+    growing = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, len(times) - 1)])
+    return {
+        "soon": start + 1e-3 * (times - start),
+        "late": start + 30 * (times - start),
+        "growing": start + 10 * span * growing,
+        "two": np.array([start, start + 10 * span]),
+        "three": start + span * np.array([0.0, 1e-2, 20.0]),
+    }
+
+
+def whole_range(model: Model, number: int, seed: int = 0) -> Model:
+    """The model at points that cover all that its controls allow (where that is endless: ten times the typical range)."""
+    rng, values = np.random.default_rng(seed), {}
+    for name, declared in model.fields_of("control").items():
+        low, high = (
+            a if math.isfinite(a) else 10 * b for a, b in zip((declared.low, declared.high), declared.span, strict=True)
+        )
+        inside = 1e-6 * (high - low)
+        low, high = low + declared.low_open * inside, high - declared.high_open * inside
+        u = rng.permutation(np.linspace(0.0, 1.0, number))
+        if low > 0 and high / low > 100:
+            values[name] = np.clip(low * (high / low) ** u, low, high)
+        elif low >= 0 and high > 100 * max(declared.span[1], 1e-300):
+            # most of such a range is far away: half of the points are in the typical part
+            near = rng.permutation(number) < number // 2
+            values[name] = np.where(near, low + u * (declared.span[1] - low), low + u**4 * (high - low))
+        else:
+            values[name] = low + u * (high - low)
+    if not values:
+        return model
+    rows = [_admissible(model, {n: float(v[i]) for n, v in values.items()}) for i in range(number)]
+    return model.replace(**{n: np.array([row[n] for row in rows]) for n in values})
+
+
+def _admissible(model: Model, row: dict[str, float]) -> dict[str, float]:
+    """A row of controls, drawn towards the model's own values until the model takes them together."""
+    own = {n: float(v) for n, v in model.controls().items()}
+    for share in (1.0, 0.9, 0.7, 0.5, 0.3, 0.1):
+        # (1 − share)·own + share·v, not own + share·(v − own): the whole row is then itself, to the last bit
+        near = {n: (1 - share) * own[n] + share * v for n, v in row.items()}
+        try:
+            model.replace(**near)
+            return near
+        except InvalidValue:
+            continue
+    return own
+
+
+def _corner(model: Model, name: str, number: int = 16) -> list[Finding]:
+    points, limit = whole_range(model, number), type(model).accuracy
+    outcome = points.theory()
+    done = np.asarray(outcome.converged)
+    worst, seen = moved(points, outcome) if type(model).numerics else (0.0, "no numerics")
+    seen += f", {int(done.sum())} of {done.size} points converged"
+    found = [Finding(f"{name}: finer numerics move nothing beyond {limit:.0e}", worst <= limit, seen)]
+    for observable, declared in model.observables().items():
+        if declared.predicted:
+            value, slack = np.asarray(outcome[observable]), limit
+            outside = (value < declared.low - slack * (1 + abs(value))) | (
+                value > declared.high + slack * (1 + abs(value))
+            )
+            if outside.any():
+                seen = f"{value[outside][0]:g} outside [{declared.low:g}, {declared.high:g}]"
+                found.append(Finding(f"{name}: {observable} keeps its physical bounds", False, seen))
+    return found
