@@ -162,3 +162,13 @@ def test_the_build_has_no_warning_and_loads_nothing_from_elsewhere(tmp_path):
         assert not re.search(r"url\(['\"]?(?:https?:)?//", text), page
     for sheet in tmp_path.glob("_static/**/*.css"):
         assert not re.search(r"(?:url\(|@import )['\"]?(?:https?:)?//", sheet.read_text(encoding="utf-8")), sheet
+
+
+def test_words_that_models_share_are_in_the_vocabulary():
+    known = set(re.findall(r"`(\w+)`", (DOCS / "vocabulary.md").read_text()))
+    users: dict[str, list[str]] = {}
+    for id in sv.listings():
+        kind = sv.model_class(id)
+        for word in {*kind.fields(), *(o.name for o in kind.observables_declared)}:
+            users.setdefault(word, []).append(id)
+    assert {word: models for word, models in users.items() if len(models) > 1 and word not in known} == {}
