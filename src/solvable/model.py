@@ -420,6 +420,11 @@ class Model(eqx.Module):
         return {name: jnp.asarray(v)[None] for name, v in values.items()}
 
     @property
+    def stated_accuracy(self) -> float:
+        """How far finer numerics may move this model's theory: `accuracy`, unless its choices need coarser averages."""
+        return type(self).accuracy
+
+    @property
     def has_theory(self) -> bool:
         return type(self).point is not Model.point
 

@@ -100,7 +100,7 @@ def within_bounds(values: dict[str, Array], model: Model) -> dict[str, Array]:
     A cosine of 1.6 or a negative loss is no answer, however small its residual. Where `converged` is told along a
     dimension (time), the path has failed from there on.
     """
-    values, axes, slack = dict(values), axes_along(model), type(model).accuracy
+    values, axes, slack = dict(values), axes_along(model), model.stated_accuracy
     lanes = next(iter(values.values())).shape[:1]
     for name, declared in model.observables().items():
         if name not in values or not (np.isfinite(declared.low) or np.isfinite(declared.high)):

@@ -106,7 +106,7 @@ def _admissible(model: Model, row: dict[str, float]) -> dict[str, float]:
 
 
 def _corner(model: Model, name: str, number: int = 16) -> list[Finding]:
-    points, limit = whole_range(model, number), type(model).accuracy
+    points, limit = whole_range(model, number), model.stated_accuracy
     outcome = points.theory()
     done = np.asarray(outcome.converged)
     worst, seen = moved(points, outcome) if type(model).numerics else (0.0, "no numerics")
