@@ -6,6 +6,7 @@ Everything is Markdown, because the docstrings are. `write_pages` fills `docs/ge
     generated/models/index.md   the models by family
     generated/api/NAME.md       the public names of a module, to be included in a written page
     generated/words.md          every name of a field, an observable or a dimension, and the models that use it
+    generated/claims.md         every claim of every paper, with the verdict that stored data give
     generated/methods/index.md  the methods by package: each has a written page, docs/methods/PACKAGE.md
 """
 
@@ -44,6 +45,7 @@ def write_pages(folder: Path = DOCS / "generated", *, figures: bool | None = Non
     pages |= {api_file(name): module_api(name) for name in [*method_modules(), *NEIGHBOURS, *LABORATORY]}
     pages["methods/index.md"] = methods_index()
     pages["words.md"] = words_table(LISTINGS)
+    pages["claims.md"] = claims_page(LISTINGS)
     for name, text in pages.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
@@ -70,6 +72,7 @@ def model_page(line: Any, folder: Path, draws: bool = False) -> str:
         *functions_text(model),
         "## Try it\n\n" + examples(line, model),
         figures_text(line.id, folder, draws),
+        claims_text(line.id),
         "## References\n\n" + references_text(model, line.id),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -210,6 +213,34 @@ def figures_text(id: str, folder: Path, draws: bool) -> str:
 def png_width(file: Path) -> int:
     """Width in pixels, which stands at a fixed place of every PNG; figures are drawn at twice the screen's density."""
     return int.from_bytes(file.read_bytes()[16:20], "big")
+
+
+def claims_text(id: str, heading: str = "## What the papers claim, and what was seen") -> str:
+    """Every claim behind a model with the verdict that stored data give."""
+    from solvable.lab.ledger import ledger
+
+    signs = {True: "✓", False: "✗", None: "?"}
+    rows = []
+    for entry in ledger(id):
+        judged, claim = entry.judged, entry.judged.claim
+        numbers = [f"{signs[n.holds(claim.margin)]} {formula_cell(n.describe())}" for n in judged.numbers]
+        rest = {"tried": claim.settings, "missing": claim.missing,
+                "would change our mind": claim.would_change if judged.verdict == "contradicted" else ""}  # fmt: skip
+        numbers += [f"*{name}*: {formula_cell(text)}" for name, text in rest.items() if text]
+        seen = "<br>".join(numbers) or f"*if it holds*: {formula_cell(claim.seen)}"
+        cited = f"{entry.paper.authors.split(',')[0].split(' and ')[0]} {entry.paper.year}"
+        command = f"`{judged.command}`" if judged.command else ""
+        rows.append([f"**{judged.verdict}**", f"{formula_cell(claim.sentence)} ({cell(cited)})", seen, command])
+    return f"{heading}\n\n" + table(["verdict", "claim", "seen", "shown by"], rows) if rows else ""
+
+
+def claims_page(listings: Iterable[Any]) -> str:
+    """The whole ledger."""
+    from solvable.lab.ledger import counts, ledger
+
+    numbers = ", ".join(f"{n} {verdict}" for verdict, n in counts(ledger()).items())
+    parts = [claims_text(line.id, f"## [{line.id}](#{line.id})") for line in listings]
+    return "\n\n".join([f"All in all: {numbers}.", *(part for part in parts if part)]) + "\n"
 
 
 def references_text(model: Any, id: str) -> str:

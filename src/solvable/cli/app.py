@@ -16,7 +16,23 @@ import tyro
 from tyro.conf import OmitSubcommandPrefixes, subcommand
 
 from ..errors import SolvableError
-from . import check, cite, explore, figure, forecast, listing, new, potts, show, simulate, study, sweep, text, theory
+from . import (
+    check,
+    cite,
+    claims,
+    explore,
+    figure,
+    forecast,
+    listing,
+    new,
+    potts,
+    show,
+    simulate,
+    study,
+    sweep,
+    text,
+    theory,
+)
 from .common import complain, with_arms
 
 Command = OmitSubcommandPrefixes[
@@ -32,6 +48,7 @@ Command = OmitSubcommandPrefixes[
     | Annotated[figure.Figure, subcommand("figure")]
     | Annotated[explore.Explore, subcommand("explore")]
     | Annotated[check.Check, subcommand("check")]
+    | Annotated[claims.Claims, subcommand("claims")]
     | Annotated[cite.Cite, subcommand("cite")]
     | Annotated[new.New, subcommand("new")]
 ]
@@ -49,6 +66,7 @@ COMMANDS: dict[type, Callable[[Any], int]] = {
     figure.Figure: figure.run,
     explore.Explore: explore.run,
     check.Check: check.run,
+    claims.Claims: claims.run,
     cite.Cite: cite.run,
     new.New: new.run,
 }

@@ -69,10 +69,10 @@ def _drawn(listing: Any) -> bytes:
 
     import matplotlib
 
-    from ..render.figures import _kept
+    from ..render.figures import kept
     from ..render.plots import house_style
 
-    datasets = _kept(listing.name)
+    datasets = kept(listing.name)
     if datasets is None:
         raise InvalidValue(f"nothing is kept of {listing.name}.")
     with _drawing, house_style():

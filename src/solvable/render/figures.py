@@ -40,7 +40,7 @@ def draw(name: str, folder: Path, *, quick: bool = False, recompute: bool = Fals
     recipe: Recipe = importlib.import_module(listing.module).RECIPES[name]
     folder = Path(folder)
     pieces = Pieces(pieces_of(name, folder), say=True)
-    datasets = _kept(name) if not (quick or recompute) else None
+    datasets = kept(name) if not (quick or recompute) else None
     if datasets is None:
         also = {"early": Early(recipe.picture, folder / f"{name}.png")} if recipe.grows else {}
         datasets = recipe.compute(quick, pieces, **also) if recipe.resumes else recipe.compute(quick, **also)
@@ -124,7 +124,8 @@ def _write(datasets: dict[str, Any], folder: Path, name: str) -> list[Path]:
     return files
 
 
-def _kept(name: str) -> dict[str, Any] | None:
+def kept(name: str) -> dict[str, Any] | None:
+    """The stored data of a figure, by part, or None where nothing is kept."""
     import xarray as xr
 
     folder = kept_in(name)

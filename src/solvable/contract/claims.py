@@ -1,0 +1,162 @@
+"""What a paper claims, what would be seen if it holds, and the verdict that stored data give.
+
+A model's folder may hold `claims.py` with `CLAIMS`, a tuple of `Claim`. A claim names the figures whose stored data decide it
+and a function that reads numbers from them, each with its standard error and the interval in which it lies if the claim
+holds. The verdict follows from the numbers alone; nobody writes it down:
+
+- *shown*: every number lies in its interval, by the margin, and nothing is missing;
+- *partly*: every number does, but something that the claim speaks of was not measured (`missing` names it), or some
+  numbers do and others do not;
+- *contradicted*: every decided number lies outside;
+- *open*: nothing was measured, or what was measured is too noisy to decide.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+SHOWN, PARTLY, CONTRADICTED, OPEN = VERDICTS = ("shown", "partly", "contradicted", "open")
+
+Stored = Mapping[str, Any]
+"""The datasets behind the figures of a claim, by `figure` or `figure.part`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """A number with its standard error, and the open interval in which it lies if the claim holds.
+
+    >>> Measured("loss of one layer over that of three", 1.18, 0.1, above=2).holds(margin=2)
+    False
+    >>> Measured("excess loss", 2e-4, 1e-4, below=1e-3).holds(margin=2)
+    True
+    >>> Measured("gain", 0.1, 0.2, above=0).holds(margin=2) is None      # too noisy to say
+    True
+    """
+
+    what: str
+    value: float
+    error: float = 0.0
+    above: float = -math.inf
+    below: float = math.inf
+
+    def holds(self, margin: float) -> bool | None:
+        """Whether the value lies in its interval, `margin` errors away from the ends; None where that is undecided."""
+        low, high = self.value - margin * self.error, self.value + margin * self.error
+        if not (math.isfinite(low) and math.isfinite(high)):
+            return None
+        if low > self.above and high < self.below:
+            return True
+        return False if high <= self.above or low >= self.below else None
+
+    def describe(self) -> str:
+        """The number beside what was asked of it.
+
+        >>> Measured("excess loss", 2e-4, 1e-4, below=1e-3).describe()
+        'excess loss 0.0002 ± 0.0001 (< 0.001)'
+        """
+        digits = f"{self.value:.4g}" + (f" ± {self.error:.1g}" if self.error else "")
+        asked = [f"> {self.above:.4g}"] * math.isfinite(self.above) + [f"< {self.below:.4g}"] * math.isfinite(
+            self.below
+        )
+        return f"{self.what} {digits} ({', '.join(asked)})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """One statement of a paper, and how it is decided.
+
+    **Arguments:**
+    - `sentence`: the claim, in our words.
+    - `paper`: the key of one of the model's references.
+    - `seen`, `null`: what is observed if it holds; the control, or what is observed if it does not.
+    - `figures`: the figures whose stored data are read; the first one shows the claim.
+    - `measure`: from those datasets, by `figure` or `figure.part`, to numbers. None: nobody has measured it.
+    - `settings`: sizes and settings that were tried; the verdict is about these.
+    - `missing`: what the claim speaks of and nobody measured.
+    - `would_change`: for claims that data contradict: what would change our mind.
+    - `margin`: by how many standard errors a number must clear the ends of its interval.
+    - `command`: what shows it, where that is not `solvable figure FIRST`.
+    - `seconds`: how long computing the data anew takes, roughly.
+    """
+
+    sentence: str
+    paper: str
+    seen: str
+    null: str = ""
+    figures: tuple[str, ...] = ()
+    measure: Callable[[Stored], Sequence[Measured]] | None = None
+    settings: str = ""
+    missing: str = ""
+    would_change: str = ""
+    margin: float = 2.0
+    command: str = ""
+    seconds: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """A claim with its verdict: the numbers, and the hashes of the data they rest on."""
+
+    claim: Claim
+    verdict: str
+    numbers: tuple[Measured, ...] = ()
+    data: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def command(self) -> str:
+        """What shows it."""
+        return self.claim.command or (f"solvable figure {self.claim.figures[0]}" if self.claim.figures else "")
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: the claim, its verdict, and every number with what was asked of it."""
+        claim, margin = self.claim, self.claim.margin
+        numbers = [dataclasses.asdict(n) | {"holds": n.holds(margin), "text": n.describe()} for n in self.numbers]
+        words = ("sentence", "paper", "seen", "null", "settings", "missing", "would_change", "seconds")
+        return {
+            "verdict": self.verdict,
+            **{word: getattr(claim, word) for word in words},
+            "numbers": numbers,
+            "command": self.command,
+            "data": [{"name": name, "sha256": digest} for name, digest in self.data],
+        }
+
+
+def verdict_of(numbers: Sequence[Measured], margin: float, missing: str = "") -> str:
+    """The verdict that follows from the numbers.
+
+    >>> good, bad = Measured("a", 1.0, above=0), Measured("b", -1.0, above=0)
+    >>> [verdict_of(n, 2) for n in ([good], [good, bad], [bad], [])]
+    ['shown', 'partly', 'contradicted', 'open']
+    >>> verdict_of([good], 2, missing="real data")
+    'partly'
+    """
+    outcomes = [number.holds(margin) for number in numbers]
+    if True not in outcomes:
+        return CONTRADICTED if False in outcomes else OPEN
+    return SHOWN if all(outcomes) and not missing else PARTLY
+
+
+def judge(claim: Claim, stored: Stored, data: Sequence[tuple[str, str]] = ()) -> Judged:
+    """The verdict on a claim, from stored data."""
+    if claim.measure is None:
+        return Judged(claim, OPEN)
+    numbers = tuple(claim.measure(stored))
+    return Judged(claim, verdict_of(numbers, claim.margin, claim.missing), numbers, tuple(data))
+
+
+def mean_and_error(values: Any) -> tuple[float, float]:
+    """Mean of the finite values (seeds) and its standard error.
+
+    >>> mean_and_error([1.0, 2.0, 3.0])
+    (2.0, 0.5773502691896258)
+    """
+    import numpy as np
+
+    there = np.asarray(values, float).reshape(-1)
+    there = there[np.isfinite(there)]
+    if len(there) == 0:
+        return math.nan, math.nan
+    return float(there.mean()), float(there.std(ddof=1) / math.sqrt(len(there))) if len(there) > 1 else math.nan

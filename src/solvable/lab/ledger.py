@@ -1,0 +1,87 @@
+"""The ledger: every claim of every paper behind the models, judged by the data that the package keeps."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ..contract.claims import VERDICTS, Claim, Judged, judge
+from ..contract.declarations import Reference
+from ..errors import SolvableError, UnknownName, nearest
+from ..registry import listings, model_class
+
+
+class Entry(NamedTuple):
+    """A judged claim, with the model that it is about and the paper that makes it."""
+
+    model: str
+    paper: Reference
+    judged: Judged
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        cited = {
+            "key": self.paper.key,
+            "authors": self.paper.authors,
+            "year": self.paper.year,
+            "arxiv": self.paper.arxiv,
+        }
+        return {"model": self.model, **self.judged.as_dict(), "paper": cited}
+
+
+def claims_of(id: str) -> Sequence[Claim]:
+    """What the papers behind a model claim: `CLAIMS` of `claims.py` beside it.
+
+    >>> claims_of("masked-regression")[0].paper
+    'wortsman2026random'
+    """
+    package = listings()[id].module.rpartition(".")[0]
+    if not package or importlib.util.find_spec(f"{package}.claims") is None:
+        return ()
+    return importlib.import_module(f"{package}.claims").CLAIMS
+
+
+def ledger(what: str = "") -> list[Entry]:
+    """The claims of a model, of a paper (its key or arXiv id), or all.
+
+    >>> {entry.model for entry in ledger("2601.23208")}
+    {'masked-regression'}
+    """
+    known = listings()
+    ids = [what] if what in known else list(known)
+    papers = {id: {r.key: r for r in model_class(id).references} for id in ids if claims_of(id)}
+    entries = []
+    for id, references in papers.items():
+        for claim in claims_of(id):
+            if claim.paper not in references:
+                raise SolvableError(
+                    f"a claim of {id} names the paper {claim.paper!r}, which is not among its references."
+                )
+            paper = references[claim.paper]
+            if what in known or what in ("", paper.key, paper.arxiv):
+                entries.append(Entry(id, paper, judge(claim, *_stored(claim.figures))))
+    if what and not entries and what not in known:
+        names = [*known, *{n for r in papers.values() for p in r.values() for n in (p.key, p.arxiv) if n}]
+        raise UnknownName(f"there is neither a model nor a paper {what!r}; {nearest(what, names)}")
+    return entries
+
+
+def _stored(figures: Iterable[str]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """The kept data of figures, and the hash of each part as it was found now."""
+    from ..render.figures import fingerprint, kept
+
+    stored, hashes = {}, []
+    for figure in figures:
+        for part, data in (kept(figure) or {}).items():
+            name = f"{figure}.{part}" if part else figure
+            stored[name] = data
+            hashes.append((name, fingerprint(data)))
+    return stored, hashes
+
+
+def counts(entries: Iterable[Entry]) -> dict[str, int]:
+    """How many claims have which verdict."""
+    found = [entry.judged.verdict for entry in entries]
+    return {verdict: found.count(verdict) for verdict in VERDICTS}

@@ -1,0 +1,70 @@
+"""Claims are decided by stored data: every one names its paper, its data and what would be seen, and none its verdict."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import solvable as sv
+from commands import answer
+from solvable.contract.claims import CONTRADICTED, OPEN, PARTLY, SHOWN, Claim, Measured, judge
+from solvable.lab.ledger import claims_of, counts, ledger
+from solvable.models import FIGURES
+
+CLAIMED = [id for id in sv.listings() if claims_of(id)]
+
+
+@pytest.mark.parametrize("id", CLAIMED)
+def test_claims_cite_papers_of_the_model_and_figures_whose_data_are_kept(id):
+    entries, figures = ledger(id), {figure.name for figure in FIGURES}
+    assert len(entries) == len(claims_of(id))
+    for entry in entries:
+        claim = entry.judged.claim
+        assert claim.sentence.endswith(".")
+        assert claim.seen
+        assert set(claim.figures) <= figures
+        assert all(np.isfinite(number.value) for number in entry.judged.numbers), entry
+        assert {name.split(".")[0] for name, _ in entry.judged.data} == set(claim.figures)
+        # Each number is asked something, and a verdict against the paper says what would change it.
+        assert all(np.isfinite(n.above) or np.isfinite(n.below) for n in entry.judged.numbers)
+        assert claim.would_change or entry.judged.verdict != CONTRADICTED, claim.sentence
+        assert claim.missing or entry.judged.verdict != OPEN, claim.sentence
+
+
+def test_a_verdict_follows_the_data():
+    claim = next(c for c in claims_of("masked-language") if "several layers" in c.sentence)
+    found = next(e for e in ledger("masked-language") if e.judged.claim is claim)
+    assert found.judged.verdict == CONTRADICTED
+    from solvable.render.figures import kept
+
+    parts = kept("what-transformers-learn")
+    assert parts is not None
+    runs = parts["sequences"]
+    deep = runs.assign(excess_loss=runs.excess_loss.where(runs.learner != "1 layer", 10 * runs.excess_loss))
+    stored = {f"what-transformers-learn.{part}": data for part, data in parts.items()}
+    assert judge(claim, stored | {"what-transformers-learn.sequences": deep}).verdict == SHOWN
+
+
+def test_noise_leaves_a_claim_open_and_what_is_missing_leaves_it_partly_shown():
+    claim = Claim("It grows.", "paper", "a positive slope", measure=lambda _: [Measured("slope", 1.0, 0.1, above=0)])
+    assert judge(claim, {}).verdict == SHOWN
+    assert judge(dataclasses.replace(claim, missing="real data"), {}).verdict == PARTLY
+    assert judge(dataclasses.replace(claim, margin=20), {}).verdict == OPEN
+    assert judge(dataclasses.replace(claim, measure=None), {}).verdict == OPEN
+    assert judge(dataclasses.replace(claim, measure=lambda _: [Measured("slope", np.nan, above=0)]), {}).verdict == OPEN
+
+
+def test_the_ledger_is_printed_and_given_as_json(capsys):
+    code, out, _ = answer(capsys, "claims", "masked-regression")
+    assert code == 0
+    assert "SHOWN" in out
+    assert "solvable figure masked-regression-peak" in out
+    _, out, _ = answer(capsys, "claims", "2601.23208", "--json")
+    found = json.loads(out)
+    assert found["counts"] == counts(ledger("masked-regression"))
+    assert all(len(d["sha256"]) == 64 for claim in found["claims"] for d in claim["data"])
+    code, _, err = answer(capsys, "claims", "2601.2320")
+    assert code == 2
+    assert "neither a model nor a paper '2601.2320'" in err
+    assert "2601.23208" in err
