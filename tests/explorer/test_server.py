@@ -391,3 +391,13 @@ def test_the_page_and_its_script_are_served(running):
     again = running.ask("GET", "/plotly.js", None, {"If-None-Match": script.headers["etag"]})
     assert (again.status, again.body) == (304, b"")
     assert running.ask("GET", "/plotly.js", None, {"If-None-Match": '"an older one"'}).status == 200
+
+
+def test_the_claims_of_a_model_come_with_their_verdicts(running):
+    from solvable.lab.ledger import ledger
+
+    shown = running.get("/api/models/masked-regression/claims").json["claims"]
+    assert [c["verdict"] for c in shown] == [e.judged.verdict for e in ledger("masked-regression")]
+    assert all(c["numbers"] and c["sentence_html"].startswith("<p>") for c in shown)
+    assert running.get("/api/models/soft-committee/claims").json == {"claims": []}
+    assert running.get("/api/models/nonsense/claims").status == 404

@@ -125,6 +125,14 @@ class Explorer:
             self.jobs.warm()
         return answer(about)
 
+    async def claims(self, request: Request) -> Response:
+        id = request.path_params["id"]
+        if id not in listings():
+            return refusal(404, f"there is no model {id[:60]!r}; {nearest(id[:60], list(listings()))}")
+        from .describe import claims
+
+        return answer({"claims": await run_in_threadpool(claims, id)})
+
     def _warm(self, about: dict[str, Any]) -> None:
         """Compile what will be asked for next, if nobody else waits for a compilation."""
         from .theory import theory_of
@@ -300,6 +308,7 @@ def make_app(explorer: Explorer) -> Any:
         ("/thumbnails/{model}.png", explorer.thumbnail, get),
         ("/api/models", explorer.models, get),
         ("/api/models/{id}", explorer.model, get),
+        ("/api/models/{id}/claims", explorer.claims, get),
         ("/api/status", explorer.status, get),
         ("/api/theory", explorer.theory, post),
         ("/api/simulate", explorer.simulate, post),

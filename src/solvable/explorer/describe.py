@@ -50,6 +50,30 @@ def describe_model(id: str) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=64)
+def claims(id: str) -> list[dict[str, Any]]:
+    """What the papers behind a model claim, each with its verdict and the numbers behind it; prose as safe HTML."""
+    from ..lab.ledger import ledger
+
+    found = []
+    for entry in ledger(id):
+        judged, claim = entry.judged, entry.judged.claim
+        numbers = [{"text": n.describe(), "holds": n.holds(claim.margin)} for n in judged.numbers]
+        why = claim.would_change if judged.verdict == "contradicted" else ""
+        notes = {"Tried": claim.settings, "Missing": claim.missing, "What would change our mind": why}
+        found.append(
+            {
+                "verdict": judged.verdict,
+                "sentence_html": prose(claim.sentence),
+                "paper": f"{entry.paper.authors} ({entry.paper.year})",
+                "numbers": numbers,
+                "notes": {name: text for name, text in notes.items() if text},
+                "command": judged.command,
+            }
+        )
+    return found
+
+
 def dimensions(declared: Mapping[str, Dimension]) -> dict[str, dict[str, str]]:
     """How the page draws along each dimension."""
     every = {**declared, QUANTILE.name: QUANTILE}

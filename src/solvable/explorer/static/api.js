@@ -40,6 +40,7 @@ const json = async (path, body) => (await ask(path, body)).json();
 
 export const models = () => json("/api/models");
 export const model = (id) => json(`/api/models/${encodeURIComponent(id)}`);
+export const claims = (id) => json(`/api/models/${encodeURIComponent(id)}/claims`);
 export const theory = (view, stream, sequence) => json("/api/theory", { view, stream: `${here}-${stream}`, sequence });
 export const simulate = (view) => json("/api/simulate", { view });
 export const cancel = (job) => json(`/api/jobs/${encodeURIComponent(job)}/cancel`, {});

@@ -70,7 +70,17 @@ class Page {
         h("div", { class: "bench" },
           h("div", { class: "stage" }, this.figure, this.simulations.element, this.away.element),
           h("section", { class: "panel", "aria-label": "Controls of the model" }, this.controls.element, h("button", { type: "button", class: "quiet-button", onclick: () => this.reset() }, "Back to the first view"))),
-        about(d)));
+        about(d)), this.ledger = h("section", { class: "setup", "aria-labelledby": "claims-title", hidden: true }));
+  }
+
+  /** The ledger comes after the curve: nobody waits for it, and a page without it is whole. */
+  async showClaims() {
+    try {
+      const { claims } = await api.claims(this.description.id);
+      if (!claims.length) return;
+      this.ledger.replaceChildren(...ledger(claims));
+      this.ledger.hidden = false;
+    } catch { /* the page is whole without it */ }
   }
 
   /** Called when the page is in the document: there is a width to draw for. */
@@ -78,6 +88,7 @@ class Page {
     this.refresh();
     this.askAll();
     this.showStory();
+    this.showClaims();
   }
 
   async showStory() {
@@ -355,6 +366,18 @@ class Page {
     this.simulations.update(view);
     this.away.update();
   }
+}
+
+/** What the papers claim and what was seen, with the numbers folded; nothing where no claim is declared. */
+function ledger(claims) {
+  const signs = { true: "✓", false: "✗", null: "?" };
+  const lines = claims.map((c) => h("li", {},
+    h("span", { class: `verdict ${c.verdict}` }, c.verdict), h("div", { class: "claim" }, h("div", { html: c.sentence_html }),
+      h("details", {}, h("summary", {}, c.numbers.length ? "the numbers" : "what is missing"),
+        h("ul", {}, c.numbers.map((n) => h("li", {}, `${signs[n.holds]} ${n.text}`))),
+        Object.entries(c.notes).map(([name, text]) => h("p", {}, `${name}: ${text}`)),
+        h("p", { class: "quiet" }, c.paper, c.command ? [". Shown by ", h("code", {}, c.command)] : null)))));
+  return [h("h2", { id: "claims-title" }, "What the papers claim"), h("ul", { class: "ledger" }, lines)];
 }
 
 function about(d) {
