@@ -262,6 +262,7 @@ class Model(eqx.Module):
     simulation_seconds: ClassVar[float] = 0.1
     simulation_growth: ClassVar[float] = 2.0
     accuracy: ClassVar[float] = 1e-8  # what finer numerics may move at most
+    search_settings: ClassVar[tuple[str, ...]] = ()  # numerics that say how long an optimum is sought, not how finely
     batch_accuracy: ClassVar[float] = 1e-12  # how far a point may differ between a batch and alone
     gradient_accuracy: ClassVar[float] = 1e-6
     check_study: ClassVar[

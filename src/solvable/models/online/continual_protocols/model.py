@@ -97,6 +97,7 @@ class ContinualProtocols(Model):
     family = "online"
     sentence = "Which task to show when: replay heuristics and the optimal protocol of a student that must not forget."
     method = "Pontryagin's principle on the flow"
+    search_settings = ("iterations", "tolerance")
     numerics = Numerics(
         rtol=1e-11, atol=1e-14, max_steps=4096, nodes=16, accuracy=1e-7, iterations=3000, tolerance=1e-4
     )

@@ -102,6 +102,7 @@ class CurriculumOnline(Model):
     family = "online"
     sentence = "Easy samples first or last, online: curriculum, anti-curriculum, mixed, and the optimal protocol."
     method = "order-parameter flow and optimal control"
+    search_settings = ("iterations", "tolerance")
     numerics = Numerics(accuracy=1e-7, max_steps=4096, iterations=2000, tolerance=1e-5)
     converges_along = "progress"
     accuracy = 1e-6

@@ -83,6 +83,7 @@ class RLPerceptron(Model):
         "A perceptron learns to act from rewards of whole episodes: four reward rules, traps, the best schedules."
     )
     method = "order-parameter flow, closed-form schedules and phases"
+    search_settings = ("iterations", "tolerance")
     numerics = Numerics(rtol=2e-12, atol=2e-14, max_steps=8192, accuracy=1e-8, iterations=2000, tolerance=1e-5)
     converges_along = "time"
     accuracy = 1e-8
