@@ -233,6 +233,11 @@ class RLPerceptron(Model):
     def _start(self) -> tuple[Array, Array]:
         return self.initial_alignment, jnp.log(self.initial_norm)
 
+    @property
+    def stated_accuracy(self) -> float:
+        """A schedule that is sought is what the search makes of rounding, too."""
+        return type(self).accuracy if self.schedule != "optimal-length" else 1e-6
+
     def mixed_drift(self, place: tuple[Array, Array], u: dict[str, Array]) -> tuple[Array, Array]:
         """The drift when a fraction `u["length"]` of the episodes has each length, for a time `u["duration"]`."""
         rho, log_norm = place
