@@ -29,7 +29,9 @@ def _peak(stored: Stored) -> list[Measured]:
         Measured("similarity at which theory forgets most", float(similarity[line.argmax()]), above=0.1, below=0.9),
         Measured("forgetting of networks at similarity 0.5 above that at 0", *above[0], above=0.0),
         Measured("the same above that at 0.9", *above[1], above=0.0),
-        Measured("largest rise with similarity, shared student", float(np.diff(_line(stored, "shared")).max()), below=0),
+        Measured(
+            "largest rise with similarity, shared student", float(np.diff(_line(stored, "shared")).max()), below=0
+        ),
     ]
 
 

@@ -35,7 +35,10 @@ def _better(stored: Stored) -> list[Measured]:
             over = ratio(_loss(stored, "optimal", x), _loss(stored, rule, x))
             found.append(Measured(f"loss over that of {RULES[rule]}, similarity {x:g}, networks", *over, below=1.0))
     alone = float(_gains(stored, "no-replay")[at[0.0]])
-    return [*found, Measured("gain over no replay at similarity 0, where that is optimal", alone, above=-1e-3, below=1e-3)]
+    return [
+        *found,
+        Measured("gain over no replay at similarity 0, where that is optimal", alone, above=-1e-3, below=1e-3),
+    ]
 
 
 def _simple(stored: Stored) -> list[Measured]:

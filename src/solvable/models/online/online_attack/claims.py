@@ -39,7 +39,9 @@ def _jump(stored: Stored) -> list[Measured]:
         ("greedy, P = 1", 3.0, {"batch": 1}),
         ("greedy, P = 10", 1.2, {"batch": 10}),
     ):
-        errors = slow.replace(cost=critical * np.array([0.95, 1.05]), **fields).theory(only=["steady_error"]).steady_error
+        errors = (
+            slow.replace(cost=critical * np.array([0.95, 1.05]), **fields).theory(only=["steady_error"]).steady_error
+        )
         change = float(errors[0] - errors[1])
         found.append(Measured(f"change within 5 % of C = {critical:g}, rate 0.0001, {words}", change, above=0.5))
     return found
@@ -53,8 +55,12 @@ def _greedy(stored: Stored) -> list[Measured]:
     excess = greed.sel(strategy="greedy") / greed.sel(strategy="optimal") - 1
     small, large = at["greedy, P = 1"], at["greedy, P = 10"]
     return [
-        Measured("cost over that of the constant attack at C = 1, P = 1, networks", *ratio(small, at["constant"]), below=0.75),
-        Measured("largest cost above the optimum over rates, P = 1, theory", float(excess.sel(batch=1).max()), below=0.05),
+        Measured(
+            "cost over that of the constant attack at C = 1, P = 1, networks", *ratio(small, at["constant"]), below=0.75
+        ),
+        Measured(
+            "largest cost above the optimum over rates, P = 1, theory", float(excess.sel(batch=1).max()), below=0.05
+        ),
         Measured("the same, P = 10", float(excess.sel(batch=10).max()), below=0.05),
         Measured("cost at P = 1 less that at P = 10, networks", *difference(small, large), below=0.0),
     ]

@@ -64,7 +64,9 @@ def _delay(stored: Stored) -> list[Measured]:
             found.append(Measured(f"growth of log₂ time to {level:g} with T, rewards for {words}", slope, **bounds))
     for few, many in ((9, 11), (11, 13)):
         behind = difference(_accuracy(stored, many, 8.4), _accuracy(stored, few, 8.4))
-        found.append(Measured(f"accuracy at t = 8.4 of {many} of 13 less that of {few} of 13, networks", *behind, below=0.0))
+        found.append(
+            Measured(f"accuracy at t = 8.4 of {many} of 13 less that of {few} of 13, networks", *behind, below=0.0)
+        )
     return found
 
 
@@ -91,7 +93,9 @@ def _stringent(stored: Stored) -> list[Measured]:
     found = []
     for few, many in ((7, 9), (9, 11), (11, 13)):
         early, late = (difference(_accuracy(stored, many, t), _accuracy(stored, few, t)) for t in (2.9, 100.0))
-        found.append(Measured(f"accuracy at t = 2.9 of {many} of 13 less that of {few} of 13, networks", *early, below=0.0))
+        found.append(
+            Measured(f"accuracy at t = 2.9 of {many} of 13 less that of {few} of 13, networks", *early, below=0.0)
+        )
         if many < 13:
             found.append(Measured("the same at t = 100", *late, above=0.0))
     rules = (RLPerceptron(rule="enough", steps=13, needed=needed) for needed in (11, 13))
@@ -112,7 +116,9 @@ def _schedules(stored: Stored) -> list[Measured]:
     model = RLPerceptron(steps=12)
     ends = [_flow(model, (0.3, -2 * np.log(rate)), 100.0)(np.array(100.0)) for rate in (1.0, 3.0, 10.0, 30.0, 100.0)]
     best = float(runs.final_error_theory.sel(arm="best rate")) / float(1 - _right(np.max(ends)))
-    length = float(runs.final_error_theory.sel(arm="best rate and length") / runs.final_error_theory.sel(arm="best rate"))
+    length = float(
+        runs.final_error_theory.sel(arm="best rate and length") / runs.final_error_theory.sel(arm="best rate")
+    )
     return [
         *found,
         Measured("error of the best rate over that of the best constant one, theory", best, below=1.0),
@@ -128,7 +134,8 @@ CLAIMS = (
         "patel2025rl",
         "alignment and squared norm of students against time on the lines",
         "episodes of one action: the ordinary perceptron",
-        (FIGURE,), _lines, SETTINGS + ", rewards for n of 13 right, n = 7 to 13, to t = 100; deviations over the largest value of the line",
+        (FIGURE,), _lines,
+        SETTINGS + ", rewards for n of 13 right, n = 7 to 13, to t = 100; deviations over the largest value of the line",
         missing="kept data for the rules survival and breadcrumb, which solvable check rl-perceptron compares",
     ),
     Claim(

@@ -17,7 +17,9 @@ def _imbalance(stored: Stored) -> list[Measured]:
     for angle in runs.angle.values:
         at = runs.final_specialisation_simulated.isel(size=-1, first_scale=0).sel(angle=angle)
         gain = difference(*(mean_and_error(at.sel(readout_scale=x)) for x in (1.2, 0.1)))
-        found.append(Measured(f"rise from readouts of length 0.1 to 1.2, angle {angle:.3g}, networks", *gain, above=0.0))
+        found.append(
+            Measured(f"rise from readouts of length 0.1 to 1.2, angle {angle:.3g}, networks", *gain, above=0.0)
+        )
     for scale in theory.first_scale.values:
         at = theory.sel(first_scale=scale)
         rise = float((at.isel(readout_scale=-1) - at.isel(readout_scale=0)).min())
@@ -31,7 +33,7 @@ def _spread(stored: Stored) -> list[Measured]:
     for scale in (0.1, 1.2):
         for one, other in ((0, 1), (1, 2)):
             low, high = (mean_and_error(runs.sel(readout_scale=scale).isel(angle=i)) for i in (one, other))
-            words = f"rise from angle {float(runs.angle[one]):.3g} to {float(runs.angle[other]):.3g}, readouts of length {scale:g}"
+            words = f"rise from angle {float(runs.angle[one]):.3g} to {float(runs.angle[other]):.3g}, readouts {scale:g} long"
             found.append(Measured(f"{words}, networks", *difference(high, low), above=0.0))
     return found
 
