@@ -74,6 +74,9 @@ class ContinualDigits(Model):
     )
     references = (
         Reference(
+            "lee2022maslow", "S. Lee, S. Sarao Mannelli, C. Clopath, S. Goldt and A. Saxe", "Maslow's hammer for catastrophic "
+            "forgetting: node re-use vs node activation", 2022, "ICML", arxiv="2205.09029"),
+        Reference(
             "lee2021continual", "S. Lee, S. Goldt and A. Saxe", "Continual learning in the teacher-student setup: impact of "
             "task similarity", 2021, "ICML", arxiv="2107.04384"),
         Reference(

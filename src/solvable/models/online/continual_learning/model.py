@@ -125,6 +125,9 @@ class ContinualLearning(Model):
             "lee2021continual", "S. Lee, S. Goldt and A. Saxe", "Continual learning in the teacher-student setup: impact of "
             "task similarity", 2021, "ICML", arxiv="2107.04384"),
         Reference(
+            "jarvis2025specialisation", "D. Jarvis, S. Lee, C. C. J. Dominé, A. M. Saxe and S. Sarao Mannelli",
+            "A theory of initialisation's impact on specialisation", 2025, "ICLR", arxiv="2503.02526"),
+        Reference(
             "kirkpatrick2017overcoming", "J. Kirkpatrick et al.", "Overcoming catastrophic forgetting in neural networks", 2017,
             "PNAS 114, 3521", arxiv="1612.00796"),
     )  # fmt: skip

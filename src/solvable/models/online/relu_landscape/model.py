@@ -99,6 +99,9 @@ class ReluLandscape(Model):
     )
     references = (
         Reference(
+            "huang2026sharp", "J. Huang, B. Loureiro and S. Sarao Mannelli", "Sharp description of local minima in the loss "
+            "landscape of high-dimensional two-layer ReLU neural networks", 2026, arxiv="2604.09412"),
+        Reference(
             "safran2018spurious", "I. Safran and O. Shamir", "Spurious local minima are common in two-layer ReLU neural "
             "networks", 2018, "ICML", arxiv="1712.08968"),
         Reference(
