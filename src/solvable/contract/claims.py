@@ -160,3 +160,22 @@ def mean_and_error(values: Any) -> tuple[float, float]:
     if len(there) == 0:
         return math.nan, math.nan
     return float(there.mean()), float(there.std(ddof=1) / math.sqrt(len(there))) if len(there) > 1 else math.nan
+
+
+def deviation(simulated: Any, expected: Any) -> tuple[float, float]:
+    """How far the means over seeds lie from what a theory expects: Σ|mean − expected|/Σ|expected|, and its standard error.
+
+    A point is left out where a seed is missing: those that are left are no fair sample.
+
+    >>> import xarray as xr
+    >>> runs = xr.DataArray([[1.0, 1.2], [2.0, 2.0]], dims=("samples", "seed"))
+    >>> [round(number, 3) for number in deviation(runs, xr.DataArray([1.0, 2.0], dims="samples"))]
+    [0.033, 0.033]
+    """
+    import numpy as np
+
+    gaps = simulated - expected
+    there = np.isfinite(gaps).all("seed")
+    size = float(np.abs(simulated - gaps).mean("seed").where(there).sum())
+    errors = (gaps.std("seed", ddof=1) / math.sqrt(gaps.sizes["seed"])).where(there)
+    return float(np.abs(gaps.mean("seed")).where(there).sum()) / size, math.sqrt(float((errors**2).sum())) / size
