@@ -66,8 +66,11 @@ def _same_loss(_: Stored) -> list[Measured]:
 
     found = []
     for attention in ("free", "softmax"):
-        shapes = (heads, sites, sites), (heads, colours, colours), (sites, colours)
-        losses, slopes = compare(FactoredAttention(*(jnp.asarray(rng.normal(size=s)) for s in shapes), attention))
+        maps, values, fields = (
+            jnp.asarray(rng.normal(size=shape))
+            for shape in ((heads, sites, sites), (heads, colours, colours), (sites, colours))
+        )
+        losses, slopes = compare(FactoredAttention(maps, values, fields, attention))
         masked, plain, seen = map(float, losses)
         found += [
             Measured(f"relative difference of the losses, {attention} map", abs(plain - masked) / masked, below=1e-12),
