@@ -163,19 +163,28 @@ def mean_and_error(values: Any) -> tuple[float, float]:
 
 
 def deviation(simulated: Any, expected: Any) -> tuple[float, float]:
-    """How far the means over seeds lie from what a theory expects: Σ|mean − expected|/Σ|expected|, and its standard error.
+    """How far the means over seeds lie from what a theory expects: root mean square over points, relative to that of the
+    expectations, and its standard error.
 
-    A point is left out where a seed is missing: those that are left are no fair sample.
+    The noise of the means adds to their squared distances and is taken off, so that agreement within noise gives zero, and
+    the noise shows in the error alone. A point is left out where a seed is missing: those that are left are no fair sample.
 
     >>> import xarray as xr
-    >>> runs = xr.DataArray([[1.0, 1.2], [2.0, 2.0]], dims=("samples", "seed"))
-    >>> [round(number, 3) for number in deviation(runs, xr.DataArray([1.0, 2.0], dims="samples"))]
-    [0.033, 0.033]
+    >>> runs = xr.DataArray([[1.1, 1.3, 1.2], [2.2, 2.3, 2.1]], dims=("samples", "seed"))
+    >>> [round(number, 2) for number in deviation(runs, xr.DataArray([1.0, 2.0], dims="samples"))]
+    [0.12, 0.04]
+    >>> [round(number, 2) for number in deviation(runs, xr.DataArray([1.2, 2.2], dims="samples"))]
+    [0.0, 0.02]
     """
     import numpy as np
 
     gaps = simulated - expected
     there = np.isfinite(gaps).all("seed")
-    size = float(np.abs(simulated - gaps).mean("seed").where(there).sum())
-    errors = (gaps.std("seed", ddof=1) / math.sqrt(gaps.sizes["seed"])).where(there)
-    return float(np.abs(gaps.mean("seed")).where(there).sum()) / size, math.sqrt(float((errors**2).sum())) / size
+    scale = float((((simulated - gaps).mean("seed").where(there)) ** 2).sum())
+    noise = gaps.var("seed", ddof=1).where(there) / gaps.sizes["seed"]
+    excess = gaps.mean("seed").where(there) ** 2 - noise
+    square = max(float(excess.sum()), 0.0)
+    spread = math.sqrt(float((2 * noise**2 + 4 * noise * excess.clip(0)).sum()))
+    # Two errors are what the root moves when the square does by two of its own, on the side where that is more.
+    root, low, high = (math.sqrt(max(square + side * spread, 0.0)) for side in (0, -2, 2))
+    return root / math.sqrt(scale), max(root - low, high - root) / 2 / math.sqrt(scale)

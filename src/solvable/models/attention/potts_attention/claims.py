@@ -14,7 +14,7 @@ def _replicas(stored: Stored) -> list[Measured]:
     ratio = mean_and_error((dense.coupling_error_simulated / star.coupling_error_expected).mean("samples"))
     return [
         Measured(
-            "mean relative deviation of the excess loss",
+            "relative deviation of the excess loss",
             *deviation(losses.excess_loss_simulated, losses.excess_loss_expected),
             below=0.05,
         ),

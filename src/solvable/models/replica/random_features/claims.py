@@ -15,7 +15,7 @@ def _formula(stored: Stored) -> list[Measured]:
     for name in ("test_error", "train_loss"):
         for loss in runs.loss.values:
             gap = deviation(*(runs[f"{name}_{kind}"].sel(loss=loss) for kind in ("simulated", "expected")))
-            words = f"mean relative deviation of the {name.replace('_', ' ')}, {loss}"
+            words = f"relative deviation of the {name.replace('_', ' ')}, {loss}"
             found.append(Measured(words, *gap, below=0.05))
     return found
 

@@ -37,7 +37,7 @@ def _digits(stored: Stored) -> list[Measured]:
         runs = stored[f"{FIGURE}.{part}"].isel(size=-1)
         for loss in runs.loss.values:
             gap = deviation(*(runs[f"train_loss_{kind}"].sel(loss=loss) for kind in ("simulated", "expected")))
-            found.append(Measured(f"mean relative deviation of the training loss, {words}, {loss}", *gap, below=0.05))
+            found.append(Measured(f"relative deviation of the training loss, {words}, {loss}", *gap, below=0.05))
     return found
 
 
