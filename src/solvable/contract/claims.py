@@ -55,13 +55,13 @@ class Measured:
         """The number beside what was asked of it.
 
         >>> Measured("excess loss", 2e-4, 1e-4, below=1e-3).describe()
-        'excess loss 0.0002 ± 0.0001 (< 0.001)'
+        'excess loss: 0.0002 ± 0.0001 (< 0.001)'
         """
         digits = f"{self.value:.4g}" + (f" ± {self.error:.1g}" if self.error else "")
         asked = [f"> {self.above:.4g}"] * math.isfinite(self.above) + [f"< {self.below:.4g}"] * math.isfinite(
             self.below
         )
-        return f"{self.what} {digits} ({', '.join(asked)})"
+        return f"{self.what}: {digits} ({', '.join(asked)})"
 
 
 @dataclasses.dataclass(frozen=True)
