@@ -62,7 +62,7 @@ def test_the_ledger_is_printed_and_given_as_json(capsys):
     assert "solvable figure masked-regression-peak" in out
     _, out, _ = answer(capsys, "claims", "2601.23208", "--json")
     found = json.loads(out)
-    assert found["counts"] == counts(ledger("masked-regression"))
+    assert found["counts"] == counts(ledger("wortsman2026random"))
     assert all(len(d["sha256"]) == 64 for claim in found["claims"] for d in claim["data"])
     code, _, err = answer(capsys, "claims", "2601.2320")
     assert code == 2

@@ -55,13 +55,13 @@ class Measured:
         """The number beside what was asked of it.
 
         >>> Measured("excess loss", 2e-4, 1e-4, below=1e-3).describe()
-        'excess loss 0.0002 ± 0.0001 (< 0.001)'
+        'excess loss: 0.0002 ± 0.0001 (< 0.001)'
         """
         digits = f"{self.value:.4g}" + (f" ± {self.error:.1g}" if self.error else "")
         asked = [f"> {self.above:.4g}"] * math.isfinite(self.above) + [f"< {self.below:.4g}"] * math.isfinite(
             self.below
         )
-        return f"{self.what} {digits} ({', '.join(asked)})"
+        return f"{self.what}: {digits} ({', '.join(asked)})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,3 +160,31 @@ def mean_and_error(values: Any) -> tuple[float, float]:
     if len(there) == 0:
         return math.nan, math.nan
     return float(there.mean()), float(there.std(ddof=1) / math.sqrt(len(there))) if len(there) > 1 else math.nan
+
+
+def deviation(simulated: Any, expected: Any) -> tuple[float, float]:
+    """How far the means over seeds lie from what a theory expects: root mean square over points, relative to that of the
+    expectations, and its standard error.
+
+    The noise of the means adds to their squared distances and is taken off, so that agreement within noise gives zero, and
+    the noise shows in the error alone. A point is left out where a seed is missing: those that are left are no fair sample.
+
+    >>> import xarray as xr
+    >>> runs = xr.DataArray([[1.1, 1.3, 1.2], [2.2, 2.3, 2.1]], dims=("samples", "seed"))
+    >>> [round(number, 2) for number in deviation(runs, xr.DataArray([1.0, 2.0], dims="samples"))]
+    [0.12, 0.04]
+    >>> [round(number, 2) for number in deviation(runs, xr.DataArray([1.2, 2.2], dims="samples"))]
+    [0.0, 0.02]
+    """
+    import numpy as np
+
+    gaps = simulated - expected
+    there = np.isfinite(gaps).all("seed")
+    scale = float((((simulated - gaps).mean("seed").where(there)) ** 2).sum())
+    noise = gaps.var("seed", ddof=1).where(there) / gaps.sizes["seed"]
+    excess = gaps.mean("seed").where(there) ** 2 - noise
+    square = max(float(excess.sum()), 0.0)
+    spread = math.sqrt(float((2 * noise**2 + 4 * noise * excess.clip(0)).sum()))
+    # Two errors are what the root moves when the square does by two of its own, on the side where that is more.
+    root, low, high = (math.sqrt(max(square + side * spread, 0.0)) for side in (0, -2, 2))
+    return root / math.sqrt(scale), max(root - low, high - root) / 2 / math.sqrt(scale)

@@ -122,6 +122,9 @@ class MaskedRegression(Model):
             "wortsman2026random", "A. Wortsman Zurich, F. Gerace, B. Loureiro and Y. M. Lu",
             "A random matrix theory of masked self-supervised regression", 2026, arxiv="2601.23208"),
         Reference(
+            "gerace2024transformers", "F. Gerace", "What do transformers learn when trained via masked language modelling?",
+            2024, "talk, 16 April 2024"),
+        Reference(
             "baik2005phase", "J. Baik, G. Ben Arous and S. Péché", "Phase transition of the largest eigenvalue for "
             "nonnull complex sample covariance matrices", 2005, "Ann. Probab. 33, 1643", arxiv="math/0403022"),
     )  # fmt: skip

@@ -1,0 +1,102 @@
+"""What is claimed of learning on random features, and the numbers that decide."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solvable.contract.claims import Claim, Measured, Stored, deviation, mean_and_error
+
+DESCENT, PHASES = "random-features-double-descent", "random-features-phase-diagram"
+SAMPLES = 3.0
+
+
+def _formula(stored: Stored) -> list[Measured]:
+    runs, found = stored[f"{DESCENT}.experiment"].isel(size=-1), []
+    for name in ("test_error", "train_loss"):
+        for loss in runs.loss.values:
+            gap = deviation(*(runs[f"{name}_{kind}"].sel(loss=loss) for kind in ("simulated", "expected")))
+            words = f"relative deviation of the {name.replace('_', ' ')}, {loss}"
+            found.append(Measured(words, *gap, below=0.05))
+    return found
+
+
+def _descent(stored: Stored) -> list[Measured]:
+    lines, found = stored[f"{DESCENT}.theory"], []
+    ratio = lines.width.values / SAMPLES
+    for loss in lines.loss.values:
+        here = lines.sel(loss=loss)
+        error, wrong = here.test_error_theory.values, here.train_error_theory.values
+        rising = np.flatnonzero(np.diff(error) > 0)
+        peak = int(rising[-1]) + 1
+        height = float(error[peak] - error[: peak + 1].min())
+        # Training errors of the square loss vanish long before it does: it interpolates at p = n.
+        begins = 1.0 if loss == "square" else float(ratio[np.argmax(wrong < 1e-3)])
+        place = float(ratio[peak]) / begins
+        found += [
+            Measured(f"height of the peak of the test error, {loss} (theory)", height, above=0.0),
+            Measured(f"p/n at the peak over p/n where interpolation begins, {loss} (theory)", place, 0.0, 0.9, 1.1),
+            Measured(
+                "largest rise of the test error with p/n at the best penalty",
+                float(np.diff(here.best_error).max()),
+                below=0.0,
+            ),
+        ]
+    runs = stored[f"{DESCENT}.experiment"].isel(size=-1).sel(loss="square").test_error_simulated
+    for width in (0.6, 2.0):
+        beside = runs.sel(width=width * SAMPLES, method="nearest")
+        higher = mean_and_error(runs.sel(width=SAMPLES, method="nearest") - beside)
+        words = f"test error of the square loss at p = n above that at p/n = {width:g} (simulated)"
+        found.append(Measured(words, *higher, above=0.0))
+    return found
+
+
+def _orthogonal(stored: Stored) -> list[Measured]:
+    lines = stored[f"{PHASES}.curves"]
+    found = []
+    for name, words in (("test_error_theory", "small penalty"), ("best_error", "best penalty")):
+        gain = lines[name].sel(projection="gaussian") - lines[name].sel(projection="orthogonal")
+        found += [
+            Measured(f"least gain in test error over widths, {words}", float(gain.min()), above=0.0),
+            Measured(
+                f"gain at the widest (p/d = 30) over the largest gain, {words}",
+                float(gain.isel(width=-1) / gain.max()),
+                below=0.1,
+            ),
+        ]
+    return found
+
+
+CLAIMS = (
+    Claim(
+        "One closed formula gives the error of generalised linear learning on random features for any convex loss, on both "
+        "sides of interpolation.",
+        "gerace2020generalisation",
+        "test error and training loss against p/n on the lines for square, logistic and hinge loss",
+        "features without nonlinearity reduce to a plain linear model",
+        (DESCENT,), _formula, "d = 200, n/d = 3, penalty 1e-4, 16 seeds, p/n from 0.2 to 2",
+        missing="the hinge loss at p/n = 0.36, near interpolation, where minimisation of 10 of 16 seeds did not converge",
+    ),
+    Claim(
+        "Logistic regression, too, has double descent, with its peak where it begins to interpolate.",
+        "gerace2020generalisation",
+        "at small penalty the test error has a peak where training errors vanish",
+        "the best penalty: monotone; the square loss: a peak at p = n",
+        (DESCENT,), _descent, "n/d = 3, penalty 1e-4; simulated at d = 200, 16 seeds",
+        missing="simulated points on both sides of the peak of the logistic loss, between p/n = 0.25 and 0.5",
+    ),
+    Claim(
+        "Orthogonal projections beat Gaussian ones.",
+        "gerace2020generalisation",
+        "their test error is lower at every width",
+        "p far from d, where both are alike",
+        (PHASES,), _orthogonal, "logistic loss, n/d = 3, penalty 1e-4 and the best one, p/d from 0.3 to 30, in theory",
+        missing="simulated points",
+    ),
+    Claim(
+        "Correlations that the hidden manifold puts into the data matter.",
+        "gerace2020generalisation",
+        "the error against d/p at fixed n/p differs from that of inputs with independent entries",
+        "d far above p",
+        missing="that comparison: the error against d/p at fixed n/p, beside inputs of independent entries",
+    ),
+)  # fmt: skip
