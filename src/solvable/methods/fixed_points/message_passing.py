@@ -64,7 +64,7 @@ def iterate(
     True
     """
 
-    def step(state: tuple[Vector, Vector, Array], _: None):
+    def step(state: tuple[Vector, Vector, Array], _):
         x, before, response = state
         field = force(x) - memory(x @ before / x.shape[0]) * response * before
         after, reacts = denoise(field, x)

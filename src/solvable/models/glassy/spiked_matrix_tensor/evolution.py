@@ -82,49 +82,44 @@ def fixed_points(learner: str, q: Landscape, bisections: int = 60) -> FixedPoint
     """
     middle = jnp.full(jnp.shape(q.matrix), steepest(learner, q.order))
     zero, one = jnp.zeros_like(middle), jnp.ones_like(middle)
-    rises = _steepness(learner, q, middle) > 0
-
-    def root(function: Any, low: Array, high: Array, sign: float) -> Array:
-        """Where sign·function turns from positive to negative."""
-
-        def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-            low, high = bracket
-            centre = 0.5 * (low + high)
-            positive = sign * function(centre) > 0
-            return jnp.where(positive, centre, low), jnp.where(positive, high, centre)
-
-        low, high = jax.lax.fori_loop(0, bisections, halve, (low, high))
-        return 0.5 * (low + high)
-
     frozen = Landscape(*jax.lax.stop_gradient(q[:2]), q.order)
 
-    def steep(m: Array) -> Array:
-        return _steepness(learner, frozen, m)
+    def roots(function: Any, *brackets: tuple[Array, Array, float]) -> Array:
+        """Where sign·function turns from positive to negative, in each of the brackets (low, high, sign)."""
+        lows, highs = (jnp.stack([bracket[i] for bracket in brackets]) for i in (0, 1))
+        signs = jnp.asarray([bracket[2] for bracket in brackets])
+
+        def halve(_, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+            low, high = bracket
+            centre = 0.5 * (low + high)
+            positive = jax.vmap(lambda m, sign: sign * function(m) > 0)(centre, signs)
+            return jnp.where(positive, centre, low), jnp.where(positive, high, centre)
+
+        return sum(jax.lax.fori_loop(0, bisections, halve, (lows, highs))) / 2
 
     def height(m: Array) -> Array:
         return gain(learner, frozen, m)
 
-    dip = jnp.where(rises, root(steep, zero, middle, -1.0), middle)
-    top = jnp.where(rises, root(steep, middle, one, 1.0), middle)
+    rises = _steepness(learner, frozen, middle) > 0
+    extrema = roots(lambda m: _steepness(learner, frozen, m), (zero, middle, -1.0), (middle, one, 1.0))
+    dip, top = (jnp.where(rises, extremum, middle) for extremum in extrema)
+    found = roots(height, (zero, dip, 1.0), (dip, top, -1.0), (top, one, 1.0))
+    there = jnp.stack([(height(zero) > 0) & (height(dip) <= 0), (height(dip) < 0) & (height(top) > 0), height(top) > 0])
 
     def differentiable(m: Array, there: Array) -> Array:
         slope = jax.jvp(height, (m,), (jnp.ones_like(m),))[1]
         moves = gain(learner, q, m) - height(m)  # zero, with the derivative of the gain at fixed m
         return jnp.where(there, m - moves / jnp.where(there, slope, 1.0), jnp.nan)
 
-    return FixedPoints(
-        differentiable(root(height, zero, dip, 1.0), (height(zero) > 0) & (height(dip) <= 0)),
-        differentiable(root(height, dip, top, -1.0), (height(dip) < 0) & (height(top) > 0)),
-        differentiable(root(height, top, one, 1.0), height(top) > 0),
-    )
+    return FixedPoints(*jax.vmap(differentiable)(found, there))
 
 
 def reached(learner: str, q: Landscape, found: FixedPoints, start: Array) -> Array:
     """The fixed point at which iterations from an overlap end (from zero: from 0⁺)."""
     points = jnp.stack(found)
     up = gain(learner, q, start) > 0
-    above = jnp.nanmin(jnp.where(points >= start, points, jnp.nan), axis=0, initial=jnp.inf)
-    below = jnp.nanmax(jnp.where(points <= start, points, jnp.nan), axis=0, initial=0.0)
+    above = jnp.nanmin(jnp.where(points >= start[None], points, jnp.nan), axis=0, initial=jnp.inf)
+    below = jnp.nanmax(jnp.where(points <= start[None], points, jnp.nan), axis=0, initial=0.0)
     return jnp.where(up, above, below)
 
 

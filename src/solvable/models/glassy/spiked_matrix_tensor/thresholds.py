@@ -29,21 +29,22 @@ from solvable.methods.random_matrices.kac_rice import complexity
 
 from .evolution import Landscape, fixed_points, free_entropy, steepest
 
-Line = Callable[[int, np.ndarray], np.ndarray]
+Floats = np.ndarray | np.floating | float
+Line = Callable[[int, Floats], Floats]
 HALVINGS = 60
 
 
-def message_passing(order: int, tensor_noise: np.ndarray) -> np.ndarray:
+def message_passing(order: int, tensor_noise: Floats) -> Floats:
     """Δ₂ below which Bayes-optimal message passing leaves m = 0."""
     return np.ones_like(np.asarray(tensor_noise, float))
 
 
-def _positive_root(strength: np.ndarray) -> np.ndarray:
+def _positive_root(strength: Floats) -> Floats:
     """1/β with β² − β = strength."""
     return 2 / (1 + np.sqrt(1 + 4 * strength))
 
 
-def likelihood_message_passing(order: int, tensor_noise: np.ndarray) -> np.ndarray:
+def likelihood_message_passing(order: int, tensor_noise: Floats) -> Floats:
     """Δ₂ below which maximum-likelihood message passing leaves m = 0.
 
     >>> round(float(likelihood_message_passing(3, np.asarray(1.0))), 9)
@@ -52,7 +53,7 @@ def likelihood_message_passing(order: int, tensor_noise: np.ndarray) -> np.ndarr
     return _positive_root(1 / np.asarray(tensor_noise, float))
 
 
-def gradient_flow(order: int, tensor_noise: np.ndarray) -> np.ndarray:
+def gradient_flow(order: int, tensor_noise: Floats) -> Floats:
     """Δ₂ below which gradient flow escapes from marginal minima without overlap.
 
     >>> float(gradient_flow(3, np.asarray(1.0)))
@@ -61,7 +62,7 @@ def gradient_flow(order: int, tensor_noise: np.ndarray) -> np.ndarray:
     return _positive_root((order - 1) / np.asarray(tensor_noise, float))
 
 
-def langevin_window(order: int, tensor_noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def langevin_window(order: int, tensor_noise: Floats) -> tuple[Floats, Floats]:
     """The values of Δ₂ < 1 between which the plateau of Langevin dynamics at temperature one is not left; NaN: none.
 
     >>> [round(float(x), 6) for x in langevin_window(4, np.asarray(0.3))]
@@ -70,7 +71,7 @@ def langevin_window(order: int, tensor_noise: np.ndarray) -> tuple[np.ndarray, n
     noise = np.asarray(tensor_noise, float)
     top = 2 / (order - 1)
 
-    def line(x: np.ndarray) -> np.ndarray:
+    def line(x: Floats) -> Floats:
         return (order - 1) * x**2 * (1 - x) ** (order - 3)
 
     low = _falling(lambda x: noise - line(x), 0.0, top, noise.shape)
@@ -79,7 +80,7 @@ def langevin_window(order: int, tensor_noise: np.ndarray) -> tuple[np.ndarray, n
     return np.where(exists, low, np.nan), np.where(exists, high, np.nan)
 
 
-def langevin(order: int, tensor_noise: np.ndarray) -> np.ndarray:
+def langevin(order: int, tensor_noise: Floats) -> Floats:
     """Δ₂ below which Langevin dynamics at temperature one leaves its plateau (the lower end of the window, else one).
 
     >>> round(float(langevin(3, np.asarray(1.0))), 9)
@@ -89,7 +90,7 @@ def langevin(order: int, tensor_noise: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(low), 1.0, low)
 
 
-def _falling(function: Callable[[np.ndarray], np.ndarray], low: float, high: float, shape: tuple[int, ...]) -> np.ndarray:
+def _falling(function: Callable[[Floats], Floats], low: float, high: float, shape: tuple[int, ...]) -> Floats:
     """Where a function turns from positive to negative."""
     lower, upper = np.full(shape, low), np.full(shape, high)
     for _ in range(HALVINGS):
@@ -99,13 +100,13 @@ def _falling(function: Callable[[np.ndarray], np.ndarray], low: float, high: flo
     return 0.5 * (lower + upper)
 
 
-def _inverse(strength: np.ndarray) -> np.ndarray:
+def _inverse(strength: Floats) -> Floats:
     """Δ₂ = 1/β, infinite where no matrix is needed."""
     with np.errstate(divide="ignore"):
         return np.where(strength > 0, 1 / np.maximum(strength, 0.0), np.inf)
 
 
-def spinodals(order: int, tensor_noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def spinodals(order: int, tensor_noise: Floats) -> tuple[Floats, Floats]:
     """Δ₂ up to which there is an informed fixed point of the Bayes-optimal iteration, and Δ₂ from which on the fixed point
     next to zero keeps iterations from it. NaN where the overlap changes continuously.
 
@@ -115,10 +116,10 @@ def spinodals(order: int, tensor_noise: np.ndarray) -> tuple[np.ndarray, np.ndar
     """
     noise, turn = np.asarray(tensor_noise, float), steepest("bayes", order)
 
-    def line(m: np.ndarray) -> np.ndarray:
+    def line(m: Floats) -> Floats:
         return (order - 2) * m ** (order - 3) * (1 - m) ** 2
 
-    def strength(m: np.ndarray) -> np.ndarray:
+    def strength(m: Floats) -> Floats:
         return 1 / (1 - m) - m / ((order - 2) * (1 - m) ** 2)
 
     exists = noise < line(np.asarray(turn))
@@ -127,22 +128,22 @@ def spinodals(order: int, tensor_noise: np.ndarray) -> tuple[np.ndarray, np.ndar
     return np.where(exists, _inverse(upper), np.nan), np.where(exists, 1 / lower, np.nan)
 
 
-def spinodal(order: int, tensor_noise: np.ndarray) -> np.ndarray:
+def spinodal(order: int, tensor_noise: Floats) -> Floats:
     """Δ₂ up to which there is an informed fixed point of the Bayes-optimal iteration; NaN where none comes by a jump."""
     return spinodals(order, tensor_noise)[0]
 
 
-def likelihood_spinodal(order: int, tensor_noise: np.ndarray) -> np.ndarray:
+def likelihood_spinodal(order: int, tensor_noise: Floats) -> Floats:
     """Δ₂ up to which there is an informed fixed point of maximum likelihood; NaN where none comes by a jump.
 
     On it β = c r, r = (p−2)m^{p−4}(1−m²) − m^{p−2}, and c = (1 + r)/((r + m^{p−2})²(1 − m²)).
     """
     noise, p = np.asarray(tensor_noise, float), order
 
-    def ratio(m: np.ndarray) -> np.ndarray:
+    def ratio(m: Floats) -> Floats:
         return (p - 2) * m ** (p - 4) * (1 - m**2) - m ** (p - 2)
 
-    def line(m: np.ndarray) -> np.ndarray:
+    def line(m: Floats) -> Floats:
         return (ratio(m) + m ** (p - 2)) ** 2 * (1 - m**2) / (1 + ratio(m))
 
     turn = max(steepest("likelihood", p), 1e-12)
@@ -156,7 +157,7 @@ def likelihood_spinodal(order: int, tensor_noise: np.ndarray) -> np.ndarray:
 def _information(order: int, tensor_noise: jax.Array) -> jax.Array:
     """β in [0, 1] at which the informed maximum of the free entropy is as high as m = 0."""
 
-    def halve(_: int, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def halve(_, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = bracket
         beta = 0.5 * (low + high)
         q = Landscape(beta, 1 / tensor_noise, order)
@@ -168,11 +169,11 @@ def _information(order: int, tensor_noise: jax.Array) -> jax.Array:
     return jax.lax.fori_loop(0, HALVINGS, halve, (zero, zero + 1))[1]
 
 
-def information(order: int, tensor_noise: np.ndarray) -> np.ndarray:
+def information(order: int, tensor_noise: Floats) -> Floats:
     """Δ₂ up to which the posterior knows of the signal.
 
     >>> [round(float(x), 4) for x in information(3, np.asarray([0.2, 0.5, 1.5]))]
-    [inf, 1.1298, 1.0]
+    [inf, 1.1749, 1.0]
     """
     beta = np.asarray(_information(order, jnp.asarray(tensor_noise, float)))
     return np.where(beta > 1e-15, 1 / np.maximum(beta, 1e-15), np.inf)
@@ -188,7 +189,7 @@ def _trivial(order: int, tensor_noise: jax.Array, sphere: bool) -> jax.Array:
     def highest(beta: jax.Array, c: jax.Array) -> jax.Array:
         """The local maximum next to zero, at m ≤ 0, by ternary search."""
 
-        def narrow(_: int, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        def narrow(_, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             low, high = bracket
             left, right = low + (high - low) / 3, high - (high - low) / 3
             rising = sigma(left, beta, c) < sigma(right, beta, c)
@@ -200,7 +201,7 @@ def _trivial(order: int, tensor_noise: jax.Array, sphere: bool) -> jax.Array:
     def one(noise: jax.Array) -> jax.Array:
         c = 1 / noise
 
-        def halve(_: int, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        def halve(_, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             low, high = bracket
             beta = 0.5 * (low + high)
             many = (highest(beta, c) if sphere else sigma(jnp.zeros(()), beta, c)) > 0
@@ -214,7 +215,7 @@ def _trivial(order: int, tensor_noise: jax.Array, sphere: bool) -> jax.Array:
     return jax.vmap(one)(tensor_noise.reshape(-1)).reshape(tensor_noise.shape)
 
 
-def trivial_landscape(order: int, tensor_noise: np.ndarray) -> np.ndarray:
+def trivial_landscape(order: int, tensor_noise: Floats) -> Floats:
     """Δ₂ below which minima with overlaps m ≥ 0, other than the one at the signal, are not exponentially many (in the mean).
 
     >>> round(float(trivial_landscape(3, np.asarray(1.0))), 6)
@@ -223,7 +224,7 @@ def trivial_landscape(order: int, tensor_noise: np.ndarray) -> np.ndarray:
     return 1 / np.asarray(_trivial(order, jnp.asarray(tensor_noise, float), False))
 
 
-def trivial_sphere(order: int, tensor_noise: np.ndarray) -> np.ndarray:
+def trivial_sphere(order: int, tensor_noise: Floats) -> Floats:
     """The same for all overlaps."""
     return 1 / np.asarray(_trivial(order, jnp.asarray(tensor_noise, float), True))
 
