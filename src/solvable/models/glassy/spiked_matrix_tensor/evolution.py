@@ -95,7 +95,8 @@ def fixed_points(learner: str, q: Landscape, bisections: int = 60) -> FixedPoint
             positive = jax.vmap(lambda m, sign: sign * function(m) > 0)(centre, signs)
             return jnp.where(positive, centre, low), jnp.where(positive, high, centre)
 
-        return sum(jax.lax.fori_loop(0, bisections, halve, (lows, highs))) / 2
+        lows, highs = jax.lax.fori_loop(0, bisections, halve, (lows, highs))
+        return 0.5 * (lows + highs)
 
     def height(m: Array) -> Array:
         return gain(learner, frozen, m)

@@ -33,7 +33,7 @@ are exponentially many (0.390 if those that point away from the signal are count
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -213,10 +213,10 @@ class SpikedMatrixTensor(Model):
         goal = best if self.learner == "bayes" else informed
         easy = (blind > 0) & (jnp.abs(blind - goal) <= 1e-9)
         m, energy = self._path(q)
-        counted = {
-            of: jax.vmap(lambda m, of=of: complexity(q.value, m, of=of).complexity)(self.latitudes)
-            for of in ("minima", "critical points")
-        }
+
+        def counted(of: Literal["minima", "critical points"]) -> Array:
+            return jax.vmap(lambda m: complexity(q.value, m, of=of).complexity)(self.latitudes)
+
         values = {
             "final_overlap": final,
             "informed_overlap": informed,
@@ -226,8 +226,8 @@ class SpikedMatrixTensor(Model):
             "overlap": m,
             "mse": 1 - m if self.learner == "bayes" else 2 - 2 * m,
             "energy": energy,
-            "minima": counted["minima"],
-            "critical_points": counted["critical points"],
+            "minima": counted("minima"),
+            "critical_points": counted("critical points"),
             "residual": jnp.abs(step(self.learner, q, final) - final),
         }
         return values | {"free_entropy": free_entropy(q, final)} if self.learner == "bayes" else values
