@@ -134,7 +134,7 @@ def test_phases_of_order_three_change_at_the_lines_and_all_branches_are_found():
     assert found.phase.tolist() == [0, 0, 1, 1, 2]
     assert np.isfinite(branches.final_overlap).sum(1).tolist() == [1, 3, 3, 3, 2]
     np.testing.assert_allclose(branches.final_overlap[1:, 0], [0.0, *found.informed_overlap[2:]], atol=1e-12)
-    assert np.all(found.optimal_overlap[2:] > 0.4)
+    assert np.all(found.optimal_overlap[2:] > 0.37)  # it appears at once
     assert found.final_overlap.tolist()[:4] == [0, 0, 0, 0]
 
 
