@@ -40,8 +40,12 @@ def diagram(quick: bool) -> dict[str, Any]:
     for name in NAMES:
         each = [1 / thresholds.LINES[name](order, noise) for order in ORDERS]
         lines[name.replace(" ", "_")] = (("order", "tensor_noise"), np.stack(each))
-    windows = [1 / np.stack(thresholds.langevin_window(order, noise)) for order in ORDERS]
-    lines["window"] = (("order", "end", "tensor_noise"), np.stack(windows))
+    along = np.linspace(0.02, 1.0, 400)  # Δ₂ on the line of Langevin dynamics, which bends back from p = 4 on
+    lines["along"] = along
+    lines["langevin_noise"] = (
+        ("order", "along"),
+        np.stack([(order - 1) * along**2 * (1 - along) ** (order - 3) for order in ORDERS]),
+    )
     lines["lower_spinodal"] = (
         ("order", "tensor_noise"),
         np.stack([1 / np.asarray(thresholds.spinodals(order, noise)[1]) for order in ORDERS]),
@@ -69,19 +73,18 @@ def draw_diagram(data: dict[str, Any]) -> Any:
         for name, (words, colour, style) in NAMES.items():
             if name == "trivial sphere" and order % 2 == 0:
                 continue  # the same line
-            line = at[name.replace(" ", "_")].values.copy()
-            if name == "Langevin" and order > 3:
-                line = np.full_like(line, np.nan)
-            axis.plot(at.tensor_noise, line, linestyle=style, color=colour, linewidth=1.6, label=words)
-        if order > 3:  # the line of Langevin dynamics bends back; message passing may stop at a low overlap
-            low, high = at.window.values
-            colour = NAMES["Langevin"][1]
-            axis.plot(at.tensor_noise, low, color=colour)
-            axis.plot(at.tensor_noise, high, color=colour)
-            axis.plot(at.tensor_noise, at.lower_spinodal, ":", color=COLOURS[0], label="low overlap left (Bayes)")
+            if name == "Langevin":
+                axis.plot(at.langevin_noise, 1 / at.along, linestyle=style, color=colour, linewidth=1.6, label=words)
+            else:
+                line = at[name.replace(" ", "_")]
+                axis.plot(at.tensor_noise, line, linestyle=style, color=colour, linewidth=1.6, label=words)
+        if order > 3:  # message passing may stop at a low overlap
+            axis.plot(at.tensor_noise, at.lower_spinodal, ":", color=COLOURS[0], label="Bayes leaves a low overlap")
         log_axis(axis.xaxis)
         axis.set(xlabel=label("tensor_noise", r"\Delta_p"), ylim=(0.4, 5.2), xlim=(0.1, 10.0))
-        axis.set_title(f"order p = {order}")
+        axis.set_title(
+            f"order p = {order}" + (" (Langevin dynamics fails to the left of its line)" if order > 3 else "")
+        )
         axis.grid(False)
         axis.legend(loc="upper right", fontsize=8)
     axes[0].set_ylabel(r"signal in the matrix, $1/\Delta_2$")
@@ -118,7 +121,7 @@ def minima(quick: bool) -> dict[str, Any]:
         count = jax.jit(jax.vmap(lambda e: complexity(q.value, jnp.asarray(0.0), energy=e).complexity))
         return np.asarray(count(jnp.asarray(energy)))
 
-    strength = np.linspace(1.0, 3.0, 41 if quick else 401)
+    strength = np.linspace(1.0, 3.4, 41 if quick else 401)
     orders = [
         np.asarray(SpikedMatrixTensor(order=order, matrix_noise=1 / strength).theory(only=["spurious"]).spurious)
         for order in ORDERS
@@ -154,13 +157,15 @@ def draw_minima(data: dict[str, Any]) -> Any:
         axes[0].plot(at.latitude, 1e3 * at.minima, color=colour, label=rf"$\Delta_2 = {noise:g}$")
         axes[0].plot(at.likelihood_overlap, 0.0, "o", color=colour, markersize=6, zorder=5)
         axes[1].plot(at.energy, 1e3 * at.by_energy, color=colour)
-    axes[0].plot([], [], "o", color="0.4", label="overlap of likelihood\nmessage passing")
+    axes[0].plot([], [], "o", color="0.4", label="likelihood\nmessage passing")
     axes[0].axhline(0.0, color="0.5", linewidth=0.8)
-    axes[0].set(ylim=(-12, 2.5), xlabel=label("overlap with the signal", "m"), ylabel=r"complexity of minima, $10^3\,\Sigma$")
+    axes[0].set(
+        ylim=(-12, 5.5), xlabel=label("overlap with the signal", "m"), ylabel=r"complexity of minima, $10^3\,\Sigma$"
+    )
     axes[0].set_title(r"at given overlap ($p = 3$, $\Delta_3 = 1$)")
-    axes[0].legend(fontsize=8, loc="lower left", ncols=2)
+    axes[0].legend(fontsize=8, loc="upper center", ncols=3)
     axes[1].axhline(0.0, color="0.5", linewidth=0.8)
-    axes[1].set(ylim=(-6, 1.5), xlim=(-2.3, -1.4), xlabel=label("energy", "e"), ylabel=r"$10^3\,\Sigma(m = 0, e)$")
+    axes[1].set(ylim=(-6, 1.5), xlim=(-1.95, -1.5), xlabel=label("energy", "e"), ylabel=r"$10^3\,\Sigma(m = 0, e)$")
     axes[1].set_title("without overlap, at given energy")
     names = {
         "likelihood_message_passing": "likelihood\nmessage passing",
@@ -178,9 +183,9 @@ def draw_minima(data: dict[str, Any]) -> Any:
     for name, words in names.items():
         axes[2].plot([], [], marks[name], color="0.4", label=words.replace("\n", " "))
     axes[2].axhline(0.0, color="0.5", linewidth=0.8)
-    axes[2].set(ylim=(-6, 8), xlabel=r"signal in the matrix, $1/\Delta_2$", ylabel=r"$10^3\,\Sigma(0)$")
+    axes[2].set(ylim=(-4, 10), xlabel=r"signal in the matrix, $1/\Delta_2$", ylabel=r"$10^3\,\Sigma(0)$")
     axes[2].set_title(r"flow succeeds where minima are many ($\Delta_p = 1$)")
-    axes[2].legend(fontsize=8, loc="upper right")
+    axes[2].legend(fontsize=8, loc="lower left")
     figure.suptitle("Spurious minima of the likelihood, counted (annealed)", fontsize=11)
     return figure
 
@@ -204,9 +209,9 @@ def passing(quick: bool) -> dict[str, Any]:
         model = SpikedMatrixTensor(learner=name, start_overlap=0.3, iterations=25, latitudes=[0.0])
         out[f"{name}_line"] = Study(model, {"matrix_noise": np.linspace(0.05, 1.3, 251)}).run(progress=False)
         at = np.linspace(0.1, 1.2, 4 if quick else 12)
-        out[f"{name}_points"] = Study(model, {"matrix_noise": at}, sizes=sizes[-1:] if quick else [120], seeds=seeds).run(
-            progress=False
-        )
+        out[f"{name}_points"] = Study(
+            model, {"matrix_noise": at}, sizes=sizes[-1:] if quick else [120], seeds=seeds
+        ).run(progress=False)
     return out
 
 
@@ -250,7 +255,7 @@ RECIPES = {
     "spiked-matrix-tensor-thresholds": Recipe(
         diagram,
         draw_diagram,
-        sentence="The thresholds of seven ways to find a spike in a matrix and a tensor, and where it is easy, hard or impossible.",
+        sentence="Thresholds of seven ways to find a spike in a matrix and a tensor, and where it is easy, hard or impossible.",
     ),
     "spiked-matrix-tensor-minima": Recipe(
         minima,
