@@ -26,7 +26,7 @@ Thresholds of other algorithms are in `thresholds`.
 
 **What is seen.** At p = 3 and Δ_p = 1, with Δ₂ falling: the posterior mean and Bayes-optimal message passing at 1, sampling by
 Langevin dynamics at 0.707, maximum-likelihood message passing at 0.618, gradient flow at 0.5. Until 0.406 minima without overlap
-are exponentially many (0.390 if those that point away from the signal are counted as well): flow succeeds in spite of them.
+are exponentially many (0.383 if those that point away from the signal are counted as well): flow succeeds in spite of them.
 
 **Simulation.** H itself with dense Gaussian arrays, N² and N^p numbers, and its gradient by automatic differentiation.
 """
