@@ -207,11 +207,11 @@ def passing(quick: bool) -> dict[str, Any]:
         model = SpikedMatrixTensor(**values, iterations=10, latitudes=[0.0])
         out[name] = Study(model, {"matrix_noise": noises[name]}, sizes=sizes, seeds=seeds).run(progress=False)
         model = SpikedMatrixTensor(learner=name, start_overlap=0.3, iterations=25, latitudes=[0.0])
-        out[f"{name}_line"] = Study(model, {"matrix_noise": np.linspace(0.05, 1.3, 251)}).run(progress=False)
-        at = np.linspace(0.1, 1.2, 4 if quick else 12)
-        out[f"{name}_points"] = Study(
-            model, {"matrix_noise": at}, sizes=sizes[-1:] if quick else [120], seeds=seeds
-        ).run(progress=False)
+        line = Study(model, {"matrix_noise": np.linspace(0.05, 1.3, 251)})
+        over = {"matrix_noise": np.linspace(0.1, 1.2, 4 if quick else 12)}
+        points = Study(model, over, sizes=sizes[-1:] if quick else [120], seeds=seeds)
+        out[f"{name}_line"] = line.run(progress=False).isel(iteration=[-1])
+        out[f"{name}_points"] = points.run(progress=False).isel(iteration=[-1])
     return out
 
 
