@@ -32,7 +32,7 @@ def _phase_diagram() -> Row:
         f"NumPy scan + SciPy brentq, {len(sample)} points × {40000 // len(sample)}",
         theirs * 40000 / len(sample),
         most=2.0,
-        ratio_least=100,
+        ratio_least=20,
         difference=largest(ours_there, found),
         tolerance=1e-8,
         note="every fixed point by its own bracket on both sides; the free entropy decides which is the posterior's",

@@ -80,8 +80,8 @@ def draw_diagram(data: dict[str, Any]) -> Any:
                 axis.plot(at.tensor_noise, line, linestyle=style, color=colour, linewidth=1.6, label=words)
         if order > 3:  # message passing may stop at a low overlap
             axis.plot(at.tensor_noise, at.lower_spinodal, ":", color=COLOURS[0], label="Bayes leaves a low overlap")
-        log_axis(axis.xaxis)
         axis.set(xlabel=label("tensor_noise", r"\Delta_p"), ylim=(0.4, 5.2), xlim=(0.1, 10.0))
+        log_axis(axis.xaxis)
         axis.set_title(
             f"order p = {order}" + (" (Langevin dynamics fails to the left of its line)" if order > 3 else "")
         )

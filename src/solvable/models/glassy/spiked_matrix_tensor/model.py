@@ -99,7 +99,7 @@ class SpikedMatrixTensor(Model):
          "seeds": 64},
         {"over": {"matrix_noise": [0.2, 0.3]}, "values": {"learner": "likelihood", "start_overlap": 0.5, "iterations": 8},
          "sizes": [60, 120], "seeds": 48},
-        {"over": {"learner": list(LEARNERS)}, "values": {"order": 4, "matrix_noise": 0.25, "start_overlap": 0.5,
+        {"over": {"learner": list(LEARNERS)}, "values": {"order": 4, "matrix_noise": 0.12, "start_overlap": 0.5,
          "iterations": 8}, "sizes": [24, 48], "seeds": 48},
     )  # fmt: skip
     references = (
