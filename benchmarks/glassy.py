@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
@@ -47,7 +48,9 @@ def _fixed_points(matrix: float, tensor: float) -> tuple[float, float]:
         return (1 / matrix + m / tensor) * (1 - m) - 1
 
     values = gain(grid)
-    roots = [brentq(gain, grid[i], grid[i + 1], xtol=1e-14) for i in np.flatnonzero(values[1:] * values[:-1] < 0)]
+    roots: list[Any] = [
+        brentq(gain, grid[i], grid[i + 1], xtol=1e-14) for i in np.flatnonzero(values[1:] * values[:-1] < 0)
+    ]
     heights = [np.log1p(-m) + m + m**2 / (2 * matrix) + m**3 / (3 * tensor) for m in roots]
     best = max(zip(heights, roots, strict=True), default=(0.0, 0.0))
     return (roots[0] if values[0] > 0 else 0.0), (best[1] if best[0] > 0 else 0.0)
@@ -91,6 +94,6 @@ def _complexity(m: float, noise: float) -> float:
             gain -= primitive(t) - primitive(edge) - theta / 2 * (t - edge) + (t * t - edge * edge) / 8
         return -gain
 
-    inside = minimize_scalar(negative, bounds=(2.0, 12.0), method="bounded", options={"xatol": 1e-10}).fun
-    best = max(-inside, -negative(2.0))
+    inside: Any = minimize_scalar(negative, bounds=(2.0, 12.0), method="bounded", options={"xatol": 1e-10})
+    best = max(-inside.fun, -negative(2.0))
     return 0.5 + 0.5 * np.log((1 - m * m) * b / a) - pull**2 * (1 - m * m) / (2 * a) + best

@@ -61,7 +61,6 @@ from . import thresholds
 from .evolution import LEARNERS, FixedPoints, Landscape, fixed_points, free_entropy, gain, optimal, reached, step
 
 ENTRIES = 2**28  # of a dense tensor: one gigabyte in float32
-PHASES = ("impossible", "hard", "easy")
 
 
 class SpikedMatrixTensor(Model):
