@@ -1,0 +1,289 @@
+r"""A hidden direction is seen through a noisy matrix and a noisy tensor: what message passing finds, and what could be found.
+
+**Data.** A signal x* on the sphere |x*|² = N. Observed are Y_ij = x*_i x*_j/√N + noise of variance Δ₂ (`matrix_noise`) for
+i < j, and T_{i₁…i_p} = √((p−1)!) x*_{i₁}⋯x*_{i_p}/N^{(p−1)/2} + noise of variance Δ_p (`tensor_noise`) for i₁ < … < i_p. The
+negative log-posterior of x is, up to a constant, a landscape on the sphere,
+
+    H(x) = −N Q(m) + Gaussian noise of covariance N Q(x·y/N),   m = x·x*/N,   Q(q) = q²/(2Δ₂) + q^p/(pΔ_p).
+
+**Learner.** Approximate message passing from an estimate of overlap m₀ (`initial_overlap`),
+
+    B^k = −∇H(x^k) − Q″(x^k·x^{k−1}/N) χ^k x^{k−1},
+
+- `bayes`: x^{k+1} = B^k/(1+A), χ^{k+1} = 1/(1+A) with A = Q′(|x^k|²/N): the posterior mean, from a start with |x⁰|²/N = m₀;
+- `likelihood`: x^{k+1} = √N B^k/|B^k|, χ^{k+1} = √N/|B^k|: the minimum of H, from a start on the sphere.
+
+**Theory** (Sarao Mannelli et al. 2018, 2019). State evolution of the overlap m_k, and of the energy H(x^k)/N, for which the
+overlap C_k of successive estimates is followed too (ν² = Q′(1) + Q′(m)² for the likelihood, ν = 1 + Q′(m) for Bayes):
+
+    m_{k+1} = Q′(m_k)/ν_k,      C_{k+1} = [Q′(m_k)Q′(m_{k−1}) + Q′(C_k)]/(ν_k ν_{k−1}),      e_k = −Q(m_k) − Q′(C_k)/ν_{k−1}.
+
+The exact posterior has its overlap at the highest maximum of Φ(m) = ½ln(1−m) + ½m + ½Q(m), whose maxima are the fixed points of
+the Bayes-optimal iteration. So there are three phases: *impossible* (Φ is highest at zero), *hard* (a maximum is higher than
+the one that iterations from m = 0⁺ reach), *easy*. The mean number of minima of H at an overlap m is e^{NΣ(m)}
+(`methods.random_matrices.kac_rice`); Σ vanishes at the fixed point of the likelihood, which is one minimum.
+Thresholds of other algorithms are in `thresholds`.
+
+**What is seen.** At p = 3 and Δ_p = 1, with Δ₂ falling: the posterior mean and Bayes-optimal message passing at 1, sampling by
+Langevin dynamics at 0.707, maximum-likelihood message passing at 0.618, gradient flow at 0.5. Until 0.406 minima without overlap
+are exponentially many (0.383 if those that point away from the signal are counted as well): flow succeeds in spite of them.
+
+**Simulation.** H itself with dense Gaussian arrays, N² and N^p numbers, and its gradient by automatic differentiation.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from solvable.errors import InvalidValue
+from solvable.methods.fixed_points.message_passing import iterate, normalised
+from solvable.methods.random_matrices.kac_rice import complexity
+from solvable.model import (
+    Control,
+    Guard,
+    Input,
+    Model,
+    Numerics,
+    Reference,
+    choice,
+    control,
+    dimension,
+    input,
+    observable,
+)
+
+from . import thresholds
+from .evolution import LEARNERS, FixedPoints, Landscape, fixed_points, free_entropy, gain, optimal, reached, step
+
+ENTRIES = 2**28  # of a dense tensor: one gigabyte in float32
+
+
+class SpikedMatrixTensor(Model):
+    """Message passing, Bayes-optimal or of maximum likelihood, for a spike in a matrix and a tensor; and the landscape's minima.
+
+    >>> import solvable as sv
+    >>> at = sv.SpikedMatrixTensor(matrix_noise=[0.4, 0.9, 1.1], initial_overlap=0.0).theory()
+    >>> [round(float(m), 6) for m in at.final_overlap], [int(n) for n in at.phase]
+    ([0.686141, 0.282376, 0.0], [2, 2, 0])
+    """
+
+    id = "spiked-matrix-tensor"
+    title = "A spike in a matrix and a tensor"
+    family = "glassy"
+    sentence = (
+        "A direction hidden in a noisy matrix and a noisy tensor: message passing, phases from easy to impossible, "
+        "and how many spurious minima there are."
+    )
+    method = "state evolution, free entropy, and counts of minima (Kac and Rice), in closed form"
+    numerics = Numerics(bisections=60)
+    runs = "map"  # a tensor of the largest size is enough in memory
+    typical_sizes = (50, 100, 200)
+    theory_seconds = 1e-4
+    simulation_seconds = 0.3
+    simulation_growth = 3.0
+    guard = Guard(
+        values={"latitudes": [-0.5, 0.0, 0.5], "iterations": 6},
+        simulated_values={"matrix_noise": 0.25, "initial_overlap": 0.5},
+        size=60,
+        seeds=16,
+    )
+    # strong signals: elsewhere rare realisations, which do not find it, ask for larger sizes
+    check_study = (
+        {"over": {"matrix_noise": [0.2, 0.3]}, "values": {"initial_overlap": 0.5, "iterations": 8}, "sizes": [60, 120],
+         "seeds": 64},
+        {"over": {"matrix_noise": [0.2, 0.3]}, "values": {"learner": "likelihood", "initial_overlap": 0.5, "iterations": 8},
+         "sizes": [60, 120], "seeds": 48},
+        {"over": {"learner": list(LEARNERS)}, "values": {"order": 4, "matrix_noise": 0.12, "initial_overlap": 0.5,
+         "iterations": 8}, "sizes": [24, 48], "seeds": 48},
+    )  # fmt: skip
+    references = (
+        Reference(
+            "mannelli2020marvels", "S. Sarao Mannelli, G. Biroli, C. Cammarota, F. Krzakala, P. Urbani and L. Zdeborová",
+            "Marvels and pitfalls of the Langevin algorithm in noisy high-dimensional inference", 2020, "Phys. Rev. X 10, "
+            "011057", arxiv="1812.09066"),
+        Reference(
+            "mannelli2019passed", "S. Sarao Mannelli, F. Krzakala, P. Urbani and L. Zdeborová", "Passed & spurious: descent "
+            "algorithms and local minima in spiked matrix-tensor models", 2019, "ICML 36", arxiv="1902.00139"),
+        Reference(
+            "mannelli2019afraid", "S. Sarao Mannelli, G. Biroli, C. Cammarota, F. Krzakala and L. Zdeborová", "Who is afraid "
+            "of big bad minima? Analysis of gradient-flow in a spiked matrix-tensor model", 2019, "NeurIPS 32",
+            arxiv="1907.08226"),
+        Reference(
+            "mannelli2020thresholds", "S. Sarao Mannelli and L. Zdeborová", "Thresholds of descending algorithms in inference "
+            "problems", 2020, "J. Stat. Mech. 034004", arxiv="2001.00479"),
+    )  # fmt: skip
+
+    matrix_noise: Control = control(
+        0.5, low=1e-3, high=1e6, typical=(0.1, 2.0), symbol=r"\Delta_2",
+        meaning="variance of the noise on an entry of the matrix")  # fmt: skip
+    tensor_noise: Control = control(
+        1.0, low=1e-3, high=1e6, typical=(0.2, 4.0), scale="log", symbol=r"\Delta_p",
+        meaning="variance of the noise on an entry of the tensor")  # fmt: skip
+    initial_overlap: Control = control(
+        0.2, low=0.0, high=1.0, typical=(0.0, 1.0), symbol="m_0",
+        meaning="overlap of the first estimate with the signal; for fixed points, 0 is the limit from above")  # fmt: skip
+    order: int = choice(3, low=3, high=12, symbol="p", meaning="order of the tensor")
+    learner: str = choice(
+        "bayes", options=LEARNERS,
+        meaning="message passing for the posterior mean, or for the maximum of the likelihood")  # fmt: skip
+    iterations: int = choice(12, high=10_000, symbol="K", meaning="iterations that are followed")
+    latitudes: Input = input(
+        np.linspace(-0.95, 0.95, 39), dims=("latitude",), low=-1 + 1e-9, high=1 - 1e-9, symbol="m",
+        meaning="overlaps with the signal at which stationary points are counted")  # fmt: skip
+
+    dimensions_declared = (
+        dimension("iteration", "iterations of message passing", symbol="k", kind="time"),
+        dimension("latitude", "overlap with the signal", symbol="m", kind="site"),
+    )
+    observables_declared = (
+        observable("final_overlap", "overlap with the signal at which state evolution ends", symbol=r"m_\infty", low=0, high=1,
+                   simulated=False),
+        observable("informed_overlap", "the highest fixed point, kept by a start at the signal", symbol="m_+", low=0, high=1,
+                   simulated=False),
+        observable("optimal_overlap", "overlap of the exact posterior mean with the signal", symbol="m^*", low=0, high=1,
+                   simulated=False),
+        observable("phase", "0 where nothing can be known, 1 where it can but message passing from no overlap does not find "
+                   "the best there is, 2 where it does", low=0, high=2, simulated=False),
+        observable("free_entropy", "free entropy per dimension where state evolution ends, zero without overlap",
+                   symbol=r"\Phi", simulated=False, when={"learner": "bayes"}),
+        observable("spurious", "complexity of minima without overlap: exponentially many where it is positive",
+                   symbol=r"\Sigma(0)", simulated=False),
+        observable("overlap", "overlap x·x*/N along the iterations", symbol="m_k", dims=("iteration",), low=-1, high=1),
+        observable("mse", "squared distance of estimate and signal per dimension", dims=("iteration",), low=0, high=4),
+        observable("energy", "negative log-posterior per dimension, H(x)/N", symbol="e_k", dims=("iteration",)),
+        observable("minima", "annealed complexity of minima at given overlap", symbol=r"\Sigma(m)", dims=("latitude",),
+                   simulated=False),
+        observable("critical_points", "annealed complexity of stationary points of any index", symbol=r"\Sigma_c(m)",
+                   dims=("latitude",), simulated=False),
+    )  # fmt: skip
+
+    def coordinates(self) -> dict[str, np.ndarray]:
+        return {"iteration": np.arange(self.iterations + 1), "latitude": np.asarray(self.latitudes)}
+
+    def transition(self, along: str) -> Array:
+        """Positive where message passing leaves m = 0."""
+        return gain(self.learner, self._landscape, jnp.zeros_like(self.matrix_noise))
+
+    def transition_lines(self, x: str, y: str, values: np.ndarray) -> dict[str, Any]:
+        """Thresholds in the plane of both noises: of knowledge and Bayes, or of the likelihood and its landscape."""
+        if (x, y) != ("tensor_noise", "matrix_noise"):
+            return {}
+        if self.learner == "bayes":
+            names = ("information", "message passing", "Langevin", "spinodal")
+        else:
+            names = ("likelihood message passing", "gradient flow", "trivial landscape", "likelihood spinodal")
+        return {name: thresholds.LINES[name](self.order, np.asarray(values, float)) for name in names}
+
+    # --- theory -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _landscape(self) -> Landscape:
+        return Landscape(1 / self.matrix_noise, 1 / self.tensor_noise, self.order)
+
+    def _path(self, q: Landscape) -> tuple[Array, Array]:
+        """Overlaps and energies of the iterates."""
+        bayes, first = self.learner == "bayes", self.initial_overlap
+
+        def follow(state: tuple[Array, ...], _):
+            m, between, pull_before, scale_before, began = state
+            pull = q.slope(m)
+            scale = 1 + pull if bayes else jnp.sqrt(q.slope(1.0) + pull**2)
+            after = pull / scale
+            # the start is no denoised field: its overlap with the first estimate is what the signal's pull makes of it
+            common = jnp.where(began, (pull * pull_before + q.slope(between)) / scale_before, pull * m) / scale
+            energy = -q.value(after) - q.slope(common) / scale
+            return (after, common, pull, scale, jnp.asarray(True)), (after, energy)
+
+        state = (first, jnp.zeros(()), jnp.zeros(()), jnp.ones(()), jnp.asarray(False))
+        _, (overlaps, energies) = jax.lax.scan(follow, state, None, length=self.iterations)
+        return jnp.append(first, overlaps), jnp.append(-q.value(first), energies)
+
+    def point(self, numerics: Numerics) -> dict[str, Array]:
+        q, zero = self._landscape, jnp.zeros_like(self.matrix_noise)
+        own = fixed_points(self.learner, q, numerics.bisections)
+        bayes = own if self.learner == "bayes" else fixed_points("bayes", q, numerics.bisections)
+        final, best = reached(self.learner, q, own, self.initial_overlap), optimal(q, bayes)
+        blind, informed = reached(self.learner, q, own, zero), reached(self.learner, q, own, zero + 1)
+        goal = best if self.learner == "bayes" else informed
+        easy = (blind > 0) & (jnp.abs(blind - goal) <= 1e-9)
+        m, energy = self._path(q)
+
+        def counted(of: Literal["minima", "critical points"]) -> Array:
+            return jax.vmap(lambda m: complexity(q.value, m, of=of).complexity)(self.latitudes)
+
+        values = {
+            "final_overlap": final,
+            "informed_overlap": informed,
+            "optimal_overlap": best,
+            "phase": jnp.where(best > 0, jnp.where(easy, 2.0, 1.0), 0.0),
+            "spurious": complexity(q.value, zero).complexity,
+            "overlap": m,
+            "mse": 1 - m if self.learner == "bayes" else 2 - 2 * m,
+            "energy": energy,
+            "minima": counted("minima"),
+            "critical_points": counted("critical points"),
+            "residual": jnp.abs(step(self.learner, q, final) - final),
+        }
+        return values | {"free_entropy": free_entropy(q, final)} if self.learner == "bayes" else values
+
+    def point_branches(self, numerics: Numerics) -> dict[str, Array]:
+        """Zero and all other fixed points; those of the Bayes-optimal iteration with their free energy −Φ, lowest first."""
+        q = self._landscape
+        found: FixedPoints = fixed_points(self.learner, q, numerics.bisections)
+        m = jnp.stack([jnp.zeros_like(found.high), *found])
+        there = jnp.isfinite(m)
+        if self.learner != "bayes":
+            return {"final_overlap": m, "converged": there}
+        free = jnp.where(there, -free_entropy(q, jnp.where(there, m, 0.0)), jnp.inf)
+        ranks = jnp.argsort(free)
+        return {"final_overlap": m[ranks], "free_energy": free[ranks], "converged": there[ranks]}
+
+    # --- simulation -------------------------------------------------------------------------------------------------
+
+    def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
+        if size**self.order > ENTRIES:
+            most = int(ENTRIES ** (1 / self.order) + 1e-9)
+            raise InvalidValue(
+                f"size = {size} is larger than {most}: a dense tensor of order {self.order} would have more than 2^28 entries."
+            )
+        signal_key, start_key, matrix_key, tensor_key = jax.random.split(key, 4)
+        signal = normalised(jax.random.normal(signal_key, (size,), dtype))[0]
+        other = jax.random.normal(start_key, (size,), dtype)
+        other = normalised(other - (other @ signal) / size * signal)[0]
+        beta, c = (1 / self.matrix_noise).astype(dtype), (1 / self.tensor_noise).astype(dtype)
+        p, m = self.order, self.initial_overlap.astype(dtype)
+        # what an estimate knows of the signal is its norm squared (bayes); on the sphere the norm is one
+        start = m * signal + jnp.sqrt(m * (1 - m) if self.learner == "bayes" else 1 - m**2) * other
+        matrix = jax.random.normal(matrix_key, (size, size), dtype)
+        tensor = jax.random.normal(tensor_key, (size,) * p, dtype)
+
+        def energy(x: Array) -> Array:
+            """−H(x): what the observations say of x. Only the symmetric parts of the noises count."""
+            seen = x @ signal / size
+            noise = jnp.sqrt(beta / (2 * size)) * (x @ (matrix @ x))
+            contracted = tensor
+            for _ in range(p):
+                contracted = contracted @ x
+            noise = noise + jnp.sqrt(c / p) * size ** (-(p - 1) / 2) * contracted
+            return size * (beta * seen**2 / 2 + c * seen**p / p) + noise
+
+        def posterior_mean(field: Array, x: Array) -> tuple[Array, Array]:
+            q = x @ x / size
+            shrink = 1 / (1 + beta * q + c * q ** (p - 1))
+            return shrink * field, shrink
+
+        def memory(q: Array) -> Array:
+            return beta + (p - 1) * c * q ** (p - 2)
+
+        denoise = posterior_mean if self.learner == "bayes" else lambda field, _: normalised(field)
+        x = iterate(jax.grad(energy), memory, denoise, start, self.iterations).estimates
+        return {
+            "overlap": x @ signal / size,
+            "mse": jnp.mean((x - signal[None, :]) ** 2, axis=1),
+            "energy": -jax.vmap(energy)(x) / size,
+        }

@@ -1,0 +1,271 @@
+r"""Where algorithms begin to find the spike: the noise Δ₂ below which each succeeds, against p and Δ_p.
+
+Closed forms where there are (β = 1/Δ₂, c = 1/Δ_p, σ² = Q″(1)); the overlap starts at zero:
+
+- `message passing` (Bayes-optimal): m = 0 is unstable from Δ₂ = 1 on, whatever the tensor;
+- `likelihood message passing`: β² − β = c;
+- `gradient flow`: β² − β = (p−1)c, where marginal minima, y = 2σ, grow an unstable direction towards the signal (β = σ);
+- `Langevin` at temperature one: the plateau q of the glass without overlap, (1−q)²Q″(q) = 1, is left if Δ₂ < 1 − q, which is
+  lost on the line Δ_p = (p−1)Δ₂²(1−Δ₂)^{p−3}. From p = 4 on the line bends back (`langevin_window`);
+- `spinodal`: an informed fixed point with overlap m exists up to Δ_p = (p−2)m^{p−3}(1−m)², β = 1/(1−m) − m/((p−2)(1−m)²);
+- `information`: the free entropy of the informed fixed point reaches that of m = 0; `likelihood spinodal` likewise has a
+  closed form along the overlap;
+- `trivial landscape`: the complexity of minima is nowhere positive at overlaps m ≥ 0; it is largest at m = 0. With all overlaps
+  (`trivial_sphere`) odd p need a smaller Δ₂: against the signal the tensor weakens the pull of the matrix.
+
+Infinite where the tensor alone is enough, NaN where there is no such line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from solvable.methods.random_matrices.kac_rice import complexity
+
+from .evolution import Landscape, fixed_points, free_entropy, steepest
+
+Floats = np.ndarray | np.floating | float
+Line = Callable[[int, Floats], Floats]
+HALVINGS = 60
+
+
+def message_passing(order: int, tensor_noise: Floats) -> Floats:
+    """Δ₂ below which Bayes-optimal message passing leaves m = 0."""
+    return np.ones_like(np.asarray(tensor_noise, float))
+
+
+def _positive_root(strength: Floats) -> Floats:
+    """1/β with β² − β = strength."""
+    return 2 / (1 + np.sqrt(1 + 4 * strength))
+
+
+def likelihood_message_passing(order: int, tensor_noise: Floats) -> Floats:
+    """Δ₂ below which maximum-likelihood message passing leaves m = 0.
+
+    >>> round(float(likelihood_message_passing(3, np.asarray(1.0))), 9)
+    0.618033989
+    """
+    return _positive_root(1 / np.asarray(tensor_noise, float))
+
+
+def gradient_flow(order: int, tensor_noise: Floats) -> Floats:
+    """Δ₂ below which gradient flow escapes from marginal minima without overlap.
+
+    >>> float(gradient_flow(3, np.asarray(1.0)))
+    0.5
+    """
+    return _positive_root((order - 1) / np.asarray(tensor_noise, float))
+
+
+def langevin_window(order: int, tensor_noise: Floats) -> tuple[Floats, Floats]:
+    """The values of Δ₂ < 1 between which the plateau of Langevin dynamics at temperature one is not left; NaN: none.
+
+    >>> [round(float(x), 6) for x in langevin_window(4, np.asarray(0.3))]
+    [0.412606, 0.866951]
+    """
+    noise = np.asarray(tensor_noise, float)
+    top = 2 / (order - 1)
+
+    def line(x: Floats) -> Floats:
+        return (order - 1) * x**2 * (1 - x) ** (order - 3)
+
+    low = _falling(lambda x: noise - line(x), 0.0, top, noise.shape)
+    high = _falling(lambda x: line(x) - noise, top, 1.0, noise.shape)
+    exists = noise < line(np.asarray(top))
+    return np.where(exists, low, np.nan), np.where(exists, high, np.nan)
+
+
+def langevin(order: int, tensor_noise: Floats) -> Floats:
+    """Δ₂ below which Langevin dynamics at temperature one leaves its plateau (the lower end of the window, else one).
+
+    >>> round(float(langevin(3, np.asarray(1.0))), 9)
+    0.707106781
+    """
+    low, _ = langevin_window(order, tensor_noise)
+    return np.where(np.isnan(low), 1.0, low)
+
+
+def _falling(function: Callable[[Floats], Floats], low: float, high: float, shape: tuple[int, ...]) -> Floats:
+    """Where a function turns from positive to negative."""
+    lower, upper = np.full(shape, low), np.full(shape, high)
+    for _ in range(HALVINGS):
+        middle = 0.5 * (lower + upper)
+        positive = function(middle) > 0
+        lower, upper = np.where(positive, middle, lower), np.where(positive, upper, middle)
+    return 0.5 * (lower + upper)
+
+
+def _inverse(strength: Floats) -> Floats:
+    """Δ₂ = 1/β, infinite where no matrix is needed."""
+    with np.errstate(divide="ignore"):
+        return np.where(strength > 0, 1 / np.maximum(strength, 0.0), np.inf)
+
+
+def spinodals(order: int, tensor_noise: Floats) -> tuple[Floats, Floats]:
+    """Δ₂ up to which there is an informed fixed point of the Bayes-optimal iteration, and Δ₂ from which on the fixed point
+    next to zero keeps iterations from it. NaN where the overlap changes continuously.
+
+    >>> upper, lower = spinodals(3, np.asarray(0.5))          # 1/Δ₂ = 2/√Δ₃ − 1/Δ₃; at p = 3 the lower one is Δ₂ = 1
+    >>> round(float(upper), 9), float(lower)
+    (1.207106781, 1.0)
+    """
+    noise, turn = np.asarray(tensor_noise, float), steepest("bayes", order)
+
+    def line(m: Floats) -> Floats:
+        return (order - 2) * m ** (order - 3) * (1 - m) ** 2
+
+    def strength(m: Floats) -> Floats:
+        return 1 / (1 - m) - m / ((order - 2) * (1 - m) ** 2)
+
+    exists = noise < line(np.asarray(turn))
+    upper = strength(_falling(lambda m: line(m) - noise, turn, 1.0, noise.shape))
+    lower = strength(_falling(lambda m: noise - line(m), 0.0, turn, noise.shape)) if order > 3 else np.ones(noise.shape)
+    return np.where(exists, _inverse(upper), np.nan), np.where(exists, 1 / lower, np.nan)
+
+
+def spinodal(order: int, tensor_noise: Floats) -> Floats:
+    """Δ₂ up to which there is an informed fixed point of the Bayes-optimal iteration; NaN where none comes by a jump."""
+    return spinodals(order, tensor_noise)[0]
+
+
+def likelihood_spinodal(order: int, tensor_noise: Floats) -> Floats:
+    """Δ₂ up to which there is an informed fixed point of maximum likelihood; NaN where none comes by a jump.
+
+    On it β = c r, r = (p−2)m^{p−4}(1−m²) − m^{p−2}, and c = (1 + r)/((r + m^{p−2})²(1 − m²)).
+    """
+    noise, p = np.asarray(tensor_noise, float), order
+
+    def ratio(m: Floats) -> Floats:
+        return (p - 2) * m ** (p - 4) * (1 - m**2) - m ** (p - 2)
+
+    def line(m: Floats) -> Floats:
+        return (ratio(m) + m ** (p - 2)) ** 2 * (1 - m**2) / (1 + ratio(m))
+
+    turn = max(steepest("likelihood", p), 1e-12)
+    end = ((p - 2) / (p - 1)) ** 0.5  # beyond it β would be negative
+    m = _falling(lambda m: line(m) - noise, turn, end, noise.shape)
+    alone = noise < line(np.asarray(end))
+    return np.where(noise < line(np.asarray(turn)), np.where(alone, np.inf, _inverse(ratio(m) / noise)), np.nan)
+
+
+@partial(jax.jit, static_argnums=0)
+def _information(order: int, tensor_noise: jax.Array) -> jax.Array:
+    """β in [0, 1] at which the informed maximum of the free entropy is as high as m = 0."""
+
+    def halve(_, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = bracket
+        beta = 0.5 * (low + high)
+        q = Landscape(beta, 1 / tensor_noise, order)
+        m = fixed_points("bayes", q).high
+        known = free_entropy(q, m) > 0  # false where there is none
+        return jnp.where(known, low, beta), jnp.where(known, beta, high)
+
+    zero = jnp.zeros_like(tensor_noise)
+    return jax.lax.fori_loop(0, HALVINGS, halve, (zero, zero + 1))[1]
+
+
+def information(order: int, tensor_noise: Floats) -> Floats:
+    """Δ₂ up to which the posterior knows of the signal.
+
+    >>> [round(float(x), 4) for x in information(3, np.asarray([0.2, 0.5, 1.5]))]
+    [inf, 1.1749, 1.0]
+    """
+    beta = np.asarray(_information(order, jnp.asarray(tensor_noise, float)))
+    return np.where(beta > 1e-15, 1 / np.maximum(beta, 1e-15), np.inf)
+
+
+@partial(jax.jit, static_argnums=(0, 2))
+def _trivial(order: int, tensor_noise: jax.Array, sphere: bool) -> jax.Array:
+    """β at which the largest complexity of minima vanishes."""
+
+    def sigma(m: jax.Array, beta: jax.Array, c: jax.Array) -> jax.Array:
+        return complexity(Landscape(beta, c, order).value, m).complexity
+
+    def highest(beta: jax.Array, c: jax.Array) -> jax.Array:
+        """The local maximum next to zero, at m ≤ 0, by ternary search."""
+
+        def narrow(_, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            low, high = bracket
+            left, right = low + (high - low) / 3, high - (high - low) / 3
+            rising = sigma(left, beta, c) < sigma(right, beta, c)
+            return jnp.where(rising, left, low), jnp.where(rising, high, right)
+
+        low, high = jax.lax.fori_loop(0, 50, narrow, (jnp.asarray(-0.2), jnp.asarray(0.0)))
+        return sigma(0.5 * (low + high), beta, c)
+
+    def rests(beta: jax.Array, c: jax.Array) -> jax.Array:
+        """Whether there is a single minimum that points away from the signal, as there is one that points to it.
+
+        Its overlap −u is a fixed point of maximum likelihood; it is a minimum if no eigenvalue of its Hessian is negative.
+        Before it is, that region holds exponentially many.
+        """
+
+        def gap(u: jax.Array) -> jax.Array:
+            return (beta - c * u ** (order - 2)) ** 2 * (1 - u**2) - beta - c
+
+        def halve(_, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            low, high = bracket
+            u = 0.5 * (low + high)
+            positive = gap(u) > 0
+            return jnp.where(positive, u, low), jnp.where(positive, high, u)
+
+        end = jnp.minimum(1.0, (beta / c) ** (1 / (order - 2)))
+        u = jax.lax.fori_loop(0, HALVINGS, halve, (jnp.zeros(()), end))[0]
+        q = Landscape(beta, c, order)
+        sigma, pull = jnp.sqrt(q.curvature(1.0)), q.slope(-u)
+        spike = q.curvature(-u) * (1 - u**2) / sigma
+        return jnp.sqrt(q.slope(1.0) + pull**2) / sigma >= jnp.maximum(spike, 1.0)
+
+    def one(noise: jax.Array) -> jax.Array:
+        c = 1 / noise
+
+        def halve(_, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            low, high = bracket
+            beta = 0.5 * (low + high)
+            many = sigma(jnp.zeros(()), beta, c) > 0
+            if sphere and order % 2:
+                many = (highest(beta, c) > 0) | ~rests(beta, c)
+            return jnp.where(many, beta, low), jnp.where(many, high, beta)
+
+        # between gradient flow, where σ = β and minima are many, and a matrix so strong that the tensor is nothing
+        begin = 0.5 + jnp.sqrt(0.25 + (order - 1) * c)
+        low, high = jax.lax.fori_loop(0, HALVINGS, halve, (begin, 10 * begin))
+        return 0.5 * (low + high)
+
+    return jax.vmap(one)(tensor_noise.reshape(-1)).reshape(tensor_noise.shape)
+
+
+def trivial_landscape(order: int, tensor_noise: Floats) -> Floats:
+    """Δ₂ below which minima with overlaps m ≥ 0, other than the one at the signal, are not exponentially many (in the mean).
+
+    >>> round(float(trivial_landscape(3, np.asarray(1.0))), 6)
+    0.406049
+    """
+    return 1 / np.asarray(_trivial(order, jnp.asarray(tensor_noise, float), False))
+
+
+def trivial_sphere(order: int, tensor_noise: Floats) -> Floats:
+    """The same for all overlaps. Odd tensors leave one spurious minimum that points away from the signal: it is not counted.
+
+    >>> round(float(trivial_sphere(3, np.asarray(1.0))), 4)
+    0.3826
+    """
+    return 1 / np.asarray(_trivial(order, jnp.asarray(tensor_noise, float), True))
+
+
+LINES: dict[str, Line] = {
+    "spinodal": spinodal,
+    "information": information,
+    "message passing": message_passing,
+    "Langevin": langevin,
+    "likelihood message passing": likelihood_message_passing,
+    "likelihood spinodal": likelihood_spinodal,
+    "gradient flow": gradient_flow,
+    "trivial landscape": trivial_landscape,
+    "trivial sphere": trivial_sphere,
+}
