@@ -36,8 +36,8 @@ __all__ = ["Landscape", "Mixture", "TwoTime", "relax"]
 
 BLOCK = 8  # rows that are solved together: matrix products instead of products of a matrix and a vector
 MOST_SWEEPS = 40  # evaluations of a block's memory integrals
-STAGE = 256  # rows by which buffers grow: what lies ahead of a block costs no products
-MOST_STAGES = 8
+STAGE = 384  # rows by which buffers grow, at least: what lies ahead of a block costs no products; a stage is a program
+MOST_STAGES = 4
 PAST = 3  # blocks from which the next one is foreseen
 EXTRAPOLATION = [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [2.0, -1.0, 0.0], [3.0, -3.0, 1.0]]
 
@@ -161,7 +161,9 @@ class Landscape(NamedTuple):
     ridge: Array | None
 
     @classmethod
-    def of(cls, covariance: Covariance, signal: Any, couplings: Any, temperature: Any, overlap: Any, ridge: Any) -> Landscape:
+    def of(
+        cls, covariance: Covariance, signal: Any, couplings: Any, temperature: Any, overlap: Any, ridge: Any
+    ) -> Landscape:
         """All numbers as arrays, so that another value is not another program."""
         number = lambda v: None if v is None else jnp.asarray(v, float)  # noqa: E731
         return cls(covariance, signal, couplings, number(temperature), number(overlap), number(ridge))  # type: ignore[arg-type]
@@ -385,7 +387,9 @@ def _soft(
     return ridge * (norm - 1), norm
 
 
-def _evaluate(landscape: Landscape, h: Array, begin: Array, past: _Past, rows: _Rows, factors: tuple[Any, Any]) -> _Force:
+def _evaluate(
+    landscape: Landscape, h: Array, begin: Array, past: _Past, rows: _Rows, factors: tuple[Any, Any]
+) -> _Force:
     """The forces on the block's rows, by trapezoids over all earlier times, those of the block among them."""
     block, size = rows.correlation.shape
     columns, numbers = jnp.arange(size), begin + jnp.arange(block)

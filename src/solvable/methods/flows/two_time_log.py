@@ -44,15 +44,15 @@ REFRESH = 0.4  # of ln t, in which steps share a Jacobian
 MOST = 50  # Newton iterations of a step
 EXACT = 1e-9  # change by the last of them
 MARGIN = 10.0  # logits beyond ln t: fast times are resolved down to exp(-10)
-CHUNK = 16  # columns of a Jacobian, or rows of a table, at a time
+CHUNK = 16  # rows of a table at a time
 
 
 class LogTwoTime(NamedTuple):
     """A solved relaxation at times that are equally spaced in their logarithm: the second axis is t'/t.
 
     `error` is the largest difference, at every time, from a solution with twice the step in ln t and one and a half times that in
-    logit t'/t, among correlation, response (times 1 + t - t'), overlap, and energy and multiplier (relative to one plus their
-    size): it is an estimate for the *coarser* of the two, and the finer is returned. From the first time on at which `error`
+    logit t'/t, among correlation, overlap, energy, multiplier and 1 + t - t' times the response (the last three relative to one
+    plus their size): it is an estimate for the *coarser* of the two, and the finer is returned. From the first time on at which `error`
     exceeds the tolerance, or an implicit step was not solved, values are NaN and `converged` is false.
     """
 
@@ -118,7 +118,7 @@ def _relax_log(
     relative = lambda f, c: jnp.abs(f - c) / (1 + jnp.abs(f))  # noqa: E731
     rows = [
         jnp.max(gap[..., 0], axis=1),
-        jnp.max(gap[..., 1] * age, axis=1),
+        jnp.max(gap[..., 1] * age / (1 + jnp.abs(fine.row[:, ::3, 1]) * age), axis=1),
         jnp.abs(fine.overlap - coarse.overlap),
         relative(fine.multiplier, coarse.multiplier),
         relative(fine.energy, coarse.energy),
@@ -266,13 +266,31 @@ def _look_back(grid: _Grid, window: Array, overlaps: Array) -> tuple[Array, Arra
     return jax.lax.map(young, tables, batch_size=CHUNK), rows, overlap
 
 
-def _drift(landscape: Landscape, grid: _Grid, known: _Known, row: Array, m: Array) -> tuple[Array, Array, Array, Array]:
+class _Seen(NamedTuple):
+    """What the integrals of a step see; all of it is linear in the current row."""
+
+    inner: Array  # [K, K, 2] the row t at s = t ratio_k ratio_j
+    outer: Array  # [K, K, 2] the row t at s = t rho
+    young: Array  # [K, K, 2] the row t rho at t'
+    rows: Array  # [K, K, 2] the row t' at t' ratio_j
+
+
+def _see(grid: _Grid, known: _Known, row: Array) -> _Seen:
+    return _Seen(
+        inner=_at(row, grid.inner),
+        outer=_at(row, grid.outer),
+        young=known.young + grid.level.newest()[..., None] * _at(row, grid.young),
+        rows=known.rows + grid.row.newest()[:, None, None] * row[None],
+    )
+
+
+def _drift(
+    landscape: Landscape, grid: _Grid, known: _Known, seen: _Seen, row: Array, m: Array
+) -> tuple[Array, Array, Array, Array]:
     """The time derivatives of the row [K, 2] and of the overlap; the multiplier and the energy."""
     t, w = known.time, grid.weight
-    young = known.young + grid.level.newest()[..., None] * _at(row, grid.young)
-    rows = known.rows + grid.row.newest()[:, None, None] * row[None]
+    inner, outer, young, rows = seen
     overlap = known.overlap + grid.row.newest() * m
-    inner, outer = _at(row, grid.inner), _at(row, grid.outer)
     noise_inner, memory_inner = landscape.kernels(inner[..., 0], None, None)
     memory_outer = landscape.kernels(outer[..., 0], None, None)[1] * outer[..., 1]
     noise, memory = landscape.kernels(row[:, 0], None, None)
@@ -287,6 +305,20 @@ def _drift(landscape: Landscape, grid: _Grid, known: _Known, row: Array, m: Arra
     return force - mu * row, pull - mu * m + t * jnp.sum(w * memory * overlap), mu, -value - gained
 
 
+def _slopes(grid: _Grid, pulled: _Seen) -> Array:
+    """d/d row_ng [K, K, 2] of numbers, one for every k, that depend on seen[k] alone with slopes `pulled`."""
+    size = len(grid.ratio)
+    which = np.broadcast_to(np.arange(size, dtype=np.int32)[:, None, None], (size, size, POINTS))
+    total = grid.row.newest()[:, None, None] * pulled.rows
+    for slope, stencil in (
+        (pulled.inner, grid.inner),
+        (pulled.outer, grid.outer),
+        (grid.level.newest()[..., None] * pulled.young, grid.young),
+    ):
+        total = total.at[which, stencil.nodes()].add(slope[:, :, None, :] * stencil.weights[..., None])
+    return total
+
+
 def _march(landscape: Landscape, start: float, steps: int, ds: float, grid: _Grid) -> _Path:
     """Implicit steps in ln t, by Newton iterations with a Jacobian that is renewed from time to time."""
     size, (lead, differences) = len(grid.ratio), BACKWARD
@@ -295,9 +327,9 @@ def _march(landscape: Landscape, start: float, steps: int, ds: float, grid: _Gri
     pack = lambda row, m: jnp.concatenate([row.ravel(), m[None]])  # noqa: E731
     unpack = lambda y: (y[:-1].reshape(size, 2), y[-1])  # noqa: E731
 
-    def residual(y: Array, known: _Known) -> tuple[Array, tuple[Array, Array]]:
+    def compare(y: Array, seen: _Seen, known: _Known) -> tuple[Array, tuple[Array, Array]]:
         row, m = unpack(y)
-        drift, drift_m, mu, energy = _drift(landscape, grid, known, row, m)
+        drift, drift_m, mu, energy = _drift(landscape, grid, known, seen, row, m)
         moved, moved_m = unpack(lead * y - known.backward)
         scale = 1 / (1 + ds * (known.time + 1 / grid.rest))
         left = (moved - ds * (known.time * drift + (grid.slope @ row) / grid.rest[:, None])) * scale[:, None]
@@ -305,9 +337,17 @@ def _march(landscape: Landscape, start: float, steps: int, ds: float, grid: _Gri
         left = left.at[-1].set(row[-1] - jnp.stack([1 - T * tau, 1 - mu * tau]))
         return pack(left, (moved_m - ds * known.time * drift_m) / (1 + ds * known.time)), (mu, energy)
 
+    def residual(y: Array, known: _Known) -> tuple[Array, tuple[Array, Array]]:
+        return compare(y, _see(grid, known, unpack(y)[0]), known)
+
     def jacobian(y: Array, known: _Known) -> Array:
-        column = lambda v: jax.jvp(lambda y: residual(y, known)[0], (y,), (v,))[1]  # noqa: E731
-        return jax.lax.map(column, jnp.eye(y.shape[0]), batch_size=CHUNK).T
+        """By hand where a residual sees a few nodes of its own, by the program where it sees the row itself."""
+        seen = _see(grid, known, unpack(y)[0])
+        direct = jax.jacfwd(lambda y: compare(y, seen, known)[0])(y)
+        back = jax.vjp(lambda seen: unpack(compare(y, seen, known)[0])[0], seen)[1]
+        pick = lambda f: jnp.zeros((size, 2)).at[:, f].set(1.0)  # noqa: E731
+        parts = [_slopes(grid, back(pick(f))[0]).reshape(size, 2 * size) for f in (0, 1)]
+        return direct.at[:-1, :-1].add(jnp.stack(parts, axis=1).reshape(2 * size, 2 * size))
 
     def step(carry: tuple[Array, Array, Array], number: Array) -> tuple[tuple[Array, Array, Array], _Path]:
         window, overlaps, inverted = carry
@@ -318,9 +358,7 @@ def _march(landscape: Landscape, start: float, steps: int, ds: float, grid: _Gri
         backward = sum(d * y for d, y in zip(differences, past, strict=True))
         known = _Known(t, *_look_back(grid, window, overlaps), backward)  # type: ignore[arg-type]
         guess = 4 * past[0] - 6 * past[1] + 4 * past[2] - past[3]
-        inverted = jax.lax.cond(
-            number % refresh == 0, lambda: inverse(jacobian(guess, known)), lambda: inverted
-        )
+        inverted = jax.lax.cond(number % refresh == 0, lambda: inverse(jacobian(guess, known)), lambda: inverted)
         weight = pack(jnp.stack([jnp.ones(size), 1 + t * grid.rest], axis=1), jnp.ones(()))
 
         def iterate(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
