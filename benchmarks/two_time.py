@@ -64,8 +64,8 @@ def two_time() -> Iterator[Row]:
             steps *= 2
         spent, path = cpu_seconds(lambda: flow(steps))
         yield Row(
-            "two-time", f"the same as accurate as the peer, n = {steps} and n/2, warm", spent, f"{peer}, n = {STEPS}", found["cpu"],
-            ratio_least=10.0, difference=error(curves(path), exact), tolerance=theirs,
+            "two-time", f"the same as accurate as the peer, n = {steps} and n/2, warm", spent, f"{peer}, n = {STEPS}",
+            found["cpu"], ratio_least=10.0, difference=error(curves(path), exact), tolerance=theirs,
             note=f"the peer errs by {theirs:.1e}; the fewest steps by doubling that err less",
         )  # fmt: skip
     yield from long_times()
@@ -110,6 +110,6 @@ def on_a_gpu() -> Iterator[Row]:
     yield Row(
         "two-time", f"n = {steps} and n/2, {batch} temperatures at once, on a GPU", spent, "the bytes that must move", floor,
         floor=True, unit="s",
-        note=f"{moved:.3g} bytes (both triangles once for every {BLOCK} rows) at {bandwidth / 1e12:.2f} TB/s of a copy in the same "
-        f"run: {floor / spent:.1%} of the floor's speed",
+        note=f"{moved:.3g} bytes (both triangles once for every {BLOCK} rows) at {bandwidth / 1e12:.2f} TB/s of a copy in "
+        f"the same run: {floor / spent:.1%} of the floor's speed",
     )  # fmt: skip

@@ -57,4 +57,4 @@ begun = time.process_time()
 found = follow(until, n, a, b, temperature, overlap)
 spent = time.process_time() - begun
 names = ("overlap", "multiplier", "energy", "start")
-print(json.dumps({"cpu": spent, **{name: list(v[:: n // saves]) for name, v in zip(names, found)}}))
+print(json.dumps({"cpu": spent, **{name: list(v[:: n // saves]) for name, v in zip(names, found, strict=True)}}))

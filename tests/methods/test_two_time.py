@@ -241,6 +241,20 @@ def test_both_grids_agree_where_both_reach():
     np.testing.assert_allclose(rows, smooth, atol=2e-3)  # of the linear interpolation between nodes
 
 
+def test_long_times_at_finite_temperatures():
+    """Above the glass temperature equilibrium, E = -Q(1)/T; below it the plateau q of threshold states, (1 - q)² Q''(q) = T²."""
+    hot = relax_log(PURE, 2e4, temperature=1.0)
+    assert hot.converged.all()
+    np.testing.assert_allclose(hot.energy[-1], -0.5, atol=1e-5)
+    np.testing.assert_allclose(hot.multiplier[-1], 2.5, atol=1e-5)
+    T = 0.3
+    cold = relax_log(PURE, 2e4, temperature=T)
+    q = max(np.roots([3.0, -6.0, 3.0, -(T**2)]), key=lambda root: root.real if root.real < 1 else -1).real
+    threshold = T / (1 - q) + 1.5 * (1 - q**2) / T
+    assert cold.converged.all()
+    assert 0 < threshold - float(cold.multiplier[-1]) < 3e-3
+
+
 def test_signal_and_temperature_on_both_grids():
     path = relax_log(spiked(0.4, 1.0), 4.0, temperature=1.0, overlap=0.2, log_step=0.1, logit_step=0.4)
     uniform = bayes()

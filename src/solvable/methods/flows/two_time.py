@@ -22,6 +22,7 @@ $C(t,t) = 1$ fixes $\mu$; with a soft constraint $\mu = \omega\,(C(t,t) - 1)$ an
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -178,24 +179,27 @@ class Landscape(NamedTuple):
     def kernels(self, q: Array, rows: list[Array] | None, columns: list[Array] | None) -> tuple[Array, Array]:
         """Q' and Q'' at q, rows by columns."""
         first, second = _derivatives(self.covariance, q)
-        if rows is None or columns is None:
-            return sum(first), sum(second)  # type: ignore[return-value]
-        scales = [r[:, None] * c[None] for r, c in zip(rows, columns, strict=True)]
-        return sum(s * p for s, p in zip(scales, first, strict=True)), sum(  # type: ignore[return-value]
-            s * p for s, p in zip(scales, second, strict=True)
+        scales = (
+            None
+            if rows is None or columns is None
+            else [a[:, None] * b[None] for a, b in zip(rows, columns, strict=True)]
         )
+        return _total(first, scales), _total(second, scales)
 
     def pull(self, m: Array, rows: list[Array] | None) -> tuple[Array, Array]:
         """The mean of the landscape at overlap m, with its sign changed, and its slope."""
         of = self.covariance if self.signal is None else self.signal
         value, slope = jax.jvp(lambda q: _parts(of(q)), (m,), (jnp.ones_like(m),))
-        rows = [jnp.ones_like(m)] * len(value) if rows is None else rows
-        weighted = lambda parts: sum(a * p for a, p in zip(rows, parts, strict=True))  # noqa: E731
-        return weighted(value), weighted(slope)
+        return _total(value, rows), _total(slope, rows)
 
 
 def _parts(value: Any) -> list[Array]:
     return list(value) if isinstance(value, tuple | list) else [value]
+
+
+def _total(parts: list[Array], factors: list[Array] | None) -> Array:
+    scaled = parts if factors is None else [a * p for a, p in zip(factors, parts, strict=True)]
+    return functools.reduce(jnp.add, scaled)
 
 
 def _derivatives(of: Covariance, q: Array) -> tuple[list[Array], list[Array]]:
@@ -295,10 +299,10 @@ def _advance(
 
     def foresee(of: Callable[[_Force], Array]) -> Array:
         old = [of(f) for f in past.force]
-        ahead = sum(w * v for w, v in zip(weights, old, strict=True))
+        ahead = _total(old, list(weights))
         if ahead.ndim == 1:
             return ahead
-        along = sum(w * jnp.roll(v, (k + 1) * block, axis=1) for k, (w, v) in enumerate(zip(weights, old, strict=True)))
+        along = _total([jnp.roll(v, (k + 1) * block, axis=1) for k, v in enumerate(old)], list(weights))
         return jnp.where(2 * columns[None] >= begin, along, ahead)
 
     force = _Force(*(foresee(lambda f, i=i: f[i]) for i in range(4)))
@@ -340,7 +344,7 @@ def _correct(landscape: Landscape, h: Array, begin: Array, past: _Past, force: _
     if landscape.ridge is None:
         mu, norm = landscape.temperature + force.norm, jnp.ones(block)
     else:
-        mu, norm = _soft(landscape, h, past, force, lag(lambda f: f.norm), started)
+        mu, norm = _soft(landscape.ridge, landscape.temperature, h, past, force, lag(lambda f: f.norm), started)
     mu_before = jnp.concatenate([past.multiplier[None], mu[:-1]])
     gain = 1 / (1 + h * mu / 2)
     ratio = jnp.where(started, (1 - h * mu_before / 2) * gain, 0.0)
@@ -370,10 +374,9 @@ def _correct(landscape: Landscape, h: Array, begin: Array, past: _Past, force: _
 
 
 def _soft(
-    landscape: Landscape, h: Array, past: _Past, force: _Force, lagged: Array, started: Array
+    ridge: Array, T: Array, h: Array, past: _Past, force: _Force, lagged: Array, started: Array
 ) -> tuple[Array, Array]:
     """Multipliers and squared norms under a soft constraint; each step is a quadratic equation for the norm."""
-    ridge, T = landscape.ridge, landscape.temperature
 
     def step(norm: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
         now, before, started = row
