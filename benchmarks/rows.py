@@ -320,6 +320,12 @@ def control() -> Iterator[Row]:
     yield from rows()
 
 
+def two_time() -> Iterator[Row]:
+    from .two_time import two_time as rows
+
+    yield from rows()
+
+
 def online() -> Iterator[Row]:
     from .online import online as rows
 
@@ -350,6 +356,7 @@ GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
     "soft-committee": soft_committee,
     "online": online,
     "glassy": glassy,
+    "two-time": two_time,
     "masked-regression": masked_regression,
     "control": control,
     "minimisers": minimisers,
