@@ -20,10 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .quadrature import legendre
+from .quadrature import legendre, merge_sorted
 
 CUT = 9.0
-SCAN, GRID = 96, 256  # fields at which the global maximum is looked for, and points among which
+SCAN, GRID = 20, 64  # fields per pair of levels at which the global maximum is looked for, and points among which
+EDGES = np.array([-CUT, -6.0, -4.0, -2.5, -1.2, 0.0, 1.2, 2.5, 4.0, 6.0, CUT])
 GRADED = np.array([-6.0, -3.0, -1.5, -0.6, 0.0, 0.6, 1.5, 3.0, 6.0])
 
 
@@ -43,13 +44,14 @@ def level_sums(levels: Float[Array, " l"], curvature: Array, field: Array) -> Le
     >>> bool(jnp.allclose(sums.mean, jnp.tanh(jnp.asarray([0.0, 0.5]))))
     True
     """
-    exponent = 0.5 * curvature * levels**2 + field[..., None] * levels
+    w = levels.reshape((1,) * field.ndim + (-1,))
+    exponent = 0.5 * curvature * w**2 + field[..., None] * w
     top = jnp.max(exponent, axis=-1, keepdims=True)
     part = jnp.exp(exponent - top)
     total = jnp.sum(part, axis=-1)
     part = part / total[..., None]
     mean = part @ levels
-    variance = jnp.sum(part * (levels - mean[..., None]) ** 2, axis=-1)
+    variance = jnp.sum(part * (w - mean[..., None]) ** 2, axis=-1)
     return LevelSums(top[..., 0] + jnp.log(total), mean, variance, part @ levels**2)
 
 
@@ -73,7 +75,7 @@ class Jumps(NamedTuple):
     above: Float[Array, " j"]
     at: Float[Array, " j"]
     real: Array
-    scanned: Float[Array, " s"]  # the global maximum at z = -9 … 9, roughly
+    scanned: tuple[Array, Array]  # outer fields, and the global maximum there, roughly
     ends: tuple[Array, Array]
 
 
@@ -99,24 +101,29 @@ def level_jumps(levels: Float[Array, " l"], curvature: Array, field_variance: Ar
     (True, True, True)
     """
     frozen = jax.lax.stop_gradient
-    c, p, root, fixed = frozen(curvature), frozen(pull), frozen(jnp.sqrt(field_variance)), frozen(levels)
-    h = root * np.linspace(-CUT, CUT, SCAN + 1)
-    low, high = -CUT * root + jnp.minimum(p * fixed[0], 0), CUT * root + jnp.maximum(p * fixed[-1], 0)
-    grid = low + (high - low) * np.linspace(0.0, 1.0, GRID)
-    value, _, bend = _hull(fixed, c, p, grid)
+    c, p, root, w = frozen(curvature), frozen(pull), frozen(jnp.sqrt(field_variance)), frozen(levels)
+    pairs, gaps = levels.shape[0] - 1, w[1:] - w[:-1]
+    low, high = -CUT * root + jnp.minimum(p * w[0], 0), CUT * root + jnp.maximum(p * w[-1], 0)
+    # Beyond the outermost fields at which neighbouring levels weigh the same, nothing but one level is left.
+    turns, wide = -0.5 * c * (w[1:] + w[:-1]), jnp.abs(p) * (w[-1] - w[0]) + 5 / jnp.min(gaps)
+    inner = jnp.clip(jnp.stack([jnp.min(turns) - wide, jnp.max(turns) + wide]), low, high)
+    grid = inner[0] + (inner[1] - inner[0]) * np.linspace(0.0, 1.0, (pairs + 1) * GRID)
+    value, slope, bend = _hull(w, c, p, grid)
+    span = jnp.clip(slope[jnp.asarray([0, -1])], -CUT * root, CUT * root)
+    h = span[0] + (span[1] - span[0]) * np.linspace(0.0, 1.0, (pairs + 1) * SCAN)
     best = jnp.argmin(value[None, :] - h[:, None] * grid[None, :], axis=1)
     # The largest steps of the global maximum, if they pass over a stretch that is no maximum at all.
     concave = jnp.cumsum(bend < 0)
-    step, where = jax.lax.top_k(best[1:] - best[:-1], levels.shape[0] - 1)
+    step, where = jax.lax.top_k(best[1:] - best[:-1], pairs)
     passed = (step > 0) & (concave[best[where + 1]] > concave[best[where]])
     a, b = grid[best[where]], grid[best[where + 1]]
-    a, b = jax.lax.fori_loop(0, 12, lambda _, ab: _touch(fixed, c, p, *ab)[:2], (a, b))
+    a, b = jax.lax.fori_loop(0, 10, lambda _, ab: _touch(w, c, p, *ab)[:2], (a, b))
     real = passed & (b - a > 1e-3)
     # A jump that is none lies at the left end and has no length. One more step, for the derivative.
     a, b = frozen(jnp.where(real, a, low)), frozen(jnp.where(real, b, low))
     below, above, tangent = _touch(levels, curvature, pull, a, b)
-    kept = [jnp.where(real, x, y) for x, y in ((below, low), (above, low), (tangent, h[0]))]
-    return Jumps(*kept, real, grid[best], (low, high))
+    kept = [jnp.where(real, x, y) for x, y in ((below, low), (above, low), (tangent, -CUT * root))]
+    return Jumps(*kept, real, (h, grid[best]), (low, high))
 
 
 def level_rule(
@@ -133,12 +140,18 @@ def level_rule(
     # The panels follow z, and are finer where one level takes over from the next. They need not be exact.
     gaps = levels[1:] - levels[:-1]
     turns = -0.5 * curvature * (levels[1:] + levels[:-1])[:, None] + GRADED[None, :] / gaps[:, None]
-    free = jnp.clip(jnp.concatenate([jumps.scanned[::8], turns.reshape(-1)]), *jumps.ends)
-    edges = jnp.sort(jnp.concatenate([jax.lax.stop_gradient(free), jumps.below, jumps.above]))
+    h, (fields, found) = root * EDGES, jumps.scanned
+    along = jnp.interp(h, fields, found) + jnp.minimum(h - fields[0], 0) + jnp.maximum(h - fields[-1], 0)
+    edges = jnp.clip(along, *jumps.ends)
+    for turn in jnp.clip(turns, *jumps.ends):
+        edges = merge_sorted(edges, turn)
+    edges = jax.lax.stop_gradient(edges)
+    for end in (*jumps.below, *jumps.above):
+        edges = merge_sorted(edges, end[None])
     x, w = legendre(nodes)
     left, length = edges[:-1, None], (edges[1:] - edges[:-1])[:, None]
     middle = left + 0.5 * length
-    inside = jnp.any((middle > jumps.below) & (middle < jumps.above), axis=-1, keepdims=True)
+    inside = jnp.any((middle > jumps.below[None, :]) & (middle < jumps.above[None, :]), axis=-1, keepdims=True)
     u = (left + length * x[None, :]).reshape(-1)
     sums = level_sums(levels, curvature, u)
     z = (u - pull * sums.mean) / root
