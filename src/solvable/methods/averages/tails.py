@@ -93,6 +93,7 @@ class TailRule(NamedTuple):
 
 
 EDGES = np.array([-CUT, -6.5, -4.5, -3.0, -1.5, 0.0, 1.5, 3.0, 4.5, 6.5, CUT])
+BEHIND = np.array([-0.5, 0.4, 1.0, 2.0, 4.0])
 GRADED = np.array([-7.0, -3.0, -1.2, 0.0, 1.2, 3.0, 7.0])
 
 
@@ -101,7 +102,7 @@ def tail_rule(
 ) -> TailRule:
     """A rule for E_z f(v(z)) with v = prox of √q z, without a prox at its nodes: the integral is taken over v.
 
-    z = (v − V g(v))/√q grows with v, so E f = ∫ f(v) z′(v) φ(z(v)) dv, analytic in v. Seventeen Gauss–Legendre panels of `nodes`
+    z = (v − V g(v))/√q grows with v, so E f = ∫ f(v) z′(v) φ(z(v)) dv, analytic in v. Some twenty Gauss–Legendre panels of `nodes`
     points in arcsinh((v − κ)/s) end where z is a round number (roughly, that is enough) and on the scale of s, so that
     s, √q and V may be as small or large as they like. No `response` is the plain average over v = √q z.
 
@@ -124,7 +125,10 @@ def tail_rule(
             lambda _, y: y + (target - y + strength * tail_ratio(-y)) / (1 + strength * tail_slope(-y)),
             jnp.where(target < 0, target / (1 + strength), target),
         )
+    turn = edges[EDGES.size // 2]
     edges = merge_sorted(edges, jnp.clip(GRADED, edges[0], edges[-1]))
+    if response is not None:  # to the right of z = 0 a strong response ends within 1/y
+        edges = merge_sorted(edges, jnp.clip(turn + BEHIND / jnp.maximum(turn, 1.0), edges[0], edges[-1]))
     edges = jax.lax.stop_gradient(jnp.arcsinh(edges))
     x, w = legendre(nodes)
     length = (edges[1:] - edges[:-1])[:, None]

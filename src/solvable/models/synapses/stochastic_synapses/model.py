@@ -66,7 +66,7 @@ class StochasticSynapses(Model):
     )  # fmt: skip
 
     samples: Control = control(
-        0.5, low=0.0, low_open=True, high=20.0, typical=(0.3, 2.0), counts=True, symbol=r"\alpha",
+        0.5, low=0.0, low_open=True, high=20.0, typical=(0.3, 1.2), counts=True, symbol=r"\alpha",
         meaning="patterns per weight")  # fmt: skip
     sharpness: Control = control(
         0.5, low=0.0, low_open=True, high=1.0, high_open=True, typical=(0.1, 0.9), symbol="q_*",

@@ -98,7 +98,7 @@ def sharpen(
         if not taught:
             one = jnp.ones_like(rule.z)
             return m, rule, one, samples * rule.mean(rule.slope**2), jnp.zeros(())
-        part = m.mean / jnp.sqrt(sharpness)
+        part = m.mean / jnp.sqrt(m.square)  # √q_* at the solution, and never above one on the way
         rest = jnp.sqrt(jnp.maximum(1 - part**2, 1e-14))
         w = part / rest * rule.z
         weight = 2 * ndtr(w)
