@@ -31,12 +31,14 @@ def test_tail_functions_keep_their_digits_far_from_the_margin():
     u = np.array([-40.0, -5.0, 0.0, 5.0, 29.0, 31.0, 1e3])
     np.testing.assert_allclose(log_tail(jnp.asarray(u)), log_ndtr(-u), rtol=1e-12, atol=1e-300)
     ratio = np.asarray(tail_ratio(jnp.asarray(u)))
-    np.testing.assert_allclose(ratio[1:-1], np.exp(-0.5 * u**2 - 0.5 * np.log(2 * np.pi) - log_ndtr(-u))[1:-1], rtol=1e-10)
+    np.testing.assert_allclose(
+        ratio[1:-1], np.exp(-0.5 * u**2 - 0.5 * np.log(2 * np.pi) - log_ndtr(-u))[1:-1], rtol=1e-10
+    )
     slopes = np.asarray(tail_slope(jnp.asarray([29.999999, 30.000001])))
     np.testing.assert_allclose(slopes[0], slopes[1], rtol=1e-9)
 
 
-@pytest.mark.parametrize("q, V, s2, kappa", [(0.5, 3.0, 0.1, 0.0), (0.99, 0.02, 0.01, 0.0), (1e-4, 1e3, 0.9, 0.0),
+@pytest.mark.parametrize(("q", "V", "s2", "kappa"), [(0.5, 3.0, 0.1, 0.0), (0.99, 0.02, 0.01, 0.0), (1e-4, 1e3, 0.9, 0.0),
                                              (0.6, 0.5, 0.4, 1.0), (0.99, 2e3, 0.01, 0.0)])  # fmt: skip
 def test_the_rule_over_the_prox_is_the_average_of_the_prox_itself(q, V, s2, kappa):
     rule = jax.jit(lambda *a: tail_rule(*a, nodes=16))(*(jnp.asarray(x) for x in (q, V, s2, kappa)))
@@ -44,7 +46,11 @@ def test_the_rule_over_the_prox_is_the_average_of_the_prox_itself(q, V, s2, kapp
     v = jax.jit(prox_tail)(np.sqrt(q) * z, jnp.asarray(V), jnp.asarray(s2), kappa)
     g = tail_ratio((kappa - v) / np.sqrt(s2)) / np.sqrt(s2)
     np.testing.assert_allclose(v, np.sqrt(q) * z + V * g, atol=1e-11)
-    for ours, plain in ((rule.slope**2, g**2), (rule.z * rule.slope, z * g), (rule.log_tail, log_tail((kappa - v) / np.sqrt(s2)))):
+    for ours, plain in (
+        (rule.slope**2, g**2),
+        (rule.z * rule.slope, z * g),
+        (rule.log_tail, log_tail((kappa - v) / np.sqrt(s2))),
+    ):
         np.testing.assert_allclose(rule.mean(ours), w @ plain, rtol=1e-8)
 
 
@@ -53,7 +59,8 @@ def test_merging_is_sorting():
     np.testing.assert_array_equal(merge_sorted(jnp.asarray(a), jnp.asarray(b[:3])), np.sort(np.concatenate([a, b[:3]])))
 
 
-@pytest.mark.parametrize("levels, c, F, p", [((-1, 1), 0.0, 0.5, 1.7), ((0, 1), -0.8, 1.5, 6.0), ((-1, 0, 1), -0.5, 1.0, 2.0),
+@pytest.mark.parametrize(("levels", "c", "F", "p"), [((-1, 1), 0.0, 0.5, 1.7), ((0, 1), -0.8, 1.5, 6.0),
+                                             ((-1, 0, 1), -0.5, 1.0, 2.0),
                                              ((-1, 0, 1), -7.0, 2.0, 6.0), ((0, 1, 2, 3), -9.0, 9.0, 8.0)])  # fmt: skip
 def test_the_global_maximum_is_taken_wherever_it_jumps(levels, c, F, p):
     """Against a search over a fine grid at every one of many fields."""
@@ -116,7 +123,7 @@ def test_few_samples_leave_all_pairs_at_a_distance(dense):
     assert bound - 2e-3 < found < bound
 
 
-@pytest.mark.parametrize("levels, alpha, distances, known", [
+@pytest.mark.parametrize(("levels", "alpha", "distances", "known"), [
     ((0, 1), 0.4, (0.125, 0.1, 0.05), (0.25242, 0.22980, 0.15523)),
     ((-1, 0, 1), 0.8, (0.233333, 0.2, 0.166667), (0.42330, 0.40101, 0.36912)),
 ])  # fmt: skip
@@ -153,7 +160,7 @@ def test_message_passing_has_the_entropy_of_enumeration_and_of_the_replicas():
     assert np.corrcoef(found.entropy, exact)[0, 1] > 0.9
 
 
-@pytest.mark.parametrize("levels, alpha", [((-1.0, 1.0), 0.5), ((0.0, 1.0, 2.0), 0.4), ((-1.0, 0.0, 1.0), 0.7)])
+@pytest.mark.parametrize(("levels", "alpha"), [((-1.0, 1.0), 0.5), ((0.0, 1.0, 2.0), 0.4), ((-1.0, 0.0, 1.0), 0.7)])
 def test_marginals_of_a_large_system_are_the_saddle_point(levels, alpha):
     size, w, lanes = 301, jnp.asarray(levels), 24
     keys = jax.random.split(jax.random.key(2), lanes)
@@ -162,7 +169,11 @@ def test_marginals_of_a_large_system_are_the_saddle_point(levels, alpha):
     found = jax.jit(jax.vmap(lambda x: pass_messages(x, w, most=300, tolerance=1e-4)))(patterns)
     theory = jax.jit(typical_entropy)(w, jnp.asarray(rows / size))
     assert np.all(np.asarray(found.change) < 1e-3)
-    for ours, exact in ((found.entropy, theory.entropy), (found.overlap, theory.overlap), (found.square, theory.square)):
+    for ours, exact in (
+        (found.entropy, theory.entropy),
+        (found.overlap, theory.overlap),
+        (found.square, theory.square),
+    ):
         ours = np.asarray(ours)
         assert abs(ours.mean() - exact) < 4 * ours.std(ddof=1) / np.sqrt(lanes) + 2 * abs(float(exact)) / size
 

@@ -1,7 +1,9 @@
-r"""The Gaussian tail H(u) = P(z > u) as a likelihood: its logarithm, its prox, and averages over the prox without solving for it.
+r"""The Gaussian tail H(u) = P(z > u) as a likelihood: its logarithm, its prox, and averages over the prox without solving
+for it.
 
-A unit that must be positive with a probability sees a field v, and log H((κ − v)/s) is the log-likelihood that v plus noise
-of variance s² exceeds the margin κ. Everything here is written with erfcx, so that nothing underflows far from the margin.
+A unit that must be positive with a probability sees a field v, and log H((κ − v)/s) is the log-likelihood that v plus
+noise of variance s² exceeds the margin κ. Everything here is written with erfcx, so that nothing underflows far from
+the margin.
 """
 
 from __future__ import annotations
@@ -52,9 +54,7 @@ def tail_slope(u: Array) -> Array:
     return jnp.where(u > 30, 1 - far * (1 - far * (6 - 50 * far)), ratio * (ratio - u))
 
 
-def prox_tail(
-    omega: Array, response: Array, spread: Array, margin: Array | float = 0.0, *, steps: int = 60
-) -> Array:
+def prox_tail(omega: Array, response: Array, spread: Array, margin: Array | float = 0.0, *, steps: int = 60) -> Array:
     """v that maximises log H((κ − v)/s) − (v − ω)²/(2V), that is v = ω + V g(v) with g = G/(sH); `spread` is s².
 
     Newton's method on a convex decreasing g climbs from the left and cannot overshoot; `steps` bounds it. Averages over
@@ -102,8 +102,8 @@ def tail_rule(
 ) -> TailRule:
     """A rule for E_z f(v(z)) with v = prox of √q z, without a prox at its nodes: the integral is taken over v.
 
-    z = (v − V g(v))/√q grows with v, so E f = ∫ f(v) z′(v) φ(z(v)) dv, analytic in v. Some twenty Gauss–Legendre panels of `nodes`
-    points in arcsinh((v − κ)/s) end where z is a round number (roughly, that is enough) and on the scale of s, so that
+    z = (v − V g(v))/√q grows with v, so E f = ∫ f(v) z′(v) φ(z(v)) dv, analytic in v. Some twenty Gauss–Legendre panels of
+    `nodes` points in arcsinh((v − κ)/s) end where z is a round number (roughly, that is enough) and on the scale of s, so that
     s, √q and V may be as small or large as they like. No `response` is the plain average over v = √q z.
 
     >>> q, V, s2 = jnp.asarray(0.5), jnp.asarray(3.0), jnp.asarray(0.1)

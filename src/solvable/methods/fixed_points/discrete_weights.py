@@ -9,16 +9,17 @@ N weights with levels w_l must give αN random patterns ±1 fields w·ξ/√N ab
 
 Where S reaches zero is the capacity (Krauth and Mézard 1989).
 
-**y copies** at mutual distance D = Q − q₁ = <(w − w′)²>/2, entropy per copy (one step of replica-symmetry breaking with
-parameter y, and q₁ under control; Baldassi et al. 2015, 2016). With c = Q̂ − q̂₁, p = y(q̂₁ − q̂₀), v = y(q₁ − q₀) and fields
-u = √q̂₀ z + √p x, f = √q₀ z + √v x, in which <·> is an average over x with weight exp(y[ψ(u) − x²/2]), exp(y[log H − x²/2]),
+**y copies** at mutual distance D = Q − q₁ = <(w − w′)²>/2, entropy per copy (one step of replica-symmetry breaking
+with parameter y, and q₁ under control; Baldassi et al. 2015, 2016). With c = Q̂ − q̂₁, p = y(q̂₁ − q̂₀), v = y(q₁ −
+q₀) and fields u = √q̂₀ z + √p x, f = √q₀ z + √v x, in which <·> is an average over x with weight exp(y[ψ(u) − x²/2]),
+exp(y[log H − x²/2]),
 
     φ = −[cQ + q̂₀(D + v) + p(q₁ + D/y)]/2 + E log(∫ e^{y[ψ − x²/2]})/y + α E log(∫ e^{y[log H − x²/2]})/y,
     Q = E<w²>,  q₁ = E<t²>,  v = E[z<t>]/√q̂₀ − D,  q̂₀ = α E<g>²,  c = α E[z<g>]/√q₀ − p,    g = d log H/df.
 
-For **y → ∞**, the local entropy of the densest regions, both averages over x become maxima (`averages.levels`, `averages.tails`)
-and the same equations hold with q₀ = q₁ = E t². For y = 1, φ is the typical entropy at every D.
-At D = Q − q of typical solutions p = v = 0 and φ = S; it is meant for smaller D.
+For **y → ∞**, the local entropy of the densest regions, both averages over x become maxima (`averages.levels`,
+`averages.tails`) and the same equations hold with q₀ = q₁ = E t². For y = 1, φ is the typical entropy at every D. At
+D = Q − q of typical solutions p = v = 0 and φ = S; it is meant for smaller D.
 """
 
 from __future__ import annotations
@@ -93,9 +94,7 @@ def typical_entropy(
     start = jnp.stack([jnp.log(0.6 * samples / scale**2), -0.4 * samples / scale**2])
     found = solve(update, start, args, tolerance=tolerance, max_steps=max_steps, warmup=3, damping=0.7)
     square, overlap, _, _, entropy, _ = _typical_step(levels, samples, args[2], *found.x, nodes, panel)
-    return Typical(
-        entropy, square, overlap, jnp.exp(found.x[0]), found.x[1], samples, found.residual, found.converged
-    )
+    return Typical(entropy, square, overlap, jnp.exp(found.x[0]), found.x[1], samples, found.residual, found.converged)
 
 
 def capacity(
@@ -121,9 +120,7 @@ def capacity(
     found = solve(update, start, args, tolerance=tolerance, max_steps=max_steps, reach=0.5)
     samples = jnp.exp(found.x[2])
     square, overlap, _, _, entropy, _ = _typical_step(levels, samples, args[1], found.x[0], found.x[1], nodes, panel)
-    return Typical(
-        entropy, square, overlap, jnp.exp(found.x[0]), found.x[1], samples, found.residual, found.converged
-    )
+    return Typical(entropy, square, overlap, jnp.exp(found.x[0]), found.x[1], samples, found.residual, found.converged)
 
 
 class Local(NamedTuple):
@@ -282,6 +279,7 @@ def local_entropy(
     # φ is stationary in everything but D, which stands in three places: q̂D, q₁ = Q − D and the noise of the patterns
     slope = 0.5 * (excess - field - curvature)
     return Local(
-        entropy * lost, slope * lost / s2, side.square * s2, side.overlap * s2, side.response * s2, field / s2, curvature / s2, pull / s2,
+        entropy * lost, slope * lost / s2, side.square * s2, side.overlap * s2, side.response * s2,
+        field / s2, curvature / s2, pull / s2,
         residual, converged,
     )  # fmt: skip

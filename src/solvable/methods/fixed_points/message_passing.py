@@ -1,4 +1,5 @@
-r"""Message passing for perceptrons with discrete weights, at finite size: marginals, their entropy, and search by reinforcement.
+r"""Message passing for perceptrons with discrete weights, at finite size: marginals, their entropy, and search by
+reinforcement.
 
 Patterns ξ_μ (labels absorbed) ask for fields w·ξ_μ/√N > κ. With m_i, v_i mean and variance of weight i, V = <v_i> and
 R = G/H, approximate message passing repeats
@@ -9,8 +10,8 @@ and marginals ∝ exp(−A w²/2 + h_i w) over the levels. At its fixed point th
 
     S = <log Z_i − h_i m_i + A<w²>_i/2> + Σ_μ [log H((κ − ω_μ)/√V) + V g_μ²/2]/N.
 
-*Reinforcement* adds to the log-marginals those of the sweep before, times a factor that grows by γ with every sweep: the marginals
-polarise until the most likely levels solve (Braunstein and Zecchina 2006).
+*Reinforcement* adds to the log-marginals those of the sweep before, times a factor that grows by γ with every sweep:
+the marginals polarise until the most likely levels solve (Braunstein and Zecchina 2006).
 """
 
 from __future__ import annotations

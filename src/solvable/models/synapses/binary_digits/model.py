@@ -1,14 +1,16 @@
 r"""Deep networks of stochastic binary weights trained on handwritten digits: which depth trains at which initial means.
 
-**Data.** scikit-learn's digits, 8 × 8 pixels, ten classes; 1,200 images to train on, drawn with the seed, and 597 for the test. Pixels are
-centred and clipped to [−1, 1], mean square one half.
+**Data.** scikit-learn's digits, 8 × 8 pixels, ten classes; 1,200 images to train on, drawn with the seed, and 597 for
+the test. Pixels are centred and clipped to [−1, 1], mean square one half.
 
-**Learner.** `depth` layers of width `size` and ten outputs, the deterministic surrogate of `binary-initialisation` with tanh neurons and
-without biases. Means start at ±σ_m and stay in [−1, 1]; Adam descends on the cross-entropy of the output fields on batches
-of 100. At the end the network is also *binarised*: weights sign(M), neurons sign(h), outputs by the largest field.
+**Learner.** `depth` layers of width `size` and ten outputs, the deterministic surrogate of `binary-initialisation`
+with tanh neurons and without biases. Means start at ±σ_m and stay in [−1, 1]; Adam descends on the cross-entropy of
+the output fields on batches of 100. At the end the network is also *binarised*: weights sign(M), neurons sign(h),
+outputs by the largest field.
 
-**Theory.** None closed. That of `binary-initialisation` says how far signals reach before training, ξ_c = −1/ln σ_m²; that networks
-train up to about 6 ξ_c is the criterion of Schoenholz et al. (2017), held against what is measured here.
+**Theory.** None closed. That of `binary-initialisation` says how far signals reach before training, ξ_c = −1/ln σ_m²;
+that networks train up to about 6 ξ_c is the criterion of Schoenholz et al. (2017), held against what is measured
+here.
 
 **Simulation.** The training itself; every seed draws its split, its network and its batches.
 """
@@ -82,7 +84,9 @@ class BinaryDigits(Model):
     id = "binary-digits"
     title = "Binary networks trained on digits"
     family = "synapses"
-    sentence = "Deep binary networks trained on handwritten digits through their surrogate: depth against initial means."
+    sentence = (
+        "Deep binary networks trained on handwritten digits through their surrogate: depth against initial means."
+    )
     method = "none closed; the depth scale of binary-initialisation beside it"
     typical_sizes = (32, 64, 128)
     simulation_seconds = 5.0
@@ -100,7 +104,8 @@ class BinaryDigits(Model):
         0.9, low=0.0, low_open=True, high=1.0, typical=(0.1, 0.99), symbol=r"\sigma_m^2",
         meaning="square of the initial means ±σ_m")  # fmt: skip
     rate: Control = control(
-        0.003, low=0.0, low_open=True, high=1.0, typical=(3e-4, 3e-2), scale="log", symbol=r"\eta", meaning="learning rate of Adam")  # fmt: skip
+        0.003, low=0.0, low_open=True, high=1.0, typical=(3e-4, 3e-2), scale="log", symbol=r"\eta",
+        meaning="learning rate of Adam")  # fmt: skip
     depth: int = choice(5, low=2, high=1000, symbol="L", meaning="hidden layers")
     steps: int = choice(600, high=1_000_000, meaning="gradient steps on batches of 100 images")
 

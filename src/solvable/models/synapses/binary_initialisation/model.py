@@ -1,25 +1,29 @@
 r"""Networks of stochastic binary weights: how far signals travel through their surrogates, and how the means should start.
 
-**Network.** Layers of width N. Weights S = ±1 are independent with means M, drawn with E M = 0 and E M² = σ_m² (`variance`, not scaled
-with N); biases N(0, σ_b²). Neurons are ±1 with mean x = φ(h), φ = tanh(gain·h) or erf(gain·h/√2).
+**Network.** Layers of width N. Weights S = ±1 are independent with means M, drawn with E M = 0 and E M² = σ_m²
+(`variance`, not scaled with N); biases N(0, σ_b²). Neurons are ±1 with mean x = φ(h), φ = tanh(gain·h) or
+erf(gain·h/√2).
 
-**Surrogates.** By the central limit theorem a field has mean Σ_j M_ij x_j/√N + b_i and variance Σ_j (1 − M_ij²x_j²)/N, hence
+**Surrogates.** By the central limit theorem a field has mean Σ_j M_ij x_j/√N + b_i and variance Σ_j (1 −
+M_ij²x_j²)/N, hence
 
     h_i = [N^{−1/2} Σ_j M_ij x_j + b_i]/√(N^{−1} Σ_j (1 − M_ij² x_j²)),        x_i = φ(h_i)        (deterministic);
 
-with neurons that are deterministic given their inputs the variance is Σ_j (1 − M_ij²) x_j²/N (`neurons`). The *sampled* surrogate adds
-fresh N(0, 1) noise to h, independently for every input (local reparametrisation).
+with neurons that are deterministic given their inputs the variance is Σ_j (1 − M_ij²) x_j²/N (`neurons`). The
+*sampled* surrogate adds fresh N(0, 1) noise to h, independently for every input (local reparametrisation).
 
-**Theory** (Stamatescu et al. 2019; N → ∞, maps derived anew). With A(q) = E φ(√q z)² and B(q, c) = E φφ′ at correlation c, lengths
-q = <h²> and correlations c of the fields of two inputs obey
+**Theory** (Stamatescu et al. 2019; N → ∞, maps derived anew). With A(q) = E φ(√q z)² and B(q, c) = E φφ′ at
+correlation c, lengths q = <h²> and correlations c of the fields of two inputs obey
 
     q′ = (σ_m² A(q) + σ_b²)/(1 − σ_m² A(q)),        c′ = (σ_m² B(q, c) + σ_b²)/(σ_m² A(q) + σ_b²),
 
-for the sampled surrogate at A(1 + q) and B(1 + q, qc/(1 + q)); with deterministic neurons the first denominator is (1 − σ_m²)A(q).
-At the fixed points q_*, c_* the correlation's slope χ = ∂c′/∂c gives the `depth_scale` ξ_c = −1/ln χ, and ∂q′/∂q the `length_scale`.
-Deterministic: c_* = 1, and without biases q_* = 0, χ = σ_m² gain² for tanh: critical only at means ±1. Sampled: c_* < 1, never critical.
+for the sampled surrogate at A(1 + q) and B(1 + q, qc/(1 + q)); with deterministic neurons the first denominator is (1
+− σ_m²)A(q). At the fixed points q_*, c_* the correlation's slope χ = ∂c′/∂c gives the `depth_scale` ξ_c = −1/ln χ,
+and ∂q′/∂q the `length_scale`. Deterministic: c_* = 1, and without biases q_* = 0, χ = σ_m² gain² for tanh: critical
+only at means ±1. Sampled: c_* < 1, never critical.
 
-**Simulation.** One network, two inputs ±√r with overlap c_in, its fields layer by layer. Means are ±σ_m, ±1 or 0 (`sparse`), or uniform.
+**Simulation.** One network, two inputs ±√r with overlap c_in, its fields layer by layer. Means are ±σ_m, ±1 or 0
+(`sparse`), or uniform.
 """
 
 from __future__ import annotations
@@ -89,13 +93,18 @@ class BinaryInitialisation(Model):
         meaning="mean square of the inputs")  # fmt: skip
     input_overlap: Control = control(
         0.5, low=-1.0, high=1.0, typical=(-0.5, 0.9), symbol=r"c_{\mathrm{in}}", meaning="overlap of both inputs")  # fmt: skip
-    activation: str = choice("tanh", options=("tanh", "erf"), symbol=r"\phi", meaning="mean of a neuron, given its field")
+    activation: str = choice(
+        "tanh", options=("tanh", "erf"), symbol=r"\phi", meaning="mean of a neuron, given its field"
+    )
     surrogate: str = choice(
-        "deterministic", options=("deterministic", "sampled"), meaning="fields as they are, or with fresh noise N(0, 1)")  # fmt: skip
+        "deterministic", options=("deterministic", "sampled"),
+        meaning="fields as they are, or with fresh noise N(0, 1)")  # fmt: skip
     neurons: str = choice(
-        "stochastic", options=("stochastic", "deterministic"), meaning="whether neurons are random too, given their inputs")  # fmt: skip
+        "stochastic", options=("stochastic", "deterministic"),
+        meaning="whether neurons are random too, given their inputs")  # fmt: skip
     means: str = choice(
-        "binary", options=("binary", "sparse", "uniform"), meaning="law of the means: ±σ_m, ±1 or 0, uniform (σ_m² ≤ 1/3)")  # fmt: skip
+        "binary", options=("binary", "sparse", "uniform"),
+        meaning="law of the means: ±σ_m, ±1 or 0, uniform (σ_m² ≤ 1/3)")  # fmt: skip
     depth: int = choice(8, high=1000, symbol="L", meaning="number of layers")
 
     dimensions_declared = (dimension("layer", "layer", symbol="l", kind="site"),)
@@ -115,7 +124,11 @@ class BinaryInitialisation(Model):
         return {"layer": np.arange(1, self.depth + 1)}
 
     def validate(self) -> None:
-        if self.means == "uniform" and not isinstance(self.variance, Tracer) and np.any(np.asarray(self.variance) > 1 / 3):
+        if (
+            self.means == "uniform"
+            and not isinstance(self.variance, Tracer)
+            and np.any(np.asarray(self.variance) > 1 / 3)
+        ):
             raise InvalidValue(
                 f"variance = {float(np.max(np.asarray(self.variance))):g} is outside its range [0, 1/3] for uniform means."
             )

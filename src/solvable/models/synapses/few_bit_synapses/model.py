@@ -1,8 +1,9 @@
-r"""A perceptron whose weights have a few levels: how much it stores, how dense its solutions are, and whether they are found.
+r"""A perceptron whose weights have a few levels: how much it stores, how dense its solutions are, and whether they are
+found.
 
-**Data.** αN random patterns ξ = ±1 with random labels, absorbed in ξ: the weights must give w·ξ/√N > κ for all of them.
-Patterns of 0 and 1 with a threshold that may be chosen freely are the same problem (ξ = (1 + s)/2: the threshold takes up the
-mean weight, and only s counts).
+**Data.** αN random patterns ξ = ±1 with random labels, absorbed in ξ: the weights must give w·ξ/√N > κ for all of
+them. Patterns of 0 and 1 with a threshold that may be chosen freely are the same problem (ξ = (1 + s)/2: the
+threshold takes up the mean weight, and only s counts).
 
 **Learner.** N weights, each one of L `levels`: {−1, 1}, {0, 1, …, L−1}, {−1, 0, 1}, any set.
 
@@ -15,8 +16,9 @@ mean weight, and only s counts).
   the distance from d = 0 on, dense regions reach down to single solutions; they break up at the α_U from which it has a
   maximum and a minimum. Distances larger than those of typical solutions are answered by NaN.
 
-**Simulation.** Message passing at finite N: without reinforcement its fixed point has an overlap and a Bethe entropy, which are
-compared with the replicas'; with reinforcement it is a search, whose success (`solved`, `sweeps`) no theory here predicts.
+**Simulation.** Message passing at finite N: without reinforcement its fixed point has an overlap and a Bethe entropy,
+which are compared with the replicas'; with reinforcement it is a search, whose success (`solved`, `sweeps`) no theory
+here predicts.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ class FewBitSynapses(Model):
     id = "few-bit-synapses"
     title = "Synapses with a few levels"
     family = "synapses"
-    sentence = "Storage by weights of a few levels: capacity, dense regions of solutions, and search by message passing."
+    sentence = (
+        "Storage by weights of a few levels: capacity, dense regions of solutions, and search by message passing."
+    )
     method = "replica-symmetric and replicated entropies; message passing at finite size"
     numerics = Numerics(nodes=96, panel=10, inner=256, tolerance=1e-11)
     typical_sizes = (101, 201, 401)
@@ -55,7 +59,9 @@ class FewBitSynapses(Model):
     batch_accuracy = 1e-9
     accuracy = 1e-7
     finite_size = 4.0
-    guard = Guard(values={"replicas": "none"}, simulated_values={"samples": 0.4, "reinforcement": 0.02}, size=75, seeds=8)
+    guard = Guard(
+        values={"replicas": "none"}, simulated_values={"samples": 0.4, "reinforcement": 0.02}, size=75, seeds=8
+    )
     check_study = (
         {"over": {"samples": [0.2, 0.4, 0.6]}, "values": {"replicas": "none", "reinforcement": 0.02}, "seeds": 48},
         {"over": {"samples": [0.2, 0.4]}, "seeds": 48,
@@ -84,7 +90,8 @@ class FewBitSynapses(Model):
         0.2, low=0.0, low_open=True, high=1.0, typical=(0.06, 0.4), symbol="d",
         meaning="mutual distance <(w − w′)²>/2 of the copies, in units of the levels' variance (±1: d = 1 − q₁)")  # fmt: skip
     margin: Control = control(
-        0.0, low=0.0, high=5.0, typical=(0.0, 0.02), symbol=r"\kappa", meaning="margin that every field w·ξ/√N must exceed")  # fmt: skip
+        0.0, low=0.0, high=5.0, typical=(0.0, 0.02), symbol=r"\kappa",
+        meaning="margin that every field w·ξ/√N must exceed")  # fmt: skip
     copies: Control = control(
         20.0, low=1.0, high=400.0, typical=(5.0, 100.0), scale="log", symbol="y",
         meaning="number of copies that are held together (replicas = finite)")  # fmt: skip
@@ -159,7 +166,9 @@ class FewBitSynapses(Model):
         patterns = jnp.where(signs, 1.0, -1.0).astype(dtype)
         levels, margin, mask = self.levels.astype(dtype), self.margin.astype(dtype), rows.mask(dtype)
         calm = pass_messages(patterns, levels, margin, mask, most=500, tolerance=1e-4)
-        search = pass_messages(patterns, levels, margin, mask, reinforcement=self.reinforcement.astype(dtype), most=1500)
+        search = pass_messages(
+            patterns, levels, margin, mask, reinforcement=self.reinforcement.astype(dtype), most=1500
+        )
         return {
             "entropy": calm.entropy,
             "overlap": calm.overlap,

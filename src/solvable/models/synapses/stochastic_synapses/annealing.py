@@ -85,7 +85,9 @@ def anneal(
         m, done, at, kept, _ = state
         m = project(m, q)
         one = jnp.ones((), dtype)
-        m, _, _, done, at, kept, change = jax.lax.fori_loop(0, steps, step, (m, m, one, done, at, kept, jnp.zeros((), dtype)))
+        m, _, _, done, at, kept, change = jax.lax.fori_loop(
+            0, steps, step, (m, m, one, done, at, kept, jnp.zeros((), dtype))
+        )
         return (m, done, at, kept, change), None
 
     first = (start, jnp.asarray(False), jnp.ones((), dtype), jnp.zeros_like(start), jnp.zeros((), dtype))

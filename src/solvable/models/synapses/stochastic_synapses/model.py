@@ -2,19 +2,22 @@ r"""Learning a distribution over binary weights: descend on its means, let it sh
 
 **Data.** αN patterns ξ = ±1 with random labels (storage), or those of a binary teacher, y = sign(σ⁰·ξ).
 
-**Learner.** Weights σ_i = ±1 are independent, with means m_i. For large N a weight vector drawn from them is right on a pattern with
-probability H(−Δ/√(1−q_*)), Δ = y m·ξ/√N, q_* = |m|²/N (`sharpness`), and the loss is the negative log-likelihood
+**Learner.** Weights σ_i = ±1 are independent, with means m_i. For large N a weight vector drawn from them is right on
+a pattern with probability H(−Δ/√(1−q_*)), Δ = y m·ξ/√N, q_* = |m|²/N (`sharpness`), and the loss is the negative
+log-likelihood
 
     E(m) = −(1/αN) Σ_μ log H(−Δ_μ/√(1−q_*)),
 
 minimised over m ∈ [−1, 1]^N at fixed q_*. As q_* → 1 the distribution concentrates on one binary vector, sign(m).
 
-**Theory** (Baldassi et al. 2018; zero temperature, replica symmetric, derived anew; `saddle`). The loss is convex at fixed q_*. Beside
-its value there are the error of weights drawn from the distribution and that of sign(m), which has a response of its own: on its
-training patterns it is Φ(−(ρz + V_s g)/√(1−ρ²)) on average, ρ = E|m|/√q_*, V_s = E[z sign m]/√q̂.
+**Theory** (Baldassi et al. 2018; zero temperature, replica symmetric, derived anew; `saddle`). The loss is convex at
+fixed q_*. Beside its value there are the error of weights drawn from the distribution and that of sign(m), which has
+a response of its own: on its training patterns it is Φ(−(ρz + V_s g)/√(1−ρ²)) on average, ρ = E|m|/√q_*, V_s = E[z
+sign m]/√q̂.
 
-**Simulation.** Projected, accelerated gradient descent while q_* rises in stages to its final value (`annealing`). What the
-signs do on the way, whether they ever solve all patterns (`solved`), is the algorithm's success; no theory here predicts it.
+**Simulation.** Projected, accelerated gradient descent while q_* rises in stages to its final value (`annealing`).
+What the signs do on the way, whether they ever solve all patterns (`solved`), is the algorithm's success; no theory
+here predicts it.
 """
 
 from __future__ import annotations
@@ -45,7 +48,9 @@ class StochasticSynapses(Model):
     id = "stochastic-synapses"
     title = "Stochastic binary synapses"
     family = "synapses"
-    sentence = "Gradient descent on the means of binary weights that sharpen: loss, binarised errors, success, a teacher."
+    sentence = (
+        "Gradient descent on the means of binary weights that sharpen: loss, binarised errors, success, a teacher."
+    )
     method = "zero-temperature replica saddle point at a given sharpness"
     numerics = Numerics(nodes=10, tolerance=1e-11, max_steps=400)
     typical_sizes = (101, 201, 401)

@@ -1,12 +1,13 @@
 r"""The law of the magnetisations that minimise the loss at a given sharpness, and their responses.
 
-In the cavity field of a weight the minimiser is m = clip((a + z)/κ, −1, 1), z ~ N(0, 1), with the teacher gauged to +1:
-a = R̂/√q̂ (zero for random labels), κ = A/√q̂. Patterns see v = ω + V g(v) (`averages.tails`), ω = √q_* z and s² = 1 − q_*,
+In the cavity field of a weight the minimiser is m = clip((a + z)/κ, −1, 1), z ~ N(0, 1), with the teacher gauged to
++1: a = R̂/√q̂ (zero for random labels), κ = A/√q̂. Patterns see v = ω + V g(v) (`averages.tails`), ω = √q_* z and s²
+= 1 − q_*,
 
     q_* = E m²,   R = E m,   V = E[z m]/√q̂,   q̂ = α E[τ(z) g²],   R̂ = α E[τ′ g],
 
-where τ(z) = 2Φ(w/√V₀) is the law of a teacher's agreement, w = Rz/√q_*, V₀ = 1 − R²/q_* and τ′ = 2e^{−w²/2V₀}/√(2πV₀); for random
-labels τ = 1 and R̂ = 0.
+where τ(z) = 2Φ(w/√V₀) is the law of a teacher's agreement, w = Rz/√q_*, V₀ = 1 − R²/q_* and τ′ =
+2e^{−w²/2V₀}/√(2πV₀); for random labels τ = 1 and R̂ = 0.
 """
 
 from __future__ import annotations
@@ -14,9 +15,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.scipy.special import ndtr
 from jaxtyping import Array, Bool, Float
 
@@ -102,8 +101,12 @@ def sharpen(
         rest = jnp.sqrt(jnp.maximum(1 - part**2, 1e-14))
         w = part / rest * rule.z
         weight = 2 * ndtr(w)
-        return m, rule, weight, samples * rule.mean(weight * rule.slope**2), samples * rule.mean(
-            2 * _density(w) / rest * rule.slope
+        return (
+            m,
+            rule,
+            weight,
+            samples * rule.mean(weight * rule.slope**2),
+            samples * rule.mean(2 * _density(w) / rest * rule.slope),
         )
 
     def update(x, args):
@@ -113,9 +116,14 @@ def sharpen(
         return jnp.stack([*new, jnp.log(drift / root)] if taught else new)
 
     args = (samples, sharpness)
-    start = [-0.5 * jnp.log(sharpness) + jnp.log1p(-sharpness), jnp.log(1 / jnp.sqrt(1 + samples)) - jnp.log(samples) * 0.5]
+    start = [
+        -0.5 * jnp.log(sharpness) + jnp.log1p(-sharpness),
+        jnp.log(1 / jnp.sqrt(1 + samples)) - jnp.log(samples) * 0.5,
+    ]
     start += [0.5 * jnp.log(samples) - 0.2] if taught else []
-    found = solve(update, jnp.stack(start), args, tolerance=tolerance, max_steps=max_steps, warmup=6, damping=0.5, reach=1.0)
+    found = solve(
+        update, jnp.stack(start), args, tolerance=tolerance, max_steps=max_steps, warmup=6, damping=0.5, reach=1.0
+    )
     m, rule, weight, variance, _ = read(found.x, args)
     root, s = jnp.sqrt(variance), jnp.sqrt(1 - sharpness)
     rho = jnp.minimum(m.size / jnp.sqrt(sharpness), 1.0)
