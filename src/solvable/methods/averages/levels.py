@@ -88,8 +88,13 @@ def _hull(levels, curvature, pull, u):
 def _touch(levels, curvature, pull, a, b):
     """A step towards the two points of a common tangent; its slope, from both, converges quadratically with them."""
     (va, sa, ka), (vb, sb, kb) = (_hull(levels, curvature, pull, x) for x in (a, b))
-    tangent = (vb - va) / jnp.where(b > a, b - a, 1.0)
-    return a - (sa - tangent) / jnp.maximum(ka, 0.02), b - (sb - tangent) / jnp.maximum(kb, 0.02), tangent
+    apart = b - a > 1e-4
+    tangent = jnp.where(apart, (vb - va) / jnp.where(apart, b - a, 1.0), 0.5 * (sa + sb))
+    return (
+        a - (sa - tangent) / jnp.maximum(jnp.abs(ka), 3e-3),
+        b - (sb - tangent) / jnp.maximum(jnp.abs(kb), 3e-3),
+        tangent,
+    )
 
 
 def level_jumps(levels: Float[Array, " l"], curvature: Array, field_variance: Array, pull: Array) -> Jumps:
@@ -108,17 +113,15 @@ def level_jumps(levels: Float[Array, " l"], curvature: Array, field_variance: Ar
     turns, wide = -0.5 * c * (w[1:] + w[:-1]), jnp.abs(p) * (w[-1] - w[0]) + 5 / jnp.min(gaps)
     inner = jnp.clip(jnp.stack([jnp.min(turns) - wide, jnp.max(turns) + wide]), low, high)
     grid = inner[0] + (inner[1] - inner[0]) * np.linspace(0.0, 1.0, (pairs + 1) * GRID)
-    value, slope, bend = _hull(w, c, p, grid)
+    value, slope, _ = _hull(w, c, p, grid)
     span = jnp.clip(slope[jnp.asarray([0, -1])], -CUT * root, CUT * root)
     h = span[0] + (span[1] - span[0]) * np.linspace(0.0, 1.0, (pairs + 1) * SCAN)
     best = jnp.argmin(value[None, :] - h[:, None] * grid[None, :], axis=1)
-    # The largest steps of the global maximum, if they pass over a stretch that is no maximum at all.
-    concave = jnp.cumsum(bend < 0)
+    # The largest steps of the global maximum. Where there is no jump both ends converge to one point, from outside.
     step, where = jax.lax.top_k(best[1:] - best[:-1], pairs)
-    passed = (step > 0) & (concave[best[where + 1]] > concave[best[where]])
     a, b = grid[best[where]], grid[best[where + 1]]
-    a, b = jax.lax.fori_loop(0, 10, lambda _, ab: _touch(w, c, p, *ab)[:2], (a, b))
-    real = passed & (b - a > 1e-3)
+    a, b = jax.lax.fori_loop(0, 24, lambda _, ab: _touch(w, c, p, *ab)[:2], (a, b))
+    real = (step > 0) & (b - a > 0.01)
     # A jump that is none lies at the left end and has no length. One more step, for the derivative.
     a, b = frozen(jnp.where(real, a, low)), frozen(jnp.where(real, b, low))
     below, above, tangent = _touch(levels, curvature, pull, a, b)

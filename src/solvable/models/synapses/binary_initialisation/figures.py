@@ -24,7 +24,7 @@ BIASES = (0.0, 0.001, 0.01, 0.1)
 def signals(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
-    depth, size, seeds = (4, 40, 2) if quick else (16, 500, 8)
+    depth, size, seeds = (4, 40, 2) if quick else (12, 400, 8)
     table = xr.Dataset(coords={"case": list(CASES), "layer": np.arange(1, depth + 1)}, attrs={"size": size})
     found: dict[str, list[np.ndarray]] = {}
     for values in CASES.values():

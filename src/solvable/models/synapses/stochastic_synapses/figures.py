@@ -61,7 +61,7 @@ def sharpening(quick: bool) -> dict[str, Any]:
 
     lines = np.linspace(0.02, 0.96, 9 if quick else 48)
     points = np.array([0.3, 0.7]) if quick else np.array([0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95])
-    size, seeds = (51, 2) if quick else (401, 8)
+    size, seeds = (51, 2) if quick else (301, 6)
     parts = {}
     for labels, alphas in SHOWN.items():
         theory = StochasticSynapses(labels=labels, samples=np.array(alphas)[:, None], sharpness=lines[None, :]).theory()
@@ -74,8 +74,8 @@ def sharpening(quick: bool) -> dict[str, Any]:
                 table[f"{name}_simulated"] = (("samples", "sharpness", "seed"), v)
         parts[labels] = table
     alphas = [0.3] if quick else [0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75]
-    sizes, number = ([51], 2) if quick else ([201, 401], 16)
-    each = [annealed_success(alphas, n, number, **({"stages": 4, "steps": 10} if quick else {})) for n in sizes]
+    sizes, number = ([51], 2) if quick else ([201, 401], 8)
+    each = [annealed_success(alphas, n, number, **({"stages": 4, "steps": 10} if quick else {"stages": 20})) for n in sizes]
     parts["success"] = xr.Dataset(
         {name: (("size", "samples", "seed"), np.stack([e[name] for e in each])) for name in each[0]},
         coords={"size": sizes, "samples": alphas},
