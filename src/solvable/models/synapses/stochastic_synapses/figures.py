@@ -110,7 +110,8 @@ def draw_sharpening(data: dict[str, Any]) -> Any:
         shown(axes[1], table, "binarised_error", alpha, COLOURS[i], f"signs, $\\alpha$ = {alpha:g}")
     axes[1].set(xlabel=label("sharpness", "q_*"), ylabel="error on fresh patterns", xlim=(0, 1))
     axes[1].set_title(f"a binary teacher (points: $N$ = {table.attrs['size']})", fontsize=9)
-    axes[1].legend(fontsize=7.5)
+    axes[1].set_ylim(top=0.42)
+    axes[1].legend(fontsize=7.5, ncols=2, loc="upper left")
     runs = data["success"]
     for i, size in enumerate(runs["size"].values):
         here = runs.solved.sel(size=size)

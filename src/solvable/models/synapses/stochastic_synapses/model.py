@@ -92,6 +92,8 @@ class StochasticSynapses(Model):
         observable("binarised_error", "the same for the signs of the means", low=0, high=0.5, when={"labels": "teacher"}),
         observable("response", "how strongly the field of a pattern follows that pattern", symbol="V", low=0,
                    simulated=False),
+        observable("multiplier", "force per unit of the means that holds them at their sharpness: where it is negative, they "
+                   "are held from outside and the minimum need not be the only one", symbol=r"\lambda", simulated=False),
         observable("solved", "whether the signs solved all patterns at any step", low=0, high=1, predicted=False),
         observable("solved_at", "sharpness at which they first did (1: never)", low=0, high=1, predicted=False),
     )  # fmt: skip
@@ -109,6 +111,7 @@ class StochasticSynapses(Model):
             "sampled_error": found.sampled_error,
             "train_error": found.train_error,
             "response": found.response,
+            "multiplier": found.multiplier,
             "converged": found.converged,
             "residual": found.residual,
         }

@@ -72,6 +72,7 @@ class Sharpened(NamedTuple):
     rule: TailRule
     response: Scalar
     field: Scalar  # √q̂
+    multiplier: Scalar  # of the constraint |m|² = q_*N: what is left of A without the patterns' own curvature
     train_loss: Scalar
     sampled_error: Scalar
     train_error: Scalar
@@ -132,9 +133,10 @@ def sharpen(
         wrong = _with_teacher(m, rule, rho, pushed, sharpness)
     else:
         wrong = ndtr(-(rho * rule.z + pushed) / jnp.sqrt(1 - rho**2))
+    stiff = -samples * rule.mean(weight * rule.curvature / (1 - jnp.exp(found.x[1]) * rule.curvature))
     enough = jnp.abs(jnp.sum(rule.weight) - 1) < 1e-8
     return Sharpened(
-        m, rule, jnp.exp(found.x[1]), root, -rule.mean(weight * rule.log_tail),
+        m, rule, jnp.exp(found.x[1]), root, jnp.exp(found.x[0]) * root - stiff, -rule.mean(weight * rule.log_tail),
         rule.mean(weight * jnp.exp(log_tail(rule.v / s))), rule.mean(wrong), found.residual, found.converged & enough,
     )  # fmt: skip
 
