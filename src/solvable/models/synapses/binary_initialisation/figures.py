@@ -70,7 +70,7 @@ def draw_signals(data: dict[str, Any]) -> Any:
     first = scales.isel(bias_variance=0)
     axis.plot(1 - first.variance, first["deterministic_erf"], "--", color="0.3", label="erf, no biases")
     axis.plot(1 - first.variance, first["sampled_tanh"], ":", color="0.3", label="sampled tanh, no biases")
-    axis.set(xscale="log", yscale="log", xlabel=label("distance of the means from ±1", r"1 - \sigma_m^2"),
+    axis.set(xscale="log", yscale="log", xlabel=label("how far the means start from ±1:", r"1 - \sigma_m^2"),
              ylabel=label("depth scale", r"\xi_c"))  # fmt: skip
     axis.invert_xaxis()
     axis.set_title("it diverges for tanh without biases alone", fontsize=9)

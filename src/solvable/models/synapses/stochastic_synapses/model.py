@@ -10,10 +10,12 @@ log-likelihood
 
 minimised over m ∈ [−1, 1]^N at fixed q_*. As q_* → 1 the distribution concentrates on one binary vector, sign(m).
 
-**Theory** (Baldassi et al. 2018; zero temperature, replica symmetric, derived anew; `saddle`). The loss is convex at
-fixed q_*. Beside its value there are the error of weights drawn from the distribution and that of sign(m), which has
-a response of its own: on its training patterns it is Φ(−(ρz + V_s g)/√(1−ρ²)) on average, ρ = E|m|/√q_*, V_s = E[z
-sign m]/√q̂.
+**Theory** (Baldassi et al. 2018; zero temperature, replica symmetric, derived anew; `saddle`). Beside the loss there are the
+error of weights drawn from the distribution and that of sign(m), which has a response of its own: on its training patterns
+it is Φ(−(ρz + V_s g)/√(1−ρ²)) on average, ρ = E|m|/√q_*, V_s = E[z sign m]/√q̂. The loss is convex in m inside the sphere; its
+minimum there lies on the sphere as long as the `multiplier` λ is positive, that is up to q_* = 0.77 at α = 0.5 and 0.65 at α = 1
+for random labels. Beyond that the sphere is held from outside, the minimum need not be the only one, and descent was
+seen to end above the theory's loss (α = 0.75, q_* = 0.95, N = 301: 0.041 ± 0.002 where the theory has 0.0247).
 
 **Simulation.** Projected, accelerated gradient descent while q_* rises in stages to its final value (`annealing`).
 What the signs do on the way, whether they ever solve all patterns (`solved`), is the algorithm's success; no theory
@@ -60,8 +62,8 @@ class StochasticSynapses(Model):
     finite_size = 4.0
     guard = Guard(values={"stages": 4, "steps": 30}, size=75, seeds=8)
     check_study = (
-        {"over": {"sharpness": [0.4, 0.7]}, "values": {"samples": 0.75}, "seeds": 32},
-        {"over": {"sharpness": [0.4, 0.7]}, "values": {"samples": 1.5, "labels": "teacher"}, "seeds": 32},
+        {"over": {"sharpness": [0.3, 0.6]}, "values": {"samples": 0.75}, "seeds": 32},
+        {"over": {"sharpness": [0.3, 0.6]}, "values": {"samples": 1.0, "labels": "teacher"}, "seeds": 32},
     )
     references = (
         Reference(
