@@ -53,12 +53,13 @@ def draw_depths_by_means(data: dict[str, Any]) -> Any:
     rows, columns = np.arange(table.sizes["depth"]), np.arange(table.sizes["variance"])
     fine = np.linspace(0, columns[-1], 300)
     variance = np.interp(fine, columns, table.variance)
-    line = np.interp(np.log(-6 / np.log(variance)), np.log(table.depth), rows, left=-1, right=rows[-1] + 1)
+    line = np.interp(np.log(-6 / np.log(variance)), np.log(table.depth), rows, left=np.nan, right=np.nan)
     picture = None
     for axis, name, words in ((axes[0], "accuracy", "surrogate"), (axes[1], "binarised_accuracy", "binarised")):
         mean = table[name].mean("seed")
         picture = axis.pcolormesh(columns, rows, mean, vmin=0.1, vmax=1.0, shading="nearest", cmap="viridis")
         axis.plot(fine, line, color="white", linewidth=2, label=r"$L = 6\,\xi_c = -6/\ln\sigma_m^2$")
+        axis.grid(visible=False)
         axis.set_xticks(columns, [f"{v:g}" for v in table.variance.values], fontsize=7.5)
         axis.set_yticks(rows, [str(int(v)) for v in table.depth.values])
         axis.set(xlabel=label("square of the initial means", r"\sigma_m^2"), xlim=(-0.5, columns[-1] + 0.5),

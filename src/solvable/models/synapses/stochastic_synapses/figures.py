@@ -75,7 +75,9 @@ def sharpening(quick: bool) -> dict[str, Any]:
         parts[labels] = table
     alphas = [0.3] if quick else [0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75]
     sizes, number = ([51], 2) if quick else ([201, 401], 8)
-    each = [annealed_success(alphas, n, number, **({"stages": 4, "steps": 10} if quick else {"stages": 20})) for n in sizes]
+    each = [
+        annealed_success(alphas, n, number, **({"stages": 4, "steps": 10} if quick else {"stages": 20})) for n in sizes
+    ]
     parts["success"] = xr.Dataset(
         {name: (("size", "samples", "seed"), np.stack([e[name] for e in each])) for name in each[0]},
         coords={"size": sizes, "samples": alphas},
