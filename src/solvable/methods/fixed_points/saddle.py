@@ -33,10 +33,10 @@ def solve(
     start: Float[Array, " n"],
     args: Any,
     *,
-    tolerance: float = 1e-12,
+    tolerance: float | Float[Array, ""] = 1e-12,
     warmup: int = 0,
     damping: float = 1.0,
-    max_steps: int = 300,
+    max_steps: int | Int[Array, ""] = 300,
     memory: int = 0,
     reach: float = 3.0,
     rough: Update | None = None,
@@ -69,7 +69,7 @@ def attached(update: Update, x: Float[Array, " n"], args: Any) -> Float[Array, "
     >>> magnet = lambda m, beta: jnp.tanh(beta * m)
     >>> at = lambda beta: attached(magnet, jnp.asarray([0.85855964]), beta)[0]
     >>> round(float(jax.grad(at)(jnp.asarray(1.5))), 4)
-    0.3737
+    0.3726
     """
     return _attached(args, update=update, x=jax.lax.stop_gradient(x))
 
