@@ -102,7 +102,7 @@ def level_jumps(levels: Float[Array, " l"], curvature: Array, field_variance: Ar
 
     >>> found = level_jumps(jnp.asarray([-1.0, 1.0]), *(jnp.asarray(x) for x in (0.0, 0.4, 1.6)))
     >>> u = float(found.above[0])
-    >>> bool(found.real[0]), abs(float(found.at[0])) < 1e-12, abs(u - 1.6 * np.tanh(u)) < 1e-12
+    >>> bool(found.real[0]), abs(float(found.at[0])) < 1e-12, bool(abs(u - 1.6 * np.tanh(u)) < 1e-12)
     (True, True, True)
     """
     frozen = jax.lax.stop_gradient
