@@ -62,7 +62,7 @@ def _plain(nodes: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _typical_step(levels, samples, margin, log_field, curvature, nodes, panel):
     """Q, q, new q̂ and c, the entropy at the old ones, and its derivative with α."""
-    z, weight = _plain(nodes)
+    z, weight = (jnp.asarray(v) for v in _plain(nodes))
     field = jnp.exp(log_field)
     sums = level_sums(levels, curvature, jnp.sqrt(field) * z)
     square, overlap, rest = weight @ sums.square, weight @ sums.mean**2, weight @ sums.variance
@@ -93,7 +93,7 @@ def typical_entropy(
     args = (levels, samples, jnp.asarray(margin, float))
     start = jnp.stack([jnp.log(0.6 * samples / scale**2), -0.4 * samples / scale**2])
     found = solve(update, start, args, tolerance=tolerance, max_steps=max_steps, warmup=3, damping=0.7)
-    square, overlap, _, _, entropy, _ = _typical_step(levels, samples, args[2], *found.x, nodes, panel)
+    square, overlap, _, _, entropy, _ = _typical_step(levels, samples, args[2], found.x[0], found.x[1], nodes, panel)
     return Typical(entropy, square, overlap, jnp.exp(found.x[0]), found.x[1], samples, found.residual, found.converged)
 
 
@@ -260,8 +260,8 @@ def local_entropy(
         part, exact = step
         there = begin ** (1 - part) * frozen[3] ** part
         guess = x + (x - before) * known  # the last step again
-        options = {"tolerance": jnp.where(exact, tolerance, 1e-5), "max_steps": jnp.where(exact, max_steps, 40)}
-        found = solve(update, guess, (*frozen[:3], there, *frozen[4:]), **options)
+        close, most = jnp.where(exact, tolerance, 1e-5), jnp.where(exact, max_steps, 40)
+        found = solve(update, guess, (*frozen[:3], there, *frozen[4:]), tolerance=close, max_steps=most)
         return (jnp.where(found.converged, found.x, x), x, 1.0, found.residual, found.converged), None
 
     parts = np.arange(1, STEPS + 1) / STEPS
@@ -270,7 +270,7 @@ def local_entropy(
     x = attached(update, x, args)
     side, _, _, energy, missing, excess = sides(x, args)
     field, curvature, pull = jnp.exp(x[0]), x[1], x[2]
-    rest = 0.0 if copies is None else target / extra[0]
+    rest = 0.0 if copies is None else target / jnp.asarray(copies, float)
     linear = curvature * side.square + field * (target + side.response) + pull * (side.overlap + rest)
     entropy = -0.5 * linear + side.value + samples * energy
     converged = done & start.converged & (target <= begin) & (missing < 1e-7)
