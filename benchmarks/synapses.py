@@ -40,7 +40,8 @@ def _capacity_by_quad(levels: np.ndarray) -> float:
         weights = mean(lambda z: logsumexp(np.sqrt(hat) * z * levels))
         return -0.5 * hat * (1 - q) + weights + alpha * mean(lambda z: log_ndtr(root * z / rest))
 
-    return float(brentq(entropy, 0.8, 0.86, xtol=1e-6))
+    root: Any = brentq(entropy, 0.8, 0.86, xtol=1e-6)
+    return float(root)
 
 
 def capacities() -> Iterator[Row]:

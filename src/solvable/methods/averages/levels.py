@@ -126,7 +126,7 @@ def level_jumps(levels: Float[Array, " l"], curvature: Array, field_variance: Ar
     a, b = frozen(jnp.where(real, a, low)), frozen(jnp.where(real, b, low))
     below, above, tangent = _touch(levels, curvature, pull, a, b)
     kept = [jnp.where(real, x, y) for x, y in ((below, low), (above, low), (tangent, -CUT * root))]
-    return Jumps(*kept, real, (h, grid[best]), (low, high))
+    return Jumps(kept[0], kept[1], kept[2], real, (h, grid[best]), (low, high))
 
 
 def level_rule(

@@ -113,7 +113,7 @@ def tail_rule(
     """
     s, height = jnp.sqrt(spread), jnp.sqrt(variance / spread)
     centre = margin / s
-    target = EDGES * height - centre
+    target = jnp.asarray(EDGES) * height - centre
     if response is None:
         strength, edges = 0.0, target
     else:
