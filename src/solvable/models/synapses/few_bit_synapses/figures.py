@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from solvable.methods.fixed_points.message_passing import pass_messages
+from solvable.methods.fixed_points.belief_propagation import pass_messages
 from solvable.render.figures import Recipe
 from solvable.render.plots import COLOURS, label
 

@@ -33,7 +33,7 @@ from jaxtyping import Array
 
 from solvable.errors import InvalidValue
 from solvable.methods.fixed_points.discrete_weights import capacity, local_entropy, typical_entropy
-from solvable.methods.fixed_points.message_passing import pass_messages
+from solvable.methods.fixed_points.belief_propagation import pass_messages
 from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
 
 
