@@ -344,6 +344,12 @@ def explorer() -> Iterator[Row]:
     yield from rows()
 
 
+def synapses() -> Iterator[Row]:
+    from .synapses import synapses as rows
+
+    yield from rows()
+
+
 def sweeps() -> Iterator[Row]:
     from .sweeps import sweeps as rows
 
@@ -361,6 +367,7 @@ GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
     "control": control,
     "minimisers": minimisers,
     "potts": potts,
+    "synapses": synapses,
     "forecast": forecast,
     "compilations": compilations,
     "sweeps": sweeps,

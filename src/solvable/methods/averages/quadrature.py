@@ -88,6 +88,23 @@ def gaussian_panels(breaks: Float[Array, " breaks"], nodes: int) -> tuple[Float[
     return x.reshape(-1), (length * jnp.asarray(w)[None, :] * density).reshape(-1)
 
 
+def merge_sorted(a: Float[Array, " m"], b: Float[Array, " n"]) -> Float[Array, " mn"]:
+    """Two increasing arrays as one, by minima and maxima: much faster in a batch than sorting, for a few dozen numbers.
+
+    >>> merge_sorted(jnp.asarray([1.0, 4.0]), jnp.asarray([0.0, 2.0, 5.0])).tolist()
+    [0.0, 1.0, 2.0, 4.0, 5.0]
+    """
+    m, n = a.shape[0], b.shape[0]
+    if m < n:
+        a, b, m, n = b, a, n, m
+    # The k-th is the least, over the number j of those that come from b, of the larger of both last ones.
+    k, j = np.ogrid[0 : m + n, 0 : n + 1]
+    i = k + 1 - j  # how many come from a
+    from_a, from_b = jnp.pad(a, (1, 0), constant_values=-jnp.inf), jnp.pad(b, (1, 0), constant_values=-jnp.inf)
+    last = jnp.maximum(from_a[np.clip(i, 0, m)], from_b[j])
+    return jnp.min(jnp.where((i >= 0) & (i <= m), last, jnp.inf), axis=1)
+
+
 def graded_breaks(
     poles: Float[Array, "2"], distance: float | Array, fade: float | Array, steep: Array, number: int
 ) -> Float[Array, " number"]:

@@ -33,10 +33,10 @@ def solve(
     start: Float[Array, " n"],
     args: Any,
     *,
-    tolerance: float = 1e-12,
+    tolerance: float | Float[Array, ""] = 1e-12,
     warmup: int = 0,
     damping: float = 1.0,
-    max_steps: int = 300,
+    max_steps: int | Int[Array, ""] = 300,
     memory: int = 0,
     reach: float = 3.0,
     rough: Update | None = None,
@@ -63,6 +63,35 @@ def solve(
     )
 
 
+def attached(update: Update, x: Float[Array, " n"], args: Any) -> Float[Array, " n"]:
+    """A fixed point that was found elsewhere, with its implicit derivative with respect to `args`.
+
+    >>> magnet = lambda m, beta: jnp.tanh(beta * m)
+    >>> at = lambda beta: attached(magnet, jnp.asarray([0.85855964]), beta)[0]
+    >>> round(float(jax.grad(at)(jnp.asarray(1.5))), 4)
+    0.3726
+    """
+    return _attached(args, update=update, x=jax.lax.stop_gradient(x))
+
+
+@eqx.filter_custom_jvp
+def _attached(args, *, update, x):
+    return x
+
+
+@_attached.def_jvp
+def _attached_jvp(primals, tangents, *, update, x):
+    (args,), (dargs,) = primals, tangents
+    return x, _implicit(update, x, args, dargs)
+
+
+def _implicit(update, x, args, dargs):
+    """dx = (1 − ∂F/∂x)⁻¹ ∂F/∂args dargs: a plain linear solve per lane, NaN where x is NaN."""
+    _, moved = eqx.filter_jvp(lambda a: update(x, a), (args,), (dargs,))
+    jacobian = jax.jacfwd(lambda y: update(y, args))(x)
+    return solve_small(jnp.eye(x.shape[0], dtype=x.dtype) - jacobian, moved)
+
+
 ROUGH = 1e-4
 """How closely a rough update is solved: about as closely as rough averages are worth."""
 
@@ -83,12 +112,9 @@ def _fixed_point(args, *, update, rough, start, options):
 
 @_fixed_point.def_jvp
 def _fixed_point_jvp(primals, tangents, *, update, rough, start, options):
-    """dx = (1 − ∂F/∂x)⁻¹ ∂F/∂args dargs: a plain linear solve per lane, NaN where x is NaN."""
     (args,), (dargs,) = primals, tangents
     x, residual, steps, converged = _fixed_point(args, update=update, rough=rough, start=start, options=options)
-    _, moved = eqx.filter_jvp(lambda a: update(x, a), (args,), (dargs,))
-    jacobian = jax.jacfwd(lambda y: update(y, args))(x)
-    dx = solve_small(jnp.eye(x.shape[0], dtype=x.dtype) - jacobian, moved)
+    dx = _implicit(update, x, args, dargs)
     return (x, residual, steps, converged), (dx, jnp.zeros_like(residual), None, None)
 
 

@@ -1,0 +1,1 @@
+"""Synapses of low precision: binary, stochastic and few-bit weights."""

@@ -1,0 +1,3 @@
+"""Binary networks trained on digits."""
+
+from .model import BinaryDigits as BinaryDigits

@@ -1,0 +1,81 @@
+"""Accuracy on digits over depth and initial means, with six depth scales drawn on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from solvable.model import simulate_batch
+from solvable.render.figures import Recipe
+from solvable.render.plots import label
+
+from .model import BinaryDigits
+
+NAMES = ("accuracy", "train_accuracy", "binarised_accuracy")
+
+
+def trained(
+    depths: Any, variances: Any, size: int, seeds: int, steps: int, rate: float = 0.003
+) -> dict[str, np.ndarray]:
+    """Accuracies by depth, variance and seed: one program for each depth."""
+    out: dict[str, list[np.ndarray]] = {name: [] for name in NAMES}
+    for depth in depths:
+        model = BinaryDigits(depth=int(depth), steps=steps, rate=rate)
+        keys = jnp.stack([model.replace(variance=v).key(size, s) for v in variances for s in range(seeds)])
+        found = simulate_batch(model, {"variance": np.repeat(variances, seeds)}, keys, size)
+        for name in NAMES:
+            out[name].append(np.asarray(found[name]).reshape(len(variances), seeds))
+    return {name: np.stack(v) for name, v in out.items()}
+
+
+def depths_by_means(quick: bool) -> dict[str, Any]:
+    import xarray as xr
+
+    depths = [2, 4] if quick else [2, 4, 8, 16, 32]
+    variances = np.array([0.3, 0.95]) if quick else np.array([0.1, 0.4, 0.65, 0.8, 0.9, 0.96, 0.99])
+    size, seeds, steps = (16, 2, 10) if quick else (32, 2, 400)
+    found = trained(depths, variances, size, seeds, steps)
+    table = xr.Dataset(
+        {name: (("depth", "variance", "seed"), v) for name, v in found.items()},
+        coords={"depth": depths, "variance": variances},
+        attrs={"size": size, "steps": steps},
+    )
+    return {"": table}
+
+
+def draw_depths_by_means(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    table = data[""]
+    figure, axes = plt.subplots(1, 2, figsize=(10.5, 4.4), layout="constrained", sharey=True)
+    rows, columns = np.arange(table.sizes["depth"]), np.arange(table.sizes["variance"])
+    fine = np.linspace(0, columns[-1], 300)
+    variance = np.interp(fine, columns, table.variance)
+    line = np.interp(np.log(-6 / np.log(variance)), np.log(table.depth), rows, left=np.nan, right=np.nan)
+    picture = None
+    for axis, name, words in ((axes[0], "accuracy", "surrogate"), (axes[1], "binarised_accuracy", "binarised")):
+        mean = table[name].mean("seed")
+        picture = axis.pcolormesh(columns, rows, mean, vmin=0.1, vmax=1.0, shading="nearest", cmap="viridis")
+        axis.plot(fine, line, color="white", linewidth=2, label=r"$L = 6\,\xi_c = -6/\ln\sigma_m^2$")
+        axis.grid(visible=False)
+        axis.set_xticks(columns, [f"{v:g}" for v in table.variance.values], fontsize=7.5)
+        axis.set_yticks(rows, [str(int(v)) for v in table.depth.values])
+        axis.set(xlabel=label("square of the initial means", r"\sigma_m^2"), xlim=(-0.5, columns[-1] + 0.5),
+                 ylim=(-0.5, rows[-1] + 0.5))  # fmt: skip
+        axis.set_title(f"{words}: width {table.attrs['size']}, {table.attrs['steps']} steps, "
+                       f"{table.sizes['seed']} networks", fontsize=9)  # fmt: skip
+    axes[0].set_ylabel(label("hidden layers", "L"))
+    axes[0].legend(loc="upper left", fontsize=8, facecolor="0.25", labelcolor="white")
+    figure.colorbar(picture, ax=axes, label="accuracy on unseen digits")
+    return figure
+
+
+RECIPES = {
+    "binary-digits-depth": Recipe(
+        depths_by_means,
+        draw_depths_by_means,
+        sentence="Which depth of a binary network trains on digits at which initial means, against six depth scales.",
+    )
+}

@@ -1,0 +1,165 @@
+r"""Deep networks of stochastic binary weights trained on handwritten digits: which depth trains at which initial means.
+
+**Data.** scikit-learn's digits, 8 × 8 pixels, ten classes; 1,200 images to train on, drawn with the seed, and 597 for
+the test. Pixels are centred and clipped to [−1, 1], mean square one half.
+
+**Learner.** `depth` layers of width `size` and ten outputs, the deterministic surrogate of `binary-initialisation`
+with tanh neurons and without biases. Means start at ±σ_m and stay in [−1, 1]; Adam descends on the cross-entropy of
+the output fields on batches of 100. At the end the network is also *binarised*: weights sign(M), neurons sign(h),
+outputs by the largest field.
+
+**Theory.** None closed. That of `binary-initialisation` says how far signals reach before training, ξ_c = −1/ln σ_m²;
+that networks train up to about 6 ξ_c is the criterion of Schoenholz et al. (2017), held against what is measured
+here.
+
+**Simulation.** The training itself; every seed draws its split, its network and its batches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from solvable.methods.data.digits import digit_images
+from solvable.model import Control, Count, Guard, Model, Reference, choice, control, observable
+
+TRAINED, BATCH, CLASSES = 1200, 100, 10
+
+
+def images() -> tuple[np.ndarray, np.ndarray]:
+    """Pixels in [−1, 1] with mean square one half, and what they show.
+
+    >>> round(float((images()[0] ** 2).mean()), 2), images()[0].shape
+    (0.5, (1797, 64))
+    """
+    pixels, shown = digit_images()
+    scale = 0.0
+    wide = pixels / pixels.std()
+    low, high = 0.1, 10.0
+    for _ in range(60):  # the scale at which clipped pixels have the mean square
+        scale = math.sqrt(low * high)
+        low, high = (scale, high) if np.mean(np.clip(scale * wide, -1, 1) ** 2) < 0.5 else (low, scale)
+    return np.clip(scale * wide, -1, 1), shown
+
+
+def forward(means: tuple[Array, Array, Array], x: Array) -> Array:
+    """Output fields of the surrogate, images along the first axis."""
+
+    def field(M, x):
+        return x @ M.T / jnp.sqrt(jnp.maximum(M.shape[1] - x**2 @ (M**2).T, 1e-3 * M.shape[1]))
+
+    first, inner, last = means
+    x = jnp.tanh(field(first, x))
+    x, _ = jax.lax.scan(lambda x, M: (jnp.tanh(field(M, x)), None), x, inner)
+    return field(last, x)
+
+
+def forward_binary(means: tuple[Array, Array, Array], x: Array) -> Array:
+    """Output fields of the binary network that the means leave behind."""
+
+    def sign(v):
+        return jnp.where(v >= 0, 1.0, -1.0).astype(v.dtype)
+
+    first, inner, last = means
+    x = sign(x @ sign(first).T)
+    x, _ = jax.lax.scan(lambda x, M: (sign(x @ sign(M).T), None), x, inner)
+    return x @ sign(last).T
+
+
+class BinaryDigits(Model):
+    """Accuracy of deep binary networks on digits after training through their surrogate, by depth and initial means.
+
+    >>> import solvable as sv
+    >>> seen = sv.BinaryDigits(variance=0.9, depth=2, steps=100).simulate(seed=0, size=32)
+    >>> bool(seen.accuracy > 0.5)
+    True
+    """
+
+    id = "binary-digits"
+    title = "Binary networks trained on digits"
+    family = "synapses"
+    sentence = (
+        "Deep binary networks trained on handwritten digits through their surrogate: depth against initial means."
+    )
+    method = "none closed; the depth scale of binary-initialisation beside it"
+    typical_sizes = (32, 64, 128)
+    simulation_seconds = 5.0
+    guard = Guard(values={"depth": 2, "steps": 20}, size=16, seeds=2)
+    references = (
+        Reference(
+            "stamatescu2019critical", "G. Stamatescu, F. Gerace, C. Lucibello, I. Fuss and L. B. White", "Critical "
+            "initialisation in continuous approximations of binary neural networks", 2019, "ICLR 2020", arxiv="1902.00177"),
+        Reference(
+            "schoenholz2017deep", "S. S. Schoenholz, J. Gilmer, S. Ganguli and J. Sohl-Dickstein", "Deep information "
+            "propagation", 2017, "ICLR", arxiv="1611.01232"),
+    )  # fmt: skip
+
+    variance: Control = control(
+        0.9, low=0.0, low_open=True, high=1.0, typical=(0.1, 0.99), symbol=r"\sigma_m^2",
+        meaning="square of the initial means ±σ_m")  # fmt: skip
+    rate: Control = control(
+        0.003, low=0.0, low_open=True, high=1.0, typical=(3e-4, 3e-2), scale="log", symbol=r"\eta",
+        meaning="learning rate of Adam")  # fmt: skip
+    depth: int = choice(5, low=2, high=1000, symbol="L", meaning="hidden layers")
+    steps: int = choice(600, high=1_000_000, meaning="gradient steps on batches of 100 images")
+
+    observables_declared = (
+        observable("train_accuracy", "fraction of training images classified correctly by the surrogate", low=0, high=1,
+                   predicted=False),
+        observable("accuracy", "the same on images never trained on", low=0, high=1, predicted=False),
+        observable("binarised_accuracy", "the same for the binary network", low=0, high=1, predicted=False),
+        observable("train_loss", "mean cross-entropy on the training images", low=0, predicted=False),
+    )  # fmt: skip
+
+    def experiment(self, key: PRNGKeyArray, size: int, counts: Mapping[str, Count], dtype: Any) -> dict[str, Array]:
+        to_split, to_build, to_learn = jax.random.split(key, 3)
+        pixels, shown = images()
+        order = jax.random.permutation(to_split, len(shown))
+        x, y = jnp.asarray(pixels, dtype)[order], jnp.asarray(shown)[order]
+        shapes = ((size, x.shape[1]), (self.depth - 1, size, size), (CLASSES, size))
+        root = jnp.sqrt(self.variance.astype(dtype))
+        keys = jax.random.split(to_build, 3)
+        means = tuple(
+            root * jnp.where(jax.random.bernoulli(k, 0.5, shape), 1.0, -1.0).astype(dtype)
+            for k, shape in zip(keys, shapes, strict=True)
+        )
+
+        def loss(means, x, y):
+            logits = forward(means, x)
+            return jnp.mean(jax.nn.logsumexp(logits, axis=1) - jnp.take_along_axis(logits, y[:, None], axis=1)[:, 0])
+
+        rate = self.rate.astype(dtype)
+
+        def step(state, inputs):
+            means, first, second = state
+            number, key = inputs
+            chosen = jax.random.randint(key, (BATCH,), 0, TRAINED)
+            gradient = jax.grad(loss)(means, x[chosen], y[chosen])
+            first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, gradient)
+            second = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g**2, second, gradient)
+            a, b = 1 - 0.9**number, 1 - 0.999**number
+            means = jax.tree.map(
+                lambda w, m, v: jnp.clip(w - rate * (m / a) / (jnp.sqrt(v / b) + 1e-8), -1.0, 1.0), means, first, second
+            )
+            return (means, first, second), None
+
+        zero = jax.tree.map(jnp.zeros_like, means)
+        number = jnp.arange(1, self.steps + 1, dtype=dtype)
+        (means, _, _), _ = jax.lax.scan(step, (means, zero, zero), (number, jax.random.split(to_learn, self.steps)))
+
+        def right(logits, y):
+            return jnp.mean((jnp.argmax(logits, axis=1).astype(y.dtype) == y).astype(dtype))
+
+        train, test = (x[:TRAINED], y[:TRAINED]), (x[TRAINED:], y[TRAINED:])
+        return {
+            "train_accuracy": right(forward(means, train[0]), train[1]),
+            "accuracy": right(forward(means, test[0]), test[1]),
+            "binarised_accuracy": right(forward_binary(means, test[0]), test[1]),
+            "train_loss": loss(means, *train),
+        }

@@ -1,0 +1,3 @@
+"""Initial means of binary networks."""
+
+from .model import BinaryInitialisation as BinaryInitialisation

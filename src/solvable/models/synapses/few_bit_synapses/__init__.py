@@ -1,0 +1,3 @@
+"""Synapses with a few levels."""
+
+from .model import FewBitSynapses as FewBitSynapses

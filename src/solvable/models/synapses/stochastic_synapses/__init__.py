@@ -1,0 +1,3 @@
+"""Stochastic binary synapses."""
+
+from .model import StochasticSynapses as StochasticSynapses
