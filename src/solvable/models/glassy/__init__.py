@@ -1,0 +1,1 @@
+"""Rough landscapes: descents that are trapped, and what sets them free."""
