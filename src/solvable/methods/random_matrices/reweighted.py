@@ -19,6 +19,7 @@ Derivatives are implicit.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -65,42 +66,45 @@ def lowest_direction(
     >>> bool(found.lowest < found.edge), round(float(found.overlap), 6)
     (True, 0.886364)
     """
-    least = jnp.min(weights)
-    reach = jnp.where(least < 0, 1.0 / jnp.maximum(-least, 1e-300), 1e9 / jnp.max(jnp.abs(weights)))
+    least, strength = jnp.min(weights), jnp.abs(weights * (1.0 - squares))
+    floor = jnp.maximum(-least, 1e-9 * jnp.max(jnp.abs(weights)))
 
-    def turning(g: Array) -> Array:
-        return 1.0 - samples * (chances @ (weights * g / (1.0 + weights * g)) ** 2)
+    # In x = 1/g the root of the sum is almost linear, so that Newton's steps hardly miss.
+    def turning(x: Array) -> Array:
+        return 1.0 - jnp.sqrt(1.0 / (samples * (chances @ (weights / (x + weights)) ** 2)))
 
-    # A hair before the pole, where the sum is infinite: a law that needs more has no edge.
-    at = _root(turning, jnp.zeros_like(reach), reach * (1 - 1e-12))
+    # A hair from the pole, where the sum is infinite: a law that needs more has no edge.
+    far = floor + jnp.sqrt(samples * (chances @ weights**2))
+    at = _root(turning, floor * (1 + 1e-12), far, 64)
 
-    def place(g: Array) -> Array:
-        return -1.0 / g + samples * (chances @ (weights / (1.0 + weights * g)))
+    def place(x: Array) -> Array:
+        return -x + samples * (chances @ (weights * x / (x + weights)))
 
-    def pull(g: Array) -> Array:
-        return samples * (chances @ (weights * g * (1.0 - squares) / (1.0 + weights * g)))
+    def pull(x: Array) -> Array:
+        return samples * (chances @ (weights * (1.0 - squares) / (x + weights)))
 
     edge, margin = place(at), pull(at) - 1.0
     left = margin > 0
-    inside = lax.stop_gradient(at)
+    begin, end = lax.stop_gradient(at), floor + samples * (chances @ strength)
     # where u has not left, a line that crosses zero keeps the unused branch regular
-    own = _root(lambda g: jnp.where(left, 1.0 - pull(g), 0.5 - g / inside), jnp.zeros_like(at), at)
+    place_of_u = _root(lambda x: jnp.where(left, pull(x) - 1.0, 2.0 - x / begin), at, jnp.maximum(end, 3.0 * begin), 48)
+    own = 1.0 / place_of_u
     share = weights / (1.0 + weights * own)
     slope = own**2 / (1.0 - samples * own**2 * (chances @ share**2))  # g′(ζ)
     overlap = 1.0 / (1.0 + samples * (chances @ (share**2 * squares)) * slope)
-    residual = jnp.maximum(jnp.abs(turning(at)), jnp.where(left, jnp.abs(1.0 - pull(own)), 0.0))
+    residual = jnp.maximum(jnp.abs(turning(at)), jnp.where(left, jnp.abs(1.0 - pull(place_of_u)), 0.0))
     converged = residual < 1e-10
     veil = jnp.where(converged, 1.0, jnp.nan)
-    lowest = jnp.where(left, place(own), edge)
+    lowest = jnp.where(left, place(place_of_u), edge)
     return Lowest(
-        edge * veil, at * veil, lowest * veil, jnp.where(left, overlap, 0.0) * veil, margin * veil, residual, converged
+        edge * veil, veil / at, lowest * veil, jnp.where(left, overlap, 0.0) * veil, margin * veil, residual, converged
     )
 
 
-def _root(function, low: Array, high: Array) -> Array:
+def _root(function: Callable[[Array], Array], low: Array, high: Array, steps: int) -> Array:
     """Root of a falling function, with its implicit derivative."""
 
     def solve(_, guess: Array) -> Array:
-        return safe_root(function, low, high, steps=64)
+        return safe_root(function, low, high, steps=steps)
 
     return lax.custom_root(function, high, solve, lambda g, y: y / g(jnp.ones_like(y)))

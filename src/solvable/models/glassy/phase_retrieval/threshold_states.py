@@ -76,8 +76,9 @@ def trapped_law(chi: Array, s: Array, normalisation: Array, nodes: int) -> Law:
     ratio = top / width
     last = jnp.where(jumps, jnp.arccosh(jnp.where(jumps, ratio, 2.0)), jnp.arcsinh(ratio))
     v = last * u[None, :]
-    z = width * jnp.where(jumps, jnp.cosh(v), jnp.sinh(v))
-    dz = width * jnp.where(jumps, jnp.sinh(v), jnp.cosh(v)) * last * w[None, :]
+    up, sign = jnp.exp(v), jnp.where(jumps, 1.0, -1.0)
+    z = width * (up + sign / up) / 2
+    dz = width * (up - sign / up) / 2 * last * w[None, :]
 
     loss, slope, curvature = losses(z, y, normalisation)
     field = z + chi * slope
