@@ -98,8 +98,8 @@ class PhaseRetrieval(Model):
         {
             "values": {"state": "initial", "normalisation": 1.0, "times": [0.0, 0.1]},
             "over": {"samples": [4.0, 8.0]},
-            "sizes": [100, 200, 400],
-            "seeds": 24,
+            "sizes": [64, 128, 256],
+            "seeds": 64,
             "judge": ["train_loss", "lowest", "alignment", "prediction_variance"],
         },
     )
