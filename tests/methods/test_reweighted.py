@@ -40,7 +40,7 @@ def test_a_weight_that_is_off_for_large_projections_by_hand():
 def test_dense_eigenvalues_and_eigenvectors_are_the_predicted_ones():
     """Weights of a Hessian, negative ones too: (3z² − y²)/(1 + y²) with z and y projections of the same samples."""
     d, n, rows = 300, 1800, []
-    for seed in range(4):
+    for seed in range(10):
         x = np.random.default_rng(seed).normal(size=(n, d))
         y, z = x[:, 0], x[:, 1]
         a = (3 * z**2 - y**2) / (1 + y**2)
@@ -48,9 +48,9 @@ def test_dense_eigenvalues_and_eigenvectors_are_the_predicted_ones():
         values, vectors = np.linalg.eigh((rest.T * a) @ rest / d)
         found = lowest(jnp.asarray(a), jnp.asarray(y**2), jnp.full(n, 1 / n), jnp.float64(n / d))
         rows.append([values[0] - found.lowest, vectors[0, 0] ** 2 - found.overlap, values[1] - found.edge])
-    mean = np.mean(rows, axis=0)
-    assert abs(mean[0]) < 0.06
-    assert abs(mean[1]) < 0.06
+    mean, error = np.mean(rows, axis=0), np.std(rows, axis=0, ddof=1) / np.sqrt(10)
+    assert np.all(np.abs(mean[:2]) < 4 * error[:2])
+    assert np.all(error[:2] < 0.03)  # eigenvalue and edge are 0.35 apart, the squared cosine is 0.53
     assert 0 < mean[2] < 0.15  # the bulk begins above its edge, by d^(-2/3)
 
 

@@ -241,7 +241,7 @@ class PhaseRetrieval(Model):
             prediction = xi @ w
             loss, slope, curvature = losses(prediction, y, kappa)
             along = w / math.sqrt(size)
-            hessian = jnp.matmul((mask * curvature) * xi.T, xi, precision="highest")
+            hessian = jnp.matmul((mask * curvature)[None, :] * xi.T, xi, precision="highest")
             hessian = hessian - (mask @ (slope * prediction) / size) * jnp.eye(size, dtype=dtype)
             # on the sphere: w itself is no direction, and is moved into the middle of the spectrum
             hw = hessian @ along

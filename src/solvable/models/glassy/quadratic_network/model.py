@@ -219,7 +219,7 @@ class QuadraticNetwork(Model):
         dtype = float if self.learner == "minimum" else dtype
         frame_key, start_key, data_key = jax.random.split(key, 3)
         frame = orthonormal_columns(jax.random.normal(frame_key, (d, d), float))[:, : self.teachers]
-        star = ((frame * self.spectrum) @ frame.T).astype(dtype)
+        star = ((frame * self.spectrum[None, :]) @ frame.T).astype(dtype)
         x = jax.random.normal(data_key, (size, d), dtype)
         labels = jnp.sum((x @ star) * x, axis=1)
 
