@@ -37,7 +37,9 @@ def test_trapped_states_are_stationary_in_the_response(alpha, kappa):
 
 def test_the_signal_leaves_the_bulk_of_trapped_states_at_the_published_ratio():
     """13.8 in the paper; a normalised loss needs half as many measurements."""
-    assert sv.locate(sv.PhaseRetrieval(), along="samples", between=(12, 16), points=9) == pytest.approx(13.80253, abs=1e-4)
+    assert sv.locate(sv.PhaseRetrieval(), along="samples", between=(12, 16), points=9) == pytest.approx(
+        13.80253, abs=1e-4
+    )
     normal = sv.PhaseRetrieval(normalisation=1.0)
     assert sv.locate(normal, along="samples", between=(5, 10), points=9) == pytest.approx(7.09396, abs=1e-4)
 

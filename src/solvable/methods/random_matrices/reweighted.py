@@ -35,8 +35,8 @@ class Lowest(NamedTuple):
     """The lower end of the spectrum of M.
 
     `resolvent` is g at the `edge` of the bulk, `lowest` the smallest eigenvalue (the edge itself, if none has left it) and
-    `overlap` the squared cosine of its eigenvector with u. `margin` is how far beyond its transition u is: α E[ag(1−y²)/(1+ag)] − 1
-    at the edge, negative where the bulk hides it.
+    `overlap` the squared cosine of its eigenvector with u. `margin` is how far beyond its transition u is:
+    α E[ag(1−y²)/(1+ag)] − 1 at the edge, negative where the bulk hides it.
     """
 
     edge: Scalar

@@ -59,7 +59,12 @@ def draw_escape(data: dict[str, Any]) -> Any:
                           label=f"descents, N = {int(size)}")  # fmt: skip
         threshold = float(table.threshold.sel(strength=kappa))
         axis.axvline(threshold, color="0.3", linestyle="--", label=rf"Hessian's threshold, $\alpha = {threshold:.2f}$")
-        axis.set(xlabel=label("samples", r"\alpha"), ylabel="fraction that finds the signal", xlim=(2, 16), ylim=(-0.08, 1.45))
+        axis.set(
+            xlabel=label("samples", r"\alpha"),
+            ylabel="fraction that finds the signal",
+            xlim=(2, 16),
+            ylim=(-0.08, 1.45),
+        )
         axis.set_title(f"{NAMES[kappa]}: escapes")
         axis.legend(loc="upper left", ncols=2, fontsize=7.5)
 
@@ -99,7 +104,9 @@ def draw_escape(data: dict[str, Any]) -> Any:
     axes[4].set_title(f"lowest eigenvalue of the Hessian\nduring descents, N = {size}")
     axes[5].set(ylabel="squared cosine with the signal", ylim=(0, 1.3))
     axes[5].set_title(f"and where its eigenvector points, N = {size}")
-    figure.suptitle("Phase retrieval: descents escape far below the Hessian's threshold, and later as N grows", fontsize=11)
+    figure.suptitle(
+        "Phase retrieval: descents escape far below the Hessian's threshold, and later as N grows", fontsize=11
+    )
     return figure
 
 

@@ -10,9 +10,9 @@ y = ξ·w*/√N.
 in the time of dw/dt = −∇L/α. κ = 0 (`normalisation`) is the loss of Sarao Mannelli et al. (2020); κ > 0 tames the largest
 measurements. Recovered is |m| = |w·w*|/N → 1.
 
-**Theory.** With ℓ″ = a and μ = αE[ℓ′ŷ], the Hessian on the sphere is H = (1/N)Σ_μ a_μ ξ_μξ_μᵀ − μ. Its bulk, and the eigenvalue that
-points to w* where there is one, follow from the law of (y, ŷ) (`methods.random_matrices.reweighted`). At the lower edge g is the
-resolvent, and w* has left the bulk if
+**Theory.** With ℓ″ = a and μ = αE[ℓ′ŷ], the Hessian on the sphere is H = (1/N)Σ_μ a_μ ξ_μξ_μᵀ − μ. Its bulk, and the eigenvalue
+that points to w* where there is one, follow from the law of (y, ŷ) (`methods.random_matrices.reweighted`). With g the resolvent
+at the lower edge, w* has left the bulk if
 
     α E[ag(1−y²)/(1+ag)] > 1        (`margin` above zero).
 
@@ -33,8 +33,8 @@ The law is that of a `state` without overlap:
 trapped states are unstable towards the signal, so that none of them can hold the flow.
 
 **Simulation.** Descent from a random start, step 0.1, every measurement in memory; loss, overlap, and the lowest
-eigenvalue of the dense Hessian with the squared cosine between its eigenvector and w*, at the times asked for. A run that recovers
-the signal has no trapped state: what is measured of one is then NaN.
+eigenvalue of the dense Hessian with the squared cosine between its eigenvector and w*, at the times asked for. A run that
+recovers the signal has no trapped state: what is measured of one is then NaN.
 """
 
 from __future__ import annotations
@@ -121,7 +121,9 @@ class PhaseRetrieval(Model):
         0.0, low=0.0, high=10.0, typical=(0.0, 2.0), symbol=r"\kappa",
         meaning="how strongly the loss of a measurement is divided by its size: 1/(1 + κy²)")  # fmt: skip
     state: str = choice(
-        "trapped", options=("trapped", "initial"), meaning="where the Hessian is taken: where flows age, or at their start"
+        "trapped",
+        options=("trapped", "initial"),
+        meaning="where the Hessian is taken: where flows age, or at their start",
     )
     start: str = choice(
         "random", options=("random", "informed"),
@@ -161,7 +163,9 @@ class PhaseRetrieval(Model):
         if self.state != "initial":
             return
         if self.start == "informed":
-            raise InvalidValue("start = 'informed' with state = 'initial': its Hessian is known for random starts only.")
+            raise InvalidValue(
+                "start = 'informed' with state = 'initial': its Hessian is known for random starts only."
+            )
         if not isinstance(self.normalisation, Tracer) and np.any(self.normalisation < 0.05):
             raise InvalidValue(
                 f"normalisation = {float(np.min(self.normalisation)):g} with state = 'initial': without it the bulk of the "

@@ -30,7 +30,9 @@ def recover(inputs: int, teachers: int, units: int, numbers: np.ndarray, seeds: 
         x = jax.random.normal(data_key, (most, inputs), float)
         star = frame @ frame.T
         mask = (jnp.arange(most) < number).astype(float)
-        return search_minimum(x, jnp.sum((x @ star) * x, axis=1), mask, jax.random.normal(start_key, (units, inputs)), star)
+        return search_minimum(
+            x, jnp.sum((x @ star) * x, axis=1), mask, jax.random.normal(start_key, (units, inputs)), star
+        )
 
     keys = jax.random.split(jax.random.key(1000 * inputs + 10 * teachers + units), seeds)
     program = jax.jit(jax.vmap(jax.vmap(one, in_axes=(0, None)), in_axes=(None, 0)))
@@ -40,7 +42,7 @@ def recover(inputs: int, teachers: int, units: int, numbers: np.ndarray, seeds: 
 def recovery(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
-    cases, seeds = (CASES[:1], 4) if quick else (CASES, 24)
+    cases, seeds = (CASES[:1], 4) if quick else (CASES, 16)
     names = ("reached", "final_train", "final_loss", "spurious")
     shape = (len(cases), len(RATIOS), seeds)
     found = {name: np.full(shape, np.nan) for name in names}
@@ -55,8 +57,8 @@ def recovery(quick: bool) -> dict[str, Any]:
     table = table.assign(samples=(("case", "ratio"), numbers)).assign_coords(ratio=RATIOS)
     table = table.assign(inputs=("case", what[:, 0]), teachers=("case", what[:, 1]), units=("case", what[:, 2]))
 
-    times = np.array([0.0, *np.geomspace(0.1, 20.0 if quick else 60.0, 8 if quick else 13)])
-    sizes, ranks = ([200], [1]) if quick else ([100, 1000, 10000], list(RANKS))
+    times = np.array([0.0, *np.geomspace(0.1, 10.0 if quick else 30.0, 6 if quick else 12)])
+    sizes, ranks = ([200], [1]) if quick else ([100, 300, 1000], list(RANKS))
     flow = Study(QuadraticNetwork(times=times), {"teachers": ranks}, sizes=sizes, seeds=4 if quick else 8).run()
     kept = [v for v in flow.data_vars if str(v).startswith(("test_loss", "decay", "train_loss"))]
     return {"": table, "flow": flow[kept]}

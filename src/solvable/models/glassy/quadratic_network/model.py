@@ -30,10 +30,10 @@ with D = −½T, T = 2(d−m*)a/(m*+2): the loss falls as
 whatever the spectrum. A teacher of full rank is learnt exponentially, E ~ exp(−`rate` t): twice the lowest eigenvalue
 of 2a*_i(δ_ij + ½).
 
-**Simulation.** The `size` is the number of samples n. `flow`: the network itself, from W(0) with A(0) = a₀, follows the gradient of its
-loss (automatic differentiation, Runge–Kutta); measured are the mean losses on the samples and, by the eigenvalues of D, on
-fresh inputs. `minimum`: L-BFGS from Gaussian weights, m = `units` of them, to the end; recovered is a loss on fresh inputs below 1e-5
-of the start's. With m < d there are spurious minima, and a start that finds none of them is luck.
+**Simulation.** The `size` is the number of samples n. `flow`: the network itself, from W(0) with A(0) = a₀, follows the gradient
+of its loss (automatic differentiation, Runge–Kutta); measured are the mean losses on the samples and, from D, on fresh
+inputs. `minimum`: L-BFGS from Gaussian weights, m = `units` of them, to the end; the teacher counts as found where the loss on
+fresh inputs is below 1e-5 of the start's. With m < d there are spurious minima.
 """
 
 from __future__ import annotations
@@ -100,7 +100,9 @@ class QuadraticNetwork(Model):
     id = "quadratic-network"
     title = "Networks with quadratic activations"
     family = "glassy"
-    sentence = "A wide network of squares learns a narrow one: sample threshold, and a loss that falls as one over t squared."
+    sentence = (
+        "A wide network of squares learns a narrow one: sample threshold, and a loss that falls as one over t squared."
+    )
     method = "exact flow of eigenvalues, counting of constraints"
     numerics = Numerics(rtol=1e-10, atol=1e-12, max_steps=16384)
     accuracy = 1e-7
@@ -127,7 +129,9 @@ class QuadraticNetwork(Model):
     teachers: int = choice(2, low=1, high=256, symbol="m^*", meaning="units of the teacher: the rank of A*, at most d")
     units: int = choice(6, low=1, high=1024, symbol="m", meaning="units of the student; d of them can be any A")
     learner: str = choice(
-        "flow", options=("flow", "minimum"), meaning="gradient flow up to the times, or a minimum of the loss on the samples"
+        "flow",
+        options=("flow", "minimum"),
+        meaning="gradient flow up to the times, or a minimum of the loss on the samples",
     )
     spectrum: Input = input(
         lambda model: np.ones(model.teachers), dims=("teachers",), low=1e-3, symbol="a^*",
