@@ -17,7 +17,7 @@ from .model import QuadraticNetwork, sample_threshold, search_minimum
 
 CASES = ((8, 1, 8), (8, 2, 8), (8, 4, 8), (8, 8, 8), (16, 2, 16), (8, 2, 3))  # inputs, teachers, units
 RATIOS = np.array([0.6, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5])  # samples, in units of the threshold
-RANKS = (1, 3, 6)
+RANKS = (1, 4, 6)
 
 
 def recover(inputs: int, teachers: int, units: int, numbers: np.ndarray, seeds: int) -> dict[str, np.ndarray]:
@@ -83,17 +83,18 @@ def draw_recovery(data: dict[str, Any]) -> Any:
             at = here.samples / sample_threshold(d, m)
             axes[1].plot(at, here.final_loss.median("seed"), "s:" if narrow else "o-", markersize=4, linewidth=0.9,
                          color=colour, label=f"fresh inputs; {words}")  # fmt: skip
-    axes[0].axvline(1, color="0.3", linestyle="--", label="threshold $n_c$")
+    axes[0].axvline(1, ymax=0.6, color="0.3", linestyle="--", label="threshold $n_c$")
     axes[0].set(xlabel=r"samples, $n/n_c$", ylabel="fraction of minima that are the teacher", ylim=(-0.06, 1.75))
-    axes[0].set_title("the teacher is found from $n_c$ samples on")
+    axes[0].set_title("the teacher is found from\nabout $n_c$ samples on")
     axes[0].legend(fontsize=7.5, ncols=2, loc="upper left")
 
-    axes[1].axvline(1, color="0.3", linestyle="--")
+    axes[1].axvline(1, ymax=0.72, color="0.3", linestyle="--")
     axes[1].axhline(1e-5, color="0.6", linewidth=0.8, label="counted as found below")
     axes[1].set_yscale("log")
-    axes[1].set(xlabel=r"samples, $n/n_c$", ylabel="loss on fresh inputs at the end, of the start's")
+    axes[1].set(xlabel=r"samples, $n/n_c$", ylabel="final loss on fresh inputs, of the start's")
     axes[1].set_title("below $n_c$ the samples are met\nand the teacher is missed")
-    axes[1].legend(fontsize=7.5)
+    axes[1].set_ylim(1e-15, 1e5)
+    axes[1].legend(fontsize=7.5, loc="upper right")
 
     axis, time = axes[2], flow.time.values
     late = time > 0
@@ -112,9 +113,9 @@ def draw_recovery(data: dict[str, Any]) -> Any:
             axis.plot(time[-1] * 1.15, limit, "*", color=colour, markersize=10, zorder=5)
     log_axis(axis.xaxis)
     axis.set_yscale("log")
-    axis.set(xlabel=label("time", "t"), ylabel="$t^2$ times the loss on fresh inputs", ylim=(1e-4, 30))
+    axis.set(xlabel=label("time", "t"), ylabel="$t^2$ times the loss on fresh inputs", ylim=(1e-3, 30))
     axis.set_title("the loss falls as $t^{-2}$, or exponentially for\nfull rank (d = 6); stars: the limit")
-    axis.legend(fontsize=7)
+    axis.legend(fontsize=7, ncols=2, loc="upper left")
     figure.suptitle("A wide network of squares: sample threshold, and the decay of the loss", fontsize=11)
     return figure
 

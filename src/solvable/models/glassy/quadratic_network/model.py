@@ -33,7 +33,7 @@ of 2a*_i(δ_ij + ½).
 **Simulation.** The `size` is the number of samples n. `flow`: the network itself, from W(0) with A(0) = a₀, follows the gradient
 of its loss (automatic differentiation, Runge–Kutta); measured are the mean losses on the samples and, from D, on fresh
 inputs. `minimum`: L-BFGS from Gaussian weights, m = `units` of them, to the end; the teacher counts as found where the loss on
-fresh inputs is below 1e-5 of the start's. With m < d there are spurious minima.
+fresh inputs is below 1e-5 of the start's. With m < d there can be spurious minima.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class QuadraticNetwork(Model):
     simulation_growth = 1.0
     converges_along = "time"
     check_study = (
-        {"over": {"teachers": [1, 3, 6]}, "sizes": [400, 1600, 6400], "seeds": 16, "judge": ["test_loss", "trace"]},
+        {"over": {"teachers": [1, 4, 6]}, "sizes": [400, 1600, 6400], "seeds": 16, "judge": ["test_loss", "trace"]},
     )
     guard = Guard(values={"times": [0.0, 0.5, 2.0, 6.0]}, size=1000, seeds=8)
     finite_size = 100.0  # with n samples of d²/2 unknowns, losses are off by d²/n or so
@@ -123,7 +123,7 @@ class QuadraticNetwork(Model):
     )  # fmt: skip
 
     scale: Control = control(
-        1.0, low=1e-6, high=100.0, typical=(0.05, 2.0), scale="log", symbol="a_0",
+        0.5, low=1e-6, high=100.0, typical=(0.05, 2.0), scale="log", symbol="a_0",
         meaning="eigenvalues of the student's A at the start of the flow")  # fmt: skip
     inputs: int = choice(6, low=2, high=256, symbol="d", meaning="dimension of the inputs")
     teachers: int = choice(2, low=1, high=256, symbol="m^*", meaning="units of the teacher: the rank of A*, at most d")
