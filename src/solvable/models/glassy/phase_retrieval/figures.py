@@ -58,7 +58,9 @@ def draw_escape(data: dict[str, Any]) -> Any:
             axis.errorbar(runs.samples, share, error, fmt="o-", linewidth=0.8, markersize=4, color=colour,
                           label=f"descents, N = {int(size)}")  # fmt: skip
         threshold = float(table.threshold.sel(strength=kappa))
-        axis.axvline(threshold, ymax=0.72, color="0.3", linestyle="--", label=rf"Hessian's threshold, $\alpha = {threshold:.2f}$")
+        axis.axvline(
+            threshold, ymax=0.72, color="0.3", linestyle="--", label=rf"Hessian's threshold, $\alpha = {threshold:.2f}$"
+        )
         axis.set(
             xlabel=label("samples", r"\alpha"),
             ylabel="fraction that finds the signal",
@@ -105,7 +107,8 @@ def draw_escape(data: dict[str, Any]) -> Any:
     axes[5].set(ylabel="squared cosine with the signal", ylim=(0, 1.3))
     axes[5].set_title(f"and where its eigenvector points, N = {size}")
     figure.suptitle(
-        "Phase retrieval: at these sizes descents escape far below the threshold that the Hessian has for large N", fontsize=11
+        "Phase retrieval: at these sizes descents escape far below the threshold that the Hessian has for large N",
+        fontsize=11,
     )
     return figure
 

@@ -32,6 +32,10 @@ The law is that of a `state` without overlap:
 **Thresholds.** w* leaves the bulk of trapped states at α = 13.80 for κ = 0 and 7.09 for κ = 1: the limit of large N above which
 trapped states are unstable towards the signal, so that none of them can hold the flow.
 
+**What is seen** (N = 64 to 256, 24 descents up to t = 200). They escape far below these thresholds: at κ = 0 half of them between
+α = 4 and 6 and all at 10, with no shift in N beyond errors. Trapped ones lie above the theory's loss, by 46 % at α = 3 and
+18 % at α = 5 (κ = 0, N = 256). The Hessian points to the signal early, and for few measurements loses it before the flow stops.
+
 **Simulation.** Descent from a random start, step 0.1, every measurement in memory; loss, overlap, and the lowest
 eigenvalue of the dense Hessian with the squared cosine between its eigenvector and w*, at the times asked for. A run that
 recovers the signal has no trapped state: what is measured of one is then NaN.
@@ -89,6 +93,7 @@ class PhaseRetrieval(Model):
     method = "one step of replica-symmetry breaking, outlier of a reweighted covariance"
     numerics = Numerics(nodes=64, tolerance=1e-12, max_steps=200)
     accuracy = 1e-6
+    gradient_accuracy = 1e-5  # the edge of a marginal state is zero: differences of it are rounding
     theory_lanes = 16
     theory_seconds = 0.02
     typical_sizes = (64, 128, 256)
@@ -103,7 +108,11 @@ class PhaseRetrieval(Model):
             "judge": ["train_loss", "lowest", "alignment", "prediction_variance"],
         },
     )
-    guard = Guard(values={"state": "initial", "normalisation": 1.0, "samples": 6.0, "times": [0.0, 0.2]}, size=48)
+    guard = Guard(
+        values={"times": [0.0, 0.2]},
+        simulated_values={"state": "initial", "normalisation": 1.0, "samples": 6.0},
+        size=48,
+    )
     references = (
         Reference(
             "saraomannelli2020complex", "S. Sarao Mannelli, G. Biroli, C. Cammarota, F. Krzakala, P. Urbani and L. Zdeborová",

@@ -91,10 +91,10 @@ class QuadraticNetwork(Model):
     """A wide network with quadratic activations and a teacher of any rank: flow, sample threshold, recovery.
 
     >>> import solvable as sv
-    >>> model = sv.QuadraticNetwork(inputs=10, teachers=4, times=[0.0, 1.0, 1000.0])
+    >>> model = sv.QuadraticNetwork(inputs=10, units=10, teachers=4, times=[0.0, 1.0, 1000.0])
     >>> found = model.theory()
     >>> float(found.threshold), float(found.decay), round(float(1e6 * found.test_loss[-1]), 3)
-    (40.0, 0.375, 0.374)
+    (40.0, 0.375, 0.376)
     """
 
     id = "quadratic-network"
