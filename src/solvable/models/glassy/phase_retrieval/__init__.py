@@ -1,0 +1,3 @@
+"""Gradient flow in phase retrieval."""
+
+from .model import PhaseRetrieval as PhaseRetrieval

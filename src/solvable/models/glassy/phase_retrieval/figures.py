@@ -1,0 +1,122 @@
+"""Gradient flow in phase retrieval: how often it escapes, from which states, and what their Hessian says on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from solvable.render.figures import Recipe
+from solvable.render.plots import COLOURS, label, log_axis
+from solvable.search import locate
+from solvable.study import Study
+
+from .model import PhaseRetrieval
+
+LOSSES = (0.0, 1.0)
+NAMES = {0.0: r"plain loss, $\kappa = 0$", 1.0: r"normalised loss, $\kappa = 1$"}
+FOLLOWED = (4.0, 10.0)  # measurements per dimension at which descents are followed in time
+
+
+def escape(quick: bool) -> dict[str, Any]:
+    import xarray as xr
+
+    samples = [3.0, 6.0, 10.0] if quick else [3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0]
+    sizes, seeds = ([32, 64], 4) if quick else ([64, 128, 256], 24)
+    times = np.array([0.0, *np.geomspace(0.3, 100.0, 5 if quick else 10)])
+    fine = np.geomspace(2.5, 20.0, 12 if quick else 80)
+    losses = {"normalisation": list(LOSSES)}
+
+    model = PhaseRetrieval(times=[0.0, 50.0 if quick else 200.0])
+    runs = Study(model, {**losses, "samples": samples}, sizes=sizes, seeds=seeds).run()
+    runs = runs[[f"{name}_simulated" for name in ("reached", "train_loss", "prediction_variance", "lowest")]]
+    paths = Study(PhaseRetrieval(times=times), {**losses, "samples": list(FOLLOWED)}, sizes=[sizes[-1]],
+                  seeds=4 if quick else 12).run()  # fmt: skip
+    paths = paths[[f"{name}_simulated" for name in ("overlap", "lowest_path", "alignment_path")]]
+
+    found = PhaseRetrieval(samples=fine[:, None], normalisation=np.array(LOSSES)).theory()
+    strengths = np.array(LOSSES if quick else [0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0])
+    where = [locate(PhaseRetrieval(normalisation=k), along="samples", between=(3, 20), points=17) for k in strengths]
+    names = ("train_loss", "prediction_variance", "lowest", "alignment", "margin")
+    table = xr.Dataset({n: (("samples", "normalisation"), np.asarray(found[n])) for n in names})
+    table = table.assign_coords(samples=fine, normalisation=np.array(LOSSES))
+    table = table.assign(threshold=("strength", np.array(where))).assign_coords(strength=strengths)
+    return {"": table, "runs": runs, "paths": paths}
+
+
+def draw_escape(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    table, runs, paths = data[""], data["runs"], data["paths"]
+    figure, grid = plt.subplots(2, 3, figsize=(13.5, 7.6), layout="constrained")
+    axes = grid.ravel()
+    seeds = runs.sizes["seed"]
+    for axis, kappa in zip(axes[:2], LOSSES, strict=True):
+        for size, colour in zip(runs["size"].values, COLOURS, strict=False):
+            share = runs.reached_simulated.sel(normalisation=kappa, size=size).mean("seed")
+            error = np.sqrt(np.maximum(share * (1 - share), 1 / seeds) / seeds)
+            axis.errorbar(runs.samples, share, error, fmt="o-", linewidth=0.8, markersize=4, color=colour,
+                          label=f"descents, N = {int(size)}")  # fmt: skip
+        threshold = float(table.threshold.sel(strength=kappa))
+        axis.axvline(
+            threshold, ymax=0.72, color="0.3", linestyle="--", label=rf"Hessian's threshold, $\alpha = {threshold:.2f}$"
+        )
+        axis.set(
+            xlabel=label("samples", r"\alpha"),
+            ylabel="fraction that finds the signal",
+            xlim=(2, 16),
+            ylim=(-0.08, 1.45),
+        )
+        axis.set_title(f"{NAMES[kappa]}: escapes")
+        axis.legend(loc="upper left", ncols=2, fontsize=7.5)
+
+    axes[2].plot(table.strength, table.threshold, color=COLOURS[0])
+    axes[2].set(xlabel=label("normalisation", r"\kappa"), ylabel=r"threshold $\alpha$ of the Hessian", ylim=(0, 15))
+    axes[2].set_title("where the signal leaves the bulk\nof trapped states (large N)")
+
+    for kappa, colour in zip(LOSSES, COLOURS, strict=False):
+        axes[3].plot(table.samples, table.train_loss.sel(normalisation=kappa), color=colour, label=NAMES[kappa])
+        for size, marker in zip(runs["size"].values[[0, -1]], "s^", strict=True):
+            trapped = runs.train_loss_simulated.sel(normalisation=kappa, size=size)
+            number = np.isfinite(trapped).sum("seed")
+            few = number >= 3
+            mean, error = trapped.mean("seed"), trapped.std("seed", ddof=1) / np.sqrt(number)
+            axes[3].errorbar(runs.samples[few], mean[few], error[few], fmt=marker, markersize=4, color=colour,
+                             label=f"trapped descents, N = {int(size)}")  # fmt: skip
+    axes[3].set(xlabel=label("samples", r"\alpha"), ylabel="mean loss of a measurement", xlim=(2, 11), ylim=(0, 0.45))
+    axes[3].set_title("loss of trapped states: line, one step of\nreplica-symmetry breaking")
+    axes[3].legend(fontsize=7)
+
+    size = int(paths["size"][-1])
+    styles = dict(zip([(k, a) for k in LOSSES for a in FOLLOWED], COLOURS, strict=False))
+    for (kappa, alpha), colour in styles.items():
+        here = paths.sel(normalisation=kappa, samples=alpha).isel(size=-1)
+        name = rf"$\kappa = {kappa:g}$, $\alpha = {alpha:g}$"
+        for axis, values in ((axes[4], here.lowest_path_simulated), (axes[5], here.alignment_path_simulated)):
+            error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
+            axis.errorbar(np.maximum(here.time, 0.1), values.mean("seed"), error, fmt="o-", markersize=3, linewidth=0.8,
+                          color=colour, label=name)  # fmt: skip
+    for axis in axes[4:]:
+        log_axis(axis.xaxis)
+        axis.set(xlabel="training time $t$ (the start stands at 0.1)")
+        axis.legend(fontsize=7.5)
+    axes[4].axhline(0, color="0.5", linewidth=0.8, zorder=0)
+    axes[4].set_yscale("symlog", linthresh=1.0)
+    axes[4].set(ylabel=label("lowest", r"\lambda_{\min}"))
+    axes[4].set_title(f"lowest eigenvalue of the Hessian\nduring descents, N = {size}")
+    axes[5].set(ylabel="squared cosine with the signal", ylim=(0, 1.3))
+    axes[5].set_title(f"and where its eigenvector points, N = {size}")
+    figure.suptitle(
+        "Phase retrieval: at these sizes descents escape far below the threshold that the Hessian has for large N",
+        fontsize=11,
+    )
+    return figure
+
+
+RECIPES = {
+    "phase-retrieval-escape": Recipe(
+        escape,
+        draw_escape,
+        sentence="How often gradient flow finds the signal, in which states it is trapped, and where their Hessian points.",
+    )
+}

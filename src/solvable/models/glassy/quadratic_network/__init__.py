@@ -1,0 +1,3 @@
+"""Networks with quadratic activations."""
+
+from .model import QuadraticNetwork as QuadraticNetwork
