@@ -43,8 +43,12 @@ def test_coefficients_of_relu_exponential_and_logarithm_of_cosh():
 @pytest.mark.parametrize("latent", LATENTS)
 def test_moments_are_those_of_drawn_latents(latent):
     rng, n = np.random.default_rng(1), 400_000
-    g = {"rademacher": lambda: rng.choice([-1.0, 1.0], n), "uniform": lambda: rng.uniform(-np.sqrt(3), np.sqrt(3), n),
-         "laplace": lambda: rng.laplace(scale=np.sqrt(0.5), size=n), "gaussian": lambda: rng.normal(size=n)}[latent]()  # fmt: skip
+    g = {
+        "rademacher": lambda: rng.choice([-1.0, 1.0], n),
+        "uniform": lambda: rng.uniform(-np.sqrt(3), np.sqrt(3), n),
+        "laplace": lambda: rng.laplace(scale=np.sqrt(0.5), size=n),
+        "gaussian": lambda: rng.normal(size=n),
+    }[latent]()
     drawn = np.stack([eval_hermitenorm(k, g) for k in range(5)])
     expected = hermite_moments(raw_moments(latent, 4))
     assert np.all(np.abs(drawn.mean(axis=1) - expected) < 4.5 * drawn.std(axis=1) / np.sqrt(n) + 1e-12)

@@ -52,7 +52,7 @@ class Stream(NamedTuple):
     - `dimension`: d. `directions`: k.
     """
 
-    sample: Callable[[UInt32[Array, "words *lanes"]], tuple[Float[Array, "k *lanes"], Any]]
+    sample: Callable[[UInt32[Array, "words ..."]], tuple[Float[Array, "k ..."], Any]]
     push: Callable[[Array, Array, Any], Array]
     dimension: int
     words: int
@@ -71,9 +71,9 @@ class Stream(NamedTuple):
 class Hit(NamedTuple):
     """When lanes first met a condition (in steps; the last step allowed where they did not), and whether they did."""
 
-    steps: Int[Array, " *lanes"]
-    met: Bool[Array, " *lanes"]
-    overlaps: Float[Array, "k *lanes"]
+    steps: Int[Array, "..."]
+    met: Bool[Array, "..."]
+    overlaps: Float[Array, "k ..."]
 
 
 def normal(bits: UInt32[Array, "..."]) -> Float[Array, "..."]:
@@ -103,7 +103,7 @@ def _cube_root(freedom: int) -> tuple[float, ...]:
     return tuple(float(p) for p in powers[: seen + 1][::-1])
 
 
-def chi_squared(bits: UInt32[Array, "n *rest"], freedom: int) -> Float[Array, " *rest"]:
+def chi_squared(bits: UInt32[Array, "n ..."], freedom: int) -> Float[Array, "..."]:
     """χ² with that many degrees of freedom, from one row of random bits; from as many rows where they are at most six.
 
     >>> draws = chi_squared(jax.random.bits(jax.random.key(0), (1, 100_000), jnp.uint32), 50)
@@ -153,8 +153,8 @@ def _step(stream: Stream, sample: _Samples, overlaps: Array, lost: Array) -> tup
 
 
 def reduced_descent(
-    stream: Stream, key: PRNGKeyArray, start: Float[Array, "k *lanes"], ends: Int[Array, " time"]
-) -> Float[Array, "time k *lanes"]:
+    stream: Stream, key: PRNGKeyArray, start: Float[Array, "k ..."], ends: Int[Array, " time"]
+) -> Float[Array, "time k ..."]:
     """The overlaps after each number of steps (`ends`, not decreasing), from `start`.
 
     The samples depend on the key and on the number of the step only, not on what is recorded.
@@ -186,8 +186,8 @@ def reduced_descent(
 def reduced_hitting(
     stream: Stream,
     key: PRNGKeyArray,
-    start: Float[Array, "k *lanes"],
-    condition: Callable[[Float[Array, "k *lanes"]], Bool[Array, " *lanes"]],
+    start: Float[Array, "k ..."],
+    condition: Callable[[Float[Array, "k ..."]], Bool[Array, "..."]],
     most: int | Array,
 ) -> Hit:
     """The first number of steps after which a `condition` on the overlaps holds, lane by lane; a lane stops there.
