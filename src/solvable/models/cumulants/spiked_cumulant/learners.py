@@ -119,8 +119,6 @@ def fit_features(
     width = 4 * size + 1
     sums = (jnp.zeros((width, width), dtype), jnp.zeros(width, dtype))
     gram, right = jax.lax.fori_loop(jnp.zeros_like(batches), batches, add, sums)
-        jnp.zeros_like(batches), batches, add, (jnp.zeros((width, width), dtype), jnp.zeros(width, dtype))
-    )
     seen = (batches * BATCH).astype(dtype)
     held_x, held_y = draw(held_key, HELD)
     there = (jnp.arange(HELD) < kept).astype(dtype)
