@@ -11,24 +11,27 @@ r = β_v/(1+β_v), while s = x·u has variance 1 + β_u. The latents are `indepe
 
     w ← (w + (δ/d) y σ'(a)(x - a w))/|…|,    a = w·x,  time t = steps/d.
 
-**Theory** (after Bardone and Goldt 2024; the flow at finite rate is derived here). E[yσ] = Φ(α_u, α_v) = ½ Σ_{i+j≥1} c_ij c^σ_{i+j}
-α_u^i α_v^j/(i!j!) with c_ij = E_{y=+1}[He_i(s) He_j(t)] = β_u^{i/2} r^{j/2} E[λ^i He_j(ν)] and c^σ_k = E[σ(z) He_k(z)]. For d → ∞ the
-overlaps α_u = w·u and α_v = w·v follow
+**Theory** (after Bardone and Goldt 2024; the flow at finite rate is derived here). With c^σ_k = E[σ(z) He_k(z)] and
+c_ij = E_{y=+1}[He_i(s) He_j(t)] = β_u^{i/2} r^{j/2} E[λ^i He_j(ν)],
+
+    E[yσ] = Φ(α_u, α_v) = ½ Σ_{i+j≥1} c_ij c^σ_{i+j} α_u^i α_v^j/(i!j!).
+
+For d → ∞ the overlaps α_u = w·u and α_v = w·v follow
 
     dα_i/dt = δ [∂_iΦ - α_i (α_u ∂_uΦ + α_v ∂_vΦ)] - ½ δ² α_i E[σ'(a)²],
 
 whose first part is δ E[yσ'(a)(x_i - a α_i)] and whose second is the growth of |w| by what is across. Here both are averaged
 directly, without a series: given the latents, a is Gaussian. Independent latents have c_11 = 0, and near α_v = 0 the
-direction v is driven by c_04 α_v³ alone: from α ~ d^{-1/2} that takes n ~ d³ samples. Correlated ones have c_11 = √(2β_u r/π): α_v
-is driven by α_u, which grows exponentially, and both are found after n ~ d log d.
+direction v is driven by c_04 α_v³ alone: from α ~ d^{-1/2} that takes n ~ d³ samples. Correlated ones have
+c_11 = √(2β_u r/π): α_v is driven by α_u, which grows exponentially, and both are found after n ~ d log d.
 
 - `activation`: a `polynomial` Σ_k a_k He_k with your `coefficients`, or a named one. u is found if c^σ_2 > 0; v alone wants
   c^σ_4 c_04 > 0, that is c^σ_4 < 0.
 - `simulated`: `overlaps` follows α_u and α_v alone, which has the same law at every d and costs the same at d = 10⁶ as at 100;
   `weights` follows all of w.
-- `learner = "network"` trains a two-layer ReLU network by online descent on the logistic loss instead, where the classes also differ in their
-  mean by √β_m m. Test errors and overlaps with m, u, v are measured on the way (`networks.py`), also of networks that see Gaussian
-  `surrogate` classes with the same mean, or the same mean and covariance.
+- `learner = "network"` trains a two-layer ReLU network by online descent on the logistic loss instead, where the classes also
+  differ in their mean by √β_m m. Its accuracy and overlaps with m, u, v are measured on the way (`networks.py`), also if it
+  is shown a Gaussian `surrogate` of the positive class with the same mean, or the same mean and covariance.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def fit_network(
     kept = _validation(number)
     batches = jnp.maximum((number - kept) // BATCH, 1)
     held_x, held_y = draw(held_key, HELD)
-    there = (jnp.arange(HELD) < kept).astype(dtype)
+    there = (jnp.arange(HELD, dtype=jnp.int32) < kept).astype(dtype)
 
     def loss(net: Network, x: Array, y: Array) -> Array:
         return jnp.mean((net(x) - y) ** 2)
@@ -121,7 +121,7 @@ def fit_features(
     gram, right = jax.lax.fori_loop(jnp.zeros_like(batches), batches, add, sums)
     seen = (batches * BATCH).astype(dtype)
     held_x, held_y = draw(held_key, HELD)
-    there = (jnp.arange(HELD) < kept).astype(dtype)
+    there = (jnp.arange(HELD, dtype=jnp.int32) < kept).astype(dtype)
     held = features(held_x)
     fits, wrong = [], []
     for ridge in RIDGES:

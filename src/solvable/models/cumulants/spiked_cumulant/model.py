@@ -65,6 +65,7 @@ from .norms import (
 
 LATENTS = ("rademacher", "uniform", "laplace", "gaussian", "moments")
 BOUNDED = ("rademacher", "uniform", "moments")
+ATOMS = ("rademacher", "moments")  # without a density, f grows without end as β does, and β_* is finite at every γ
 SYMMETRIC = ("rademacher", "uniform", "laplace")
 DRAWS = 2048  # samples on which a realisation averages, per class
 REPEATS = 8  # data sets of which a realisation takes the mean of the test of degree four
@@ -109,7 +110,7 @@ class SpikedCumulant(Model):
         10.0, low=0.0, low_open=True, high=1e6, typical=(0.3, 100.0), scale="log", symbol=r"\beta",
         meaning="signal-to-noise ratio of the spike, before whitening")  # fmt: skip
     samples: Control = control(
-        2.0, low=0.0, low_open=True, high=1e4, typical=(0.3, 30.0), scale="log", symbol=r"\gamma", counts=True,
+        2.0, low=0.01, high=1e4, typical=(0.3, 30.0), scale="log", symbol=r"\gamma", counts=True,
         meaning="samples per dimension, n/d, where n grows like d")  # fmt: skip
     scaled_samples: Control = control(
         1.0, low=0.0, low_open=True, high=1e3, typical=(0.1, 10.0), scale="log", symbol="c",
@@ -143,7 +144,7 @@ class SpikedCumulant(Model):
         observable("critical_samples", "samples per dimension from which the norm explodes", symbol=r"\gamma_*", low=0,
                    simulated=False, when={"norm": "exact", "latent": BOUNDED}),
         observable("critical_snr", "signal-to-noise ratio from which the norm explodes", symbol=r"\beta_*", low=0,
-                   simulated=False, when={"norm": "exact", "latent": BOUNDED}),
+                   simulated=False, when={"norm": "exact", "latent": ATOMS}),
         observable("jump", "overlap that takes over at the critical number of samples", symbol=r"\lambda_*", low=0, high=1,
                    simulated=False, when={"norm": "exact", "latent": BOUNDED}),
         observable("low_degree_norm", "norm of the best polynomial of the largest degree, n = c d^{p/2}",
@@ -190,7 +191,8 @@ class SpikedCumulant(Model):
     def transition_lines(self, x: str, y: str, values: np.ndarray) -> dict[str, Any]:
         if self.norm == "exact" and self.latent in BOUNDED and {x, y} == {"snr", "samples"}:
             at = self.replace(**{x: values}).theory()
-            return {"norm explodes": at.critical_samples if x == "snr" else at.critical_snr}
+            lines = at.critical_samples if x == "snr" else at.critical_snr if self.latent in ATOMS else None
+            return {} if lines is None else {"norm explodes": lines}
         return {}
 
     # --- theory -----------------------------------------------------------------------------------------------------
@@ -200,16 +202,17 @@ class SpikedCumulant(Model):
         found: dict[str, Array] = {"low_degree_norm": low_degree_limit(latent, ratio, self.scaled_samples, self.degree)}
         if self.norm == "exact" and self.latent in BOUNDED:
             linear = linear_regime(latent, self.snr, self.samples, numerics.nodes)
-            critical, good = critical_snr(latent, self.samples, numerics.nodes // 2)
             found |= {
                 "rate": linear.rate,
                 "dominant_overlap": linear.overlap,
                 "critical_samples": linear.critical,
-                "critical_snr": critical,
-                "critical_snr_converged": good,
                 "jump": linear.jump,
                 "residual": linear.residual,
             }
+        if self.norm == "exact" and self.latent in ATOMS:
+            found["critical_snr"], found["critical_snr_converged"] = critical_snr(
+                latent, self.samples, numerics.nodes // 2
+            )
         if self.learner != "oracle":
             return found
         if self.norm == "exact" and self.latent in BOUNDED:
@@ -321,11 +324,11 @@ class SpikedCumulant(Model):
             # a spike for every few samples: the test does not know it, and the mean over spikes is what is wanted
             planted = statistic(self._planted(noise[:rows], _signs(noise[-1, :-1]), latent))
             null = statistic(noise[rows : 2 * rows, :-1])
-            here = (i * rows + jnp.arange(rows) < REPEATS * number).astype(dtype)
+            here = ((i * rows + jnp.arange(rows, dtype=jnp.int32)).astype(float) < REPEATS * number).astype(dtype)
             return sums + jnp.stack([jnp.sum(here * planted), jnp.sum(here * null**2), jnp.sum(here)]).astype(float)
 
         chunks = jnp.ceil(REPEATS * number / rows).astype(jnp.int32)
-        shift, variance, seen = jax.lax.fori_loop(0, chunks, chunk, jnp.zeros(3))
+        shift, variance, seen = jax.lax.fori_loop(jnp.zeros_like(chunks), chunks, chunk, jnp.zeros(3))
         sign = math.copysign(1.0, float(latent.hermite[4]))
         return sign * jnp.sqrt(number) * (shift / seen) / jnp.sqrt(variance / seen)
 

@@ -303,8 +303,8 @@ def linear_regime(latent: Latent, snr: Array, samples: Array, nodes: int) -> Lin
     )
 
 
-def critical_snr(latent: Latent, samples: Array, nodes: int, most: float = 40.0) -> tuple[Array, Array]:
-    """β_*(γ), where the maximum touches zero, and whether it was found (β up to e^40 is looked at).
+def critical_snr(latent: Latent, samples: Array, nodes: int, most: float = 200.0) -> tuple[Array, Array]:
+    """β_*(γ), where the maximum touches zero, and whether it was found (β up to e^200 is looked at).
 
     Where the latent has a density, f stays finite as β → ∞, and there may be none. By halves of log β on a grid of u,
     then by Newton's method for both conditions.
@@ -325,7 +325,7 @@ def critical_snr(latent: Latent, samples: Array, nodes: int, most: float = 40.0)
         over = jnp.max(excess(middle)) > 0
         return jnp.where(over, ends[0], middle), jnp.where(over, middle, ends[1])
 
-    low, high = jax.lax.fori_loop(0, 40, halve, (jnp.full_like(samples, -12.0), jnp.full_like(samples, most)))
+    low, high = jax.lax.fori_loop(0, 42, halve, (jnp.full_like(samples, -12.0), jnp.full_like(samples, most)))
     near = grid[jnp.argmax(excess(high))]
     # where λ is one to all digits, the condition itself says which u that is
     near = jnp.where(near < FAR, near, samples * both(high, near)[1])
