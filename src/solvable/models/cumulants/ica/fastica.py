@@ -66,11 +66,11 @@ def image_patches(side: int, number: int, seed: int = 0, phases: bool = False) -
             grey = np.fft.ifft2(np.abs(np.fft.fft2(grey)) * turned / np.abs(turned)).real
         top = rng.integers(0, grey.shape[0] - side, number // 2)
         left = rng.integers(0, grey.shape[1] - side, number // 2)
-        rows.append(np.stack([grey[i : i + side, j : j + side].ravel() for i, j in zip(top, left, strict=True)]))
-    patches = np.concatenate(rows)
-    patches = patches - patches.mean(axis=1, keepdims=True)
-    patches = patches - patches.mean(axis=0)
-    values, vectors = np.linalg.eigh(patches.T @ patches / len(patches))
-    kept = values > 1e-9 * values[-1]  # all but the mean, which was removed
-    white = patches @ vectors[:, kept] / np.sqrt(values[kept])
+        patches = np.stack([grey[i : i + side, j : j + side].ravel() for i, j in zip(top, left, strict=True)])
+        patches = patches - patches.mean(axis=1, keepdims=True)
+        patches = patches - patches.mean(axis=0)
+        values, vectors = np.linalg.eigh(patches.T @ patches / len(patches))
+        # each image by itself: two Gaussians of different covariance would not make a Gaussian; the mean is left out
+        rows.append(patches @ vectors[:, 1:] / np.sqrt(values[1:]))
+    white = np.concatenate(rows)
     return white[rng.permutation(len(white))].astype(np.float32)

@@ -7,11 +7,11 @@ r = β/(1+β). Whitening has removed what mean and covariance would show. The ex
 
 - `fastica`: w ← Σ_μ [x_μ G'(w·x_μ) - G''(w·x_μ) w], normalised, on a fresh batch of n = γd samples at every step.
 - `descent`: one sample a step, w ← w ± (δ/d) G'(a)(x - a w), normalised; a = w·x.
-- `smoothed`: the same with the contrast He_4 averaged over all directions at distance λ = d^{1/4} from w, which makes a slope at α = 0
-  out of the fourth cumulant. Its rate is δ(1+λ²)²/(4√d), its time n/d².
+- `smoothed`: the same with the contrast He_4 averaged over all directions at distance λ = d^{1/4} from w, which makes a slope
+  at α = 0 out of the fourth cumulant. Its rate is δ(1+λ²)²/(4√d), its time n/d².
 
-**Theory** (after Ricci, Bardone and Goldt 2025; derived here). With L(α) = E G(w·x) Stein's lemma leaves L'(α) v of FastICA's mean
-step: with infinite data one step is enough. Every other direction gets noise of variance V/n, V = E G'(a)², so that as d → ∞
+**Theory** (after Ricci, Bardone and Goldt 2025; derived here). With L(α) = E G(w·x) Stein's lemma leaves L'(α) v of FastICA's
+mean step: with infinite data one step is enough. Every other direction gets noise of variance V/n, V = E G'(a)², so that as d → ∞
 
     α_1² = L'(α_0)²/(L'(α_0)² + V/γ).
 
@@ -19,8 +19,8 @@ L' ~ α³, so that from α_0 ~ d^{-1/2} one step gains nothing if n ≪ d³, and
 
     dα/dt = δ |L'(α)| (1-α²) - ½ δ² α E[G'(a)²],    t = n/d.
 
-From α = A d^{-1/2} with δ = δ_1/d and τ = n/d³ this becomes dA = (δ_1|ℓ_4|A³ - ½δ_1²VA)dτ + δ_1√V dB, |ℓ_4| = 2r²: A explodes after a
-random τ of order one, so that n ~ d³. The smoothed loss has the slope 3|ℓ_4|α/√d instead: A = √d α obeys
+From α = A d^{-1/2} with δ = δ_1/d and τ = n/d³ this becomes dA = (δ_1|ℓ_4|A³ - ½δ_1²VA)dτ + δ_1√V dB, |ℓ_4| = 2r²: A explodes
+after a random τ of order one, so that n ~ d³. The smoothed loss has the slope 3|ℓ_4|α/√d instead: A = √d α obeys
 
     dA = (3δ|ℓ_4| - 12δ²) A dτ + √24 δ dB,    τ = n/d²,
 
