@@ -59,7 +59,7 @@ def draw_norms(data: dict[str, Any]) -> Any:
     axes[1].fill_between(at.samples, at.critical_snr_theory, 1e5, color=COLOURS[0], alpha=0.12)
     axes[1].plot([1.0], [10.7826], "o", color=COLOURS[1])
     axes[1].annotate("10.78 at n = d", (1.0, 10.7826), xytext=(8, 6), textcoords="offset points", fontsize=8)
-    axes[1].text(1.6, 3e3, "classes can be told apart", fontsize=8)
+    axes[1].text(0.7, 3e3, "classes can be told apart", fontsize=8)
     axes[1].text(0.12, 1.3, "they cannot", fontsize=8)
     axes[1].set(
         xlabel=label("samples", "n/d"), ylabel=label("critical strength", r"\beta_*"), yscale="log", ylim=(1, 1e5)
@@ -141,11 +141,11 @@ RECIPES = {
     "spiked-cumulant-norms": Recipe(
         norms,
         draw_norms,
-        sentence="Likelihood-ratio norms of a spiked cumulant: exact ones jump at a critical strength, those of polynomials at n ~ d².",
+        sentence="Norms of the likelihood ratio of a spiked cumulant: exact ones jump at a critical strength, polynomials' at n ~ d².",
     ),
     "spiked-cumulant-learners": Recipe(
         learners,
         draw_learners,
-        sentence="A two-layer network finds the spike from n ~ 10 d² samples on, random features stay at chance, and search needs n ~ d.",
+        sentence="A two-layer network finds the spike from about 10 d² samples on, random features do not; search needs n ~ d.",
     ),
 }
