@@ -326,6 +326,12 @@ def online() -> Iterator[Row]:
     yield from rows()
 
 
+def cumulants() -> Iterator[Row]:
+    from .cumulants import cumulants as rows
+
+    yield from rows()
+
+
 def explorer() -> Iterator[Row]:
     from .explorer import explorer as rows
 
@@ -343,6 +349,7 @@ GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
     "replica": replica,
     "soft-committee": soft_committee,
     "online": online,
+    "cumulants": cumulants,
     "masked-regression": masked_regression,
     "control": control,
     "minimisers": minimisers,

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from solvable.methods.training.reduced import reduced_hitting
+from solvable.model import simulate_batch
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, MARKERS, label
+from solvable.render.plots import COLOURS, MARKERS, label, log_axis
 
 from .contrasts import one_step
 from .fastica import excess_kurtosis, image_patches, iterate, spiked
@@ -59,10 +60,8 @@ def scaling(quick: bool) -> dict[str, Any]:
         row = []
         for x in few:
             model = ICA(snr=SNR, start=d**-0.5, samples=float(max(1.0, x * d**3)))
-            from solvable.model import simulate_batch
-
             keys = jnp.stack([model.key(d, s) for s in range(seeds)])
-            row.append(np.asarray(simulate_batch(model, {}, keys, d)["squared_overlap"])[:, 1])
+            row.append(np.asarray(simulate_batch(model, {}, keys, d, padded={"samples": 1})["squared_overlap"])[:, 1])
         points.append(row)
     slow_dims, smooth_dims = ((12, 24), (16, 32)) if quick else ((12, 16, 24, 32, 48), (16, 32, 64, 128, 256))
     slow = [hitting_times(ICA(learner="descent", rate=SLOW / d, snr=SNR), d, lanes, 60 * d**3) for d in slow_dims]
@@ -123,9 +122,10 @@ def draw_scaling(data: dict[str, Any]) -> Any:
     axes[2].set(ylabel=label("samples", r"n/(d^2\log d)"), ylim=(0, 1.2))
     axes[2].set_title("smoothed descent: n ~ d² log d")
     for axis in axes[1:]:
-        axis.set(xlabel=label("dimension", "d"), xscale="log")
+        axis.set(xlabel=label("dimension", "d"))
+        log_axis(axis.xaxis)
         axis.legend()
-    figure.suptitle("How many samples find one non-Gaussian direction (β = 15, from α = d^{-1/2})", fontsize=11)
+    figure.suptitle("How many samples find one non-Gaussian direction (β = 15, from an overlap 1/√d)", fontsize=11)
     return figure
 
 
@@ -193,7 +193,7 @@ RECIPES = {
     "ica-scaling": Recipe(
         scaling,
         draw_scaling,
-        sentence="One non-Gaussian direction takes d⁴ samples in one step of FastICA, d³ by descent and d² log d by smoothed descent.",
+        sentence="One non-Gaussian direction takes d⁴ samples in a step of FastICA, d³ by descent, d² log d by smoothed descent.",
     ),
     "ica-search": Recipe(
         search,

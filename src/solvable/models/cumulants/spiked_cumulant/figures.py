@@ -141,7 +141,7 @@ RECIPES = {
     "spiked-cumulant-norms": Recipe(
         norms,
         draw_norms,
-        sentence="Norms of the likelihood ratio of a spiked cumulant: exact ones jump at a critical strength, polynomials' at n ~ d².",
+        sentence="Norms of a spiked cumulant's likelihood ratio: exact ones jump at a critical strength, polynomials' at n ~ d².",
     ),
     "spiked-cumulant-learners": Recipe(
         learners,
