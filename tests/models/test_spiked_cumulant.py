@@ -69,7 +69,7 @@ def test_the_exact_norm_is_the_sum_over_all_pairs_of_spikes():
 
 def test_exact_norms_at_growing_dimension_tend_to_the_linear_regime():
     """d = 1000: 0.62496, 1.27233, 1.94160 against 0.62426, 1.27164, 1.94091; the difference is log 2/d: ±u are alike."""
-    theory = sv.SpikedCumulant(snr=[10.0, 20.0, 40.0], samples=2.0).theory(only=("rate",)).rate
+    theory = sv.SpikedCumulant(snr=[10.0, 20.0, 40.0], samples=2.0).theory(only=("log_norm",)).log_norm
     exact = np.array([log_norm(TWO, snr, 2000, 1000) / 1000 for snr in (10.0, 20.0, 40.0)])
     np.testing.assert_allclose(exact, [0.62496, 1.27233, 1.94160], atol=1e-5)
     np.testing.assert_allclose(exact - np.log(2) / 1000, theory, atol=1e-6)
@@ -111,7 +111,7 @@ def test_a_latent_with_a_density_needs_a_least_number_of_samples_at_any_strength
     outcome = sv.SpikedCumulant(latent="uniform", samples=[0.99 * least, 1.02 * least], snr=1e6).theory()
     assert "critical_snr" not in outcome
     assert float(outcome.critical_samples[0]) == pytest.approx(least, rel=0.01)
-    assert float(outcome.rate[0]) == 0 < float(outcome.rate[1])
+    assert float(outcome.log_norm[0]) == 0 < float(outcome.log_norm[1])
 
 
 def test_low_degree_norms_depend_on_n_over_d_squared_alone():
@@ -168,7 +168,7 @@ def test_heavy_tails_are_refused_and_have_norms_of_low_degree():
 def test_a_gaussian_latent_leaves_nothing_to_find():
     outcome = sv.SpikedCumulant(latent="gaussian").theory()
     assert float(outcome.low_degree_norm) == 1.0
-    assert "rate" not in outcome
+    assert "log_norm" not in outcome
     assert log_norm(latent_named("gaussian"), 10.0, 100, 20) == pytest.approx(0.0, abs=1e-12)
 
 
@@ -186,7 +186,7 @@ def test_the_oracles_error_is_the_integral_of_the_smaller_density():
 def test_own_moments_of_a_sign_are_a_sign():
     same = sv.SpikedCumulant(latent="moments", moments=[1.0, 0.0, 1.0, 0.0], snr=7.0).theory()
     other = sv.SpikedCumulant(snr=7.0).theory()
-    for name in ("rate", "critical_samples", "critical_snr", "pair_function", "oracle_error", "low_degree_norm"):
+    for name in ("log_norm", "critical_samples", "critical_snr", "pair_function", "oracle_error", "low_degree_norm"):
         np.testing.assert_allclose(same[name], other[name], rtol=1e-9)
 
 

@@ -152,6 +152,11 @@ def _step(stream: Stream, sample: _Samples, overlaps: Array, lost: Array) -> tup
     return moved, (moved - overlaps) - change
 
 
+def _whole() -> Any:
+    """The longest whole numbers that there are: steps may exceed 32 bits."""
+    return jnp.int64 if jnp.result_type(float) == jnp.float64 else jnp.int32
+
+
 def reduced_descent(
     stream: Stream, key: PRNGKeyArray, start: Float[Array, "k ..."], ends: Int[Array, " time"]
 ) -> Float[Array, "time k ..."]:
@@ -178,7 +183,7 @@ def reduced_descent(
         overlaps, lost = jax.lax.fori_loop(first // BLOCK, -(-end // BLOCK), block, tuple(state))
         return (end, overlaps, lost), overlaps
 
-    ends = ends.astype(jnp.int64) if jax.config.jax_enable_x64 else ends
+    ends = ends.astype(_whole())
     begin = (jnp.zeros_like(ends[0]), start.astype(jnp.float32), jnp.zeros(start.shape, jnp.float32))
     return jax.lax.scan(stretch, begin, ends)[1]
 
@@ -195,7 +200,7 @@ def reduced_hitting(
     The loop ends when all lanes have met it, or after `most` steps (rounded up to blocks).
     """
     lanes = start.shape[1:]
-    whole = jnp.int64 if jax.config.jax_enable_x64 else jnp.int32
+    whole = _whole()
 
     def step(carry: tuple[Array, ...], sample: _Samples) -> tuple[tuple[Array, ...], None]:
         overlaps, lost, steps, met = carry

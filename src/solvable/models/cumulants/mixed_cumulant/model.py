@@ -42,6 +42,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array
 
 from solvable.errors import InvalidValue
@@ -205,7 +206,7 @@ class MixedCumulant(Model):
             raise InvalidValue(
                 f"coefficients are for activation = 'polynomial', and activation is {self.activation!r}."
             )
-        starts = [np.asarray(v) for v in (self.start_u, self.start_v) if not isinstance(v, jax.core.Tracer)]
+        starts = [np.asarray(v) for v in (self.start_u, self.start_v) if not isinstance(v, Tracer)]
         if len(starts) == 2 and np.any(starts[0] ** 2 + starts[1] ** 2 >= 1):
             raise InvalidValue("start_u and start_v are the overlaps of a unit vector with orthogonal ones: "
                                "their squares must add up to less than 1.")  # fmt: skip

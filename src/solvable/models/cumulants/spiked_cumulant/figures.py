@@ -42,7 +42,7 @@ def draw_norms(data: dict[str, Any]) -> Any:
     figure, axes = plt.subplots(1, 3, figsize=(12.4, 3.8))
     for i, snr in enumerate(finite.snr.values):
         at = lines.sel(snr=snr)
-        axes[0].plot(at.samples, at.rate_theory, color=COLOURS[i], label=f"β = {snr:g}")
+        axes[0].plot(at.samples, at.log_norm_theory, color=COLOURS[i], label=f"β = {snr:g}")
         for j, size in enumerate(finite["size"].values):
             fill = {"markerfacecolor": "none"} if j < len(finite["size"]) - 1 else {}
             axes[0].plot(

@@ -43,6 +43,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array
 from scipy.special import ndtri
 
@@ -137,7 +138,7 @@ class SpikedCumulant(Model):
     _atoms: str = eqx.field(default="", init=False, static=True, repr=False)
 
     observables_declared = (
-        observable("rate", "limit of the logarithm of the norm per dimension, log‖L‖²/d", symbol="R", low=0, simulated=False,
+        observable("log_norm", "limit of the logarithm of the norm per dimension, log‖L‖²/d", symbol="R", low=0, simulated=False,
                    when={"norm": "exact", "latent": BOUNDED}),
         observable("dominant_overlap", "overlap of two spikes that dominates the norm: zero below the transition",
                    symbol=r"\lambda^*", low=0, high=1, simulated=False, when={"norm": "exact", "latent": BOUNDED}),
@@ -168,7 +169,7 @@ class SpikedCumulant(Model):
     def validate(self) -> None:
         if self.norm == "exact" and self.latent == "laplace":
             refuse_infinite(self.latent)
-        if self.latent == "moments" and not isinstance(self.moments, jax.core.Tracer):
+        if self.latent == "moments" and not isinstance(self.moments, Tracer):
             first = np.asarray(self.moments, float)
             if len(first) < 4 or np.abs(first[:3] - [1, 0, 1]).max() > 1e-9:
                 raise InvalidValue(f"moments = {first.tolist()} must begin with 1, 0, 1 and have at least four entries: "
@@ -203,7 +204,7 @@ class SpikedCumulant(Model):
         if self.norm == "exact" and self.latent in BOUNDED:
             linear = linear_regime(latent, self.snr, self.samples, numerics.nodes)
             found |= {
-                "rate": linear.rate,
+                "log_norm": linear.rate,
                 "dominant_overlap": linear.overlap,
                 "critical_samples": linear.critical,
                 "jump": linear.jump,

@@ -151,7 +151,7 @@ def log_norm(latent: Latent, snr: float, samples: int | float, dimension: int) -
     pair = np.array(above(jnp.asarray(size), jnp.asarray(missing)))
     if np.any(np.abs(latent.hermite[3::2]) > 1e-12):  # skewed: opposite spikes are not the same
         pair = np.where(2 * k < dimension, _log_opposite(latent, r * size, 1 - (r * size) ** 2), pair)
-    return float(logsumexp(chance + samples * pair))
+    return float(np.asarray(logsumexp(chance + samples * pair)))
 
 
 def _log_opposite(latent: Latent, rho: np.ndarray, gap: np.ndarray) -> np.ndarray:
