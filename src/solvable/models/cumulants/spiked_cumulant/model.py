@@ -177,11 +177,10 @@ class SpikedCumulant(Model):
             self._atoms = json.dumps([part.tolist() for part in atoms_with_moments(first)])
 
     def _latent(self) -> Latent:
-        return (
-            latent_with_atoms(*map(np.array, json.loads(self._atoms)))
-            if self.latent == "moments"
-            else latent_named(self.latent)
-        )
+        if self.latent == "moments":
+            values, chances = json.loads(self._atoms)
+            return latent_with_atoms(np.array(values), np.array(chances))
+        return latent_named(self.latent)
 
     def transition(self, along: str) -> Array:
         """Samples above the critical number: the norm explodes where this changes sign."""
