@@ -72,7 +72,7 @@ def population_slope(name: str, ratio: Array, alpha: Array, nodes: int) -> Array
 
 
 def one_step(
-    name: str, ratio: Array, alpha: Array, samples: Array, nodes: int, dimension: float | None = None
+    name: str, ratio: Array, alpha: Array, samples: Array, nodes: int, dimension: float | Array | None = None
 ) -> Array:
     """E[α_1²] after one step of FastICA on a fresh batch of n = γd samples; at a finite dimension, or as d → ∞.
 

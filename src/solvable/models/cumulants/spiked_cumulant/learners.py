@@ -86,7 +86,7 @@ def fit_network(
         net, mean, square, *_ = jax.lax.fori_loop(
             jnp.zeros_like(batches), batches, step, (net, mean, square, number_of, batches)
         )
-        wrong = jnp.sum(there * (net(held_x) * held_y <= 0)) / jnp.sum(there)
+        wrong = jnp.sum(there * (net(held_x) * held_y <= 0).astype(dtype)) / jnp.sum(there)
         better = wrong < lowest
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), net, best)
         return (net, mean, square, best, jnp.minimum(wrong, lowest)), None
@@ -129,7 +129,7 @@ def fit_features(
             (gram / seen + ridge * jnp.eye(width, dtype=dtype)).astype(float), (right / seen).astype(float)
         )
         fits.append(readout.astype(dtype))
-        wrong.append(jnp.sum(there * (held @ fits[-1] * held_y <= 0)) / jnp.sum(there))
+        wrong.append(jnp.sum(there * (held @ fits[-1] * held_y <= 0).astype(dtype)) / jnp.sum(there))
     best = jnp.stack(fits)[jnp.argmin(jnp.stack(wrong))]
     x, y = draw(test_key, TEST)
     return error_of(features(x) @ best, y), network.first
