@@ -334,6 +334,8 @@ def online() -> Iterator[Row]:
 
 def glassy() -> Iterator[Row]:
     from .glassy import glassy as rows
+def cumulants() -> Iterator[Row]:
+    from .cumulants import cumulants as rows
 
     yield from rows()
 
@@ -363,6 +365,7 @@ GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
     "online": online,
     "glassy": glassy,
     "two-time": two_time,
+    "cumulants": cumulants,
     "masked-regression": masked_regression,
     "control": control,
     "minimisers": minimisers,

@@ -1,0 +1,1 @@
+"""What is learnt from statistics beyond the covariance: spikes in higher cumulants."""

@@ -1,0 +1,3 @@
+"""Cheap and expensive directions whose latents are correlated."""
+
+from .model import MixedCumulant as MixedCumulant

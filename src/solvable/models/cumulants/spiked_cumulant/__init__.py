@@ -1,0 +1,3 @@
+"""A spike that only higher cumulants show."""
+
+from .model import SpikedCumulant as SpikedCumulant
