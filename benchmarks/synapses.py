@@ -14,8 +14,8 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, logsumexp
 
 import solvable as sv
-from solvable.methods.fixed_points.discrete_weights import capacity
 from solvable.methods.fixed_points.belief_propagation import pass_messages
+from solvable.methods.fixed_points.discrete_weights import capacity
 
 from .rows import Row, cpu_seconds, largest
 

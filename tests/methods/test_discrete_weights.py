@@ -12,8 +12,8 @@ from scipy.special import log_ndtr
 from solvable.methods.averages.levels import level_rule, level_sums
 from solvable.methods.averages.quadrature import gaussian_panels, merge_sorted
 from solvable.methods.averages.tails import log_tail, prox_tail, tail_ratio, tail_rule, tail_slope
-from solvable.methods.fixed_points.discrete_weights import capacity, local_entropy, typical_entropy
 from solvable.methods.fixed_points.belief_propagation import pass_messages
+from solvable.methods.fixed_points.discrete_weights import capacity, local_entropy, typical_entropy
 
 PAIR = jnp.asarray([-1.0, 1.0])
 

@@ -1,2 +1,1 @@
-"""Descent and sampling in rough landscapes: two-time dynamics, and counts of minima."""
-"""Rough landscapes: descents that are trapped, and what sets them free."""
+"""Rough landscapes: descents and samplers that are trapped, what sets them free, and counts of minima."""

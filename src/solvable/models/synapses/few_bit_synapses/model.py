@@ -32,8 +32,8 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from solvable.errors import InvalidValue
-from solvable.methods.fixed_points.discrete_weights import capacity, local_entropy, typical_entropy
 from solvable.methods.fixed_points.belief_propagation import pass_messages
+from solvable.methods.fixed_points.discrete_weights import capacity, local_entropy, typical_entropy
 from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
 
 
