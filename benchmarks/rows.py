@@ -333,7 +333,9 @@ def online() -> Iterator[Row]:
 
 
 def glassy() -> Iterator[Row]:
-    pass
+    from .glassy import glassy as rows
+
+    yield from rows()
 
 
 def cumulants() -> Iterator[Row]:
