@@ -131,7 +131,7 @@ def draw_learners(data: dict[str, Any]) -> Any:
         axes[2].errorbar(runs.samples, mean, error, fmt=MARKERS[j] + "-", color=COLOURS[3 + j], markersize=4, linewidth=0.8,
                          label=f"d = {int(size)}")  # fmt: skip
     axes[2].set(xlabel=label("samples", "n/d"), ylabel="spike found", ylim=(-0.02, 1.05))
-    axes[2].set_title("searching all 2^d spikes needs n ~ d")
+    axes[2].set_title("searching all $2^d$ spikes needs n ~ d")
     axes[2].legend()
     figure.suptitle("Who finds a spike in the fourth cumulant (β = 10)", fontsize=11)
     return figure
