@@ -181,7 +181,8 @@ class BinaryInitialisation(Model):
                 first, second = (jnp.asarray(v.reshape(-1)) for v in np.meshgrid(x, x, indexing="ij"))
                 weight = jnp.asarray(np.outer(w, w).reshape(-1))
                 root = self.gain * jnp.sqrt(full)
-                rest = jnp.sqrt(jnp.maximum(1 - inner**2, 0.0))
+                apart = 1 - inner**2  # zero where both signals are one: a root there has no derivative, and needs none
+                rest = jnp.where(apart > 1e-12, jnp.sqrt(jnp.where(apart > 1e-12, apart, 1.0)), 0.0)
                 bend = lambda h: 1 - jnp.tanh(h) ** 2  # noqa: E731
                 top = self.gain**2 * (weight @ (bend(root * first) * bend(root * (inner * first + rest * second))))
             # with q = (σ_m²A + σ_b²)/rest at the fixed point, q/(σ_m²A + σ_b²) is 1/rest, also where both vanish
