@@ -1,0 +1,1 @@
+"""Descent and sampling in rough landscapes: two-time dynamics, and counts of minima."""
