@@ -1,23 +1,19 @@
 r"""Descent on a Gaussian landscape in discrete time, exactly: every linear first-order method at any step size.
 
-The landscape is :math:`H(x) = -N Q_s(m) + \text{noise} + \tfrac N4\omega(|x|^2/N - 1)^2` in N → ∞ dimensions, where the noise is Gaussian with
-covariance :math:`N Q(x\cdot y/N)` and m = x·x*/N is the overlap with a signal, :math:`Q_s = Q` unless given. A linear first-order method
+The landscape is H(x) = -N Q_s(m) + noise + (ω/4) N (|x|²/N - 1)² in N → ∞ dimensions. The noise is Gaussian with
+covariance N Q(x·y/N), and m = x·x*/N is the overlap with a signal; Q_s = Q unless given. A linear first-order method
 takes gradients at points that are sums of earlier forces F = -∇H,
 
-.. math:: z_t = x_0 + \sum_{s<t} B_{ts} F_s ,
+    z_t = x_0 + Σ_{s<t} B_ts F_s,
 
 and everything about it is in the strictly lower triangle B: gradient descent, heavy ball and Nesterov are three of them
 (`gradient_descent`, `heavy_ball`, `nesterov`), with a step size for every step if wanted. In the limit
 
-.. math::
+    F_t = ξ_t + Σ_u M_tu z_u + Q_s'(m_t) x*,   M_tu = Q''(C_tu) R_tu - ω (C_tt - 1) δ_tu,   <ξ_t ξ_u> = Q'(C_tu),
 
-    F_t = \xi_t + \sum_u M_{tu} z_u + Q_s'(m_t)\, x^*, \qquad
-    M_{tu} = Q''(C_{tu}) R_{tu} - \omega(C_{tt} - 1)\,\delta_{tu}, \qquad
-    \langle \xi_t \xi_u\rangle = Q'(C_{tu}),
-
-with the correlations C = z·z/N and the responses R = ∂z/∂ξ, and every scalar product of forces, points, start and signal follows row by
-row. There is no step of time to refine: what is returned is exact up to rounding. The cost is that of a few matrix-vector products a
-step, cubic in the number of steps.
+with the correlations C = z·z/N and the responses R = ∂z/∂ξ. Every scalar product of forces, points, start and signal
+then follows row by row. There is no step of time to refine: what is returned is exact up to rounding. The cost is a few
+matrix-vector products a step, cubic in the number of steps.
 
 >>> import jax.numpy as jnp
 >>> kernel = Kernel(lambda q: q**3 / 2, lambda q: 1.5 * q**2, lambda q: 3 * q)
@@ -51,8 +47,8 @@ class Kernel(NamedTuple):
 class Method(NamedTuple):
     """A linear first-order method: the points at which it takes gradients, and those that it calls its iterates.
 
-    Row t of `gradient_at` has the weights of the forces 0 … t-1 in the point z_t of the gradient, row t of `iterate` those in x_t. They
-    are the same except for methods that look ahead.
+    Row t of `gradient_at` has the weights of the forces 0 … t-1 in the point z_t of the gradient, row t of `iterate`
+    those in x_t. They are the same except for methods that look ahead.
     """
 
     gradient_at: Float[Array, "point force"]
