@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, ArrayLike, Float
 
 __all__ = ["Kernel", "Method", "Path", "Readout", "follow", "gradient_descent", "heavy_ball", "nesterov"]
 
@@ -91,7 +91,7 @@ class Path(NamedTuple):
         self,
         weights: Float[Array, "place force"],
         kernel: Kernel,
-        ridge: Array | float = 0.0,
+        ridge: ArrayLike = 0.0,
         signal: Kernel | None = None,
     ) -> Readout:
         """Energy, norm and overlaps of the points x_0 + weights · F, with the landscape of `follow`.
@@ -104,7 +104,7 @@ class Path(NamedTuple):
         (True, True)
         """
         signal = kernel if signal is None else signal
-        with_points = self.start_overlap + weights @ self.force_point
+        with_points = self.start_overlap[None, :] + weights @ self.force_point
         start = self.start_overlap[0] + weights @ self.force_start
         norm = start + weights @ self.force_start + jnp.einsum("tu,uv,tv->t", weights, self.force_force, weights)
         overlap = self.overlap[0] + weights @ self.force_signal
@@ -116,8 +116,8 @@ def follow(
     kernel: Kernel,
     method: Method,
     *,
-    ridge: Array | float = 0.0,
-    overlap: Array | float = 0.0,
+    ridge: ArrayLike = 0.0,
+    overlap: ArrayLike = 0.0,
     signal: Kernel | None = None,
 ) -> Path:
     """The exact large-N path of a first-order method from a point of the unit sphere with a given overlap.
@@ -154,7 +154,7 @@ def follow(
         memory = jnp.where(index < t, kernel.curvature(common) * response, 0.0)
         memory = memory.at[t].set(-ridge * (common[t] - 1))
         past = index <= t
-        f_response = f_response.at[t].set(memory @ r + (index == t))
+        f_response = f_response.at[t].set(memory @ r + (index == t).astype(float))
         f_start = f_start.at[t].set(memory @ from_start + pull * first_overlap)
         f_signal = f_signal.at[t].set(memory @ m + pull)
         f_point = f_point.at[t].set(jnp.where(past, c @ memory + r @ noise + pull * m, f_point[t]))
@@ -168,12 +168,12 @@ def follow(
     return path
 
 
-def _rates(steps: int, rate: Array | float) -> Float[Array, " force"]:
+def _rates(steps: int, rate: ArrayLike) -> Float[Array, " force"]:
     """A step size for every force; the last force is measured and not followed."""
     return jnp.concatenate([jnp.broadcast_to(jnp.asarray(rate, float), (steps,)), jnp.zeros(1)])
 
 
-def gradient_descent(steps: int, rate: Array | float) -> Method:
+def gradient_descent(steps: int, rate: ArrayLike) -> Method:
     """x ← x + αF, with one rate α or one for every step.
 
     >>> gradient_descent(2, 0.1).iterate.tolist()
@@ -182,7 +182,7 @@ def gradient_descent(steps: int, rate: Array | float) -> Method:
     return heavy_ball(steps, rate, 0.0)
 
 
-def heavy_ball(steps: int, rate: Array | float, momentum: Array | float) -> Method:
+def heavy_ball(steps: int, rate: ArrayLike, momentum: ArrayLike) -> Method:
     """x_{t+1} = x_t + β(x_t - x_{t-1}) + αF(x_t), from rest: Polyak's momentum.
 
     >>> heavy_ball(3, 1.0, 0.5).iterate[3].tolist()
@@ -199,7 +199,7 @@ def heavy_ball(steps: int, rate: Array | float, momentum: Array | float) -> Meth
     return Method(rows, rows)
 
 
-def nesterov(steps: int, rate: Array | float) -> Method:
+def nesterov(steps: int, rate: ArrayLike) -> Method:
     """x_{t+1} = y_t + αF(y_t), y_{t+1} = x_{t+1} + b_t (x_{t+1} - x_t) with b_t = t/(t+3).
 
     >>> method = nesterov(3, 1.0)
@@ -207,7 +207,8 @@ def nesterov(steps: int, rate: Array | float) -> Method:
     ([1.0, 1.0, 0.0, 0.0], [1.0, 1.25, 0.0, 0.0])
     """
     forces = jnp.diag(_rates(steps, rate))
-    pushes = jnp.arange(steps + 1) / (jnp.arange(steps + 1) + 3.0)
+    number = jnp.arange(steps + 1, dtype=float)
+    pushes = number / (number + 3)
 
     def step(carry: tuple[Array, Array], row: tuple[Array, Array]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         (y, x), (force, push) = carry, row

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float
 
@@ -97,7 +98,7 @@ def first_root(function: Callable[[Array], Array], end: Array, grid: int = 512) 
     1.414213562
     """
     # roots lie near both ends: so do the points
-    share = 0.5 - 0.5 * jnp.cos(jnp.pi * jnp.arange(1, grid) / grid)
+    share = jnp.asarray(0.5 - 0.5 * np.cos(np.pi * np.arange(1, grid) / grid))
     ended = function(share * end) <= 0
     first = jnp.argmax(ended)
     low, high = jnp.where(first > 0, share[first - 1], 0.0) * end, share[first] * end
@@ -159,8 +160,8 @@ def read_path(
         place = t / (2 * step)
         near = jnp.round(place)
         place = jnp.where(jnp.abs(place - near) < 1e-9 * (1 + near), near, place)  # a point of the grid is itself
-        first = jnp.clip(jnp.ceil(place) - STENCIL + 1, 0, None).astype(jnp.int32)
-        return first, _lagrange(place - first)
+        first = jnp.maximum(jnp.ceil(place) - STENCIL + 1, 0.0)
+        return first.astype(jnp.int32), _lagrange(place - first)
 
     def along(values: Array, t: Array) -> Array:
         first, weights = stencil(t)
@@ -170,7 +171,7 @@ def read_path(
         earlier, t = jnp.minimum(t, earlier), jnp.maximum(t, earlier)
         (row, row_weights), (lag, lag_weights) = stencil(earlier), stencil(t - earlier)
         i, k = row + jnp.arange(STENCIL), lag + jnp.arange(STENCIL)
-        return row_weights @ path.correlation[i[:, None] + k, i[:, None]] @ lag_weights
+        return row_weights @ path.correlation[i[:, None] + k[None, :], i[:, None]] @ lag_weights
 
     curves = (jax.vmap(lambda t, v=v: along(v, t))(times) for v in (path.overlap, path.energy, path.multiplier))
     correlation = jax.vmap(lambda t: jax.vmap(lambda w: between(t, w))(waiting))(times)
@@ -184,7 +185,7 @@ STENCIL = 6  # points of an interpolation
 def _lagrange(place: Array) -> Array:
     """Weights of the values at 0, 1, …, STENCIL - 1 in a polynomial's value at a place."""
     nodes = jnp.arange(STENCIL, dtype=float)
-    apart = jnp.where(jnp.eye(STENCIL, dtype=bool), 1.0, nodes[:, None] - nodes)
+    apart = jnp.where(jnp.eye(STENCIL, dtype=bool), 1.0, nodes[:, None] - nodes[None, :])
     factors = jnp.where(jnp.eye(STENCIL, dtype=bool), 1.0, (place - nodes)[None, :] / apart)
     return jnp.prod(factors, axis=1)
 
@@ -195,50 +196,67 @@ def _lagrange(place: Array) -> Array:
 class System(NamedTuple):
     """A drawn landscape and its mirror image, the same noise with the opposite sign.
 
-    `force(x, tensor)` and `energy(x, tensor)` take a pair of points, one for each sign, and the factor of the tensor.
+    `force(x, tensor)` and `measure(x, tensor)`, which is energy and radial force x·F per dimension, take a pair of points, one for
+    each sign, and the factor of the tensor. `start` is a random point of the sphere with a given overlap with the signal.
     """
 
     signal: Float[Array, " site"]
+    start: Float[Array, "sign site"]
     force: Callable[[Array, Array | float], Array]
-    energy: Callable[[Array, Array | float], Array]
+    measure: Callable[[Array, Array | float], tuple[Array, Array]]
 
 
-def draw_system(key: Array, size: int, covariance: Covariance, kind: str, dtype: Any) -> System:
-    """Draw noise and signal: a `dense` tensor of independent entries, or a `diluted` one with a few groups at each site.
+def draw_system(key: Array, size: int, covariance: Covariance, overlap: Array, kind: str, dtype: Any) -> System:
+    """Draw noise, signal and start: a `dense` tensor of independent entries, or a `diluted` one with a few groups at each site.
 
     The dense one has the exact covariance at any size. In the diluted one every site is in the same number of random groups,
     with Gaussian couplings of a variance that makes the covariance the same; its memory and time are linear in the size.
     """
-    keys = jax.random.split(key, 3)
-    signal = on_sphere(jax.random.normal(keys[0], (size,), dtype))
-    make = _dense if kind == "dense" else _diluted
+    if kind == "dense" and size**covariance.bodies > MOST_ENTRIES:
+        most = int(MOST_ENTRIES ** (1 / covariance.bodies) + 1e-9)
+        raise InvalidValue(
+            f"size = {size} is too large for a dense tensor of order {covariance.bodies}, at most {most}: take "
+            "disorder = 'diluted'."
+        )
+    orders, keys = (2, covariance.bodies), jax.random.split(key, 3)
+    copies = [DEGREE // order for order in orders]
+    shapes = [(size,) * order if kind == "dense" else (number, size) for order, number in zip(orders, copies, strict=True)]
+    drawn = jax.random.normal(keys[0], (2 * size + sum(map(math.prod, shapes)),), dtype)  # at once: it compiles sooner
+    signal, across, *noise = jnp.split(drawn, np.cumsum([size, size, math.prod(shapes[0])]))
+    signal = on_sphere(signal)
+    across = on_sphere(across - (across @ signal / size) * signal)
+    m = overlap.astype(dtype)
+    start = m * signal + jnp.sqrt(1 - m**2) * across
+    noise = [values.reshape(shape) for values, shape in zip(noise, shapes, strict=True)]
+    if kind == "dense":
+        noise_forces = [_dense(values) for values in noise]
+    else:
+        noise_forces = [_diluted(k, values, order) for k, values, order in zip(keys[1:], noise, orders, strict=True)]
     scales = 1 / covariance.matrix_noise.astype(dtype), 1 / covariance.tensor_noise.astype(dtype)
-    noise_forces = [make(k, size, p, dtype) for k, p in zip(keys[1:], (2, covariance.bodies), strict=True)]
-    orders, signs = (2, covariance.bodies), jnp.asarray([[1.0], [-1.0]], dtype)
+    signs = jnp.asarray([[1.0], [-1.0]], dtype)
 
     def parts(x: Array) -> list[Array]:
         """The force of the matrix and that of the tensor, noise and signal together."""
         m = x @ signal / size
         found = []
         for order, scale, noise in zip(orders, scales, noise_forces, strict=True):
-            found.append(signs * jnp.sqrt(scale) * noise(x) + scale * (m ** (order - 1))[:, None] * signal)
+            found.append(signs * jnp.sqrt(scale) * noise(x) + scale * (m ** (order - 1))[:, None] * signal[None, :])
         return found
 
     def force(x: Array, tensor: Array | float = 1.0) -> Array:
         matrix_part, tensor_part = parts(x)
         return matrix_part + tensor * tensor_part
 
-    def energy(x: Array, tensor: Array | float = 1.0) -> Array:
-        matrix_part, tensor_part = parts(x)
-        pulls = matrix_part / 2 + tensor * tensor_part / covariance.bodies
-        return -jnp.sum(x * pulls, axis=1) / size
+    def measure(x: Array, tensor: Array | float = 1.0) -> tuple[Array, Array]:
+        matrix_part, tensor_part = (jnp.sum(x * part, axis=1) / size for part in parts(x))
+        return -matrix_part / 2 - tensor * tensor_part / covariance.bodies, matrix_part + tensor * tensor_part
 
-    return System(signal, force, energy)
+    return System(signal, jnp.stack([start, start]), force, measure)
 
 
-def _dense(key: Array, size: int, order: int, dtype: Any) -> Callable[[Array], Array]:
+def _dense(g: Array) -> Callable[[Array], Array]:
     """The force -∇h of h(x) = -(order N^{order-1})^{-1/2} Σ G_{i…k} x_i…x_k with independent normal G."""
-    g = jax.random.normal(key, (size,) * order, dtype)
+    order, size = g.ndim, len(g)
     # the derivative with respect to each of the indices in turn, brought to the front
     moved = sum((jnp.moveaxis(g, place, 0) for place in range(1, order)), g) / math.sqrt(order * size ** (order - 1))
 
@@ -252,14 +270,13 @@ def _dense(key: Array, size: int, order: int, dtype: Any) -> Callable[[Array], A
     return force
 
 
-def _diluted(key: Array, size: int, order: int, dtype: Any) -> Callable[[Array], Array]:
-    """The same with DEGREE/order·N groups of sites only: group i of a copy is made of the i-th sites of permutations."""
-    copies = DEGREE // order
-    place_key, value_key = jax.random.split(key)
-    keys = jax.random.split(place_key, (copies, order - 1))
+def _diluted(key: Array, g: Float[Array, "copy site"], order: int) -> Callable[[Array], Array]:
+    """The same with a few copies of N groups of sites only: group i of a copy is made of the i-th sites of permutations."""
+    copies, size = g.shape
+    keys = jax.random.split(key, (copies, order - 1))
     shuffled = jax.vmap(jax.vmap(lambda k: jax.random.permutation(k, size)))(keys)
     members = jnp.concatenate([jnp.broadcast_to(jnp.arange(size), (copies, 1, size)), shuffled], axis=1)
-    values = jax.random.normal(value_key, (copies, size), dtype) / math.sqrt(order * copies)
+    values = g / math.sqrt(order * copies)
     neighbours, couplings = [], []
     for place in range(order):
         group = jnp.argsort(members[:, place], axis=1)  # the group in which a site has this place
@@ -269,18 +286,9 @@ def _diluted(key: Array, size: int, order: int, dtype: Any) -> Callable[[Array],
     near, coupling = jnp.concatenate(neighbours, axis=1), jnp.concatenate(couplings)  # (order - 1, copy, site)
 
     def force(x: Array) -> Array:
-        return jnp.sum(coupling * jnp.prod(x[:, near], axis=1), axis=1)
+        return jnp.sum(coupling[None] * jnp.prod(x[:, near], axis=1), axis=1)
 
     return force
-
-
-def check_dense(kind: str, size: int, bodies: int) -> None:
-    """Refuse a dense tensor that no memory holds."""
-    if kind == "dense" and size**bodies > MOST_ENTRIES:
-        most = int(MOST_ENTRIES ** (1 / bodies) + 1e-9)
-        raise InvalidValue(
-            f"size = {size} is too large for a dense tensor of order {bodies}, at most {most}: take disorder = 'diluted'."
-        )
 
 
 def check_waiting(times: Any, waiting: Any) -> None:
@@ -292,15 +300,6 @@ def check_waiting(times: Any, waiting: Any) -> None:
 def on_sphere(x: Array) -> Array:
     """The point of the sphere |x|² = N in the direction of x."""
     return x * jnp.sqrt(x.shape[-1] / jnp.sum(x**2, axis=-1, keepdims=True))
-
-
-def start_at(key: Array, signal: Array, overlap: Array) -> Array:
-    """A random point of the sphere at this overlap with the signal, one for both signs of the noise."""
-    size = len(signal)
-    across = jax.random.normal(key, (size,), signal.dtype)
-    across = on_sphere(across - (across @ signal / size) * signal)
-    x = overlap * signal + jnp.sqrt(1 - overlap**2) * across
-    return jnp.stack([x, x])
 
 
 class Run(NamedTuple):
@@ -315,33 +314,36 @@ class Run(NamedTuple):
 def sample(
     key: Array,
     system: System,
-    start: Float[Array, "sign site"],
     times: Float[Array, " time"],
     waiting: Float[Array, " waiting"],
     *,
-    temperature: Array | float,
+    temperature: Array | None,
     curvature: Array,
     tensor: Callable[[Array], Array] = jnp.ones_like,
 ) -> Run:
-    """Langevin dynamics on the sphere, or gradient flow at temperature zero, measured at increasing times from 0.
+    """Langevin dynamics on the sphere, or gradient flow where there is no temperature, measured at increasing times from 0.
 
     Half a step of noise, a step of the force (Heun, projected to the sphere), half a step of noise: second order in the step.
     Noise that is added and projected turns a point by an angle of cosine e^{-Th/2} on average, as on the sphere itself; like the
     landscape's it has the opposite sign in the mirror image, so that what is linear in the noise averages out.
     `tensor` is the factor of the tensor's observation at time t, which an annealed sampler changes.
     """
-    dtype, size = start.dtype, start.shape[-1]
-    stops = jnp.sort(jnp.concatenate([times, waiting]))
+    dtype, size = system.start.dtype, system.start.shape[-1]
+    warm = jnp.zeros(()) if temperature is None else temperature
+    heat = warm.astype(dtype)
+    every = jnp.concatenate([times, waiting])
+    index = jnp.arange(len(every))
+    later, same = every[:, None] > every[None, :], every[:, None] == every[None, :]
+    place = jnp.sum(later | (same & (index[:, None] > index[None, :])), axis=1)
+    stops = jnp.zeros_like(every).at[place].set(every)  # all of them in order
     stretches = jnp.diff(stops, prepend=0.0)
-    steps = jnp.ceil(stretches * (curvature + temperature) / RESOLUTION)
+    steps = jnp.ceil(stretches * (curvature + warm) / RESOLUTION)
     lengths = (stretches / jnp.maximum(steps, 1.0)).astype(dtype)
     begins = (stops - stretches).astype(dtype)
     ends = jnp.cumsum(steps).astype(jnp.int32)
     firsts = ends - steps.astype(jnp.int32)
-    heat = jnp.asarray(temperature, dtype)
 
-    def turned(key: Array, x: Array, step: Array) -> Array:
-        kick = jax.random.normal(key, (size,), dtype)
+    def turned(x: Array, kick: Array, step: Array) -> Array:
         return on_sphere(x + jnp.sqrt(jnp.expm1(heat * step)) * jnp.stack([kick, -kick]))
 
     def drift(x: Array, t: Array) -> Array:
@@ -351,19 +353,19 @@ def sample(
     def step(number: Array, x: Array, setting: tuple[Array, Array, Array]) -> Array:
         h, begin, first = setting
         t = begin + (number - first).astype(dtype) * h
-        before, after = jax.random.split(jax.random.fold_in(key, number))
-        x = turned(before, x, h)
+        kicks = None if temperature is None else jax.random.normal(jax.random.fold_in(key, number), (2, size), dtype)
+        x = x if kicks is None else turned(x, kicks[0], h)
         k = drift(x, t)
         x = on_sphere(x + h / 2 * (k + drift(on_sphere(x + h * k), t + h)))
-        return turned(after, x, h)
+        return x if kicks is None else turned(x, kicks[1], h)
 
-    points = descend(step, start, ends, lambda x: x, (lengths, begins, firsts)).path
-    seen, past = points[jnp.searchsorted(stops, times)], points[jnp.searchsorted(stops, waiting)]
+    points = descend(step, system.start, ends, lambda x: x, (lengths, begins, firsts)).path
+    seen, past = points[place[: len(times)]], points[place[len(times) :]]
     factors = tensor(times.astype(dtype))
-    radial = jax.vmap(lambda x, a: jnp.mean(jnp.sum(x * system.force(x, a), axis=1)) / size)(seen, factors)
+    energy, radial = jax.lax.map(lambda row: system.measure(*row), (seen, factors))
     return Run(
         overlap=jnp.mean(seen @ system.signal, axis=1) / size,
-        energy=jax.vmap(lambda x, a: jnp.mean(system.energy(x, a)))(seen, factors),
-        multiplier=heat + radial,
+        energy=jnp.mean(energy, axis=1),
+        multiplier=heat + jnp.mean(radial, axis=1),
         correlation=jnp.einsum("tsi,wsi->tw", seen, past) / (2 * size),
     )

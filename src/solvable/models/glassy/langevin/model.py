@@ -40,14 +40,12 @@ from solvable.model import Control, Guard, Input, Model, Numerics, Reference, ch
 
 from .._landscape import (
     Covariance,
-    check_dense,
     check_waiting,
     draw_system,
     message_passing,
     plateau,
     read_path,
     sample,
-    start_at,
     threshold,
 )
 
@@ -66,7 +64,7 @@ class Langevin(Model):
     family = "glassy"
     sentence = "Langevin dynamics needs more signal than message passing to find a spike in a matrix and a tensor."
     method = "two-time equations of correlation, response and overlap; marginal states"
-    numerics = Numerics(steps=640, tolerance=1e-3)
+    numerics = Numerics(steps=480, tolerance=1e-3)
     accuracy = 1e-3
     batch_accuracy = 1e-9
     theory_seconds = 0.3
@@ -109,10 +107,10 @@ class Langevin(Model):
     disorder: str = choice(
         "dense", options=("dense", "diluted"), meaning="how a simulated tensor is drawn: all its entries, or a few at each site")  # fmt: skip
     times: Input = input(
-        np.linspace(0.0, 6.0, 13), dims=("time",), low=0.0, increasing=True, symbol="t",
+        np.linspace(0.0, 4.0, 9), dims=("time",), low=0.0, increasing=True, symbol="t",
         meaning="times of measurement, increasing; the sampler starts at 0")  # fmt: skip
     waiting: Input = input(
-        lambda model: np.asarray(model.times)[-1] * np.array([0.0, 1 / 12, 1 / 3]), dims=("waiting",), low=0.0, increasing=True,
+        lambda model: np.asarray(model.times)[-1] * np.array([0.0, 0.125, 0.375]), dims=("waiting",), low=0.0, increasing=True,
         symbol="t_w", meaning="earlier times with which the state is compared, not beyond the last time of measurement")  # fmt: skip
 
     dimensions_declared = (
@@ -183,12 +181,10 @@ class Langevin(Model):
     # --- simulation -------------------------------------------------------------------------------------------------
 
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
-        check_dense(self.disorder, size, self.bodies)
-        system_key, start_key, noise_key = jax.random.split(key, 3)
-        system = draw_system(system_key, size, self._covariance, self.disorder, dtype)
-        start = start_at(start_key, system.signal, self.initial_overlap.astype(dtype))
+        system_key, noise_key = jax.random.split(key)
+        system = draw_system(system_key, size, self._covariance, self.initial_overlap, self.disorder, dtype)
         run = sample(
-            noise_key, system, start, self.times, self.waiting, temperature=self.temperature, tensor=self._weight,
+            noise_key, system, self.times, self.waiting, temperature=self.temperature, tensor=self._weight,
             curvature=jnp.sqrt(self._covariance.curvature(jnp.ones(()))),
         )  # fmt: skip
         return run._asdict()

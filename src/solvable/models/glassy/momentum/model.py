@@ -36,7 +36,7 @@ from jaxtyping import Array
 from solvable.methods.flows.two_time_steps import Kernel, Method, follow, gradient_descent, heavy_ball, nesterov
 from solvable.model import Control, Guard, Model, Numerics, Reference, choice, control, dimension, observable
 
-from .._landscape import Covariance, check_dense, draw_system, start_at
+from .._landscape import Covariance, draw_system
 
 ALGORITHMS = ("descent", "heavy_ball", "nesterov")
 
@@ -143,10 +143,7 @@ class Momentum(Model):
     # --- simulation -------------------------------------------------------------------------------------------------
 
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
-        check_dense(self.disorder, size, self.bodies)
-        system_key, start_key = jax.random.split(key)
-        system = draw_system(system_key, size, self._covariance, self.disorder, dtype)
-        start = start_at(start_key, system.signal, self.initial_overlap.astype(dtype))
+        system = draw_system(key, size, self._covariance, self.initial_overlap, self.disorder, dtype)
         rate, momentum, ridge = (v.astype(dtype) for v in (self.rate, self.momentum, self.ridge))
 
         def stretch(x: Array) -> Array:
@@ -156,7 +153,7 @@ class Momentum(Model):
             return system.force(x, 1.0) - ridge * stretch(x) * x
 
         def loss(x: Array) -> Array:
-            return jnp.mean(system.energy(x, 1.0) + ridge / 4 * stretch(x)[:, 0] ** 2)
+            return jnp.mean(system.measure(x, 1.0)[0] + ridge / 4 * stretch(x)[:, 0] ** 2)
 
         def step(state: tuple[Array, Array, Array], number: Array) -> tuple[tuple[Array, Array, Array], None]:
             """From iterate, the one before and the point of the gradient to the next ones."""
@@ -176,5 +173,5 @@ class Momentum(Model):
             seen = loss(x), loss(ahead), jnp.mean(stretch(x)) + 1, jnp.mean(x @ system.signal) / size
             return jax.lax.scan(step, state, number + jnp.arange(self.every))[0], seen
 
-        _, path = jax.lax.scan(measured, (start, start, start), jnp.asarray(self.coordinates()["step"]))
+        _, path = jax.lax.scan(measured, (system.start,) * 3, jnp.asarray(self.coordinates()["step"]))
         return dict(zip(("loss", "gradient_loss", "norm", "overlap"), path, strict=True))
