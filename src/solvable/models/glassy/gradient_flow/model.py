@@ -61,8 +61,8 @@ class GradientFlow(Model):
     family = "glassy"
     sentence = "Gradient flow finds a spike in a matrix and a tensor past exponentially many spurious minima."
     method = "two-time equations at temperature zero; instability of marginal minima"
-    numerics = Numerics(steps=480, tolerance=1e-3)
-    accuracy = 1e-3
+    numerics = Numerics(steps=400, tolerance=1e-3)
+    accuracy = 1e-4
     batch_accuracy = 1e-9
     theory_seconds = 0.3
     theory_lanes = 16

@@ -64,8 +64,8 @@ class Langevin(Model):
     family = "glassy"
     sentence = "Langevin dynamics needs more signal than message passing to find a spike in a matrix and a tensor."
     method = "two-time equations of correlation, response and overlap; marginal states"
-    numerics = Numerics(steps=480, tolerance=1e-3)
-    accuracy = 1e-3
+    numerics = Numerics(steps=400, tolerance=1e-3)
+    accuracy = 1e-4
     batch_accuracy = 1e-9
     theory_seconds = 0.3
     theory_lanes = 16
