@@ -45,7 +45,9 @@ def test_descent_in_a_random_matrix_follows_its_semicircle(method):
     correlation, ahead, at = by_the_spectrum(method)
     np.testing.assert_allclose(path.correlation, correlation, rtol=1e-11)
     np.testing.assert_allclose(path.energy, ahead, rtol=1e-10, atol=1e-13)
-    np.testing.assert_allclose(path.at(method.iterate, matrix_kernel(), signal=NOTHING).energy, at, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(
+        path.at(method.iterate, matrix_kernel(), signal=NOTHING).energy, at, rtol=1e-10, atol=1e-13
+    )
 
 
 def test_without_noise_the_signal_alone_is_followed():

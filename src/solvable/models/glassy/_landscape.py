@@ -220,7 +220,9 @@ def draw_system(key: Array, size: int, covariance: Covariance, overlap: Array, k
         )
     orders, keys = (2, covariance.bodies), jax.random.split(key, 3)
     copies = [DEGREE // order for order in orders]
-    shapes = [(size,) * order if kind == "dense" else (number, size) for order, number in zip(orders, copies, strict=True)]
+    shapes = [
+        (size,) * order if kind == "dense" else (number, size) for order, number in zip(orders, copies, strict=True)
+    ]
     drawn = jax.random.normal(keys[0], (2 * size + sum(map(math.prod, shapes)),), dtype)  # at once: it compiles sooner
     signal, across, *noise = jnp.split(drawn, np.cumsum([size, size, math.prod(shapes[0])]))
     signal = on_sphere(signal)

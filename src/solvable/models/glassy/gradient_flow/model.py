@@ -35,7 +35,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, dimension, input, observable
+from solvable.model import (
+    Control,
+    Guard,
+    Input,
+    Model,
+    Numerics,
+    Reference,
+    choice,
+    control,
+    dimension,
+    input,
+    observable,
+)
 
 from .._landscape import (
     Covariance,
@@ -45,6 +57,9 @@ from .._landscape import (
     read_path,
     sample,
 )
+
+
+START = {"initial_overlap": 0.5, "times": [0.0, 0.5, 1.0, 2.0, 4.0]}  # of the studies that `solvable check` runs
 
 
 class GradientFlow(Model):
@@ -70,6 +85,10 @@ class GradientFlow(Model):
     typical_sizes = (50, 100, 200)
     simulation_seconds = 3.0
     simulation_growth = 3.0
+    check_study = (
+        {"values": START, "over": {"matrix_noise": [0.3, 0.6]}, "sizes": [40, 80], "seeds": 48},
+        {"values": START | {"bodies": 4}, "sizes": [20, 40], "seeds": 32},
+    )
     references = (
         Reference(
             "sarao2019passed", "S. Sarao Mannelli, F. Krzakala, P. Urbani and L. Zdeborová", "Passed and spurious: descent "

@@ -36,7 +36,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, dimension, input, observable
+from solvable.model import (
+    Control,
+    Guard,
+    Input,
+    Model,
+    Numerics,
+    Reference,
+    choice,
+    control,
+    dimension,
+    input,
+    observable,
+)
 
 from .._landscape import (
     Covariance,
@@ -48,6 +60,9 @@ from .._landscape import (
     sample,
     threshold,
 )
+
+
+START = {"initial_overlap": 0.5, "times": [0.0, 0.5, 1.0, 2.0, 4.0]}  # of the studies that `solvable check` runs
 
 
 class Langevin(Model):
@@ -73,6 +88,14 @@ class Langevin(Model):
     typical_sizes = (50, 100, 200)
     simulation_seconds = 4.0
     simulation_growth = 3.0
+    check_study = (
+        {"values": START, "over": {"matrix_noise": [0.3, 0.6]}, "sizes": [40, 80], "seeds": 48},
+        {
+            "values": START | {"protocol": "annealed", "annealing": 4.0, "annealing_time": 1.0},
+            "sizes": [40, 80],
+            "seeds": 32,
+        },
+    )
     references = (
         Reference(
             "sarao2018marvels", "S. Sarao Mannelli, G. Biroli, C. Cammarota, F. Krzakala, P. Urbani and L. Zdeborová",
@@ -149,7 +172,10 @@ class Langevin(Model):
         if (x, y) != ("tensor_noise", "matrix_noise"):
             return {}
         line = jax.vmap(lambda noise: threshold(noise, jnp.asarray(float(self.temperature)), self.bodies))
-        return {"Langevin threshold": np.asarray(line(jnp.asarray(values, float))), "message passing": np.ones(len(values))}
+        return {
+            "Langevin threshold": np.asarray(line(jnp.asarray(values, float))),
+            "message passing": np.ones(len(values)),
+        }
 
     # --- theory -----------------------------------------------------------------------------------------------------
 

@@ -48,8 +48,8 @@ class Momentum(Model):
     >>> for algorithm in ("descent", "heavy_ball", "nesterov"):
     ...     print(algorithm, round(float(sv.Momentum(algorithm=algorithm).theory().loss[5]), 3))
     descent -1.161
-    heavy_ball -1.87
-    nesterov -1.862
+    heavy_ball -1.846
+    nesterov -1.832
     """
 
     id = "momentum"
@@ -64,6 +64,14 @@ class Momentum(Model):
     typical_sizes = (50, 100, 200)
     simulation_seconds = 1.0
     simulation_growth = 3.0
+    check_study = (
+        {
+            "values": {"matrix_noise": 0.5, "initial_overlap": 0.5, "steps": 100, "every": 20},
+            "over": {"algorithm": list(ALGORITHMS)},
+            "sizes": [40, 80],
+            "seeds": 32,
+        },
+    )
     references = (
         Reference(
             "sarao2021momentum", "S. Sarao Mannelli and P. Urbani", "Analytical study of momentum-based acceleration methods in "
