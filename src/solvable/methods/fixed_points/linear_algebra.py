@@ -73,6 +73,16 @@ def cholesky(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
 
 
 @_in_turn
+def inverse(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """The inverse of a matrix: for a Jacobian that serves many steps of a Newton iteration.
+
+    >>> inverse(jnp.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
+    [[0.5, 0.0], [0.0, 0.25]]
+    """
+    return jnp.linalg.inv(matrix)
+
+
+@_in_turn
 def solve_with_factor(factor: Float[Array, "n n"], right: Float[Array, " n"]) -> Float[Array, " n"]:
     """x with factor · factorᵀ · x = right.
 

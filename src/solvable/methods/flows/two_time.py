@@ -32,7 +32,7 @@ from jaxtyping import Array, Bool, Float
 
 from solvable.errors import InvalidValue
 
-__all__ = ["Mixture", "TwoTime", "relax"]
+__all__ = ["Landscape", "Mixture", "TwoTime", "relax"]
 
 BLOCK = 8  # rows that are solved together: matrix products instead of products of a matrix and a vector
 MOST_SWEEPS = 40  # evaluations of a block's memory integrals
@@ -84,7 +84,6 @@ class TwoTime(NamedTuple):
     converged: Bool[Array, " time"]
 
 
-@eqx.filter_jit
 def relax(
     covariance: Covariance,
     step: float | Array,
@@ -122,12 +121,14 @@ def relax(
     """
     if steps < 2 or steps % 2:
         raise InvalidValue(f"steps must be an even number from 2, not {steps}.")
-    problem = _Problem(
-        covariance, signal, couplings, jnp.asarray(temperature, float), jnp.asarray(overlap, float), ridge
-    )
-    step = jnp.asarray(step, float)
-    fine = _march(problem, step, steps, block, accuracy)
-    coarse = _march(problem, 2 * step, steps // 2, block, accuracy)
+    landscape = Landscape.of(covariance, signal, couplings, temperature, overlap, ridge)
+    return _relax(landscape, jnp.asarray(step, float), steps, jnp.asarray(tolerance, float), block, accuracy)
+
+
+@eqx.filter_jit
+def _relax(landscape: Landscape, step: Array, steps: int, tolerance: Array, block: int, accuracy: float) -> TwoTime:
+    fine = _march(landscape, step, steps, block, accuracy)
+    coarse = _march(landscape, 2 * step, steps // 2, block, accuracy)
     fine = jax.tree.map(lambda v: v[::2, ::2] if v.ndim == 2 else v[::2], fine)
     gap = jax.tree.map(lambda f, c: (f - c) / 3, fine, coarse)
     best = jax.tree.map(jnp.add, fine, gap)
@@ -149,13 +150,21 @@ def relax(
     return TwoTime(times, *best[:-1], error=error, converged=converged)
 
 
-class _Problem(NamedTuple):
+class Landscape(NamedTuple):
+    """What the equations know of the model: kernels of the noise and pull of the signal."""
+
     covariance: Covariance
     signal: Covariance | None
     couplings: Callable[[Array], Any] | None
     temperature: Array
     overlap: Array
-    ridge: Any
+    ridge: Array | None
+
+    @classmethod
+    def of(cls, covariance: Covariance, signal: Any, couplings: Any, temperature: Any, overlap: Any, ridge: Any) -> Landscape:
+        """All numbers as arrays, so that another value is not another program."""
+        number = lambda v: None if v is None else jnp.asarray(v, float)  # noqa: E731
+        return cls(covariance, signal, couplings, number(temperature), number(overlap), number(ridge))  # type: ignore[arg-type]
 
     def factors(self, times: Array) -> list[Array] | None:
         return (
@@ -233,7 +242,7 @@ class _Force(NamedTuple):
     norm: Array  # [B]: the diagonal of `correlation`
 
 
-def _march(problem: _Problem, h: Array, steps: int, block: int, accuracy: float) -> _Solution:
+def _march(landscape: Landscape, h: Array, steps: int, block: int, accuracy: float) -> _Solution:
     """Trapezoids in t and in every memory integral, a block of rows at a time.
 
     The rows of a block solve an implicit equation: their forces are foreseen along the diagonals, where a relaxation changes
@@ -258,25 +267,25 @@ def _march(problem: _Problem, h: Array, steps: int, block: int, accuracy: float)
             overlap=jnp.pad(past.overlap, (0, grow)),
             force=tuple(f._replace(correlation=wide(f.correlation), response=wide(f.response)) for f in past.force),  # type: ignore[arg-type]
         )
-        advance = lambda past, k: _advance(problem, h, block, accuracy, past, k)  # noqa: E731
+        advance = lambda past, k: _advance(landscape, h, block, accuracy, past, k)  # noqa: E731
         past, change = jax.lax.scan(advance, past, jnp.arange(begin, end))
         changes.append(change.ravel())
         begin = end
     n = steps + 1
     response = past.response[:n, :n]
     change = jnp.concatenate(changes)[:n]
-    return _measure(problem, h, past.correlation[:n, :n], response, past.overlap[:n], change)
+    return _measure(landscape, h, past.correlation[:n, :n], response, past.overlap[:n], change)
 
 
 def _advance(
-    problem: _Problem, h: Array, block: int, accuracy: float, past: _Past, number: Array
+    landscape: Landscape, h: Array, block: int, accuracy: float, past: _Past, number: Array
 ) -> tuple[_Past, Array]:
     begin = number * block
     size = past.overlap.shape[0]
     columns = jnp.arange(size)
     factors = (
-        problem.factors(h * (begin + jnp.arange(block)).astype(h.dtype)),
-        problem.factors(h * columns.astype(h.dtype)),
+        landscape.factors(h * (begin + jnp.arange(block)).astype(h.dtype)),
+        landscape.factors(h * columns.astype(h.dtype)),
     )
     # Foresee the forces by a polynomial: in the age t' at fixed t - t' for the younger half of t', in t for the older half.
     known = jnp.minimum(number, PAST)
@@ -295,8 +304,8 @@ def _advance(
     # The loop carries the rows of the block alone: the past is written to once, when they are final.
     def sweep(carry: tuple[_Rows, _Force, Array]) -> tuple[_Rows, _Force, Array]:
         old, _, count = carry
-        force = _evaluate(problem, h, begin, past, old, factors)
-        new = _correct(problem, h, begin, past, force)
+        force = _evaluate(landscape, h, begin, past, old, factors)
+        new = _correct(landscape, h, begin, past, force)
         change = jnp.maximum(jnp.abs(new.correlation - old.correlation), jnp.abs(new.response - old.response))
         return new._replace(change=jnp.max(change, axis=1)), force, count + 1
 
@@ -304,7 +313,7 @@ def _advance(
         return (jnp.max(carry[0].change) > accuracy) & (carry[2] < MOST_SWEEPS)
 
     rows, force, _ = jax.lax.while_loop(
-        unfinished, sweep, (_correct(problem, h, begin, past, force), force, jnp.zeros((), int))
+        unfinished, sweep, (_correct(landscape, h, begin, past, force), force, jnp.zeros((), int))
     )
     correlation = jax.lax.dynamic_update_slice(past.correlation, rows.correlation, (begin, 0))
     after = _Past(
@@ -318,7 +327,7 @@ def _advance(
     return after, rows.change
 
 
-def _correct(problem: _Problem, h: Array, begin: Array, past: _Past, force: _Force) -> _Rows:
+def _correct(landscape: Landscape, h: Array, begin: Array, past: _Past, force: _Force) -> _Rows:
     """The rows of the block that follow from its forces by trapezoids in t."""
     block, size = force.correlation.shape
     last = past.force[0]
@@ -326,10 +335,10 @@ def _correct(problem: _Problem, h: Array, begin: Array, past: _Past, force: _For
     started = numbers > 0  # row 0 is the start
     lag = lambda of: jnp.concatenate([of(last)[-1:], of(force)[:-1]])  # noqa: E731
 
-    if problem.ridge is None:
-        mu, norm = problem.temperature + force.norm, jnp.ones(block)
+    if landscape.ridge is None:
+        mu, norm = landscape.temperature + force.norm, jnp.ones(block)
     else:
-        mu, norm = _soft(problem, h, past, force, lag(lambda f: f.norm), started)
+        mu, norm = _soft(landscape, h, past, force, lag(lambda f: f.norm), started)
     mu_before = jnp.concatenate([past.multiplier[None], mu[:-1]])
     gain = 1 / (1 + h * mu / 2)
     ratio = jnp.where(started, (1 - h * mu_before / 2) * gain, 0.0)
@@ -350,7 +359,7 @@ def _correct(problem: _Problem, h: Array, begin: Array, past: _Past, force: _For
     c = c + through[:, None] * jnp.where(columns < begin, row_before(past.correlation), 0.0)[None]
     r = transfer @ trapezoid(lambda f: f.response, jnp.ones((block, 1)))
     r = r + through[:, None] * (jnp.where(columns == begin - 1, 2.0, 1.0) * row_before(past.response))[None]
-    source = jnp.where(started, (h / 2) * gain * (force.overlap + lag(lambda f: f.overlap)), problem.overlap)
+    source = jnp.where(started, (h / 2) * gain * (force.overlap + lag(lambda f: f.overlap)), landscape.overlap)
     m = transfer @ source + through * row_before(past.overlap)
 
     square = jax.lax.dynamic_slice(c, (0, begin), (block, block))
@@ -359,10 +368,10 @@ def _correct(problem: _Problem, h: Array, begin: Array, past: _Past, force: _For
 
 
 def _soft(
-    problem: _Problem, h: Array, past: _Past, force: _Force, lagged: Array, started: Array
+    landscape: Landscape, h: Array, past: _Past, force: _Force, lagged: Array, started: Array
 ) -> tuple[Array, Array]:
     """Multipliers and squared norms under a soft constraint; each step is a quadratic equation for the norm."""
-    ridge, T = jnp.asarray(problem.ridge, float), problem.temperature
+    ridge, T = landscape.ridge, landscape.temperature
 
     def step(norm: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
         now, before, started = row
@@ -376,16 +385,16 @@ def _soft(
     return ridge * (norm - 1), norm
 
 
-def _evaluate(problem: _Problem, h: Array, begin: Array, past: _Past, rows: _Rows, factors: tuple[Any, Any]) -> _Force:
+def _evaluate(landscape: Landscape, h: Array, begin: Array, past: _Past, rows: _Rows, factors: tuple[Any, Any]) -> _Force:
     """The forces on the block's rows, by trapezoids over all earlier times, those of the block among them."""
     block, size = rows.correlation.shape
     columns, numbers = jnp.arange(size), begin + jnp.arange(block)
     inside = lambda v: jax.lax.dynamic_slice(v, (0, begin), (block, block))  # noqa: E731
     place = lambda v, square: jax.lax.dynamic_update_slice(v, square, (0, begin))  # noqa: E731
     c, r = rows.correlation, rows.response
-    first, second = problem.kernels(c, *factors)
+    first, second = landscape.kernels(c, *factors)
     noise, memory = jnp.where(columns[None] <= numbers[:, None], first, 0.0), second * r
-    _, pull = problem.pull(rows.overlap, factors[0])
+    _, pull = landscape.pull(rows.overlap, factors[0])
     m = jax.lax.dynamic_update_slice(past.overlap, rows.overlap, (begin,))
     newest = inside(memory)
 
@@ -404,21 +413,21 @@ def _evaluate(problem: _Problem, h: Array, begin: Array, past: _Past, rows: _Row
 
 
 def _measure(
-    problem: _Problem, h: Array, correlation: Array, response: Array, overlap: Array, change: Array
+    landscape: Landscape, h: Array, correlation: Array, response: Array, overlap: Array, change: Array
 ) -> _Solution:
     """Multiplier and energy along the way, from the final correlation and response."""
     times = h * jnp.arange(overlap.shape[0], dtype=h.dtype)
-    factors = problem.factors(times)
-    first, second = problem.kernels(correlation, factors, factors)
-    value, pull = problem.pull(overlap, factors)
+    factors = landscape.factors(times)
+    first, second = landscape.kernels(correlation, factors, factors)
+    value, pull = landscape.pull(overlap, factors)
     weighted = response.at[:, 0].mul(0.5).at[0, 0].set(0.0)  # trapezoids from zero to t
     gained = h * jnp.sum(weighted * first, axis=1)
     norm = jnp.diagonal(correlation)
     energy = -value - gained
-    if problem.ridge is None:
-        mu = problem.temperature + overlap * pull + gained + h * jnp.sum(weighted * second * correlation, axis=1)
+    if landscape.ridge is None:
+        mu = landscape.temperature + overlap * pull + gained + h * jnp.sum(weighted * second * correlation, axis=1)
     else:
-        mu = problem.ridge * (norm - 1)
-        energy = energy + problem.ridge / 4 * (norm - 1) ** 2
+        mu = landscape.ridge * (norm - 1)
+        energy = energy + landscape.ridge / 4 * (norm - 1) ** 2
     whole = response + 0.5 * jnp.eye(overlap.shape[0])
     return _Solution(correlation, whole, overlap, mu, energy, change)
