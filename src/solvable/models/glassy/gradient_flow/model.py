@@ -80,7 +80,7 @@ class GradientFlow(Model):
     accuracy = 1e-4
     batch_accuracy = 1e-9
     theory_seconds = 0.3
-    theory_lanes = 16
+    theory_lanes = 4
     converges_along = "time"
     typical_sizes = (50, 100, 200)
     simulation_seconds = 3.0
