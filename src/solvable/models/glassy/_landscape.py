@@ -170,7 +170,8 @@ def read_path(
     def between(t: Array, earlier: Array) -> Array:
         earlier, t = jnp.minimum(t, earlier), jnp.maximum(t, earlier)
         (row, row_weights), (lag, lag_weights) = stencil(earlier), stencil(t - earlier)
-        i, k = row + jnp.arange(STENCIL), lag + jnp.arange(STENCIL)
+        near = jnp.arange(STENCIL, dtype=jnp.int32)
+        i, k = row + near, lag + near
         return row_weights @ path.correlation[i[:, None] + k[None, :], i[:, None]] @ lag_weights
 
     curves = (jax.vmap(lambda t, v=v: along(v, t))(times) for v in (path.overlap, path.energy, path.multiplier))
