@@ -61,7 +61,9 @@ def test_times_between_the_steps_are_interpolated_as_well_as_steps_themselves():
     coarse, fine = model.theory(), model.theory({"steps": 600})
     for name in ("overlap", "energy", "multiplier", "correlation"):
         np.testing.assert_allclose(coarse[name], fine[name], atol=1e-5)
-    np.testing.assert_allclose(coarse.correlation[0], model.replace(times=[0.0, 0.13, 0.52, 2.0]).theory().correlation[:3, 0])
+    np.testing.assert_allclose(
+        coarse.correlation[0], model.replace(times=[0.0, 0.13, 0.52, 2.0]).theory().correlation[:3, 0]
+    )
 
 
 def test_a_tensor_that_is_annealed_for_ever_is_no_tensor():

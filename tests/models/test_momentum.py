@@ -34,7 +34,9 @@ def test_a_heavy_ball_is_as_fast_as_gradient_descent_at_its_effective_rate():
 
 def test_without_a_tensor_the_norm_ends_where_the_spectrum_of_a_spiked_matrix_says():
     """|x|²/N = 1 + (θ + σ²/θ)/ω, θ = σ² = 1/Δ₂, and the overlap is that of the top eigenvector, √(1 - σ²/θ²)."""
-    model = sv.create("momentum", algorithm="nesterov", rate=0.02, matrix_noise=0.5, tensor_noise=1e12, steps=300, every=300)
+    model = sv.create(
+        "momentum", algorithm="nesterov", rate=0.02, matrix_noise=0.5, tensor_noise=1e12, steps=300, every=300
+    )
     outcome = model.theory()
     assert float(outcome.norm[-1]) == pytest.approx(1.3, abs=1e-4)
     assert float(outcome.overlap[-1] / jnp.sqrt(outcome.norm[-1])) == pytest.approx(np.sqrt(0.5), abs=1e-3)
@@ -42,7 +44,9 @@ def test_without_a_tensor_the_norm_ends_where_the_spectrum_of_a_spiked_matrix_sa
 
 @pytest.mark.parametrize("algorithm", ["descent", "nesterov"])
 def test_diluted_systems_follow_the_same_path(algorithm):
-    model = sv.create("momentum", algorithm=algorithm, disorder="diluted", matrix_noise=0.5, initial_overlap=0.5, **SHORT)
+    model = sv.create(
+        "momentum", algorithm=algorithm, disorder="diluted", matrix_noise=0.5, initial_overlap=0.5, **SHORT
+    )
     seeds, size = 6, 600
     runs = simulate_batch(model, {}, jnp.stack([model.key(size, s) for s in range(seeds)]), size)
     theory = model.theory()

@@ -197,8 +197,8 @@ def _lagrange(place: Array) -> Array:
 class System(NamedTuple):
     """A drawn landscape and its mirror image, the same noise with the opposite sign.
 
-    `force(x, tensor)` and `measure(x, tensor)`, which is energy and radial force x·F per dimension, take a pair of points, one for
-    each sign, and the factor of the tensor. `start` is a random point of the sphere with a given overlap with the signal.
+    `force(x, tensor)` and `measure(x, tensor)` (energy and radial force x·F per dimension) take a pair of points, one for each
+    sign, and the factor of the tensor. `start` is a random point of the sphere with a given overlap with the signal.
     """
 
     signal: Float[Array, " site"]

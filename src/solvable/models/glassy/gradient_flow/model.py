@@ -1,29 +1,32 @@
-r"""Gradient flow on the likelihood of a spiked matrix-tensor model finds the signal past exponentially many bad minima.
+r"""Gradient flow on the likelihood of a spiked matrix-tensor model finds the signal past exponentially many bad
+minima.
 
-**Data.** A signal x* with |x*|² = N, seen through a noisy matrix, Y_ij = x*_i x*_j/√N + noise of variance Δ₂ (`matrix_noise`), and a noisy
-tensor of order p, T_{i1…ip} = √((p-1)!) N^{-(p-1)/2} x*_{i1}…x*_{ip} + noise of variance Δ_p (`tensor_noise`).
+**Data.** A signal x* with |x*|² = N, seen through a noisy matrix, Y_ij = x*_i x*_j/√N + noise of variance Δ₂
+(`matrix_noise`), and a noisy tensor of order p, T_{i1…ip} = √((p-1)!) N^{-(p-1)/2} x*_{i1}…x*_{ip} + noise of
+variance Δ_p (`tensor_noise`).
 
-**Learner.** dx/dt = -μ(t) x - ∇H on the sphere |x|² = N, H being the negative log-likelihood, from a random point of overlap m₀ = x·x*/N
-(`initial_overlap`).
+**Learner.** dx/dt = -μ(t) x - ∇H on the sphere |x|² = N, H being the negative log-likelihood, from a random point of
+overlap m₀ = x·x*/N (`initial_overlap`).
 
-**Theory** (Sarao Mannelli et al. 2019a, 2019b). H has mean -N Q(m) and covariance N Q(x·y/N), Q(q) = q²/(2Δ₂) + q^p/(pΔ_p). For N → ∞ the
-two-time equations of Langevin dynamics (see `langevin`) hold at temperature zero:
+**Theory** (Sarao Mannelli et al. 2019a, 2019b). H has mean -N Q(m) and covariance N Q(x·y/N), Q(q) = q²/(2Δ₂) +
+q^p/(pΔ_p). For N → ∞ the two-time equations of Langevin dynamics (see `langevin`) hold at temperature zero:
 
     ∂_t C(t,t') = -μ(t) C(t,t') + Q'(m(t)) m(t') + ∫₀^t R(t,s) Q''(C(t,s)) C(s,t') ds + ∫₀^{t'} Q'(C(t,s)) R(t',s) ds,
     ∂_t R(t,t') = -μ(t) R(t,t') + ∫_{t'}^t R(t,s) Q''(C(t,s)) R(s,t') ds,    R(t⁺,t) = 1,
     dm/dt = -μ(t) m(t) + Q'(m(t)) + ∫₀^t R(t,s) Q''(C(t,s)) m(s) ds,
     μ(t) = m Q'(m) + ∫₀^t R(t,s) [Q'(C(t,s)) + C(t,s) Q''(C(t,s))] ds.
 
-Without a signal the flow ends among marginal minima, where μ = 2σ, σ² = Q''(1). Their Hessian is a random matrix of edge 2σ, less the rank-one
-part θ x*x*ᵀ/N, θ = 1/Δ₂, of the signal. That has an eigenvalue of its own, towards the signal, if θ > σ, hence up to
+Without a signal the flow ends among marginal minima, where μ = 2σ, σ² = Q''(1). Their Hessian is a random matrix of
+edge 2σ, less the rank-one part θ x*x*ᵀ/N, θ = 1/Δ₂, of the signal. That has an eigenvalue of its own, towards the
+signal, if θ > σ, hence up to
 
     1/Δ₂² - 1/Δ₂ = (p-1)/Δ_p    (`threshold`).
 
-While m is small, it grows at the rate Λ(t) = θ + σ²/θ - μ(t) (`growth_rate`), which tends to (θ-σ)²/θ (`escape_rate`): to escape from
-m₀ takes a time ln(1/m₀) θ/(θ-σ)².
+While m is small, it grows at the rate Λ(t) = θ + σ²/θ - μ(t) (`growth_rate`), which tends to (θ-σ)²/θ
+(`escape_rate`): to escape from m₀ takes a time ln(1/m₀) θ/(θ-σ)².
 
-**Simulation.** The flow itself, at finite N, from drawn noise: a dense tensor of independent normal entries, or a diluted one. Every
-realisation is a pair with noise of opposite signs.
+**Simulation.** The flow itself, at finite N, from drawn noise: a dense tensor of independent normal entries, or a
+diluted one. Every realisation is a pair with noise of opposite signs.
 """
 
 from __future__ import annotations
@@ -57,7 +60,6 @@ from .._landscape import (
     read_path,
     sample,
 )
-
 
 START = {"initial_overlap": 0.5, "times": [0.0, 0.5, 1.0, 2.0, 4.0]}  # of the studies that `solvable check` runs
 
@@ -94,8 +96,8 @@ class GradientFlow(Model):
             "sarao2019passed", "S. Sarao Mannelli, F. Krzakala, P. Urbani and L. Zdeborová", "Passed and spurious: descent "
             "algorithms and local minima in spiked matrix-tensor models", 2019, "ICML", arxiv="1902.00139"),
         Reference(
-            "sarao2019afraid", "S. Sarao Mannelli, G. Biroli, C. Cammarota, F. Krzakala and L. Zdeborová", "Who is afraid of big bad "
-            "minima? Analysis of gradient-flow in a spiked matrix-tensor model", 2019, "NeurIPS 32", arxiv="1907.08226"),
+            "sarao2019afraid", "S. Sarao Mannelli, G. Biroli, C. Cammarota, F. Krzakala and L. Zdeborová",
+            "Who is afraid of big bad minima? Analysis of gradient-flow in a spiked matrix-tensor model", 2019, "NeurIPS 32", arxiv="1907.08226"),
     )  # fmt: skip
 
     matrix_noise: Control = control(
@@ -109,13 +111,15 @@ class GradientFlow(Model):
         meaning="overlap of the start with the signal")  # fmt: skip
     bodies: int = choice(3, low=3, high=6, symbol="p", meaning="order of the tensor")
     disorder: str = choice(
-        "dense", options=("dense", "diluted"), meaning="how a simulated tensor is drawn: all its entries, or a few at each site")  # fmt: skip
+        "dense", options=("dense", "diluted"),
+        meaning="how a simulated tensor is drawn: all its entries, or a few at each site")  # fmt: skip
     times: Input = input(
         np.linspace(0.0, 4.0, 9), dims=("time",), low=0.0, increasing=True, symbol="t",
         meaning="times of measurement, increasing; the flow starts at 0")  # fmt: skip
     waiting: Input = input(
-        lambda model: np.asarray(model.times)[-1] * np.array([0.0, 0.125, 0.375]), dims=("waiting",), low=0.0, increasing=True,
-        symbol="t_w", meaning="earlier times with which the state is compared, not beyond the last time of measurement")  # fmt: skip
+        lambda model: np.asarray(model.times)[-1] * np.array([0.0, 0.125, 0.375]), dims=("waiting",), low=0.0,
+        increasing=True, symbol="t_w",
+        meaning="earlier times with which the state is compared, not beyond the last time of measurement")  # fmt: skip
 
     dimensions_declared = (
         dimension("time", "time", symbol="t", kind="time"),

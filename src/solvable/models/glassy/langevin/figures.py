@@ -156,7 +156,8 @@ def draw_aging(data: dict[str, Any]) -> Any:
             index = [int(np.argmin(abs(points.time.values - wait - lag))) for lag in wanted]
             runs = runs.isel(time=index)
             error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
-            axis.errorbar(points.time.values[index] - wait, runs.mean("seed"), error, fmt=MARKERS[i], color=COLOURS[i], markersize=3.8)  # fmt: skip
+            lag = points.time.values[index] - wait
+            axis.errorbar(lag, runs.mean("seed"), error, fmt=MARKERS[i], color=COLOURS[i], markersize=3.8)
     axis.axhline(float(line.plateau_theory), color="grey", linestyle=":", linewidth=1)
     axis.text(0.055, float(line.plateau_theory) + 0.015, "plateau, $(1-q)^2Q''(q) = T^2$", fontsize=8)
     log_axis(axis.xaxis)
@@ -171,7 +172,7 @@ RECIPES = {
     "langevin-threshold": Recipe(
         threshold,
         draw_threshold,
-        sentence="The time that Langevin dynamics needs to find a signal grows without bound where message passing still finds it.",
+        sentence="Langevin dynamics takes longer and longer to find a signal that message passing still finds at once.",
     ),
     "langevin-annealing": Recipe(
         annealing,

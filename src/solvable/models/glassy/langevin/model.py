@@ -1,30 +1,33 @@
 r"""Langevin dynamics samples the posterior of a signal that is seen through a noisy matrix and a noisy tensor.
 
-**Data.** A signal x* with |x*|² = N. Observed are a matrix, Y_ij = x*_i x*_j/√N + noise of variance Δ₂ (`matrix_noise`), and a tensor of
-order p, T_{i1…ip} = √((p-1)!) N^{-(p-1)/2} x*_{i1}…x*_{ip} + noise of variance Δ_p (`tensor_noise`).
+**Data.** A signal x* with |x*|² = N. Observed are a matrix, Y_ij = x*_i x*_j/√N + noise of variance Δ₂
+(`matrix_noise`), and a tensor of order p, T_{i1…ip} = √((p-1)!) N^{-(p-1)/2} x*_{i1}…x*_{ip} + noise of variance Δ_p
+(`tensor_noise`).
 
-**Sampler.** With H(x) the negative log-likelihood of a guess on the sphere |x|² = N, dx/dt = -μ(t) x - ∇H + η, ⟨η(t)η(t')⟩ = 2Tδ(t-t'), μ
-keeping x on the sphere. At T = 1 it samples the posterior: no estimator does better than the mean of what it samples in the end. It
-starts at random with overlap m₀ = x·x*/N (`initial_overlap`). With `protocol="annealed"` the tensor is divided by
-1 + (c/Δ_p) e^{-t/τ}: the matrix shows the way first.
+**Sampler.** With H(x) the negative log-likelihood of a guess on the sphere |x|² = N, dx/dt = -μ(t) x - ∇H + η,
+⟨η(t)η(t')⟩ = 2Tδ(t-t'), μ keeping x on the sphere. At T = 1 it samples the posterior: no estimator does better than
+the mean of what it samples in the end. It starts at random with overlap m₀ = x·x*/N (`initial_overlap`). With
+`protocol="annealed"` the tensor is divided by 1 + (c/Δ_p) e^{-t/τ}: the matrix shows the way first.
 
-**Theory** (Sarao Mannelli et al. 2018). H has mean -N Q(m) and covariance N Q(x·y/N), Q(q) = q²/(2Δ₂) + q^p/(pΔ_p). For N → ∞ the overlap m(t),
-the correlation C(t, t') = x(t)·x(t')/N and the response R(t, t') obey closed equations: for t > t'
+**Theory** (Sarao Mannelli et al. 2018). H has mean -N Q(m) and covariance N Q(x·y/N), Q(q) = q²/(2Δ₂) + q^p/(pΔ_p).
+For N → ∞ the overlap m(t), the correlation C(t, t') = x(t)·x(t')/N and the response R(t, t') obey closed equations:
+for t > t'
 
     ∂_t C(t,t') = -μ(t) C(t,t') + Q'(m(t)) m(t') + ∫₀^t R(t,s) Q''(C(t,s)) C(s,t') ds + ∫₀^{t'} Q'(C(t,s)) R(t',s) ds,
     ∂_t R(t,t') = -μ(t) R(t,t') + ∫_{t'}^t R(t,s) Q''(C(t,s)) R(s,t') ds,    R(t⁺,t) = 1,
     dm/dt = -μ(t) m(t) + Q'(m(t)) + ∫₀^t R(t,s) Q''(C(t,s)) m(s) ds,
     μ(t) = T + m Q'(m) + ∫₀^t R(t,s) [Q'(C(t,s)) + C(t,s) Q''(C(t,s))] ds,
 
-and the energy is E = -Q(m) - ∫₀^t R(t,s) Q'(C(t,s)) ds. Where the tensor is annealed, tensor parts of Q' and Q'' between t and s are divided
-by both factors, that of the signal's force by one. Values beyond a time where the estimated error exceeds the tolerance are NaN.
+and the energy is E = -Q(m) - ∫₀^t R(t,s) Q'(C(t,s)) ds. Where the tensor is annealed, tensor parts of Q' and Q''
+between t and s are divided by both factors, that of the signal's force by one. Values beyond a time where the
+estimated error exceeds the tolerance are NaN.
 
-Glassy states at overlap zero hold the sampler: in them C has a plateau q, the largest root of (1-q)² Q''(q) = T². The signal grows only if
-1/Δ₂ > T/(1-q), hence up to a `threshold`, Δ₂ = √(Δ₃/2) at p = 3, T = 1, while message passing, m ← Q'(m)/(1 + Q'(m)), finds it up to
-Δ₂ = 1.
+Glassy states at overlap zero hold the sampler: in them C has a plateau q, the largest root of (1-q)² Q''(q) = T². The
+signal grows only if 1/Δ₂ > T/(1-q), hence up to a `threshold`, Δ₂ = √(Δ₃/2) at p = 3, T = 1, while message passing, m
+← Q'(m)/(1 + Q'(m)), finds it up to Δ₂ = 1.
 
-**Simulation.** The dynamics itself, at finite N, from drawn noise: a dense tensor of independent normal entries, or a diluted one. Every
-realisation is a pair with noise of opposite signs.
+**Simulation.** The dynamics itself, at finite N, from drawn noise: a dense tensor of independent normal entries, or a
+diluted one. Every realisation is a pair with noise of opposite signs.
 """
 
 from __future__ import annotations
@@ -61,8 +64,8 @@ from .._landscape import (
     threshold,
 )
 
-
 START = {"initial_overlap": 0.5, "times": [0.0, 0.5, 1.0, 2.0, 4.0]}  # of the studies that `solvable check` runs
+SLOWLY = {"protocol": "annealed", "annealing": 4.0, "annealing_time": 1.0}
 
 
 class Langevin(Model):
@@ -102,7 +105,8 @@ class Langevin(Model):
             "Marvels and pitfalls of the Langevin algorithm in noisy high-dimensional inference", 2020, "Physical Review X 10",
             arxiv="1812.09066"),
         Reference(
-            "cugliandolo1993analytical", "L. F. Cugliandolo and J. Kurchan", "Analytical solution of the off-equilibrium dynamics "
+            "cugliandolo1993analytical", "L. F. Cugliandolo and J. Kurchan",
+            "Analytical solution of the off-equilibrium dynamics "
             "of a long-range spin-glass model", 1993, "Physical Review Letters 71", arxiv="cond-mat/9303036"),
     )  # fmt: skip
 
@@ -126,15 +130,18 @@ class Langevin(Model):
         meaning="time in which that fades")  # fmt: skip
     bodies: int = choice(3, low=3, high=6, symbol="p", meaning="order of the tensor")
     protocol: str = choice(
-        "constant", options=("constant", "annealed"), meaning="whether the tensor's weight is constant or grows in time")  # fmt: skip
+        "constant", options=("constant", "annealed"),
+        meaning="whether the tensor's weight is constant or grows in time")  # fmt: skip
     disorder: str = choice(
-        "dense", options=("dense", "diluted"), meaning="how a simulated tensor is drawn: all its entries, or a few at each site")  # fmt: skip
+        "dense", options=("dense", "diluted"),
+        meaning="how a simulated tensor is drawn: all its entries, or a few at each site")  # fmt: skip
     times: Input = input(
         np.linspace(0.0, 4.0, 9), dims=("time",), low=0.0, increasing=True, symbol="t",
         meaning="times of measurement, increasing; the sampler starts at 0")  # fmt: skip
     waiting: Input = input(
-        lambda model: np.asarray(model.times)[-1] * np.array([0.0, 0.125, 0.375]), dims=("waiting",), low=0.0, increasing=True,
-        symbol="t_w", meaning="earlier times with which the state is compared, not beyond the last time of measurement")  # fmt: skip
+        lambda model: np.asarray(model.times)[-1] * np.array([0.0, 0.125, 0.375]), dims=("waiting",), low=0.0,
+        increasing=True, symbol="t_w",
+        meaning="earlier times with which the state is compared, not beyond the last time of measurement")  # fmt: skip
 
     dimensions_declared = (
         dimension("time", "time", symbol="t", kind="time"),

@@ -78,9 +78,13 @@ def draw_speed(data: dict[str, Any]) -> Any:
     axes[1].set_title(r"the same, angle to the signal ($\Delta_2 = 0.4$)")
     critical = soft_threshold(1.0, 10.0)
     axes[2].axvline(critical, color="grey", linestyle=":")
-    axes[2].text(critical + 0.01, 0.9, f"threshold of marginal\nminima, {critical:.3f}", fontsize=8, transform=_upright(axes[2]))
+    axes[2].text(
+        critical + 0.01, 0.9, f"threshold of marginal\nminima, {critical:.3f}", fontsize=8, transform=_upright(axes[2])
+    )
     half, last = (int(t) for t in recovery.step[-2:])
-    axes[2].set(xlabel=label("matrix_noise", r"\Delta_2"), ylabel=f"growth of ln m, steps {half} to {last}", yscale="symlog")
+    axes[2].set(
+        xlabel=label("matrix_noise", r"\Delta_2"), ylabel=f"growth of ln m, steps {half} to {last}", yscale="symlog"
+    )
     axes[2].set_title("a vanishing overlap with the signal grows")
     figure.suptitle("Momentum is a larger step: faster, to the same places (α = 0.004, ω = 10, Δ₃ = 1)", fontsize=11)
     return figure
@@ -90,6 +94,6 @@ RECIPES = {
     "momentum-speed": Recipe(
         speed,
         draw_speed,
-        sentence="Heavy ball and Nesterov's method descend faster than gradient descent and find the signal up to the same noise.",
+        sentence="Heavy ball and Nesterov's method descend faster than gradient descent, and find a signal no better.",
     )
 }

@@ -1,26 +1,27 @@
-r"""Gradient descent, heavy ball and Nesterov's method in a rough landscape with a hidden signal, exactly at any learning rate.
+r"""Gradient descent, heavy ball and Nesterov's method in a rough landscape with a hidden signal, exactly at any
+learning rate.
 
-**Data.** A signal x* with |x*|² = N, seen through a noisy matrix (variance Δ₂, `matrix_noise`) and a noisy tensor of order p (variance Δ_p,
-`tensor_noise`). Their negative log-likelihood has mean -N Q(m), m = x·x*/N, and covariance N Q(x·y/N),
-Q(q) = q²/(2Δ₂) + q^p/(pΔ_p).
+**Data.** A signal x* with |x*|² = N, seen through a noisy matrix (variance Δ₂, `matrix_noise`) and a noisy tensor of
+order p (variance Δ_p, `tensor_noise`). Their negative log-likelihood has mean -N Q(m), m = x·x*/N, and covariance N
+Q(x·y/N), Q(q) = q²/(2Δ₂) + q^p/(pΔ_p).
 
-**Learner.** It minimises the loss L(x) = H(x) + (ω/4) N (|x|²/N - 1)², ω being the `ridge`, from a random point of the sphere |x|² = N with
-overlap m₀ (`initial_overlap`). With F = -∇L, rate α and momentum β, the `algorithm` is
+**Learner.** It minimises the loss L(x) = H(x) + (ω/4) N (|x|²/N - 1)², ω being the `ridge`, from a random point of
+the sphere |x|² = N with overlap m₀ (`initial_overlap`). With F = -∇L, rate α and momentum β, the `algorithm` is
 
 - `descent`: x_{t+1} = x_t + αF(x_t);
 - `heavy_ball`: x_{t+1} = x_t + β(x_t - x_{t-1}) + αF(x_t), x_{-1} = x_0;
 - `nesterov`: x_{t+1} = y_t + αF(y_t), y_{t+1} = x_{t+1} + t/(t+3) (x_{t+1} - x_t), y_0 = x_0.
 
-**Theory** (after Sarao Mannelli and Urbani 2021). All are linear first-order methods: gradients are taken at z_t = x_0 + Σ_{s<t} B_ts F_s with
-a triangle B of numbers. For N → ∞, with C_ts = z_t·z_s/N and R_ts = ∂z_t/∂ξ_s,
+**Theory** (after Sarao Mannelli and Urbani 2021). All are linear first-order methods: gradients are taken at z_t =
+x_0 + Σ_{s<t} B_ts F_s with a triangle B of numbers. For N → ∞, with C_ts = z_t·z_s/N and R_ts = ∂z_t/∂ξ_s,
 
     F_t = ξ_t + Σ_{u<t} Q''(C_tu) R_tu z_u - ω (C_tt - 1) z_t + Q'(m_t) x*,    ⟨ξ_t ξ_u⟩ = Q'(C_tu),
 
-from which all scalar products follow row by row. Steps are as large as they are: the theory knows no continuous time. At an iterate x_t the
-loss per dimension is -Q(m) - Σ_u Q'(x_t·z_u/N) ∂x_t/∂ξ_u + (ω/4)(|x_t|²/N - 1)².
+from which all scalar products follow row by row. Steps are as large as they are: the theory knows no continuous time.
+At an iterate x_t the loss per dimension is -Q(m) - Σ_u Q'(x_t·z_u/N) ∂x_t/∂ξ_u + (ω/4)(|x_t|²/N - 1)².
 
-**Simulation.** The methods themselves, at finite N, on drawn noise: a dense tensor of independent normal entries, or a diluted one. Every
-realisation is a pair with noise of opposite signs.
+**Simulation.** The methods themselves, at finite N, on drawn noise: a dense tensor of independent normal entries, or
+a diluted one. Every realisation is a pair with noise of opposite signs.
 """
 
 from __future__ import annotations
@@ -86,9 +87,11 @@ class Momentum(Model):
     )
 
     rate: Control = control(
-        0.01, low=0.0, low_open=True, high=10.0, typical=(0.002, 0.03), scale="log", symbol=r"\alpha", meaning="learning rate")  # fmt: skip
+        0.01, low=0.0, low_open=True, high=10.0, typical=(0.002, 0.03), scale="log", symbol=r"\alpha",
+        meaning="learning rate")  # fmt: skip
     momentum: Control = control(
-        0.9, low=0.0, high=1.0, typical=(0.0, 0.95), symbol=r"\beta", meaning="weight of the last step in a heavy ball's next")  # fmt: skip
+        0.9, low=0.0, high=1.0, typical=(0.0, 0.95), symbol=r"\beta",
+        meaning="weight of the last step in a heavy ball's next")  # fmt: skip
     matrix_noise: Control = control(
         1.0, low=0.0, low_open=True, high=1e12, typical=(0.3, 1.5), symbol=r"\Delta_2",
         meaning="variance of the noise on the matrix")  # fmt: skip
@@ -104,14 +107,16 @@ class Momentum(Model):
     algorithm: str = choice("heavy_ball", options=ALGORITHMS, meaning="how it descends")
     bodies: int = choice(3, low=3, high=6, symbol="p", meaning="order of the tensor")
     disorder: str = choice(
-        "dense", options=("dense", "diluted"), meaning="how a simulated tensor is drawn: all its entries, or a few at each site")  # fmt: skip
+        "dense", options=("dense", "diluted"),
+        meaning="how a simulated tensor is drawn: all its entries, or a few at each site")  # fmt: skip
     steps: int = choice(200, low=1, high=2000, meaning="number of steps")
     every: int = choice(10, low=1, high=2000, meaning="steps between two measurements")
 
     dimensions_declared = (dimension("step", "step of the descent", symbol="t", kind="time"),)
     observables_declared = (
         observable("loss", "loss per dimension of the iterate", symbol=r"\mathcal{L}", dims=("step",)),
-        observable("gradient_loss", "loss per dimension where the gradient is taken (ahead of Nesterov's iterate)", dims=("step",)),
+        observable("gradient_loss", "loss per dimension where the gradient is taken (ahead of Nesterov's iterate)",
+                   dims=("step",)),
         observable("norm", "squared norm of the iterate, |x|²/N", symbol="q", dims=("step",), low=0),
         observable("overlap", "overlap of the iterate with the signal, x·x*/N", symbol="m", dims=("step",)),
     )  # fmt: skip
