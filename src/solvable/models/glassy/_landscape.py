@@ -174,10 +174,13 @@ def read_path(
         i, k = row + near, lag + near
         return row_weights @ path.correlation[i[:, None] + k[None, :], i[:, None]] @ lag_weights
 
-    curves = (jax.vmap(lambda t, v=v: along(v, t))(times) for v in (path.overlap, path.energy, path.multiplier))
+    overlaps, energies, multipliers = (
+        jax.vmap(lambda t, v=v: along(v, t))(times) for v in (path.overlap, path.energy, path.multiplier)
+    )
     correlation = jax.vmap(lambda t: jax.vmap(lambda w: between(t, w))(waiting))(times)
     node = jnp.ceil(times / (2 * step) - 1e-6).astype(jnp.int32)
-    return Reading(*curves, correlation, path.converged[jnp.clip(node, STENCIL - 1, count)])
+    converged = path.converged[jnp.clip(node, STENCIL - 1, count)]
+    return Reading(overlaps, energies, multipliers, correlation, converged)
 
 
 STENCIL = 6  # points of an interpolation

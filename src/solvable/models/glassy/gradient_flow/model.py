@@ -97,7 +97,8 @@ class GradientFlow(Model):
             "algorithms and local minima in spiked matrix-tensor models", 2019, "ICML", arxiv="1902.00139"),
         Reference(
             "sarao2019afraid", "S. Sarao Mannelli, G. Biroli, C. Cammarota, F. Krzakala and L. Zdeborová",
-            "Who is afraid of big bad minima? Analysis of gradient-flow in a spiked matrix-tensor model", 2019, "NeurIPS 32", arxiv="1907.08226"),
+            "Who is afraid of big bad minima? Analysis of gradient-flow in a spiked matrix-tensor model", 2019, "NeurIPS 32",
+            arxiv="1907.08226"),
     )  # fmt: skip
 
     matrix_noise: Control = control(
