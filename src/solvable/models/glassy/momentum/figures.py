@@ -85,7 +85,7 @@ def draw_speed(data: dict[str, Any]) -> Any:
     axes[2].set(
         xlabel=label("matrix_noise", r"\Delta_2"), ylabel=f"growth of ln m, steps {half} to {last}", yscale="symlog"
     )
-    axes[2].set_title("a vanishing overlap with the signal grows")
+    axes[2].set_title("a vanishing overlap stops growing at one place")
     figure.suptitle("Momentum is a larger step: faster, to the same places (α = 0.004, ω = 10, Δ₃ = 1)", fontsize=11)
     return figure
 
