@@ -153,7 +153,7 @@ def read_path(
     strengths[covariance.bodies] = 1 / (covariance.bodies * covariance.tensor_noise)
     path = relax(
         Mixture(strengths), step, 2 * (count + spare), temperature=temperature, overlap=overlap, couplings=couplings,
-        tolerance=tolerance,
+        tolerance=tolerance, accuracy=1e-9,  # nearby points may take one sweep more or less: no derivative may see it
     )  # fmt: skip
 
     def stencil(t: Array) -> tuple[Array, Array]:

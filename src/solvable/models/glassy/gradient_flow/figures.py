@@ -51,14 +51,14 @@ def draw_escape(data: dict[str, Any]) -> Any:
                  label=r"$\ln(1/m_0)\,\theta/(\theta-\sigma)^2$, for $m_0 \to 0$")  # fmt: skip
     axes[1].axvline(TRIVIAL, color="grey", linestyle=":", linewidth=1)
     axes[1].axvline(float(lines.threshold_theory[0]), color=COLOURS[2], linestyle=":", linewidth=1)
-    axes[1].text(TRIVIAL + 0.006, 1.9, "no spurious\nminima to\nthe left", fontsize=8)
+    axes[1].text(TRIVIAL - 0.006, 1.2, "no spurious\nminima to\nthe left", fontsize=8, ha="right")
     axes[1].text(
         float(lines.threshold_theory[0]) + 0.008, 90, "flow fails\nto the right", fontsize=8, color=COLOURS[2], va="top"
     )
     axes[1].set(
-        xlabel=label("matrix_noise", r"\Delta_2"), ylabel="escape time", xlim=(0.1, 0.65), ylim=(1, 100), yscale="log"
+        xlabel=label("matrix_noise", r"\Delta_2"), ylabel="escape time", xlim=(0.1, 0.65), ylim=(1, 400), yscale="log"
     )
-    axes[1].set_title("escape: longer and longer, also without spurious minima")
+    axes[1].set_title("slower, also without spurious minima")
     axes[1].legend(fontsize=7, loc="upper left")
     size = int(points["size"][-1])
     for i, noise in enumerate(points.matrix_noise.values):

@@ -85,7 +85,6 @@ class Langevin(Model):
     numerics = Numerics(steps=400, tolerance=1e-3)
     accuracy = 1e-4
     batch_accuracy = 1e-9
-    gradient_accuracy = 1e-4  # blocks of the two-time solver are iterated to 1e-6, which differences of nearby points see
     theory_seconds = 0.3
     theory_lanes = 4
     converges_along = "time"
