@@ -1,0 +1,377 @@
+"""The spiked matrix-tensor landscape: its covariance, its thresholds, and finite systems drawn from it.
+
+A signal x* with |x*|² = N is seen through a noisy matrix and a noisy tensor of order p,
+
+    Y_ij = x*_i x*_j/√N + noise of variance Δ₂,    T_{i1…ip} = √((p-1)!) N^{-(p-1)/2} x*_{i1}…x*_{ip} + noise of variance Δ_p.
+
+The negative log-likelihood of a guess x with |x|² = N is H(x) = -N Q(m) + Gaussian noise of covariance N Q(x·y/N), where
+m = x·x*/N and Q(q) = q²/(2Δ₂) + q^p/(pΔ_p).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Bool, Float
+
+from solvable.errors import InvalidValue
+from solvable.methods.flows.descent import descend
+from solvable.methods.flows.two_time import Mixture, relax
+
+DEGREE = 90  # random groups of each order to which a site of a diluted system belongs
+MOST_ENTRIES = 1e9  # of a dense tensor
+RESOLUTION = 0.1  # step of a simulated flow, times the curvature of its landscape
+
+
+class Covariance(NamedTuple):
+    """Q(q) = q²/(2Δ₂) + q^p/(pΔ_p); Q' and Q'' are its `slope` and `curvature`."""
+
+    matrix_noise: Array
+    tensor_noise: Array
+    bodies: int
+
+    def value(self, q: Array) -> Array:
+        return q**2 / (2 * self.matrix_noise) + q**self.bodies / (self.bodies * self.tensor_noise)
+
+    def slope(self, q: Array) -> Array:
+        return q / self.matrix_noise + q ** (self.bodies - 1) / self.tensor_noise
+
+    def curvature(self, q: Array) -> Array:
+        return 1 / self.matrix_noise + (self.bodies - 1) * q ** (self.bodies - 2) / self.tensor_noise
+
+
+# --- thresholds ---------------------------------------------------------------------------------------------------------
+
+
+def threshold(tensor_noise: Array, temperature: Array, bodies: int) -> Array:
+    """The matrix noise up to which a sampler at this temperature leaves the states that trap it, towards the signal.
+
+    These states, at overlap zero, have a plateau q with (1-q)² Q''(q) = T²; the largest root counts. The signal grows if
+    1/Δ₂ > T/(1-q). At the threshold 1 - q = TΔ₂, hence Δ₂ + (p-1) Δ₂² (1-TΔ₂)^{p-2}/Δ_p = 1: its smallest root, or 1/T if that
+    comes first.
+
+    >>> [round(float(threshold(jnp.asarray(1.0), jnp.asarray(t), 3)), 6) for t in (0.0, 1.0)]
+    [0.5, 0.707107]
+    """
+
+    def excess(noise: Array) -> Array:
+        left = jnp.maximum(1 - temperature * noise, 0.0)
+        return 1 - noise - (bodies - 1) * noise**2 * left ** (bodies - 2) / tensor_noise
+
+    return first_root(excess, jnp.minimum(1.0, 1 / jnp.maximum(temperature, 1e-12)))
+
+
+def plateau(covariance: Covariance, temperature: Array) -> Array:
+    """The largest q with (1-q)² Q''(q) = T²: how alike the states at overlap zero stay to themselves; 0 if there is none."""
+    return 1 - first_root(lambda u: temperature**2 - u**2 * covariance.curvature(1 - u), jnp.ones(()))
+
+
+def message_passing(covariance: Covariance) -> Array:
+    """The overlap that approximate message passing, m ← Q'(m)/(1 + Q'(m)), reaches from next to nothing."""
+
+    def gain(m: Array) -> Array:
+        return (1 / covariance.matrix_noise + m ** (covariance.bodies - 2) / covariance.tensor_noise) * (1 - m) - 1
+
+    return first_root(gain, jnp.ones(()))
+
+
+def likelihood_passing(covariance: Covariance) -> Array:
+    """The same where it looks for the maximum of the likelihood: m ← Q'(m)/√(Q'(1) + Q'(m)²)."""
+
+    def gain(m: Array) -> Array:
+        ratio = 1 / covariance.matrix_noise + m ** (covariance.bodies - 2) / covariance.tensor_noise
+        return ratio**2 * (1 - m**2) - covariance.slope(jnp.ones(()))
+
+    return first_root(gain, jnp.ones(()))
+
+
+def first_root(function: Callable[[Array], Array], end: Array, grid: int = 512) -> Array:
+    """The first place in [0, end] where a function stops being positive: 0 if it never is, the end if it always is.
+
+    >>> round(float(first_root(lambda x: 2 - x**2, jnp.asarray(3.0))), 9)
+    1.414213562
+    """
+    # roots lie near both ends: so do the points
+    share = jnp.asarray(0.5 - 0.5 * np.cos(np.pi * np.arange(1, grid) / grid))
+    ended = function(share * end) <= 0
+    first = jnp.argmax(ended)
+    low, high = jnp.where(first > 0, share[first - 1], 0.0) * end, share[first] * end
+
+    def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
+        middle = 0.5 * (low + high)
+        inside = function(middle) > 0
+        return jnp.where(inside, middle, low), jnp.where(inside, high, middle)
+
+    low, high = jax.lax.stop_gradient(jax.lax.fori_loop(0, 60, halve, (low, high)))
+    root = 0.5 * (low + high)
+    begins = function(0.0 * root) > 0
+    # one step of Newton: nothing moves, and the derivative of the root is that of the equation
+    slope = jax.lax.stop_gradient(jax.grad(function)(root))
+    step = function(root) / jnp.where(slope == 0, 1.0, slope)
+    return jnp.where(begins, jnp.where(jnp.any(ended), root - step, end), 0.0)
+
+
+# --- two-time equations -------------------------------------------------------------------------------------------------
+
+
+class Reading(NamedTuple):
+    """The two-time solution where it is asked for."""
+
+    overlap: Float[Array, " time"]
+    energy: Float[Array, " time"]
+    multiplier: Float[Array, " time"]
+    correlation: Float[Array, "time waiting"]
+    converged: Bool[Array, " time"]
+
+
+def read_path(
+    covariance: Covariance,
+    times: Float[Array, " time"],
+    waiting: Float[Array, " waiting"],
+    steps: int,
+    *,
+    tolerance: float,
+    temperature: Array | float,
+    overlap: Array,
+    couplings: Callable[[Array], tuple[Array, Array]] | None = None,
+) -> Reading:
+    """Solve the two-time equations up to the last time on about `steps` steps, and interpolate between them.
+
+    C(t, t') has a kink at t = t'. As a function of t' and t - t' it is smooth, and interpolated in these.
+    """
+    count = steps // 2
+    spare = 2  # points of the grid beyond the last time, so that squares of points around every pair of times are there
+    step = times[-1] / (2 * count)
+    strengths = {2: 1 / (2 * covariance.matrix_noise)}
+    strengths[covariance.bodies] = 1 / (covariance.bodies * covariance.tensor_noise)
+    path = relax(
+        Mixture(strengths), step, 2 * (count + spare), temperature=temperature, overlap=overlap, couplings=couplings,
+        tolerance=tolerance, accuracy=1e-9,  # nearby points may take one sweep more or less: no derivative may see it
+    )  # fmt: skip
+
+    def stencil(t: Array) -> tuple[Array, Array]:
+        place = t / (2 * step)
+        near = jnp.round(place)
+        place = jnp.where(jnp.abs(place - near) < 1e-9 * (1 + near), near, place)  # a point of the grid is itself
+        first = jnp.maximum(jnp.ceil(place) - STENCIL + 1, 0.0)
+        return first.astype(jnp.int32), _lagrange(place - first)
+
+    def along(values: Array, t: Array) -> Array:
+        first, weights = stencil(t)
+        return weights @ jax.lax.dynamic_slice(values, (first,), (STENCIL,))
+
+    def between(t: Array, earlier: Array) -> Array:
+        earlier, t = jnp.minimum(t, earlier), jnp.maximum(t, earlier)
+        (row, row_weights), (lag, lag_weights) = stencil(earlier), stencil(t - earlier)
+        near = jnp.arange(STENCIL, dtype=jnp.int32)
+        i, k = row + near, lag + near
+        return row_weights @ path.correlation[i[:, None] + k[None, :], i[:, None]] @ lag_weights
+
+    overlaps, energies, multipliers = (
+        jax.vmap(lambda t, v=v: along(v, t))(times) for v in (path.overlap, path.energy, path.multiplier)
+    )
+    correlation = jax.vmap(lambda t: jax.vmap(lambda w: between(t, w))(waiting))(times)
+    node = jnp.ceil(times / (2 * step) - 1e-6).astype(jnp.int32)
+    converged = path.converged[jnp.clip(node, STENCIL - 1, count)]
+    return Reading(overlaps, energies, multipliers, correlation, converged)
+
+
+STENCIL = 6  # points of an interpolation
+
+
+def _lagrange(place: Array) -> Array:
+    """Weights of the values at 0, 1, …, STENCIL - 1 in a polynomial's value at a place."""
+    nodes = jnp.arange(STENCIL, dtype=float)
+    apart = jnp.where(jnp.eye(STENCIL, dtype=bool), 1.0, nodes[:, None] - nodes[None, :])
+    factors = jnp.where(jnp.eye(STENCIL, dtype=bool), 1.0, (place - nodes)[None, :] / apart)
+    return jnp.prod(factors, axis=1)
+
+
+# --- finite systems -----------------------------------------------------------------------------------------------------
+
+
+class System(NamedTuple):
+    """A drawn landscape and its mirror image, the same noise with the opposite sign.
+
+    `force(x, tensor)` and `measure(x, tensor)` (energy and radial force x·F per dimension) take a pair of points, one for each
+    sign, and the factor of the tensor. `start` is a random point of the sphere with a given overlap with the signal.
+    """
+
+    signal: Float[Array, " site"]
+    start: Float[Array, "sign site"]
+    force: Callable[[Array, Array | float], Array]
+    measure: Callable[[Array, Array | float], tuple[Array, Array]]
+
+
+def draw_system(key: Array, size: int, covariance: Covariance, overlap: Array, kind: str, dtype: Any) -> System:
+    """Draw noise, signal and start: a `dense` tensor of independent entries, or a `diluted` one with a few groups at each site.
+
+    The dense one has the exact covariance at any size. In the diluted one every site is in the same number of random groups,
+    with Gaussian couplings of a variance that makes the covariance the same; its memory and time are linear in the size.
+    """
+    if kind == "dense" and size**covariance.bodies > MOST_ENTRIES:
+        most = int(MOST_ENTRIES ** (1 / covariance.bodies) + 1e-9)
+        raise InvalidValue(
+            f"size = {size} is too large for a dense tensor of order {covariance.bodies}, at most {most}: take "
+            "disorder = 'diluted'."
+        )
+    orders, keys = (2, covariance.bodies), jax.random.split(key, 3)
+    copies = [DEGREE // order for order in orders]
+    shapes = [
+        (size,) * order if kind == "dense" else (number, size) for order, number in zip(orders, copies, strict=True)
+    ]
+    drawn = jax.random.normal(keys[0], (2 * size + sum(map(math.prod, shapes)),), dtype)  # at once: it compiles sooner
+    signal, across, *noise = jnp.split(drawn, np.cumsum([size, size, math.prod(shapes[0])]))
+    signal = on_sphere(signal)
+    across = on_sphere(across - (across @ signal / size) * signal)
+    m = overlap.astype(dtype)
+    start = m * signal + jnp.sqrt(1 - m**2) * across
+    noise = [values.reshape(shape) for values, shape in zip(noise, shapes, strict=True)]
+    if kind == "dense":
+        noise_forces = [_dense(values) for values in noise]
+    else:
+        noise_forces = [_diluted(k, values, order) for k, values, order in zip(keys[1:], noise, orders, strict=True)]
+    scales = 1 / covariance.matrix_noise.astype(dtype), 1 / covariance.tensor_noise.astype(dtype)
+    signs = jnp.asarray([[1.0], [-1.0]], dtype)
+
+    def parts(x: Array) -> list[Array]:
+        """The force of the matrix and that of the tensor, noise and signal together."""
+        m = x @ signal / size
+        found = []
+        for order, scale, noise in zip(orders, scales, noise_forces, strict=True):
+            found.append(signs * jnp.sqrt(scale) * noise(x) + scale * (m ** (order - 1))[:, None] * signal[None, :])
+        return found
+
+    def force(x: Array, tensor: Array | float = 1.0) -> Array:
+        matrix_part, tensor_part = parts(x)
+        return matrix_part + tensor * tensor_part
+
+    def measure(x: Array, tensor: Array | float = 1.0) -> tuple[Array, Array]:
+        matrix_part, tensor_part = (jnp.sum(x * part, axis=1) / size for part in parts(x))
+        return -matrix_part / 2 - tensor * tensor_part / covariance.bodies, matrix_part + tensor * tensor_part
+
+    return System(signal, jnp.stack([start, start]), force, measure)
+
+
+def _dense(g: Array) -> Callable[[Array], Array]:
+    """The force -∇h of h(x) = -(order N^{order-1})^{-1/2} Σ G_{i…k} x_i…x_k with independent normal G."""
+    order, size = g.ndim, len(g)
+    # the derivative with respect to each of the indices in turn, brought to the front
+    moved = sum((jnp.moveaxis(g, place, 0) for place in range(1, order)), g) / math.sqrt(order * size ** (order - 1))
+
+    def force(x: Array) -> Array:
+        rest = (moved.reshape(-1, size) @ x.T).reshape(-1, size, len(x)) if order > 2 else (moved @ x.T)
+        for left in range(order - 2, 0, -1):
+            rest = jnp.einsum("ajs,sj->as", rest, x)
+            rest = rest.reshape(-1, size, len(x)) if left > 1 else rest
+        return rest.T
+
+    return force
+
+
+def _diluted(key: Array, g: Float[Array, "copy site"], order: int) -> Callable[[Array], Array]:
+    """The same with a few copies of N groups of sites only: group i of a copy is made of the i-th sites of permutations."""
+    copies, size = g.shape
+    keys = jax.random.split(key, (copies, order - 1))
+    shuffled = jax.vmap(jax.vmap(lambda k: jax.random.permutation(k, size)))(keys)
+    members = jnp.concatenate([jnp.broadcast_to(jnp.arange(size), (copies, 1, size)), shuffled], axis=1)
+    values = g / math.sqrt(order * copies)
+    neighbours, couplings = [], []
+    for place in range(order):
+        group = jnp.argsort(members[:, place], axis=1)  # the group in which a site has this place
+        others = [jnp.take_along_axis(members[:, o], group, axis=1) for o in range(order) if o != place]
+        neighbours.append(jnp.stack(others))
+        couplings.append(jnp.take_along_axis(values, group, axis=1))
+    near, coupling = jnp.concatenate(neighbours, axis=1), jnp.concatenate(couplings)  # (order - 1, copy, site)
+
+    def force(x: Array) -> Array:
+        return jnp.sum(coupling[None] * jnp.prod(x[:, near], axis=1), axis=1)
+
+    return force
+
+
+def check_waiting(times: Any, waiting: Any) -> None:
+    """Refuse earlier times that are later than all others."""
+    if not (isinstance(times, Tracer) or isinstance(waiting, Tracer)) and waiting[-1] > times[-1]:
+        raise InvalidValue(f"waiting ends at {float(waiting[-1]):g}, beyond the last of times, {float(times[-1]):g}.")
+
+
+def on_sphere(x: Array) -> Array:
+    """The point of the sphere |x|² = N in the direction of x."""
+    return x * jnp.sqrt(x.shape[-1] / jnp.sum(x**2, axis=-1, keepdims=True))
+
+
+class Run(NamedTuple):
+    """What was measured of a simulated sampler, averaged over both signs of the noise."""
+
+    overlap: Float[Array, " time"]
+    energy: Float[Array, " time"]
+    multiplier: Float[Array, " time"]
+    correlation: Float[Array, "time waiting"]
+
+
+def sample(
+    key: Array,
+    system: System,
+    times: Float[Array, " time"],
+    waiting: Float[Array, " waiting"],
+    *,
+    temperature: Array | None,
+    curvature: Array,
+    tensor: Callable[[Array], Array] = jnp.ones_like,
+) -> Run:
+    """Langevin dynamics on the sphere, or gradient flow where there is no temperature, measured at increasing times from 0.
+
+    Half a step of noise, a step of the force (Heun, projected to the sphere), half a step of noise: second order in the step.
+    Noise that is added and projected turns a point by an angle of cosine e^{-Th/2} on average, as on the sphere itself; like the
+    landscape's it has the opposite sign in the mirror image, so that what is linear in the noise averages out.
+    `tensor` is the factor of the tensor's observation at time t, which an annealed sampler changes.
+    """
+    dtype, size = system.start.dtype, system.start.shape[-1]
+    warm = jnp.zeros(()) if temperature is None else temperature
+    heat = warm.astype(dtype)
+    every = jnp.concatenate([times, waiting])
+    index = jnp.arange(len(every))
+    later, same = every[:, None] > every[None, :], every[:, None] == every[None, :]
+    place = jnp.sum(later | (same & (index[:, None] > index[None, :])), axis=1)
+    stops = jnp.zeros_like(every).at[place].set(every)  # all of them in order
+    stretches = jnp.diff(stops, prepend=0.0)
+    steps = jnp.ceil(stretches * (curvature + warm) / RESOLUTION)
+    lengths = (stretches / jnp.maximum(steps, 1.0)).astype(dtype)
+    begins = (stops - stretches).astype(dtype)
+    ends = jnp.cumsum(steps).astype(jnp.int32)
+    firsts = ends - steps.astype(jnp.int32)
+
+    def turned(x: Array, kick: Array, step: Array) -> Array:
+        return on_sphere(x + jnp.sqrt(jnp.expm1(heat * step)) * jnp.stack([kick, -kick]))
+
+    def drift(x: Array, t: Array) -> Array:
+        pull = system.force(x, tensor(t))
+        return pull - jnp.sum(pull * x, axis=1, keepdims=True) / size * x
+
+    def step(number: Array, x: Array, setting: tuple[Array, Array, Array]) -> Array:
+        h, begin, first = setting
+        t = begin + (number - first).astype(dtype) * h
+        kicks = None if temperature is None else jax.random.normal(jax.random.fold_in(key, number), (2, size), dtype)
+        x = x if kicks is None else turned(x, kicks[0], h)
+        k = drift(x, t)
+        x = on_sphere(x + h / 2 * (k + drift(on_sphere(x + h * k), t + h)))
+        return x if kicks is None else turned(x, kicks[1], h)
+
+    points = descend(step, system.start, ends, lambda x: x, (lengths, begins, firsts)).path
+    seen, past = points[place[: len(times)]], points[place[len(times) :]]
+    factors = tensor(times.astype(dtype))
+    energy, radial = jax.lax.map(lambda row: system.measure(*row), (seen, factors))
+    return Run(
+        overlap=jnp.mean(seen @ system.signal, axis=1) / size,
+        energy=jnp.mean(energy, axis=1),
+        multiplier=heat + jnp.mean(radial, axis=1),
+        correlation=jnp.einsum("tsi,wsi->tw", seen, past) / (2 * size),
+    )

@@ -1,0 +1,3 @@
+"""Gradient flow among bad minima."""
+
+from .model import GradientFlow as GradientFlow

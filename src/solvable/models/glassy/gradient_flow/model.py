@@ -1,0 +1,200 @@
+r"""Gradient flow on the likelihood of a spiked matrix-tensor model finds the signal past exponentially many bad
+minima.
+
+**Data.** A signal x* with |x*|² = N, seen through a noisy matrix, Y_ij = x*_i x*_j/√N + noise of variance Δ₂
+(`matrix_noise`), and a noisy tensor of order p, T_{i1…ip} = √((p-1)!) N^{-(p-1)/2} x*_{i1}…x*_{ip} + noise of
+variance Δ_p (`tensor_noise`).
+
+**Learner.** dx/dt = -μ(t) x - ∇H on the sphere |x|² = N, H being the negative log-likelihood, from a random point of
+overlap m₀ = x·x*/N (`initial_overlap`).
+
+**Theory** (Sarao Mannelli et al. 2019a, 2019b). H has mean -N Q(m) and covariance N Q(x·y/N), Q(q) = q²/(2Δ₂) +
+q^p/(pΔ_p). For N → ∞ the two-time equations of Langevin dynamics (see `langevin`) hold at temperature zero:
+
+    ∂_t C(t,t') = -μ(t) C(t,t') + Q'(m(t)) m(t') + ∫₀^t R(t,s) Q''(C(t,s)) C(s,t') ds + ∫₀^{t'} Q'(C(t,s)) R(t',s) ds,
+    ∂_t R(t,t') = -μ(t) R(t,t') + ∫_{t'}^t R(t,s) Q''(C(t,s)) R(s,t') ds,    R(t⁺,t) = 1,
+    dm/dt = -μ(t) m(t) + Q'(m(t)) + ∫₀^t R(t,s) Q''(C(t,s)) m(s) ds,
+    μ(t) = m Q'(m) + ∫₀^t R(t,s) [Q'(C(t,s)) + C(t,s) Q''(C(t,s))] ds.
+
+Without a signal the flow ends among marginal minima, where μ = 2σ, σ² = Q''(1). Their Hessian is a random matrix of
+edge 2σ, less the rank-one part θ x*x*ᵀ/N, θ = 1/Δ₂, of the signal. That has an eigenvalue of its own, towards the
+signal, if θ > σ, hence up to
+
+    1/Δ₂² - 1/Δ₂ = (p-1)/Δ_p    (`threshold`).
+
+While m is small, it grows at the rate Λ(t) = θ + σ²/θ - μ(t) (`growth_rate`), which tends to (θ-σ)²/θ
+(`escape_rate`): to escape from m₀ takes a time ln(1/m₀) θ/(θ-σ)².
+
+**Simulation.** The flow itself, at finite N, from drawn noise: a dense tensor of independent normal entries, or a
+diluted one. Every realisation is a pair with noise of opposite signs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from solvable.model import (
+    Control,
+    Guard,
+    Input,
+    Model,
+    Numerics,
+    Reference,
+    choice,
+    control,
+    dimension,
+    input,
+    observable,
+)
+
+from .._landscape import (
+    Covariance,
+    check_waiting,
+    draw_system,
+    likelihood_passing,
+    read_path,
+    sample,
+)
+
+START = {"initial_overlap": 0.5, "times": [0.0, 0.5, 1.0, 2.0, 4.0]}  # of the studies that `solvable check` runs
+
+
+class GradientFlow(Model):
+    """Gradient flow in a spiked matrix-tensor model: two-time equations at temperature zero, closed threshold, finite systems.
+
+    >>> import solvable as sv
+    >>> outcome = sv.GradientFlow(matrix_noise=0.4, tensor_noise=1.0).theory()
+    >>> round(float(outcome.threshold), 9), round(float(outcome.overlap[-1] - outcome.likelihood_passing), 3)
+    (0.5, 0.0)
+    """
+
+    id = "gradient-flow"
+    title = "Gradient flow among bad minima"
+    family = "glassy"
+    sentence = "Gradient flow finds a spike in a matrix and a tensor past exponentially many spurious minima."
+    method = "two-time equations at temperature zero; instability of marginal minima"
+    numerics = Numerics(steps=400, tolerance=1e-3)
+    accuracy = 1e-4
+    batch_accuracy = 1e-9
+    theory_seconds = 0.3
+    theory_lanes = 4
+    converges_along = "time"
+    typical_sizes = (50, 100, 200)
+    simulation_seconds = 3.0
+    simulation_growth = 3.0
+    check_study = (
+        {"values": START, "over": {"matrix_noise": [0.3, 0.6]}, "sizes": [40, 80], "seeds": 48},
+        {"values": START | {"bodies": 4}, "sizes": [20, 40], "seeds": 32},
+    )
+    references = (
+        Reference(
+            "sarao2019passed", "S. Sarao Mannelli, F. Krzakala, P. Urbani and L. Zdeborová", "Passed and spurious: descent "
+            "algorithms and local minima in spiked matrix-tensor models", 2019, "ICML", arxiv="1902.00139"),
+        Reference(
+            "sarao2019afraid", "S. Sarao Mannelli, G. Biroli, C. Cammarota, F. Krzakala and L. Zdeborová",
+            "Who is afraid of big bad minima? Analysis of gradient-flow in a spiked matrix-tensor model", 2019, "NeurIPS 32",
+            arxiv="1907.08226"),
+    )  # fmt: skip
+
+    matrix_noise: Control = control(
+        0.4, low=0.0, low_open=True, high=1e12, typical=(0.3, 1.2), symbol=r"\Delta_2",
+        meaning="variance of the noise on the matrix")  # fmt: skip
+    tensor_noise: Control = control(
+        1.0, low=0.0, low_open=True, high=1e12, typical=(0.5, 4.0), scale="log", symbol=r"\Delta_p",
+        meaning="variance of the noise on the tensor")  # fmt: skip
+    initial_overlap: Control = control(
+        0.3, low=0.0, high=1.0, high_open=True, typical=(0.0, 0.8), symbol="m_0",
+        meaning="overlap of the start with the signal")  # fmt: skip
+    bodies: int = choice(3, low=3, high=6, symbol="p", meaning="order of the tensor")
+    disorder: str = choice(
+        "dense", options=("dense", "diluted"),
+        meaning="how a simulated tensor is drawn: all its entries, or a few at each site")  # fmt: skip
+    times: Input = input(
+        np.linspace(0.0, 4.0, 9), dims=("time",), low=0.0, increasing=True, symbol="t",
+        meaning="times of measurement, increasing; the flow starts at 0")  # fmt: skip
+    waiting: Input = input(
+        lambda model: np.asarray(model.times)[-1] * np.array([0.0, 0.125, 0.375]), dims=("waiting",), low=0.0,
+        increasing=True, symbol="t_w",
+        meaning="earlier times with which the state is compared, not beyond the last time of measurement")  # fmt: skip
+
+    dimensions_declared = (
+        dimension("time", "time", symbol="t", kind="time"),
+        dimension("waiting", "earlier time", symbol="t_w", kind="pair"),
+    )
+    observables_declared = (
+        observable("overlap", "overlap with the signal, x·x*/N", symbol="m", dims=("time",), low=-1, high=1),
+        observable("energy", "negative log-likelihood per dimension, H/N", symbol="E", dims=("time",)),
+        observable("multiplier", "force along x, which the sphere takes up", symbol=r"\mu", dims=("time",)),
+        observable("growth_rate", "rate at which a small overlap grows", symbol=r"\Lambda", dims=("time",), simulated=False),
+        observable("correlation", "overlap of the states at two times, x(t)·x(t_w)/N", symbol="C", dims=("time", "waiting"),
+                   low=-1, high=1),
+        observable("threshold", "matrix noise up to which the flow leaves marginal minima for the signal",
+                   symbol=r"\Delta_2^*", low=0, high=1, simulated=False),
+        observable("escape_rate", "rate at which a small overlap grows in the long run, 0 beyond the threshold",
+                   symbol=r"\Lambda_\infty", low=0, simulated=False),
+        observable("threshold_energy", "energy of the marginal minima", symbol=r"E_{\rm th}", simulated=False),
+        observable("likelihood_passing", "overlap that maximum-likelihood message passing reaches from next to nothing",
+                   symbol=r"m_{\rm ML}", low=0, high=1, simulated=False),
+    )  # fmt: skip
+    guard = Guard(values={"times": [0.0, 0.5, 1.0, 2.0]}, size=40, seeds=12)
+
+    def validate(self) -> None:
+        check_waiting(self.times, self.waiting)
+
+    def coordinates(self) -> dict[str, np.ndarray]:
+        return {"time": np.asarray(self.times), "waiting": np.asarray(self.waiting)}
+
+    def transition(self, along: str) -> Array:
+        """Positive where marginal minima are unstable towards the signal: θ² - σ²."""
+        return 1 / self.matrix_noise**2 - 1 / self.matrix_noise - (self.bodies - 1) / self.tensor_noise
+
+    def transition_lines(self, x: str, y: str, values: np.ndarray) -> dict[str, Any]:
+        if (x, y) != ("tensor_noise", "matrix_noise"):
+            return {}
+        noise = np.asarray(values, float)
+        flow, passing = (_stable_up_to(noise, slope) for slope in (self.bodies - 1.0, 1.0))
+        return {"gradient flow": flow, "maximum-likelihood message passing": passing}
+
+    # --- theory -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _covariance(self) -> Covariance:
+        return Covariance(self.matrix_noise, self.tensor_noise, self.bodies)
+
+    def point(self, numerics: Numerics) -> dict[str, Array]:
+        covariance, one = self._covariance, jnp.ones(())
+        path = read_path(
+            covariance, self.times, self.waiting, numerics.steps, tolerance=numerics.tolerance,
+            temperature=0.0, overlap=self.initial_overlap,
+        )  # fmt: skip
+        value, slope, curvature = covariance.value(one), covariance.slope(one), covariance.curvature(one)
+        theta, sigma = 1 / self.matrix_noise, jnp.sqrt(curvature)
+        return {
+            **path._asdict(),
+            "growth_rate": theta + curvature / theta - path.multiplier,
+            "threshold": _stable_up_to(self.tensor_noise, self.bodies - 1.0),
+            "escape_rate": jnp.maximum(theta - sigma, 0.0) ** 2 / theta,
+            "threshold_energy": -(slope + value * (curvature - slope) / slope) / sigma,
+            "likelihood_passing": likelihood_passing(covariance),
+        }
+
+    # --- simulation -------------------------------------------------------------------------------------------------
+
+    def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
+        system_key, noise_key = jax.random.split(key)
+        system = draw_system(system_key, size, self._covariance, self.initial_overlap, self.disorder, dtype)
+        run = sample(
+            noise_key, system, self.times, self.waiting, temperature=None,
+            curvature=jnp.sqrt(self._covariance.curvature(jnp.ones(()))),
+        )  # fmt: skip
+        return run._asdict()
+
+
+def _stable_up_to(tensor_noise: Any, slope: float) -> Any:
+    """Δ₂ with 1/Δ₂² - 1/Δ₂ = slope/Δ_p: 2/(1 + √(1 + 4 slope/Δ_p)), which loses no digits."""
+    return 2 / (1 + (1 + 4 * slope / tensor_noise) ** 0.5)

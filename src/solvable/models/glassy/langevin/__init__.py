@@ -1,0 +1,3 @@
+"""Posterior sampling by Langevin dynamics."""
+
+from .model import Langevin as Langevin

@@ -1,0 +1,3 @@
+"""Descent with momentum in a rough landscape."""
+
+from .model import Momentum as Momentum
