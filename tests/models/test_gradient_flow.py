@@ -10,15 +10,15 @@ TIMES = [0.0, 0.5, 1.0, 2.0]
 
 
 def test_the_threshold_is_where_the_signal_leaves_the_spectrum():
-    for bodies, noise, exact in ((3, 1.0, 0.5), (4, 0.5, 1 / 3), (4, 4.0, 2 / 3), (3, 1e9, 1.0)):
-        model = sv.create("gradient-flow", bodies=bodies, tensor_noise=noise, times=TIMES)
+    for order, noise, exact in ((3, 1.0, 0.5), (4, 0.5, 1 / 3), (4, 4.0, 2 / 3), (3, 1e9, 1.0)):
+        model = sv.create("gradient-flow", order=order, tensor_noise=noise, times=TIMES)
         assert float(model.theory().threshold) == pytest.approx(exact, abs=1e-8)
         assert sv.locate(model, along="matrix_noise") == pytest.approx(min(exact, 1.2), abs=1e-7)
 
 
 def test_a_small_overlap_grows_at_the_rate_that_the_multiplier_tells():
     """p = 4, Δ₂ = 1/3, Δ₄ = 4: d ln m/dt = Λ(t) once C(t, 0) is small, above its limit (θ-σ)²/θ = 0.377."""
-    model = sv.create("gradient-flow", bodies=4, matrix_noise=1 / 3, tensor_noise=4.0, initial_overlap=1e-8,
+    model = sv.create("gradient-flow", order=4, matrix_noise=1 / 3, tensor_noise=4.0, initial_overlap=1e-8,
                       times=[0.0, 8.0, 9.0, 10.0], waiting=[0.0, 1.0])  # fmt: skip
     outcome = model.theory({"steps": 800})
     seen = np.log(outcome.overlap[3] / outcome.overlap[1]) / 2

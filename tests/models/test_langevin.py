@@ -48,8 +48,8 @@ def test_the_threshold_is_where_the_largest_plateau_says():
 
 
 def test_message_passing_is_its_iteration():
-    for noise, bodies in ((0.4, 3), (0.9, 3), (1.1, 3), (0.6, 4)):
-        covariance, m = Covariance(one(noise), one(1.0), bodies), 1e-4
+    for noise, order in ((0.4, 3), (0.9, 3), (1.1, 3), (0.6, 4)):
+        covariance, m = Covariance(one(noise), one(1.0), order), 1e-4
         for _ in range(3000):
             force = float(covariance.slope(one(m)))
             m = force / (1 + force)
@@ -115,6 +115,6 @@ def test_what_makes_no_sense_is_refused_in_one_sentence():
     with pytest.raises(sv.InvalidValue, match="waiting ends at 9, beyond the last of times, 2"):
         sv.create("langevin", times=TIMES, waiting=[0.0, 9.0])
     with pytest.raises(sv.InvalidValue, match="too large for a dense tensor of order 4"):
-        sv.create("langevin", bodies=4).simulate(0, 300)
+        sv.create("langevin", order=4).simulate(0, 300)
     with pytest.raises(sv.InvalidValue, match="temperature = 0 is outside its range"):
         sv.create("langevin", temperature=0.0)

@@ -34,22 +34,22 @@ class Covariance(NamedTuple):
 
     matrix_noise: Array
     tensor_noise: Array
-    bodies: int
+    order: int
 
     def value(self, q: Array) -> Array:
-        return q**2 / (2 * self.matrix_noise) + q**self.bodies / (self.bodies * self.tensor_noise)
+        return q**2 / (2 * self.matrix_noise) + q**self.order / (self.order * self.tensor_noise)
 
     def slope(self, q: Array) -> Array:
-        return q / self.matrix_noise + q ** (self.bodies - 1) / self.tensor_noise
+        return q / self.matrix_noise + q ** (self.order - 1) / self.tensor_noise
 
     def curvature(self, q: Array) -> Array:
-        return 1 / self.matrix_noise + (self.bodies - 1) * q ** (self.bodies - 2) / self.tensor_noise
+        return 1 / self.matrix_noise + (self.order - 1) * q ** (self.order - 2) / self.tensor_noise
 
 
 # --- thresholds ---------------------------------------------------------------------------------------------------------
 
 
-def threshold(tensor_noise: Array, temperature: Array, bodies: int) -> Array:
+def threshold(tensor_noise: Array, temperature: Array, order: int) -> Array:
     """The matrix noise up to which a sampler at this temperature leaves the states that trap it, towards the signal.
 
     These states, at overlap zero, have a plateau q with (1-q)² Q''(q) = T²; the largest root counts. The signal grows if
@@ -62,7 +62,7 @@ def threshold(tensor_noise: Array, temperature: Array, bodies: int) -> Array:
 
     def excess(noise: Array) -> Array:
         left = jnp.maximum(1 - temperature * noise, 0.0)
-        return 1 - noise - (bodies - 1) * noise**2 * left ** (bodies - 2) / tensor_noise
+        return 1 - noise - (order - 1) * noise**2 * left ** (order - 2) / tensor_noise
 
     return first_root(excess, jnp.minimum(1.0, 1 / jnp.maximum(temperature, 1e-12)))
 
@@ -76,7 +76,7 @@ def message_passing(covariance: Covariance) -> Array:
     """The overlap that approximate message passing, m ← Q'(m)/(1 + Q'(m)), reaches from next to nothing."""
 
     def gain(m: Array) -> Array:
-        return (1 / covariance.matrix_noise + m ** (covariance.bodies - 2) / covariance.tensor_noise) * (1 - m) - 1
+        return (1 / covariance.matrix_noise + m ** (covariance.order - 2) / covariance.tensor_noise) * (1 - m) - 1
 
     return first_root(gain, jnp.ones(()))
 
@@ -85,7 +85,7 @@ def likelihood_passing(covariance: Covariance) -> Array:
     """The same where it looks for the maximum of the likelihood: m ← Q'(m)/√(Q'(1) + Q'(m)²)."""
 
     def gain(m: Array) -> Array:
-        ratio = 1 / covariance.matrix_noise + m ** (covariance.bodies - 2) / covariance.tensor_noise
+        ratio = 1 / covariance.matrix_noise + m ** (covariance.order - 2) / covariance.tensor_noise
         return ratio**2 * (1 - m**2) - covariance.slope(jnp.ones(()))
 
     return first_root(gain, jnp.ones(()))
@@ -150,7 +150,7 @@ def read_path(
     spare = 2  # points of the grid beyond the last time, so that squares of points around every pair of times are there
     step = times[-1] / (2 * count)
     strengths = {2: 1 / (2 * covariance.matrix_noise)}
-    strengths[covariance.bodies] = 1 / (covariance.bodies * covariance.tensor_noise)
+    strengths[covariance.order] = 1 / (covariance.order * covariance.tensor_noise)
     path = relax(
         Mixture(strengths), step, 2 * (count + spare), temperature=temperature, overlap=overlap, couplings=couplings,
         tolerance=tolerance, accuracy=1e-9,  # nearby points may take one sweep more or less: no derivative may see it
@@ -216,13 +216,13 @@ def draw_system(key: Array, size: int, covariance: Covariance, overlap: Array, k
     The dense one has the exact covariance at any size. In the diluted one every site is in the same number of random groups,
     with Gaussian couplings of a variance that makes the covariance the same; its memory and time are linear in the size.
     """
-    if kind == "dense" and size**covariance.bodies > MOST_ENTRIES:
-        most = int(MOST_ENTRIES ** (1 / covariance.bodies) + 1e-9)
+    if kind == "dense" and size**covariance.order > MOST_ENTRIES:
+        most = int(MOST_ENTRIES ** (1 / covariance.order) + 1e-9)
         raise InvalidValue(
-            f"size = {size} is too large for a dense tensor of order {covariance.bodies}, at most {most}: take "
+            f"size = {size} is too large for a dense tensor of order {covariance.order}, at most {most}: take "
             "disorder = 'diluted'."
         )
-    orders, keys = (2, covariance.bodies), jax.random.split(key, 3)
+    orders, keys = (2, covariance.order), jax.random.split(key, 3)
     copies = [DEGREE // order for order in orders]
     shapes = [
         (size,) * order if kind == "dense" else (number, size) for order, number in zip(orders, copies, strict=True)
@@ -255,7 +255,7 @@ def draw_system(key: Array, size: int, covariance: Covariance, overlap: Array, k
 
     def measure(x: Array, tensor: Array | float = 1.0) -> tuple[Array, Array]:
         matrix_part, tensor_part = (jnp.sum(x * part, axis=1) / size for part in parts(x))
-        return -matrix_part / 2 - tensor * tensor_part / covariance.bodies, matrix_part + tensor * tensor_part
+        return -matrix_part / 2 - tensor * tensor_part / covariance.order, matrix_part + tensor * tensor_part
 
     return System(signal, jnp.stack([start, start]), force, measure)
 

@@ -89,7 +89,7 @@ class GradientFlow(Model):
     simulation_growth = 3.0
     check_study = (
         {"values": START, "over": {"matrix_noise": [0.3, 0.6]}, "sizes": [40, 80], "seeds": 48},
-        {"values": START | {"bodies": 4}, "sizes": [20, 40], "seeds": 32},
+        {"values": START | {"order": 4}, "sizes": [20, 40], "seeds": 32},
     )
     references = (
         Reference(
@@ -110,7 +110,7 @@ class GradientFlow(Model):
     initial_overlap: Control = control(
         0.3, low=0.0, high=1.0, high_open=True, typical=(0.0, 0.8), symbol="m_0",
         meaning="overlap of the start with the signal")  # fmt: skip
-    bodies: int = choice(3, low=3, high=6, symbol="p", meaning="order of the tensor")
+    order: int = choice(3, low=3, high=6, symbol="p", meaning="order of the tensor")
     disorder: str = choice(
         "dense", options=("dense", "diluted"),
         meaning="how a simulated tensor is drawn: all its entries, or a few at each site")  # fmt: skip
@@ -151,20 +151,20 @@ class GradientFlow(Model):
 
     def transition(self, along: str) -> Array:
         """Positive where marginal minima are unstable towards the signal: θ² - σ²."""
-        return 1 / self.matrix_noise**2 - 1 / self.matrix_noise - (self.bodies - 1) / self.tensor_noise
+        return 1 / self.matrix_noise**2 - 1 / self.matrix_noise - (self.order - 1) / self.tensor_noise
 
     def transition_lines(self, x: str, y: str, values: np.ndarray) -> dict[str, Any]:
         if (x, y) != ("tensor_noise", "matrix_noise"):
             return {}
         noise = np.asarray(values, float)
-        flow, passing = (_stable_up_to(noise, slope) for slope in (self.bodies - 1.0, 1.0))
+        flow, passing = (_stable_up_to(noise, slope) for slope in (self.order - 1.0, 1.0))
         return {"gradient flow": flow, "maximum-likelihood message passing": passing}
 
     # --- theory -----------------------------------------------------------------------------------------------------
 
     @property
     def _covariance(self) -> Covariance:
-        return Covariance(self.matrix_noise, self.tensor_noise, self.bodies)
+        return Covariance(self.matrix_noise, self.tensor_noise, self.order)
 
     def point(self, numerics: Numerics) -> dict[str, Array]:
         covariance, one = self._covariance, jnp.ones(())
@@ -177,7 +177,7 @@ class GradientFlow(Model):
         return {
             **path._asdict(),
             "growth_rate": theta + curvature / theta - path.multiplier,
-            "threshold": _stable_up_to(self.tensor_noise, self.bodies - 1.0),
+            "threshold": _stable_up_to(self.tensor_noise, self.order - 1.0),
             "escape_rate": jnp.maximum(theta - sigma, 0.0) ** 2 / theta,
             "threshold_energy": -(slope + value * (curvature - slope) / slope) / sigma,
             "likelihood_passing": likelihood_passing(covariance),

@@ -128,7 +128,7 @@ class Langevin(Model):
     annealing_time: Control = control(
         2.0, low=0.0, low_open=True, high=1e6, typical=(0.5, 4.0), symbol=r"\tau",
         meaning="time in which that fades")  # fmt: skip
-    bodies: int = choice(3, low=3, high=6, symbol="p", meaning="order of the tensor")
+    order: int = choice(3, low=3, high=6, symbol="p", meaning="order of the tensor")
     protocol: str = choice(
         "constant", options=("constant", "annealed"),
         meaning="whether the tensor's weight is constant or grows in time")  # fmt: skip
@@ -170,7 +170,7 @@ class Langevin(Model):
 
     def transition(self, along: str) -> Array:
         """Positive where the sampler leaves the glassy states: where matrix noise is below the threshold."""
-        q = jnp.vectorize(lambda a, b, t: plateau(Covariance(a, b, self.bodies), t))(
+        q = jnp.vectorize(lambda a, b, t: plateau(Covariance(a, b, self.order), t))(
             self.matrix_noise, self.tensor_noise, self.temperature
         )
         return 1 / self.matrix_noise - self.temperature / (1 - q)
@@ -178,7 +178,7 @@ class Langevin(Model):
     def transition_lines(self, x: str, y: str, values: np.ndarray) -> dict[str, Any]:
         if (x, y) != ("tensor_noise", "matrix_noise"):
             return {}
-        line = jax.vmap(lambda noise: threshold(noise, jnp.asarray(float(self.temperature)), self.bodies))
+        line = jax.vmap(lambda noise: threshold(noise, jnp.asarray(float(self.temperature)), self.order))
         return {
             "Langevin threshold": np.asarray(line(jnp.asarray(values, float))),
             "message passing": np.ones(len(values)),
@@ -188,7 +188,7 @@ class Langevin(Model):
 
     @property
     def _covariance(self) -> Covariance:
-        return Covariance(self.matrix_noise, self.tensor_noise, self.bodies)
+        return Covariance(self.matrix_noise, self.tensor_noise, self.order)
 
     def _weight(self, t: Array) -> Array:
         """The factor of the tensor at a time."""
@@ -206,7 +206,7 @@ class Langevin(Model):
         )  # fmt: skip
         return {
             **path._asdict(),
-            "threshold": threshold(self.tensor_noise, self.temperature, self.bodies),
+            "threshold": threshold(self.tensor_noise, self.temperature, self.order),
             "plateau": plateau(self._covariance, self.temperature),
             "message_passing": message_passing(self._covariance),
         }

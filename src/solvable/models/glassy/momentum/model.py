@@ -105,7 +105,7 @@ class Momentum(Model):
         0.3, low=0.0, high=1.0, high_open=True, typical=(0.0, 0.8), symbol="m_0",
         meaning="overlap of the start with the signal")  # fmt: skip
     algorithm: str = choice("heavy_ball", options=ALGORITHMS, meaning="how it descends")
-    bodies: int = choice(3, low=3, high=6, symbol="p", meaning="order of the tensor")
+    order: int = choice(3, low=3, high=6, symbol="p", meaning="order of the tensor")
     disorder: str = choice(
         "dense", options=("dense", "diluted"),
         meaning="how a simulated tensor is drawn: all its entries, or a few at each site")  # fmt: skip
@@ -127,7 +127,7 @@ class Momentum(Model):
 
     @property
     def _covariance(self) -> Covariance:
-        return Covariance(self.matrix_noise, self.tensor_noise, self.bodies)
+        return Covariance(self.matrix_noise, self.tensor_noise, self.order)
 
     # --- theory -----------------------------------------------------------------------------------------------------
 
