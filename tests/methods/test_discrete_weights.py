@@ -174,8 +174,8 @@ def test_marginals_of_a_large_system_are_the_saddle_point(levels, alpha):
         (found.overlap, theory.overlap),
         (found.square, theory.square),
     ):
-        ours = np.asarray(ours)
-        assert abs(ours.mean() - exact) < 4 * ours.std(ddof=1) / np.sqrt(lanes) + 2 * abs(float(exact)) / size
+        ours = np.asarray(ours, float)
+        assert abs(ours.mean() - float(exact)) < 4 * ours.std(ddof=1) / np.sqrt(lanes) + 2 * abs(float(exact)) / size
 
 
 def test_reinforcement_solves_and_without_it_nothing_is_solved():
