@@ -116,6 +116,12 @@ def keep(name: str, datasets: dict[str, Any]) -> list[Path]:
 def _write(datasets: dict[str, Any], folder: Path, name: str) -> list[Path]:
     files = []
     for part, data in datasets.items():
+        if "study" not in data.attrs:  # a table put together by the recipe: it says whose it is
+            from ..study import provenance as made_by
+
+            data = data.assign_attrs(
+                study=json.dumps({"models": [figure_named(name).model], "figure": name}), **made_by()
+            )
         file = folder / (f"{name}.{part}.nc" if part else f"{name}.nc")
         flags = {v: data[v].astype("int8") for v in data.variables if data[v].dtype == bool}
         plain = data.assign(flags)

@@ -302,8 +302,8 @@ def finer(numerics: Mapping[str, Any]) -> dict[str, Any]:
 
     A tolerance that is near rounding already becomes ten times as large: that must not matter either.
 
-    >>> finer({"nodes": 16, "step": 0.5, "tolerance": 1e-9, "rtol": 3e-13, "solver": "dopri8"})
-    {'nodes': 32, 'step': 0.25, 'tolerance': 1e-10, 'rtol': 3e-12}
+    >>> finer({"nodes": 16, "step": 0.5, "tolerance": 1e-9, "rtol": 1e-13, "solver": "dopri8"})
+    {'nodes': 32, 'step': 0.25, 'tolerance': 1e-10, 'rtol': 1e-12}
     """
 
     def changed(value: float) -> float:

@@ -63,7 +63,7 @@ class ICA(Model):
     >>> import solvable as sv
     >>> few, many = sv.ICA(samples=[10.0, 1000.0]).theory().squared_overlap[:, 1]
     >>> round(float(few), 3), round(float(many), 3)
-    (0.005, 0.353)
+    (0.002, 0.132)
     """
 
     id = "ica"

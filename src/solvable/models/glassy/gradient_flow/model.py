@@ -69,7 +69,7 @@ class GradientFlow(Model):
 
     >>> import solvable as sv
     >>> outcome = sv.GradientFlow(matrix_noise=0.4, tensor_noise=1.0).theory()
-    >>> round(float(outcome.threshold), 9), round(float(outcome.overlap[-1] - outcome.likelihood_passing), 3)
+    >>> round(float(outcome.threshold), 9), round(float(outcome.overlap[-1] - outcome.likelihood_passing), 2)
     (0.5, 0.0)
     """
 

@@ -124,7 +124,7 @@ class PhaseRetrieval(Model):
     )  # fmt: skip
 
     samples: Control = control(
-        10.0, low=2.5, high=1000.0, typical=(2.5, 30.0), scale="log", counts=True, symbol=r"\alpha",
+        4.0, low=2.5, high=1000.0, typical=(2.5, 30.0), scale="log", counts=True, symbol=r"\alpha",
         meaning="measurements per dimension of the signal, M/N")  # fmt: skip
     normalisation: Control = control(
         0.0, low=0.0, high=10.0, typical=(0.0, 2.0), symbol=r"\kappa",

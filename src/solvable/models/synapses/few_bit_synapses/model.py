@@ -105,11 +105,11 @@ class FewBitSynapses(Model):
         np.array([-1.0, 1.0]), dims=("level",), symbol="w_l", meaning="what a weight may be, in increasing order")  # fmt: skip
 
     observables_declared = (
+        observable("entropy", "logarithm of the number of solutions per weight", symbol="S"),
         observable("local_entropy", "entropy per weight and copy of solutions at the mutual distance", symbol=r"\phi",
                    simulated=False, when={"replicas": ("infinite", "finite")}),
         observable("local_slope", "its derivative with the distance: negative where dense regions break up",
                    symbol=r"\phi'", simulated=False, when={"replicas": "infinite"}),
-        observable("entropy", "logarithm of the number of solutions per weight", symbol="S"),
         observable("overlap", "overlap of two typical solutions", symbol="q", low=0),
         observable("square", "mean square of the weights of a typical solution", symbol="Q", low=0),
         observable("capacity", "patterns per weight up to which there are solutions", symbol=r"\alpha_c", low=0,
