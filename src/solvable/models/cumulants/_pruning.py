@@ -18,13 +18,13 @@ def masked(network: Network, masks: Mapping[str, Array]) -> Network:
     return {name: w * masks[name] if name in masks else w for name, w in network.items()}
 
 
-def weights_left(total: int, share: Array, pruned: Any) -> Array:
+def weights_left(total: int, share: Array, pruned: int | Array) -> Array:
     """How many of `total` weights are left once a share of the remaining ones was removed `pruned` times.
 
     >>> [int(weights_left(100, jnp.asarray(0.25), n)) for n in range(4)]
     [100, 75, 56, 42]
     """
-    return jnp.rint(total * (1 - share) ** pruned).astype(jnp.int32)
+    return jnp.rint(total * (1 - share) ** jnp.asarray(pruned, share.dtype)).astype(jnp.int32)
 
 
 def keep_largest(scores: Mapping[str, Array], masks: Mapping[str, Array], keep: Array) -> dict[str, Array]:
@@ -47,7 +47,8 @@ def keep_largest(scores: Mapping[str, Array], masks: Mapping[str, Array], keep: 
 
 
 def train(
-    loss: Callable[[Network, PRNGKeyArray], Array],
+    batch: Callable[[PRNGKeyArray], Any],
+    loss: Callable[[Network, Any], Array],
     network: Network,
     masks: Mapping[str, Array],
     key: PRNGKeyArray,
@@ -58,7 +59,8 @@ def train(
 
     def step(state, number):
         network, first, second = state
-        gradient = jax.grad(lambda w: loss(masked(w, masks), jax.random.fold_in(key, number)))(network)
+        data = batch(jax.random.fold_in(key, number))
+        gradient = jax.grad(lambda w: loss(masked(w, masks), data))(network)
         first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, gradient)
         second = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g**2, second, gradient)
         power = (number + 1).astype(rate.dtype)
@@ -72,7 +74,8 @@ def train(
 
 
 def train_and_prune(
-    loss: Callable[[Network, PRNGKeyArray], Array],
+    batch: Callable[[PRNGKeyArray], Any],
+    loss: Callable[[Network, Any], Array],
     start: Network,
     prunable: tuple[str, ...],
     measure: Callable[[Network, dict[str, Array], dict[str, Array]], dict[str, Array]],
@@ -93,7 +96,7 @@ def train_and_prune(
     total = sum(start[name].size for name in prunable)
 
     def one(masks, number):
-        network = train(loss, start, masks, to_train, steps, rate)
+        network = train(batch, loss, start, masks, to_train, steps, rate)
         if random:
             keys = jax.random.split(jax.random.fold_in(to_choose, number), len(prunable))
             scores = {

@@ -40,7 +40,8 @@ def ring_correlation(sites: int, length: Array, kind: str) -> Array:
     >>> ring_correlation(6, jnp.asarray(2.0), "exponential").round(3).tolist()
     [1.0, 0.607, 0.368, 0.223, 0.368, 0.607]
     """
-    distance = jnp.minimum(jnp.arange(sites), sites - jnp.arange(sites)) / length
+    steps = np.minimum(np.arange(sites), sites - np.arange(sites))
+    distance = jnp.asarray(steps, length.dtype) / length
     wanted = jnp.exp(-distance) if kind == "exponential" else jnp.exp(-(distance**2))
     possible = jnp.fft.irfft(jnp.maximum(jnp.fft.rfft(wanted).real, 0), sites)
     return possible / possible[0]
@@ -50,7 +51,7 @@ def circulant_root(correlation: Array) -> Array:
     """The symmetric square root of a covariance that depends on the distance on a ring alone."""
     sites = len(correlation)
     row = jnp.fft.irfft(jnp.sqrt(jnp.maximum(jnp.fft.rfft(correlation).real, 0)), sites)
-    return row[(jnp.arange(sites)[:, None] - jnp.arange(sites)) % sites]
+    return row[(np.arange(sites)[:, None] - np.arange(sites)) % sites]
 
 
 def erf_covariance(correlation: Array, gain: Array) -> Array:
@@ -66,14 +67,14 @@ def excess_kurtosis(second: Array, fourth: Array) -> Array:
 
 def cavity_effects(weights: Array, x: Array) -> tuple[Array, Array]:
     """Excess kurtosis of every h_k = w_k·x, and by how much its modulus would shrink without each weight."""
-    x = x - x.mean(axis=0)
+    x = x - x.mean(axis=0, keepdims=True)
     n, h = len(x), x @ weights.T
     second, fourth = jnp.mean(h**2, axis=0)[:, None], jnp.mean(h**4, axis=0)[:, None]
     w = weights
-    without2 = second - 2 * w * (h.T @ x) / n + w**2 * jnp.mean(x**2, axis=0)
+    without2 = second - 2 * w * (h.T @ x) / n + w**2 * jnp.mean(x**2, axis=0, keepdims=True)
     without4 = (
         fourth - 4 * w * ((h**3).T @ x) / n + 6 * w**2 * ((h**2).T @ x**2) / n - 4 * w**3 * (h.T @ x**3) / n
-        + w**4 * jnp.mean(x**4, axis=0)
+        + w**4 * jnp.mean(x**4, axis=0, keepdims=True)
     )  # fmt: skip
     usable = without2 > 1e-5 * second  # nothing is left of a unit with one weight
     there = second > 0
@@ -100,7 +101,9 @@ class ReceptiveFields(Model):
     id = "receptive-fields"
     title = "Receptive fields from pruning by magnitude"
     family = "cumulants"
-    sentence = "Iterative magnitude pruning on inputs with and without higher cumulants: kurtosis and localised filters."
+    sentence = (
+        "Iterative magnitude pruning on inputs with and without higher cumulants: kurtosis and localised filters."
+    )
     method = "none closed; Gaussian inputs of equal covariance and random pruning beside it"
     typical_sizes = (20, 40, 80)
     simulation_seconds = 3.0
@@ -178,24 +181,24 @@ class ReceptiveFields(Model):
         return {"round": np.arange(self.rounds)}
 
     def sampler(self, size: int, dtype: Any) -> Any:
-        """`draw(key, n)`: n inputs of each class, along two leading axes."""
+        """`shape(normal)`: inputs of both classes from normal numbers, class × input × site."""
         gain = self.gain.astype(dtype)
         z = jnp.stack([ring_correlation(size, v.astype(dtype), self.covariance) for v in (self.short, self.long)])
         shown = z if self.inputs == "non-linear" else erf_covariance(z, gain)
         roots = jnp.stack([circulant_root(c) for c in shown])
         scale = jnp.sqrt(2 / jnp.pi * jnp.arcsin(2 * gain**2 / (1 + 2 * gain**2)))
 
-        def draw(key: PRNGKeyArray, n: int) -> Array:
-            gaussian = jnp.einsum("cni,cij->cnj", jax.random.normal(key, (2, n, size), dtype), roots)
+        def shape(normal: Array) -> Array:
+            gaussian = jnp.einsum("cni,cij->cnj", normal, roots)
             return jax.lax.erf(gain * gaussian) / scale if self.inputs == "non-linear" else gaussian
 
-        return draw
+        return shape
 
     def measure(self, network: Network, masks: Any, following: Any, x: Array) -> dict[str, Array]:
         """All that is reported of a trained network, on inputs x of both classes."""
         w, mask, kept = network["first"], masks["first"], following["first"]
         live = (mask.sum(axis=1) > 0).astype(w.dtype)
-        several = mask * (mask.sum(axis=1) > 1)[:, None]
+        several = jnp.where(mask.sum(axis=1, keepdims=True) > 1, mask, 0)
         kappa, effect = jax.vmap(lambda x: cavity_effects(w, x))(x)
         squares = w**2 / jnp.maximum(jnp.sum(w**2, axis=1, keepdims=True), 1e-30)
         phase = 2 * jnp.pi * jnp.arange(w.shape[1], dtype=w.dtype) / w.shape[1]
@@ -214,27 +217,34 @@ class ReceptiveFields(Model):
         }
 
     def experiment(self, key: PRNGKeyArray, size: int, counts: Mapping[str, Count], dtype: Any) -> dict[str, Array]:
-        to_build, to_test, to_learn = jax.random.split(key, 3)
-        draw = self.sampler(size, dtype)
-        first, second = jax.random.split(to_build)
+        to_start, to_learn = jax.random.split(key)
+        shape = self.sampler(size, dtype)
+        # One call for all that is drawn before the training: compiling random numbers takes longer than anything else.
+        parts = np.cumsum([self.units * size, self.units])
+        normal = jax.random.normal(to_start, (parts[-1] + 2 * self.tested * size,), dtype)
+        first, second, tested = jnp.split(normal, parts)
         start = {
-            "first": jnp.sqrt(2 / size).astype(dtype) * jax.random.normal(first, (self.units, size), dtype),
+            "first": np.sqrt(2 / size).astype(dtype) * first.reshape(self.units, size),
             "bias": jnp.zeros(self.units, dtype),
-            "second": jax.random.normal(second, (self.units,), dtype) / np.sqrt(self.units).astype(dtype),
+            "second": second / np.sqrt(self.units).astype(dtype),
             "offset": jnp.zeros((), dtype),
         }
         sign = jnp.array([[1.0], [-1.0]], dtype)  # the long-range class is positive
 
-        def loss(network, key):
-            return jnp.mean(jax.nn.softplus(sign * forward(network, draw(key, self.batch // 2))))
+        def batch(key):
+            return shape(jax.random.normal(key, (2, self.batch // 2, size), dtype))
 
-        x = draw(to_test, self.tested)
+        def loss(network, x):
+            return jnp.mean(jax.nn.softplus(sign * forward(network, x)))
+
+        x = shape(tested.reshape(2, self.tested, size))
         return train_and_prune(
-            loss, start, ("first",), lambda *found: self.measure(*found, x), to_learn, rounds=self.rounds, steps=self.steps,
+            batch, loss, start, ("first",), lambda *found: self.measure(*found, x), to_learn, rounds=self.rounds, steps=self.steps,
             rate=self.rate.astype(dtype), share=self.share.astype(dtype), random=self.pruning == "random",
         )  # fmt: skip
 
 
 def forward(network: Network, x: Array) -> Array:
     """Log-odds of the second class."""
-    return jax.nn.relu(x @ network["first"].T + network["bias"]) @ network["second"] + network["offset"]
+    field = x @ network["first"].T
+    return jax.nn.relu(field + jnp.broadcast_to(network["bias"], field.shape)) @ network["second"] + network["offset"]
