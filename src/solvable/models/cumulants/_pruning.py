@@ -18,6 +18,12 @@ def masked(network: Network, masks: Mapping[str, Array]) -> Network:
     return {name: w * masks[name] if name in masks else w for name, w in network.items()}
 
 
+def forward(network: Network, x: Array) -> Array:
+    """Log-odds of the positive class: ReLU units `first`, `bias` and a readout `second`, `offset`."""
+    field = x @ network["first"].T
+    return jax.nn.relu(field + jnp.broadcast_to(network["bias"], field.shape)) @ network["second"] + network["offset"]
+
+
 def weights_left(total: int, share: Array, pruned: int | Array) -> Array:
     """How many of `total` weights are left once a share of the remaining ones was removed `pruned` times.
 

@@ -31,7 +31,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from solvable.model import Control, Count, Guard, Model, Reference, choice, control, dimension, observable
 
-from .._pruning import Network, train_and_prune
+from .._pruning import Network, forward, train_and_prune
 
 
 def ring_correlation(sites: int, length: Array, kind: str) -> Array:
@@ -239,12 +239,6 @@ class ReceptiveFields(Model):
 
         x = shape(tested.reshape(2, self.tested, size))
         return train_and_prune(
-            batch, loss, start, ("first",), lambda *found: self.measure(*found, x), to_learn, rounds=self.rounds, steps=self.steps,
-            rate=self.rate.astype(dtype), share=self.share.astype(dtype), random=self.pruning == "random",
+            batch, loss, start, ("first",), lambda *found: self.measure(*found, x), to_learn, rounds=self.rounds,
+            steps=self.steps, rate=self.rate.astype(dtype), share=self.share.astype(dtype), random=self.pruning == "random",
         )  # fmt: skip
-
-
-def forward(network: Network, x: Array) -> Array:
-    """Log-odds of the second class."""
-    field = x @ network["first"].T
-    return jax.nn.relu(field + jnp.broadcast_to(network["bias"], field.shape)) @ network["second"] + network["offset"]
