@@ -239,6 +239,6 @@ class ReceptiveFields(Model):
 
         x = shape(tested.reshape(2, self.tested, size))
         return train_and_prune(
-            batch, loss, start, ("first",), lambda *found: self.measure(*found, x), to_learn, rounds=self.rounds,
+            batch, loss, start, ("first",), lambda w, now, then: self.measure(w, now, then, x), to_learn, rounds=self.rounds,
             steps=self.steps, rate=self.rate.astype(dtype), share=self.share.astype(dtype), random=self.pruning == "random",
         )  # fmt: skip
