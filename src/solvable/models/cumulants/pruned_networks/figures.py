@@ -105,7 +105,7 @@ RECIPES = {
         draw_descent,
         sentence=(
             "Under label noise the divergence from the true probabilities peaks where the labels are barely fitted, at "
-            "the same number of weights from every width; a tuned temperature does as well as pruning."
+            "the same number of weights from every width; a tuned temperature does at least as well as pruning."
         ),
     )
 }
