@@ -1,1 +1,1 @@
-"""What is learnt from statistics beyond the covariance: spikes in higher cumulants."""
+"""What is learnt from statistics beyond the covariance: spikes in higher cumulants, and what pruning keeps of it."""

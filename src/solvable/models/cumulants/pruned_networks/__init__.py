@@ -1,0 +1,3 @@
+"""Pruned networks under label noise."""
+
+from .model import PrunedNetworks as PrunedNetworks

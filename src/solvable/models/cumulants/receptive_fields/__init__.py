@@ -1,0 +1,3 @@
+"""Receptive fields from pruning by magnitude."""
+
+from .model import ReceptiveFields as ReceptiveFields
