@@ -16,6 +16,9 @@ class UnknownName(SolvableError, LookupError):
     """A model, field, observable or figure that does not exist; the message names the nearest ones."""
 
 
+MOST_NAMES = 30  # in a sentence
+
+
 def nearest(name: str, known: list[str] | tuple[str, ...]) -> str:
     """Half a sentence that helps with a misspelt name.
 
@@ -27,4 +30,6 @@ def nearest(name: str, known: list[str] | tuple[str, ...]) -> str:
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     if close:
         return f"did you mean {close[0]!r}?"
-    return "known: " + ", ".join(sorted(known)) + "."
+    names = sorted(known)
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return "known: " + ", ".join(names[:MOST_NAMES]) + more + "."

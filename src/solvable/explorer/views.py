@@ -241,11 +241,12 @@ def _observables(model: Model, request: Any) -> tuple[str, ...]:
 
 
 def default_observables(model: Model) -> tuple[str, ...]:
-    """What is worth seeing first: up to two, without dimensions of their own if the very first has none."""
+    """What is worth seeing first: up to two, the first of which is simulated too, if any is; both of the same dimensions."""
     known = model.observables()
     predicted = [n for n, o in known.items() if o.predicted] or list(known)
-    alike = [n for n in predicted if known[n].dims == known[predicted[0]].dims]
-    return tuple(alike[:2])
+    first = next((n for n in predicted if known[n].simulated), predicted[0])
+    alike = [n for n in predicted if known[n].dims == known[first].dims and n != first]
+    return tuple([first, *alike][:2])
 
 
 def _sizes(model: Model, request: Any, seeds: Any) -> tuple[tuple[int, ...], int]:

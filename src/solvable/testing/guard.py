@@ -51,7 +51,8 @@ def lanes_of(model: Model) -> int:
     >>> lanes_of(sv.Perceptron()), lanes_of(sv.SoftCommittee())
     (64, 1)
     """
-    first = next((o for o in model.observables().values() if o.predicted), None)
+    predicted = [o for o in model.observables().values() if o.predicted]
+    first = next((o for o in predicted if o.simulated), predicted[0] if predicted else None)
     if (first is not None and first.dims) or type(model).cost_class() == "kept":
         return 1
     together = type(model).theory_lanes

@@ -4,7 +4,7 @@ import { h, announce, words } from "./dom.js";
 import { plotly } from "./plot.js";
 import { stories, cards } from "./tour.js";
 
-const FAMILIES = { replica: "Replica theory", online: "Online learning", attention: "Attention", elsewhere: "Other packages" };
+const FAMILIES = { replica: "Replica theory", online: "Online learning", attention: "Attention", glassy: "Rough landscapes", cumulants: "Higher cumulants", synapses: "Discrete synapses", elsewhere: "Other packages" };
 
 const family = (name) => FAMILIES[name] ?? `${name.charAt(0).toUpperCase()}${words(name.slice(1))}`;
 

@@ -44,7 +44,7 @@ export function sketch({ traces, layout }, { ink, axis: stroke, scale, family },
     for (const trace of own) {
       let pen = "M", d = "";
       trace.y.forEach((v, i) => {
-        const shown = typeof v === "number" && Number.isFinite(y.at(v));
+        const shown = typeof v === "number" && Number.isFinite(y.at(v)) && Number.isFinite(x.at(trace.x[i]));  // no time zero on a log axis
         if (shown) d += `${pen}${across(trace.x[i])} ${up(v)}`;
         pen = shown ? "L" : "M";
       });

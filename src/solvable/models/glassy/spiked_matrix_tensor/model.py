@@ -83,7 +83,7 @@ class SpikedMatrixTensor(Model):
     numerics = Numerics(bisections=60)
     runs = "map"  # a tensor of the largest size is enough in memory
     typical_sizes = (50, 100, 200)
-    theory_seconds = 1e-4
+    theory_seconds = 1e-3
     simulation_seconds = 0.3
     simulation_growth = 3.0
     guard = Guard(
