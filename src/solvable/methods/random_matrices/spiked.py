@@ -22,6 +22,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
+from solvable.methods.fixed_points.bisection import bisect
+
 from .equivalents import Scalar
 
 __all__ = ["Bulk", "Isolated", "Spike", "delocalised_spike", "isolated_direction", "upper_edge"]
@@ -86,13 +88,7 @@ def _root(equation: Callable[[Array], Array], low: Array, high: Array) -> Array:
     """The rise t − 1 at which the equation turns positive, by bisection of its logarithm between two bounds."""
 
     def solve(_, guess: Array) -> Array:
-        def halve(_, bracket):
-            low, high = bracket
-            middle = (low + high) / 2
-            positive = equation(jnp.exp(middle)) > 0
-            return jnp.where(positive, low, middle), jnp.where(positive, middle, high)
-
-        return jnp.exp(lax.fori_loop(0, 60, halve, (jnp.log(low), jnp.log(high)))[0])
+        return jnp.exp(bisect(lambda x: ~(equation(jnp.exp(x)) > 0), jnp.log(low), jnp.log(high))[0])
 
     return lax.custom_root(equation, high, solve, lambda g, y: y / g(jnp.ones_like(y)))
 

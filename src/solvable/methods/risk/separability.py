@@ -25,6 +25,8 @@ import numpy as np
 from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
+from solvable.methods.fixed_points.bisection import bisect
+
 from ...errors import InvalidValue
 from ..averages.quadrature import gaussian_panels
 from ..random_matrices.spectra import Spectrum
@@ -130,15 +132,8 @@ def _clouds_mean(t: Scalar, signal: Scalar, flips: Scalar) -> tuple[Scalar, Scal
 
 def _lowest(mean) -> Scalar:
     """The minimum over t ≥ 0 of a convex function, by bisection of its slope; 0 if it falls up to t = `LARGEST`."""
-
-    def halve(_, ends):
-        low, high = ends
-        middle = 0.5 * (low + high)
-        falls = mean(jnp.expm1(middle))[1] < 0
-        return jnp.where(falls, middle, low), jnp.where(falls, high, middle)
-
     top = jnp.log1p(jnp.asarray(LARGEST))
-    low, high = jax.lax.fori_loop(0, 60, halve, (jnp.zeros(()), top))
+    low, high = bisect(lambda x: mean(jnp.expm1(x))[1] < 0, jnp.zeros(()), top)
     # At a minimum the derivative of the place does not count.
     lowest = mean(jax.lax.stop_gradient(jnp.expm1(low)))[0]
     return jnp.where(high >= top, 0.0, lowest)

@@ -21,6 +21,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Float
 
 from solvable.errors import InvalidValue
+from solvable.methods.fixed_points.bisection import bisect
 from solvable.methods.flows.descent import descend
 from solvable.methods.flows.two_time import Mixture, relax
 
@@ -103,14 +104,8 @@ def first_root(function: Callable[[Array], Array], end: Array, grid: int = 512) 
     first = jnp.argmax(ended)
     low, high = jnp.where(first > 0, share[first - 1], 0.0) * end, share[first] * end
 
-    def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = ends
-        middle = 0.5 * (low + high)
-        inside = function(middle) > 0
-        return jnp.where(inside, middle, low), jnp.where(inside, high, middle)
-
-    low, high = jax.lax.stop_gradient(jax.lax.fori_loop(0, 60, halve, (low, high)))
-    root = 0.5 * (low + high)
+    low, high = bisect(lambda x: function(x) > 0, low, high)
+    root = jax.lax.stop_gradient(0.5 * (low + high))
     begins = function(0.0 * root) > 0
     # one step of Newton: nothing moves, and the derivative of the root is that of the equation
     slope = jax.lax.stop_gradient(jax.grad(function)(root))

@@ -49,6 +49,7 @@ from scipy.special import ndtri
 
 from solvable.errors import InvalidValue
 from solvable.methods.averages.hermite import atoms_with_moments
+from solvable.methods.fixed_points.bisection import bisect
 from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, data, observable
 
 from .learners import fit_features, fit_network
@@ -393,11 +394,6 @@ def _oracle_error(latent: Latent, ratio: Array, rest: Array, nodes: int) -> Arra
     above = excess(s) > 0
     turns = above[1:] != above[:-1]
 
-    def halve(_: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-        middle = 0.5 * (ends[0] + ends[1])
-        left = (excess(middle) > 0) == above[:-1]
-        return jnp.where(left, middle, ends[0]), jnp.where(left, ends[1], middle)
-
-    low, high = jax.lax.fori_loop(0, 45, halve, jax.lax.stop_gradient((s[:-1], s[1:])))
+    low, high = bisect(lambda x: (excess(x) > 0) == above[:-1], s[:-1], s[1:], 45)
     ends = mass(jax.lax.stop_gradient(0.5 * (low + high)))  # p = φ at an end: it need not be followed
     return 0.5 - 0.5 * jnp.sum(jnp.where(turns, jnp.where(above[:-1], ends, -ends), 0.0))

@@ -32,6 +32,7 @@ from scipy.special import gammaln, logsumexp
 from solvable.errors import InvalidValue
 from solvable.methods.averages.hermite import atoms_with_moments, hermite_moments, information_exponent, raw_moments
 from solvable.methods.averages.quadrature import legendre
+from solvable.methods.fixed_points.bisection import bisect
 
 ORDER = 24  # of the largest Hermite moment that is kept
 SMALL, SERIES = 0.05, 14  # ρ below which f is summed, and to which order: f - 1 is of order ρ⁴ and would be lost
@@ -239,13 +240,7 @@ def _grid(nodes: int) -> np.ndarray:
 def _root(function: Callable[[Array], Array], low: Array, high: Array, steps: int = 50) -> Array:
     """Where a function that is positive at `low` and negative at `high` changes sign: by halves, then Newton's last step,
     through which the derivative with everything it depends on is exact."""
-
-    def halve(_: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-        middle = 0.5 * (ends[0] + ends[1])
-        above = function(middle) > 0
-        return jnp.where(above, middle, ends[0]), jnp.where(above, ends[1], middle)
-
-    low, high = jax.lax.fori_loop(0, steps, halve, (jax.lax.stop_gradient(low), jax.lax.stop_gradient(high)))
+    low, high = bisect(lambda x: function(x) > 0, low, high, steps)
     at = jax.lax.stop_gradient(0.5 * (low + high))
     value, slope = jax.jvp(function, (at,), (jnp.ones_like(at),))
     slope = jax.lax.stop_gradient(slope)
@@ -320,12 +315,8 @@ def critical_snr(latent: Latent, samples: Array, nodes: int, most: float = 200.0
         log_f, _ = jax.vmap(lambda u: both(x, u))(grid)
         return samples * log_f - _entropy(grid)
 
-    def halve(_: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-        middle = 0.5 * (ends[0] + ends[1])
-        over = jnp.max(excess(middle)) > 0
-        return jnp.where(over, ends[0], middle), jnp.where(over, middle, ends[1])
-
-    low, high = jax.lax.fori_loop(0, 42, halve, (jnp.full_like(samples, -12.0), jnp.full_like(samples, most)))
+    ends = jnp.full_like(samples, -12.0), jnp.full_like(samples, most)
+    _, high = bisect(lambda x: ~(jnp.max(excess(x)) > 0), *ends, 42)
     near = grid[jnp.argmax(excess(high))]
     # where λ is one to all digits, the condition itself says which u that is
     near = jnp.where(near < FAR, near, samples * both(high, near)[1])

@@ -17,6 +17,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from solvable.methods.fixed_points.bisection import bisect
+
 LEARNERS = ("bayes", "likelihood")
 
 
@@ -88,14 +90,8 @@ def fixed_points(learner: str, q: Landscape, bisections: int = 60) -> FixedPoint
         """Where sign·function turns from positive to negative, in each of the brackets (low, high, sign)."""
         lows, highs = (jnp.stack([bracket[i] for bracket in brackets]) for i in (0, 1))
         signs = jnp.asarray([bracket[2] for bracket in brackets])
-
-        def halve(_, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-            low, high = bracket
-            centre = 0.5 * (low + high)
-            positive = jax.vmap(lambda m, sign: sign * function(m) > 0)(centre, signs)
-            return jnp.where(positive, centre, low), jnp.where(positive, high, centre)
-
-        lows, highs = jax.lax.fori_loop(0, bisections, halve, (lows, highs))
+        positive = jax.vmap(lambda m, sign: sign * function(m) > 0)
+        lows, highs = bisect(lambda m: positive(m, signs), lows, highs, bisections)
         return 0.5 * (lows + highs)
 
     def height(m: Array) -> Array:

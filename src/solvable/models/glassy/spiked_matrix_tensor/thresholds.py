@@ -25,13 +25,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from solvable.methods.fixed_points.bisection import bisect
 from solvable.methods.random_matrices.kac_rice import complexity
 
 from .evolution import Landscape, fixed_points, free_entropy, steepest
 
 Floats = np.ndarray | np.floating | float
 Line = Callable[[int, Floats], Floats]
-HALVINGS = 60
 
 
 def message_passing(order: int, tensor_noise: Floats) -> Floats:
@@ -92,12 +92,8 @@ def langevin(order: int, tensor_noise: Floats) -> Floats:
 
 def _falling(function: Callable[[Floats], Floats], low: float, high: float, shape: tuple[int, ...]) -> Floats:
     """Where a function turns from positive to negative."""
-    lower, upper = np.full(shape, low), np.full(shape, high)
-    for _ in range(HALVINGS):
-        middle = 0.5 * (lower + upper)
-        positive = function(middle) > 0
-        lower, upper = np.where(positive, middle, lower), np.where(positive, upper, middle)
-    return 0.5 * (lower + upper)
+    ends = bisect(lambda x: function(x) > 0, jnp.full(shape, low), jnp.full(shape, high))
+    return np.asarray(0.5 * (ends[0] + ends[1]))
 
 
 def _inverse(strength: Floats) -> Floats:
@@ -157,16 +153,12 @@ def likelihood_spinodal(order: int, tensor_noise: Floats) -> Floats:
 def _information(order: int, tensor_noise: jax.Array) -> jax.Array:
     """β in [0, 1] at which the informed maximum of the free entropy is as high as m = 0."""
 
-    def halve(_, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        low, high = bracket
-        beta = 0.5 * (low + high)
+    def unknown(beta: jax.Array) -> jax.Array:
         q = Landscape(beta, 1 / tensor_noise, order)
-        m = fixed_points("bayes", q).high
-        known = free_entropy(q, m) > 0  # false where there is none
-        return jnp.where(known, low, beta), jnp.where(known, beta, high)
+        return ~(free_entropy(q, fixed_points("bayes", q).high) > 0)  # NaN where there is no such maximum
 
     zero = jnp.zeros_like(tensor_noise)
-    return jax.lax.fori_loop(0, HALVINGS, halve, (zero, zero + 1))[1]
+    return bisect(unknown, zero, zero + 1)[1]
 
 
 def information(order: int, tensor_noise: Floats) -> Floats:
@@ -208,14 +200,8 @@ def _trivial(order: int, tensor_noise: jax.Array, sphere: bool) -> jax.Array:
         def gap(u: jax.Array) -> jax.Array:
             return (beta - c * u ** (order - 2)) ** 2 * (1 - u**2) - beta - c
 
-        def halve(_, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            low, high = bracket
-            u = 0.5 * (low + high)
-            positive = gap(u) > 0
-            return jnp.where(positive, u, low), jnp.where(positive, high, u)
-
         end = jnp.minimum(1.0, (beta / c) ** (1 / (order - 2)))
-        u = jax.lax.fori_loop(0, HALVINGS, halve, (jnp.zeros(()), end))[0]
+        u = bisect(lambda u: gap(u) > 0, jnp.zeros(()), end)[0]
         q = Landscape(beta, c, order)
         sigma, pull = jnp.sqrt(q.curvature(1.0)), q.slope(-u)
         spike = q.curvature(-u) * (1 - u**2) / sigma
@@ -224,17 +210,14 @@ def _trivial(order: int, tensor_noise: jax.Array, sphere: bool) -> jax.Array:
     def one(noise: jax.Array) -> jax.Array:
         c = 1 / noise
 
-        def halve(_, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            low, high = bracket
-            beta = 0.5 * (low + high)
-            many = sigma(jnp.zeros(()), beta, c) > 0
+        def many(beta: jax.Array) -> jax.Array:
             if sphere and order % 2:
-                many = (highest(beta, c) > 0) | ~rests(beta, c)
-            return jnp.where(many, beta, low), jnp.where(many, high, beta)
+                return (highest(beta, c) > 0) | ~rests(beta, c)
+            return sigma(jnp.zeros(()), beta, c) > 0
 
         # between gradient flow, where σ = β and minima are many, and a matrix so strong that the tensor is nothing
         begin = 0.5 + jnp.sqrt(0.25 + (order - 1) * c)
-        low, high = jax.lax.fori_loop(0, HALVINGS, halve, (begin, 10 * begin))
+        low, high = bisect(many, begin, 10 * begin)
         return 0.5 * (low + high)
 
     return jax.vmap(one)(tensor_noise.reshape(-1)).reshape(tensor_noise.shape)

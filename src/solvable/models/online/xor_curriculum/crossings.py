@@ -21,6 +21,8 @@ import jax.numpy as jnp
 from jax.scipy.special import ndtr
 from jaxtyping import Array, Float, PyTree
 
+from solvable.methods.fixed_points.bisection import bisect
+
 __all__ = ["probability_negative"]
 
 REACH = 6.0  # zeros are sought within this many standard deviations; the mass beyond is 2e-9
@@ -83,13 +85,7 @@ def _walk(function: Function, args: PyTree, nodes: int) -> tuple[Array, PyTree]:
         number, value, slopes = carry
         at = jnp.minimum(jnp.searchsorted(found, number + 1), nodes - 2)
 
-        def halve(_: Any, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-            left, right = bracket
-            middle = 0.5 * (left + right)
-            beyond = negative(middle) == below[at + 1]
-            return jnp.where(beyond, left, middle), jnp.where(beyond, middle, right)
-
-        left, right = jax.lax.fori_loop(0, HALVINGS, halve, (grid[at], grid[at + 1]))
+        left, right = bisect(lambda z: negative(z) != below[at + 1], grid[at], grid[at + 1], HALVINGS)
         zero = 0.5 * (left + right)
         height, (steepness, own) = jax.value_and_grad(function, argnums=(0, 1))(zero, args)
         there, step = number < found[-1], steps[at]

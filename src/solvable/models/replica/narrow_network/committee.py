@@ -35,6 +35,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from solvable.methods.averages.functions import FUNCTIONS, function_named
+from solvable.methods.fixed_points.bisection import bisect
 from solvable.methods.fixed_points.saddle import Solution, solve
 
 Scalar = Float[Array, ""]
@@ -398,13 +399,7 @@ def _left(kernel: Kernel, q: Scalar, noise: Scalar) -> Scalar:
 def _bisect(function, low: Scalar, high: Scalar) -> Scalar:
     """Where a function that rises through zero between `low` and `high` vanishes; the nearer end if it does not."""
 
-    def halve(_, ends):
-        low, high = ends
-        middle = 0.5 * (low + high)
-        down = function(middle) > 0
-        return jnp.where(down, low, middle), jnp.where(down, middle, high)
-
-    low, high = jax.lax.fori_loop(0, HALVINGS, halve, (low, high))
+    low, high = bisect(lambda x: ~(function(x) > 0), low, high, HALVINGS)
     return jax.lax.stop_gradient(0.5 * (low + high))
 
 
