@@ -21,7 +21,8 @@ import numpy as np
 from solvable.tools._forecast_curve import REPEATS, SHARES, held_out_error, power_law
 from solvable.tools._forecast_logistic import best_penalty, forecast_logistic
 from solvable.tools._forecast_ridge import HEAVY, forecast_ridge, less_a_tenth, transport
-from solvable.tools.forecast import FACTORS, forecast
+from solvable.tools.forecast import FACTORS
+from solvable.tools.forecast import forecast as forecast_curve
 
 from .rows import Row
 
@@ -284,7 +285,7 @@ def main() -> int:
 # --- speed ------------------------------------------------------------------------------------------------------------
 
 
-def speed() -> Iterator[Row]:
+def forecast() -> Iterator[Row]:
     """CPU seconds of a forecast at the largest size of the table, warm."""
     from .rows import cpu_seconds
 
@@ -300,7 +301,7 @@ def speed() -> Iterator[Row]:
             ("logistic, with band, measured curve and power law", None, {"loss": "logistic"}),
         ):
             labels = two(y > 0) if "loss" in options else y
-            spent, _ = cpu_seconds(lambda o=options, t=labels: forecast(x, t, **o).level, best_of=3)
+            spent, _ = cpu_seconds(lambda o=options, t=labels: forecast_curve(x, t, **o).level, best_of=3)
             yield Row("forecast", f"{fitted}, {what}, warm", spent, most=most)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -296,89 +298,21 @@ def command_line() -> Iterator[Row]:
         yield Row("command-line", f"solvable {word}", cpu, "python -c pass", floor, floor=True, most=0.2)
 
 
-def forecast() -> Iterator[Row]:
-    from .forecast import speed as rows
-
-    yield from rows()
-
-
-def replica() -> Iterator[Row]:
-    from .replica import replica as rows
-
-    yield from rows()
-
-
-def potts() -> Iterator[Row]:
-    from .potts import potts as rows
-
-    yield from rows()
-
-
-def control() -> Iterator[Row]:
-    from .control import control as rows
-
-    yield from rows()
-
-
-def two_time() -> Iterator[Row]:
-    from .two_time import two_time as rows
-
-    yield from rows()
-
-
-def online() -> Iterator[Row]:
-    from .online import online as rows
-
-    yield from rows()
-
-
-def glassy() -> Iterator[Row]:
-    from .glassy import glassy as rows
-
-    yield from rows()
-
-
-def cumulants() -> Iterator[Row]:
-    from .cumulants import cumulants as rows
-
-    yield from rows()
-
-
-def explorer() -> Iterator[Row]:
-    from .explorer import explorer as rows
-
-    yield from rows()
-
-
-def synapses() -> Iterator[Row]:
-    from .synapses import synapses as rows
-
-    yield from rows()
-
-
-def sweeps() -> Iterator[Row]:
-    from .sweeps import sweeps as rows
-
-    yield from rows()
+def _discovered(module: str) -> Callable[[], Iterator[Row]]:
+    """The group of a module, which is imported when its rows are asked for."""
+    return lambda: getattr(importlib.import_module(f".{module}", __package__), module)()
 
 
 GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
     "perceptron": perceptron,
-    "replica": replica,
     "soft-committee": soft_committee,
-    "online": online,
-    "glassy": glassy,
-    "two-time": two_time,
-    "cumulants": cumulants,
     "masked-regression": masked_regression,
-    "control": control,
     "minimisers": minimisers,
-    "potts": potts,
-    "synapses": synapses,
-    "forecast": forecast,
     "compilations": compilations,
-    "sweeps": sweeps,
     "cold-start": cold_start,
     "command-line": command_line,
-    "explorer": explorer,
 }
+"""The groups of this file, and one for every module beside it with a function of the module's own name."""
+for _file in sorted(Path(__file__).parent.glob("*.py")):
+    if re.search(rf"^def {_file.stem}\(\) -> Iterator\[Row\]:", _file.read_text(encoding="utf-8"), re.MULTILINE):
+        GROUPS[_file.stem.replace("_", "-")] = _discovered(_file.stem)

@@ -79,24 +79,26 @@ def model_page(line: Any, folder: Path, draws: bool = False) -> str:
 
 
 def words_table(listings: Iterable[Any]) -> str:
-    """Every word of every model: what kind of thing it is, its symbols, and the models that use it."""
-    words: dict[str, dict[str, dict[str, None]]] = {}
+    """Every word of every model: what kind of thing it is, its symbols, and what it means in which models."""
+    words: dict[str, dict[str, Any]] = {}
     for line in listings:
         model = getattr(importlib.import_module(line.module), line.name)
-        named = [(n, f.kind, f.symbol) for n, f in model.fields().items()]
-        named += [(o.name, "observable", o.symbol) for o in model.observables_declared]
-        named += [(d.name, "dimension", d.symbol) for d in model.dimensions_declared]
-        for word, kind, symbol in named:
-            entry = words.setdefault(word, {"kinds": {}, "symbols": {}, "models": {}})
-            for part, value in (("kinds", kind), ("symbols", symbol), ("models", line.id)):
-                if value:
-                    entry[part][value] = None
+        named = [(n, f.kind, f.symbol, f.meaning) for n, f in model.fields().items()]
+        named += [(o.name, "observable", o.symbol, o.meaning) for o in model.observables_declared]
+        named += [(d.name, "dimension", d.symbol, d.meaning) for d in model.dimensions_declared]
+        for word, kind, symbol, meaning in named:
+            entry = words.setdefault(word, {"kinds": {}, "symbols": {}, "meanings": {}})
+            entry["kinds"][kind] = None
+            entry["meanings"].setdefault(meaning, {})[line.id] = None
+            if symbol:
+                entry["symbols"][symbol] = None
     rows = [
         [f"`{word}`", ", ".join(e["kinds"]), ", ".join(math(x) for x in e["symbols"]),
-         ", ".join(f"[{id}](#{id})" for id in e["models"])]
+         "<br>".join(f"{formula_cell(meaning)} ({', '.join(f'[{id}](#{id})' for id in models)})"
+                     for meaning, models in e["meanings"].items())]
         for word, e in sorted(words.items())
     ]  # fmt: skip
-    return table(["word", "kind", "symbol", "models"], rows) + "\n"
+    return table(["word", "kind", "symbol", "meaning (models)"], rows) + "\n"
 
 
 def fields_table(fields: Iterable[dict[str, Any]]) -> str:

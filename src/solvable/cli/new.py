@@ -81,7 +81,9 @@ def written_for(name: str, family: str, root: Path) -> dict[Path, str]:
     )
     if package is None:
         if not (home / "__init__.py").exists():
-            files[home / "__init__.py"] = f'"""The family *{family}*."""\n'
+            files[home / "__init__.py"] = (
+                f'"""{family.replace("-", " ").capitalize()}: what its models have in common."""\n'
+            )
     else:
         files[package] = _filled("pyproject", words)
     return dict(sorted(files.items()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._version import __version__
+from ..models import FAMILIES
 from ..registry import listings
 
 
@@ -17,6 +18,7 @@ def models() -> dict[str, Any]:
                 "id": line.id,
                 "title": line.id.replace("-", " ").capitalize(),
                 "family": line.family,
+                "family_title": FAMILIES.get(line.family, line.family.replace("-", " ").capitalize()),
                 "sentence": line.sentence,
                 "kind": line.kind,
                 "has_theory": line.kind != "experiment",

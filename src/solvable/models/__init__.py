@@ -38,6 +38,8 @@ FILE = Path(__file__).parent / "listing.json"
 _KNOWN = json.loads(FILE.read_text(encoding="utf-8"))
 LISTINGS = tuple(Listing(**line) for line in _KNOWN["models"])
 FIGURES = tuple(FigureListing(**line) for line in _KNOWN["figures"])
+FAMILIES: dict[str, str] = {line["id"]: line["title"] for line in _KNOWN["families"]}
+"""Titles of the families: what the docstring of a family's package says before its colon."""
 
 
 def figure_named(name: str) -> FigureListing:

@@ -37,7 +37,19 @@ def collect() -> dict[str, Any]:
             for figure, recipe in importlib.import_module(name).RECIPES.items():
                 figures.append({"name": figure, "model": kind.id, "module": name, "sentence": recipe.sentence})
     models = _ordered(models, "id", "family", [(line.id, line.family) for line in LISTINGS])
-    return {"models": models, "figures": _ordered(figures, "name", "model", [(f.name, f.model) for f in FIGURES])}
+    figures = _ordered(figures, "name", "model", [(f.name, f.model) for f in FIGURES])
+    families = [{"id": id, "title": family_title(id)} for id in dict.fromkeys(line["family"] for line in models)]
+    return {"families": families, "models": models, "figures": figures}
+
+
+def family_title(family: str) -> str:
+    """What the docstring of a family's package says before its colon.
+
+    >>> family_title("replica")
+    'Replica theory'
+    """
+    about = importlib.import_module(f"solvable.models.{family.replace('-', '_')}").__doc__ or family
+    return about.partition(":")[0]
 
 
 def _is_model(found: Any, base: type) -> bool:

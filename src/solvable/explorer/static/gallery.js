@@ -1,22 +1,19 @@
 // The first page: what this is, in two sentences, and every model with a search box and its family as a filter.
 
-import { h, announce, words } from "./dom.js";
+import { h, announce } from "./dom.js";
 import { plotly } from "./plot.js";
 import { stories, cards } from "./tour.js";
-
-const FAMILIES = { replica: "Replica theory", online: "Online learning", attention: "Attention", glassy: "Rough landscapes", cumulants: "Higher cumulants", synapses: "Discrete synapses", elsewhere: "Other packages" };
-
-const family = (name) => FAMILIES[name] ?? `${name.charAt(0).toUpperCase()}${words(name.slice(1))}`;
 
 /** The gallery; `open` shows the tour first when it was asked for. */
 export async function gallery(listing, { tour = false } = {}) {
   const declarations = await stories();
   let chosen = null;
   const search = h("input", { type: "search", id: "search", placeholder: "perceptron, attention, double descent…", autocomplete: "off", oninput: filter });
-  const families = [...new Set(listing.models.map((m) => m.family))];
-  const chips = [null, ...families].map((f) => h("button", { type: "button", class: "chip", "aria-pressed": String(f === chosen), onclick: () => { chosen = f; filter(); } }, f === null ? "All" : family(f)));
+  const titles = new Map(listing.models.map((m) => [m.family, m.family_title]));
+  const families = [...titles.keys()];
+  const chips = [null, ...families].map((f) => h("button", { type: "button", class: "chip", "aria-pressed": String(f === chosen), onclick: () => { chosen = f; filter(); } }, f === null ? "All" : titles.get(f)));
   const count = h("p", { class: "quiet count", role: "status", "aria-live": "polite" });
-  const items = listing.models.map((m) => ({ ...m, element: card(m), text: `${m.id} ${m.title} ${m.sentence} ${family(m.family)} ${m.badge}`.toLowerCase() }));
+  const items = listing.models.map((m) => ({ ...m, element: card(m), text: `${m.id} ${m.title} ${m.sentence} ${m.family_title} ${m.badge}`.toLowerCase() }));
   const list = h("ul", { class: "cards" }, items.map((i) => i.element));
   const nothing = h("div", { class: "empty", hidden: true }, h("p", {}, "No model answers to that."),
     h("button", { type: "button", onclick: () => { search.value = ""; chosen = null; filter(); search.focus(); } }, "Show all models"));
@@ -61,5 +58,5 @@ function card(m) {
   return h("li", {}, h("a", { class: "card", href: `/?model=${encodeURIComponent(m.id)}`, "data-route": true, "data-model": m.id },
     h("span", { class: "picture" }, picture),
     h("span", { class: "about" }, h("strong", {}, m.title), h("span", { class: "sentence" }, m.sentence),
-      h("span", { class: "tags" }, h("span", { class: `badge ${experiment ? "experiment" : "pair"}` }, m.badge), h("span", { class: "quiet" }, family(m.family))))));
+      h("span", { class: "tags" }, h("span", { class: `badge ${experiment ? "experiment" : "pair"}` }, m.badge), h("span", { class: "quiet" }, m.family_title)))));
 }

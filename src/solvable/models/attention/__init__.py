@@ -1,1 +1,1 @@
-"""What transformers learn from masked language modelling."""
+"""Attention: what transformers learn from masked language modelling."""

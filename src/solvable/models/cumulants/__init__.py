@@ -1,1 +1,1 @@
-"""What is learnt from statistics beyond the covariance: spikes in higher cumulants, and what pruning keeps of it."""
+"""Higher cumulants: what is learnt from statistics beyond the covariance, and what pruning keeps of it."""

@@ -1,1 +1,1 @@
-"""Rough landscapes: descents and samplers that are trapped, what sets them free, and counts of minima."""
+"""Rough landscapes: descent and sampling among exponentially many minima, and how to count these."""

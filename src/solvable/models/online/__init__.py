@@ -1,1 +1,1 @@
-"""Learning while the data stream: order-parameter flows."""
+"""Online learning: order-parameter flows of learners that see each sample once."""

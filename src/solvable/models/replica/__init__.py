@@ -1,1 +1,1 @@
-"""Learning from a finite batch: replica theory of empirical-risk minimisers."""
+"""Replica theory: minimisers of the empirical risk and Bayes-optimal learners of a finite batch."""

@@ -1,1 +1,1 @@
-"""Synapses of low precision: binary, stochastic and few-bit weights."""
+"""Discrete synapses: binary, stochastic and few-bit weights."""
