@@ -43,7 +43,7 @@ def optimise(
 ) -> Optimum:
     """Find the values of some controls that minimise (or maximise) an observable of the theory.
 
-    A coarse scan (one batch) picks the basin; gradient descent on the theory refines it, in the control's own scale
+    A coarse scan (one batch) picks the basin; a search with the theory's gradient refines it, in the control's own scale
     (logarithmic if declared so). The bounds are the control's typical range unless given.
 
     >>> import solvable as sv

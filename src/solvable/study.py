@@ -332,7 +332,7 @@ class Study:
                 break
             with suppress(StoreError):
                 store.write_document(f"study-{len(names) + 1:04d}", mine)
-        raise SolvableError(f"the run at {store.path} does not hold this study, and it could not be added.")
+        raise SolvableError(f"the run at {store.path} does not contain this study.")
 
     @classmethod
     def from_specification(cls, spec: Mapping[str, Any], store: Store) -> Study:
@@ -526,7 +526,7 @@ def open(path: str | os.PathLike[str]) -> Study:
     store = Store.open(path)
     names = [n for n in store.documents() if n.startswith("study-")]
     if not names:
-        raise SolvableError(f"the run at {store.path} holds no study.")
+        raise SolvableError(f"the run at {store.path} contains no study.")
     return Study.from_specification(store.read_document(names[-1]), store)
 
 
