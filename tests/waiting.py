@@ -1,4 +1,4 @@
-"""Waiting for states, never for times: a limit only keeps a test from hanging, however busy the machine is."""
+"""Wait for states, not for fixed times; the limit only keeps a test from hanging on a busy machine."""
 
 import os
 import time
@@ -34,8 +34,10 @@ def until(what, seconds=LONG):
 
 
 def holding(folder: Path, *, after: int) -> tuple[str, Path]:
-    """A folder for PYTHONPATH with which every process computes so many blocks and then holds, in the middle of the next,
-    until it is ended or the file that is returned beside the folder exists."""
+    """A folder for PYTHONPATH that makes every process pause during the block after the first `after` blocks.
+
+    The process continues when the file that is returned with the folder exists.
+    """
     folder.mkdir()
     release = folder / "release"
     (folder / "sitecustomize.py").write_text(_HOLDING.format(after=after, release=str(release)))

@@ -1,7 +1,7 @@
 """`python tests/lab/run_faults.py [--stub 480] [--real 20] [--damage 1000] [--seed 0] [--json]`: sweeps under faults.
 
-Exit code 1 if a cell is lost, duplicated or wrong, if more blocks were computed again than workers died (and workers there
-were), if a block was given up without reason, or if `verify` overlooks any damage.
+Exit code 1 if a cell is lost, duplicated or wrong, if more blocks were recomputed than workers existed or died, if a block
+was given up without reason, or if `verify` misses any damage.
 """
 
 from __future__ import annotations
