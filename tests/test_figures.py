@@ -142,11 +142,11 @@ def test_what_is_exact_is_shown_first_and_the_networks_land_on_it(tmp_path, monk
     monkeypatch.setattr(masked_language, "QUICK", masked_language.QUICK | small)
     shown = []
 
-    def paint(picture, datasets, files, paint=module._paint):
+    def paint(picture, datasets, files, paint=module._save_picture):
         paint(picture, datasets, files)
         shown.append((datasets, [file.stat().st_size for file in files]))
 
-    monkeypatch.setattr(module, "_paint", paint)
+    monkeypatch.setattr(module, "_save_picture", paint)
     draw("what-transformers-learn", tmp_path, quick=True)
     assert [len(sizes) for _, sizes in shown] == [1, 1, 2]  # early pictures, then the PNG and the PDF
     assert min(sizes[0] for _, sizes in shown) > 20_000

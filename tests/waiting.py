@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 from solvable.lab import compute
 
-real, asked = compute.compute_block, []
+real, calls = compute.compute_block, []
 
 def compute_block(model, block):
-    asked.append(block)
-    while len(asked) > {after} and not Path({release!r}).exists():
+    calls.append(block)
+    while len(calls) > {after} and not Path({release!r}).exists():
         time.sleep(0.02)
     return real(model, block)
 

@@ -174,12 +174,12 @@ class Outcome(eqx.Module):
         done = np.asarray(self.converged)
         words = np.where(done, "converged", "not converged")
         if self.converged_along is not None and not done.all():
-            finely = np.asarray(self.converged_along)
+            entrywise = np.asarray(self.converged_along)
             some = np.char.add(
-                np.char.add("converged at ", finely.sum(-1).astype(str)),
-                f" of {finely.shape[-1]} values of {self.along}",
+                np.char.add("converged at ", entrywise.sum(-1).astype(str)),
+                f" of {entrywise.shape[-1]} values of {self.along}",
             )
-            words = np.where(done | ~finely.any(-1), words, some)
+            words = np.where(done | ~entrywise.any(-1), words, some)
         return str(words) if words.ndim == 0 else words
 
     def __repr__(self) -> str:
@@ -473,8 +473,8 @@ class Model(eqx.Module):
             raise SolvableError(
                 f"the theory of this {self.id} must be prepared first: call prepare(key, size) or use a Study."
             )
-        values, converged, residual, finely = compiled(self, type(self).numerics.updated(numerics))
-        return self._labelled(values, converged, residual, source, extra, finely)
+        values, converged, residual, entrywise = compiled(self, type(self).numerics.updated(numerics))
+        return self._labelled(values, converged, residual, source, extra, entrywise)
 
     def _labelled(
         self,
@@ -483,14 +483,14 @@ class Model(eqx.Module):
         residual: Array,
         source: str,
         extra: tuple[str, ...] = (),
-        finely: Array | None = None,
+        entrywise: Array | None = None,
     ) -> Outcome:
         declared = self.observables()
         order = [*(n for n in declared if n in values), *(n for n in values if n not in declared)]
         own = {n: o.dims if source == "simulation" else o.theory_dims for n, o in declared.items()}
         dims = tuple((n, extra + own.get(n, ())) for n in order)
-        along = type(self).converges_along if finely is not None else ""
-        return Outcome({n: values[n] for n in order}, converged, residual, source, dims, finely, along)
+        along = type(self).converges_along if entrywise is not None else ""
+        return Outcome({n: values[n] for n in order}, converged, residual, source, dims, entrywise, along)
 
     # --- simulation -------------------------------------------------------------------------------------------------
 

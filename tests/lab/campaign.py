@@ -30,11 +30,11 @@ from solvable.lab.status import status
 from solvable.lab.store import Store, StoreError, block_id
 from solvable.lab.worker import Died, Worker, damaged_blocks, shares
 
-LEASE = 2.0  # seconds; no worker of a campaign is held up longer
+LEASE = 2.0  # seconds; no worker of a campaign is delayed longer
 WORKERS = 3
-PATIENCE = 300.0  # seconds for a round to finish once nothing more is done to it
+PATIENCE = 300.0  # seconds for a round to finish after the last fault
 STUDY = {"stub": True}
-# What the stub kernel's faults are drawn from, and how often.
+# The faults of a round and their frequencies.
 KINDS = {
     "worker killed": 12, "driver killed": 4, "disk full": 4, "block truncated": 3, "block flipped": 3, "block missing": 3,
     "two drivers": 2, "clock skewed": 3, "compaction killed": 2,
@@ -322,8 +322,8 @@ class Round:
                 tally.wrong += sum(a.tobytes() != b.tobytes() for a, b in rows)
             tally.wrong += 0 if same else spec["cells"]
         tally.duplicated = sum(number - 1 for number in seen.values())
-        asked = Counter(Path(self.log).read_text().split())
-        tally.reruns = max(0, asked["compute"] - len(self.plan)) + max(0, asked["heal"] - self.healed)
+        calls = Counter(Path(self.log).read_text().split())
+        tally.reruns = max(0, calls["compute"] - len(self.plan)) + max(0, calls["heal"] - self.healed)
         store.clean_copies()  # removes damaged archives that are no longer needed
         tally.problems = [str(p) for p in store.verify() if not p.leftover]
         if tally.reruns > tally.ended + tally.workers:

@@ -195,19 +195,19 @@ def test_a_worker_waits_for_a_block_that_another_has_claimed_and_does_not_comput
     row = plan_of(store).rows[0]
     with Claims(store.path, lease=30) as other:
         assert other.take(row.block) == 0
-        asked = []
+        computed = []
 
         def compute(spec):
-            if len(asked) == 10:  # the other one has finished in the meantime
+            if len(computed) == 10:  # the other one has finished in the meantime
                 store.commit(row.block, kernel(plan_of(store).specification(row.block)))
                 other.release(row.block)
-            asked.append(campaign.block_id(spec))
+            computed.append(campaign.block_id(spec))
             return kernel(spec)
 
         assert status(store).running == {"blocks": 1, "cells": row.cells}
         worked = worker(store, compute).work()
     assert (worked.computed, worked.left) == (11, 0)
-    assert row.block not in asked
+    assert row.block not in computed
     assert len(commits(store.path)) == 12
 
 
@@ -215,17 +215,17 @@ def test_a_worker_stays_with_a_program_and_few_workers_compile_the_same(tmp_path
     store = planned(str(tmp_path / "run"), 40, 0)  # four programs of ten blocks
     compiled = []
     for index in range(3):
-        asked = []
+        computed = []
         left = iter(range(15))
 
-        def compute(spec, asked=asked):
-            asked.append(spec["variant"]["program"])
+        def compute(spec, computed=computed):
+            computed.append(spec["variant"]["program"])
             return kernel(spec)
 
         worker(store, compute, shard=(index, 3), wanted=lambda left=left: next(left, None) is not None).work()
-        switches = [a for a, b in zip(asked, [None, *asked], strict=False) if a != b]
-        assert len(switches) == len(set(asked))  # it never returns to a program
-        compiled += set(asked)
+        switches = [a for a, b in zip(computed, [None, *computed], strict=False) if a != b]
+        assert len(switches) == len(set(computed))  # it never returns to a program
+        compiled += set(computed)
     assert status(store).complete
     assert len(compiled) <= 4 + 3
 

@@ -135,24 +135,24 @@ def masked(
     own = [name for name in values if name.endswith("_converged")]
     some = next(iter(values.values()))
     converged = values.pop("converged", jnp.ones(some.shape[:1], bool))
-    finely = converged if converged.ndim > rank else None
-    whole = converged if finely is None else jnp.all(finely, axis=-1)
+    entrywise = converged if converged.ndim > rank else None
+    whole = converged if entrywise is None else jnp.all(entrywise, axis=-1)
     for name in own:
         one = values.pop(name)
         whole = whole & one
-        finely = None if finely is None else finely & one[..., None]
+        entrywise = None if entrywise is None else entrywise & one[..., None]
     residual = values.pop("residual", jnp.zeros(whole.shape))
 
     def mask(name: str, v: Array) -> Array:
         # A product, not `where`: the derivative of `where` at a masked point would be a plausible zero.
-        if finely is not None and name in (axes or {}):
-            shape = [*finely.shape[:-1], *(1,) * (v.ndim - finely.ndim + 1)]
-            shape[(axes or {})[name]] = finely.shape[-1]
-            return v * jnp.where(finely, 1.0, jnp.nan).reshape(shape).astype(v.dtype)
+        if entrywise is not None and name in (axes or {}):
+            shape = [*entrywise.shape[:-1], *(1,) * (v.ndim - entrywise.ndim + 1)]
+            shape[(axes or {})[name]] = entrywise.shape[-1]
+            return v * jnp.where(entrywise, 1.0, jnp.nan).reshape(shape).astype(v.dtype)
         factor = jnp.where(whole, 1.0, jnp.nan)
         return v * factor.reshape(factor.shape + (1,) * (v.ndim - factor.ndim)).astype(v.dtype)
 
-    return {n: mask(n, v) for n, v in values.items()}, whole, residual, finely
+    return {n: mask(n, v) for n, v in values.items()}, whole, residual, entrywise
 
 
 def simulate_batch(

@@ -71,7 +71,7 @@ class Graph(eqx.Module):
         weights = np.asarray(value.get("values", np.ones(len(edges))), float)
         if weights.shape != (len(edges),):
             raise InvalidValue(f"has {weights.size} values for {len(edges)} edges.")
-        return cls._made(edges.astype(int), weights, nodes)
+        return cls._build(edges.astype(int), weights, nodes)
 
     @classmethod
     def _of_neighbours(cls, rows: Any) -> Graph:
@@ -81,7 +81,7 @@ class Graph(eqx.Module):
         if {(j, i) for i, j in pairs} != set(pairs):
             raise InvalidValue("is not undirected: a node is missing from the list of one of its neighbours.")
         edges = np.array([p for p in pairs if p[0] <= p[1]], int).reshape(-1, 2)
-        return cls._made(edges, np.ones(len(edges)), len(rows))
+        return cls._build(edges, np.ones(len(edges)), len(rows))
 
     @classmethod
     def _of_matrix_entries(cls, rows: np.ndarray, columns: np.ndarray, data: np.ndarray, shape: Any) -> Graph:
@@ -89,12 +89,12 @@ class Graph(eqx.Module):
         if shape[0] != shape[1] or any(known.get((j, i)) != v for (i, j), v in known.items()):
             raise InvalidValue("is not a symmetric matrix.")
         upper = {pair: v for pair, v in known.items() if pair[0] <= pair[1]}
-        return cls._made(
+        return cls._build(
             np.array(list(upper), int).reshape(-1, 2), np.array(list(upper.values()), float), int(shape[0])
         )
 
     @classmethod
-    def _made(cls, edges: np.ndarray, values: np.ndarray, nodes: int) -> Graph:
+    def _build(cls, edges: np.ndarray, values: np.ndarray, nodes: int) -> Graph:
         edges = np.sort(edges, axis=1)
         if np.any(edges[:, 0] == edges[:, 1]):
             raise InvalidValue("has a loop: an edge from a node to itself.")

@@ -152,10 +152,10 @@ def run_tasks(
         for attempt in itertools.count():
             try:
                 with _connected(distributed, address, security, PATIENCE if attempt else 0.0, stop) as client:
-                    room = sum(client.nthreads().values())
-                    if not room and not attempt:
+                    threads = sum(client.nthreads().values())
+                    if not threads and not attempt:
                         say(f"solvable: no dask worker has connected to {_name(address)} yet; waiting.")
-                    tasks = max(1, min(number or room + SPARE, blocks))
+                    tasks = max(1, min(number or threads + SPARE, blocks))
                     futures = [
                         client.submit(
                             work_there, path, i, tasks, study, settings_elsewhere(), heal,
@@ -163,7 +163,7 @@ def run_tasks(
                         )
                         for i in range(tasks)
                     ]  # fmt: skip
-                    if _waited(futures, stop, every, lambda: complete() and not heal):
+                    if _wait(futures, stop, every, lambda: complete() and not heal):
                         return _dead(futures)
             except (OSError, TimeoutError, distributed.client.FutureCancelledError):
                 pass
@@ -186,7 +186,7 @@ def check_where(where: str, tls: Tls) -> None:
         raise InvalidValue(f"cluster = {where!r} needs --tls-ca, --tls-cert and --tls-key.")
 
 
-def _waited(futures: list[Any], stop: threading.Event, every: float, complete: Callable[[], bool]) -> bool:
+def _wait(futures: list[Any], stop: threading.Event, every: float, complete: Callable[[], bool]) -> bool:
     """Wait for the tasks; True if all ended or nothing is left to do, False if they were lost or `stop` was set."""
     ended = ("finished", "error")
     while not stop.is_set():

@@ -8,7 +8,7 @@ import threading
 import time
 
 
-def _leave_with_parent() -> None:
+def _exit_with_parent() -> None:
     """End this process when the worker that waits for it is gone, so that another worker can take the block."""
     from .launch import parent_lives
 
@@ -22,7 +22,7 @@ def main() -> int:
     from .jax_environment import configure
 
     configure()
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     from .sweep import TOO_LARGE, compute_one
     from .worker import TooLarge
 

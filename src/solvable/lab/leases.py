@@ -59,10 +59,10 @@ class Claims:
             os.makedirs(self.folder, exist_ok=True)
             files.mark(self._path(self._me), self._content)
             if not self._observer:
-                self._bury()
+                self._remove_dead_workers()
         return self
 
-    def _bury(self) -> None:
+    def _remove_dead_workers(self) -> None:
         """Remove the files of dead workers; their claims stay as a record of the blocks they died on."""
         for name in self._names():
             if name.startswith("worker-") and _runs(self._record(name)) is False:

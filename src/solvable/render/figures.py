@@ -45,13 +45,13 @@ def draw(name: str, folder: Path, *, quick: bool = False, recompute: bool = Fals
         also = {"early": Early(recipe.picture, folder / f"{name}.png")} if recipe.grows else {}
         datasets = recipe.compute(quick, pieces, **also) if recipe.resumes else recipe.compute(quick, **also)
     files = [folder / f"{name}.png", folder / f"{name}.pdf"]
-    _paint(recipe.picture, datasets, files)
+    _save_picture(recipe.picture, datasets, files)
     files += _write(datasets, folder, name)
     pieces.clear()
     return files
 
 
-def _paint(picture: Callable[[dict[str, Any]], Any], datasets: dict[str, Any], files: list[Path]) -> None:
+def _save_picture(picture: Callable[[dict[str, Any]], Any], datasets: dict[str, Any], files: list[Path]) -> None:
     import matplotlib.pyplot as plt
 
     folder = files[0].parent
@@ -78,7 +78,7 @@ class Early:
 
     def show(self, datasets: dict[str, Any], sentence: str) -> None:
         """Draw the results so far and print a sentence about them."""
-        _paint(self.picture, datasets, [self.file])
+        _save_picture(self.picture, datasets, [self.file])
         self.say(f"{self.file}: {sentence}")
 
 

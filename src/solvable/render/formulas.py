@@ -83,15 +83,15 @@ def _in_words(text: str, show: Callable[[str], str], plain: Callable[[str], str]
 
 def _formula_at(text: str, words: list[tuple[int, int]], k: int) -> tuple[int, int] | None:
     """Start and end of the formula that begins with a word, or None."""
-    best, telling, last = None, False, k
+    best, certain, last = None, False, k
     while last < len(words):
         kind = _kind(text, words, last)
         if not kind:
             break
-        telling = telling or kind == "strong"
+        certain = certain or kind == "strong"
         first, end = _trimmed(text, words[k][0], words[last][1])
-        hangs = kind == "weak" and _OPERATOR.match(text[slice(*words[last])])
-        if telling and not hangs and _balanced(text[first:end]) and re.search(r"\w", text[first:end]):
+        dangling = kind == "weak" and _OPERATOR.match(text[slice(*words[last])])
+        if certain and not dangling and _balanced(text[first:end]) and re.search(r"\w", text[first:end]):
             best = first, end
         if _balanced(text[first:end]) and end < words[last][1]:  # punctuation or a bracket of the prose ends it
             break

@@ -208,13 +208,13 @@ def _curves(axis: Axes, study: Study, data: Any, name: str, along: str, only: in
     variable, known = data[_any_variable(data, name)], study.dimensions()
     others = [d for d in variable.dims if d not in (along, "size", "seed") and not _is_draw(known, d)]
     kept = [few(data.sizes[d]) if d in known and known[d].kind == "pair" else range(data.sizes[d]) for d in others]
-    lots = list(itertools.product(*kept))
+    combinations = list(itertools.product(*kept))
     declared = {n: o for m in study.variants().values() for n, o in m.observables().items()}
     theory = data.get(f"{name}_theory", None)
     if theory is None and f"{name}_expected" in data:
         expected = data[f"{name}_expected"]
         theory = expected.mean([d for d in ("size", "seed") if d in expected.dims])
-    for k, at in enumerate(lots):
+    for k, at in enumerate(combinations):
         pick = dict(zip(others, at, strict=True))
         legend = ", ".join(f"{d.replace('_', ' ')} {_value(_coordinate(data, d)[i])}" for d, i in pick.items())
         colour = COLOURS[k % len(COLOURS)]

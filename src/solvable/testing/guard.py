@@ -104,11 +104,11 @@ def _references(model: Model, cases: Sequence[Mapping[str, Any]]) -> list[Findin
     for group in chosen:
         if number >= 4 and group is not own:
             break
-        alike: dict[str, list[tuple[Model, Mapping[str, Any]]]] = {}
+        by_variant: dict[str, list[tuple[Model, Mapping[str, Any]]]] = {}
         for made, case in group:
             shared = {n: v for n, v in made.specification().items() if n not in made.controls()}
-            alike.setdefault(json.dumps(shared, sort_keys=True), []).append((made, case))
-        for together in alike.values():
+            by_variant.setdefault(json.dumps(shared, sort_keys=True), []).append((made, case))
+        for together in by_variant.values():
             rows, places = [], []
             for made, _ in together:
                 spread = {n: np.broadcast_to(np.asarray(v), made.shape).reshape(-1) for n, v in made.controls().items()}
@@ -201,7 +201,7 @@ def _close(
 
     from ..lab.agreement import RESOLUTION, holm
 
-    names, chances, gaps = [], [], []
+    names, p_values, gaps = [], [], []
     found = []
     for name, declared in model.observables().items():
         if not (declared.simulated and declared.predicted):
@@ -227,11 +227,11 @@ def _close(
         allowed = type(model).finite_size * scale * size**-declared.power
         z = np.maximum(np.abs(deviation.mean(axis=0)) - allowed, 0.0) / error
         names += [name] * z.size
-        chances += list(2 * stdtr(seeds - 1, -z))
+        p_values += list(2 * stdtr(seeds - 1, -z))
         gaps += [
             f"{d:+.2g} ± {e:.1g}, {allowed:.1g} allowed" for d, e in zip(deviation.mean(axis=0), error, strict=True)
         ]
-    far = holm(chances, level)
+    far = holm(p_values, level)
     for name in dict.fromkeys(names):
         off = [g for n, g, f in zip(names, gaps, far, strict=True) if n == name and f]
         found.append(Finding(f"simulated {name} agrees with the theory at size {size}", not off, off[0] if off else ""))
