@@ -100,7 +100,7 @@ def test_choices_that_go_together_may_be_swept_together_and_others_are_refused()
         ({"over": {"samples": [1, -1]}}, r"samples\[1\] = -1 is outside its range"),
         ({"over": {"samples": []}}, "has no values"),
         ({"over": {"samples": [1, 1]}}, "repeated values"),
-        ({"sizes": [40, 20], "seeds": 1}, "must grow"),
+        ({"sizes": [40, 20], "seeds": 1}, "must be increasing"),
         ({"sizes": [40]}, "both sizes and seeds"),
         ({"sizes": [1], "seeds": 1}, "size = 1 is not a whole number"),
         ({"sizes": [10], "seeds": [-1]}, "seed = -1 is not a whole number"),
