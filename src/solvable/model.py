@@ -205,8 +205,8 @@ def _brief(value: np.ndarray) -> str:
 class Guard:
     """The smallest settings at which a quick test of the model (`testing.guard_model`) is still meaningful.
 
-    `values` are the fields of the theory, `simulated_values` those of the simulation; `size` (by default the smallest
-    typical one) and `seeds` are those of the simulation. Reference values at the same choices and shapes reuse its
+    `values` are the fields, some of which `simulated_values` replace in the simulation; `size` (by default the smallest
+    typical one) and `seeds` are those of the simulation. Reference values at the same choices and shapes reuse the
     compiled programs.
     """
 
@@ -414,10 +414,10 @@ class Model(eqx.Module):
     def point(self, numerics: Numerics) -> dict[str, Array]:
         """The theory at scalar controls. An experiment (a model without a closed theory) does not define it.
 
-        An observable that can fail on its own may report `NAME_converged`; the other observables then keep their values.
-        An integration in time may fail half-way: with `converges_along = "time"`, `converged` may be an array along
-        `time`. Observables with that dimension are kept where it is true; all others are kept only if it is true
-        everywhere.
+        An observable that can fail on its own may report `NAME_converged`, which counts only if that observable is computed
+        (see `only` in `theory`). An integration in time may fail half-way: with `converges_along = "time"`, `converged` may
+        be an array along `time`. Observables with that dimension are kept where it is true; all others are kept only if it
+        is true everywhere.
         """
         raise SolvableError(f"{self.id} has no closed theory: it is an experiment, measured by `simulate`.")
 
