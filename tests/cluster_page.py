@@ -1,4 +1,4 @@
-"""The commands of docs/cluster.md as scripts that run here, with a small study: for the tests of what the page says."""
+"""The commands of docs/cluster.md as local scripts with a small study, for the tests of that page."""
 
 import re
 import shlex
@@ -21,7 +21,7 @@ def blocks() -> dict[str, str]:
 
 
 def script(name: str, port: int = 0) -> str:
-    """One block of the page, for bash: on loopback, schedulers and workers in the background and ended with it."""
+    """One block of the page as a bash script on loopback; schedulers and workers run in the background and end with it."""
     text = blocks()[name].replace("\\\n", " ").replace("login01:8786", f"127.0.0.1:{port}")
     text = text.replace("--port 8786", f"--host 127.0.0.1 --port {port} --dashboard-address 127.0.0.1:0")
     text = re.sub(

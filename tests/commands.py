@@ -1,4 +1,4 @@
-"""Commands run in this process, for the tests of the command line."""
+"""Run commands in this process, for the tests of the command line."""
 
 import pytest
 

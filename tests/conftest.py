@@ -1,19 +1,19 @@
-"""Every test runs with strict promotion of dtypes and ranks, and with shapes and types checked at every call."""
+"""Run every test with strict promotion of dtypes and ranks, and check shapes and types at every call."""
 
 import os
 import signal
 from contextlib import suppress
 from pathlib import Path
 
-# The environment of a user must not leak into the tests, nor the tests' files into the user's home.
+# The user's environment must not leak into the tests, nor the tests' files into the user's home.
 os.environ.pop("SOLVABLE_ENABLE_X64", None)
 os.environ["MPLBACKEND"] = "agg"
-# Nor how the tests were started: what runs in the background of a shell ignores Ctrl-C, and so would what the tests start.
+# A shell's background jobs ignore Ctrl-C, and so would the processes that tests start: restore the default.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     with suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# What was compiled is kept in the checkout, for the other processes of this run and for the next one.
+# Compiled programs are cached in the checkout, for the other processes of this run and for the next run.
 os.environ["SOLVABLE_CACHE"] = str(Path(__file__).parents[1] / ".cache")
 os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
 
@@ -23,7 +23,7 @@ configure()
 
 from jaxtyping import install_import_hook  # noqa: E402
 
-# Mathematics is type-checked at every call, also where it lives beside its model; models take anything number-like.
+# Mathematics is type-checked at every call, including modules beside a model; models accept anything number-like.
 SOURCES = Path(__file__).parents[1] / "src"
 BESIDE = [f for f in SOURCES.glob("solvable/models/*/*/*.py") if f.stem not in ("__init__", "model", "figures")]
 CHECKED = ["solvable.methods", *(".".join(f.relative_to(SOURCES).with_suffix("").parts) for f in BESIDE)]
@@ -50,7 +50,7 @@ import pytest  # noqa: E402
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-MOST_MAPPINGS = 20_000  # of a process; Linux allows 65,530 unless told otherwise
+MOST_MAPPINGS = 20_000  # per process; Linux allows 65,530 by default
 
 
 def pytest_addoption(parser):
@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_runtest_teardown(item, nextitem):
-    """Every compiled program holds some mappings of memory; a process that has none left dies while it compiles."""
+    """Clear compiled programs, each of which holds memory mappings, before the process runs out of mappings and dies."""
     if nextitem is not None and nextitem.module is item.module:
         return
     try:
@@ -97,7 +97,7 @@ def running():
 
 @pytest.fixture
 def traces():
-    """Counts how often JAX traces a function for compilation while the test runs (cache misses of `jit`)."""
+    """Count how often JAX traces a function for compilation during the test (cache misses of `jit`)."""
     counted = []
 
     def listen(event: str, duration: float, **_):

@@ -1,8 +1,8 @@
-"""How long every test takes, and which are therefore left to `make verify`: the one place that says what is slow.
+"""Durations of the tests, which decide which tests are slow and run only in `make verify`.
 
-`durations.json` keeps the processor seconds of every test that takes a second or more with nothing compiled yet.
-`make durations` measures them anew. A test that takes more than `LONGEST` is slow, unless it guards a model: those
-are always in `make test`, and have a budget of their own (`test_every_model.py`).
+`durations.json` records the processor seconds of every test that takes a second or more without a compilation cache.
+`make durations` measures them again. A test that takes more than `LONGEST` is slow, unless it guards a model: those tests
+are always in `make test` and have their own budget (`test_every_model.py`).
 """
 
 import json
@@ -16,7 +16,7 @@ from solvable.models import LISTINGS
 FILE = Path(__file__).parent / "durations.json"
 MODELS = {line.id for line in LISTINGS}
 LONGEST = 1.0  # processor seconds of a test in `make test`
-KEPT = 1.0  # what takes less is not written down
+KEPT = 1.0  # tests faster than this are not recorded
 ALWAYS = ("tests/test_every_model.py::",)
 
 
@@ -40,13 +40,13 @@ def is_slow(nodeid: str, seconds: dict[str, float]) -> bool:
 
 
 def processor_seconds() -> float:
-    """Of this process and of those that it started and has waited for."""
+    """Processor seconds of this process and of its finished child processes."""
     spent = os.times()
     return spent.user + spent.system + spent.children_user + spent.children_system
 
 
 class Stopwatch:
-    """A pytest plugin: marks what is slow, measures every test, and writes the result with `--durations-file`."""
+    """A pytest plugin that marks slow tests, measures every test, and writes the result with `--durations-file`."""
 
     def __init__(self, config: pytest.Config):
         self.file = config.getoption("--durations-file")
@@ -60,7 +60,7 @@ class Stopwatch:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item, call):
         report = yield
-        # The first report of a test is of its set-up, the last of its end: each tells the seconds until then.
+        # A test is reported after set-up, call and teardown; each report gives the seconds until then.
         report.user_properties = [("processor_seconds", processor_seconds() - self.begun)]
         return report
 

@@ -1,4 +1,4 @@
-"""One small model of each kind that the contract must carry, registered by entry points: see `test_kinds`."""
+"""One small model of each kind that the contract supports, registered by entry points; see `test_kinds`."""
 
 from types import MappingProxyType
 
@@ -84,7 +84,7 @@ class Product(Model):
 
 
 class Walk(Model):
-    """An integer graph as data, and a mask: where a long random walk is, in proportion to the degrees."""
+    """An integer graph and a mask as data: a long random walk visits nodes in proportion to their degrees."""
 
     id = "kind-graph"
     title = "A walk on a graph"
@@ -162,7 +162,7 @@ CALLS = []
 
 
 class Slow(Model):
-    """A kept theory: it takes minutes (so it says), and counts how often it is asked."""
+    """A theory of cost class `kept` that counts how often it is evaluated."""
 
     id = "kind-kept"
     title = "A kept theory"

@@ -1,4 +1,4 @@
-"""Claims are decided by stored data: every one names its paper, its data and what would be seen, and none its verdict."""
+"""Claims are decided by stored data; each names its paper, its data and what would be observed, but not its verdict."""
 
 import dataclasses
 import json
@@ -26,7 +26,7 @@ def test_claims_cite_papers_of_the_model_and_figures_whose_data_are_kept(id):
         assert set(claim.figures) <= figures
         assert all(np.isfinite(number.value) for number in entry.judged.numbers), entry
         assert {name.split(".")[0] for name, _ in entry.judged.data} == set(claim.figures)
-        # Each number is asked something, and a verdict against the paper says what would change it.
+        # Each number has a required interval, and a verdict against the paper says what would change it.
         assert all(np.isfinite(n.above) or np.isfinite(n.below) for n in entry.judged.numbers)
         assert claim.would_change or entry.judged.verdict != CONTRADICTED, claim.sentence
         assert claim.missing or entry.judged.verdict != OPEN, claim.sentence

@@ -1,4 +1,4 @@
-"""The command line: answers, JSON, refusals, start-up, interruption."""
+"""The command line: output, JSON, invalid input, start-up, interruption."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def test_list_show_and_cite_know_every_model(capsys):
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_brackets_and_colons_of_an_error_arrive_whole(capsys, monkeypatch, tmp_path, terminal):
-    """What looks like markup in an error, a value or a name is text like any other."""
+    """Text that looks like markup in an error, a value or a name is printed literally."""
     monkeypatch.setenv("COLUMNS", "400")
     if terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
@@ -207,7 +207,7 @@ def test_help_and_list_answer_without_importing_jax(words):
     program = "import sys; from solvable.cli.app import main\ntry: main(sys.argv[1:])\nfinally: assert 'jax' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=LONG,
                           env=os.environ | {"PYTHONPATH": SOURCE})  # fmt: skip
-    assert done.returncode == 0, done.stderr  # how fast, is in benchmarks
+    assert done.returncode == 0, done.stderr  # speed is measured in benchmarks
 
 
 def test_control_c_leaves_a_store_that_resumes_and_says_how(tmp_path):

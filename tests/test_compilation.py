@@ -1,4 +1,4 @@
-"""Programs are counted, never timed: a sweep compiles a handful, and asking again compiles nothing."""
+"""Compiled programs are counted, not timed: a sweep compiles a few, and a repetition compiles none."""
 
 import jax
 import numpy as np
@@ -11,7 +11,7 @@ POINTS, SIZES = np.geomspace(0.2, 8, 60), [20, 40, 80]
 
 
 class Counting(Model):
-    """Adds up rows whose number is a control: quick to compile, and padded like any other model."""
+    """Sums rows whose number is a control; quick to compile, and padded like any other model."""
 
     id = "counting"
     samples: jax.Array = control(1.0, low=0.0, low_open=True, high=100.0, counts=True, meaning="rows per dimension")
@@ -26,7 +26,7 @@ class Counting(Model):
 
 @pytest.fixture
 def programs():
-    """The names of the theory and simulation programs that are compiled while the test runs."""
+    """The names of the theory and simulation programs compiled during the test."""
     names: list[str] = []
 
     def listen(event: str, duration: float, **about):
@@ -39,7 +39,7 @@ def programs():
 
 
 def shapes(study):
-    """What a block's compiled program depends on."""
+    """The keys of the blocks' compiled programs."""
     return {(b["kind"], str(b["variant"]), b["size"], tuple(b["padded"]), b["lanes"]) for b in study.plan()}
 
 

@@ -1,4 +1,4 @@
-"""What the contract asks and how it is checked. `make verify` runs `solvable check` on every model, with all of it."""
+"""Tests of the contract checks. `make verify` runs the full `solvable check` on every model."""
 
 import json
 import math
@@ -87,11 +87,11 @@ def test_a_model_that_breaks_its_accuracy_is_told_so():
             return values | {"train_loss": values["train_loss"] * (1 + 1 / numerics.nodes)}
 
     kept = {f.promise: f.kept for f in examine_model(Coarse(loss="square"))}
-    assert not kept["finer numerics move nothing beyond 1e-08"]
+    assert not kept["finer numerics change nothing beyond 1e-08"]
 
 
 def test_models_of_other_packages_are_found_by_their_entry_point(tmp_path):
-    """A package that declares `solvable.models` is listed, described and computed like the house's own."""
+    """Models of a package that declares `solvable.models` are listed, described and computed like built-in ones."""
     info = tmp_path / "elsewhere-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: elsewhere\nVersion: 1.0\n")
@@ -105,7 +105,7 @@ def test_models_of_other_packages_are_found_by_their_entry_point(tmp_path):
         "assert sv.listings()['shrinkage'].sentence == 'A model of elsewhere.'\n"
         "print(sv.create('shrinkage').theory())\n"
         "try: sv.create('broken')\n"
-        "except sv.SolvableError as told: print(told)\n"
+        "except sv.SolvableError as error: print(error)\n"
     )
     path = os.pathsep.join([str(tmp_path), str(Path(sv.__file__).parents[1])])
     done = subprocess.run(

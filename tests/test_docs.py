@@ -1,4 +1,4 @@
-"""The documents say what is so: their examples run, and every model, symbol and test they name exists."""
+"""The documentation is correct: its examples run, and every model, symbol and test it names exists."""
 
 import doctest
 import importlib
@@ -77,7 +77,7 @@ class Prose(HTMLParser):
 
 
 def rendered(text):
-    """A page as HTML, by the parser of the documents."""
+    """A page as HTML, by the parser of the documentation."""
     core, roles = pytest.importorskip("docutils.core"), pytest.importorskip("docutils.parsers.rst.roles")
     directives = pytest.importorskip("docutils.parsers.rst.directives")
     parser, mathml = pytest.importorskip("myst_parser.parsers.docutils_"), pytest.importorskip("mathml")

@@ -1,4 +1,4 @@
-"""Every example in a docstring says what really comes out."""
+"""Every example in a docstring gives the output it shows."""
 
 import doctest
 import importlib

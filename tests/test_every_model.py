@@ -1,6 +1,6 @@
-"""What is asked of every registered model with every change: contract, reference values, simulation, first view.
+"""Quick checks of every registered model: contract, reference values, simulation, first view.
 
-One test a model, so that its programs are compiled once: the page's first view has the shapes of the contract.
+There is one test per model, so that its programs are compiled once: the page's first view uses the same shapes.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from durations import known
 from solvable.lab.check import guard
 
 MODELS = list(sv.listings())
-BUDGET, MOST = 10.0, 25.0  # processor seconds of a model on average, and of any one; nothing compiled before
+BUDGET, MOST = 10.0, 25.0  # processor seconds per model, average and maximum, without a compilation cache
 
 
 @pytest.mark.parametrize("id", MODELS)
@@ -48,7 +48,7 @@ def the_first_view_shows_the_theory(running, id, values):
 
 
 def test_no_model_takes_longer_than_its_budget():
-    """By the kept file of durations, which `make durations` renews."""
+    """Uses the recorded durations, which `make durations` updates."""
     taken = {
         n.split("[")[1][:-1]: s for n, s in known().items() if n.startswith("tests/test_every_model.py") and "[" in n
     }

@@ -1,4 +1,4 @@
-"""Figures: every listed one draws from its kept results, with its data and provenance beside it."""
+"""Figures: every listed figure is drawn from its stored results, with its data and provenance beside it."""
 
 import json
 
@@ -14,8 +14,8 @@ from solvable.render.pieces import Pieces
 from solvable.render.plots import plot_study
 
 DATA = sorted(MODELS.glob("*/*/data/*.nc"), key=lambda file: file.name)
-SLACK = 2e-6  # of simulations in single precision
-# What physics says goes one way: file, variable, and along what it falls (−1) or rises (1).
+SLACK = 2e-6  # tolerance for simulations in single precision
+# Quantities that must be monotonic: file, variable, and the dimension along which it falls (−1) or rises (1).
 ONE_WAY = [
     ("perceptron-learning-curves.theory", "bayes_error_theory", "samples", -1),
     ("potts-attention-learning-curves.couplings", "coupling_error_theory", "samples", -1),
@@ -41,7 +41,7 @@ def models_of(study):
 
 @pytest.mark.parametrize("file", DATA, ids=lambda file: file.stem)
 def test_what_a_figure_shows_is_what_was_computed_and_lies_within_its_bounds(file):
-    """The data say where they come from, their hash is their own, and every observable keeps its declared bounds."""
+    """The data record their origin, their hash matches, and every observable stays within its declared bounds."""
     data = kept(file)
     study = json.loads(data.attrs["study"])
     assert study["models"]
@@ -87,7 +87,7 @@ def test_a_figure_comes_as_png_and_pdf_with_its_data(name, tmp_path):
     files = {f.suffix: f for f in draw(name, tmp_path)}
     assert set(files) == {".png", ".pdf", ".nc"}
     picture = plt.imread(files[".png"])[..., :3]
-    # something is drawn: many colours, and white paper around them
+    # something is drawn: many colours on a white background
     assert len(np.unique((255 * picture).astype(np.uint8).reshape(-1, 3)[::7], axis=0)) > 50
     assert 0.2 < np.mean(picture.min(axis=2) > 0.99) < 0.99
     with xr.open_dataset(files[".nc"], engine="scipy") as data:
@@ -142,11 +142,11 @@ def test_what_is_exact_is_shown_first_and_the_networks_land_on_it(tmp_path, monk
     monkeypatch.setattr(masked_language, "QUICK", masked_language.QUICK | small)
     shown = []
 
-    def paint(picture, datasets, files, paint=module._paint):
+    def paint(picture, datasets, files, paint=module._save_picture):
         paint(picture, datasets, files)
         shown.append((datasets, [file.stat().st_size for file in files]))
 
-    monkeypatch.setattr(module, "_paint", paint)
+    monkeypatch.setattr(module, "_save_picture", paint)
     draw("what-transformers-learn", tmp_path, quick=True)
     assert [len(sizes) for _, sizes in shown] == [1, 1, 2]  # early pictures, then the PNG and the PDF
     assert min(sizes[0] for _, sizes in shown) > 20_000
@@ -197,5 +197,5 @@ def test_curves_show_every_line_and_every_size_and_planes_their_transitions():
     plane.run(progress=False)
     figure = plot_study(plane, ["overlap_right"])
     assert "transition: PCA" in figure.axes[0].get_legend_handles_labels()[1]
-    with pytest.raises(sv.UnknownName, match="no observable 'nrm' in this study"):
+    with pytest.raises(sv.UnknownName, match="this study has no observable 'nrm'"):
         study.plot("nrm")

@@ -1,4 +1,4 @@
-"""The command `solvable forecast`: what it prints, what it writes, what it refuses."""
+"""The command `solvable forecast`: output, files, invalid input."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ SOURCE = str(Path(sv.__file__).parents[1])
 
 
 def lines(rows=60, seed=0, word=False):
-    """A table of three columns and what they predict, in text."""
+    """A table of three columns and a target, as text."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(rows, 3))
     y = x @ [1.0, -0.5, 0.2] + rng.normal(size=rows)
@@ -111,7 +111,7 @@ BAD = {
     "unknown column": (lambda t: t, ("--target", "z"), "no column 'z'"),
     "unknown ignored column": (lambda t: t, ("--ignore", "z"), "no column 'z'"),
     "fewer rows than now": (lambda t: t, ("--at", "30"), "60 rows already"),
-    "no number of rows": (lambda t: t, ("--at", "many"), "not a list of whole numbers"),
+    "no number of rows": (lambda t: t, ("--at", "many"), "not a list of numbers of rows"),
     "negative penalty": (lambda t: t, ("--penalty", "-1"), "penalty = -1"),
     "unknown loss": (lambda t: t, ("--loss", "hinge"), "hinge"),
     "empty": (lambda t: [], (), "is empty"),

@@ -1,4 +1,4 @@
-"""Formulas of docstrings as MathML: well formed, nothing lost, nothing believed."""
+"""Formulas of docstrings as MathML: well formed, complete and escaped."""
 
 import importlib
 import unicodedata

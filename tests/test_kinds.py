@@ -1,4 +1,4 @@
-"""Every kind of model that the contract must carry goes through check, study, store, sweep, plot and page."""
+"""Every kind of model that the contract supports passes through check, study, store, sweep, plot and page."""
 
 import json
 import os
@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="module")
 def kinds(tmp_path_factory):
-    """The models, registered as another package would."""
+    """The models, registered as by another package."""
     site = tmp_path_factory.mktemp("kinds")
     metadata = site / "kinds-1.0.dist-info"
     metadata.mkdir()
@@ -93,7 +93,7 @@ def test_a_kind_is_drawn(kinds, id):
     figure = study.plot()
     axis = figure.axes[0]
     assert axis.lines or axis.containers
-    if study.arms:  # of an experiment, which has no theory's lines to be named
+    if study.arms:  # an experiment, which has no lines of a theory to label
         assert {f"arm {name}" for name in study.arms} <= set(axis.get_legend_handles_labels()[1])
     if id == "kind-two-times":
         assert axis.get_xscale() == "log"
@@ -140,7 +140,7 @@ def test_a_kept_theory_is_computed_once_a_point_and_never_to_draw(kinds):
     kinds.CALLS.clear()
     examine_model(kinds.Slow)
     jax.effects_barrier()
-    assert len(kinds.CALLS) <= 3  # the contract at its defaults, and beside a realisation
+    assert len(kinds.CALLS) <= 3  # the contract at the defaults, and beside a realisation
 
 
 def test_typed_data_stay_what_they_are(kinds):
@@ -165,7 +165,7 @@ def test_typed_data_stay_what_they_are(kinds):
         ({"bonds": {"edges": [[0, 4]], "nodes": 4}}, "bonds names a node outside"),
         ({"bonds": "nonsense"}, "bonds is not a graph"),
         ({"start": [1, 0, 0.5, 0]}, "start = .* is not an array of truth values"),
-        ({"start": [1, 0, 0]}, "start has 3 entries along 'node' where 4 are meant"),
+        ({"start": [1, 0, 0]}, "start has 3 entries along 'node' instead of 4"),
     ],
 )
 def test_wrong_data_are_refused_in_one_sentence(kinds, values, sentence):

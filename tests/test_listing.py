@@ -1,4 +1,4 @@
-"""Nothing shared is written by hand for a model: the listing is current, and a new model touches its own folder."""
+"""Shared files are generated: the listing is current, and a new model changes only its own folder."""
 
 import json
 import os
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_the_listing_and_the_readme_say_what_the_models_declare():
-    """`make listing` renews both."""
+    """`make listing` updates both."""
     listing = collect()
     assert FILE.read_text(encoding="utf-8") == as_text(listing)
     readme = README.read_text(encoding="utf-8")
@@ -32,7 +32,7 @@ def test_the_listing_and_the_readme_say_what_the_models_declare():
 
 def test_drawing_knows_no_dimension_by_name():
     declared = [d for id in sv.listings() for d in sv.model_class(id).dimensions_declared]
-    kinds = {"time", "pair", "site", "mode", "draw", "label"}  # which it does know, and some are names as well
+    kinds = {"time", "pair", "site", "mode", "draw", "label"}  # known kinds, some of which are also names
     names = {d.name for d in declared} - kinds
     assert {"eigenvalue", "stage", "progress"} <= names
     written = {}

@@ -49,7 +49,7 @@ class Toy(sv.Model):
 
 
 def test_a_python_float_an_integer_and_an_array_mean_the_same_and_share_one_trace():
-    jax.clear_caches()  # whatever other tests have traced
+    jax.clear_caches()  # drop what other tests have traced
     TRACED.clear()
     values = [Toy(gain=g).theory().height for g in (2, 2.0, np.float32(2), np.int64(2), jnp.asarray(2.0))]
     assert all(v == values[0] for v in values)
@@ -90,8 +90,8 @@ def test_data_and_inputs_whose_size_coincides_with_the_sweep_are_not_mapped():
         ({"colour": "green"}, "colour = 'green' is not one of 'red', 'blue': the colour."),
         ({"units": 0}, "units = 0 is not a whole number in [1, 8]: number of units."),
         ({"units": 2.0}, "units = 2.0 is not a whole number in [1, 8]: number of units."),
-        ({"weights": [1.0, 2.0]}, "weights has 2 entries along 'units' where 3 are meant: the weights."),
-        ({"weights": [[1.0]]}, "weights has 2 dimensions where 1 (units) are meant: the weights."),
+        ({"weights": [1.0, 2.0]}, "weights has 2 entries along 'units' instead of 3: the weights."),
+        ({"weights": [[1.0]]}, "weights has 2 dimensions instead of 1 (units): the weights."),
         ({"weights": [1, -1, 1]}, "weights has an entry that is not finite or not in [0, ∞): the weights."),
         (
             {"gain": [1, 2], "shift": [0, 0, 0]},
@@ -205,7 +205,7 @@ def test_without_64_bit_floats_a_theory_refuses_in_one_sentence():
         "model = sv.Perceptron(loss='square')\n"
         "assert model.simulate(0, 20).converged\n"
         "try: model.theory()\n"
-        "except sv.SolvableError as told: print(told)\n"
+        "except sv.SolvableError as error: print(error)\n"
     )
     environment = os.environ | {"SOLVABLE_ENABLE_X64": "0", "PYTHONPATH": str(Path(sv.__file__).parents[1])}
     environment.pop("JAX_ENABLE_X64", None)
@@ -221,7 +221,7 @@ def test_importing_after_jax_still_switches_64_bit_floats_on():
 
 
 class _Costly(sv.Model):
-    """A number, and a spectrum that fails by itself."""
+    """A number, and a spectrum that can fail on its own."""
 
     id = "costly"
     strength: jax.Array = sv.control(1.0, low=0.0, high=10.0, meaning="strength")
@@ -238,7 +238,7 @@ def test_a_theory_gives_only_what_is_asked_for():
     assert list(part) == ["number"]
     np.testing.assert_array_equal(part.number, [2.0, 6.0])
     np.testing.assert_array_equal(part.converged, [True, True])
-    np.testing.assert_array_equal(whole.number, [2.0, np.nan])  # what did not converge is nowhere a number
+    np.testing.assert_array_equal(whole.number, [2.0, np.nan])  # NaN where it did not converge
     np.testing.assert_array_equal(whole.converged, [True, False])
     assert np.isnan(whole.spectrum[1]).all()
     np.testing.assert_array_equal(model.theory(only=["spectrum"]).converged, [True, False])
@@ -246,12 +246,14 @@ def test_a_theory_gives_only_what_is_asked_for():
 
 
 def test_what_is_not_predicted_cannot_be_asked_for():
-    with pytest.raises(sv.UnknownName, match="costly predicts no 'numbr' here; did you mean 'number'"):
+    with pytest.raises(
+        sv.UnknownName, match="costly does not predict 'numbr' with these choices; did you mean 'number'"
+    ):
         _Costly().theory(only=["numbr"])
 
 
 class Falling(sv.Model):
-    """Followed at five times; what falls faster hits the ground earlier, and has no height from then on."""
+    """Heights at five times; a faster fall hits the ground earlier and has no height from then on."""
 
     id = "falling"
     observables_declared = (

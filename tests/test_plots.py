@@ -1,4 +1,4 @@
-"""What a drawn study shows is what the study holds, or the figure says that there is more."""
+"""A plot shows the results of its study, and says so if it shows more."""
 
 import matplotlib.pyplot as plt
 import numpy as np

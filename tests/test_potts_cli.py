@@ -1,4 +1,4 @@
-"""The commands `solvable potts …`: what they print, what they write, what they refuse."""
+"""The commands `solvable potts …`: output, files, invalid input."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""optimise and locate."""
+"""Tests of `optimise` and `locate`."""
 
 import jax.numpy as jnp
 import numpy as np

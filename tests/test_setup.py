@@ -1,4 +1,4 @@
-"""Everything sets itself up on any Python that the README promises."""
+"""The package can be set up with every Python version named in the README."""
 
 import importlib.metadata
 import os
@@ -47,7 +47,7 @@ def test_versions_are_pinned_and_most_of_them_are_installed():
     names = [re.sub(r"[-_.]+", "-", pin.name).lower() for pin in PINS]
     assert len(set(names)) == len(names)
     kept = [pin for n, pin in zip(names, PINS, strict=True) if n in installed and pin.specifier.contains(installed[n])]
-    assert len(kept) > 0.8 * len(PINS)  # else the test above says nothing
+    assert len(kept) > 0.8 * len(PINS)  # otherwise the test above is vacuous
 
 
 # --- make: the core for the demo, the extras for the rest ---------------------------------------------------------------
@@ -66,7 +66,7 @@ exit 0
 
 @pytest.fixture(params=["uv", "pip"])
 def project(request, tmp_path, monkeypatch):
-    """A project with the Makefile of ours, and tools that only note what they were asked."""
+    """A project with our Makefile, and tools that only record their arguments."""
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
@@ -82,7 +82,7 @@ def project(request, tmp_path, monkeypatch):
     monkeypatch.setenv("LOG", str(tmp_path / "log"))
 
     def make(target):
-        """The installations that a target asks for: of the core, or of the extras."""
+        """The installations that a target requests: the core or the extras."""
         (tmp_path / "log").write_text("")
         done = subprocess.run(["make", target], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr

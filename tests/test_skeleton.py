@@ -1,4 +1,4 @@
-"""The skeleton model of the guide "Add a model in one file" keeps what the guide promises."""
+"""The skeleton model of the guide "Add a model in one file" works as the guide says."""
 
 import importlib.util
 import sys
@@ -32,7 +32,7 @@ def test_theory_and_simulation_of_the_skeleton_agree(Shrinkage):
     study.run(progress=False)
     counts = study.agreement().counts()
     assert set(counts) <= {"agree", "finite-size", "inconclusive"}
-    assert counts["agree"] >= 3  # of six: the study is precise enough to have found something wrong
+    assert counts["agree"] >= 3  # of six: the study is precise enough to find an error
 
 
 def test_ridge_is_best_at_the_noise_and_james_stein_needs_no_penalty_to_get_there(Shrinkage):

@@ -32,7 +32,7 @@ def test_the_dataset_is_labelled_and_theory_stands_at_the_realised_ratio(tmp_pat
     assert data.test_error_simulated.dims == ("samples", "size", "seed")
     assert data.test_error_theory.dims == ("samples",)
     assert data.test_error_expected.dims == ("samples", "size")
-    at_half = RIDGE.replace(samples=0.5).theory().test_error  # 10 of 20 rows, where 0.52 was asked for
+    at_half = RIDGE.replace(samples=0.5).theory().test_error  # 10 of 20 rows, where 0.52 was requested
     assert data.test_error_expected.sel(samples=0.52, size=20) == at_half
     assert data.test_error_theory.sel(samples=0.52) == RIDGE.replace(samples=0.52).theory().test_error
     assert data.attrs["jax"]
@@ -100,7 +100,7 @@ def test_choices_that_go_together_may_be_swept_together_and_others_are_refused()
         ({"over": {"samples": [1, -1]}}, r"samples\[1\] = -1 is outside its range"),
         ({"over": {"samples": []}}, "has no values"),
         ({"over": {"samples": [1, 1]}}, "repeated values"),
-        ({"sizes": [40, 20], "seeds": 1}, "must grow"),
+        ({"sizes": [40, 20], "seeds": 1}, "must be increasing"),
         ({"sizes": [40]}, "both sizes and seeds"),
         ({"sizes": [1], "seeds": 1}, "size = 1 is not a whole number"),
         ({"sizes": [10], "seeds": [-1]}, "seed = -1 is not a whole number"),
@@ -115,7 +115,7 @@ def test_a_wrong_study_is_refused_in_one_sentence(options, sentence):
 
 def test_a_run_folder_that_holds_something_else_is_refused(tmp_path):
     (tmp_path / "letter.txt").write_text("dear diary")
-    with pytest.raises(sv.SolvableError, match="holds something else"):
+    with pytest.raises(sv.SolvableError, match="contains other files"):
         small().run(tmp_path, progress=False)
 
 
@@ -141,7 +141,7 @@ study.run(sys.argv[1], progress=False)
 
 
 def _killed_and_resumed(folder: Path, kills: int, rng: np.random.Generator) -> int:
-    """Run the worker, killing it with SIGKILL at random moments; returns how many kills hit a running worker."""
+    """Run the worker and kill it with SIGKILL at random moments; return how many kills hit a running worker."""
     environment = os.environ | {"PYTHONPATH": str(Path(sv.__file__).parents[1]), "JAX_PLATFORMS": "cpu"}
     hits = 0
     for _ in range(kills):
@@ -232,7 +232,7 @@ def test_cells_that_did_not_converge_are_undefined_not_averaged():
 
 
 def test_a_study_without_a_sweep_draws_what_has_a_dimension_of_its_own():
-    """Single numbers beside a curve have nothing to be drawn along, and are left out."""
+    """Single numbers beside a curve have no axis to be drawn along and are left out."""
     study = sv.Study(sv.ManyBodyBias(sites=3, colours=2, bodies=2, depth=0), sizes=[50], seeds=2)
     study.run(progress=False)
     figure = study.plot()
@@ -251,7 +251,7 @@ def test_a_study_of_one_point_holds_the_theory_of_the_model(model):
     np.testing.assert_allclose(data[f"{name}_expected"].sel(size=40), theory[name], rtol=1e-12)
 
 
-# --- the dataset is assembled once per change, and its keeper alone changes it ---------------------------------------------
+# --- the dataset is assembled once per change, and only the study changes it ----------------------------------------------
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`solvable sweep …`: answers, JSON, exit codes, refusals, start-up, interruption."""
+"""`solvable sweep …`: output, JSON, exit codes, invalid input, start-up, interruption."""
 
 import csv
 import json
@@ -73,7 +73,7 @@ def test_work_tells_what_it_did_and_verify_finds_damage_until_then(capsys, run):
     code, out, err = answer(capsys, "sweep", "work", str(run), "--shard", "0/1", "--json")
     result = json.loads(out)
     assert (code, result["computed"], result["healed"], result["left"]) == (0, 1, 1, 0)
-    assert "It is computed again." in err
+    assert "It will be recomputed." in err
     code, out, _ = answer(capsys, "sweep", "verify", str(run))
     assert (code, out) == (0, "0 problems, 0 leftovers of interrupted or busy writers\n")
 
@@ -107,7 +107,7 @@ def test_a_gpu_that_is_not_there_is_one_sentence(finished):
     command = [sys.executable, "-m", "solvable", "sweep", "work", str(finished), "--device", "gpu"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, env=environment)
     assert done.returncode == 2
-    assert done.stderr.endswith("solvable: device = 'gpu', but JAX sees no GPU here.\n")
+    assert done.stderr.endswith("solvable: device = 'gpu', but JAX finds no GPU.\n")
     assert "Traceback" not in done.stderr
 
 

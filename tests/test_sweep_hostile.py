@@ -1,4 +1,4 @@
-"""`solvable sweep …` on runs that somebody made to hurt: one sentence, exit code 2, and nothing runs, escapes or hangs."""
+"""`solvable sweep …` on hostile runs: one sentence, exit code 2, and nothing is executed, escapes or hangs."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def refused(capsys, words):
 
 
 def replace_document(run, kind, document):
-    """Another document in place of one, sealed and vouched for as its author would."""
+    """Replace a document by another one, with a valid hash and an entry in the manifest."""
     [path] = (run / "documents").glob(f"{kind}-*")
     data = _records.document_file(document)
     path.write_bytes(data)
@@ -74,7 +74,7 @@ def test_hostile_blocks_are_refused_by_export_and_told_by_verify(capsys, run, wh
     [file] = (run / "blocks").glob("*/*.npz")
     data = HOSTILE[what]()
     file.write_bytes(data)
-    for manifest in (run / "manifests").iterdir():  # its author vouches for it, and for nothing else
+    for manifest in (run / "manifests").iterdir():  # the manifest then records only this document
         manifest.unlink()
     record = {"block": file.stem, "sha256": _records.sha256(data), "bytes": len(data), "time": "2026", "meta": {}}
     (run / "manifests" / f"{os.urandom(16).hex()}.jsonl").write_bytes(_records.manifest_line(record))
@@ -163,7 +163,7 @@ def test_plans_that_are_absurd_are_refused(capsys, run):
         else:
             code, out, err = answer(capsys, "sweep", "work", "RUN")
             assert code == 1
-            assert "is no plan" in err
+            assert "is not a valid plan" in err
             assert "Traceback" not in err
 
 

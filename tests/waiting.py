@@ -1,4 +1,4 @@
-"""Waiting for states, never for times: a limit only keeps a test from hanging, however busy the machine is."""
+"""Wait for states, not for fixed times; the limit only keeps a test from hanging on a busy machine."""
 
 import os
 import time
@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 from solvable.lab import compute
 
-real, asked = compute.compute_block, []
+real, calls = compute.compute_block, []
 
 def compute_block(model, block):
-    asked.append(block)
-    while len(asked) > {after} and not Path({release!r}).exists():
+    calls.append(block)
+    while len(calls) > {after} and not Path({release!r}).exists():
         time.sleep(0.02)
     return real(model, block)
 
@@ -34,8 +34,10 @@ def until(what, seconds=LONG):
 
 
 def holding(folder: Path, *, after: int) -> tuple[str, Path]:
-    """A folder for PYTHONPATH with which every process computes so many blocks and then holds, in the middle of the next,
-    until it is ended or the file that is returned beside the folder exists."""
+    """A folder for PYTHONPATH that makes every process pause during the block after the first `after` blocks.
+
+    The process continues when the file that is returned with the folder exists.
+    """
     folder.mkdir()
     release = folder / "release"
     (folder / "sitecustomize.py").write_text(_HOLDING.format(after=after, release=str(release)))

@@ -1,4 +1,4 @@
-"""`python -m solvable` is the command `solvable`, of this very Python."""
+"""Run the command `solvable` as `python -m solvable`, with the current Python."""
 
 from .cli import main
 

@@ -1,10 +1,10 @@
-"""What can go wrong, said in one sentence each. Imports nothing."""
+"""Exceptions with one-sentence messages for the user. Imports nothing."""
 
 
 class SolvableError(Exception):
-    """Base of every error that is meant for the user: its message is one clear sentence.
+    """Base class of all errors meant for the user; the message is one clear sentence.
 
-    The command line prints it without a traceback and leaves with exit code 2.
+    The command line prints it without a traceback and exits with code 2.
     """
 
 
@@ -16,11 +16,11 @@ class UnknownName(SolvableError, LookupError):
     """A model, field, observable or figure that does not exist; the message names the nearest ones."""
 
 
-MOST_NAMES = 30  # in a sentence
+MOST_NAMES = 30  # names listed in one message
 
 
 def nearest(name: str, known: list[str] | tuple[str, ...]) -> str:
-    """Half a sentence that helps with a misspelt name.
+    """The end of an error message about a misspelt name: the nearest known name, or the list of known names.
 
     >>> nearest("percetron", ["perceptron", "soft-committee"])
     "did you mean 'perceptron'?"

@@ -1,4 +1,4 @@
-"""The contract that every model fulfils: what it declares, what it predicts, what it measures.
+"""The base class of all models: declared fields, theory, simulation.
 
 A model is a frozen Equinox module. Its author writes three things:
 
@@ -7,7 +7,8 @@ A model is a frozen Equinox module. Its author writes three things:
   `converged` and `residual`;
 - `experiment(key, size, counts, dtype)`: one finite-size realisation, returning measurements under the same names.
 
-Broadcasting, batching, compilation, padding, random keys, NaN for what did not converge, labels: the base class.
+The base class handles broadcasting, batching, compilation, padding, random keys, labels, and NaN where the theory did
+not converge.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     Control = Any
     Input = Any
 else:
-    # What the annotations of fields mean: anything number-like is taken, a float64 array is kept.
+    # Fields with these annotations accept anything number-like and store a float64 array.
     Control = Array
     Input = Array
 
@@ -85,7 +86,7 @@ __all__ = [
 
 
 class Numerics(Mapping[str, Any]):
-    """How finely a theory is computed: nodes, steps, tolerances. Not physics; hashable; read as attributes.
+    """Numerical settings of a theory (nodes, steps, tolerances), not physics. Hashable; settings are attributes.
 
     >>> Numerics(nodes=64, tolerance=1e-12).nodes
     64
@@ -121,7 +122,7 @@ class Numerics(Mapping[str, Any]):
         return f"Numerics({', '.join(f'{k}={v!r}' for k, v in self._settings.items())})"
 
     def updated(self, changes: Mapping[str, Any] | None) -> Numerics:
-        """A copy with some settings changed; a name that does not exist is refused."""
+        """A copy with some settings changed; raises `UnknownName` for a setting that does not exist."""
         for name in changes or {}:
             if name not in self._settings:
                 raise UnknownName(f"numerics has no setting {name!r}; {nearest(name, list(self._settings))}")
@@ -129,10 +130,11 @@ class Numerics(Mapping[str, Any]):
 
 
 class Outcome(eqx.Module):
-    """Named observables of a theory or a simulation, with their status. Reads like a mapping and by attribute.
+    """Named observables of a theory or a simulation, with their status; read as a mapping or by attribute.
 
-    `converged` says of every point whether all of it is an answer. Where a theory says so along a dimension (a flow that
-    ends early, along time), `converged_along` has that dimension behind the points, and what was reached is a number.
+    `converged` is true at the points where every value converged. If a theory reports convergence along a dimension (for
+    example along time, for a flow that ends early), `converged_along` has that dimension after those of the points, and
+    the values that did converge are kept.
     """
 
     values: dict[str, Array]
@@ -168,16 +170,16 @@ class Outcome(eqx.Module):
 
     @property
     def status(self) -> str | np.ndarray:
-        """`"converged"`, `"not converged"` or how far it did, one per point."""
+        """`"converged"`, `"not converged"`, or the number of values that converged; one string per point."""
         done = np.asarray(self.converged)
         words = np.where(done, "converged", "not converged")
         if self.converged_along is not None and not done.all():
-            finely = np.asarray(self.converged_along)
+            entrywise = np.asarray(self.converged_along)
             some = np.char.add(
-                np.char.add("converged at ", finely.sum(-1).astype(str)),
-                f" of {finely.shape[-1]} values of {self.along}",
+                np.char.add("converged at ", entrywise.sum(-1).astype(str)),
+                f" of {entrywise.shape[-1]} values of {self.along}",
             )
-            words = np.where(done | ~finely.any(-1), words, some)
+            words = np.where(done | ~entrywise.any(-1), words, some)
         return str(words) if words.ndim == 0 else words
 
     def __repr__(self) -> str:
@@ -201,10 +203,11 @@ def _brief(value: np.ndarray) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Guard:
-    """How small a model is when it is guarded with every change (`testing.guard_model`), and still says something.
+    """The smallest settings at which a quick test of the model (`testing.guard_model`) is still meaningful.
 
-    `values` of fields (and other ones in a simulation: `simulated_values`), the `size` of a simulation (the smallest typical
-    one unless given) and its number of `seeds`. Reference values at these choices and shapes cost no program of their own.
+    `values` are the fields, some of which `simulated_values` replace in the simulation; `size` (by default the smallest
+    typical one) and `seeds` are those of the simulation. Reference values at the same choices and shapes reuse the
+    compiled programs.
     """
 
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -214,11 +217,11 @@ class Guard:
 
 
 INSTANT, KEPT = 0.05, 30.0
-"""Seconds of a point up to which a theory is instant, and beyond which it is kept."""
+"""Seconds per point: a theory is `instant` up to the first number and `kept` beyond the second."""
 
 
 class _Names(tuple[str, ...]):
-    """Names that do not count: two models that differ only here share their compiled programs."""
+    """Names that compare equal to any others, so that models that differ only in them share compiled programs."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, tuple)
@@ -228,15 +231,15 @@ class _Names(tuple[str, ...]):
 
 
 class Model(eqx.Module):
-    """Base class of all models: see the module's docstring for what an author writes.
+    """Base class of all models; the module's docstring lists what an author writes.
 
-    A model holds physics only. Constructing one checks every value and does no work; `replace` gives a changed copy.
+    A model holds physics only. The constructor checks every value and computes nothing; `replace` returns a changed copy.
     """
 
     id: ClassVar[str] = ""
     title: ClassVar[str] = ""
-    sentence: ClassVar[str] = ""  # what it is about, for listings
-    method: ClassVar[str] = ""  # by what mathematics it is solved
+    sentence: ClassVar[str] = ""  # a one-sentence summary for listings
+    method: ClassVar[str] = ""  # the mathematics that solves it
     family: ClassVar[str] = ""
     revision: ClassVar[int] = 1
     observables_declared: ClassVar[tuple[Observable, ...]] = ()
@@ -248,30 +251,32 @@ class Model(eqx.Module):
     numerics: ClassVar[Numerics] = Numerics()
     runs: ClassVar[Literal["vmap", "map", "host"]] = "vmap"
     simulation_dtype: ClassVar[str] = "float32"
-    # A dimension of the observables, `time` say, along which `converged` may have an entry for every value: see `point`.
+    # A dimension of the observables (such as `time`) along which `converged` may have one entry per value: see `point`.
     converges_along: ClassVar[str] = ""
     theory_lanes: ClassVar[int] = (
-        1024  # points computed at once: fewer if they need much memory, 1 if their loops differ
+        1024  # points computed at once; use fewer if they need much memory, 1 if their loops differ in length
     )
     typical_sizes: ClassVar[tuple[int, ...]] = (100, 200, 400)
-    # Roughly, in seconds of a core: a point of the theory, a realisation of the largest typical size, and the power of
-    # the size with which that grows. Sweeps cut their work by them; nothing else depends on them.
+    # Approximate core-seconds of a point of the theory and of a realisation at the largest typical size, and the power of
+    # the size with which the latter grows. Sweeps use them to size blocks; nothing else depends on them.
     theory_seconds: ClassVar[float] = 1e-3
-    # What the seconds mean for whoever waits: see `cost_class`. Derived from `theory_seconds` unless declared.
+    # The cost class of a point (see `cost_class`); derived from `theory_seconds` unless declared.
     theory_cost: ClassVar[Literal["", "instant", "seconds", "kept"]] = ""
     simulation_seconds: ClassVar[float] = 0.1
     simulation_growth: ClassVar[float] = 2.0
-    accuracy: ClassVar[float] = 1e-8  # what finer numerics may move at most
-    search_settings: ClassVar[tuple[str, ...]] = ()  # numerics that say how long an optimum is sought, not how finely
-    batch_accuracy: ClassVar[float] = 1e-12  # how far a point may differ between a batch and alone
+    accuracy: ClassVar[float] = 1e-8  # the largest change that finer numerics may cause
+    search_settings: ClassVar[tuple[str, ...]] = ()  # numerics that set the length of a search, not its resolution
+    batch_accuracy: ClassVar[float] = (
+        1e-12  # the largest difference between a point in a batch and the same point alone
+    )
     gradient_accuracy: ClassVar[float] = 1e-6
     check_study: ClassVar[
         Mapping[str, Any] | tuple[Mapping[str, Any], ...]
-    ] = {}  # arguments of `solvable check`'s studies
+    ] = {}  # arguments of the studies that `solvable check` runs
     guard: ClassVar[Guard] = Guard()
     # At size d, simulated means differ from the theory by at most `finite_size * d**-power` of the observable's scale.
     finite_size: ClassVar[float] = 2.0
-    inconclusive: ClassVar[float] = 0.1  # the share of rows of `check_study` that may be too noisy to say anything
+    inconclusive: ClassVar[float] = 0.1  # the share of rows of `check_study` that may be too noisy to decide
 
     _from_defaults: _Names = eqx.field(default=(), init=False, static=True, repr=False)
 
@@ -306,7 +311,7 @@ class Model(eqx.Module):
         self.validate()
 
     def validate(self) -> None:
-        """Override to refuse combinations of choices that make no sense (raise `InvalidValue`, one sentence)."""
+        """Override to reject invalid combinations of choices: raise `InvalidValue` with a one-sentence message."""
 
     @classmethod
     def fields(cls) -> dict[str, Declaration]:
@@ -320,19 +325,19 @@ class Model(eqx.Module):
 
     @classmethod
     def what_it_has(cls) -> Literal["theory and simulation", "theory", "experiment"]:
-        """A theory beside its simulation, a theory alone, or an experiment, which has no closed theory."""
+        """Whether the model has a theory and a simulation, only a theory, or only a simulation (an experiment)."""
         if cls.point is Model.point:
             return "experiment"
         return "theory" if cls.experiment is Model.experiment else "theory and simulation"
 
     @classmethod
     def cost_class(cls) -> Literal["instant", "seconds", "kept"]:
-        """What a point of the theory costs.
+        """The cost of one point of the theory.
 
-        - `instant`: it answers a slider, and lines are drawn on a finer grid than a study's own;
+        - `instant`: fast enough for a slider; lines are drawn on a finer grid than the study's own;
         - `seconds`: the page shows a preview first; lines join the study's points;
-        - `kept`: minutes. A study computes it, once, and everybody reads what the study stored: nothing evaluates it to draw,
-          to preview or to check properties.
+        - `kept`: minutes. A study computes the theory once and everything else reads the stored results; it is never
+          evaluated for plots, previews or property tests.
         """
         if cls.theory_cost:
             return cls.theory_cost
@@ -340,19 +345,19 @@ class Model(eqx.Module):
 
     @classmethod
     def create(cls, **values: Any) -> Self:
-        """Like the constructor, but a misspelt field is answered in one sentence."""
+        """Like the constructor, but a misspelt field raises `UnknownName`, which names the nearest field."""
         cls.check_names(values)
         return cls(**values)
 
     @classmethod
     def check_names(cls, names: Any) -> None:
-        """Refuse, in one sentence, names that are not fields of this model."""
+        """Raise `UnknownName` for a name that is not a field of this model."""
         for name in names:
             if name not in cls.fields():
                 raise UnknownName(f"{cls.id} has no field {name!r}; {nearest(name, list(cls.fields()))}")
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed; inputs that were left to their defaults follow the new choices.
+        """A copy with some fields changed; inputs left at their defaults are recomputed from the new choices.
 
         >>> import solvable as sv
         >>> float(sv.Perceptron(samples=2).replace(samples=3).samples)
@@ -372,7 +377,7 @@ class Model(eqx.Module):
         return np.broadcast_shapes(*(np.shape(v) for v in self.controls().values()))
 
     def with_values(self, values: Mapping[str, Array]) -> Self:
-        """A copy with other values of some array fields and everything else untouched; unchecked (for traced code)."""
+        """A copy with new values of some array fields; nothing is checked (for traced code)."""
         names = tuple(values)
         return eqx.tree_at(
             lambda m: [getattr(m, n) for n in names], self, [values[n] for n in names], is_leaf=lambda x: x is None
@@ -387,21 +392,21 @@ class Model(eqx.Module):
         }
 
     def dimensions(self) -> dict[str, Dimension]:
-        """The dimensions of the observables that exist here, as declared (what is not declared tells curves apart)."""
+        """The dimensions of this model's observables; those not declared are of kind `label`."""
         declared = {d.name: d for d in (*self.dimensions_declared, DRAW)}
         names = dict.fromkeys(d for o in self.observables().values() for d in o.theory_dims)
         return {name: declared.get(name, Dimension(name)) for name in names}
 
     def coordinates(self) -> dict[str, np.ndarray]:
-        """The coordinate of each dimension of the observables (times, bin centres); override where there are any."""
+        """The coordinates of the dimensions of the observables (times, bin centres); override if there are any."""
         return {}
 
     def transition(self, along: str) -> Array:
-        """A number that changes sign at the model's transition along a control, at every point; override where known."""
+        """At every point, a number that changes sign at the transition along a control; override if it is known."""
         raise SolvableError(f"{self.id} declares no transition.")
 
     def transition_lines(self, x: str, y: str, values: np.ndarray) -> dict[str, Any]:
-        """Transition lines in the plane of two controls: `{name: y at each x}`; override where the model knows any."""
+        """Transition lines in the plane of two controls, `{name: y at each x}`; override if they are known."""
         return {}
 
     # --- theory -----------------------------------------------------------------------------------------------------
@@ -409,20 +414,21 @@ class Model(eqx.Module):
     def point(self, numerics: Numerics) -> dict[str, Array]:
         """The theory at scalar controls. An experiment (a model without a closed theory) does not define it.
 
-        An observable that can fail by itself may say so as `NAME_converged`, so that others do not wait for it. What is
-        followed in time may fail half-way: with `converges_along = "time"`, `converged` may be an array along `time`, and
-        observables with that dimension are kept where it is true; all others need the whole of it.
+        An observable that can fail on its own may report `NAME_converged`, which counts only if that observable is computed
+        (see `only` in `theory`). An integration in time may fail half-way: with `converges_along = "time"`, `converged` may
+        be an array along `time`. Observables with that dimension are kept where it is true; all others are kept only if it
+        is true everywhere.
         """
         raise SolvableError(f"{self.id} has no closed theory: it is an experiment, measured by `simulate`.")
 
     def point_branches(self, numerics: Numerics) -> dict[str, Array]:
-        """All solutions at scalar controls: a leading branch axis of fixed size, NaN-padded, with `free_energy`."""
+        """All solutions at scalar controls, on a leading NaN-padded branch axis of fixed size, with `free_energy`."""
         values = self.point(numerics)
         return {name: jnp.asarray(v)[None] for name, v in values.items()}
 
     @property
     def stated_accuracy(self) -> float:
-        """How far finer numerics may move this model's theory: `accuracy`, unless its choices need coarser averages."""
+        """The largest change that finer numerics may cause: `accuracy`, unless the choices need coarser averages."""
         return type(self).accuracy
 
     @property
@@ -431,16 +437,16 @@ class Model(eqx.Module):
 
     @property
     def answers_at_once(self) -> bool:
-        """Whether `theory()` may be called to draw: there is one, nothing must be drawn first, and it is not `kept`."""
+        """Whether `theory()` may be called for a plot: it exists, needs no preparation and is not `kept`."""
         return self.has_theory and not self.unprepared and self.cost_class() != "kept"
 
     @property
     def unprepared(self) -> bool:
-        """Whether the theory needs something drawn at finite size first; override together with `prepare`."""
+        """Whether the theory first needs something drawn at finite size; override together with `prepare`."""
         return False
 
     def theory(self, numerics: Mapping[str, Any] | None = None, *, only: Sequence[str] | None = None) -> Outcome:
-        """The exact prediction at every point of the broadcast controls; of `only` some observables, if they are named.
+        """The exact prediction at every point of the broadcast controls, for all observables or those in `only`.
 
         >>> import solvable as sv
         >>> outcome = sv.Perceptron(loss="logistic", samples=[0.5, 2.0], penalty=0.1).theory()
@@ -451,11 +457,11 @@ class Model(eqx.Module):
             return self._predict(theory_program, "theory", numerics, ())
         for name in only:
             if name not in (known := [n for n, o in self.observables().items() if o.predicted]):
-                raise UnknownName(f"{self.id} predicts no {name!r} here; {nearest(name, known)}")
+                raise UnknownName(f"{self.id} does not predict {name!r} with these choices; {nearest(name, known)}")
         return self._predict(partial(theory_program, only=tuple(only)), "theory", numerics, ())
 
     def branches(self, numerics: Mapping[str, Any] | None = None) -> Outcome:
-        """Every solution that was found, on a NaN-padded `branch` axis behind the controls, with its free energy."""
+        """Every solution found, on a NaN-padded `branch` axis after the controls, with its free energy."""
         return self._predict(branches_program, "branches", numerics, ("branch",))
 
     def _predict(
@@ -465,10 +471,10 @@ class Model(eqx.Module):
             raise SolvableError("theories need 64-bit floats: unset SOLVABLE_ENABLE_X64=0 or enable jax_enable_x64.")
         if self.unprepared:
             raise SolvableError(
-                f"the theory of this {self.id} needs something drawn: use prepare(key, size), or a Study."
+                f"the theory of this {self.id} must be prepared first: call prepare(key, size) or use a Study."
             )
-        values, converged, residual, finely = compiled(self, type(self).numerics.updated(numerics))
-        return self._labelled(values, converged, residual, source, extra, finely)
+        values, converged, residual, entrywise = compiled(self, type(self).numerics.updated(numerics))
+        return self._labelled(values, converged, residual, source, extra, entrywise)
 
     def _labelled(
         self,
@@ -477,14 +483,14 @@ class Model(eqx.Module):
         residual: Array,
         source: str,
         extra: tuple[str, ...] = (),
-        finely: Array | None = None,
+        entrywise: Array | None = None,
     ) -> Outcome:
         declared = self.observables()
         order = [*(n for n in declared if n in values), *(n for n in values if n not in declared)]
         own = {n: o.dims if source == "simulation" else o.theory_dims for n, o in declared.items()}
         dims = tuple((n, extra + own.get(n, ())) for n in order)
-        along = type(self).converges_along if finely is not None else ""
-        return Outcome({n: values[n] for n in order}, converged, residual, source, dims, finely, along)
+        along = type(self).converges_along if entrywise is not None else ""
+        return Outcome({n: values[n] for n in order}, converged, residual, source, dims, entrywise, along)
 
     # --- simulation -------------------------------------------------------------------------------------------------
 
@@ -493,7 +499,7 @@ class Model(eqx.Module):
         raise SolvableError(f"{self.id} has no simulation.")
 
     def prepare(self, key: PRNGKeyArray, size: int) -> Model:
-        """Draw what the theory needs at this size (initial overlaps, a trained map) and return the filled model."""
+        """Draw what the theory needs at this size (initial overlaps, a trained map) and return the completed model."""
         return self
 
     def simulate(
@@ -506,12 +512,12 @@ class Model(eqx.Module):
     ) -> Outcome:
         """Draw one realisation of this size and measure the same observables.
 
-        The random key follows from the model's content, the size and the seed number, so that the cell of a study
-        and this call are the same realisation; or give a `key` of your own.
+        The random key is derived from the model's content, the size and the seed number, so that this call gives the
+        same realisation as the corresponding cell of a study. Alternatively, pass your own `key`.
         """
         size = checked_size(type(self).typical_sizes[-1] if size is None else size)
         if self.shape != ():
-            raise InvalidValue(f"simulate takes single values, and the controls have shape {self.shape}: use a Study.")
+            raise InvalidValue(f"simulate needs scalar controls, but they have shape {self.shape}: use a Study.")
         if (seed is None) == (key is None) and seed is not None:
             raise InvalidValue("simulate takes a seed or a key, not both.")
         if key is None:
@@ -520,7 +526,7 @@ class Model(eqx.Module):
         return model.outcome_of(simulate_batch(model, {}, key[None], size, dtype=dtype), lane=0)
 
     def prepared(self, key: PRNGKeyArray, size: int) -> Model:
-        """The model of the cell with this key: prepared if it needs to be, else as it is."""
+        """The model of the cell with this key: prepared if necessary, otherwise unchanged."""
         return self.prepare(jax.random.fold_in(key, 1), size) if self.unprepared else self
 
     def outcome_of(self, batch: dict[str, Array], lane: int) -> Outcome:
@@ -532,11 +538,11 @@ class Model(eqx.Module):
 
     @classmethod
     def realised_ratio(cls, name: str, value: float, size: int) -> float:
-        """The ratio that a simulation of this size really has, where it was asked for `value`."""
+        """The ratio that a simulation of this size actually has when `value` is requested."""
         return max(1, round(value * size)) / size if cls.fields()[name].counts else value
 
     def realised(self, size: int) -> Self:
-        """The model at the ratios that a simulation of this size really has."""
+        """The model at the ratios that a simulation of this size actually has."""
         counting = [n for n, declaration in self.fields_of("control").items() if declaration.counts]
         real = {n: self.realised_ratio(n, float(getattr(self, n)), size) for n in counting}
         return self.with_values({n: jnp.asarray(v) for n, v in real.items()}) if counting else self
@@ -544,7 +550,7 @@ class Model(eqx.Module):
     # --- identity ---------------------------------------------------------------------------------------------------
 
     def specification(self) -> dict[str, Any]:
-        """Everything that this model is, as plain JSON values: floats by their bits, arrays by their hash."""
+        """The model as plain JSON values: floats as hexadecimal strings, arrays by their hash."""
         spec: dict[str, Any] = {"model": self.id, "revision": self.revision}
         for name, declaration in self.fields().items():
             value = getattr(self, name)
@@ -557,7 +563,7 @@ class Model(eqx.Module):
         return spec
 
     def key(self, size: int, seed: int) -> PRNGKeyArray:
-        """The random key of the cell (this model, size, seed): a hash of its content, never of its place in a sweep."""
+        """The random key of the cell (this model, size, seed): a hash of its content, not of its place in a sweep."""
         return jax.random.wrap_key_data(jnp.asarray(key_words(self.specification(), size, seed)), impl="threefry2x32")
 
     def __str__(self) -> str:
@@ -572,13 +578,13 @@ class Model(eqx.Module):
 
 
 def key_words(specification: Mapping[str, Any], size: int, seed: int) -> np.ndarray:
-    """Two 32-bit words from the content of a cell."""
+    """Two 32-bit words hashed from the content of a cell."""
     text = json.dumps({**specification, "size": size, "seed": seed}, sort_keys=True)
     return np.frombuffer(hashlib.sha256(text.encode()).digest()[:8], dtype="<u4").copy()
 
 
 def checked_size(size: Any) -> int:
-    """A simulation's size, or one sentence about what is wrong with it."""
+    """Check the size of a simulation; raises `InvalidValue`."""
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 2 <= size <= 1_000_000:
         raise InvalidValue(
             f"size = {size!r} is not a whole number in [2, 1000000]: the dimension d of one realisation."
@@ -587,7 +593,7 @@ def checked_size(size: Any) -> int:
 
 
 def checked_seed(seed: Any) -> int:
-    """A seed number, or one sentence about what is wrong with it."""
+    """Check a seed number; raises `InvalidValue`."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
         raise InvalidValue(f"seed = {seed!r} is not a whole number in [0, 2^63): the number of the realisation.")
     return int(seed)

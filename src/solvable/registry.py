@@ -1,7 +1,7 @@
-"""Which models there are, by short id, without importing any of them (nor JAX).
+"""The registered models by short id, without importing them or JAX.
 
-Other people's packages register models by an entry point in the group `solvable.models`, whose name is the id and
-whose value is the class: `my-model = "my_package:MyModel"`.
+Other packages register models through entry points in the group `solvable.models`: the name is the id, the value is the
+class, for example `my-model = "my_package:MyModel"`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @cache
 def listings() -> dict[str, Listing]:
-    """Every registered model, by id: the house's own first, then those of other packages.
+    """Every registered model by id: the built-in ones first, then those of other packages.
 
     >>> listings()["perceptron"].family
     'replica'

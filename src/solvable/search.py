@@ -1,4 +1,4 @@
-"""Ask a theory for its best point or its special points: gradients and brackets, not grid searches."""
+"""Find the optimum or the special points of a theory, with gradients and brackets instead of grid searches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .model import Model
 
 @dataclasses.dataclass(frozen=True)
 class Optimum:
-    """The best point found, the value there, and how flat the theory is (the scaled gradient's largest entry)."""
+    """The best point found, the value there, and the largest entry of the scaled gradient."""
 
     model: Model
     controls: dict[str, float]
@@ -41,10 +41,10 @@ def optimise(
     starts: int = 33,
     numerics: Any = None,
 ) -> Optimum:
-    """The values of some controls that make an observable of the theory smallest (or largest).
+    """Find the values of some controls that minimise (or maximise) an observable of the theory.
 
-    A coarse scan (one batch) picks the basin; the gradient of the theory does the rest, in the control's own scale
-    (logarithmic where it is declared so). Bounds are the control's typical range unless given.
+    A coarse scan (one batch) picks the basin; a search with the theory's gradient refines it, in the control's own scale
+    (logarithmic if declared so). The bounds are the control's typical range unless given.
 
     >>> import solvable as sv
     >>> best = optimise(sv.Perceptron(loss="square", teacher="linear", noise=0.5), "penalty", minimise="test_loss")
@@ -55,7 +55,7 @@ def optimise(
 
     names = [controls] if isinstance(controls, str) else list(controls)
     if (minimise is None) == (maximise is None):
-        raise InvalidValue("optimise takes an observable to minimise or one to maximise.")
+        raise InvalidValue("optimise takes exactly one of `minimise` and `maximise`.")
     observable, sign = (minimise, 1.0) if minimise is not None else (maximise, -1.0)
     _check(model, names, observable)
     axes = [_Axis.of(model, n, between) for n in names]
@@ -111,7 +111,7 @@ def locate(
     tolerance: float = 1e-10,
     numerics: Any = None,
 ) -> float:
-    """Where something happens along a control; NaN if it does not happen in the range searched.
+    """Find where something happens along a control; NaN if it does not happen in the range searched.
 
     `what` is one of
     - `"transition"`: the model's own transition (`Model.transition`), or where two branches exchange lowest free energy;
@@ -227,14 +227,14 @@ class _Axis:
 
 def _check(model: Model, names: Sequence[str], observable: str | None) -> None:
     if model.shape != ():
-        raise InvalidValue(f"this needs a model at a single point, and the controls have shape {model.shape}.")
+        raise InvalidValue(f"a search needs a model with scalar controls, but they have shape {model.shape}.")
     model.check_names(names)
     for name in names:
         if model.fields()[name].kind != "control":
             raise InvalidValue(f"{name!r} is a {model.fields()[name].kind} field: only controls can be varied here.")
     known = [n for n, o in model.observables().items() if o.predicted and not o.dims]
     if observable is not None and observable not in known:
-        raise UnknownName(f"{model.id} predicts no single number {observable!r}; {nearest(observable, known)}")
+        raise UnknownName(f"{model.id} predicts no scalar observable {observable!r}; {nearest(observable, known)}")
 
 
 def _latin(number: int, dims: int) -> np.ndarray:

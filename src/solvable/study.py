@@ -1,7 +1,7 @@
 """A study: theory and simulation over a grid of controls, choices, arms, sizes and seeds, with the agreement measured.
 
 study = sv.Study(model, over={"samples": np.geomspace(0.2, 8, 60)}, sizes=[200, 400, 800], seeds=20)
-study.run("runs/curve")     # progress; interrupt it and run it again
+study.run("runs/curve")     # shows progress; can be interrupted and run again
 study.agreement()           # per observable and point: deviation, error, verdict
 study.plot()                # theory as lines, experiment as points with error bars
 """
@@ -52,7 +52,7 @@ MOST_CELLS = 10_000_000
 
 
 class Study:
-    """Theory and simulation of a model (or several) over a grid.
+    """Theory and simulation of one or more models over a grid.
 
     **Arguments:**
     - `model`: a model, or `{name: model}` for a dimension `model`.
@@ -60,7 +60,7 @@ class Study:
     - `arms`: `{name: {field: value}}`, named variations of any fields (schedules, spectra), for a dimension `arm`.
     - `sizes`, `seeds`: the sizes to simulate and the number of realisations (or their numbers) at each.
     - `numerics`: settings that differ from the model's own.
-    - `dtype`: precision of the simulations, if not the model's own.
+    - `dtype`: precision of the simulations, if it differs from the model's own.
 
     >>> import solvable as sv
     >>> study = sv.Study(sv.Perceptron(loss="square"), over={"samples": [0.5, 2.0]}, sizes=[40, 80], seeds=8)
@@ -90,9 +90,11 @@ class Study:
         numbers: Any = range(seeds) if isinstance(seeds, (int, np.integer)) else seeds
         self.seeds = [checked_seed(s) for s in numbers]
         if self.sizes != sorted(set(self.sizes)) or len(self.seeds) != len(set(self.seeds)):
-            raise InvalidValue(f"sizes = {self.sizes} must grow, and seeds must differ.")
+            raise InvalidValue(f"sizes = {self.sizes} must be increasing, and seeds must be distinct.")
         if bool(self.sizes) != bool(self.seeds):
-            raise InvalidValue("a study that simulates needs both sizes and seeds; one that does not needs neither.")
+            raise InvalidValue(
+                "a study with simulations needs both sizes and seeds; a study without them needs neither."
+            )
         self.numerics, self.dtype = dict(numerics or {}), dtype
         for name, each in self.models.items():
             if each.shape != ():
@@ -103,7 +105,7 @@ class Study:
         self.over = self._checked_over(over or {})
         self.store: Store | MemoryStore | None = None
         self._assembled: _Assembled | None = None
-        self.variants()  # refuses, now rather than later, choices that do not go together
+        self.variants()  # reject incompatible choices early
         if np.prod([len(v) for v in self.grid.values()], dtype=float) * max(1, len(self.seeds)) > MOST_CELLS:
             raise InvalidValue(f"this grid has more than {MOST_CELLS} cells: coarsen it or split the study.")
 
@@ -118,7 +120,7 @@ class Study:
                 declaration = each.fields()[name]
                 if declaration.kind not in ("control", "choice"):
                     raise InvalidValue(f"{name!r} is an {declaration.kind} field: vary it with arms, not with over.")
-                # One field at a time: whether choices go together is checked where they meet, in the variants.
+                # Only single fields are checked here; combinations of choices are checked in the variants.
                 if declaration.kind == "control":
                     some = [float(v) for v in np.asarray(checked_number(name, declaration, some))]
                 else:
@@ -142,7 +144,7 @@ class Study:
 
     @cached_property
     def families(self) -> dict[Family, list[dict[str, int]]]:
-        """The points of the shared grid as full grids of the swept controls, and where in the other dimensions each is."""
+        """The shared grid as full grids of the swept controls, each with its indices in the other dimensions."""
         swept = {n: tuple(float(v).hex() for v in self.over[n]) for n in self.swept_controls}
         outer = {n: v for n, v in self.grid.items() if n not in swept}
         families: dict[Family, list[dict[str, int]]] = {}
@@ -172,7 +174,7 @@ class Study:
         return {}
 
     def _variant(self, model: str | None, arm: str | None, choices: tuple[tuple[str, Any], ...]) -> tuple[Model, str]:
-        """The model at one combination of everything that is not a control, and its hash."""
+        """The model at one combination of everything except the controls, and its hash."""
         at = (model, arm, choices)
         if at not in self._variants:
             base = self.models[model] if model is not None else next(iter(self.models.values()))
@@ -187,30 +189,30 @@ class Study:
         return tuple((n, _python(labels[n])) for n in self.swept_choices)
 
     def variant_at(self, labels: Mapping[str, Any]) -> Model:
-        """The model at a point of the grid, given by its labels, but for the controls that are swept."""
+        """The model at a point of the grid given by its labels, except for the swept controls."""
         return self._variant(labels.get("model"), labels.get("arm"), self._choices_at(labels))[0]
 
     def variants(self) -> dict[str, Model]:
-        """The distinct models of this study, by the hash of everything but their controls."""
+        """The distinct models of this study, by the hash of everything except their controls."""
         _ = self.families
         return {key: model for model, key in self._variants.values()}
 
     @cached_property
     def planning(self) -> Planning:
-        """What a plan of this study is made of."""
+        """The ingredients of a plan of this study."""
         variants = {key: variant_of(m, self.numerics, self.dtype) for key, m in self.variants().items()}
         return Planning(list(self.families), variants, self.sizes, self.seeds)
 
     def cells(self) -> list[Cell]:
-        """All units of work: the theory's and the simulation's."""
+        """All units of work, of theory and simulation."""
         return list(cells_of_study(*self.planning))
 
     def number_of_cells(self) -> int:
-        """How many units of work there are."""
+        """The number of units of work."""
         return number_of_cells(*self.planning)
 
     def plan(self, done: set[Cell] | None = None) -> list[dict[str, Any]]:
-        """The blocks that hold every cell of this study that is not among `done`."""
+        """The blocks that cover every cell of this study not in `done`."""
         return [program | own for program, own in plan_blocks(*self.planning, done or ())]
 
     # --- running ----------------------------------------------------------------------------------------------------
@@ -218,8 +220,8 @@ class Study:
     def run(self, path: str | os.PathLike[str] | None = None, *, progress: bool | None = None) -> xr.Dataset:
         """Compute what is not yet done and return the labelled dataset.
 
-        With a `path` the results rest on disk, and a study that was interrupted (or is run again with more sizes, seeds
-        or points) goes on where it was; without one they live in memory.
+        With a `path` the results are stored on disk, and a study that was interrupted (or is run again with more sizes,
+        seeds or points) resumes where it stopped; without a `path` they are kept in memory.
         """
         store = self.attach(path)
         plan, done = self.stored_plan(), store.done()
@@ -231,7 +233,7 @@ class Study:
         return self.dataset()
 
     def attach(self, path: str | os.PathLike[str] | None = None) -> Store | MemoryStore:
-        """Keep this study's results in the run at `path` from now on, or in memory; computes nothing.
+        """Keep this study's results in the run at `path`, or in memory, from now on; computes nothing.
 
         >>> import solvable as sv
         >>> study = sv.Study(sv.Perceptron(loss="square"), over={"samples": [0.5, 2.0]})
@@ -247,11 +249,10 @@ class Study:
         return self.store
 
     def stored_plan(self, blocks: Iterable[Mapping[str, Any]] | None = None) -> Plan:
-        """The blocks of this study in its store: the plan made when it first ran there, or a new one (of `blocks`, if
-        these are given).
+        """The plan of this study in its store: the one made on the first run there, or a new one (of `blocks`, if given).
 
-        A plan is kept, so that a resumed study computes in the very batches it would have, bit by bit; cells that an
-        earlier, other plan has already done are left out of a new one.
+        Plans are stored so that a resumed study computes the same batches and gives bit-identical results. A new plan
+        leaves out cells that an earlier plan has already computed.
         """
         store, mine = self.attach(), plan_name(self.specification())
         if mine not in store.documents():
@@ -260,7 +261,7 @@ class Study:
             try:
                 write_plan(store, mine, planned, len(covered))
             except SolvableError:
-                if mine not in store.documents():  # else somebody else planned at the same moment, and theirs counts
+                if mine not in store.documents():  # otherwise another process planned at the same time: use its plan
                     raise
         return Plan(store, mine)
 
@@ -275,7 +276,7 @@ class Study:
         return self.variants()
 
     def _covered(self, store: Store | MemoryStore) -> set[Cell]:
-        """The cells of this study that blocks of other plans have done."""
+        """The cells of this study that blocks of other plans have computed."""
         others = [n for n in plans(store) if n != plan_name(self.specification())]
         if not others:
             return set()
@@ -292,7 +293,7 @@ class Study:
     # --- identity ---------------------------------------------------------------------------------------------------
 
     def specification(self) -> dict[str, Any]:
-        """The whole study as plain JSON values; arrays are named by the block that keeps them."""
+        """The whole study as plain JSON values; arrays are referred to by the name of the block that stores them."""
         types = self._types()
         return {
             "several": self.several,
@@ -306,7 +307,7 @@ class Study:
         }
 
     def _types(self) -> dict[str, str]:
-        """What the arrays of each field are made of."""
+        """The element type of each field's arrays."""
         return {n: d.type for m in self.models.values() for n, d in m.fields().items()}
 
     def _write_specification(self, store: Store) -> None:
@@ -320,9 +321,9 @@ class Study:
         self.stored_name(store, write=True)
 
     def stored_name(self, store: Store, write: bool = False) -> str:
-        """The name under which a run keeps this study."""
+        """The name under which a run stores this study."""
         mine = json.loads(json.dumps(self.specification()))
-        for _ in range(100):  # of two drivers that bring different studies at once, one must try again
+        for _ in range(100):  # if two processes add different studies at once, one must retry
             names = [n for n in store.documents() if n.startswith("study-")]
             for name in names:
                 if store.read_document(name) == mine:
@@ -331,11 +332,11 @@ class Study:
                 break
             with suppress(StoreError):
                 store.write_document(f"study-{len(names) + 1:04d}", mine)
-        raise SolvableError(f"the run at {store.path} does not hold this study, and takes no other.")
+        raise SolvableError(f"the run at {store.path} does not contain this study.")
 
     @classmethod
     def from_specification(cls, spec: Mapping[str, Any], store: Store) -> Study:
-        """The study that a store describes, with its results."""
+        """The study described by a specification from a store, with its results."""
 
         def value(v: Any) -> Any:
             return from_plain(v, lambda name: store.read(name)["array"])
@@ -344,7 +345,8 @@ class Study:
             kind = model_class(stored["id"])
             if kind.revision != stored["revision"]:
                 raise SolvableError(
-                    f"this run was made with revision {stored['revision']} of {stored['id']!r}, and here is {kind.revision}."
+                    f"this run was made with revision {stored['revision']} of {stored['id']!r}, but revision "
+                    f"{kind.revision} is installed."
                 )
             return kind.create(**{n: value(v) for n, v in stored["fields"].items()})
 
@@ -366,12 +368,12 @@ class Study:
         except (KeyError, TypeError, ValueError, AttributeError, StopIteration, OverflowError) as problem:
             if isinstance(problem, SolvableError):
                 raise
-            raise SolvableError(f"the run at {store.path} describes no study that makes sense.") from problem
+            raise SolvableError(f"the run at {store.path} does not describe a valid study.") from problem
 
     # --- results ----------------------------------------------------------------------------------------------------
 
     def missing(self) -> int:
-        """How many cells of this study are not done yet."""
+        """The number of cells of this study that are not done yet."""
         store = self.store
         if store is None:
             return self.number_of_cells()
@@ -381,26 +383,27 @@ class Study:
         return self.number_of_cells() - len(self._covered(store))
 
     def _finished(self, store: Store | MemoryStore, done: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The done blocks of all plans, this study's own last."""
+        """The completed blocks of all plans, those of this study's own plan last."""
         mine = plan_name(self.specification())
         names = sorted(plans(store), key=lambda name: name == mine)
         known = [Plan(store, name) for name in names]
         if names and names[-1] == mine and not known[-1].covered and all(r.block in done for r in known[-1].rows):
-            known = known[-1:]  # nothing of the others is needed
+            known = known[-1:]  # the other plans are not needed
         for plan in known:
             for row in plan.rows:
                 if row.block in done:
                     yield row.block, plan.specification(row.block, row)
-            for block in plan.replaced:  # a block may have been done before, or in spite of, its being split
+            for block in plan.replaced:  # a block may have been completed even though it was split
                 if block in done:
                     yield block, plan.specification(block)
 
     def dataset(self, *, copy: bool = True) -> xr.Dataset:
-        """What is done so far, labelled: for an observable `x` the variables `x_theory` (nominal controls), `x_expected`
-        (the theory at the ratios that were realised) and `x_simulated`; NaN where not done or not converged.
+        """The labelled results so far.
 
-        It is assembled once and again when more is done. What is returned is yours to change; with `copy=False` it is
-        the very dataset that the study keeps, whose values are read-only, and the same object as long as nothing changes.
+        An observable `x` gives the variables `x_theory` (at nominal controls), `x_expected` (the theory at the realised
+        ratios) and `x_simulated`; entries not done or not converged are NaN. The dataset is reassembled only when more
+        blocks are done. By default a copy is returned; with `copy=False` it is the study's own dataset, which is
+        read-only and stays the same object until results are added.
 
         >>> import solvable as sv
         >>> study = sv.Study(sv.Perceptron(loss="square"), over={"samples": [0.5, 2.0]})
@@ -433,9 +436,9 @@ class Study:
         return self._assembled.dataset
 
     def agreement(self, observables: Sequence[str] = ()) -> Agreement:
-        """Compare simulation with theory at every point: see `solvable.lab.agreement` for the verdicts.
+        """Compare simulation with theory at every point; see `solvable.lab.agreement` for the verdicts.
 
-        All observables are compared unless some are named; the correction for many comparisons counts those compared.
+        All observables are compared unless some are named; the correction for multiple comparisons counts only those.
         """
         data, table = self.dataset(copy=False), []
         declared = {n: o for m in self.variants().values() for n, o in m.observables().items()}
@@ -474,7 +477,7 @@ class Study:
         return Agreement(tuple(judge(exists)), tuple(self.sizes))
 
     def _compared(self, simulated: xr.DataArray, expected: xr.DataArray, observable: Observable) -> tuple[Any, Any]:
-        """What is compared, with sizes and seeds (the draws of a random limit) last; of pairs of times, some waiting times."""
+        """The arrays to compare, sizes and seeds (or draws of a random limit) last; a few waiting times of time pairs."""
         model = next(m for m in self.variants().values() if observable.name in m.observables())
         for dim in observable.dims:
             if model.dimensions()[dim].kind == "pair":
@@ -488,7 +491,7 @@ class Study:
         return simulated.transpose(*rest, "size", "seed"), expected.transpose(*rest, "size", "seed")
 
     def _counted(self, what: str, points: list[Mapping[str, Any]]) -> np.ndarray:
-        """Of how many things an observable is a fraction, point by size."""
+        """The denominators of an observable that is a fraction, point by size."""
         if what == "size":
             return np.tile(np.asarray(self.sizes, float), (len(points), 1))
         counts = []
@@ -499,7 +502,7 @@ class Study:
         return np.array(counts)
 
     def _absent(self, row: Mapping[str, Any]) -> bool:
-        """Whether an observable does not exist at a row's choices (as opposed to not having converged)."""
+        """Whether an observable does not exist for a row's choices (as opposed to not having converged)."""
         return row["observable"] not in self.variant_at(row["point"]).observables()
 
     def dimensions(self) -> dict[str, Dimension]:
@@ -519,16 +522,16 @@ class Study:
 
 
 def open(path: str | os.PathLike[str]) -> Study:
-    """Open a stored study: its dataset, its agreement, its plot; `run(path)` goes on with what is missing."""
+    """Open a stored study with its results; `run(path)` computes what is missing."""
     store = Store.open(path)
     names = [n for n in store.documents() if n.startswith("study-")]
     if not names:
-        raise SolvableError(f"the run at {store.path} holds no study.")
+        raise SolvableError(f"the run at {store.path} contains no study.")
     return Study.from_specification(store.read_document(names[-1]), store)
 
 
 class _Assembled(NamedTuple):
-    """A dataset, and the entries of what was done when it was assembled."""
+    """A dataset and the store entries it was assembled from."""
 
     done: Mapping[str, Any]
     dataset: xr.Dataset
@@ -568,4 +571,4 @@ def _broadcast(simulated: Any, expected: Any) -> tuple[Any, Any]:
 
 def unknown_observable(name: str, known: Sequence[str]) -> UnknownName:
     """The error for an observable that a study does not have."""
-    return UnknownName(f"there is no observable {name!r} in this study; {nearest(name, list(known))}")
+    return UnknownName(f"this study has no observable {name!r}; {nearest(name, list(known))}")

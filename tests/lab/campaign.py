@@ -1,7 +1,7 @@
-"""Sweeps under injected faults, with a stub in place of a model: no JAX, so that processes fork in no time.
+"""Sweeps under injected faults, with a stub instead of a model and without JAX, so that processes fork quickly.
 
-Every round plans a sweep, lets workers and drivers at it, and does to them, to the disk and to the clocks what can happen:
-then holds every cell of what they leave against an undisturbed run of the same plan, bit by bit.
+Every round plans a sweep, starts workers and drivers, and injects faults into them, the disk and the clocks. It then
+compares every cell bit by bit with an undisturbed run of the same plan.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from solvable.lab.status import status
 from solvable.lab.store import Store, StoreError, block_id
 from solvable.lab.worker import Died, Worker, damaged_blocks, shares
 
-LEASE = 2.0  # seconds; no worker of a campaign is held up longer
+LEASE = 2.0  # seconds; no worker of a campaign is delayed longer
 WORKERS = 3
-PATIENCE = 300.0  # seconds for a round to finish once nothing more is done to it
+PATIENCE = 300.0  # seconds for a round to finish after the last fault
 STUDY = {"stub": True}
-# What the stub kernel's faults are drawn from, and how often.
+# The faults of a round and their frequencies.
 KINDS = {
     "worker killed": 12, "driver killed": 4, "disk full": 4, "block truncated": 3, "block flipped": 3, "block missing": 3,
     "two drivers": 2, "clock skewed": 3, "compaction killed": 2,
@@ -43,7 +43,7 @@ KINDS = {
 
 @dataclass
 class Tally:
-    """What was done to the sweeps, and what came of it."""
+    """The injected faults and their consequences."""
 
     faults: Counter[str] = field(default_factory=Counter)
     blocks: int = 0
@@ -52,7 +52,7 @@ class Tally:
     duplicated: int = 0
     wrong: int = 0
     reruns: int = 0
-    ended: int = 0  # workers that died, by whatever hand
+    ended: int = 0  # workers that died for any reason
     workers: int = 0  # per round, summed
     given_up: int = 0
     problems: list[str] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Tally:
         return Tally(*(getattr(self, n) + getattr(other, n) for n in self.__dataclass_fields__))
 
 
-# --- a sweep without a model: planned and computed in no time, and without JAX -----------------------------------------
+# --- a sweep without a model: planned and computed quickly, without JAX ------------------------------------------------
 
 
 def planned(path: str, number: int, seed: int) -> Store:
@@ -93,7 +93,7 @@ def kernel(spec: dict[str, Any]) -> dict[str, np.ndarray]:
 
 
 def slow_kernel(log: str, seconds: float, damaged: Any = ()) -> Any:
-    """The kernel, taking its time, and noting that it was asked, and whether to heal."""
+    """The kernel with a delay; it logs every call, and whether the call repairs a damaged block."""
 
     def compute(spec: dict[str, Any]) -> dict[str, np.ndarray]:
         with open(log, "a") as file:
@@ -105,7 +105,7 @@ def slow_kernel(log: str, seconds: float, damaged: Any = ()) -> Any:
 
 
 class FullDisk:
-    """The `os` module on a disk that takes nothing from some write on, for a number of writes."""
+    """The `os` module on a disk that is full for a number of writes, starting from some write."""
 
     def __init__(self, begin: int, number: int):
         self.left, self.number = begin, number
@@ -122,7 +122,7 @@ class FullDisk:
 
 
 def be_a_worker(path: str, log: str, shard: tuple[int, int], full: tuple[int, int] | None, skew: float) -> int:
-    """What a forked child does; its exit code."""
+    """Run a worker in a forked child; return its exit code."""
     parent = os.getppid()
     random.seed(os.urandom(8))
     if full:
@@ -149,7 +149,7 @@ def be_a_worker(path: str, log: str, shard: tuple[int, int], full: tuple[int, in
 
 
 def be_isolated(path: str, log: str, block: str, compute: Any = None) -> None:
-    """One block in a process of its own, as `sweep.Isolated` does it; without JAX a fork will do."""
+    """Compute one block in a separate process, like `sweep.Isolated`; without JAX a fork is enough."""
     child = os.fork()
     if child == 0:
         with suppress(BaseException):
@@ -163,7 +163,7 @@ def be_isolated(path: str, log: str, block: str, compute: Any = None) -> None:
 
 
 def forked(action: Any, *arguments: Any) -> int:
-    """Run `action` in a forked child; its process id."""
+    """Run `action` in a forked child; return its process id."""
     child = os.fork()
     if child:
         return child
@@ -179,13 +179,13 @@ def forked(action: Any, *arguments: Any) -> int:
 
 
 def be_a_driver(path: str, log: str, number: int) -> int:
-    """A process with workers of its own, which stop after their block when it is gone."""
+    """Run a process that starts workers, which stop after their block when it is gone."""
     children = [forked(be_a_worker, path, log, (i, number), None, 0.0) for i in range(number)]
     return max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)
 
 
 class Round:
-    """One sweep of the stub and what is done to it."""
+    """One sweep of the stub and the faults injected into it."""
 
     def __init__(self, folder: Path, seed: int):
         self.draw, self.tally = random.Random(seed), Tally()
@@ -217,7 +217,7 @@ class Round:
         return self.judged()
 
     def settled(self) -> bool:
-        """Nothing is at work, everything is done, and nothing is damaged."""
+        """Whether no worker is active, everything is done, and nothing is damaged."""
         done = self.store.done_blocks()
         sound = all(row.block in done and self.store.sound_bytes(row.block) is not None for row in self.plan.rows)
         return sound and not self.workers and not self.drivers
@@ -252,7 +252,7 @@ class Round:
         if not self.drivers:
             self.drivers.add(forked(be_a_driver, self.path, self.log, 2))
             time.sleep(self.draw.uniform(0.02, 0.1))
-        self.kill(self.drivers)  # its workers stop by themselves, after their block
+        self.kill(self.drivers)  # its workers stop on their own after their block
 
     def two_drivers(self) -> None:
         self.drivers |= {forked(be_a_driver, self.path, self.log, 2) for _ in range(2)}
@@ -261,7 +261,7 @@ class Round:
         self.start_worker(full=(self.draw.randint(0, 12), self.draw.choice([1, 3, 1000])))
 
     def clock_skewed(self) -> None:
-        """A worker whose clock is off by days, and claims whose times are off by less than the lease."""
+        """Start a worker whose clock is wrong by days, and shift the times of claims by less than the lease."""
         self.start_worker(skew=self.draw.uniform(-1e6, 1e6))
         folder = Path(self.path, "claims")
         for claim in folder.iterdir() if folder.is_dir() else ():
@@ -290,7 +290,7 @@ class Round:
         self.damage(lambda file, data: file.unlink())
 
     def damage(self, how: Any) -> None:
-        """Damage a committed block, in its file or in an archive; every block in there may have to be computed again."""
+        """Damage a committed block in its file or archive; every block in that file may have to be recomputed."""
         known = set(self.store.done_blocks())
         found = [p for p in Path(self.path).glob("blocks/*/*.npz") if p.stem in known]
         found += Path(self.path).glob("archives/*.pack")
@@ -302,7 +302,7 @@ class Round:
                 how(file, data)
 
     def judged(self) -> Tally:
-        """Every cell of the final store, against what an undisturbed run computes."""
+        """Compare every cell of the final store with an undisturbed run."""
         tally, store = self.tally, Store.open(self.path)
         tally.blocks, tally.workers = len(self.plan), WORKERS
         state = status(store)
@@ -322,9 +322,9 @@ class Round:
                 tally.wrong += sum(a.tobytes() != b.tobytes() for a, b in rows)
             tally.wrong += 0 if same else spec["cells"]
         tally.duplicated = sum(number - 1 for number in seen.values())
-        asked = Counter(Path(self.log).read_text().split())
-        tally.reruns = max(0, asked["compute"] - len(self.plan)) + max(0, asked["heal"] - self.healed)
-        store.clean_copies()  # removes damaged archives, of which nothing is needed any more
+        calls = Counter(Path(self.log).read_text().split())
+        tally.reruns = max(0, calls["compute"] - len(self.plan)) + max(0, calls["heal"] - self.healed)
+        store.clean_copies()  # removes damaged archives that are no longer needed
         tally.problems = [str(p) for p in store.verify() if not p.leftover]
         if tally.reruns > tally.ended + tally.workers:
             tally.problems.append(f"{tally.reruns} blocks were computed again, and {tally.ended} workers ended")
@@ -335,7 +335,7 @@ class Round:
 
 
 def damage_everything(folder: Path, tries: int, seed: int) -> tuple[int, int]:
-    """How many of `tries` single damages to a run `verify` finds: a bit, a deletion, a truncation, of any file."""
+    """Count how many of `tries` single damages to a run (flipped bit, deletion, truncation of any file) `verify` finds."""
     draw = random.Random(seed)
     store = planned(str(folder / "run"), 12, seed)
     plan = plans.Plan(store, plans.plan_name(STUDY))
@@ -374,11 +374,11 @@ def stub_campaign(folder: Path, faults: int, seed: int, per_round: int = 20) -> 
     return total
 
 
-# --- a small file system that really is full ---------------------------------------------------------------------------
+# --- a small file system that is actually full -------------------------------------------------------------------------
 
 
 def full_file_system(folder: Path, seed: int) -> str:
-    """A sweep on a file system of a few hundred kilobytes, which is enlarged later; what came of it, in words."""
+    """Run a sweep on a file system of a few hundred kilobytes, which is enlarged later; return a description."""
     small = folder / "small"
     small.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", small], capture_output=True).returncode:

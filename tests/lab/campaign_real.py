@@ -1,4 +1,4 @@
-"""Sweeps of a real model under injected faults, by the commands that a user has."""
+"""Sweeps of a real model under injected faults, run by the user's commands."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SWEEP = [sys.executable, "-m", "solvable", "sweep"]
 
 
 class Real:
-    """One sweep of a model, by the commands that a user has."""
+    """One sweep of a model, run by the user's commands."""
 
     def __init__(self, folder: Path, seed: int, reference: dict[str, str]):
         self.draw, self.tally, self.reference = random.Random(seed), Tally(), reference
@@ -77,11 +77,11 @@ class Real:
         self.tally.faults[kind] += 1
 
     def finished(self) -> bool:
-        """Whether all is done: then killing somebody would prove nothing."""
+        """Whether everything is done, so that killing a process would test nothing."""
         return status(self.store).complete
 
     def judged(self) -> Tally:
-        """Every block of the final store, against the undisturbed one."""
+        """Compare every block of the final store with the undisturbed one."""
         for _ in range(2):  # the second finds nothing to do
             self.start("work", self.path).wait(3 * PATIENCE)
         tally, found = self.tally, {b: e.sha256 for b, e in self.store.done().items()}
@@ -99,7 +99,7 @@ class Real:
 
 
 def real_campaign(folder: Path, faults: int, seed: int) -> Tally:
-    """Some rounds of a real model, each held against one undisturbed run."""
+    """Run some rounds of a real model, each compared with one undisturbed run."""
     os.environ.setdefault("SOLVABLE_CACHE", str(folder / "programs"))
     os.environ["SOLVABLE_LEASE"] = "5"
     subprocess.run([*SWEEP, "run", str(folder / "calm"), *WORDS], check=True, stdout=subprocess.DEVNULL)

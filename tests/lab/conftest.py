@@ -1,4 +1,4 @@
-"""Processes that tests start compute with this source, on the CPU."""
+"""Processes started by tests use this source tree and the CPU."""
 
 from pathlib import Path
 

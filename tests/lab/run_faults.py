@@ -1,7 +1,7 @@
 """`python tests/lab/run_faults.py [--stub 480] [--real 20] [--damage 1000] [--seed 0] [--json]`: sweeps under faults.
 
-Exit code 1 if a cell is lost, duplicated or wrong, if more blocks were computed again than workers died (and workers there
-were), if a block was given up without reason, or if `verify` overlooks any damage.
+Exit code 1 if a cell is lost, duplicated or wrong, if more blocks were recomputed than workers existed or died, if a block
+was given up without reason, or if `verify` misses any damage.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ def main() -> int:
     about.add_argument("--damage", type=int, default=1000, help="damages that verify must find")
     about.add_argument("--seed", type=int, default=0)
     about.add_argument("--json", action="store_true")
-    asked = about.parse_args()
+    options = about.parse_args()
     begun, load = time.monotonic(), os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="solvable-faults-") as name:
         folder = Path(name)
-        tallies = {"stub kernel": stub_campaign(folder, asked.stub, asked.seed)}
-        if asked.real:
-            tallies["perceptron"] = real_campaign(folder, asked.real, asked.seed)
-        found, tried = damage_everything(folder, asked.damage, asked.seed)
-        full = full_file_system(folder, asked.seed)
+        tallies = {"stub kernel": stub_campaign(folder, options.stub, options.seed)}
+        if options.real:
+            tallies["perceptron"] = real_campaign(folder, options.real, options.seed)
+        found, tried = damage_everything(folder, options.damage, options.seed)
+        full = full_file_system(folder, options.seed)
     total = sum(tallies.values(), Tally())
     sound = all(t.sound for t in tallies.values()) and found == tried and not full.startswith("WRONG")
     seconds = time.monotonic() - begun
-    if asked.json:
+    if options.json:
         rows = {name: {**vars(t), "sound": t.sound} for name, t in tallies.items()}
         print(json.dumps({"sound": sound, "seconds": round(seconds, 1), "campaigns": rows, "damages": tried,
                           "damages_found": found, "full_file_system": full}, indent=1))  # fmt: skip
@@ -58,7 +58,7 @@ def main() -> int:
     print(f"a file system that is full: {full}")
     for problem in total.problems:
         print(f"WRONG: {problem}")
-    print(f"{'sound' if sound else 'NOT SOUND'}; seed {asked.seed}, {seconds:.0f} s, load {load:.1f} at the start")
+    print(f"{'sound' if sound else 'NOT SOUND'}; seed {options.seed}, {seconds:.0f} s, load {load:.1f} at the start")
     return 0 if sound else 1
 
 

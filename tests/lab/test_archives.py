@@ -1,4 +1,4 @@
-"""Many small blocks in few files: compacting a run may stop anywhere, meet anybody and lose nothing."""
+"""Archives: compacting a run may stop at any point, run beside other processes, and loses nothing."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def test_compacting_moves_blocks_into_one_file_and_readers_notice_nothing(run):
         assert reader.done() == before
         assert all_there(reader)
         assert reader.verify() == []
-    assert run.compact() == (0, 0)  # nothing more to gain
+    assert run.compact() == (0, 0)  # nothing left to compact
     run.commit(key(0), content(0))  # committing an archived block again
     assert files_in(run, "blocks/*/*.npz") == []
     run.commit(key(20), content(20))
@@ -114,7 +114,7 @@ def test_every_damage_to_an_archive_is_found_and_heals_when_the_blocks_are_commi
         file.write_bytes(whole)
     file.unlink()
     assert {problem.kind for problem in Store.open(run.path).verify()} == {"missing"}
-    with pytest.raises(DamagedBlock, match="no archive has it"):
+    with pytest.raises(DamagedBlock, match="nor in an archive"):
         Store.open(run.path).read(key(0))
 
 

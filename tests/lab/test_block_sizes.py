@@ -1,4 +1,4 @@
-"""Blocks are some seconds of work by what models declare, wherever there is enough of it, and never a matter of luck."""
+"""Blocks take a few seconds by the costs that models declare, if there is enough work, independent of chance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from solvable.registry import create, listings
 
 
 def block_seconds(model: sv.Model, kind: str, number: int, size: int | None = None) -> tuple[float, int]:
-    """By what the model declares: how long a block of a sweep of this many cells takes, and how many cells it has."""
+    """Seconds (by the model's declared costs) and cells of a block, in a sweep of `number` cells."""
     variant = next(iter(sv.Study(model, {}, sizes=[size or 50], seeds=1).planning.variants.values()))
     lengths = [] if size is None else [round(usual * size) for usual in variant.cost.usual]
     _, cells = _lanes(variant, kind, number, size, lengths)

@@ -1,4 +1,4 @@
-"""Sweeps as tasks of dask.distributed, for real: schedulers and workers are processes of their own, on loopback."""
+"""Sweeps as tasks of dask.distributed, with schedulers and workers as real processes on loopback."""
 
 import json
 import os
@@ -28,12 +28,12 @@ pytest.importorskip("distributed", reason="pip install 'solvable[cluster]'")
 
 SOURCE = str(Path(sv.__file__).parents[1])
 SMALL = ("perceptron", "loss=square", "samples=0.5", "--over", "penalty=0.1,1", "--size", "16", "--seeds", "40")
-# Large enough that two threads would give other bits than one, and long enough to be disturbed on the way.
+# Large enough that two threads would give other bits than one, and long enough to be interrupted.
 LARGE = ("perceptron", "loss=square", "samples=3", "--over", "penalty=0.1:1:22", "--size", "300", "--seeds", "24")
 
 
 def contents(path):
-    """What is done: the hash of every block's bytes."""
+    """The hash of every done block's bytes."""
     return {block: entry.sha256 for block, entry in Store.open(path).done().items()}
 
 
@@ -42,7 +42,7 @@ def wrong(path):
 
 
 def workers_of(run):
-    """The processes that work on the run, by whomever they were started."""
+    """All processes that work on the run, whoever started them."""
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -62,7 +62,7 @@ def free_port():
 
 @contextmanager
 def processes(folder):
-    """Starts processes; whatever happens, all are ended by their id."""
+    """Start processes, all of which are ended by their id in any case."""
     started = []
 
     def start(name, *words):
@@ -128,9 +128,9 @@ def test_driver_worker_and_scheduler_are_killed_in_turn_and_every_bit_is_that_of
 
         driver = start("driver", *command)  # the same command again
         until(lambda: len(workers_of(run)) == 2 and done() > kept)
-        watched.kill()  # dask's nanny; its worker ends with it, and that one's process after its block
+        watched.kill()  # dask's nanny; its worker ends with it, and the worker's process ends after its block
         until(lambda: len(workers_of(run)) == 1)
-        until(more_than(done()))  # the other goes on
+        until(more_than(done()))  # the other one continues
 
         scheduler.kill()
         until(lambda: alone.poll() is not None and not workers_of(run))
@@ -164,7 +164,7 @@ def _one_thread(monkeypatch):
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
-    """An authority, and a certificate for all that take part, signed by it."""
+    """A certificate authority, and one certificate signed by it for all participants."""
     folder = tmp_path_factory.mktemp("tls")
 
     def openssl(words, *more):
@@ -184,7 +184,7 @@ def certificates(tmp_path_factory):
 
 
 def refused(context, port):
-    """Whether the server ends the connection without a word."""
+    """Whether the server closes the connection without an answer."""
     try:
         with socket.create_connection(("127.0.0.1", port), 10) as plain, context.wrap_socket(plain) as encrypted:
             return encrypted.recv(1) == b""
@@ -285,7 +285,7 @@ def test_a_driver_whose_scheduler_does_not_come_back_gives_up_and_says_so(tmp_pa
     port, lines = free_port(), []
     with processes(tmp_path) as start:
         scheduler = start("scheduler", *scheduler_words(port))
-        called = iter([False])  # before anything is begun; the next call comes when the tasks are there
+        called = iter([False])  # the call before anything is started; the next call comes when the tasks exist
 
         def watch():
             if next(called, True):
@@ -294,7 +294,7 @@ def test_a_driver_whose_scheduler_does_not_come_back_gives_up_and_says_so(tmp_pa
 
         with pytest.raises(cluster.ClusterLost, match="Could not reach"):
             run_tasks(str(tmp_path), f"tcp://127.0.0.1:{port}", 1, blocks=1, watch=watch, say=lines.append)
-    assert "no dask worker has come" in lines[0]
+    assert "no dask worker has connected" in lines[0]
     assert "lost the dask scheduler" in lines[1]
 
 
@@ -306,7 +306,7 @@ def test_a_run_that_cannot_be_watched_is_not_taken_for_a_lost_scheduler(tmp_path
             return lines
         raise PermissionError(13, "Permission denied")
 
-    with pytest.raises(sv.SolvableError, match="Could not look at the run at .*: Permission denied"):
+    with pytest.raises(sv.SolvableError, match="Could not read the run at .*: Permission denied"):
         run_tasks(str(tmp_path), "local", 1, blocks=1, watch=watch)
 
 
@@ -326,7 +326,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(capsys, tm
 
 @pytest.fixture
 def sbatch(tmp_path, monkeypatch):
-    """A stand-in that keeps the script it is asked to test, and refuses one partition."""
+    """A stand-in for sbatch that stores the script to test and rejects one partition."""
     (tmp_path / "bin").mkdir()
     file = tmp_path / "bin" / "sbatch"
     file.write_text(
@@ -351,8 +351,8 @@ def test_a_pool_asks_slurm_for_what_it_was_told_and_is_encrypted(tmp_path, sbatc
     (tmp_path / "my file").touch()
     odd = cluster._security(cluster._needed("distributed"), Tls(*[str(tmp_path / "my file")] * 3))
     for wrong, why in (
-        ((odd, jobs), "would not take"),
-        ((security, Jobs(queue="nowhere")), "refuses such jobs: no such"),
+        ((odd, jobs), "special meaning in a shell"),
+        ((security, Jobs(queue="nowhere")), "rejects these jobs: no such"),
     ):
         with pytest.raises(sv.SolvableError, match=why):
             cluster._slurm_pool(*wrong)
@@ -361,9 +361,9 @@ def test_a_pool_asks_slurm_for_what_it_was_told_and_is_encrypted(tmp_path, sbatc
 def test_a_pool_without_slurm_is_refused(tmp_path, certificates, monkeypatch):
     pytest.importorskip("dask_jobqueue")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(sv.SolvableError, match="There is no sbatch on this machine"):
+    with pytest.raises(sv.SolvableError, match="sbatch was not found on this machine"):
         run_tasks(str(tmp_path), "slurm", 1, blocks=1, tls=certificates)
-    with pytest.raises(sv.SolvableError, match="There is no openssl"):
+    with pytest.raises(sv.SolvableError, match="openssl, which makes certificates, was not found"):
         run_tasks(str(tmp_path), "slurm", 1, blocks=1)
 
 

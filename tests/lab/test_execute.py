@@ -1,4 +1,4 @@
-"""Blocks are computed in one way, whoever asks: from a row of a plan to a commit."""
+"""Studies and workers compute blocks in the same way, from a row of a plan to a commit."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def test_what_is_remembered_of_a_block_is_its_seconds_and_what_the_caller_adds(s
 def test_a_block_that_is_not_what_it_is_named_after_is_neither_computed_nor_committed(store):
     plan = Plan(store, "plan-a")
     wrong = plan.rows[0]._replace(position=1)
-    with pytest.raises(StoreError, match="says of block .* what is not true of it"):
+    with pytest.raises(StoreError, match="Block .* does not match its specification in the plan"):
         Executor(plan, squares, store.commit).run(wrong)
     assert not store.done()
 
@@ -67,5 +67,5 @@ def test_a_study_refuses_a_plan_that_is_not_true():
     [piece] = [n for n in store.documents() if n.startswith("piece-")]
     [own] = store.read_document(piece)["blocks"]
     next(column for column in own["controls"] if isinstance(column, list)).reverse()
-    with pytest.raises(StoreError, match="what is not true of it"):
+    with pytest.raises(StoreError, match="does not match its specification in the plan"):
         study.run(progress=False)

@@ -1,4 +1,4 @@
-"""Sweeps survive what can happen to them: a short campaign of faults, and the worst of them one by one."""
+"""Sweeps survive faults: a short campaign of many faults, and the worst ones individually."""
 
 import json
 import os
@@ -53,7 +53,7 @@ def store(tmp_path):
 
 
 def in_a_fresh_process(action, folder):
-    """Call a function of this file where JAX is not imported: there, and only there, a process may fork."""
+    """Call a function of this file in a process without JAX, because only such a process may fork."""
     here = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
     program = f"import sys; sys.path[:0] = {here!r}; import test_faults as t, pathlib as p; "
     program += f"t.{action.__name__}(p.Path({str(folder)!r})); assert 'jax' not in sys.modules"
@@ -118,7 +118,7 @@ def poisonous(block):
 
 
 def forked_worker(store, compute):
-    """A worker in a process of its own, for which a fork will do without JAX; its exit code."""
+    """Run a worker in a forked process without JAX; return its exit code."""
 
     def act():
         isolated = lambda block: be_isolated(store.path, "", block, compute)  # noqa: E731
@@ -135,7 +135,7 @@ def a_block_that_kills(folder):
     store = planned(str(folder / "run"), 12, 0)
     bad = plan_of(store).rows[4].block
     assert forked_worker(store, poisonous(bad)) == -signal.SIGKILL
-    assert status(store).blocks["failed"] == 0  # somebody may just have killed the worker
+    assert status(store).blocks["failed"] == 0  # the worker may simply have been killed
     assert forked_worker(store, poisonous(bad)) == 0  # the next one survives
     outcome = status(store)
     assert outcome.blocks == {"all": 12, "done": 11, "failed": 1, "undone": 0}
@@ -176,13 +176,13 @@ def test_a_claim_of_another_machine_is_left_alone_until_its_lease_is_over_by_the
     with Claims(store.path, lease=60) as claims:
         claim = Path(claims.folder, f"{block}.0")
         claim.write_bytes(ELSEWHERE)
-        for skew in (-1e6, 0.0, 1e6):  # a clock of ours that is off changes nothing
+        for skew in (-1e6, 0.0, 1e6):  # a wrong clock of this machine changes nothing
             now = time.time() + skew
             monkeypatch.setattr(time, "time", lambda now=now: now)
             assert claims.alive(block, 0)
             assert claims.take(block) is None
             monkeypatch.undo()
-        for shift in (-61, 61):  # a live worker's touches are never far from the store's present
+        for shift in (-61, 61):  # the times of a live worker's claims are never far from the store's own time
             os.utime(claim, (claims.now() + shift,) * 2)
             assert not claims.alive(block, 0)
         assert claims.take(block, after=0) == 1
@@ -195,19 +195,19 @@ def test_a_worker_waits_for_a_block_that_another_has_claimed_and_does_not_comput
     row = plan_of(store).rows[0]
     with Claims(store.path, lease=30) as other:
         assert other.take(row.block) == 0
-        asked = []
+        computed = []
 
         def compute(spec):
-            if len(asked) == 10:  # the other one has finished meanwhile
+            if len(computed) == 10:  # the other one has finished in the meantime
                 store.commit(row.block, kernel(plan_of(store).specification(row.block)))
                 other.release(row.block)
-            asked.append(campaign.block_id(spec))
+            computed.append(campaign.block_id(spec))
             return kernel(spec)
 
         assert status(store).running == {"blocks": 1, "cells": row.cells}
         worked = worker(store, compute).work()
     assert (worked.computed, worked.left) == (11, 0)
-    assert row.block not in asked
+    assert row.block not in computed
     assert len(commits(store.path)) == 12
 
 
@@ -215,17 +215,17 @@ def test_a_worker_stays_with_a_program_and_few_workers_compile_the_same(tmp_path
     store = planned(str(tmp_path / "run"), 40, 0)  # four programs of ten blocks
     compiled = []
     for index in range(3):
-        asked = []
+        computed = []
         left = iter(range(15))
 
-        def compute(spec, asked=asked):
-            asked.append(spec["variant"]["program"])
+        def compute(spec, computed=computed):
+            computed.append(spec["variant"]["program"])
             return kernel(spec)
 
         worker(store, compute, shard=(index, 3), wanted=lambda left=left: next(left, None) is not None).work()
-        switches = [a for a, b in zip(asked, [None, *asked], strict=False) if a != b]
-        assert len(switches) == len(set(asked))  # it never comes back to a program
-        compiled += set(asked)
+        switches = [a for a, b in zip(computed, [None, *computed], strict=False) if a != b]
+        assert len(switches) == len(set(computed))  # it never returns to a program
+        compiled += set(computed)
     assert status(store).complete
     assert len(compiled) <= 4 + 3
 
@@ -260,7 +260,7 @@ with stopping_at_once(worker):
     finally:
         process.kill()
     assert process.returncode == 1
-    assert err == "solvable: told to stop; what was committed is kept.\n"
+    assert err == "solvable: stopped by a signal; committed blocks are kept.\n"
     assert list(Path(store.path, "claims").iterdir()) == []
 
 
@@ -334,5 +334,5 @@ def test_a_plan_whose_pieces_are_gone_or_senseless_is_refused_in_one_sentence(st
         other = Store.create(Path(store.path).parent / f"other{number}")
         other.write_document("study-0001", STUDY)
         other.write_document(plans.plan_name(STUDY), head)
-        with pytest.raises(StoreError, match="is no plan"):
+        with pytest.raises(StoreError, match="is not a valid plan"):
             status(other)

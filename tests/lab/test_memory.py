@@ -1,4 +1,4 @@
-"""Blocks fit into memory: what they need is asked beforehand, what there is is known, and what does not fit is split."""
+"""Blocks fit into memory: needed and available memory are known beforehand, and blocks that do not fit are split."""
 
 import numpy as np
 import pytest
@@ -75,7 +75,7 @@ def test_a_block_larger_than_the_memory_it_may_take_is_split_and_gives_the_same_
     lines = []
     worked = work(tmp_path / "split", say=lines.append, most_memory="200kB")
     assert worked.split >= 1
-    assert any("of memory and may take 0.2" in sentence for sentence in lines)
+    assert any("of memory, but the limit is 0.2" in sentence for sentence in lines)
     assert worked.left == 0
     assert status(tmp_path / "split").complete
     store = Store.open(tmp_path / "split")

@@ -1,4 +1,4 @@
-"""The store keeps what it was given, and tells what is done."""
+"""The store keeps its contents and reports what is done."""
 
 import doctest
 import errno
@@ -62,7 +62,7 @@ def run(tmp_path: Path) -> Store:
     return Store.create(tmp_path / "run")
 
 
-# What goes in comes out
+# Reading back
 
 
 def test_every_dtype_comes_back_bit_for_bit(run):
@@ -141,7 +141,7 @@ def test_arrays_a_block_cannot_hold_are_refused_before_anything_is_written(run, 
 
 
 def test_a_large_meta_is_refused_before_anything_is_written(run):
-    with pytest.raises(StoreError, match="may take 65000"):
+    with pytest.raises(StoreError, match="the limit is 65000"):
         run.commit(KEY, ARRAYS, {"log": "x" * 70_000})
     assert os.listdir(run.path) == ["run.json"]
 
@@ -165,7 +165,7 @@ def test_documents_are_written_once(run):
 
 
 def test_two_writers_of_one_document_cannot_replace_each_other(run, monkeypatch):
-    """The slower writer saw no document, then finds one: it must not win."""
+    """The slower writer saw no document and then finds one, which it must not replace."""
     monkeypatch.setattr(store.os.path, "lexists", lambda path: False)
     run.write_document("plan", {"by": "first"})
     with pytest.raises(StoreError, match="another document"):
@@ -230,7 +230,7 @@ def test_open_or_create_is_the_same_run_and_survives_pickling_as_another_writer(
     assert set(second.done()) == {KEY, OTHER}
 
 
-# What manifests say
+# Manifests
 
 
 def test_done_is_told_by_manifests_and_not_by_files(run):
@@ -305,7 +305,7 @@ def test_the_first_of_two_different_contents_stays_and_verify_tells(run):
 
 
 def test_of_two_different_contents_the_one_on_disk_wins(run):
-    """The slower writer renamed over the faster one's block after both had looked and found nothing."""
+    """Both writers found no block, then the slower one replaced the block of the faster one."""
     run.commit(KEY, {"x": np.zeros(3)})
     late = Store.open(run.path)
     path = Path(run.path) / f"blocks/{KEY[:2]}/{KEY}.npz"

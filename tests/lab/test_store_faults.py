@@ -1,4 +1,4 @@
-"""The store keeps what was committed, whatever happens to the process, the machine or the disk."""
+"""The store keeps committed blocks through failures of the process, the machine or the disk."""
 
 import errno
 import os
@@ -46,7 +46,7 @@ def run(tmp_path: Path) -> Store:
 
 @pytest.fixture(autouse=True)
 def fast_fsync(monkeypatch):
-    """What fsync is for is tested by `BrittleOS`; waiting for the disk here would only take time."""
+    """Skip fsync, whose effect is tested by `BrittleOS`, to save time."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
@@ -58,10 +58,10 @@ class Crash(BaseException):
 
 
 class BrittleOS:
-    """The `os` module, stopping at one system call and dead ever after; it knows what a power cut would take.
+    """The `os` module with a crash at one system call, after which every call fails; it can simulate a power cut.
 
-    `when` is before the call, after it, or in the middle of a write. What was not made durable by fsync, contents
-    or names, can be lost by `power_cut`.
+    `when` is before the call, after it, or in the middle of a write. `power_cut` discards contents and names that were not
+    made durable by fsync.
     """
 
     MUTATING = ("open", "write", "fsync", "close", "rename", "link", "unlink", "mkdir")
@@ -148,7 +148,7 @@ def calls_of_a_commit(monkeypatch, path: str) -> list[str]:
 
 @pytest.fixture
 def started(tmp_path) -> Path:
-    """A run that holds one block, to be copied."""
+    """A run with one block, to be copied."""
     Store.create(tmp_path / "started").commit(OTHER, content(1))
     return tmp_path / "started"
 
@@ -170,7 +170,7 @@ def test_the_calls_of_a_commit_are_those_of_the_protocol(run, monkeypatch):
         *("open", "fsync", "close"),  # its folder
         *("open", "write", "fsync", "close"),  # this writer's manifest
     ]
-    assert set(calls[:-12]) <= {"open"}  # looking whether the block is there
+    assert set(calls[:-12]) <= {"open"}  # checks whether the block exists
 
 
 @pytest.mark.parametrize("when", ["before", "after", "middle"])
@@ -227,7 +227,7 @@ def test_a_power_cut_at_any_system_call_takes_nothing_that_was_committed(started
 
 
 def test_a_writer_vouches_only_for_what_would_survive_a_power_cut(tmp_path, monkeypatch):
-    """Its predecessor was killed at any system call and left things that are there, but not durable."""
+    """The previous writer was killed at some system call and left files that exist but are not durable."""
     Store.create(tmp_path / "empty")
     fresh = copies(tmp_path / "empty")
     calls = calls_of_a_commit(monkeypatch, next(fresh))
@@ -280,7 +280,7 @@ def test_a_full_or_failing_disk_is_one_sentence_and_costs_nothing(started, monke
             for reader in (writer, Store.open(path)):
                 assert all(same(reader.read(block), content(int(block == OTHER))) for block in reader.done())
                 assert all(problem.leftover for problem in reader.verify())
-            writer.commit(KEY, content(0))  # the same writer goes on once there is room
+            writer.commit(KEY, content(0))  # the same writer continues once there is space
             assert same(Store.open(path).read(KEY), content(0))
             assert {problem.kind for problem in writer.verify()} <= {"torn"}
             shutil.rmtree(path)

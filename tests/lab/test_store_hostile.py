@@ -1,4 +1,4 @@
-"""Nothing that somebody put into a store can run, escape, hang or exhaust the memory."""
+"""Hostile contents of a store cannot execute code, escape the folder, hang or exhaust the memory."""
 
 import io
 import os
@@ -40,7 +40,7 @@ def run(tmp_path: Path) -> Store:
 
 
 def plant(run: Store, data: bytes, block: str = KEY) -> None:
-    """A block that a manifest vouches for with the right hash, whatever it holds."""
+    """Add a block of arbitrary bytes, with the correct hash in a manifest."""
     path = Path(run.path) / "blocks" / block[:2] / f"{block}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
@@ -80,7 +80,7 @@ def pickled() -> bytes:
 
 
 def overlapping() -> bytes:
-    """Two hundred sound arrays, each holding all the later ones as its data: a bomb without compression."""
+    """Two hundred valid arrays, each containing all later ones as its data: a bomb without compression."""
     blob, directory = b"", []
     for number in reversed(range(200)):
         data = npy("'|u1'", f"({len(blob)},)", blob)
@@ -156,7 +156,7 @@ def test_a_manifest_cannot_ask_for_more_memory_than_the_file_has(run):
     path = Path(run.path) / "blocks" / KEY[:2] / f"{KEY}.npz"
     path.parent.mkdir(parents=True)
     with path.open("wb") as file:
-        file.truncate(10**12)  # sparse: takes no room
+        file.truncate(10**12)  # sparse: takes no space
     tracemalloc.start()
     with pytest.raises(DamagedBlock):
         run.read(KEY)

@@ -1,4 +1,4 @@
-"""Sweeps: any number of workers, killed or failing, finish one stored study, bit by bit the same."""
+"""Sweeps: any number of workers, killed or failing, complete one stored study with bit-identical results."""
 
 import csv
 import json
@@ -30,7 +30,7 @@ SOURCE = str(Path(sv.__file__).parents[1])
 
 
 def planned(path):
-    """A study of many small blocks that share two compiled programs, planned in a new run; none is computed."""
+    """A study of many small blocks that share two compiled programs, planned in a new run but not computed."""
     model = sv.Perceptron(loss="square", samples=0.5)
     study = sv.Study(model, {"penalty": np.geomspace(0.1, 10, 8)}, sizes=[16], seeds=200)
     study.attach(path)
@@ -39,7 +39,7 @@ def planned(path):
 
 
 def contents(path):
-    """What is done: the hash of every block's bytes."""
+    """The hash of every done block's bytes."""
     return {block: entry.sha256 for block, entry in Store.open(path).done().items()}
 
 
@@ -61,14 +61,14 @@ def only(number):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """The run as one process computes it, never interrupted."""
+    """The run as computed by one process without interruption."""
     path = tmp_path_factory.mktemp("sweep") / "finished"
     planned(path).run(path, progress=False)
     return path
 
 
 def test_two_worker_processes_compute_the_very_bits_of_one_process_even_where_threads_would_change_them(tmp_path):
-    # In both, two processes or one, every block is computed with one thread; at this size two threads give other bits.
+    # With one process or two, every block is computed with one thread; at this size two threads give other bits.
     words = ["perceptron", "loss=square", "samples=3", "--over", "penalty=0.1,1", "--size", "300", "--seeds", "24"]
     for name, workers in (("inline", "0"), ("workers", "2")):
         command = [sys.executable, "-m", "solvable", "sweep", "run", str(tmp_path / name), *words, "--workers", workers]
@@ -238,13 +238,13 @@ def test_an_impossible_shard_is_refused(tmp_path, shard):
 
 def test_a_run_without_study_plan_or_sense_is_refused_in_one_sentence(tmp_path):
     store = Store.create(tmp_path / "run")
-    with pytest.raises(StoreError, match="holds no study"):
+    with pytest.raises(StoreError, match="contains no study"):
         status(tmp_path / "run")
     store.write_document("study-0001", {"sizes": []})
     with pytest.raises(StoreError, match="has no plan"):
         status(tmp_path / "run")
     store.write_document(f"plan-{sweep.block_id({'study': {'sizes': []}})[:24]}", {"programs": 3})
-    with pytest.raises(StoreError, match="is no plan"):
+    with pytest.raises(StoreError, match="is not a valid plan"):
         status(tmp_path / "run")
 
 
@@ -282,9 +282,7 @@ def test_a_run_of_an_older_format_is_refused_in_one_sentence(tmp_path):
         run = tmp_path / str(number)
         study.attach(run).write_document(name, head)
         for use in (status, work, lambda path: sv.open(path).dataset(), lambda path: study.run(path, progress=False)):
-            with pytest.raises(
-                StoreError, match="is of format 1 and was written by a version before the first release"
-            ):
+            with pytest.raises(StoreError, match="has format 1 and was written by a version before the first release"):
                 use(run)
 
 
@@ -292,7 +290,7 @@ def test_a_run_of_a_later_format_is_refused_too(tmp_path):
     study = sv.Study(sv.Perceptron(loss="square", samples=0.5), {"penalty": [0.1, 1.0]})
     study.attach(tmp_path / "run")
     for use in (lambda: study.stored_plan([b | {"format": 3} for b in study.plan()]), lambda: status(tmp_path / "run")):
-        with pytest.raises(StoreError, match="is of format 3 and was written by a later version"):
+        with pytest.raises(StoreError, match="has format 3 and was written by a later version"):
             use()
 
 
@@ -301,7 +299,7 @@ def test_a_split_into_blocks_of_an_older_format_is_refused_in_one_sentence(tmp_p
     store = study.attach(tmp_path / "run")
     [(block, spec)] = study.stored_plan()
     store.write_document(split_name(block), {"block": block, "why": "", "blocks": [spec | {"format": 1}]})
-    with pytest.raises(StoreError, match="is of format 1 and was written by a version before the first release"):
+    with pytest.raises(StoreError, match="has format 1 and was written by a version before the first release"):
         status(tmp_path / "run")
 
 
@@ -310,7 +308,7 @@ def test_a_split_that_makes_no_sense_is_refused_in_one_sentence(tmp_path):
     store = study.attach(tmp_path / "run")
     [(block, _)] = study.stored_plan()
     store.write_document(split_name(block), {"block": block, "why": "", "blocks": [{"format": 2}]})
-    with pytest.raises(StoreError, match="is no split of a block"):
+    with pytest.raises(StoreError, match="is not a valid split of a block"):
         status(tmp_path / "run")
 
 
@@ -359,7 +357,7 @@ def test_an_export_that_cannot_be_is_refused_in_one_sentence(tmp_path, monkeypat
         export(data, "zarr", tmp_path / "data.zarr")
     with pytest.raises(sv.SolvableError, match="is a folder"):
         export(data, "csv", tmp_path)
-    with pytest.raises(sv.SolvableError, match="no export to 'xlsx'"):
+    with pytest.raises(sv.SolvableError, match="to = 'xlsx' is not one of csv, netcdf, zarr"):
         export(data, "xlsx", tmp_path / "data.xlsx")
     (tmp_path / "file").write_text("")
     with pytest.raises(sv.SolvableError, match="Could not write"):

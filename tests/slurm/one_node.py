@@ -312,7 +312,7 @@ def page(environment: Mapping[str, str], folder: Path) -> None:
     must(contents(folder / "page/runs/array") == contents(folder / "page/runs/pool"), "the page's commands hold")
     refused = solvable(environment, "run", folder / "refused", *STUDY, "--cluster", "slurm", "--queue", "nowhere",
                        "--interface", "lo", "--json", codes=(2,))  # fmt: skip
-    must("Slurm refuses such jobs" in refused, "jobs that Slurm refuses are reported at once")
+    must("Slurm rejects these jobs" in refused, "jobs that Slurm rejects are reported at once")
 
 
 def scenes(environment: Mapping[str, str], folder: Path) -> None:

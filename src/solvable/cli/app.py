@@ -1,6 +1,6 @@
-"""The command line, assembled: every command has a file of its own, with its arguments and what it does.
+"""Entry point of the command line; every command has its own file.
 
-Nothing heavy is imported until a command needs it; `list` and `--help` never import JAX.
+Heavy modules are imported only when a command needs them; `list` and `--help` never import JAX.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _ABOUT = "Exactly solvable models of learning: theory and experiment on the same
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Entry point of `solvable`: exit code 0, 1 (something did not hold) or 2 (wrong input)."""
+    """Run `solvable` and exit with code 0 (success), 1 (failed check or unfinished work) or 2 (invalid input)."""
     words = sys.argv[1:] if argv is None else argv
     if words in (["--version"], ["-V"]):
         from .._version import __version__
@@ -98,7 +98,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _parsed(words: list[str]) -> Any:
-    """The command that the words mean; what the parser refuses is told in one sentence, like everything else."""
+    """Parse the command line; on a parse error, print one sentence and exit with code 2."""
     refusal = io.StringIO()
     try:
         with contextlib.redirect_stderr(refusal):
@@ -108,7 +108,7 @@ def _parsed(words: list[str]) -> Any:
             raise
         lines = [line.strip("╭╮╰╯│─- \t") for line in refusal.getvalue().splitlines()]
         shown = [line for line in lines if line and not line.startswith("For full helptext")]
-        # The first line is the box's title; it is repeated where it says enough by itself.
+        # The first line is the title of the box; it is used only if there is nothing else.
         sentence = " ".join(shown[1:] or shown).partition(" Argument helptext:")[0]
         if "--json" in words:
             print(json.dumps({"error": sentence}))

@@ -13,12 +13,12 @@ from .common import Json, print_json, print_table, say
 
 @dataclasses.dataclass
 class Check:
-    """The contract, the reference values and a small agreement study of models; all models if none is named."""
+    """Check the contract, the reference values and a small agreement study of models; all models if none is named."""
 
     models: Positional[Annotated[tuple[str, ...], arg(metavar="MODEL")]] = ()
     values: Annotated[Path | None, arg(metavar="FILE", help="Check only this file of reference cases.")] = None
     full: Annotated[bool, arg(help="Larger studies: more seeds and the largest sizes (minutes).")] = False
-    corners: Annotated[bool, arg(help="Finer numerics at the corners of everything that is allowed (minutes).")] = False
+    corners: Annotated[bool, arg(help="Finer numerics at the corners of the allowed ranges (minutes).")] = False
     json: Json = False
 
 
@@ -40,5 +40,5 @@ def run(command: Check) -> int:
         failed = sum(not r.passed for r in report)
         noisy = sum(r.inconclusive for r in report)
         more = f"; {noisy} comparisons are inconclusive" if noisy else ""
-        print(f"{len(report) - failed} of {len(report)} checks hold{more}")
+        print(f"{len(report) - failed} of {len(report)} checks passed{more}")
     return 0 if all(r.passed for r in report) else 1

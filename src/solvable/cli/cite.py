@@ -14,7 +14,7 @@ from .common import Json, print_json
 
 @dataclasses.dataclass
 class Cite:
-    """BibTeX of a model, or of everything in a stored run."""
+    """Print the BibTeX entries of a model, or of all models in a stored run."""
 
     what: Positional[Annotated[str, arg(metavar="MODEL|RUN")]]
     json: Json = False
@@ -32,7 +32,7 @@ def run(command: Cite) -> int:
         studies = [store.read_document(n) for n in store.documents() if n.startswith("study-")]
         ids = sorted({m["id"] for s in studies for m in s["models"].values()})
         if not ids:
-            raise SolvableError(f"the run at {command.what} holds no study.")
+            raise SolvableError(f"the run at {command.what} contains no study.")
     else:
         from ..errors import nearest
 

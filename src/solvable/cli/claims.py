@@ -12,10 +12,10 @@ from .common import Json, print_json
 
 @dataclasses.dataclass
 class Claims:
-    """What the papers claim, and the verdicts that the stored data give."""
+    """List claims of the papers with the verdicts computed from stored data."""
 
     what: Positional[
-        Annotated[str, arg(metavar="MODEL|PAPER", help="A model's id, or a paper's key or arXiv id; none: all.")]
+        Annotated[str, arg(metavar="MODEL|PAPER", help="A model's id, or a paper's key or arXiv id (default: all).")]
     ] = ""
     json: Json = False
 
@@ -48,11 +48,11 @@ def _print(judged) -> None:
     for number in judged.numbers:
         print(f"{'':15s}{signs[number.holds(margin)]} {_indented(number.describe(), 17)}")
     lines = {
-        "seen if so": claim.seen if not judged.numbers else "",
-        "tried": claim.settings,
+        "expected if it holds": claim.seen if not judged.numbers else "",
+        "settings": claim.settings,
         "missing": claim.missing,
         "would change our mind": claim.would_change if judged.verdict == "contradicted" else "",
-        "shown by": judged.command + (f" (computed anew in {_duration(claim.seconds)})" if claim.seconds else ""),
+        "shown by": judged.command + (f" (recomputed in {_duration(claim.seconds)})" if claim.seconds else ""),
     }
     for name, text in lines.items():
         if text:

@@ -1,6 +1,6 @@
-"""What the commands share: arguments, how they print, and how they make models and studies. Nothing heavy is imported here.
+"""Shared code of the commands: arguments, output, and creation of models and studies. Imports nothing heavy.
 
-Exit codes are the same everywhere: 0, or 1 when something did not hold, or 2 when the input was wrong.
+Exit codes are the same for all commands: 0 (success), 1 (failed check or unfinished work), 2 (invalid input).
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ Over = Annotated[
 ]
 Sizes = Annotated[
     UseAppendAction[tuple[str, ...]],
-    arg(metavar="N", help="Size to simulate (a list a,b,c, or repeat); none: theory only."),
+    arg(metavar="N", help="Size to simulate (a list a,b,c, or repeat the option; default: theory only)."),
 ]
 ALL_ARMS = "all"
 Arms = Annotated[
     str,
-    arg(metavar="[NAME,...]", help="Run the variations that the model declares by name: all of them, or a,b,c."),
+    arg(metavar="[NAME,...]", help="Run the model's named variations: all of them, or a,b,c."),
 ]
 Seeds = Annotated[int, arg(metavar="S", help="Realisations of each cell.")]
 
 
 class StudyArguments(Protocol):
-    """The arguments from which a study is made."""
+    """The arguments that define a study."""
 
     model: str
     values: tuple[str, ...]
@@ -48,12 +48,12 @@ class StudyArguments(Protocol):
 
 
 def say(sentence: str) -> None:
-    """Print a sentence on standard error, at once."""
+    """Print a sentence on standard error and flush."""
     print(sentence, file=sys.stderr, flush=True)
 
 
 def complain(sentence: str, as_json: bool) -> None:
-    """Print what is wrong on standard error, and as a JSON object too where one was asked for."""
+    """Print an error on standard error, and also as a JSON object if `as_json`."""
     if as_json:
         print(json.dumps({"error": sentence}))
     print(f"solvable: {sentence}", file=sys.stderr)
@@ -67,7 +67,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """Print a table; its words are anyone's (errors, file names, meanings), so that no bracket or colon means anything."""
+    """Print a table; brackets and colons in the cells (error messages, file names) are printed literally."""
     from rich.console import Console
     from rich.table import Table
 
@@ -83,7 +83,7 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
 
 
 def create_model(id: str, words: tuple[str, ...]) -> Any:
-    """The model with this id and these fields, `name=value` each. Imports JAX."""
+    """The model with this id and fields given as `name=value`. Imports JAX."""
     from ..lab.jax_environment import configure
 
     configure()
@@ -94,14 +94,14 @@ def create_model(id: str, words: tuple[str, ...]) -> Any:
 
 
 def fields_given(model: Any) -> dict[str, Any]:
-    """The fields of a model that were given, not left to their defaults."""
+    """The fields of a model that were given explicitly."""
     return {
         n: getattr(model, n) for n in model.fields() if n not in model._from_defaults and getattr(model, n) is not None
     }
 
 
 def study_of(command: StudyArguments) -> Any:
-    """The study that the arguments of a command describe."""
+    """The study described by the arguments of a command."""
     from ..contract.parse_values import values_of
 
     model = create_model(command.model, command.values)
@@ -123,7 +123,7 @@ def study_of(command: StudyArguments) -> Any:
 
 
 def with_arms(words: list[str]) -> list[str]:
-    """The words of a command line, where `--arms` without names means all of them.
+    """The words of a command line, with `--arms` without names replaced by `--arms=all`.
 
     >>> with_arms(["study", "masked-language", "--arms", "--size", "500"])
     ['study', 'masked-language', '--arms=all', '--size', '500']
@@ -137,7 +137,7 @@ def with_arms(words: list[str]) -> list[str]:
 
 
 def arms_of(model: Any, text: str) -> dict[str, Any]:
-    """The declared arms of a model with these names, or all; an unknown one is answered with the nearest."""
+    """The declared arms with these names, or all; raises `UnknownName`, which names the nearest."""
     known = dict(type(model).arms_declared)
     if not known:
         raise InvalidValue(f"--arms {text!r}: {model.id} declares no arms.")
@@ -155,5 +155,5 @@ def _refuse_size(value: Any) -> int:
 
 
 def command_again() -> str:
-    """The command as it was given."""
+    """The command line as it was given."""
     return shlex.join(["solvable", *sys.argv[1:]])

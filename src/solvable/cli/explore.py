@@ -1,4 +1,4 @@
-"""The command `solvable explore`. Nothing of the server is imported before it runs."""
+"""The command `solvable explore`. The server is imported only when the command runs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 @dataclasses.dataclass
 class Explore:
-    """A local page on which exact curves follow the sliders and simulated points land on them."""
+    """Open a local page with sliders for the exact curves and simulations to compare with them."""
 
-    run: Positional[Annotated[Path | None, arg(metavar="RUN", help="A stored study to look at.")]] = None
-    port: Annotated[int, arg(metavar="N", help="Port on 127.0.0.1 (0: a free one).")] = 0
-    no_browser: FlagCreatePairsOff[Annotated[bool, arg(help="Print the address and open nothing.")]] = False
+    run: Positional[Annotated[Path | None, arg(metavar="RUN", help="A stored study to view.")]] = None
+    port: Annotated[int, arg(metavar="N", help="Port on 127.0.0.1 (0: any free port).")] = 0
+    no_browser: FlagCreatePairsOff[Annotated[bool, arg(help="Print the address without opening a browser.")]] = False
     json: Annotated[bool, arg(help="Print the address as one JSON object on standard output.")] = False
 
 

@@ -1,4 +1,4 @@
-"""The command `solvable figure`. Without a name it needs no JAX."""
+"""The command `solvable figure`. Listing the figures needs no JAX."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Figure:
     """Draw a figure of a paper; without a name, list them."""
 
     name: Positional[Annotated[str, arg(metavar="NAME", help="The figure's name.")]] = ""
-    quick: Annotated[bool, arg(help="A coarser version, within a minute.")] = False
-    recompute: Annotated[bool, arg(help="Compute again what is kept with the package.")] = False
-    out: Annotated[Path, arg(metavar="FOLDER", help="Where the picture and its data go.")] = Path("figures")
+    quick: Annotated[bool, arg(help="Draw a coarser version in under a minute.")] = False
+    recompute: Annotated[bool, arg(help="Recompute the data stored with the package.")] = False
+    out: Annotated[Path, arg(metavar="FOLDER", help="Folder for the picture and its data.")] = Path("figures")
     json: Json = False
 
 
@@ -35,7 +35,7 @@ def run(command: Figure) -> int:
             print_table("", ["figure", "model", "what"], [[f.name, f.model, f.sentence] for f in FIGURES])
         return 0
     if command.quick and command.recompute:
-        raise InvalidValue("--quick and --recompute exclude each other.")
+        raise InvalidValue("--quick and --recompute cannot be combined.")
     figure_named(command.name)
     from ..lab.jax_environment import configure
 
@@ -46,12 +46,12 @@ def run(command: Figure) -> int:
         files = draw(command.name, command.out, quick=command.quick, recompute=command.recompute)
     except KeyboardInterrupt:
         kept = (
-            f"what is done is kept. Resume with: {command_again()}"
+            f"finished parts are kept. Resume with: {command_again()}"
             if pieces_of(command.name, command.out).is_dir()
             else ""
         )
         print(f"solvable: interrupted; {kept or 'nothing was kept.'}", file=sys.stderr, flush=True)
-        os._exit(1)  # threads that still compute would be waited for
+        os._exit(1)  # a normal exit would wait for threads that are still computing
     if command.json:
         print_json({"figure": command.name, "files": [str(f) for f in files]})
     else:

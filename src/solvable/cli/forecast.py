@@ -1,4 +1,4 @@
-"""The command `solvable forecast`: its arguments, and what it does. It needs no JAX."""
+"""The command `solvable forecast`. It needs no JAX."""
 
 from __future__ import annotations
 
@@ -20,25 +20,23 @@ from .common import Json, print_json, print_table
 
 @dataclasses.dataclass
 class Forecast:
-    """How much more rows would help ridge or logistic regression on your table, from the rows at hand."""
+    """Predict how much additional rows would improve ridge or logistic regression on your table."""
 
     data: Positional[Annotated[Path, arg(metavar="DATA", help="A table: .csv, .npz (arrays X and y), .parquet.")]]
-    target: Annotated[str | None, arg(metavar="COLUMN", help="What to predict (default: the last column, or y).")] = (
-        None
-    )
+    target: Annotated[str | None, arg(metavar="COLUMN", help="Column to predict (default: the last one, or y).")] = None
     loss: Annotated[
-        Literal["square", "logistic"], arg(help="Ridge regression, or logistic regression of two classes.")
+        Literal["square", "logistic"], arg(help="Ridge regression, or logistic regression with two classes.")
     ] = "square"
     at: Annotated[
         str, arg(metavar="N,N,…", help="Numbers of rows (default: 1.5, 2 and 3 times those in the table).")
     ] = ""
     penalty: Annotated[
-        float | None, arg(metavar="L", help="scikit-learn's alpha, or 1/C (default: of lowest leave-one-out error).")
+        float | None, arg(metavar="L", help="scikit-learn's alpha, or 1/C (default: lowest leave-one-out error).")
     ] = None
     ignore: Annotated[str, arg(metavar="A,B,…", help="Columns to leave out.")] = ""
     constant: Annotated[Literal["refuse", "drop"], arg(help="Columns with the same value in every row.")] = "refuse"
-    scale: Annotated[Literal["standard", "none"], arg(help="Columns at unit variance, or as they are.")] = "standard"
-    seed: Annotated[int, arg(metavar="S", help="Of the subsets that are drawn.")] = 0
+    scale: Annotated[Literal["standard", "none"], arg(help="Scale columns to unit variance, or not.")] = "standard"
+    seed: Annotated[int, arg(metavar="S", help="Random seed of the subsets.")] = 0
     out: Annotated[
         Path | None, arg(metavar="FOLDER", help="New folder for forecast.json and the picture forecast.png.")
     ] = None
@@ -51,11 +49,11 @@ def _sizes(text: str) -> list[int] | None:
     try:
         return [int(word) for word in text.split(",")]
     except ValueError:
-        raise InvalidValue(f"at = {text!r} is not a list of whole numbers of rows, as 500,1000,5000.") from None
+        raise InvalidValue(f"at = {text!r} is not a list of numbers of rows such as 500,1000,5000.") from None
 
 
 def _keep(folder: Path, files: dict[str, bytes]) -> None:
-    """Put the files in a new folder, which appears whole or not at all."""
+    """Write the files to a new folder atomically."""
     final = os.path.abspath(folder)
     temporary = os.path.join(os.path.dirname(final), f".tmp-{os.urandom(16).hex()}")
     try:
@@ -63,7 +61,7 @@ def _keep(folder: Path, files: dict[str, bytes]) -> None:
         for name, data in files.items():
             Path(temporary, name).write_bytes(data)
         if os.path.isdir(final):
-            os.rmdir(final)  # empty, or it would have been refused
+            os.rmdir(final)  # it is empty: occupied folders were rejected before
         os.rename(temporary, final)
     except OSError as problem:
         raise InvalidValue(f"{str(folder)!r} cannot be written: {problem.strerror}.") from None
@@ -87,7 +85,7 @@ def run(command: Forecast) -> int:
     from ..tools.forecast import forecast
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # told below, one line each
+        warnings.simplefilter("ignore")  # printed below, one line each
         result = forecast(
             table.features, table.targets, command.loss, at=sizes, penalty=command.penalty,
             standardise=command.scale == "standard", constant=command.constant, seed=command.seed, names=table.names,
@@ -101,7 +99,7 @@ def run(command: Forecast) -> int:
     if command.json:
         print_json({**answer, "out": None if command.out is None else str(command.out)})
         return 0
-    chosen = "as told" if command.penalty is not None else "lowest leave-one-out error"
+    chosen = "as given" if command.penalty is not None else "lowest leave-one-out error"
     print(
         f"{table.target} from {result.columns} columns and {result.rows} rows, {result.loss} loss, penalty {result.penalty:.4g} "
         f"({chosen}); {result.observable} now {result.now:.4g}\n"

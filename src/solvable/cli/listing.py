@@ -9,7 +9,7 @@ from .common import Json, print_json, print_table
 
 @dataclasses.dataclass
 class List:
-    """All models, one line each."""
+    """List all models, one per line."""
 
     json: Json = False
 

@@ -18,13 +18,15 @@ SKELETON = {"model": "model.py", "figures": "figures.py"}
 
 @dataclasses.dataclass
 class New:
-    """Write the skeleton of a model that runs: model, figure, test, reference values.
+    """Write a working skeleton of a model: model, figure, test, reference values.
 
-    Inside a checkout of solvable they go where models, tests and reference values live, and the listing is renewed.
-    Anywhere else a package of its own is written, which registers the model once it is installed."""
+    Inside a checkout of solvable the files go to the folders of models, tests and reference values. Anywhere else a new
+    package is written, which registers the model once it is installed."""
 
-    model: Positional[Annotated[str, arg(metavar="MODEL", help="Its id: lower-case words joined by hyphens.")]]
-    family: Annotated[str, arg(metavar="FAMILY", help="Its family: a folder of models, a new one if need be.")] = "own"
+    model: Positional[Annotated[str, arg(metavar="MODEL", help="The model's id: lower-case words joined by hyphens.")]]
+    family: Annotated[str, arg(metavar="FAMILY", help="The model's family: an existing or new folder of models.")] = (
+        "own"
+    )
     json: Json = False
 
 
@@ -34,13 +36,15 @@ def run(command: New) -> int:
     name, family = command.model, command.family
     for field, value in (("MODEL", name), ("FAMILY", family)):
         if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", value):
-            raise InvalidValue(f"{field} = {value!r} is not of lower-case words and digits joined by hyphens.")
+            raise InvalidValue(
+                f"{field} = {value!r} does not consist of lower-case words and digits joined by hyphens."
+            )
     if name in listings():
-        raise InvalidValue(f"MODEL = {name!r} is the id of a model that there is already.")
+        raise InvalidValue(f"MODEL = {name!r} is the id of an existing model: choose another.")
     files = written_for(name, family, Path.cwd())
     for file in files:
         if file.exists():
-            raise SolvableError(f"{str(file)!r} is there already; nothing was written.")
+            raise SolvableError(f"{str(file)!r} already exists; nothing was written.")
     for file, text in files.items():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
@@ -59,7 +63,7 @@ def in_checkout(folder: Path) -> bool:
 
 
 def written_for(name: str, family: str, root: Path) -> dict[Path, str]:
-    """Every file of a new model, and what is in it."""
+    """Every file of a new model and its content."""
     module = name.replace("-", "_")
     words = {"ID": name, "CLASS": "".join(w.capitalize() for w in name.split("-")), "FAMILY": family,
              "TITLE": name.replace("-", " ").capitalize(), "PACKAGE": module}  # fmt: skip
@@ -96,5 +100,7 @@ def _filled(part: str, words: dict[str, str]) -> str:
 
 def _next(name: str, checkout: bool) -> str:
     if checkout:
-        return f"Next: write the model, then `make listing` (so that `solvable list` knows it) and `solvable check {name}`."
-    return f"Next: `pip install -e {name}`, then `solvable check {name} --values {name}/reference.json`; it is listed at once."
+        return f"Next: write the model, then run `make listing` (for `solvable list`) and `solvable check {name}`."
+    return (
+        f"Next: `pip install -e {name}` to list the model, then `solvable check {name} --values {name}/reference.json`."
+    )

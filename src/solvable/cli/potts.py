@@ -1,4 +1,4 @@
-"""The commands `solvable potts …`: their arguments, and what they do. Imports nothing heavy until one of them runs."""
+"""The commands `solvable potts …`. Heavy modules are imported only when one of them runs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tyro.conf import Positional, arg, subcommand
 from ..errors import InvalidValue
 from .common import Json, print_json, print_table, say
 
-Folder = Annotated[Path, arg(metavar="FOLDER", help="Folder in which `solvable potts fit --out` keeps a model.")]
+Folder = Annotated[Path, arg(metavar="FOLDER", help="Folder written by `solvable potts fit --out`.")]
 Separation = Annotated[int, arg(metavar="D", help="Only pairs at least this far apart along the sequence.")]
-Top = Annotated[int, arg(metavar="N", help="How many contacts to tell (0: as many as sites).")]
+Top = Annotated[int, arg(metavar="N", help="Number of contacts to print (0: as many as sites).")]
 UnknownLetters = Annotated[Literal["refuse", "gap"], arg(help="What to do with letters outside the alphabet.")]
 InsertColumns = Annotated[
     Literal["keep", "drop"], arg(help="Lower case: read as upper case, or leave out as inserts (A2M, A3M).")
@@ -28,9 +28,9 @@ InsertColumns = Annotated[
 
 @dataclasses.dataclass
 class Fit:
-    """Fit a Potts model to aligned sequences; tells which sites are coupled, and keeps the model in a folder."""
+    """Fit a Potts model to aligned sequences, print the coupled sites, and store the model in a folder."""
 
-    family: Positional[Annotated[Path, arg(metavar="FAMILY.fasta", help="Aligned sequences in FASTA form.")]]
+    family: Positional[Annotated[Path, arg(metavar="FAMILY.fasta", help="Aligned sequences in FASTA format.")]]
     method: Annotated[
         Literal["dense", "factored"], arg(help="All couplings free, or attention: maps of sites × matrices of letters.")
     ] = "dense"
@@ -41,25 +41,31 @@ class Fit:
     )
     penalty: Annotated[
         float | None,
-        arg(metavar="λ", help="Of (λ/2)·squares against the sum over sequences (default 0.2·(sites − 1))."),
+        arg(metavar="λ", help="Penalty (λ/2)·squares added to the sum over sequences (default 0.2·(sites − 1))."),
     ] = None
     threshold: Annotated[
-        float, arg(metavar="SHARE", help="Sequences with this share of equal sites share one vote (0: one vote each).")
+        float,
+        arg(
+            metavar="SHARE",
+            help="Sequences with this share of equal sites share one unit of weight (0: no reweighting).",
+        ),
     ] = 0.8
     unknown: UnknownLetters = "refuse"
     inserts: InsertColumns = "keep"
-    out: Annotated[Path | None, arg(metavar="FOLDER", help="Where the model goes; its map goes to FOLDER.png.")] = None
+    out: Annotated[
+        Path | None, arg(metavar="FOLDER", help="Folder for the model; its contact map goes to FOLDER.png.")
+    ] = None
     top: Top = 0
     separation: Separation = 1
-    seed: Annotated[int, arg(metavar="S", help="Start of the factored fit.")] = 0
+    seed: Annotated[int, arg(metavar="S", help="Random seed of the initial values of the factored fit.")] = 0
     tolerance: Annotated[float, arg(metavar="T", help="Stop at |gradient| ≤ T·max(1, |parameters|).")] = 1e-3
-    iterations: Annotated[int, arg(metavar="N", help="Give up after so many.")] = 1000
+    iterations: Annotated[int, arg(metavar="N", help="Largest number of iterations.")] = 1000
     json: Json = False
 
 
 @dataclasses.dataclass
 class Contacts:
-    """The most strongly coupled pairs of sites of a kept model."""
+    """Print the most strongly coupled pairs of sites of a stored model."""
 
     folder: Positional[Folder]
     top: Top = 0
@@ -69,19 +75,19 @@ class Contacts:
 
 @dataclasses.dataclass
 class Sample:
-    """New sequences from a kept model, by Gibbs sampling; exit code 1 if the chains have not mixed."""
+    """Draw new sequences from a stored model by Gibbs sampling; exit code 1 if the chains have not mixed."""
 
     folder: Positional[Folder]
     number: Annotated[int, arg(metavar="N", help="How many.")]
-    out: Annotated[Path, arg(metavar="FILE.fasta", help="Where they go.")]
-    seed: Annotated[int, arg(metavar="S", help="Of the random numbers.")] = 0
-    sweeps: Annotated[int, arg(metavar="N", help="At most so many sweeps per chain.")] = 4096
+    out: Annotated[Path, arg(metavar="FILE.fasta", help="File for the sequences.")]
+    seed: Annotated[int, arg(metavar="S", help="Random seed.")] = 0
+    sweeps: Annotated[int, arg(metavar="N", help="Largest number of sweeps per chain.")] = 4096
     json: Json = False
 
 
 @dataclasses.dataclass
 class Energies:
-    """The energy of each sequence of a FASTA file: lower is more typical of the family."""
+    """Print the energy of each sequence of a FASTA file; lower is more typical of the family."""
 
     folder: Positional[Folder]
     file: Positional[Annotated[Path, arg(metavar="FILE.fasta")]]
@@ -112,7 +118,7 @@ def _fit(command: Fit) -> int:
         )
     if not 0 <= command.threshold <= 1:
         raise InvalidValue(f"threshold = {command.threshold} is not in [0, 1].")
-    # Everything that can be refused is refused before JAX is imported and before anything is written.
+    # All input is checked before JAX is imported and before anything is written.
     read_fasta(command.family, letters, unknown=command.unknown, inserts=command.inserts, least=2)
     picture = None
     if command.out is not None:
@@ -180,38 +186,40 @@ def _text(path: Path | None) -> str | None:
 
 @contextmanager
 def _progress(show: bool) -> Iterator[Callable[[int, float, float], None]]:
-    """One line on a terminal that tells how far a fit is. Ctrl-C ends it between two evaluations, never inside one: a
-    computation torn out of its threads can take the process down with it."""
-    asked = []
+    """Show the progress of a fit in one line on a terminal.
 
-    def ask(*_: Any) -> None:
-        asked.append(True)
-        signal.signal(signal.SIGINT, before)  # the second time, at once
+    Ctrl-C stops the fit between two evaluations: interrupting a running computation can crash the process.
+    """
+    interrupted = []
+
+    def on_interrupt(*_: Any) -> None:
+        interrupted.append(True)
+        signal.signal(signal.SIGINT, before)  # a second Ctrl-C stops at once
         say("solvable: stopping after this evaluation …")
 
-    def listen(*_: Any) -> None:
-        if asked:
+    def check_interrupt(*_: Any) -> None:
+        if interrupted:
             raise KeyboardInterrupt
 
-    here = threading.current_thread() is threading.main_thread()  # elsewhere Python gives no signals
+    in_main = threading.current_thread() is threading.main_thread()  # Python delivers signals to the main thread only
     before = signal.getsignal(signal.SIGINT)
-    if here:
-        signal.signal(signal.SIGINT, ask)
+    if in_main:
+        signal.signal(signal.SIGINT, on_interrupt)
     try:
         if not (show and sys.stderr.isatty()):
-            yield listen
+            yield check_interrupt
             return
         from rich.console import Console
 
         with Console(stderr=True).status("reading") as line:
 
-            def tell(iterations: int, objective: float, residual: float) -> None:
-                listen()
+            def report(iterations: int, objective: float, residual: float) -> None:
+                check_interrupt()
                 line.update(f"iteration {iterations}, objective {objective:.6g}, residual {residual:.1e}")
 
-            yield tell
+            yield report
     finally:
-        if here:
+        if in_main:
             signal.signal(signal.SIGINT, before)
 
 
@@ -252,7 +260,7 @@ def _sample(command: Sample) -> int:
     configure()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # told below, in one sentence
+            warnings.simplefilter("ignore")  # reported below in one sentence
             drawn = found.sample(command.number, command.seed, most_sweeps=command.sweeps)
         names = [f"sample-{k + 1}" for k in range(len(drawn.sequences))]
         write_fasta(command.out, drawn.sequences, found.alphabet, names)
@@ -270,7 +278,7 @@ def _sample(command: Sample) -> int:
         print(f"{len(names)} sequences in {command.out} after {drawn.sweeps} sweeps, R-hat {drawn.r_hat:.3f}")
     if not drawn.mixed:
         say(
-            f"solvable: the chains have not mixed (R-hat {drawn.r_hat:.3f}): these are no fair samples; use more --sweeps."
+            f"solvable: the chains have not mixed (R-hat {drawn.r_hat:.3f}): the samples are biased; use more --sweeps."
         )
     return 0 if drawn.mixed else 1
 

@@ -11,7 +11,7 @@ from .common import Json, Model, print_json, print_table
 
 @dataclasses.dataclass
 class Show:
-    """What a model is: fields, observables, arms, references."""
+    """Describe a model: fields, observables, arms, references."""
 
     model: Positional[Model]
     json: Json = False

@@ -12,7 +12,7 @@ from .common import Json, Model, Values, create_model, fields_given, print_json,
 
 @dataclasses.dataclass
 class Simulate:
-    """One realisation of finite size, with the theory beside it."""
+    """Simulate one realisation of finite size and compare it with the theory."""
 
     model: Positional[Model]
     values: Positional[Values] = ()

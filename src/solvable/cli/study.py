@@ -14,7 +14,7 @@ from .common import Arms, Json, Model, Over, Seeds, Sizes, Values, command_again
 
 @dataclasses.dataclass
 class Study:
-    """Theory and simulation over a grid, with the agreement measured; interrupt it and run it again."""
+    """Compute theory and simulation over a grid and measure their agreement; can be interrupted and resumed."""
 
     model: Positional[Model]
     values: Positional[Values] = ()
@@ -22,9 +22,9 @@ class Study:
     size: Sizes = ()
     seeds: Seeds = 8
     arms: Arms = ""
-    out: Annotated[Path | None, arg(metavar="RUN", help="Folder in which the study rests and resumes.")] = None
+    out: Annotated[Path | None, arg(metavar="RUN", help="Folder in which the study is stored and resumed.")] = None
     figure: Annotated[
-        Path | None, arg(metavar="FILE", help="Where to draw it (default: RUN.png beside the folder).")
+        Path | None, arg(metavar="FILE", help="File for the plot (default: RUN.png beside the folder).")
     ] = None
     json: Json = False
 

@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from ..lab.cluster import Tls
     from ..lab.launch import Jobs
 
-Run = Annotated[Path, arg(metavar="RUN", help="Folder in which the study rests.")]
-StudyName = Annotated[str, arg(metavar="NAME", help="Which study of the run, as study-0001 (default: the latest).")]
-Memory = Annotated[str, arg(metavar="SIZE", help="Most memory of a block, as 4GB (default: a share of what is free).")]
-Device = Annotated[Literal["", "cpu", "gpu"], arg(help="Where to compute (default: a GPU if JAX sees one).")]
-Shard = Annotated[str, arg(metavar="I/N", help="Begin with this part of the blocks; then help with the others.")]
+Run = Annotated[Path, arg(metavar="RUN", help="Folder in which the study is stored.")]
+StudyName = Annotated[str, arg(metavar="NAME", help="Which study of the run, e.g. study-0001 (default: the latest).")]
+Memory = Annotated[
+    str, arg(metavar="SIZE", help="Memory limit of a block, e.g. 4GB (default: a share of the free memory).")
+]
+Device = Annotated[Literal["", "cpu", "gpu"], arg(help="Device to compute on (default: a GPU if JAX finds one).")]
+Shard = Annotated[str, arg(metavar="I/N", help="Start with this part of the blocks, then help with the others.")]
 ClusterName = Annotated[
     str,
     arg(
@@ -35,14 +37,14 @@ ClusterName = Annotated[
 
 @dataclasses.dataclass
 class TlsFiles:
-    """Certificates for a scheduler at tls://host:port, and for --cluster slurm (which else makes its own)."""
+    """Certificates for a scheduler at tls://host:port, and for --cluster slurm (which otherwise makes its own)."""
 
     tls_ca: Annotated[Path | None, arg(metavar="FILE", help="The authority that signed all certificates.")] = None
     tls_cert: Annotated[Path | None, arg(metavar="FILE", help="Our certificate.")] = None
     tls_key: Annotated[Path | None, arg(metavar="FILE", help="Its private key.")] = None
 
     def checked(self) -> Tls:
-        """The files, all or none; refused in one sentence otherwise."""
+        """The files, all three or none; raises `InvalidValue` otherwise."""
         from ..lab.cluster import Tls
 
         return Tls(*("" if file is None else str(file) for file in (self.tls_ca, self.tls_cert, self.tls_key)))
@@ -50,17 +52,17 @@ class TlsFiles:
 
 @dataclasses.dataclass
 class SlurmJobs:
-    """What Slurm jobs ask for, with --slurm and with --cluster slurm."""
+    """Resources requested by Slurm jobs, with --slurm and with --cluster slurm."""
 
     queue: Annotated[str, arg(metavar="NAME", help="Partition.")] = ""
-    walltime: Annotated[str, arg(metavar="TIME", help="Longest time of a job, as 12:00:00.")] = ""
-    job_memory: Annotated[str, arg(metavar="SIZE", help="Memory of a job, as 4G.")] = ""
-    cores: Annotated[int, arg(metavar="N", help="Workers in a job of --cluster slurm.")] = 1
-    sbatch: Annotated[str, arg(metavar="OPTIONS", help="Anything else, as '--account=x --exclude=y'.")] = ""
-    interface: Annotated[str, arg(metavar="NAME", help="Network of --cluster slurm, as ib0.")] = ""
+    walltime: Annotated[str, arg(metavar="TIME", help="Time limit of a job, e.g. 12:00:00.")] = ""
+    job_memory: Annotated[str, arg(metavar="SIZE", help="Memory of a job, e.g. 4G.")] = ""
+    cores: Annotated[int, arg(metavar="N", help="Workers per job of --cluster slurm.")] = 1
+    sbatch: Annotated[str, arg(metavar="OPTIONS", help="Other options, e.g. '--account=x --exclude=y'.")] = ""
+    interface: Annotated[str, arg(metavar="NAME", help="Network interface of --cluster slurm, e.g. ib0.")] = ""
 
     def checked(self) -> Jobs:
-        """The request; refused in one sentence if it is none."""
+        """The resource request; raises `InvalidValue` if it is malformed."""
         from ..lab.launch import Jobs
 
         return Jobs(**{name.removeprefix("job_"): value for name, value in vars(self).items()})
@@ -68,7 +70,7 @@ class SlurmJobs:
 
 @dataclasses.dataclass
 class SweepRun:
-    """Plan a study and compute it: here, with worker processes, on a dask cluster, or by a script for a Slurm array."""
+    """Plan a study and compute it: in this process, with workers, on a dask cluster, or as a Slurm array."""
 
     run: Positional[Run]
     model: Positional[Model]
@@ -79,10 +81,11 @@ class SweepRun:
     arms: Arms = ""
     workers: Annotated[
         int,
-        arg(metavar="N", help="Workers, one thread each (0: this process; all of a cluster)."),
+        arg(metavar="N", help="Number of workers, one thread each (0: this process; with --cluster: all of them)."),
     ] = 0
     slurm: Annotated[
-        Path | None, arg(metavar="SCRIPT", help="Compute nothing; write a script for `sbatch` there (-: print it).")
+        Path | None,
+        arg(metavar="SCRIPT", help="Compute nothing; write a script for `sbatch` to this file (-: print it)."),
     ] = None
     tasks: Annotated[int, arg(metavar="N", help="Array tasks of the Slurm script, at most one per block.")] = 16
     memory: Memory = ""
@@ -95,7 +98,7 @@ class SweepRun:
 
 @dataclasses.dataclass
 class SweepWork:
-    """Be one worker: compute what is undone in a run, beside any number of others, here or elsewhere."""
+    """Run one worker: compute the missing blocks of a run, alongside any number of other workers on any machine."""
 
     run: Positional[Run]
     shard: Shard = "0/1"
@@ -107,12 +110,12 @@ class SweepWork:
 
 @dataclasses.dataclass
 class SweepRetry(SweepWork):
-    """Work, and give the blocks that were given up three more attempts."""
+    """Like `work`, with three more attempts for blocks that failed."""
 
 
 @dataclasses.dataclass
 class SweepStatus:
-    """What is done, failed and undone, how fast it goes and when it will end; others may be writing."""
+    """Print the number of done, failed and missing cells, the speed and the time left; safe while workers write."""
 
     run: Positional[Run]
     study: StudyName = ""
@@ -121,7 +124,7 @@ class SweepStatus:
 
 @dataclasses.dataclass
 class SweepVerify:
-    """Read everything in a run and hold it against its hashes; exit code 1 if something is wrong."""
+    """Read everything in a run and verify its hashes; exit code 1 if something is wrong."""
 
     run: Positional[Run]
     json: Json = False
@@ -129,27 +132,27 @@ class SweepVerify:
 
 @dataclasses.dataclass
 class SweepExport:
-    """Write what is done for other programs: csv (one row per cell), netcdf, or zarr."""
+    """Export the finished cells as csv (one row per cell), netcdf or zarr."""
 
     run: Positional[Run]
     to: Annotated[Literal["csv", "netcdf", "zarr"], arg(help="Format.")]
-    out: Annotated[Path, arg(metavar="FILE", help="Where it goes.")]
+    out: Annotated[Path, arg(metavar="FILE", help="File to write.")]
     study: StudyName = ""
     json: Json = False
 
 
 @dataclasses.dataclass
 class SweepGc:
-    """Remove what killed writers and workers left: temporary files, claims, copies of archived blocks."""
+    """Remove leftovers of killed writers and workers: temporary files, claims, copies of archived blocks."""
 
     run: Positional[Run]
-    older: Annotated[float, arg(metavar="SECONDS", help="Leave files that were touched since.")] = 3600.0
+    older: Annotated[float, arg(metavar="SECONDS", help="Keep files younger than this.")] = 3600.0
     json: Json = False
 
 
 @dataclasses.dataclass
 class SweepCompact:
-    """Move many small blocks into few archives; others may read and write meanwhile."""
+    """Move many small blocks into a few archives; safe while others read and write."""
 
     run: Positional[Run]
     json: Json = False
@@ -172,7 +175,7 @@ class Sweep:
 
 
 def with_sbatch(words: list[str]) -> list[str]:
-    """The words of a command line, with `--sbatch OPTIONS` as one: its value looks like an option and is none.
+    """The words of a command line, with `--sbatch OPTIONS` joined into one word, because its value looks like an option.
 
     >>> with_sbatch(["sweep", "run", "--sbatch", "--account=x --exclude=y", "--json"])
     ['sweep', 'run', '--sbatch=--account=x --exclude=y', '--json']
@@ -182,21 +185,21 @@ def with_sbatch(words: list[str]) -> list[str]:
 
 
 def _use_one_thread() -> None:
-    """Before JAX is imported: however a sweep is launched, it gives the same bits."""
+    """Restrict JAX to one thread, before it is imported, so that every way to launch a sweep gives the same bits."""
     from ..lab.launch import one_thread
 
     os.environ.update(one_thread(os.environ))
 
 
 def _set_limits(command: SweepRun | SweepWork | SweepRetry) -> None:
-    """Before JAX is imported, for this process and those it starts: which device, and how much memory a block may take.
+    """Set the device and the memory limit of a block, before JAX is imported, for this process and its children.
 
-    A worker of several on a machine with several GPUs takes the one of its shard.
+    If a machine has several GPUs, each worker uses the one of its shard.
     """
     from ..lab.memory import bytes_of
 
-    asked = getattr(command, "memory", "") or getattr(getattr(command, "jobs", None), "memory", "")
-    if text := asked or os.environ.get("SOLVABLE_MEMORY", ""):
+    requested = getattr(command, "memory", "") or getattr(getattr(command, "jobs", None), "memory", "")
+    if text := requested or os.environ.get("SOLVABLE_MEMORY", ""):
         os.environ["SOLVABLE_MEMORY"] = str(bytes_of(text))
     if command.device:
         os.environ["JAX_PLATFORMS"] = {"cpu": "cpu", "gpu": "cuda"}[command.device]
@@ -212,15 +215,15 @@ def _set_limits(command: SweepRun | SweepWork | SweepRetry) -> None:
 
         try:
             jax.devices()
-        except Exception:  # JAX says it in several ways
-            raise InvalidValue("device = 'gpu', but JAX sees no GPU here.") from None
+        except Exception:  # JAX raises several types of exception here
+            raise InvalidValue("device = 'gpu', but JAX finds no GPU.") from None
 
 
 def _run(command: SweepRun) -> int:
     if command.workers and command.slurm is not None:
-        raise InvalidValue("--workers and --slurm exclude each other.")
+        raise InvalidValue("--workers and --slurm cannot be combined.")
     if command.cluster and command.slurm is not None:
-        raise InvalidValue("--cluster and --slurm exclude each other.")
+        raise InvalidValue("--cluster and --slurm cannot be combined.")
     from ..lab.cluster import ClusterLost, check_where, run_tasks
     from ..lab.launch import checked_workers, run_workers, slurm_script
 
@@ -229,7 +232,7 @@ def _run(command: SweepRun) -> int:
     if command.cluster:
         check_where(command.cluster, tls)
     if command.slurm is not None:
-        slurm_script(str(command.run), command.tasks, jobs=jobs)  # refuses before anything is planned
+        slurm_script(str(command.run), command.tasks, jobs=jobs)  # raise before anything is planned
     begun = time.monotonic()
     _use_one_thread()
     _set_limits(command)
@@ -241,7 +244,7 @@ def _run(command: SweepRun) -> int:
     blocks = lab.stored_plan()
     name = lab.stored_name(store)
     if command.slurm is not None:
-        # A script names its study: by the time it runs, the run may hold a later one.
+        # The script names its study, because the run may contain a later one by the time the script runs.
         tasks = max(1, min(command.tasks, len(blocks)))
         return _write_script(command, slurm_script(store.path, tasks, study=name, jobs=jobs))
     dead = []
@@ -284,7 +287,7 @@ def _run(command: SweepRun) -> int:
     else:
         print(state)
         if not state.complete:
-            print(f"go on with: solvable sweep {'retry' if state.blocks['failed'] else 'work'} {command.run}")
+            print(f"continue with: solvable sweep {'retry' if state.blocks['failed'] else 'work'} {command.run}")
     return 0 if state.complete else 1
 
 
@@ -295,7 +298,7 @@ def _write_script(command: SweepRun, script: str) -> int:
         try:
             command.slurm.write_text(script, encoding="utf-8")
         except OSError as problem:
-            raise SolvableError(f"Could not write {str(command.slurm)!r}: {problem.strerror}.") from None
+            raise SolvableError(f"{str(command.slurm)!r} cannot be written: {problem.strerror}.") from None
     if command.json:
         print_json({"run": str(command.run), "slurm": None if shown else str(command.slurm), "script": script})
     else:
@@ -313,7 +316,7 @@ def _work(command: SweepWork | SweepRetry) -> int:
     from ..lab.launch import last_block_on_signal, parent_lives
     from ..lab.store import Store
 
-    Store.open(command.run)  # refuses before JAX is imported
+    Store.open(command.run)  # raise before JAX is imported
     from ..lab.sweep import work
 
     retry, more = isinstance(command, SweepRetry), last_block_on_signal()
@@ -325,7 +328,7 @@ def _work(command: SweepWork | SweepRetry) -> int:
         print_json({"run": str(command.run), **dataclasses.asdict(worked)})
     else:
         print(
-            f"{worked.computed} blocks computed ({worked.healed} of them healed), {worked.failures} attempts failed, "
+            f"{worked.computed} blocks computed ({worked.healed} of them repaired), {worked.failures} attempts failed, "
             f"{worked.split} blocks split, {worked.left} blocks left, in {worked.seconds:.1f} s"
         )
     return 0 if not worked.left else 1
@@ -371,7 +374,7 @@ def _export(command: SweepExport) -> int:
     store = Store.open(command.run)
     _, specification = stored_study(store, command.study)
     if _within(command.out, store.path):
-        raise InvalidValue(f"--out {str(command.out)!r} lies inside the run: choose another place.")
+        raise InvalidValue(f"--out {str(command.out)!r} is inside the run: choose another location.")
     from ..lab.jax_environment import configure
 
     configure()

@@ -1,4 +1,4 @@
-"""The command `solvable text`: its arguments, and what it does. No JAX before the file has been read."""
+"""The command `solvable text`. JAX is imported only after the file has been read."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from .common import Json, print_json, print_table
 
 @dataclasses.dataclass
 class Text:
-    """Clones of a text with interactions of limited order, and which of them a transformer learns first."""
+    """Make clones of a text with interactions of limited order, and measure which of them a transformer learns first."""
 
     file: Positional[Annotated[Path, arg(metavar="FILE", help="A text in UTF-8; characters are its tokens.")]]
-    sites: Annotated[int, arg(metavar="L", help="Characters of a window.")] = 12
-    colours: Annotated[int, arg(metavar="C", help="Tokens: the C-1 most common characters, and other.")] = 28
+    sites: Annotated[int, arg(metavar="L", help="Characters per window.")] = 12
+    colours: Annotated[
+        int, arg(metavar="C", help="Number of tokens: the C-1 most common characters, one for the rest.")
+    ] = 28
     steps: Annotated[int, arg(metavar="N", help="Training steps of every network.")] = 2000
-    sweeps: Annotated[int, arg(metavar="N", help="Gibbs sweeps that make a clone.")] = 20
-    seeds: Annotated[int, arg(metavar="S", help="Encoders trained side by side.")] = 2
-    figure: Annotated[Path | None, arg(metavar="FILE", help="Draw the losses there.")] = None
+    sweeps: Annotated[int, arg(metavar="N", help="Gibbs sweeps to generate a clone.")] = 20
+    seeds: Annotated[int, arg(metavar="S", help="Number of encoders trained in parallel.")] = 2
+    figure: Annotated[Path | None, arg(metavar="FILE", help="File for a plot of the losses.")] = None
     json: Json = False
 
 

@@ -12,11 +12,11 @@ from .common import Json, Model, Values, create_model, fields_given, print_json
 
 @dataclasses.dataclass
 class Theory:
-    """The exact prediction of a model."""
+    """Print the exact prediction of a model."""
 
     model: Positional[Model]
     values: Positional[Values] = ()
-    branches: Annotated[bool, arg(help="Every solution that is found, not only the one that is learnt.")] = False
+    branches: Annotated[bool, arg(help="Print every solution found, not only the one that is learnt.")] = False
     json: Json = False
 
 

@@ -1,1 +1,1 @@
-"""What a model declares, how it is compiled and described. Authors import these names from `solvable`."""
+"""Declarations of models, their compilation and description. Authors import these names from `solvable`."""

@@ -1,14 +1,14 @@
-"""What a paper claims, what would be seen if it holds, and the verdict that stored data give.
+"""Claims of papers, what would be observed if they hold, and verdicts computed from stored data.
 
-A model's folder may hold `claims.py` with `CLAIMS`, a tuple of `Claim`. A claim names the figures whose stored data decide it
-and a function that reads numbers from them, each with its standard error and the interval in which it lies if the claim
-holds. The verdict follows from the numbers alone; nobody writes it down:
+A model's folder may contain `claims.py` with `CLAIMS`, a tuple of `Claim`. A claim names the figures whose stored data
+decide it and a function that reads numbers from them, each with its standard error and the interval in which it lies if
+the claim holds. The verdict is computed from the numbers and never written by hand:
 
 - *shown*: every number lies in its interval, by the margin, and nothing is missing;
-- *partly*: every number does, but something that the claim speaks of was not measured (`missing` names it), or some
-  numbers do and others do not;
-- *contradicted*: every decided number lies outside;
-- *open*: nothing was measured, or what was measured is too noisy to decide.
+- *partly*: every number does, but part of the claim was not measured (`missing` names it), or some numbers do and others
+  do not;
+- *contradicted*: every decided number lies outside its interval;
+- *open*: nothing was measured, or the measurements are too noisy to decide.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Measured:
     below: float = math.inf
 
     def holds(self, margin: float) -> bool | None:
-        """Whether the value lies in its interval, `margin` errors away from the ends; None where that is undecided."""
+        """Whether the value lies in its interval, at least `margin` errors from the ends; None if undecided."""
         low, high = self.value - margin * self.error, self.value + margin * self.error
         if not (math.isfinite(low) and math.isfinite(high)):
             return None
@@ -52,34 +52,35 @@ class Measured:
         return False if high <= self.above or low >= self.below else None
 
     def describe(self) -> str:
-        """The number beside what was asked of it.
+        """The number and its required interval as text.
 
         >>> Measured("excess loss", 2e-4, 1e-4, below=1e-3).describe()
         'excess loss: 0.0002 ± 0.0001 (< 0.001)'
         """
         digits = f"{self.value:.4g}" + (f" ± {self.error:.1g}" if self.error else "")
-        asked = [f"> {self.above:.4g}"] * math.isfinite(self.above) + [f"< {self.below:.4g}"] * math.isfinite(
+        bounds = [f"> {self.above:.4g}"] * math.isfinite(self.above) + [f"< {self.below:.4g}"] * math.isfinite(
             self.below
         )
-        return f"{self.what}: {digits} ({', '.join(asked)})"
+        return f"{self.what}: {digits} ({', '.join(bounds)})"
 
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """One statement of a paper, and how it is decided.
+    """One statement of a paper and how it is decided.
 
     **Arguments:**
     - `sentence`: the claim, in our words.
     - `paper`: the key of one of the model's references.
-    - `seen`, `null`: what is observed if it holds; the control, or what is observed if it does not.
+    - `seen`: what is observed if the claim holds.
+    - `null`: the control, or what is observed if the claim does not hold.
     - `figures`: the figures whose stored data are read; the first one shows the claim.
-    - `measure`: from those datasets, by `figure` or `figure.part`, to numbers. None: nobody has measured it.
-    - `settings`: sizes and settings that were tried; the verdict is about these.
-    - `missing`: what the claim speaks of and nobody measured.
-    - `would_change`: for claims that data contradict: what would change our mind.
-    - `margin`: by how many standard errors a number must clear the ends of its interval.
-    - `command`: what shows it, where that is not `solvable figure FIRST`.
-    - `seconds`: how long computing the data anew takes, roughly.
+    - `measure`: maps those datasets (keyed by `figure` or `figure.part`) to numbers; None if it was not measured.
+    - `settings`: the sizes and settings to which the verdict applies.
+    - `missing`: the part of the claim that was not measured.
+    - `would_change`: for claims that the data contradict, what would change our mind.
+    - `margin`: the number of standard errors by which a number must clear the ends of its interval.
+    - `command`: the command that shows the claim, if it is not `solvable figure FIRST`.
+    - `seconds`: approximate time to recompute the data.
     """
 
     sentence: str
@@ -98,7 +99,7 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """A claim with its verdict: the numbers, and the hashes of the data they rest on."""
+    """A claim with its verdict, the numbers, and the hashes of the data behind them."""
 
     claim: Claim
     verdict: str
@@ -107,11 +108,11 @@ class Judged:
 
     @property
     def command(self) -> str:
-        """What shows it."""
+        """The command that shows the claim."""
         return self.claim.command or (f"solvable figure {self.claim.figures[0]}" if self.claim.figures else "")
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: the claim, its verdict, and every number with what was asked of it."""
+        """The claim, its verdict, and every number with its required interval, for JSON."""
         claim, margin = self.claim, self.claim.margin
         numbers = [dataclasses.asdict(n) | {"holds": n.holds(margin), "text": n.describe()} for n in self.numbers]
         words = ("sentence", "paper", "seen", "null", "settings", "missing", "would_change", "seconds")
@@ -163,11 +164,11 @@ def mean_and_error(values: Any) -> tuple[float, float]:
 
 
 def deviation(simulated: Any, expected: Any) -> tuple[float, float]:
-    """How far the means over seeds lie from what a theory expects: root mean square over points, relative to that of the
-    expectations, and its standard error.
+    """Relative deviation of the means over seeds from the theory, and its standard error.
 
-    The noise of the means adds to their squared distances and is taken off, so that agreement within noise gives zero, and
-    the noise shows in the error alone. A point is left out where a seed is missing: those that are left are no fair sample.
+    The deviation is the root mean square over points, divided by that of the expected values. The noise of the means adds
+    to their squared distances and is subtracted, so that agreement within noise gives zero. Points with a missing seed are
+    left out, because the remaining seeds are a biased sample.
 
     >>> import xarray as xr
     >>> runs = xr.DataArray([[1.1, 1.3, 1.2], [2.2, 2.3, 2.1]], dims=("samples", "seed"))
@@ -185,6 +186,6 @@ def deviation(simulated: Any, expected: Any) -> tuple[float, float]:
     excess = gaps.mean("seed").where(there) ** 2 - noise
     square = max(float(excess.sum()), 0.0)
     spread = math.sqrt(float((2 * noise**2 + 4 * noise * excess.clip(0)).sum()))
-    # Two errors are what the root moves when the square does by two of its own, on the side where that is more.
+    # Twice the error is the larger change of the root when the square changes by plus or minus two of its own errors.
     root, low, high = (math.sqrt(max(square + side * spread, 0.0)) for side in (0, -2, 2))
     return root / math.sqrt(scale), max(root - low, high - root) / 2 / math.sqrt(scale)

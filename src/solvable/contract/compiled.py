@@ -1,6 +1,6 @@
-"""The compiled programs behind a model, one per class, choices and shapes: theory, branches, batches of simulations.
+"""The compiled programs of a model, one per class, choices and shapes: theory, branches, batches of simulations.
 
-They know a model only by its contract (`point`, `experiment`, `fields`); what a user calls is in `model`.
+They use a model only through its interface (`point`, `experiment`, `fields`); the user-facing methods are in `model`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class Count(eqx.Module):
-    """How many of something a simulation has: `actual` of them (traced), in arrays padded to `padded` (static).
+    """A number of items in a simulation: `actual` of them (traced), in arrays padded to length `padded` (static).
 
-    Padding lets a sweep over, say, the number of samples share a handful of compiled programs. Draws of shape
+    With padding, a sweep over (for example) the number of samples needs only a few compiled programs. Draws of shape
     `(padded, ...)` have the same leading rows for every padding, so the realisation does not depend on it.
     """
 
@@ -46,14 +46,14 @@ def _branches(model: Model, numerics: Numerics):
 
 
 def _over_controls(model: Model, point: Any, extra: int = 0):
-    """Broadcast the controls, flatten, `vmap` the controls only, mask what did not converge, reshape.
+    """Broadcast the controls, flatten, `vmap` over the controls only, mask unconverged values, reshape.
 
-    `extra` axes (of branches) come before an observable's own.
+    `extra` axes (of branches) come before an observable's own axes.
     """
     controls = model.controls()
     shape = np.broadcast_shapes(*(v.shape for v in controls.values()))
     flat = {n: jnp.broadcast_to(v, shape).reshape(-1) for n, v in controls.items()}
-    # One lane is batched too: a point then takes the same program whether asked alone or in a sweep.
+    # A single lane is batched too, so that a point runs the same program alone and in a sweep.
     values = _in_batches(lambda c: point(model.with_values(c)), flat, type(model).theory_lanes)
     values = values if extra else within_bounds(values, model)
     outcome = masked(values, axes_along(model, extra), 1 + extra)
@@ -61,7 +61,7 @@ def _over_controls(model: Model, point: Any, extra: int = 0):
 
 
 def _some(values: dict[str, Array], only: tuple[str, ...] | None) -> dict[str, Array]:
-    """The observables that are asked for, and their convergence: the compiler leaves out what nothing else needs."""
+    """The requested observables and their convergence; the compiler then removes everything they do not need."""
     if only is None:
         return values
     kept = {*only, *(f"{name}_converged" for name in only), "converged", "residual"}
@@ -69,9 +69,9 @@ def _some(values: dict[str, Array], only: tuple[str, ...] | None) -> dict[str, A
 
 
 def _in_batches(function: Any, flat: dict[str, Array], most: int) -> dict[str, Array]:
-    """Apply a function to at most `most` lanes at a time; the last batch is filled up with its last lane.
+    """Apply a function to at most `most` lanes at a time; the last batch is padded with its last lane.
 
-    One at a time, loops within the function are no batch's: each ends when it is done, and nothing waits for another.
+    With `most = 1`, loops inside the function are not batched, so each stops as soon as it has finished.
     """
     if not flat:  # a model without controls is one point
         return {n: jnp.asarray(v)[None] for n, v in function({}).items()}
@@ -89,16 +89,16 @@ def _in_batches(function: Any, flat: dict[str, Array], most: int) -> dict[str, A
 
 
 def axes_along(model: Model, extra: int = 0) -> dict[str, int]:
-    """Where, in a batch, each observable has the axis along which the model's `converged` may be told; others have none."""
+    """The batch axis of each observable along which `converged` may vary; observables without that axis are absent."""
     along = type(model).converges_along
     return {n: 1 + extra + o.dims.index(along) for n, o in model.observables().items() if along in o.dims}
 
 
 def within_bounds(values: dict[str, Array], model: Model) -> dict[str, Array]:
-    """Whatever leaves its declared bounds by more than the model's accuracy did not converge, whoever says it did.
+    """Mark values outside their declared bounds by more than the model's accuracy as not converged.
 
-    A cosine of 1.6 or a negative loss is no answer, however small its residual. Where `converged` is told along a
-    dimension (time), the path has failed from there on.
+    A cosine of 1.6 or a negative loss is wrong, however small the residual. If `converged` varies along a dimension
+    (time), the path counts as failed from the first such value on.
     """
     values, axes, slack = dict(values), axes_along(model), model.stated_accuracy
     lanes = next(iter(values.values())).shape[:1]
@@ -106,7 +106,7 @@ def within_bounds(values: dict[str, Array], model: Model) -> dict[str, Array]:
         if name not in values or not (np.isfinite(declared.low) or np.isfinite(declared.high)):
             continue
         v = values[name]
-        # NaN is inside: it says by itself that it is no answer
+        # NaN passes: it is already recognisable as missing
         good = ~(v < declared.low - slack * (1 + abs(declared.low)))
         good = good & ~(v > declared.high + slack * (1 + abs(declared.high)))
         own = f"{name}_converged" if f"{name}_converged" in values else "converged"
@@ -125,34 +125,34 @@ def masked(
 ) -> tuple[dict[str, Array], Array, Array, Array | None]:
     """Split off `converged` and `residual`; make the rest NaN, in value and in derivative, where not converged.
 
-    What can fail by itself is said beside it as `NAME_converged`: the whole converged where all that is here did.
+    An observable that can fail on its own comes with `NAME_converged`; a point has converged if all of these have.
 
-    `converged` has `rank` axes, lanes first; one more where it is told along a dimension of the observables (time), whose
-    axis in each is in `axes`. Those observables are then masked entry by entry, all others where any entry failed. The
-    last of what is returned is this finer answer, or None.
+    `converged` has `rank` axes, lanes first, and one more if it varies along a dimension of the observables (time), whose
+    axis in each observable is given by `axes`. Those observables are then masked entry by entry, all others where any entry
+    failed. The last returned value is this finer mask, or None.
     """
     values = dict(values)
     own = [name for name in values if name.endswith("_converged")]
     some = next(iter(values.values()))
     converged = values.pop("converged", jnp.ones(some.shape[:1], bool))
-    finely = converged if converged.ndim > rank else None
-    whole = converged if finely is None else jnp.all(finely, axis=-1)
+    entrywise = converged if converged.ndim > rank else None
+    whole = converged if entrywise is None else jnp.all(entrywise, axis=-1)
     for name in own:
         one = values.pop(name)
         whole = whole & one
-        finely = None if finely is None else finely & one[..., None]
+        entrywise = None if entrywise is None else entrywise & one[..., None]
     residual = values.pop("residual", jnp.zeros(whole.shape))
 
     def mask(name: str, v: Array) -> Array:
         # A product, not `where`: the derivative of `where` at a masked point would be a plausible zero.
-        if finely is not None and name in (axes or {}):
-            shape = [*finely.shape[:-1], *(1,) * (v.ndim - finely.ndim + 1)]
-            shape[(axes or {})[name]] = finely.shape[-1]
-            return v * jnp.where(finely, 1.0, jnp.nan).reshape(shape).astype(v.dtype)
+        if entrywise is not None and name in (axes or {}):
+            shape = [*entrywise.shape[:-1], *(1,) * (v.ndim - entrywise.ndim + 1)]
+            shape[(axes or {})[name]] = entrywise.shape[-1]
+            return v * jnp.where(entrywise, 1.0, jnp.nan).reshape(shape).astype(v.dtype)
         factor = jnp.where(whole, 1.0, jnp.nan)
         return v * factor.reshape(factor.shape + (1,) * (v.ndim - factor.ndim)).astype(v.dtype)
 
-    return {n: mask(n, v) for n, v in values.items()}, whole, residual, finely
+    return {n: mask(n, v) for n, v in values.items()}, whole, residual, entrywise
 
 
 def simulate_batch(
@@ -167,7 +167,7 @@ def simulate_batch(
     """Simulate one lane per key, all of one size and padding, in one compiled program.
 
     `fields` gives the values that differ between lanes, along a leading axis (all others are the model's own); `padded`
-    the length to which the arrays of each counting control are padded.
+    gives the length to which the arrays of each counting control are padded.
     """
     lanes = keys.shape[0]
     each = {n: np.asarray(v, float) for n, v in fields.items()}

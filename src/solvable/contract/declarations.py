@@ -1,7 +1,7 @@
-"""What a model declares: controls, choices, inputs, data and graphs, dimensions, observables, references.
+"""Declarations of a model: controls, choices, inputs, data, graphs, dimensions, observables, references.
 
-The first five make dataclass fields. A declaration stays readable (`Declaration`, `Dimension`, `Observable`), and the
-command line, the page, the plots, the documents and the property tests are all made from it.
+The first five declare dataclass fields. The command line, the page, the plots, the documentation and the property tests
+are all generated from the declarations (`Declaration`, `Dimension`, `Observable`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DataType = Literal["float", "int", "bool", "graph"]
 
 @dataclasses.dataclass(frozen=True)
 class Declaration:
-    """What a model says about one of its fields."""
+    """The declaration of one field of a model."""
 
     kind: Kind
     meaning: str
@@ -46,10 +46,10 @@ class Declaration:
 
     @property
     def span(self) -> tuple[float, float]:
-        """A finite interval to draw sliders and property tests from: `typical`, else the declared range."""
+        """The finite interval for sliders and property tests: `typical`, or else the declared range."""
         low, high = self.typical or (self.low, self.high)
         if not (math.isfinite(low) and math.isfinite(high)):
-            raise InvalidValue(f"an unbounded control needs `typical`; the range is {self.range}.")
+            raise InvalidValue(f"a control with the unbounded range {self.range} needs `typical`.")
         return low, high
 
     @property
@@ -64,7 +64,7 @@ class Declaration:
         return f"{'(' if open_left else '['}{low}, {high}{')' if open_right else ']'}"
 
     def inside(self, value: np.ndarray) -> np.ndarray:
-        """Elementwise: is the value allowed? NaN is not; infinity only where the range is closed at it (never)."""
+        """Elementwise test whether the value is allowed; NaN and infinity never are."""
         above = value > self.low if self.low_open else value >= self.low
         below = value < self.high if self.high_open else value <= self.high
         return above & below & np.isfinite(value)
@@ -83,13 +83,13 @@ def control(
     typical: tuple[float, float] | None = None,
     counts: bool = False,
 ) -> Any:
-    """A number that is swept freely: any array broadcasts, everything is differentiable.
+    """Declare a number that can be swept: arrays broadcast, and everything is differentiable with respect to it.
 
     **Arguments:**
     - `low`, `high`, `low_open`, `high_open`: the range in which the theory holds.
-    - `typical`: the finite interval shown on sliders and searched by tests, where the range itself is unbounded.
-    - `counts`: in a simulation of size `d` the control sets a whole number of things, `round(control * d)`, and the
-        theory is evaluated at the ratio that was realised.
+    - `typical`: the finite interval shown on sliders and searched by tests; required if the range is unbounded.
+    - `counts`: in a simulation of size `d` the control sets a whole number of items, `round(control * d)`, and the
+        theory is evaluated at the realised ratio.
     """
     declaration = Declaration(
         "control", meaning, symbol, default, low, high, low_open, high_open, scale, typical, counts
@@ -106,7 +106,7 @@ def choice(
     low: float = 1,
     high: float = 10_000,
 ) -> Any:
-    """A static alternative: one of `options`, or (without options) a whole number between `low` and `high`.
+    """Declare a static field: one of `options`, or (without options) a whole number between `low` and `high`.
 
     Each value compiles its own program; a study sweeps it block by block.
     """
@@ -125,11 +125,11 @@ def input(
     high: float = math.inf,
     increasing: bool = False,
 ) -> Any:
-    """An array with named dimensions: a schedule, initial overlaps, a spectrum. Differentiable; swept as named arms.
+    """Declare an array with named dimensions: a schedule, initial overlaps, a spectrum. Differentiable; swept as arms.
 
-    `default` is an array, or a function of the model that makes one (so that it may depend on choices).
-    A dimension named like a whole-number choice must have that size. With `increasing` (times of measurement), it is
-    at least two numbers, each larger than the one before.
+    `default` is an array, or a function of the model that returns one (so that it may depend on choices).
+    A dimension with the name of a whole-number choice must have that size. With `increasing` (times of measurement), the
+    array must have at least two strictly increasing entries.
     """
     declaration = Declaration("input", meaning, symbol, default, low, high, dims=tuple(dims), increasing=increasing)
     return eqx.field(default=None, kw_only=True, metadata={"solvable": declaration})
@@ -145,21 +145,21 @@ def data(
     low: float = -math.inf,
     high: float = math.inf,
 ) -> Any:
-    """An array that is the user's or was drawn: a covariance, sequences, a mask. Never swept; may be absent.
+    """Declare an array supplied by the user or drawn: a covariance, sequences, a mask. Never swept; may be absent.
 
-    `type` is what it is made of. Whole numbers and truth values are validated, hashed, stored and passed to JAX as such
-    (`int32`, `bool`); whole numbers in a float array are taken, anything else is refused. Sequences over an alphabet of
-    q letters are `type="int", low=0, high=q - 1`.
+    `type` is the element type. Integers and booleans are validated, hashed, stored and passed to JAX as `int32` and
+    `bool`; whole numbers in a float array are accepted, other floats raise `InvalidValue`. Sequences over an alphabet
+    of q letters are `type="int", low=0, high=q - 1`.
     """
     declaration = Declaration("data", meaning, symbol, default, low, high, dims=tuple(dims), type=type)
     return eqx.field(default=None, kw_only=True, metadata={"solvable": declaration})
 
 
 def graph(default: Any = None, *, meaning: str, symbol: str = "", dims: Sequence[str] = ("node", "edge")) -> Any:
-    """A graph that is the user's or was drawn: indices and values, see `Graph` (`dims` names its nodes and edges).
+    """Declare a graph supplied by the user or drawn; `dims` names its nodes and edges.
 
-    Anything that `Graph.of` understands is taken: a `Graph`, a list of neighbour lists, a symmetric matrix, a SciPy sparse
-    matrix, or `{"edges": [[i, j], ...], "values": [...], "nodes": n}`.
+    The value may be anything that `Graph.of` accepts: a `Graph`, a list of neighbour lists, a symmetric matrix, a SciPy
+    sparse matrix, or `{"edges": [[i, j], ...], "values": [...], "nodes": n}`.
     """
     declaration = Declaration("data", meaning, symbol, default, dims=tuple(dims), type="graph")
     return eqx.field(default=None, kw_only=True, metadata={"solvable": declaration})
@@ -167,7 +167,7 @@ def graph(default: Any = None, *, meaning: str, symbol: str = "", dims: Sequence
 
 @dataclasses.dataclass(frozen=True)
 class Dimension:
-    """An axis of observables: what it is, and how it is drawn."""
+    """An axis of observables, and how it is drawn."""
 
     name: str
     meaning: str = ""
@@ -177,7 +177,7 @@ class Dimension:
 
     @property
     def is_axis(self) -> bool:
-        """Whether curves are drawn along it (else it tells curves apart)."""
+        """Whether curves are drawn along it; otherwise it distinguishes curves."""
         return self.kind in ("time", "mode", "site")
 
 
@@ -192,26 +192,26 @@ def dimension(
     """Declare a dimension of observables; `Model.coordinates` gives its values.
 
     **Arguments:**
-    - `scale`: of the axis that is drawn along it.
+    - `scale`: the scale of the plot axis.
     - `kind`:
         - `time`: something evolves along it;
-        - `pair`: the earlier one, t′, of a pair of times: C(t, t′) is drawn against t at several t′, or as a map;
+        - `pair`: the earlier time t′ of a pair of times; C(t, t′) is drawn against t at several t′, or as a map;
         - `site`: positions, layers, orders; two of them make a map;
-        - `mode`: eigenvalues, wave numbers: a spectrum is drawn along it;
-        - `label`: what tells curves apart (groups, heads, tasks).
+        - `mode`: eigenvalues, wave numbers; a spectrum is drawn along it;
+        - `label`: distinguishes curves (groups, heads, tasks).
     """
     return Dimension(name, meaning, symbol, scale, kind)
 
 
 DRAW = Dimension("draw", "independent draws from a random limit", kind="draw")
-"""The dimension along which the theory of a random observable lays its draws."""
+"""The dimension of the theory's draws of a random observable."""
 QUANTILE = Dimension("quantile", "level of a quantile of a random limit", symbol="q")
 """The dimension along which the page shows a random observable."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Observable:
-    """What a model predicts and measures, declared once."""
+    """A quantity that a model predicts and measures."""
 
     name: str
     meaning: str
@@ -229,12 +229,12 @@ class Observable:
 
     @property
     def shown_dims(self) -> tuple[str, ...]:
-        """The dimensions along which the page shows it: its own, and those of its quantiles where the limit is random."""
+        """The dimensions shown on the page: the observable's own, plus quantiles if the limit is random."""
         return (*self.dims, QUANTILE.name) if self.random else self.dims
 
     @property
     def theory_dims(self) -> tuple[str, ...]:
-        """The dimensions of its prediction: its own, and those of its draws where the limit is random."""
+        """The dimensions of the prediction: the observable's own, plus draws if the limit is random."""
         return (*self.dims, DRAW.name) if self.random else self.dims
 
 
@@ -257,15 +257,16 @@ def observable(
     """Declare an observable.
 
     **Arguments:**
-    - `status`: `exact` (at every size), `asymptotic` (exact as the size grows), `approximate` (known to be off somewhere).
-    - `power`: the finite-size correction falls as `size ** -power`.
+    - `status`: `exact` (at every size), `asymptotic` (in the limit of large size), `approximate` (known to be inaccurate
+        somewhere).
+    - `power`: the finite-size correction decays as `size ** -power`.
     - `low`, `high`: physical bounds, checked by the contract test over the whole range of every control.
-    - `simulated`, `predicted`: whether the simulation, the theory, gives it.
-    - `fraction_of`: what is counted, for a fraction of a finite number of things: a counting control, or `"size"`. Its
-        error bar is never below that of counting, also when every seed counted the same.
+    - `simulated`, `predicted`: whether the simulation and the theory give it.
+    - `fraction_of`: for a fraction of a finite number of items, the counting control that sets this number, or `"size"`.
+        The error bar is then at least the counting error, even if every seed gives the same count.
     - `when`: the choices for which it exists, e.g. `{"teacher": "sign"}` or `{"loss": ("hinge", "logistic")}`.
-    - `random`: it stays random as the size grows (a stochastic differential equation). The theory gives independent draws
-        along one more, last, dimension; they are compared with the realisations' by quantiles and a two-sample test.
+    - `random`: it stays random in the limit (a stochastic differential equation). The theory gives independent draws
+        along an extra last dimension; they are compared with the realisations by quantiles and a two-sample test.
     """
     conditions = tuple((k, v if isinstance(v, tuple) else (v,)) for k, v in (when or {}).items())
     return Observable(
@@ -287,7 +288,7 @@ def observable(
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """A paper: authors, title, year, where, and an arXiv id or DOI if it has one."""
+    """A paper: authors, title, year, venue, and an arXiv id or DOI if it has one."""
 
     key: str
     authors: str
@@ -329,7 +330,7 @@ class Reference:
 
 
 def checked_number(name: str, declaration: Declaration, value: Any) -> jax.Array:
-    """A control's value as a float64 array, or one sentence about what is wrong with it."""
+    """A control's value as a float64 array; raises `InvalidValue`."""
     if isinstance(value, Tracer):
         return value if value.dtype == jnp.float64 else value.astype(float)
     array = _as_floats(name, declaration, value)
@@ -344,7 +345,7 @@ def checked_number(name: str, declaration: Declaration, value: Any) -> jax.Array
 
 
 def checked_choice(name: str, declaration: Declaration, value: Any) -> str | int:
-    """A choice's value as a plain string or int, or one sentence about what is wrong with it."""
+    """A choice's value as a plain string or int; raises `InvalidValue`."""
     if declaration.options is not None:
         if not isinstance(value, str) or value not in declaration.options:
             raise InvalidValue(f"{name} = {value!r} is not one of {declaration.range}: {declaration.meaning}.")
@@ -356,20 +357,22 @@ def checked_choice(name: str, declaration: Declaration, value: Any) -> str | int
 
 
 def checked_array(name: str, declaration: Declaration, value: Any, sizes: dict[str, int]) -> Any:
-    """An input's or data field's value in its own type, its shape checked against the known sizes of dimensions (and
-    entered into them)."""
+    """The value of an input or data field in its declared type; raises `InvalidValue`.
+
+    The shape is checked against the known `sizes` of dimensions; new dimensions are added to them.
+    """
     if declaration.type == "graph":
         return _checked_graph(name, declaration, value, sizes)
     array = value if isinstance(value, Tracer) else _as_typed(name, declaration, value)
     shape = "×".join(declaration.dims)
     if array.ndim != len(declaration.dims):
         raise InvalidValue(
-            f"{name} has {array.ndim} dimensions where {len(declaration.dims)} ({shape}) are meant: {declaration.meaning}."
+            f"{name} has {array.ndim} dimensions instead of {len(declaration.dims)} ({shape}): {declaration.meaning}."
         )
     for dim, size in zip(declaration.dims, array.shape, strict=True):
         if sizes.setdefault(dim, size) != size:
             raise InvalidValue(
-                f"{name} has {size} entries along {dim!r} where {sizes[dim]} are meant: {declaration.meaning}."
+                f"{name} has {size} entries along {dim!r} instead of {sizes[dim]}: {declaration.meaning}."
             )
     if isinstance(array, Tracer):
         return array
@@ -386,7 +389,7 @@ JAX_TYPES: dict[str, Any] = {"float": float, "int": jnp.int32, "bool": bool}
 
 
 def _as_typed(name: str, declaration: Declaration, value: Any) -> np.ndarray:
-    """An array of the declared type; whole numbers and truth values are refused where they would be rounded."""
+    """An array of the declared type; values that would be rounded to an integer or boolean raise `InvalidValue`."""
     if declaration.type == "bool":
         array = np.asarray(value)
         if array.dtype.kind == "b" or (array.dtype.kind in "iuf" and np.isin(array, (0, 1)).all()):
@@ -407,7 +410,7 @@ def _checked_graph(name: str, declaration: Declaration, value: Any, sizes: dict[
         raise InvalidValue(f"{name} {problem}") from None
     for dim, size in zip(declaration.dims, (found.nodes, found.indices.shape[0]), strict=False):
         if sizes.setdefault(dim, size) != size:
-            raise InvalidValue(f"{name} has {size} of {dim!r} where {sizes[dim]} are meant: {declaration.meaning}.")
+            raise InvalidValue(f"{name} has {size} of {dim!r} instead of {sizes[dim]}: {declaration.meaning}.")
     return found
 
 
@@ -429,6 +432,6 @@ def _short(value: Any) -> str:
 
 
 def resolve_default(declaration: Declaration, model: Any) -> Any:
-    """The default of an input: an array as it is, or made from the model's choices."""
+    """The default of an input: a fixed array, or one computed from the model's choices."""
     make: Callable[[Any], Any] | Any = declaration.default
     return make(model) if callable(make) else make

@@ -1,4 +1,4 @@
-"""A model's declarations as plain values: what `show`, the documents and the page are made from."""
+"""A model's declarations as plain values, for `solvable show`, the documentation and the page."""
 
 from __future__ import annotations
 

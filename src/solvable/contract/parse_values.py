@@ -1,4 +1,4 @@
-"""Values written as text: `key=value` words, ranges and lists, as the command line and the page take them."""
+"""Parse values written as text: `key=value` words, ranges and lists, as on the command line and the page."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ def _from_file(name: str, path: str) -> Any:
     except OSError as problem:
         raise InvalidValue(f"{name}: the file {path!r} cannot be read: {problem.strerror}.") from None
     except (ValueError, json.JSONDecodeError, EOFError):
-        raise InvalidValue(f"{name}: the file {path!r} holds no array of numbers that can be read.") from None
-    raise InvalidValue(f"{name}: the file {path!r} is none of .npy, .json, .csv, .txt.")
+        raise InvalidValue(f"{name}: the file {path!r} does not contain a readable array of numbers.") from None
+    raise InvalidValue(f"{name}: the file {path!r} does not end in .npy, .json, .csv or .txt.")
 
 
 def json_ready(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Field values at rest: as plain JSON for specifications and hashes, and as named arrays in a store."""
+"""Field values in storage: as plain JSON for specifications and hashes, and as named arrays in a store."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 from .graphs import Graph
 
 STORED = {"float": "<f8", "int": "<i8", "bool": "|b1"}
-"""The one byte order and width in which arrays of each type are hashed and stored."""
+"""The byte order and width in which arrays of each type are hashed and stored."""
 
 
 def fingerprint(value: Any, type: str = "float") -> dict[str, Any]:
-    """Shape and hash of an array (or of a graph's arrays): what stands for it in a specification.
+    """Shape and hash of an array (or of a graph's arrays), which represent it in a specification.
 
     >>> fingerprint(np.zeros(2))["shape"], fingerprint([1, 2], "int")["type"]
     ([2], 'int')
@@ -28,7 +28,7 @@ def fingerprint(value: Any, type: str = "float") -> dict[str, Any]:
 
 
 def to_plain(value: Any, type: str, name_of: Callable[[np.ndarray], str]) -> Any:
-    """A field's value as plain JSON: words and single numbers as they are, arrays by the names under which they rest."""
+    """A field's value as plain JSON: strings and scalars unchanged, arrays by the names under which they are stored."""
     if type == "graph":
         graph = Graph.of(value)
         return {"graph": {"nodes": graph.nodes, **{n: name_of(a) for n, a, _ in _parts(graph)}}}
@@ -39,7 +39,7 @@ def to_plain(value: Any, type: str, name_of: Callable[[np.ndarray], str]) -> Any
 
 
 def from_plain(plain: Any, read: Callable[[str], np.ndarray]) -> Any:
-    """The value that `to_plain` described; `read` fetches an array by its name."""
+    """The inverse of `to_plain`; `read` fetches an array by its name."""
     if isinstance(plain, Mapping) and set(plain) == {"array"}:
         return read(plain["array"])
     if isinstance(plain, Mapping) and set(plain) == {"graph"}:

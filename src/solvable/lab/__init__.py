@@ -1,1 +1,1 @@
-"""Where studies run and rest."""
+"""Running and storing studies."""

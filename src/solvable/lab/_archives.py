@@ -1,9 +1,9 @@
-"""Many small blocks in few files: an archive holds the very bytes of blocks, one behind the other, and where each begins.
+"""Archives: many small blocks in one file, as the concatenated bytes of the blocks and an index.
 
     <bytes of the blocks> <index: JSON> <length of the index: 8 bytes> <SHA-256 of the index> <MAGIC>
 
-Its name is the SHA-256 of the whole file. The manifests go on vouching for every block by its own SHA-256, so a block in
-an archive is as safe as one in a file, and an archive can vanish behind a larger one at any moment.
+The name of an archive is the SHA-256 of the whole file. The manifests still record the SHA-256 of every block, so a block
+in an archive is as safe as one in its own file, and a larger archive may replace a smaller one at any time.
 """
 
 import json
@@ -27,11 +27,11 @@ SMALL = LARGEST // 4  # archives up to this size are merged into larger ones
 LARGEST_INDEX = 1 << 24
 TRAILER = 8 + 32 + len(MAGIC)
 
-Place = tuple[str, int, int]  # the archive's name, where the block begins in it, how long it is
+Place = tuple[str, int, int]  # name of the archive, offset and length of the block
 
 
 class Archives:
-    """The archives of one run; every index is read once, since an archive never changes."""
+    """The archives of one run; every index is read only once, because archives never change."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -41,28 +41,28 @@ class Archives:
         return os.path.join(self._folder, f"{name}.pack")
 
     def listed(self) -> list[str]:
-        """What lies in the folder of archives."""
+        """The files in the folder of archives."""
         if os.path.islink(self._folder):
-            raise StoreError(f"{self._folder} goes through a symbolic link, which no run contains.")
+            raise StoreError(f"{self._folder} goes through a symbolic link, which is not allowed in a run.")
         try:
             return sorted(os.listdir(self._folder))
         except FileNotFoundError:
             return []
 
     def refresh(self) -> dict[str, dict[str, Place]]:
-        """Every archive that is there and can be read, and the places of its blocks."""
+        """Every readable archive and the places of its blocks."""
         names = {found[1] for name in self.listed() if (found := NAME.fullmatch(name))}
         for name in names - set(self._known):
             try:
                 self._known[name] = read_index(self.path(name), name)
             except (OSError, StoreError, ValueError):
-                continue  # damaged, or gone meanwhile: `verify` tells, and its blocks are missing
+                continue  # damaged, or just removed: its blocks count as missing, and `verify` reports them
         for name in set(self._known) - names:
             del self._known[name]
         return self._known
 
     def places(self, block: str) -> list[Place]:
-        """Where a block is found; looks at the folder only when it is not where it was."""
+        """The places of a block; lists the folder again only if the known places no longer exist."""
         if not (known := self._places(block)):
             self.refresh()
             known = self._places(block)
@@ -77,7 +77,7 @@ class Archives:
 
 
 def read_index(path: str, name: str) -> dict[str, Place]:
-    """The places of an archive's blocks; ValueError unless the index is whole and lies inside the file."""
+    """The places of an archive's blocks; raises ValueError if the index is damaged or points outside the file."""
     size = files.size_of(path)
     trailer = files.read(path, start=max(0, size - TRAILER), most=TRAILER)
     length = int.from_bytes(trailer[:8], "little")
@@ -92,12 +92,12 @@ def read_index(path: str, name: str) -> dict[str, Place]:
             if not (
                 records.BLOCK_ID.fullmatch(block) and type(start) is type(long) is int and 0 <= start <= start + long
             ):
-                raise ValueError("its index makes no sense")
+                raise ValueError("its index is malformed")
             if start + long > size:
-                raise ValueError("its index leads out of the file")
+                raise ValueError("its index points outside the file")
             places[block] = (name, start, long)
     except (AttributeError, TypeError, RecursionError):
-        raise ValueError("its index makes no sense") from None
+        raise ValueError("its index is malformed") from None
     return places
 
 
@@ -114,9 +114,10 @@ def archive_file(blocks: Iterable[tuple[str, bytes]]) -> bytes:
 
 
 def compact(store: "Store", archives: Archives) -> tuple[int, int]:
-    """Move small blocks into archives; how many blocks into how many. May be stopped, or run twice, at any moment.
+    """Move small blocks into archives; return the numbers of blocks and archives.
 
-    A file is removed only when an archive that holds all its blocks is durable and reads back as it was written.
+    It may be killed, or run twice at once. A file is removed only when an archive with all its blocks is durable and has
+    been read back and verified.
     """
     moved = written = 0
     for group in _groups(store, archives):
@@ -131,9 +132,9 @@ def compact(store: "Store", archives: Archives) -> tuple[int, int]:
         try:
             files.write_atomically(archives.path(name), data, once=True)
         except FileExistsError:
-            files.sync_file(archives.path(name))  # somebody else compacts, too, and may have died before doing so
+            files.sync_file(archives.path(name))  # another process wrote it and may have died before syncing
         if files.digest(archives.path(name)) != name:
-            raise StoreError(f"Archive {name[:12]}… does not read back as it was written.")
+            raise StoreError(f"Archive {name[:12]}… differs from what was written when it is read back.")
         for source in sources:
             if source != archives.path(name):
                 files.discard(source)
@@ -142,7 +143,7 @@ def compact(store: "Store", archives: Archives) -> tuple[int, int]:
 
 
 def _groups(store: "Store", archives: Archives) -> Iterator[list[tuple[str, list[str], int]]]:
-    """Files, the blocks they hold and their length, in groups that fit into one archive each."""
+    """Files with their blocks and lengths, in groups that fit into one archive each."""
     loose = [(store.block_file(entry.block), [entry.block], entry.bytes) for entry in store.done().values()]
     loose = [unit for unit in loose if os.path.lexists(unit[0]) and unit[2] <= SMALL]
     small = [
@@ -161,7 +162,7 @@ def _groups(store: "Store", archives: Archives) -> Iterator[list[tuple[str, list
 
 
 def clean(store: "Store", archives: Archives) -> int:
-    """Remove the files of blocks that a sound archive holds, and damaged archives once all blocks are safe elsewhere."""
+    """Remove files of blocks that are in an intact archive, and damaged archives once all blocks are safe elsewhere."""
     done, removed = store.done(), 0
     known = archives.refresh()
     names = [found[1] for name in archives.listed() if (found := NAME.fullmatch(name))]
@@ -175,7 +176,7 @@ def clean(store: "Store", archives: Archives) -> int:
             safe.add(block)
         elif len(sound) < len(names) and (data := store.sound_bytes(block)) is not None:
             store.make_durable(f"blocks/{block[:2]}")
-            files.write_atomically(path, data)  # out of a damaged archive
+            files.write_atomically(path, data)  # recovered from a damaged archive
             safe.add(block)
     if safe >= set(done):
         removed += sum(files.discard(archives.path(name)) for name in names if name not in sound)

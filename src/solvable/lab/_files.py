@@ -1,6 +1,6 @@
-"""What the store asks of the file system: durable writes, suspicious reads, and the bytes of a block.
+"""File-system operations of the store: durable writes, defensive reads, and packing of blocks.
 
-Every system call that changes the disk stands in this file, so that tests can fail each of them in turn.
+Every system call that changes the disk is in this file, so that tests can make each of them fail in turn.
 """
 
 import errno
@@ -21,18 +21,18 @@ from solvable.errors import SolvableError
 
 TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{32}")
 ARRAY_NAME = re.compile(r"[A-Za-z0-9_]+([./-][A-Za-z0-9_]+)*")
-PLAIN_DTYPES = "?bhilqBHILQefdFDSUmM"  # no objects, no structures, nothing with padding or of another package
-NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EACCES}  # file systems, or parents, that do not offer it
+PLAIN_DTYPES = "?bhilqBHILQefdFDSUmM"  # no objects, structures, padded types or types of other packages
+NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EACCES}  # file systems or parent folders that do not support it
 NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
 
 
 class StoreError(SolvableError):
-    """A store that cannot be read or written, told in one sentence."""
+    """A store cannot be read or written; the message is one sentence."""
 
 
 @contextmanager
 def explained(doing: str) -> Iterator[None]:
-    """Turn a failing system call into one sentence: `Could not <doing>: No space left on device.`"""
+    """Turn an OSError into a StoreError such as `Could not <doing>: No space left on device.`"""
     try:
         yield
     except OSError as error:
@@ -40,7 +40,7 @@ def explained(doing: str) -> Iterator[None]:
 
 
 def sync_folder(folder: str) -> None:
-    """Make the names inside `folder` survive a power cut."""
+    """Make the names inside `folder` durable (safe against a power cut)."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -53,7 +53,7 @@ def sync_folder(folder: str) -> None:
 
 
 def make_folder(folder: str) -> None:
-    """Make `folder` and its parents durably; another writer may be making them at the same moment."""
+    """Create `folder` and its parents durably; other writers may create them at the same time."""
     parent = os.path.dirname(folder)
     if not os.path.isdir(parent):
         make_folder(parent)
@@ -66,7 +66,7 @@ def make_folder(folder: str) -> None:
 
 
 def write_atomically(path: str, data: bytes | memoryview, *, once: bool = False) -> None:
-    """Put `data` at `path` whole or not at all; with `once`, FileExistsError instead of replacing what is there."""
+    """Write `data` to `path` atomically; with `once`, raise FileExistsError instead of replacing an existing file."""
     folder = os.path.dirname(path)
     temporary = os.path.join(folder, f".tmp-{os.urandom(16).hex()}")
     try:
@@ -88,7 +88,7 @@ def write_atomically(path: str, data: bytes | memoryview, *, once: bool = False)
 
 
 def _link(temporary: str, path: str) -> bool:
-    """Give the file its name unless the name is taken (rename would replace); False where links do not exist."""
+    """Link the file to its name, without replacing an existing file; False if links are not supported."""
     try:
         os.link(temporary, path)
     except OSError as error:
@@ -102,7 +102,7 @@ def _link(temporary: str, path: str) -> bool:
 
 
 def append(path: str, line: bytes) -> None:
-    """Append `line` durably with a single write; a short write is an error and leaves a torn line."""
+    """Append `line` durably with a single write; a short write raises an error and leaves a torn line."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o666)
     try:
@@ -114,14 +114,14 @@ def append(path: str, line: bytes) -> None:
 
 
 def sync_file(path: str) -> None:
-    """Make another writer's file and its name durable before vouching for them."""
+    """Make another writer's file and its name durable before a manifest refers to them."""
     with _open_regular(path) as file:
         os.fsync(file.fileno())
     sync_folder(os.path.dirname(path))
 
 
 def mark(path: str, data: bytes) -> bool:
-    """Make a small new file, or say that the name is taken. Nothing depends on its surviving, so nothing is synced."""
+    """Create a small file; False if the name is taken. It need not survive a crash, so nothing is synced."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags, 0o666)
@@ -135,18 +135,18 @@ def mark(path: str, data: bytes) -> bool:
 
 
 def touch(path: str) -> None:
-    """Set a file's time to now, by the clock of the file system that it lies on."""
+    """Set a file's time to now, by the clock of its file system."""
     os.utime(path, follow_symlinks=False)
 
 
 def marked(path: str, most: int = 4096) -> tuple[bytes, float]:
-    """What a small file says and when it was last touched; opened, because network file systems then ask the server."""
+    """Content and modification time of a small file; it is opened so that network file systems ask the server."""
     with _open_regular(path) as file:
         return file.read(most), os.fstat(file.fileno()).st_mtime
 
 
 def discard(path: str) -> bool:
-    """Remove a file; somebody else may do so first."""
+    """Remove a file; another process may remove it first."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -155,7 +155,7 @@ def discard(path: str) -> bool:
 
 
 def remove(path: str, *, unchanged_since: float) -> bool:
-    """Remove a file last written before the time `unchanged_since`; somebody else may remove it first."""
+    """Remove a file last written before the time `unchanged_since`; another process may remove it first."""
     try:
         if os.lstat(path).st_mtime > unchanged_since:
             return False
@@ -166,7 +166,7 @@ def remove(path: str, *, unchanged_since: float) -> bool:
 
 
 def _open_regular(path: str) -> io.BufferedReader:
-    # Non-blocking, because opening a pipe would otherwise wait for ever.
+    # Non-blocking, because opening a pipe would otherwise wait forever.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -175,7 +175,7 @@ def _open_regular(path: str) -> io.BufferedReader:
 
 
 def read(path: str, *, start: int = 0, most: int) -> bytes:
-    """At most `most` bytes of a regular file, from `start`; never allocates more than the file holds."""
+    """At most `most` bytes of a regular file, from `start`; never allocates more than the file's size."""
     with _open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(start)
@@ -189,7 +189,7 @@ def size_of(path: str) -> int:
 
 
 def digest(path: str) -> str | None:
-    """SHA-256 of a regular file in constant memory; None when there is no such file."""
+    """SHA-256 of a regular file, computed in constant memory; None if the file does not exist."""
     try:
         with _open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -198,7 +198,7 @@ def digest(path: str) -> str | None:
 
 
 def pack(arrays: Mapping[str, np.ndarray]) -> memoryview:
-    """The bytes of an uncompressed npz file: the same arrays give the same bytes, whenever and in whatever order."""
+    """The bytes of an uncompressed npz file; equal arrays give equal bytes, independent of order, time and machine."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(arrays, key=str):
@@ -208,16 +208,16 @@ def pack(arrays: Mapping[str, np.ndarray]) -> memoryview:
             if not _is_plain(array.dtype):
                 raise StoreError(f"Array {name!r} has dtype {array.dtype}, but a block holds only numbers and strings.")
             member = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
-            member.create_system, member.external_attr = 3, 0o644 << 16  # else they tell of the machine
+            member.create_system, member.external_attr = 3, 0o644 << 16  # the defaults depend on the machine
             with archive.open(member, "w", force_zip64=True) as file:
                 npy.write_array(file, array, version=(1, 0), allow_pickle=False)
     return buffer.getbuffer()
 
 
 def unpack(data: bytes) -> dict[str, np.ndarray]:
-    """The arrays of an npz file that may be hostile: every claimed size is held against the bytes first.
+    """The arrays of a possibly hostile npz file; every claimed size is checked against the actual bytes first.
 
-    Raises ValueError with a few words, whatever the bytes.
+    Raises ValueError with a short reason for any invalid bytes.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -230,7 +230,7 @@ def unpack(data: bytes) -> dict[str, np.ndarray]:
             if len(set(names)) != len(names) or not all(map(ARRAY_NAME.fullmatch, names)):
                 raise ValueError("its arrays have impossible names")
             return {name: _unpack_array(archive.read(member)) for name, member in zip(names, members, strict=True)}
-    except Exception as error:  # hostile bytes can trip the parsers in any way; none of them may escape
+    except Exception as error:  # hostile bytes can make the parsers raise anything
         words = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(words[:120]) from error
 
@@ -241,7 +241,7 @@ def _unpack_array(data: bytes) -> np.ndarray:
         raise ValueError("unknown version of the npy format")
     shape, fortran_order, dtype = npy.read_array_header_1_0(file)
     if not _is_plain(dtype):
-        raise ValueError(f"dtype {dtype} is refused")
+        raise ValueError(f"dtype {dtype} is not allowed")
     if math.prod(shape) * dtype.itemsize != len(data) - file.tell():
         raise ValueError(f"shape {shape} does not match {len(data) - file.tell()} bytes")
     return np.ndarray(shape, dtype, data, file.tell(), order="F" if fortran_order else "C").copy()

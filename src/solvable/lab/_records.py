@@ -1,4 +1,4 @@
-"""What the store writes down in words: canonical JSON, documents, and the manifests that tell what is done."""
+"""Text records of the store: canonical JSON, documents, and the manifests that list the committed blocks."""
 
 import hashlib
 import json
@@ -20,12 +20,12 @@ HEX_FLOAT = re.compile(r"'*-?(0x[01]\.[0-9a-f]+p[+-][0-9]+|inf|nan)")
 LONGEST_LINE = 1 << 16
 LARGEST_READABLE = 1 << 14
 SEALED = re.compile(rb'\{"sha256":"[0-9a-f]{64}","document":')
-NOT_JSON = (ValueError, KeyError, TypeError, RecursionError)  # what reading somebody else's JSON may raise
+NOT_JSON = (ValueError, KeyError, TypeError, RecursionError)  # raised when reading untrusted JSON
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One committed block, as its writer's manifest tells it."""
+    """One committed block, as recorded in its writer's manifest."""
 
     block: str
     sha256: str
@@ -48,7 +48,7 @@ def canonical(obj: Any) -> str:
 
 
 def block_id(specification: Mapping[str, Any]) -> str:
-    """The name of a block: SHA-256 of the canonical JSON of what it is asked to compute.
+    """The name of a block: SHA-256 of the canonical JSON of its specification.
 
     >>> block_id({"model": "ridge", "penalty": 0.1})[:16]
     '88d185793b9df263'
@@ -59,7 +59,7 @@ def block_id(specification: Mapping[str, Any]) -> str:
 
 
 def plain(obj: Any, exact: bool = False, where: str = "$") -> Any:
-    """`obj` in the types of JSON, refusing what JSON would bend; `exact` writes floats as hexadecimal strings."""
+    """`obj` in JSON types; raises StoreError for anything JSON would alter. `exact` writes floats as hex strings."""
     if isinstance(obj, np.generic):
         obj = obj.item()
     if obj is None or isinstance(obj, bool | int):
@@ -74,7 +74,7 @@ def plain(obj: Any, exact: bool = False, where: str = "$") -> Any:
         if isinstance(obj, Mapping) and all(isinstance(key, str) for key in obj):
             return {str(key): plain(value, exact, f"{where}.{key}") for key, value in obj.items()}
     except RecursionError:
-        raise StoreError("JSON cannot hold an object that is nested this deeply, or that contains itself.") from None
+        raise StoreError("JSON cannot hold an object that is nested too deeply or contains itself.") from None
     what = "a mapping whose keys are not all strings" if isinstance(obj, Mapping) else f"a {type(obj).__name__}"
     raise StoreError(f"JSON cannot hold {what} (at {where}).")
 
@@ -88,13 +88,13 @@ def now() -> str:
 
 
 def document_file(document: Any) -> bytes:
-    """A document's file: the document and its hash, so that a flipped bit shows. Large ones are sealed by their bytes."""
+    """The file of a document with its hash, which detects flipped bits; large documents are hashed by their bytes."""
     text = json.dumps(plain(document), separators=(",", ":")).encode()
     return _readable(document) if len(text) <= LARGEST_READABLE else _sealed(text)
 
 
 def document_in(data: bytes) -> Any:
-    """The document in a file, or ValueError when any bit of it has changed."""
+    """The document in a file; raises ValueError if any bit has changed."""
     if found := SEALED.match(data):
         text = data[found.end() : -2]
         if _sealed(text) == data:
@@ -114,11 +114,11 @@ def _sealed(text: bytes) -> bytes:
 
 
 def manifest_line(record: dict[str, Any]) -> bytes:
-    """One line of JSON, sealed by a checksum of its own bytes."""
+    """One line of JSON with a checksum of its bytes."""
     body = json.dumps(record, separators=(",", ":")).encode()
     if len(body) > LONGEST_LINE - 100:
         raise StoreError(
-            f"The meta of block {str(record.get('block'))[:12]}… takes {len(body)} bytes, but may take 65000."
+            f"The meta of block {str(record.get('block'))[:12]}… takes {len(body)} bytes, but the limit is 65000."
         )
     return body[:-1] + _seal(body) + b"\n"
 
@@ -131,31 +131,31 @@ _SEAL_LENGTH = len(_seal(b""))
 
 
 class Ledger:
-    """What all manifests say together; reads only what was appended since the last time."""
+    """The content of all manifests; each refresh reads only the lines appended since the last one."""
 
     def __init__(self) -> None:
         self.entries: dict[str, list[Entry]] = {}
         self.failures: dict[str, list[tuple[str, str, str]]] = {}  # (time, writer, error)
-        self.documents: dict[str, set[str]] = {}  # the hashes of the files of every document, by name
-        self._understood: dict[str, int] = {}  # per writer: where its last good line ends
+        self.documents: dict[str, set[str]] = {}  # hashes of the files of every document, by name
+        self._understood: dict[str, int] = {}  # per writer: end of the last valid line
 
     def refresh(self, folder: str) -> None:
-        """Take in what the manifests in `folder` say by now."""
+        """Read the new lines of the manifests in `folder`."""
         sizes = {}
         with os.scandir(folder) as found:
             for item in found:
                 if (name := MANIFEST_NAME.fullmatch(item.name)) and item.is_file(follow_symlinks=False):
                     sizes[name[1]] = item.stat(follow_symlinks=False).st_size
         if any(sizes.get(writer, 0) < end for writer, end in self._understood.items()):
-            self.__init__()  # a manifest shrank or vanished: what it said no longer counts
+            self.__init__()  # a manifest shrank or vanished, so its old lines no longer count
         for writer, size in sizes.items():
             if size > self._understood.get(writer, 0):
                 self.scan(os.path.join(folder, f"{writer}.jsonl"), writer)
 
     def scan(self, path: str, writer: str) -> tuple[int, bool]:
-        """Take in the new lines of one manifest; how many were garbled, and whether the last one is torn.
+        """Read the new lines of one manifest; return the number of garbled lines and whether the last one is torn.
 
-        Bad lines at the very end are read again next time: they may be a write still on its way through a network.
+        Bad lines at the end are read again next time, because a network file system may not have finished the write.
         """
         position, garbled, rest = self._understood.get(writer, 0), 0, b""
         while piece := files.read(path, start=position + len(rest), most=1 << 22):
@@ -171,7 +171,7 @@ class Ledger:
         return garbled, bool(rest)
 
     def _take_in(self, line: bytes, writer: str) -> bool:
-        """Whether the line is whole and makes sense; only then does it count."""
+        """Record a line if it is complete and valid; return whether it is."""
         body = line[:-_SEAL_LENGTH] + b"}"
         if line[-_SEAL_LENGTH:] != _seal(body):
             return False

@@ -1,4 +1,4 @@
-"""What is wrong with a run: everything in its folder is looked at and everything vouched for is read."""
+"""Verification of a run: list everything in its folder and read everything that the manifests record."""
 
 import os
 import re
@@ -24,7 +24,7 @@ FILE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something `Store.verify` found; prints as one sentence.
+    """A problem found by `Store.verify`; prints as one sentence.
 
     `kind` is one of missing, truncated, flipped, unreadable, conflict, garbled, link, unexpected, or of the leftovers
     temporary, unreferenced, torn, claim. `path` is relative to the run.
@@ -37,7 +37,7 @@ class Problem:
 
     @property
     def leftover(self) -> bool:
-        """Whether this is only what an interrupted (or busy) writer leaves behind, and everybody ignores."""
+        """Whether this is only a harmless leftover of an interrupted or active writer."""
         return self.kind in ("temporary", "unreferenced", "torn", "claim")
 
     def __str__(self) -> str:
@@ -54,17 +54,17 @@ def problems_of(store: "Store", run_file: bytes) -> Iterator[Problem]:
         if item is None:
             yield Problem("unreadable", f"{relative or store.path} cannot be listed.", relative)
         elif item.is_symlink():
-            yield Problem("link", f"{relative} is a symbolic link, which no run contains.", relative)
+            yield Problem("link", f"{relative} is a symbolic link, which is not allowed in a run.", relative)
         elif not item.is_file(follow_symlinks=False):
-            yield Problem("unexpected", f"{relative} is no part of a run.", relative)
+            yield Problem("unexpected", f"{relative} does not belong to a run.", relative)
         elif files.TEMPORARY.fullmatch(item.name):
-            yield Problem("temporary", f"{relative} was left by an interrupted writer, or one is at work.", relative)
+            yield Problem("temporary", f"{relative} belongs to an interrupted or active writer.", relative)
         elif name is None:
-            yield Problem("unexpected", f"{relative} is no part of a run.", relative)
+            yield Problem("unexpected", f"{relative} does not belong to a run.", relative)
         elif name["block"]:
             blocks[name["block"]] = relative
         elif name["claim"]:
-            yield Problem("claim", f"{relative} was left by a worker that died, or one is at work.", relative)
+            yield Problem("claim", f"{relative} belongs to a dead or active worker.", relative)
         elif name["archive"]:
             found, problem = _contents_of_archive(store, relative, name["archive"])
             blocks |= dict.fromkeys(found, relative)
@@ -75,19 +75,19 @@ def problems_of(store: "Store", run_file: bytes) -> Iterator[Problem]:
     if not os.path.lexists(os.path.join(store.path, "run.json")):
         yield Problem("missing", "run.json is missing.", "run.json")
     for name in sorted(set(ledger.documents) - documents):
-        yield Problem("missing", f"Document {name!r} is missing, which was written.", f"documents/{name}.json")
+        yield Problem("missing", f"Document {name!r} was written but is missing.", f"documents/{name}.json")
     for name in sorted(documents & set(ledger.documents)):
         relative = f"documents/{name}.json"
         if files.digest(os.path.join(store.path, relative)) not in ledger.documents[name]:
-            yield Problem("flipped", f"Document {name!r} is not the one that was written.", relative)
+            yield Problem("flipped", f"Document {name!r} differs from what was written.", relative)
     for name in sorted(documents - set(ledger.documents)):
-        sentence = f"Document {name!r} is mentioned by no manifest: its writer was interrupted, or is at work."
+        sentence = f"Document {name!r} is in no manifest: its writer was interrupted or is still active."
         yield Problem("unreferenced", sentence, f"documents/{name}.json")
     for block, entries in sorted(ledger.entries.items()):
         yield from _problems_of_block(store, block, entries)
     for block, relative in blocks.items():
         if block not in ledger.entries:
-            sentence = f"{relative} is mentioned by no manifest: its writer was interrupted, or is at work."
+            sentence = f"{relative} is in no manifest: its writer was interrupted or is still active."
             yield Problem("unreferenced", sentence, relative, block)
 
 
@@ -100,11 +100,11 @@ def _problems_of_text(
         elif name["writer"]:
             garbled, torn = ledger.scan(os.path.join(store.path, relative), name["writer"])
             if garbled:
-                yield Problem("garbled", f"{relative} has {garbled} lines that cannot be trusted.", relative)
+                yield Problem("garbled", f"{relative} has {garbled} garbled lines.", relative)
             if torn:
                 yield Problem("torn", f"{relative} ends in a torn line, which is ignored.", relative)
         elif files.read(os.path.join(store.path, relative), most=len(run_file) + 1) != run_file:
-            yield Problem("flipped", f"{relative} is not as it was written.", relative)
+            yield Problem("flipped", f"{relative} differs from what was written.", relative)
     except StoreError as error:
         yield Problem("flipped", str(error), relative)
     except OSError as error:
@@ -115,9 +115,11 @@ def _contents_of_archive(store: "Store", relative: str, name: str) -> tuple[list
     path = os.path.join(store.path, relative)
     try:
         if (found := files.digest(path)) is None:
-            return [], []  # a larger one has taken its place meanwhile
+            return [], []  # a larger one has replaced it in the meantime
         blocks = list(read_index(path, name))
-        return blocks, [] if found == name else [Problem("flipped", f"{relative} is not as it was written.", relative)]
+        return blocks, [] if found == name else [
+            Problem("flipped", f"{relative} differs from what was written.", relative)
+        ]
     except ValueError as error:
         return [], [Problem("truncated", f"{relative} is damaged: {error}.", relative)]
     except (OSError, StoreError) as error:
@@ -137,7 +139,7 @@ def _problems_of_block(store: "Store", block: str, entries: list[records.Entry])
 
 
 def walk(root: str, folder: str = "") -> Iterator[tuple[str, os.DirEntry[str] | None]]:
-    """Everything in the run except its own folders, entering nothing but those; None for one that cannot be listed."""
+    """Everything in the run except its own folders, which alone are entered; None for one that cannot be listed."""
     try:
         with os.scandir(os.path.join(root, folder)) as found:
             items = sorted(found, key=lambda item: item.name)

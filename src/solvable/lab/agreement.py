@@ -1,20 +1,20 @@
-"""How well theory and simulation agree, with verdicts that a referee would accept.
+"""Statistical agreement of theory and simulation.
 
 For every observable and point the simulated mean at the largest size is compared with the theory at the realised
-controls by Student's t. Holm's correction over the whole table keeps the chance of one false alarm anywhere below the
-level. What deviates significantly is then asked whether it falls as the *declared* power of 1/size, by an F test of the
-one-amplitude fit over all sizes.
+controls by Student's t. Holm's correction over the whole table keeps the probability of any false alarm below the level.
+For significant deviations, an F test of the one-amplitude fit over all sizes then decides whether the deviation decays as
+the *declared* power of 1/size.
 
 - **agree**: no significant deviation, and the standard error is at most 2 % of the observable's scale;
 - **finite-size**: a deviation that the declared power explains;
-- **inconclusive**: no significant deviation, but too noisy to say more;
+- **inconclusive**: no significant deviation, but too noisy to decide;
 - **disagree**: a deviation that the declared power does not explain;
 - **undefined**: theory or simulation did not converge there.
 
-**Random limits.** Where an observable stays random as the size grows, its realisations at the largest size are compared with
-the theory's draws by the two-sample test of Kolmogorov and Smirnov. The row shows the quantile (of five) that deviates most
-in units of its error, and that quantile is what must fall as the declared power. *Agree* needs enough realisations
-that the test would have seen two distribution functions a fifth apart.
+**Random limits.** If an observable stays random as the size grows, its realisations at the largest size are compared with
+the theory's draws by the two-sample Kolmogorov–Smirnov test. The row shows the quantile (of five) that deviates most in
+units of its error; its deviation must decay as the declared power. *Agree* requires enough realisations for the test to
+detect two distribution functions that differ by a fifth.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LEVEL = 0.05
 PRECISION = 0.02
 RESOLUTION = 1e-5
 SEPARATION = 0.2
-"""How far apart two distribution functions may be, at most, unseen, where random limits are said to agree."""
+"""The largest undetected difference of two distribution functions for which random limits count as agreeing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Agreement:
-    """The whole table."""
+    """The table of all comparisons."""
 
     rows: tuple[Row, ...]
     sizes: tuple[int, ...]
@@ -73,13 +73,13 @@ class Agreement:
         return len(self.rows)
 
     def counts(self, observable: str | None = None) -> dict[str, int]:
-        """How many rows have each verdict."""
+        """The number of rows with each verdict."""
         found = Counter(r.verdict for r in self.rows if observable in (None, r.observable))
         return {v: found[v] for v in VERDICTS if found[v]}
 
     @property
     def verdict(self) -> str:
-        """The worst of the table: disagree, then undefined, inconclusive, finite-size, agree."""
+        """The worst verdict of the table: disagree, then undefined, inconclusive, finite-size, agree."""
         found = self.counts()
         return next((v for v in ("disagree", "undefined", "inconclusive", "finite-size") if v in found), "agree")
 
@@ -118,9 +118,9 @@ def compare(
     status: str = "asymptotic",
     counted: np.ndarray | None = None,
 ) -> list[dict[str, Any]]:
-    """Raw statistics of one observable: arrays are (point, size, seed); verdicts come from `judge`, for the whole table.
+    """Raw statistics of one observable from arrays (point, size, seed); `judge` gives the verdicts for the whole table.
 
-    `counted` (point, size) says of how many things the observable is a fraction, if it is one.
+    `counted` (point, size) is the denominator of an observable that is a fraction.
     """
     from scipy.special import fdtrc, stdtr
 
@@ -142,7 +142,7 @@ def compare(
         usable = number >= 2
         mean = np.array([_mean(d) for d in deviation[usable]])
         spread = np.array([np.nanstd(d, ddof=1) for d in deviation[usable]]) / np.sqrt(number[usable])
-        # What a simulation in float32 resolves is the smallest error there can be, also where nothing fluctuates.
+        # The error is at least the resolution of a float32 simulation, even if nothing fluctuates.
         spread = np.maximum(spread, RESOLUTION * max(scale, 1e-300))
         if counted is not None:
             spread = np.maximum(spread, _counting_error(expected[i, usable], counted[i, usable], number[usable]))
@@ -170,7 +170,7 @@ def compare_random(
     power: float,
     status: str = "asymptotic",
 ) -> list[dict[str, Any]]:
-    """As `compare`, for a random limit: `simulated` is (point, size, seed), the theory's `draws` (point, size, draw)."""
+    """Like `compare` for a random limit; `simulated` is (point, size, seed), `draws` of the theory (point, size, draw)."""
     from scipy.special import fdtrc
     from scipy.stats import ks_2samp
 
@@ -209,14 +209,14 @@ def compare_random(
 
 
 def quantile_errors(draws: np.ndarray, number: int) -> np.ndarray:
-    """Standard errors of the quantiles of `number` realisations of a law that `draws` represent: √(q(1−q)/n) Q′(q).
+    """Standard errors √(q(1−q)/n) Q′(q) of the quantiles of `number` realisations of the distribution of `draws`.
 
-    >>> quantile_errors(np.linspace(0, 1, 100_001), 100).round(3).tolist()  # of a uniform law, Q′ = 1
+    >>> quantile_errors(np.linspace(0, 1, 100_001), 100).round(3).tolist()  # a uniform distribution, Q′ = 1
     [0.03, 0.043, 0.05, 0.043, 0.03]
     """
     levels, step = np.array(QUANTILES), 0.03
     slope = (np.quantile(draws, levels + step) - np.quantile(draws, levels - step)) / (2 * step)
-    least = RESOLUTION * max(float(np.max(np.abs(draws))), 1e-300)  # also where nothing fluctuates
+    least = RESOLUTION * max(float(np.max(np.abs(draws))), 1e-300)  # even if nothing fluctuates
     return np.maximum(np.sqrt(levels * (1 - levels) * (1 / number + 1 / draws.size)) * slope, least)
 
 
@@ -239,7 +239,7 @@ def judge(table: list[dict[str, Any]], level: float = LEVEL) -> list[Row]:
 
 
 def holm(p_values: list[float], level: float) -> list[bool]:
-    """Which hypotheses Holm's step-down procedure rejects; NaN is never rejected and does not count.
+    """The hypotheses rejected by Holm's step-down procedure; NaN is never rejected and not counted.
 
     >>> holm([0.001, 0.04, 0.03, float("nan")], 0.05)
     [True, False, False, False]
@@ -255,7 +255,7 @@ def holm(p_values: list[float], level: float) -> list[bool]:
 
 
 def _counting_error(expected: np.ndarray, counted: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    """The binomial error of a fraction of `counted` things over `seeds` draws; at least one count is uncertain."""
+    """The binomial error of a fraction of `counted` items over `seeds` draws; at least one count is uncertain."""
     draws = counted * seeds
     p = np.clip(np.array([_mean(e) for e in expected]), 0.0, 1.0)
     return np.sqrt(np.maximum(p * (1 - p), 1 / draws) / draws)

@@ -29,18 +29,18 @@ class Checked:
     part: str
     passed: bool
     seen: str
-    inconclusive: int = 0  # rows of an agreement that were too noisy to say anything
+    inconclusive: int = 0  # rows of an agreement that were too noisy to decide
 
 
 def reference_folder() -> Path:
-    """Where the reference values lie: inside an installed package, or beside the sources."""
+    """The folder of the reference values: inside an installed package, or beside the sources."""
     package = Path(__file__).resolve().parents[1]
     inside = package / "reference"
     return inside if inside.is_dir() else package.parents[1] / "tests" / "reference"
 
 
 def load_cases(file: Path) -> list[dict[str, Any]]:
-    """The cases of a file of reference values, or one sentence about what is wrong with it."""
+    """The cases of a file of reference values; raises `InvalidValue`."""
     try:
         cases = json.loads(Path(file).read_text())
     except OSError as problem:
@@ -59,9 +59,9 @@ def load_cases(file: Path) -> list[dict[str, Any]]:
 
 
 def evaluate_case(case: Mapping[str, Any]) -> tuple[np.ndarray, float]:
-    """The theory's value for a case, and how far it is from the reference.
+    """The theory's value for a case and its distance from the reference.
 
-    A case with `simulate`, say `{"size": 1000, "seed": 0}`, looks at that realisation instead: exact counts of an
+    A case with `simulate`, for example `{"size": 1000, "seed": 0}`, uses that realisation instead, for exact counts of an
     experiment.
     """
     model = model_class(case["model"]).create(**case["params"])
@@ -74,7 +74,7 @@ def evaluate_case(case: Mapping[str, Any]) -> tuple[np.ndarray, float]:
 
 @lru_cache(maxsize=4)
 def _simulated(id: str, params: str, how: str) -> Outcome:
-    """One realisation; several cases that differ only in what they look at share it."""
+    """One realisation, cached for cases that differ only in the observable or entry."""
     settings = json.loads(how)
     if not isinstance(settings, dict) or set(settings) != {"size", "seed"}:
         raise InvalidValue(f"simulate = {how} is not an object with a size and a seed.")
@@ -82,7 +82,7 @@ def _simulated(id: str, params: str, how: str) -> Outcome:
 
 
 def check_case(case: Mapping[str, Any]) -> Checked:
-    """One reference value against the theory, or against a realisation."""
+    """Compare one reference value with the theory or with a realisation."""
     settings = ", ".join(f"{k}={_brief(v)}" for k, v in case["params"].items())
     part = f"{case['observable']}({settings})" + (f" in {json.dumps(case['simulate'])}" if "simulate" in case else "")
     try:
@@ -94,17 +94,17 @@ def check_case(case: Mapping[str, Any]) -> Checked:
 
 
 def check_values(file: Path, only: Iterable[str] = ()) -> list[Checked]:
-    """Every case of a file."""
+    """Check every case of a file."""
     wanted = set(only)
     return [check_case(c) for c in load_cases(file) if not wanted or c["model"] in wanted]
 
 
 def guard(id: str) -> list[Finding]:
-    """What `make test` asks of a registered model: its contract, its reference values, a small simulation."""
+    """Check a registered model as `make test` does: contract, reference values, a small simulation."""
     file, kind = reference_folder() / f"{id}.json", model_class(id)
     cases = load_cases(file) if file.exists() else []
     findings = guard_model(kind, cases)
-    if kind.point is Model.point:  # exact counts of realisations of the guard's own size: no further program
+    if kind.point is Model.point:  # exact counts at the guard's own size need no other program
         size = kind.guard.size or kind.typical_sizes[0]
         for row in map(check_case, (case for case in cases if case.get("simulate", {}).get("size") == size)):
             findings.append(Finding(f"the reference value of {row.part} holds", row.passed, row.seen))
@@ -118,7 +118,7 @@ def check_models(
     corners: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Checked]:
-    """The whole table for some models, or for all: with a larger study if `full`, with the `corners` of what is allowed."""
+    """Check some or all models; `full` runs a larger study, `corners` adds the corners of the allowed ranges."""
     chosen = list(ids) or list(listings())
     classes = {id: model_class(id) for id in chosen}
     report = []
@@ -133,8 +133,8 @@ def check_models(
         say(f"{id}: reference values")
         if file.exists():
             report += check_values(file)
-        elif kind.point is not Model.point:  # an experiment may have nothing exact to compare with
-            report.append(Checked(id, "reference values", False, f"there is no {file.name}"))
+        elif kind.point is not Model.point:  # an experiment may have no exact reference values
+            report.append(Checked(id, "reference values", False, f"{file.name} does not exist"))
         if kind.point is not Model.point and kind.experiment is not Model.experiment:
             say(f"{id}: agreement study")
             report += _agreement(id, kind, full)
@@ -150,9 +150,9 @@ def _contract(id: str, kind: type[Model]) -> Checked:
 
 
 def check_studies(kind: type[Model], full: bool = False) -> list[tuple[Study, tuple[str, ...]]]:
-    """The agreement studies of a model, each with the observables to judge (none: all).
+    """The agreement studies of a model, each with the observables to compare (empty: all).
 
-    They are what the model declares in `check_study`, or its defaults at its typical sizes.
+    They are declared in the model's `check_study`; the default is the model at its defaults and typical sizes.
     """
     declared = kind.check_study or {}
     several = declared if isinstance(declared, (list, tuple)) else [declared]
@@ -181,7 +181,7 @@ def _agreement(id: str, kind: type[Model], full: bool) -> list[Checked]:
             rows.append(Checked(id, f"agreement: {name}", passed, seen, counts.get("inconclusive", 0)))
             compared += sum(counts.values())
     noisy = sum(row.inconclusive for row in rows)
-    seen = f"{noisy} of {compared} rows, where {kind.inconclusive:.0%} are declared"
+    seen = f"{noisy} of {compared} rows, at most {kind.inconclusive:.0%} allowed"
     return [*rows, Checked(id, "agreement: inconclusive", noisy <= kind.inconclusive * compared, seen)]
 
 

@@ -1,8 +1,8 @@
-"""Workers of a sweep as tasks of dask.distributed: a cluster of this process, any scheduler, or a pool of Slurm jobs.
+"""Workers of a sweep as dask.distributed tasks: in a local cluster, at any scheduler, or in a pool of Slurm jobs.
 
-A task starts the same worker command as every other launcher and waits for it. Only words travel: the path of the run,
-which all machines must see, a shard, and the settings of threads and device. Results are in the store and nowhere else, so that a
-task which runs twice, or elsewhere, or never, can do no harm. Imports no JAX, in the driver nor in dask's workers.
+A task starts the same worker command as every other launcher and waits for it. Only strings are sent: the path of the
+run, which all machines must see, a shard, and the settings of threads and device. Results are written only to the store,
+so a task that runs twice, elsewhere or never does no harm. Neither the driver nor dask's workers import JAX.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from .status import status
 
 CONNECT = 10.0  # seconds for one attempt to reach a scheduler
 PATIENCE = 120.0  # seconds without the scheduler after which the driver gives up
-SPARE = 16  # tasks beyond those that can run now, for workers that come later
+SPARE = 16  # tasks beyond those that can run now, for workers that join later
 LOOPBACK = "127.0.0.1:0"
 ADDRESS = r"(tcp|tls)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}"
 
@@ -54,7 +54,7 @@ class ClusterLost(SolvableError):
 
 @dataclass(frozen=True)
 class Tls:
-    """The certificate files with which driver, scheduler and workers know one another: none of the three, or all."""
+    """Certificate files for driver, scheduler and workers: all three or none."""
 
     ca: str = ""
     cert: str = ""
@@ -65,7 +65,9 @@ class Tls:
         if any(given.values()):
             for option, file in given.items():
                 if not file:
-                    raise InvalidValue(f"{option} is missing: --tls-ca, --tls-cert and --tls-key go together.")
+                    raise InvalidValue(
+                        f"{option} is missing: --tls-ca, --tls-cert and --tls-key must be given together."
+                    )
                 if not os.path.isfile(file):
                     raise InvalidValue(f"{option} {file!r} is not a file.")
 
@@ -79,15 +81,15 @@ NO_TLS = Tls()
 def work_there(
     path: str, index: int, number: int, study: str, settings: Mapping[str, str], heal: bool
 ) -> tuple[int, str] | None:
-    """The task: one worker process; how it died (exit code, last words), or None if it was well.
+    """Run one worker process as a task; return its exit code and last output if it died, else None.
 
-    With nothing undone none is started, unless to `heal` what is damaged. The process ends when the task is cancelled
-    (also because the driver is gone) or dask's worker closes; if that worker is killed, it stops after its block.
+    If no block is missing, no process is started, except to `heal` damaged blocks. The process ends when the task is
+    cancelled (also because the driver is gone) or dask's worker closes; if that worker is killed, it stops after its block.
     """
     from distributed import get_worker
     from distributed.core import Status
 
-    with suppress(SolvableError):  # which the worker itself tells better
+    with suppress(SolvableError):  # the worker itself reports it better
         if not heal and not status(path, study).blocks["undone"]:
             return None
     dask_worker = get_worker()
@@ -123,12 +125,12 @@ def run_tasks(
     say: Callable[[str], None] = lambda sentence: None,
     every: float = 0.5,
 ) -> list[Dead]:
-    """Work on the run, which has so many blocks, by tasks of a dask cluster; returns those whose workers died.
+    """Work on a run of `blocks` blocks with tasks of a dask cluster; return the tasks whose workers died.
 
-    `where` is "local" (a cluster within this process), "slurm" (a pool of jobs, which this process asks for and ends), or
-    the address of a scheduler. `number` workers; 0 with an address is as many as there is room for. `watch` is called
-    every so often and says whether all is done. If the scheduler is gone the driver waits for it and starts again. Ctrl-C
-    and SIGTERM cancel the tasks and raise KeyboardInterrupt.
+    `where` is "local" (a cluster within this process), "slurm" (a pool of jobs, started and ended by this process), or the
+    address of a scheduler. `number` is the number of workers; 0 with an address means as many as fit. `watch` is called
+    periodically and returns whether everything is done. If the scheduler is lost, the driver waits for it and starts again.
+    Ctrl-C and SIGTERM cancel the tasks and raise KeyboardInterrupt.
     """
     check_where(where, tls)
     checked_workers(number, least=0)
@@ -138,10 +140,10 @@ def run_tasks(
     def complete() -> bool:
         try:
             return watch()
-        except OSError as problem:  # of the run, not of the connection
-            raise SolvableError(f"Could not look at the run at {path}: {problem.strerror or problem}.") from None
+        except OSError as problem:  # from the run, not from the connection
+            raise SolvableError(f"Could not read the run at {path}: {problem.strerror or problem}.") from None
 
-    heal = complete()  # all is done already: then tasks look for damage, and all of them are waited for
+    heal = complete()  # everything is done already: tasks look for damage, and all of them are awaited
     with ExitStack() as stack:
         stop = stack.enter_context(stop_event())
         options = {"number": max(1, min(number or 1, blocks)), "tls": tls, "jobs": jobs, "beside": path}
@@ -150,10 +152,10 @@ def run_tasks(
         for attempt in itertools.count():
             try:
                 with _connected(distributed, address, security, PATIENCE if attempt else 0.0, stop) as client:
-                    room = sum(client.nthreads().values())
-                    if not room and not attempt:
-                        say(f"solvable: no dask worker has come to {_name(address)} yet; waiting.")
-                    tasks = max(1, min(number or room + SPARE, blocks))
+                    threads = sum(client.nthreads().values())
+                    if not threads and not attempt:
+                        say(f"solvable: no dask worker has connected to {_name(address)} yet; waiting.")
+                    tasks = max(1, min(number or threads + SPARE, blocks))
                     futures = [
                         client.submit(
                             work_there, path, i, tasks, study, settings_elsewhere(), heal,
@@ -161,7 +163,7 @@ def run_tasks(
                         )
                         for i in range(tasks)
                     ]  # fmt: skip
-                    if _waited(futures, stop, every, lambda: complete() and not heal):
+                    if _wait(futures, stop, every, lambda: complete() and not heal):
                         return _dead(futures)
             except (OSError, TimeoutError, distributed.client.FutureCancelledError):
                 pass
@@ -173,19 +175,19 @@ def run_tasks(
 
 
 def check_where(where: str, tls: Tls) -> None:
-    """Refuse, in one sentence, what is no cluster."""
+    """Raise `InvalidValue` unless `where` and `tls` describe a cluster."""
     if where not in ("local", "slurm") and not re.fullmatch(ADDRESS, where):
         raise InvalidValue(f"cluster = {where!r} is not local, slurm, tcp://host:port or tls://host:port.")
     if where == "local" and tls:
-        raise InvalidValue("cluster = 'local' opens no connection and takes no --tls files.")
+        raise InvalidValue("cluster = 'local' opens no connection: leave out the --tls files.")
     if where.startswith("tcp:") and tls:
-        raise InvalidValue(f"cluster = {where!r} is not encrypted: with --tls files the address is tls://host:port.")
+        raise InvalidValue(f"cluster = {where!r} is not encrypted: with --tls files use an address tls://host:port.")
     if where.startswith("tls:") and not tls:
         raise InvalidValue(f"cluster = {where!r} needs --tls-ca, --tls-cert and --tls-key.")
 
 
-def _waited(futures: list[Any], stop: threading.Event, every: float, complete: Callable[[], bool]) -> bool:
-    """Whether all tasks ended, or nothing is left to do; False if the scheduler forgot them or we were told to stop."""
+def _wait(futures: list[Any], stop: threading.Event, every: float, complete: Callable[[], bool]) -> bool:
+    """Wait for the tasks; True if all ended or nothing is left to do, False if they were lost or `stop` was set."""
     ended = ("finished", "error")
     while not stop.is_set():
         done = complete()
@@ -193,7 +195,7 @@ def _waited(futures: list[Any], stop: threading.Event, every: float, complete: C
             return done
         if all(future.status in ended for future in futures):
             return True
-        if done:  # those that run end by themselves; those that wait for room are not needed
+        if done:  # running tasks end on their own; waiting tasks are not needed
             until = time.monotonic() + GRACE / 4
             while time.monotonic() < until and not all(future.status in ended for future in futures):
                 time.sleep(0.05)
@@ -216,7 +218,7 @@ def _dead(futures: list[Any]) -> list[Dead]:
 
 @contextmanager
 def _connected(distributed: Any, address: Any, security: Any, patience: float, stop: threading.Event) -> Iterator[Any]:
-    """A client of the scheduler, tried for as long as `patience`; what it left there is cancelled in the end."""
+    """A client of the scheduler, retried for `patience` seconds; its tasks are cancelled on exit."""
     until = time.monotonic() + patience
     while True:
         try:
@@ -234,7 +236,7 @@ def _connected(distributed: Any, address: Any, security: Any, patience: float, s
     try:
         yield client
     finally:
-        # Futures are forgotten with their client, and dask's workers then end the processes of those that still ran.
+        # Futures are dropped with their client; dask's workers then end the processes of tasks still running.
         with suppress(Exception):
             client.close(timeout=GRACE)
 
@@ -243,20 +245,20 @@ def _connected(distributed: Any, address: Any, security: Any, patience: float, s
 def _cluster(
     distributed: Any, where: str, *, number: int, tls: Tls, jobs: Jobs, beside: str
 ) -> Iterator[tuple[Any, Any]]:
-    """What a client connects to, and with which security."""
+    """The address or cluster that a client connects to, and its security settings."""
     if where not in ("local", "slurm"):
         yield where, _security(distributed, tls) if tls else None
         return
     from dask import config
 
-    # Our own schedulers forgive the end of a worker: jobs end when their time is up, and that is no fault of the task.
+    # Our own schedulers tolerate the end of a worker: jobs reach their time limit, which is not the task's fault.
     settings = {"distributed.scheduler.allowed-failures": 1000, "distributed.scheduler.http.routes": [],
                 "distributed.worker.http.routes": []}  # fmt: skip
     with ExitStack() as stack:
         stack.enter_context(config.set(settings))
         if where == "local":
-            # Within this process: nothing listens at which others of this machine could knock, but for dask's web
-            # servers, which cannot be left out and here have nothing to show.
+            # Within this process, so that no port is open to other users of this machine except those of dask's web
+            # servers, which cannot be disabled and have nothing to show here.
             yield stack.enter_context(
                 distributed.LocalCluster(
                     n_workers=number, threads_per_worker=1, processes=False, memory_limit=None,
@@ -264,11 +266,11 @@ def _cluster(
                 )
             ), None  # fmt: skip
             return
-        # Whoever reaches a scheduler can have it run what they like: on a cluster of many users it must know its own.
+        # Anyone who can reach a scheduler can run code on it, so on a shared cluster it must authenticate its clients.
         security = _security(distributed, tls or stack.enter_context(temporary_certificate(os.path.dirname(beside))))
         pool = stack.enter_context(_slurm_pool(security, jobs))
         wanted = -(-number // jobs.cores)
-        pool.adapt(minimum_jobs=wanted, maximum_jobs=wanted)  # a job that ends is asked for again
+        pool.adapt(minimum_jobs=wanted, maximum_jobs=wanted)  # a job that ends is requested again
         yield pool, security
 
 
@@ -276,11 +278,11 @@ def _slurm_pool(security: Any, jobs: Jobs) -> Any:
     module = _needed("dask_jobqueue")
     if shutil.which("sbatch") is None:
         raise SolvableError(
-            "There is no sbatch on this machine: --cluster slurm is for a login node of a Slurm cluster."
+            "sbatch was not found on this machine: run --cluster slurm on a login node of a Slurm cluster."
         )
     files = (security.tls_ca_file, security.tls_worker_cert, security.tls_worker_key)
     if odd := next((file for file in files if shlex.quote(file) != file), None):
-        raise SolvableError(f"{odd!r} has characters that a shell would not take as they are: choose another path.")
+        raise SolvableError(f"{odd!r} has characters with a special meaning in a shell: choose another path.")
     extra = ["--requeue", "--open-mode=append"] + ([shlex.join(jobs.extra)] if jobs.extra else [])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -291,22 +293,24 @@ def _slurm_pool(security: Any, jobs: Jobs) -> Any:
             worker_extra_args=["--dashboard-address", LOOPBACK],
             silence_logs=logging.CRITICAL,
         )  # fmt: skip
-    # A job that Slurm refuses would otherwise be asked for in vain, again and again, in silence.
-    asked = subprocess.run(
+    # Otherwise a job that Slurm rejects would silently be requested again and again.
+    tested = subprocess.run(
         ["sbatch", "--test-only"], input=pool.job_script(), capture_output=True, text=True, timeout=60
     )
-    if asked.returncode:
+    if tested.returncode:
         pool.close()
-        raise SolvableError(f"Slurm refuses such jobs: {(asked.stderr.strip() or '?').splitlines()[-1]}")
+        raise SolvableError(f"Slurm rejects these jobs: {(tested.stderr.strip() or '?').splitlines()[-1]}")
     return pool
 
 
 @contextmanager
 def temporary_certificate(folder: str) -> Iterator[Tls]:
-    """A certificate of our own in a private folder within `folder`, for as long as this lasts."""
+    """A temporary self-signed certificate in a private folder within `folder`."""
     openssl = shutil.which("openssl")
     if openssl is None:
-        raise SolvableError("There is no openssl to make a certificate with: give --tls-ca, --tls-cert and --tls-key.")
+        raise SolvableError(
+            "openssl, which makes certificates, was not found: give --tls-ca, --tls-cert and --tls-key."
+        )
     with tempfile.TemporaryDirectory(prefix=".solvable-tls-", dir=folder) as private:
         key, cert = os.path.join(private, "key.pem"), os.path.join(private, "cert.pem")
         words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "90", "-subj", "/CN=solvable"]
@@ -344,7 +348,7 @@ def _needed(module: str) -> Any:
 
 
 def _quiet() -> None:
-    """What dask says of lost connections we say ourselves, in one sentence."""
+    """Silence dask's log about lost connections, which we report ourselves in one sentence."""
     for name in list(logging.root.manager.loggerDict):
         if name.partition(".")[0] in ("distributed", "tornado"):
             logging.getLogger(name).setLevel(logging.CRITICAL)

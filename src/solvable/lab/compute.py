@@ -1,4 +1,4 @@
-"""Compute one block from its specification: the only place where the lab meets JAX."""
+"""Compute one block from its specification: the only module of the lab that uses JAX."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from .planning import columns_of, spread
 
 
 def needed_memory(model: Model, block: Mapping[str, Any]) -> int | None:
-    """Bytes that the block's compiled program takes, as XLA tells; None where that is not known beforehand.
+    """Memory of the block's compiled program in bytes, as reported by XLA; None if it is not known beforehand.
 
-    Compiling is not wasted: the block then runs the very program that was asked.
+    The compilation is not wasted, because the block then runs the same program.
     """
     if block["prepare"] or (block["kind"] == "simulation" and type(model).runs == "host"):
         return None
     lanes, numbers = block["lanes"], jnp.zeros
     controls = {n: numbers(lanes) for n in model.fields_of("control")}
     if block["kind"] == "theory":
-        asked = (model.with_values(controls), type(model).numerics.updated(block["numerics"]))
-        return needed(theory_program.lower(*asked).compile())
+        arguments = (model.with_values(controls), type(model).numerics.updated(block["numerics"]))
+        return needed(theory_program.lower(*arguments).compile())
     counting = [n for n, declaration in model.fields_of("control").items() if declaration.counts]
     lengths = tuple(sorted(zip(counting, block["padded"], strict=True)))
     keys = jax.random.wrap_key_data(numbers((lanes, 2), jnp.uint32), impl="threefry2x32")
@@ -43,9 +43,9 @@ def needed_memory(model: Model, block: Mapping[str, Any]) -> int | None:
 
 
 def compute_block(model: Model, block: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The results of a block, one row per cell, a batch of `lanes` cells after the other.
+    """The results of a block, one row per cell, computed in batches of `lanes` cells.
 
-    `model` is the block's variant with any controls.
+    `model` is the block's variant, with arbitrary controls.
     """
     names = list(model.fields_of("control"))
     number, lanes = block["cells"], block["lanes"]
@@ -58,14 +58,16 @@ def compute_block(model: Model, block: Mapping[str, Any]) -> dict[str, np.ndarra
         batch = slice(start, min(start + lanes, number))
         own = {n: c[batch] for n, c in columns.items()}
         some = {**block, "seeds": block["seeds"][batch], "sizes": block["sizes"][batch]}
-        fill = np.minimum(np.arange(lanes), batch.stop - start - 1)  # the last is repeated: one shape for all
+        fill = np.minimum(
+            np.arange(lanes), batch.stop - start - 1
+        )  # repeat the last cell, so that all batches have one shape
         out = one_batch(model, own, some, fill)
         batches.append({name: np.asarray(value)[: batch.stop - start] for name, value in out.items()})
     return {name: np.concatenate([out[name] for out in batches]) for name in batches[0]}
 
 
 def _keys(model: Model, columns: Mapping[str, np.ndarray], size: int, seeds: Any) -> Any:
-    """The cells' random keys, as `Model.key` gives them one by one."""
+    """The random keys of the cells, equal to those of `Model.key`."""
     words, common = [], model.specification()
     for lane, seed in enumerate(seeds):
         spec = common | {n: float(v[lane]).hex() for n, v in columns.items()}
@@ -76,7 +78,7 @@ def _keys(model: Model, columns: Mapping[str, np.ndarray], size: int, seeds: Any
 def _prepared(
     model: Model, columns: Mapping[str, np.ndarray], size: int, keys: Any
 ) -> tuple[Model, dict[str, np.ndarray]]:
-    """A prepared model, and the fields that `prepare` draws, stacked over cells."""
+    """A prepared model and the fields drawn by `prepare`, stacked over cells."""
     drawn: dict[str, list[np.ndarray]] = {}
     filled = model
     for lane in range(keys.shape[0]):
@@ -86,7 +88,9 @@ def _prepared(
             value = getattr(filled, name)
             if isinstance(value, Graph):
                 if value is not getattr(model, name):
-                    raise SolvableError(f"{model.id} draws a graph in `prepare`: draw it in `experiment`, or give it.")
+                    raise SolvableError(
+                        f"{model.id} draws a graph in `prepare`: draw it in `experiment` or pass it in."
+                    )
             elif value is not None:
                 drawn.setdefault(name, []).append(np.asarray(value))
     return filled, {name: np.stack(values) for name, values in drawn.items()}
@@ -102,7 +106,7 @@ def _theories(model: Model, columns: dict[str, np.ndarray], block: Mapping[str, 
         n: np.array([v if s is None else model.realised_ratio(n, v, s) for v, s in zip(c, block["sizes"], strict=True)])
         for n, c in columns.items()
     }
-    if drawn:  # every cell has its own inputs: one program, cell by cell
+    if drawn:  # every cell has its own inputs: run one program cell by cell
         rows = []
         for lane in range(len(block["seeds"])):
             values = {n: jnp.asarray(v[lane]) for n, v in {**real, **drawn}.items()}
@@ -111,7 +115,7 @@ def _theories(model: Model, columns: dict[str, np.ndarray], block: Mapping[str, 
         return out | {n: np.stack([np.asarray(getattr(r, n)) for r in rows]) for n in ("converged", "residual")}
     outcome = model.with_values({n: jnp.asarray(v[fill]) for n, v in real.items()}).theory(block["numerics"])
     out = dict(outcome.values) | {"converged": outcome.converged, "residual": outcome.residual}
-    # Without controls there is one point, whatever the number of cells.
+    # Without controls there is a single point, whatever the number of cells.
     return out if columns else {n: np.broadcast_to(v, (len(fill), *np.shape(v))) for n, v in out.items()}
 
 
@@ -132,7 +136,7 @@ def _simulations(model: Model, columns: dict[str, np.ndarray], block: Mapping[st
 
 
 def provenance() -> dict[str, str]:
-    """With what results are computed here: versions, device, machine."""
+    """Versions, device and machine with which results are computed."""
     device = jax.devices()[0]
     return {
         "version": __version__,

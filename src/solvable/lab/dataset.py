@@ -24,10 +24,10 @@ def assemble(
     finished: Iterable[tuple[str, Mapping[str, Any]]],
     read: Callable[[str], Mapping[str, np.ndarray]],
 ) -> xr.Dataset:
-    """One dataset of everything that is done; see `Study.dataset` for its variables.
+    """Assemble one dataset from all finished blocks; see `Study.dataset` for its variables.
 
-    `finished` are the done blocks; where several hold the same cell, the last one counts. Only those are read that hold
-    something of this study.
+    If several blocks in `finished` contain the same cell, the last one is used. Only blocks with cells of this study are
+    read.
     """
     grid, models = study.grid, study.variants()
     declared = {n: o for m in models.values() for n, o in m.observables().items()}
@@ -71,11 +71,11 @@ def assemble(
                     put(f"{name}_theory", shared, _chosen(at, nominal), values[nominal])
                 if name in EXTRA or not study.sizes:
                     continue
-                # Theories that do not depend on the size are expected at every one of them.
+                # A theory that does not depend on the size is expected at every size.
                 expected = ~nominal if counts else nominal
                 for size in [None] if counts else range(len(study.sizes)):
                     index = (*_chosen(at, expected), place.size[expected] if size is None else size)
-                    if paired:  # some variant's theory differs from seed to seed: give all the same dimensions
+                    if paired:  # the theory of some variant depends on the seed: give all variants the same dimensions
                         for seed in range(len(study.seeds)):
                             put(f"{name}_expected", (*shared, "size", "seed"), (*index, seed), values[expected])
                     else:
@@ -108,7 +108,7 @@ def assemble(
 
 
 class Place(NamedTuple):
-    """Where some lanes of a block stand: per dimension an index or one per lane; size -1 where there is none."""
+    """Position of some lanes of a block in the grid: per dimension one index, or one per lane; size -1 if none."""
 
     lanes: np.ndarray
     at: dict[str, Any]
@@ -130,7 +130,7 @@ class Places:
         self._variants: dict[str, str] = {}
 
     def of(self, block: Mapping[str, Any]) -> Iterator[tuple[str, Place]]:
-        """The places of those cells of a block that belong to the study, with the hash of their variant."""
+        """The places of a block's cells that belong to the study, with the hash of their variant."""
         text = json.dumps(block["variant"])
         if text not in self._variants:
             self._variants[text] = block_id(block["variant"])
@@ -157,19 +157,19 @@ class Places:
 
     @staticmethod
     def _found(column: Any, known: Mapping[Any, int], number: int) -> np.ndarray:
-        """The index of every value; -2 for those that are not of the study."""
+        """The index of every value; -2 for values not in the study."""
         if not isinstance(column, list):
             return np.full(number, known.get(column, -2))
         return np.fromiter((known.get(v, -2) for v in column), int, number)
 
 
 def _chosen(at: tuple[Any, ...], mask: np.ndarray) -> tuple[Any, ...]:
-    """The places of the lanes in `mask`; an index array even where no dimension is swept, so that lanes stay an axis."""
+    """The places of the lanes in `mask`; always index arrays, so that lanes stay an axis even if nothing is swept."""
     return tuple(i[mask] if isinstance(i, np.ndarray) else np.full(int(mask.sum()), i) for i in at)
 
 
 def _inner_coordinates(models: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Times, eigenvalues and the like: one coordinate per dimension, the same for every model of the study."""
+    """One coordinate per dimension of the observables (times, eigenvalues), the same for every model of the study."""
     found: dict[str, np.ndarray] = {}
     for model in models.values():
         for dim, values in model.coordinates().items():

@@ -1,4 +1,4 @@
-"""Which GPU a worker takes, decided before JAX is imported: one worker per GPU, by shard."""
+"""Assignment of GPUs to workers before JAX is imported: one GPU per worker, by shard."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ NVIDIA = "/proc/driver/nvidia/gpus"
 
 
 def one_of(index: int, environment: Mapping[str, str], folder: str = NVIDIA) -> dict[str, str]:
-    """The setting by which worker `index` sees one GPU of several; nothing where there are not several.
+    """The environment setting that shows worker `index` one GPU of several; empty if there is only one.
 
-    A queueing system that has already given this process one GPU is left alone.
+    If a queueing system has already assigned one GPU to this process, it is not changed.
 
     >>> one_of(5, {"CUDA_VISIBLE_DEVICES": "0,1,3"}), one_of(5, {"CUDA_VISIBLE_DEVICES": "2"})
     ({'CUDA_VISIBLE_DEVICES': '3'}, {})

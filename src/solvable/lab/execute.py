@@ -1,4 +1,4 @@
-"""From a row of a plan to a committed block: the one way in which blocks are computed, whoever asks. Imports no JAX."""
+"""Compute and commit the blocks of a plan; used by studies and by workers. Imports no JAX."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Arrays = Mapping[str, np.ndarray]
 
 
 class Commit(Protocol):
-    """Keeps the arrays of a block, with facts about how they came about."""
+    """A function that stores the arrays of a block with facts about their computation."""
 
     def __call__(self, block: str, arrays: Arrays, meta: Mapping[str, Any], /) -> Any: ...
 
@@ -25,9 +25,9 @@ class Commit(Protocol):
 class Executor:
     """Computes blocks of a plan and commits them.
 
-    - `compute` makes the arrays of a block from its specification.
-    - `commit` keeps them: a store's, or one with more patience.
-    - `meta` is what to remember about every block, besides the seconds it took.
+    - `compute` returns the arrays of a block from its specification.
+    - `commit` stores them; it is a store's method, or one that retries.
+    - `meta` returns facts to store with every block, in addition to its duration in seconds.
     """
 
     plan: Plan
@@ -36,10 +36,10 @@ class Executor:
     meta: Callable[[], Mapping[str, Any]] = dict
 
     def specification(self, row: Row) -> dict[str, Any]:
-        """What a block is asked to compute; refused when that is not what the block is named after."""
+        """The specification of a block; raises StoreError if its hash is not the block's name."""
         specification = self.plan.specification(row.block, row)
         if block_id(specification) != row.block:
-            raise StoreError(f"The plan says of block {row.block[:12]}… what is not true of it.")
+            raise StoreError(f"Block {row.block[:12]}… does not match its specification in the plan.")
         return specification
 
     def run(self, row: Row) -> Arrays:
@@ -57,7 +57,7 @@ class Executor:
         done: Callable[[Row, Arrays], None] = lambda row, arrays: None,
         wanted: Callable[[], bool] = lambda: True,
     ) -> bool:
-        """Compute one block after the other, and call `done` after each; False if `wanted` stopped it between two."""
+        """Compute the blocks in order and call `done` after each; False if `wanted` stopped it between two blocks."""
         for row in rows:
             if not wanted():
                 return False

@@ -1,4 +1,4 @@
-"""A study's dataset for other programs: CSV, netCDF, and zarr where it is installed."""
+"""Export of a study's dataset for other programs: CSV, netCDF, and zarr if it is installed."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ KINDS = ("theory", "expected", "simulated")
 
 
 def export(data: xr.Dataset, to: str, out: str | os.PathLike[str]) -> None:
-    """Write the dataset to the file `out`, whole or not at all (zarr: a folder)."""
+    """Write the dataset to the file `out` atomically (zarr: to a folder)."""
     file = Path(out)
     if to == "zarr":
         if importlib.util.find_spec("zarr") is None:
             raise SolvableError("zarr is not installed: export to netcdf or csv, or install solvable[cluster].")
         if file.exists():
-            raise SolvableError(f"{str(file)!r} exists already: choose another name.")
+            raise SolvableError(f"{str(file)!r} already exists: choose another name.")
     writers: dict[str, Callable[[Path], Any]] = {
         "csv": lambda part: _write_csv(data, part),
         "netcdf": lambda part: data.to_netcdf(part, engine="scipy"),
         "zarr": lambda part: data.to_zarr(part, consolidated=False),
     }
     if to not in writers:
-        raise SolvableError(f"there is no export to {to!r}: csv, netcdf or zarr.")
+        raise SolvableError(f"to = {to!r} is not one of csv, netcdf, zarr.")
     with _replacing(file) as part:
         writers[to](part)
 
@@ -60,8 +60,8 @@ def _replacing(file: Path) -> Iterator[Path]:
 def _write_csv(data: xr.Dataset, part: Path) -> None:
     """One row per cell: its kind, its coordinates, its observables.
 
-    An observable with dimensions of its own (times, eigenvalues) has rows of its own, one per value, which carry the
-    cell's coordinates and theirs. What does not apply is empty; what did not converge, or is not done, is nan.
+    An observable with its own dimensions (times, eigenvalues) has separate rows, one per value, with the cell's coordinates
+    and its own. Entries that do not apply are empty; entries not converged or not done are nan.
     """
     groups: dict[tuple[str, tuple[str, ...]], dict[str, xr.DataArray]] = {}
     for variable, array in data.data_vars.items():
@@ -84,5 +84,5 @@ def _write_csv(data: xr.Dataset, part: Path) -> None:
 
 
 def _texts(values: np.ndarray) -> list[str]:
-    """All values in their order; repr of a float gives back the same bits when read."""
+    """All values in order; the repr of a float reads back to the same bits."""
     return list(map(repr if values.dtype.kind == "f" else str, values.ravel().tolist()))

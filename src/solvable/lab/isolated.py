@@ -1,4 +1,4 @@
-"""`python -m solvable.lab.isolated RUN STUDY BLOCK`: compute one block over which a worker died, in a process of its own."""
+"""`python -m solvable.lab.isolated RUN STUDY BLOCK`: compute a block that killed a worker in a separate process."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import threading
 import time
 
 
-def _leave_with_parent() -> None:
-    """End when the worker that waits for this process is gone: somebody else will take its block."""
+def _exit_with_parent() -> None:
+    """End this process when the worker that waits for it is gone, so that another worker can take the block."""
     from .launch import parent_lives
 
     while parent_lives():
@@ -18,11 +18,11 @@ def _leave_with_parent() -> None:
 
 
 def main() -> int:
-    """Exit code 0 when the block is committed, 3 when memory ran out, 1 otherwise."""
+    """Exit with code 0 if the block is committed, 3 if memory ran out, 1 otherwise."""
     from .jax_environment import configure
 
     configure()
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     from .sweep import TOO_LARGE, compute_one
     from .worker import TooLarge
 

@@ -1,4 +1,4 @@
-"""Settings of our own processes (command line, workers), made before JAX is imported; never on `import solvable`."""
+"""Settings of our own processes (command line, workers) before JAX is imported; never applied by `import solvable`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ CACHE_LIMIT = 2 * 1024**3
 
 
 def configure() -> None:
-    """Keep compiled programs between processes, per kind of processor and with a size cap.
+    """Enable a persistent compilation cache, separate for each kind of processor and with a size limit.
 
-    Diffrax's solves are cached only if Equinox reports runtime errors as NaN; result codes are checked by us anyway.
-    `SOLVABLE_CACHE` names another folder, or switches the cache off with `0`.
+    Diffrax's solves are cached only if Equinox reports runtime errors as NaN; we check result codes ourselves.
+    `SOLVABLE_CACHE` names another folder, or disables the cache with `0`.
     """
     os.environ.setdefault("EQX_ON_ERROR", "nan")
     where = os.environ.get("SOLVABLE_CACHE", "")
@@ -25,7 +25,7 @@ def configure() -> None:
         folder = base / f"programs-{_processor()}"
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
-        return  # a read-only home costs compile time, nothing else
+        return  # a read-only home only costs compile time
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
@@ -33,7 +33,7 @@ def configure() -> None:
 
 
 def _processor() -> str:
-    """A short name for this kind of processor: programs compiled for another one may not run here."""
+    """A short name for this kind of processor, because programs compiled for another kind may not run here."""
     features = platform.machine() + platform.processor()
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -47,7 +47,7 @@ def _processor() -> str:
 
 
 def _trim(folder: Path) -> None:
-    """Forget the programs that were used longest ago when the cache has grown too large."""
+    """Delete the least recently used programs if the cache is too large."""
     try:
         files = [(f.stat().st_atime, f.stat().st_size, f) for f in folder.iterdir() if f.is_file()]
         total = sum(size for _, size, _ in files)

@@ -1,13 +1,13 @@
-"""Who is at work on which block: hints that save work, on which nothing that is true depends.
+"""Claims: hints about which worker is computing which block. They save work; correctness does not depend on them.
 
-    claims/<block>.<k>      the k-th attempt at the block that nobody finished; the highest k is the present one
-    claims/worker-<id>      a worker that is here, and whose touch tells the time by the store's own clock
+    claims/<block>.<k>      the k-th unfinished attempt at the block; the highest k is the current one
+    claims/worker-<id>      an active worker; touching its file gives the time by the store's own clock
 
-A worker makes the file of the next attempt before it computes a block, touches it while it computes, and removes the
-block's files when it has committed (or given up, or was told to stop). A claim that was not touched for a lease, or
-whose process is seen to be gone, is *orphaned*: its worker died over the block. Times are compared with that of a file
-just touched in the same folder, never with a clock of this machine. If two workers take over the same block, or the file
-system is full, or somebody deletes the folder, a block is computed twice, and both times it is the same.
+A worker creates the file of the next attempt before it computes a block, touches it while it computes, and removes the
+block's files after the commit (or after it has given up or received a signal to stop). A claim not touched for the length
+of a lease, or whose process is known to be gone, is *orphaned*: its worker died while computing the block. Times are
+compared with that of a file just touched in the same folder, never with this machine's clock. If two workers take over the
+same block, or the file system is full, or the folder is deleted, a block is computed twice, with the same result.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ LEASE = 120.0  # seconds without a touch after which a worker counts as dead
 BEATS = 6  # touches per lease
 MOST_ATTEMPTS = 999
 NAME = re.compile(r"([0-9a-f]{64})\.([0-9]{1,6})|worker-[0-9a-f]{32}")
-FAILURES = (OSError, StoreError)  # of a claim: never a reason to stop
+FAILURES = (OSError, StoreError)  # a failing claim is never a reason to stop
 
 
 class Claims:
-    """The claims of a run, as one worker sees and makes them.
+    """The claims of a run, as seen and made by one worker.
 
     >>> import tempfile
     >>> folder, block = tempfile.mkdtemp(), "0" * 64
@@ -48,7 +48,7 @@ class Claims:
     def __init__(self, run: str | os.PathLike[str], lease: float | None = None, observer: bool = False):
         self.folder = os.path.join(os.path.realpath(run), "claims")
         self.lease = lease or _lease_of(os.environ.get("SOLVABLE_LEASE", ""))
-        self._observer = observer  # makes no folder
+        self._observer = observer  # creates no folder
         self._me = f"worker-{os.urandom(16).hex()}"
         self._content = json.dumps(_this_process()).encode()
 
@@ -59,11 +59,11 @@ class Claims:
             os.makedirs(self.folder, exist_ok=True)
             files.mark(self._path(self._me), self._content)
             if not self._observer:
-                self._bury()
+                self._remove_dead_workers()
         return self
 
-    def _bury(self) -> None:
-        """Remove the files of workers that are gone; their claims stay, because they tell over what they died."""
+    def _remove_dead_workers(self) -> None:
+        """Remove the files of dead workers; their claims stay as a record of the blocks they died on."""
         for name in self._names():
             if name.startswith("worker-") and _runs(self._record(name)) is False:
                 files.discard(self._path(name))
@@ -73,32 +73,32 @@ class Claims:
             files.discard(self._path(self._me))
 
     def attempts(self) -> dict[str, int]:
-        """The number of the present attempt at every block that somebody has begun and not finished."""
+        """The number of the current attempt at every block that was begun and not finished."""
         latest: dict[str, int] = {}
         for block, number in self._listed():
             latest[block] = max(number, latest.get(block, 0))
         return latest
 
     def alive(self, block: str, number: int) -> bool:
-        """Whether the worker of an attempt is at work on it."""
+        """Whether the worker of an attempt is still computing."""
         return bool(self._alive(f"{block}.{number}"))
 
     def running(self) -> list[str]:
-        """The blocks on which somebody is at work."""
+        """The blocks that are being computed."""
         now = self.now()
         return [block for block, number in self.attempts().items() if self._alive(f"{block}.{number}", now)]
 
     def take(self, block: str, after: int = -1) -> int | None:
-        """Begin an attempt at `block`, the one behind the orphaned attempt `after`; None when somebody else has."""
+        """Begin the attempt at `block` that follows the orphaned attempt `after`; None if another worker has."""
         number = min(after + 1, MOST_ATTEMPTS)
         try:
             return number if files.mark(self._path(f"{block}.{number}"), self._content) else None
         except FAILURES:
-            return number  # without the hint, then
+            return number  # compute without the hint
 
     @contextmanager
     def beating(self, block: str, number: int) -> Iterator[None]:
-        """Touch the claim every now and then while this lasts."""
+        """Touch the claim periodically within this context."""
         finished = threading.Event()
 
         def beat() -> None:
@@ -115,14 +115,14 @@ class Claims:
             thread.join()
 
     def release(self, block: str, attempt: int | None = None) -> None:
-        """Forget the attempts at a block, the oldest last; with a number, only that one: it proves nothing."""
+        """Remove the attempts at a block, the oldest last; with a number, only that attempt."""
         numbers = sorted((k for b, k in self._listed() if b == block), reverse=True) if attempt is None else [attempt]
         for number in numbers:
             with suppress(*FAILURES):
                 files.discard(self._path(f"{block}.{number}"))
 
     def workers_here(self) -> int:
-        """How many living workers of this run are on this machine, this one included."""
+        """The number of live workers of this run on this machine, including this one."""
         here = _this_process()["machine"]
         known = {self._me}
         for name in self._names():
@@ -131,7 +131,7 @@ class Claims:
         return len(known)
 
     def clean(self, older: float) -> int:
-        """Remove what dead workers left, and was not touched for `older` seconds; returns how many files."""
+        """Remove files of dead workers not touched for `older` seconds; return the number of files."""
         now, removed = self.now(), 0
         for name in self._names():
             with suppress(*FAILURES):
@@ -141,12 +141,12 @@ class Claims:
         return removed
 
     def now(self) -> float:
-        """The time by the clock of the file system that the run lies on."""
+        """The time by the clock of the run's file system."""
         path = self._path(self._me)
         try:
             files.touch(path)
             return files.marked(path)[1]
-        except FAILURES:  # a run that cannot be written: its newest file must do
+        except FAILURES:  # the run is not writable: use the time of its newest file
             times = [0.0]
             for name in self._names():
                 with suppress(*FAILURES):
@@ -154,7 +154,7 @@ class Claims:
             return max(times)
 
     def _alive(self, name: str, now: float | None = None) -> bool | None:
-        """Whether the worker of a claim is at work; None when the claim is gone by now."""
+        """Whether the worker of a claim is active; None if the claim no longer exists."""
         try:
             record, touched = files.marked(self._path(name))
         except FileNotFoundError:
@@ -188,7 +188,7 @@ class Claims:
 
 
 def _lease_of(text: str) -> float:
-    """The lease in words, if it is a number of seconds; else the usual one."""
+    """The lease given as text, if it is a number of seconds; else the default."""
     try:
         return float(text) if 0.1 <= float(text) <= 1e6 else LEASE
     except ValueError:
@@ -204,7 +204,7 @@ def _parsed(data: bytes) -> dict[str, Any]:
 
 
 def _this_process() -> dict[str, Any]:
-    """What tells this process from all others: the machine since it was started, the process, when that was started."""
+    """Unique identity of this process: machine and boot, process id, start time of the process."""
     return {"machine": _machine(), "process": os.getpid(), "started": _started(os.getpid())}
 
 
@@ -219,7 +219,7 @@ def _machine() -> str:
 
 
 def _started(process: int) -> str | None:
-    """When a process was started, in the kernel's ticks; "" when there is none, None where that cannot be told."""
+    """The start time of a process in kernel ticks; "" if it does not exist, None if unknown."""
     if not os.path.exists("/proc/self/stat"):
         return None
     try:
@@ -231,7 +231,7 @@ def _started(process: int) -> str | None:
 
 
 def _runs(record: dict[str, Any]) -> bool | None:
-    """Whether the process that a claim names still runs; None when it is not one of this machine, or cannot be told."""
+    """Whether the process named by a claim is still running; None if it is on another machine or unknown."""
     process = record.get("process")
     if record.get("machine") != _machine() or not isinstance(process, int) or process <= 0:
         return None

@@ -1,4 +1,4 @@
-"""The ledger: every claim of every paper behind the models, judged by the data that the package keeps."""
+"""The ledger: every claim of the papers behind the models, judged by the data stored in the package."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..registry import listings, model_class
 
 
 class Entry(NamedTuple):
-    """A judged claim, with the model that it is about and the paper that makes it."""
+    """A judged claim with its model and paper."""
 
     model: str
     paper: Reference
     judged: Judged
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The entry as a dictionary for JSON."""
         cited = {
             "key": self.paper.key,
             "authors": self.paper.authors,
@@ -32,7 +32,7 @@ class Entry(NamedTuple):
 
 
 def claims_of(id: str) -> Sequence[Claim]:
-    """What the papers behind a model claim: `CLAIMS` of `claims.py` beside it.
+    """The claims of the papers behind a model: `CLAIMS` in its `claims.py`.
 
     >>> claims_of("masked-regression")[0].paper
     'wortsman2026random'
@@ -69,7 +69,7 @@ def ledger(what: str = "") -> list[Entry]:
 
 
 def _stored(figures: Iterable[str]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """The kept data of figures, and the hash of each part as it was found now."""
+    """The stored data of figures, and the recomputed hash of each part."""
     from ..render.figures import fingerprint, kept
 
     stored, hashes = {}, []
@@ -82,6 +82,6 @@ def _stored(figures: Iterable[str]) -> tuple[dict[str, Any], list[tuple[str, str
 
 
 def counts(entries: Iterable[Entry]) -> dict[str, int]:
-    """How many claims have which verdict."""
+    """The number of claims with each verdict."""
     found = [entry.judged.verdict for entry in entries]
     return {verdict: found.count(verdict) for verdict in VERDICTS}

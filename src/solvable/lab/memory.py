@@ -1,4 +1,4 @@
-"""How much memory a block takes and how much there is: told before it runs, so that it can be split in time."""
+"""Memory needed by a block and memory available, estimated before it runs so that it can be split in time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 from ..errors import InvalidValue
 
-FRACTION = 0.8  # of what is free, for all workers of this machine together
+FRACTION = 0.8  # of the free memory, for all workers of this machine together
 UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
 UNITS |= {f"{unit}i": 1024**power for power, unit in enumerate("KMGT", 1)}
-UNLIMITED = 1 << 60  # control groups without a limit say some such number
+UNLIMITED = 1 << 60  # control groups without a limit report numbers of this order
 
 
 def bytes_of(text: str) -> int:
-    """A number of bytes in words.
+    """Parse a number of bytes.
 
     >>> bytes_of("4GB"), bytes_of("512 MiB"), bytes_of("1e9")
     (4000000000, 536870912, 1000000000)
@@ -31,7 +31,7 @@ def bytes_of(text: str) -> int:
 
 
 def available() -> int | None:
-    """Bytes that this process can still take, as the machine and its control groups tell; None where they do not."""
+    """Bytes still available to this process, as reported by the machine and its control groups; None if unknown."""
     found = [*_of_machine(), *_of_groups(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))]
     return min(found, default=None)
 
@@ -47,7 +47,7 @@ def _of_machine() -> Iterator[int]:
 
 
 def _of_groups(membership: Path, root: Path) -> Iterator[int]:
-    """What is left in every control group that this process is in, of either version, and in those around it."""
+    """Memory left in every control group (version 1 or 2) of this process and in the enclosing ones."""
     with suppress(OSError):
         for line in membership.read_text().splitlines():
             _, controllers, path = line.split(":", 2)
@@ -68,7 +68,7 @@ def _of_groups(membership: Path, root: Path) -> Iterator[int]:
 
 
 def _reclaimable(folder: Path, name: str) -> int:
-    """The file cache that the kernel gives back when asked: it counts as used, and is not."""
+    """The reclaimable file cache, which counts as used although the kernel frees it on demand."""
     with suppress(OSError, ValueError):
         for line in (folder / "memory.stat").read_text().splitlines():
             if line.startswith(f"{name} "):
@@ -76,9 +76,9 @@ def _reclaimable(folder: Path, name: str) -> int:
     return 0
 
 
-def budget(asked: str = "", workers: int = 1) -> int | None:
-    """Bytes that one block may take: what was asked for (or `SOLVABLE_MEMORY` says), else a share of what is free."""
-    if text := asked or os.environ.get("SOLVABLE_MEMORY", ""):
+def budget(requested: str = "", workers: int = 1) -> int | None:
+    """Memory limit of one block in bytes: as requested (or set by `SOLVABLE_MEMORY`), else a share of the free memory."""
+    if text := requested or os.environ.get("SOLVABLE_MEMORY", ""):
         return bytes_of(text)
     free = available_on_device()
     if free is None:
@@ -87,7 +87,7 @@ def budget(asked: str = "", workers: int = 1) -> int | None:
 
 
 def available_on_device() -> int | None:
-    """Bytes free on the accelerator that JAX computes on; None when it is the processor."""
+    """Bytes free on JAX's accelerator; None if JAX computes on the CPU."""
     import jax
 
     device = jax.devices()[0]
@@ -98,17 +98,17 @@ def available_on_device() -> int | None:
 
 
 def needed(compiled: Any) -> int | None:
-    """Bytes that a compiled program takes while it runs, as XLA tells; None when it does not."""
+    """Memory of a running compiled program in bytes, as reported by XLA; None if XLA does not report it."""
     try:
         membership = getattr(compiled, "compiled", compiled).memory_analysis()
         parts = (membership.argument_size_in_bytes, membership.output_size_in_bytes, membership.temp_size_in_bytes)
-    except Exception:  # backends differ in whether they can tell, and in how they say so
+    except Exception:  # backends that cannot report it raise different exceptions
         return None
     return int(sum(parts)) if all(isinstance(p, int) for p in parts) else None
 
 
 def lanes_that_fit(lanes: int, needs: int | None, most: int | None) -> int | None:
-    """How many lanes fit into `most` bytes when all of them need `needs`; None when they all do.
+    """The number of lanes that fit into `most` bytes if all lanes need `needs` bytes; None if all fit.
 
     >>> lanes_that_fit(512, 1_000_000, 300_000), lanes_that_fit(512, 1_000, 300_000)
     (153, None)
@@ -119,5 +119,5 @@ def lanes_that_fit(lanes: int, needs: int | None, most: int | None) -> int | Non
 
 
 def ran_out(problem: BaseException) -> bool:
-    """Whether an exception says that memory ran out."""
+    """Whether an exception means that memory ran out."""
     return isinstance(problem, MemoryError) or "RESOURCE_EXHAUSTED" in str(problem)

@@ -1,4 +1,4 @@
-"""A store that forgets: what a study without a folder keeps its results in."""
+"""A store in memory, for studies without a folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MemoryStore:
         return sorted(self._documents)
 
     def write_document(self, name: str, document: Any) -> None:
-        """Keep a document under `name`."""
+        """Store a document under `name`."""
         self._documents[name] = document
 
     def read_document(self, name: str) -> Any:
@@ -35,12 +35,12 @@ class MemoryStore:
         return self._documents[name]
 
     def commit(self, block: str, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
-        """Keep `arrays` as `block`; nothing is asked about its `meta` later."""
+        """Store `arrays` as `block`; `meta` is ignored."""
         self._blocks[block] = dict(arrays)
         self._commits[block] = object()
 
     def done(self) -> dict[str, object]:
-        """Every committed block, and an entry that equals no entry of any other commit."""
+        """Every committed block with an entry that is unique to its commit."""
         return dict(self._commits)
 
     def read(self, block: str) -> dict[str, np.ndarray]:

@@ -1,9 +1,10 @@
-"""From a study to blocks: cells of equal shape that share one compiled program and are committed together.
+"""Planning: divide a study into blocks of cells that share one compiled program and are committed together.
 
-A block is its specification: plain JSON that says everything its results depend on. It is a *program* (what is compiled:
-kind, model, sizes, lanes) and what is its own: columns of controls, seeds and sizes, one value per cell, or a single one
-where all cells agree. A worker that holds the models can compute any block from its specification alone, and assembling
-a study never asks in which plan a cell was computed. Planning goes through the grid without ever holding it.
+A block is defined by its specification: plain JSON with everything its results depend on. It consists of a *program* (what
+is compiled: kind, model, sizes, lanes) and the block's own part: columns of controls, seeds and sizes, with one value per
+cell, or a single value shared by all cells. A worker that has the models can compute any block from its specification
+alone, and assembling a study does not depend on the plan in which a cell was computed. Planning iterates over the grid
+without storing it.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ if TYPE_CHECKING:
     from ..model import Model
 
 FORMAT = 2
-OWN = ("cells", "controls", "seeds", "sizes")  # of a block's specification; the rest is its program
-BUCKETS = 3  # padded lengths per program family: few compilations against little padding
-CANDIDATES = 200  # lengths among which they are chosen
-# A block is one batch of cells that are computed side by side, or several batches one after the other.
-LANES = {"theory": 512, "prepared": 64, "vmap": 512, "map": 32, "host": 1}  # cells of a batch, at most
-LEAST_LANES = 32  # of small simulations, as long as there are fewer than
-FEW_BLOCKS = 32  # blocks, which several workers should be able to share
+OWN = ("cells", "controls", "seeds", "sizes")  # a block's own part of its specification; the rest is its program
+BUCKETS = 3  # padded lengths per program family: a compromise between few compilations and little padding
+CANDIDATES = 200  # candidate lengths
+# A block is one batch of cells computed in parallel, or several batches in sequence.
+LANES = {"theory": 512, "prepared": 64, "vmap": 512, "map": 32, "host": 1}  # largest number of cells in a batch
+LEAST_LANES = 32  # smallest batch of small simulations, used while there are fewer than
+FEW_BLOCKS = 32  # blocks, so that several workers can share the work
 ELEMENTS = 2**25  # padded numbers in one simulated batch: 128 MB in float32
 QUICK_ELEMENTS = 2**22  # beyond this, simulations take long enough for LEAST_LANES of them to make a batch
-# What a block should take, by what models declare: committing it then costs nothing beside, and an interruption little.
+# Target duration of a block, by the costs that models declare: long compared with a commit, short enough to lose.
 BLOCK_SECONDS = 20.0
-LONGEST_SECONDS = 40.0  # of one batch
-MOST_CELLS = 2**15  # of a block: its specification stays small
+LONGEST_SECONDS = 40.0  # limit of one batch
+MOST_CELLS = 2**15  # limit of a block, which keeps its specification small
 
 Column = Any  # a list with one value per cell, or the value that all cells share
 
 
 class Cell(NamedTuple):
-    """One unit of work. Theories at nominal controls have no size; a seed is None unless something is drawn."""
+    """One unit of work. Theories at nominal controls have no size; the seed is None unless something is drawn."""
 
     kind: str
     variant: str
@@ -49,14 +50,14 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Family:
-    """The points of a study that share a variant and all controls that are not swept: a full grid of the swept ones."""
+    """The points of a study with the same variant and fixed controls: a full grid of the swept controls."""
 
     variant: str
     fixed: tuple[str | None, ...]  # float.hex, in the order of declaration; None where swept
     swept: tuple[tuple[int, tuple[str, ...]], ...]  # position and values of each swept control, the last fastest
 
     def points(self, allowed: Mapping[int, Collection[str]] | None = None) -> Iterator[tuple[str, ...]]:
-        """The controls of every point (of those at which the controls in these positions take allowed values)."""
+        """The controls of every point; with `allowed`, only points whose controls in these positions have allowed values."""
         kept = [(p, [v for v in values if v in allowed[p]] if allowed and p in allowed else values)
                 for p, values in self.swept]  # fmt: skip
         if allowed and any(self.fixed[p] is not None and self.fixed[p] not in values for p, values in allowed.items()):
@@ -80,10 +81,10 @@ class Family:
 
 
 class Cost(NamedTuple):
-    """Roughly, the seconds of one core that a cell takes, by what its model declares."""
+    """Approximate cost of a cell in core-seconds, from the model's declarations."""
 
     theory: float
-    simulation: float  # of a realisation of this size, with the usual lengths
+    simulation: float  # seconds of a realisation of this size, with the usual lengths
     size: int
     growth: float
     usual: tuple[float, ...]  # counted controls by default
@@ -103,7 +104,7 @@ class Cost(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """What planning must know of a model: its specification without controls, and how its cells are computed."""
+    """The properties of a model needed for planning: its specification without controls, and how its cells are computed."""
 
     specification: dict[str, Any]
     counting: tuple[int, ...]  # positions of the controls that set array lengths
@@ -117,7 +118,7 @@ class Variant(NamedTuple):
 
 
 class Planning(NamedTuple):
-    """All that planning asks of a study."""
+    """The properties of a study needed for planning."""
 
     families: Sequence[Family]
     variants: Mapping[str, Variant]
@@ -126,7 +127,7 @@ class Planning(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Cells that share a program: how many there are, and how to go through them."""
+    """Cells that share a program: their number, and how to iterate over them."""
 
     program: dict[str, Any]
     number: int
@@ -134,7 +135,7 @@ class Batch(NamedTuple):
 
 
 def variant_of(model: Model, numerics: Mapping[str, Any], dtype: str | None) -> Variant:
-    """What planning must know of a model, with these numerics and this precision of simulations (None: its own)."""
+    """The `Variant` of a model with these numerics and this precision of simulations (None: the model's own)."""
     kind, counted = type(model), [field for field in model.fields_of("control").values() if field.counts]
     return Variant(
         specification_without_controls(model),
@@ -156,20 +157,20 @@ def variant_of(model: Model, numerics: Mapping[str, Any], dtype: str | None) -> 
 
 
 def specification_without_controls(model: Model) -> dict[str, Any]:
-    """Everything about a model but its controls."""
+    """The specification of a model without its controls."""
     controls = model.fields_of("control")
     return {n: v for n, v in model.specification().items() if n not in controls}
 
 
 def variant_id(model: Model) -> str:
-    """The hash of everything about a model but its controls: cells of the same variant can share a program."""
+    """The hash of a model without its controls; cells of the same variant can share a program."""
     return block_id(specification_without_controls(model))
 
 
 def cells_of_study(
     families: Sequence[Family], variants: Mapping[str, Variant], sizes: Sequence[int], seeds: Sequence[int]
 ) -> Iterator[Cell]:
-    """Every unit of work: the theory's and then the simulation's."""
+    """Every unit of work, first of the theory and then of the simulation."""
     for family in families:
         if variants[family.variant].has_theory:
             for controls, size, seed in _theories(family, variants[family.variant], sizes, seeds):
@@ -182,7 +183,7 @@ def cells_of_study(
 def number_of_cells(
     families: Sequence[Family], variants: Mapping[str, Variant], sizes: Sequence[int], seeds: Sequence[int]
 ) -> int:
-    """How many cells `cells_of_study` goes through."""
+    """The number of cells that `cells_of_study` yields."""
     total = 0
     for family in families:
         variant_spec, simulations = variants[family.variant], len(sizes) * len(seeds)
@@ -195,7 +196,7 @@ def _theories(
     family: Family, variant_spec: Variant, sizes: Sequence[int], seeds: Sequence[int]
 ) -> Iterator[tuple[Any, ...]]:
     for controls in family.points():
-        if variant_spec.prepare:  # theory and simulation are paired, seed by seed
+        if variant_spec.prepare:  # theory and simulation are paired by seed
             yield from ((controls, size, seed) for size in sizes for seed in seeds)
         else:
             yield from ((controls, size, None) for size in ([None, *sizes] if variant_spec.counting else [None]))
@@ -208,9 +209,9 @@ def plan_blocks(
     seeds: Sequence[int],
     done: Collection[Cell] = (),
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """The blocks that hold every cell not among `done`: program and own part of each, one program after the other.
+    """The blocks that cover every cell not in `done`, as pairs of program and own part, ordered by program.
 
-    The result depends on the arguments only, so a plan can be made again.
+    The result depends only on the arguments, so that a plan is reproducible.
     """
     for batch in _batches(families, variants, sizes, seeds):
         number, kind, variant = batch.number, batch.program["kind"], batch.program.pop("key")
@@ -272,7 +273,7 @@ def _number_allowed(family: Family, allowed: Mapping[int, Collection[str]]) -> i
 def _padded(
     families: Sequence[Family], positions: tuple[int, ...], size: int
 ) -> Iterator[tuple[list[int], dict[int, set[str]]]]:
-    """The lengths to which counting controls are padded together, and the values of those controls that go there."""
+    """The padded lengths of the counting controls, each with the values of the controls that it covers."""
     bins: list[list[tuple[int, set[str]]]] = []
     for position in positions:
         counts = {v: max(1, round(float.fromhex(v) * size)) for f in families for v in f.values(position)}
@@ -289,14 +290,14 @@ def _padded(
 
 
 def pad_lengths(counts: Iterable[int] | Mapping[int, int], most: int = BUCKETS) -> list[int]:
-    """At most `most` lengths that cover all counts (with weights, if a mapping) with the least padding in sum.
+    """At most `most` lengths that cover all counts (with weights, if a mapping) with the least total padding.
 
     >>> pad_lengths([10, 11, 12, 50, 200, 210], most=3)
     [12, 50, 210]
     """
     weights = Counter(counts)
     distinct = sorted(weights)
-    if len(distinct) > CANDIDATES:  # among many lengths, the best of some are as good
+    if len(distinct) > CANDIDATES:  # a subset of many candidate lengths is good enough
         distinct = sorted({distinct[-1 - i * len(distinct) // CANDIDATES] for i in range(CANDIDATES)})
     if len(distinct) <= most:
         return distinct
@@ -322,9 +323,9 @@ def pad_lengths(counts: Iterable[int] | Mapping[int, int], most: int = BUCKETS) 
 
 
 def _lanes(variant_spec: Variant, kind: str, number: int, size: int | None, padded: Sequence[int]) -> tuple[int, int]:
-    """How many cells are computed side by side, and how many make a block: as many batches as its seconds allow.
+    """The numbers of cells per batch and per block.
 
-    Batches are few enough cells for memory; all are split evenly.
+    A batch is small enough for memory, and a block has as many batches as its target duration allows; cells are split evenly.
     """
     each = variant_spec.cost.of(kind, size, padded)
     if kind == "theory":
@@ -342,7 +343,7 @@ def _lanes(variant_spec: Variant, kind: str, number: int, size: int | None, padd
 
 
 def _own(kind: str, cells: Sequence[tuple[tuple[str, ...], int | None, int | None]]) -> dict[str, Any]:
-    """The part of a block that is its own."""
+    """The block's own part of its specification."""
     own = {
         "cells": len(cells),
         "controls": [_column(values) for values in zip(*(controls for controls, _, _ in cells), strict=True)],
@@ -356,7 +357,7 @@ def _column(values: Sequence[Any]) -> Column:
 
 
 def parts_of(block: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A block's program, and the part that is its own.
+    """A block's program and its own part.
 
     >>> parts_of({"kind": "theory", "lanes": 2, "cells": 2, "seeds": None})
     ({'kind': 'theory', 'lanes': 2}, {'cells': 2, 'seeds': None})
@@ -365,13 +366,13 @@ def parts_of(block: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def check_format(number: Any, what: str) -> None:
-    """Refuse blocks and plans that are not of today's format; `what` they are begins the sentence."""
+    """Raise an error for blocks and plans that are not in the current format; `what` begins the message."""
     if type(number) is not int:
         raise ValueError
     if number != FORMAT:
         version = "a version before the first release" if number < FORMAT else "a later version"
         raise StoreError(
-            f"{what} is of format {number} and was written by {version}; only format {FORMAT} is read here, so compute it "
+            f"{what} has format {number} and was written by {version}; only format {FORMAT} is supported, so compute it "
             "again in a new folder."
         )
 
@@ -391,7 +392,7 @@ def spread(column: Column, number: int) -> list[Any]:
 
 
 def cells_of(block: Mapping[str, Any], variant: str) -> list[Cell]:
-    """The cells that a block holds, lane by lane (`variant` is the hash of the block's variant)."""
+    """The cells of a block, in the order of its lanes (`variant` is the hash of the block's variant)."""
     number = block["cells"]
     controls, sizes, seeds = columns_of(block)
     rows = zip(*(spread(c, number) for c in controls), strict=True) if controls else itertools.repeat((), number)
@@ -402,7 +403,7 @@ def cells_of(block: Mapping[str, Any], variant: str) -> list[Cell]:
 
 
 def split_block(block: Mapping[str, Any], lanes: int) -> list[dict[str, Any]]:
-    """A block in blocks of at most `lanes` cells: other programs, so the last bits may differ."""
+    """Split a block into blocks of at most `lanes` cells; they compile to other programs, so the last bits may differ."""
     number = block["cells"]
     pieces = -(-number // lanes)
     lanes = -(-number // pieces)

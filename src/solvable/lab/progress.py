@@ -1,4 +1,4 @@
-"""How far a study is, on a terminal."""
+"""Progress of a study on a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress_bar(show: bool | None, total: int, finished: int) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error, and the function that moves it on; `show=None` means only on a terminal.
+    """A progress bar on standard error; yields the function that advances it. `show=None` means only on a terminal.
 
     >>> with progress_bar(False, total=3, finished=0) as advance:
     ...     advance(2)

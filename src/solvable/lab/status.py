@@ -1,4 +1,4 @@
-"""How far a sweep has come: told from its plan and its manifests alone, without JAX, while others write."""
+"""Progress of a sweep, computed from its plan and manifests without JAX, while other processes write."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from .stored_plans import Plan, plan_name
 
 MOST_FAILURES = 3  # attempts at a block before it is given up
 SHORTEST_PAUSE = 60.0  # seconds without a commit that may still be one long block
-RECENT = 100  # commits from which the rate is taken
+RECENT = 100  # commits used for the rate
 
 
 @dataclass(frozen=True)
 class Status:
     """Blocks and cells of one study's plan; `rate` in cells per second, over the latest uninterrupted stretch of work.
 
-    *Failed* blocks were given up after three attempts; *undone* ones are neither done nor given up, and some of them are
-    *running*: a living worker has claimed them.
+    *Failed* blocks were given up after three attempts; *undone* blocks are neither done nor failed, and some of them are
+    *running*: a live worker has claimed them.
     """
 
     study: str
@@ -51,18 +51,18 @@ class Status:
         if self.rate is not None:
             lines.append(f"rate    {self.rate:.3g} cells per second ({self.writers} wrote)")
         if self.end is not None:
-            lines.append(f"end     {self.end}, if the rest is like what was done")
+            lines.append(f"end     {self.end}, if the rest takes as long per cell")
         elif self.cells["undone"]:
-            lines.append("end     unknown: nobody has committed lately")
+            lines.append("end     unknown: no recent commits")
         lines += [f"failed  {block[:12]}…: {error}" for block, error in self.errors.items()]
         return "\n".join(lines)
 
 
 def stored_study(store: Store, name: str = "") -> tuple[str, dict[str, Any]]:
-    """The name and specification of a stored study: the one asked for, or the latest."""
+    """The name and specification of a stored study, by default the latest."""
     names = [n for n in store.documents() if n.startswith("study-")]
     if not names:
-        raise StoreError(f"The run at {store.path} holds no study.")
+        raise StoreError(f"The run at {store.path} contains no study.")
     if name and name not in names:
         raise StoreError(f"The run at {store.path} has no study {name!r}: it has {', '.join(names)}.")
     return name or names[-1], store.read_document(name or names[-1])
@@ -77,7 +77,7 @@ def stored_plan(store: Store, specification: Mapping[str, Any]) -> Plan:
 
 
 def status(path: str | os.PathLike[str] | Store, study: str = "") -> Status:
-    """How far the study in the run at `path` has come (the latest study, unless one is named)."""
+    """The progress of a study in the run at `path` (by default the latest study)."""
     store = path if isinstance(path, Store) else Store.open(path)
     name, specification = stored_study(store, study)
     rows = stored_plan(store, specification).rows
@@ -108,7 +108,7 @@ def status(path: str | os.PathLike[str] | Store, study: str = "") -> Status:
 
 
 def pace(commits: list[tuple[Entry, int]]) -> tuple[float | None, datetime | None, int, float]:
-    """Cells per second over the latest stretch without a pause, its end, its writers, and what counts as a pause."""
+    """Cells per second over the latest stretch without a pause, its end, its writers, and the length of a pause."""
     timed = sorted(((when, entry.writer, n) for entry, n in commits if (when := _time(entry.time))), reverse=True)
     timed = timed[:RECENT]
     gaps = [(a[0] - b[0]).total_seconds() for a, b in zip(timed, timed[1:], strict=False)]
@@ -118,7 +118,7 @@ def pace(commits: list[tuple[Entry, int]]) -> tuple[float | None, datetime | Non
     if len(timed) < 2:
         return None, timed[0][0] if timed else None, len(timed), pause
     seconds = (timed[0][0] - timed[-1][0]).total_seconds()
-    # The first commit only starts the clock: the time that its cells took is not known.
+    # The first commit only starts the clock, because the duration of its cells is unknown.
     rate = sum(n for _, _, n in timed[:-1]) / seconds if seconds > 0 else None
     return rate, timed[0][0], len({writer for _, writer, _ in timed}), pause
 

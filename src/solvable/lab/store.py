@@ -1,17 +1,17 @@
-"""Where studies rest: a folder of blocks that survives kills, power cuts, full disks and many writers at once.
+"""The store of a run: a folder of blocks that survives kills, power cuts, full disks and concurrent writers.
 
     run.json                        the format, written once
     documents/<name>.json           small named documents, written once
-    blocks/<2 hex>/<block id>.npz   arrays; the id is the hash of what the block was asked to compute
-    archives/<sha256>.pack          many blocks in one file, made of theirs by `compact`
-    manifests/<writer id>.jsonl     one append-only file per writer: what it committed and wrote, what failed
-    claims/                         who is at work on what, as a hint: nothing is wrong when it is
+    blocks/<2 hex>/<block id>.npz   arrays; the id is the hash of the block's specification
+    archives/<sha256>.pack          many blocks in one file, written by `compact`
+    manifests/<writer id>.jsonl     one append-only file per writer: commits, documents, failures
+    claims/                         hints about active workers; correctness does not depend on them
 
-A block is *done* when a manifest says so, never because a file exists. To commit: write a temporary file, fsync it,
-rename it, fsync its folder, append one sealed line to this writer's own manifest, fsync that. A writer killed anywhere
-leaves the old state or the new one, and at most leftovers (a temporary file, a block no manifest mentions, a torn last
-line) that everybody ignores. No two writers append to the same file, so no lock is needed on any file system.
-Nothing in a store is executed or believed: no pickle, no symbolic link, no size taken before it is checked.
+A block is *done* when a manifest records it, not when its file exists. A commit writes a temporary file, fsyncs it, renames
+it, fsyncs its folder, appends one checksummed line to this writer's own manifest, and fsyncs that. A writer killed at any
+point leaves either the old or the new state, and at most leftovers (a temporary file, a block in no manifest, a torn last
+line) that are ignored. No two writers append to the same file, so no file system needs locks.
+Nothing in a store is executed or trusted: no pickle, no symbolic links, and every size is checked before it is used.
 """
 
 import json
@@ -44,7 +44,7 @@ Path = str | os.PathLike[str]
 
 
 class DamagedBlock(StoreError):
-    """A block that a manifest vouches for and the disk no longer holds; committing it again heals it."""
+    """A block that is recorded in a manifest but missing or damaged on disk; committing it again repairs it."""
 
     def __init__(self, kind: str, sentence: str):
         super().__init__(sentence)
@@ -52,7 +52,7 @@ class DamagedBlock(StoreError):
 
 
 class Store:
-    """A run's folder; open it as often, and from as many processes and machines, as you like (one per thread).
+    """The folder of a run; any number of processes and machines may open it at once (one `Store` per thread).
 
     >>> import tempfile
     >>> store = Store.create(tempfile.mkdtemp())
@@ -65,7 +65,7 @@ class Store:
     def __init__(self, path: Path):
         self.path = _resolved(path)
         self._ledger = records.Ledger()
-        self._writer = ("", 0)  # id and process: another writer after a fork, and after a failed append
+        self._writer = ("", 0)  # id and process; a new writer after a fork or a failed append
         self._archives = archives.Archives(os.path.join(self.path, "archives"))
         self._durable: set[str] = set()  # folders and manifests whose names this process has made durable
         if not os.path.isdir(self.path):
@@ -77,11 +77,11 @@ class Store:
             except FileNotFoundError:
                 raise StoreError(f"{self.path} is not a run: it has no run.json.") from None
             except records.NOT_JSON:
-                raise StoreError(f"{self.path} is not a run: its run.json cannot be understood.") from None
+                raise StoreError(f"{self.path} is not a run: its run.json is malformed.") from None
         if kind != KIND:
             raise StoreError(f"{self.path} is not a run: its run.json says {str(kind)[:80]!r}.")
         if version != VERSION:
-            raise StoreError(f"{self.path} has run format {str(version)[:20]}, but only {VERSION} is known here.")
+            raise StoreError(f"{self.path} has run format {str(version)[:20]}, but only format {VERSION} is supported.")
 
     @classmethod
     def open(cls, path: Path) -> "Store":
@@ -95,7 +95,7 @@ class Store:
 
     @classmethod
     def open_or_create(cls, path: Path) -> "Store":
-        """Open the run at `path`, or start one in a new or empty folder; any number of processes may do so at once."""
+        """Open the run at `path`, or start one in a new or empty folder; safe for concurrent processes."""
         return cls._make(path, may_exist=True)
 
     @classmethod
@@ -107,15 +107,15 @@ class Store:
             files.make_folder(root)
             present = {name for name in os.listdir(root) if not files.TEMPORARY.fullmatch(name)}
             if present and "run.json" not in present:
-                raise StoreError(f"{root} holds something else ({min(present)!r}): choose a new or empty folder.")
+                raise StoreError(f"{root} contains other files ({min(present)!r}): choose a new or empty folder.")
             try:
                 if not present:
                     files.write_atomically(os.path.join(root, "run.json"), RUN_FILE, once=True)
-                    may_exist = True  # it is ours
+                    may_exist = True  # this process created it
             except FileExistsError:
-                pass  # somebody else was faster
+                pass  # another process was faster
         if not may_exist:
-            raise StoreError(f"{root} already holds a run: open it, or choose another folder.")
+            raise StoreError(f"{root} already contains a run: open it, or choose another folder.")
         return cls(root)
 
     def __reduce__(self) -> tuple[type["Store"], tuple[str]]:
@@ -125,10 +125,10 @@ class Store:
         return f"Store({self.path!r})"
 
     def write_document(self, name: str, document: Any) -> None:
-        """Keep a small JSON document under `name`, once: the same content again is fine, another is refused."""
+        """Store a small JSON document under `name`; writing different content under the same name raises StoreError."""
         relative, data = _document_path(name), records.document_file(document)
         if len(data) > LARGEST_DOCUMENT:
-            raise StoreError(f"Document {name!r} takes {len(data)} bytes, but may take {LARGEST_DOCUMENT}.")
+            raise StoreError(f"Document {name!r} takes {len(data)} bytes, but the limit is {LARGEST_DOCUMENT}.")
         with files.explained(f"write document {name!r} in {self.path}"):
             self.make_durable("documents")
             path = self._inside(relative)
@@ -136,16 +136,16 @@ class Store:
                 if os.path.lexists(path):
                     raise FileExistsError
                 files.write_atomically(path, data, once=True)
-            except FileExistsError:  # from before, or somebody else was faster
+            except FileExistsError:  # written before, or another process was faster
                 if canonical(self.read_document(name)) != canonical(document):
                     raise StoreError(f"The run at {self.path} already has another document {name!r}.") from None
                 files.sync_file(path)  # its writer may have died before doing so
             record = {"kind": "document", "document": name, "sha256": records.sha256(data)}
             if record["sha256"] not in self._refreshed().documents.get(name, ()):
-                self._append(record | {"time": records.now()})  # so that its deletion shows
+                self._append(record | {"time": records.now()})  # so that a deletion can be detected
 
     def read_document(self, name: str) -> Any:
-        """The document called `name`, held against its own hash."""
+        """The document called `name`, verified by its hash."""
         relative = _document_path(name)
         with files.explained(f"read document {name!r} in {self.path}"):
             try:
@@ -165,19 +165,21 @@ class Store:
         return sorted(n for n in found if DOCUMENT_NAME.fullmatch(n))
 
     def commit(self, block: str, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any] | None = None) -> Entry:
-        """Keep `arrays` as `block`; when this returns they are done, and survive a power cut.
+        """Store `arrays` as `block`; when this returns, the block is done and survives a power cut.
 
-        Committing a block again is harmless. When a sound block with other bytes is already vouched for, that one
-        stays and its entry is returned; `verify` tells of the disagreement.
+        Committing a block again is harmless. If an intact block with different bytes is already recorded, that one is kept
+        and its entry is returned; `verify` reports the conflict.
         """
         relative, data = _block_path(block), files.pack(arrays)
         if len(data) > LARGEST_BLOCK:
-            raise StoreError(f"Block {block[:12]}… takes {len(data)} bytes, but may take {LARGEST_BLOCK}: split it.")
+            raise StoreError(
+                f"Block {block[:12]}… takes {len(data)} bytes, but the limit is {LARGEST_BLOCK}: split it."
+            )
         record = {"block": block, "sha256": records.sha256(data), "bytes": len(data), "time": records.now()}
         record["meta"] = records.plain(dict(meta or {}))
-        records.manifest_line(record)  # refuses a large meta before anything is written
+        records.manifest_line(record)  # raise for a large meta before anything is written
         with files.explained(f"commit block {block[:12]}… in {self.path}"):
-            self.make_durable("manifests")  # first, so that a block is not written in vain
+            self.make_durable("manifests")  # first, so that no block is written for nothing
             self.make_durable(os.path.dirname(relative))
             path = self._inside(relative)
             found = files.digest(path) or self._archived(block)
@@ -192,7 +194,7 @@ class Store:
         return self._winner(self._entries(block))
 
     def record_failure(self, block: str, error: str) -> None:
-        """Note that an attempt at `block` failed, and why."""
+        """Record that an attempt at `block` failed, with its error."""
         _block_path(block)
         text = str(error).encode(errors="backslashreplace").decode()
         text = text if len(text) <= LONGEST_ERROR else text[: LONGEST_ERROR - 1] + "…"
@@ -201,7 +203,7 @@ class Store:
             self._append({"kind": "failed", "block": block, "error": text, "attempt": attempt, "time": records.now()})
 
     def done(self) -> dict[str, Entry]:
-        """Every committed block and its entry; cheap to ask again."""
+        """Every committed block and its entry; repeated calls are cheap."""
         entries = self._refreshed().entries
         return {
             block: candidates[0] if len(candidates) == 1 else self._winner(candidates)
@@ -209,7 +211,7 @@ class Store:
         }
 
     def done_blocks(self) -> Collection[str]:
-        """The ids of all committed blocks: what a worker asks before each block."""
+        """The ids of all committed blocks, which a worker reads before each block."""
         return self._refreshed().entries.keys()
 
     def failed(self) -> dict[str, list[str]]:
@@ -221,19 +223,19 @@ class Store:
         return {block: [error for _, _, error in candidates] for block, candidates in unfinished.items()}
 
     def read(self, block: str, check: bool = True) -> dict[str, np.ndarray]:
-        """The arrays of a done block, held against their SHA-256 unless `check` is False."""
+        """The arrays of a done block, verified by their SHA-256 unless `check` is False."""
         _block_path(block)
         if known := self._ledger.entries.get(block):
             try:
                 return self.load(block, known, check)
             except DamagedBlock:
-                pass  # or another writer replaced it meanwhile: ask the manifests again
+                pass  # another writer may have replaced it: read the manifests again
         if not (entries := self._entries(block)):
             raise StoreError(f"Block {block[:12]}… is not done in the run at {self.path}.")
         return self.load(block, entries, check)
 
     def load(self, block: str, entries: list[Entry], check: bool = True) -> dict[str, np.ndarray]:
-        """The arrays of a block that one of `entries` vouches for, or DamagedBlock."""
+        """The arrays of a block that matches one of `entries`; raises DamagedBlock."""
         problem: DamagedBlock | None = None
         sizes = {entry.bytes for entry in entries if 0 <= entry.bytes <= LARGEST_BLOCK}
         with files.explained(f"read block {block[:12]}… in {self.path}"):
@@ -243,13 +245,13 @@ class Store:
                 except DamagedBlock as found:
                     problem = problem or found
         raise problem or DamagedBlock(
-            "missing", f"Block {block[:12]}… is missing: there is no file {_block_path(block)}, and no archive has it."
+            "missing", f"Block {block[:12]}… is missing: it is neither in {_block_path(block)} nor in an archive."
         )
 
     def _copies(self, block: str, most: int) -> Iterator[bytes]:
-        """The bytes of a block wherever they are found: in a file of its own, then in archives."""
+        """All copies of a block's bytes: first in its own file, then in archives."""
         path = self._inside(_block_path(block))
-        for _ in range(2):  # a block may move from its file into an archive, or from one to another, while we look
+        for _ in range(2):  # a block may move into an archive, or between archives, during the search
             with suppress(FileNotFoundError):
                 yield files.read(path, most=most)
             for place in self._archives.places(block):
@@ -260,7 +262,7 @@ class Store:
                     self._archives.refresh()
 
     def sound_bytes(self, block: str) -> bytes | None:
-        """The bytes of a done block, held against what its manifest says; None when they are damaged or large."""
+        """The bytes of a done block, verified by its manifest; None if they are damaged or too large."""
         entries = self._ledger.entries.get(block) or self._entries(block)
         known = {entry.sha256 for entry in entries}
         with files.explained(f"read block {block[:12]}… in {self.path}"):
@@ -268,37 +270,37 @@ class Store:
             return next((data for data in copies if records.sha256(data) in known), None)
 
     def block_file(self, block: str) -> str:
-        """Where the file of a block is, if it has one of its own."""
+        """The path of a block's own file, which may not exist."""
         return self._inside(_block_path(block))
 
     def compact(self) -> tuple[int, int]:
-        """Move the small blocks into few archives; how many blocks into how many. Others may read and write meanwhile."""
+        """Move small blocks into a few archives; return the numbers of both. Others may read and write meanwhile."""
         with files.explained(f"compact {self.path}"):
             self._refreshed()
             self._inside("archives")
             return archives.compact(self, self._archives)
 
     def verify(self) -> list[Problem]:
-        """Read everything and tell what is wrong; an empty list when all is well.
+        """Read everything and return all problems.
 
-        A `leftover` is harmless; a damaged block heals when it is committed again.
+        A `leftover` is harmless; a damaged block is repaired when it is committed again.
         """
         return list(problems_of(self, RUN_FILE))
 
     def clean_copies(self) -> int:
-        """Remove files that are not needed: of blocks that an archive holds as well, and archives damaged beyond use."""
+        """Remove redundant files: copies of archived blocks, and archives damaged beyond repair."""
         with files.explained(f"clean {self.path}"):
             return archives.clean(self, self._archives)
 
     def clean_temporaries(self, older_than_s: float) -> int:
-        """Remove temporary files untouched for `older_than_s` seconds; returns how many."""
+        """Remove temporary files untouched for `older_than_s` seconds; return their number."""
         found = [item for _, item in walk(self.path) if item and files.TEMPORARY.fullmatch(item.name)]
         temporaries = [item.path for item in found if item.is_file(follow_symlinks=False)]
         with files.explained(f"clean {self.path}"):
             return sum(files.remove(path, unchanged_since=time.time() - older_than_s) for path in temporaries)
 
     def _winner(self, entries: list[Entry]) -> Entry:
-        """The first entry whose bytes are on disk, or simply the first when none is."""
+        """The first entry whose bytes are on disk, or the first entry if there is none."""
         ordered = sorted(entries, key=lambda entry: (entry.time, entry.writer))
         if len({entry.sha256 for entry in ordered}) > 1:
             block = ordered[0].block
@@ -334,11 +336,11 @@ class Store:
         return self._ledger
 
     def _append(self, record: dict[str, Any]) -> str:
-        """Add a line to this writer's own manifest; returns the writer's id."""
+        """Append a line to this writer's own manifest; return the writer's id."""
         writer, process = self._writer
         if process != os.getpid():
             writer = os.urandom(16).hex()
-        self._writer = ("", 0)  # until this line is whole: nothing is ever written behind a torn one
+        self._writer = ("", 0)  # until this line is complete: nothing may follow a torn line
         self.make_durable("manifests")
         path = self._inside(f"manifests/{writer}.jsonl")
         files.append(path, records.manifest_line(record))
@@ -349,7 +351,7 @@ class Store:
         return writer
 
     def make_durable(self, folder: str) -> None:
-        """Make a folder of the run, and its name durable once per process, even if another process made it."""
+        """Create a folder of the run, and make its name durable once per process, even if another process created it."""
         if parent := os.path.dirname(folder):
             self.make_durable(parent)
         path = self._inside(folder)
@@ -358,27 +360,29 @@ class Store:
             self._durable.add(path)
 
     def _inside(self, relative: str) -> str:
-        """The absolute path, refused when any part of it is a symbolic link, wherever that leads."""
+        """The absolute path; raises StoreError if any part of it is a symbolic link."""
         path = os.path.join(self.path, relative)
         if os.path.realpath(path) != path:
-            raise StoreError(f"{path} goes through a symbolic link, which no run contains.")
+            raise StoreError(f"{path} goes through a symbolic link, which is not allowed in a run.")
         return path
 
 
 def _arrays(
     block: str, data: bytes, entries: list[Entry], sizes: set[int], check: bool = True
 ) -> dict[str, np.ndarray]:
-    """The arrays in the bytes of a block, or DamagedBlock when no entry vouches for them."""
+    """The arrays in the bytes of a block; raises DamagedBlock if no entry matches them."""
     name = f"Block {block[:12]}…"
     if len(data) not in sizes:
         kind = "truncated" if len(data) < min(sizes, default=0) else "flipped"
-        raise DamagedBlock(kind, f"{name} is damaged: it has not the {entries[0].bytes} bytes that were committed.")
+        raise DamagedBlock(
+            kind, f"{name} is damaged: its length is not the {entries[0].bytes} bytes that were committed."
+        )
     if check and records.sha256(data) not in {entry.sha256 for entry in entries}:
-        raise DamagedBlock("flipped", f"{name} is damaged: its bytes are not those that were committed.")
+        raise DamagedBlock("flipped", f"{name} is damaged: its bytes differ from those that were committed.")
     try:
         return files.unpack(data)
     except ValueError as error:
-        raise DamagedBlock("unreadable", f"{name} holds no arrays that can be read: {error}.") from error
+        raise DamagedBlock("unreadable", f"{name} contains no readable arrays: {error}.") from error
 
 
 def _resolved(path: Path) -> str:
@@ -390,7 +394,7 @@ def _resolved(path: Path) -> str:
 
 def _block_path(block: str) -> str:
     if not (isinstance(block, str) and BLOCK_ID.fullmatch(block)):
-        raise StoreError(f"{str(block)[:100]!r} is not a block id: 64 hexadecimal digits, as block_id gives them.")
+        raise StoreError(f"{str(block)[:100]!r} is not a block id of 64 hexadecimal digits, as returned by block_id.")
     return f"blocks/{block[:2]}/{block}.npz"
 
 

@@ -1,9 +1,9 @@
-"""Plans at rest: written piece by piece and read back as far as needed, so that no process ever holds a whole one.
+"""Stored plans, written in pieces and read only as far as needed, so that no process holds a whole plan in memory.
 
-plan-<study>        the programs, and which documents hold the rest; written last: until then there is no plan
-index-<hash>        of some thousand blocks: id, cells, program, and where its specification is
+plan-<study>        the programs, and the names of the other documents; written last, when the plan is complete
+index-<hash>        a few thousand blocks: id, cells, program, and where the specification is
 piece-<hash>        the blocks' own parts
-split-<block>       a block that did not fit into memory, as the smaller ones that are computed in its place
+split-<block>       a block that did not fit into memory, as the smaller blocks that replace it
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WRONG = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 
 
 class Documents(Protocol):
-    """What a plan asks of a store."""
+    """The part of a store that a plan needs."""
 
     def documents(self) -> list[str]: ...
     def read_document(self, name: str) -> Any: ...
@@ -31,7 +31,7 @@ class Documents(Protocol):
 
 
 class Row(NamedTuple):
-    """A block of a plan: its id, its cells, the number of its program, and where the rest stands."""
+    """A block of a plan: its id, its number of cells, the index of its program, and the position of its own part."""
 
     block: str
     cells: int
@@ -52,7 +52,7 @@ def write_plan(
     covered: int = 0,
     programs: Iterable[dict[str, Any]] = (),
 ) -> None:
-    """Keep a plan; `covered` is how many cells of the study it leaves out because an earlier one has done them."""
+    """Store a plan; `covered` is the number of cells left out because an earlier plan has computed them."""
     known: list[dict[str, Any]] = list(programs)
     pieces: list[str] = []
     indices: list[str] = []
@@ -63,7 +63,7 @@ def write_plan(
     def flush(kind: str, rows: list[Any], names: list[str]) -> None:
         if rows:
             document = {"blocks": list(rows)}
-            # Named by their content: of two drivers that plan at once, each writes its own, and one head wins.
+            # Named by content: if two processes plan at once, each writes its own pieces, and one head wins.
             names.append(f"{kind}-{hashlib.sha256(json.dumps(document).encode()).hexdigest()[:48]}")
             store.write_document(names[-1], document)
             rows.clear()
@@ -86,15 +86,15 @@ def write_plan(
 
 
 class Plan:
-    """A stored plan: its rows are read when it is opened, what they stand for as it is asked for."""
+    """A stored plan; its rows are read when it is opened, specifications on demand."""
 
     def __init__(self, store: Documents, name: str):
         self.name, self._store = name, store
-        self._own: dict[str, dict[str, Any]] = {}  # the specifications of split and adopted blocks
+        self._own: dict[str, dict[str, Any]] = {}  # specifications of split and adopted blocks
         self._loaded: dict[int, list[Any]] = {}
         try:
             head = store.read_document(name)
-            if isinstance(head.get("blocks"), list):  # all in one document
+            if isinstance(head.get("blocks"), list):  # the whole plan is in one document
                 check_format(1, self._described())
             self.covered: int = head.get("covered", 0)
             self._programs: list[dict[str, Any]] = head["programs"]
@@ -107,8 +107,8 @@ class Plan:
             if not all(isinstance(p, str) for p in self._pieces):
                 raise ValueError
         except WRONG:
-            raise self._senseless() from None
-        self.replaced: list[str] = []  # blocks in whose place smaller ones are computed
+            raise self._invalid() from None
+        self.replaced: list[str] = []  # blocks that were replaced by smaller ones
         split = {n for n in store.documents() if n.startswith("split-")}
         self._all = {row.block: row for row in rows} if split else {}
         self.rows = list(self._resolved(rows, split)) if split else rows
@@ -116,8 +116,8 @@ class Plan:
     def _described(self) -> str:
         return f"Document {self.name!r} of the run at {getattr(self._store, 'path', 'memory')}"
 
-    def _senseless(self) -> StoreError:
-        return StoreError(f"{self._described()} is no plan.")
+    def _invalid(self) -> StoreError:
+        return StoreError(f"{self._described()} is not a valid plan.")
 
     def _rows_of(self, split: str) -> list[Row]:
         """The blocks that a block was split into."""
@@ -156,7 +156,7 @@ class Plan:
             raise _no_split(block) from None
 
     def record_split(self, block: str, lanes: int, why: str) -> list[Row]:
-        """Compute a block as smaller ones from now on; when another worker has decided so first, as it decided."""
+        """Replace a block by smaller ones; if another worker has already split it, its split is used."""
         document = {"block": block, "why": why, "blocks": split_block(self.specification(block), lanes)}
         try:
             self._store.write_document(split_name(block), document)
@@ -166,17 +166,17 @@ class Plan:
         return self.pieces_of(block)
 
     def pieces_of(self, block: str) -> list[Row]:
-        """The blocks that are computed in place of a split one."""
+        """The blocks that replace a split block."""
         split = {n for n in self._store.documents() if n.startswith("split-")}
         return list(self._resolved(self._rows_of(block), split))
 
     def specification(self, block: str, row: Row | None = None) -> dict[str, Any]:
-        """What a block is asked to compute; give its row, or it is looked for."""
+        """The specification of a block; its row is looked up unless given."""
         if block in self._own:
             try:
                 return _checked(self._own[block])
             except WRONG:
-                raise self._senseless() from None
+                raise self._invalid() from None
         row = row or self.row(block)
         try:
             if row.piece not in self._loaded:
@@ -185,7 +185,7 @@ class Plan:
                 self._loaded[row.piece] = self._store.read_document(self._pieces[row.piece])["blocks"]
             return _checked(self._programs[row.program] | self._loaded[row.piece][row.position])
         except WRONG:
-            raise self._senseless() from None
+            raise self._invalid() from None
 
     def row(self, block: str) -> Row:
         """The row of a block."""
@@ -209,7 +209,7 @@ class Plan:
 
 
 def _checked(spec: dict[str, Any]) -> dict[str, Any]:
-    """A block's specification, refused (ValueError) when its numbers do not go together or are absurd."""
+    """Check a block's specification; raises ValueError if its numbers are inconsistent or out of range."""
     number, lanes = spec["cells"], spec["lanes"]
     if not (type(number) is type(lanes) is int and 1 <= number <= MOST_LANES and 1 <= lanes <= MOST_LANES):
         raise ValueError
@@ -220,11 +220,11 @@ def _checked(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _no_split(block: str) -> StoreError:
-    return StoreError(f"Document {split_name(block)!r} of the run is no split of a block.")
+    return StoreError(f"Document {split_name(block)!r} of the run is not a valid split of a block.")
 
 
 def split_name(block: str) -> str:
-    """The name of the document that says how a block was split."""
+    """The name of the document that describes the split of a block."""
     return f"split-{block}"
 
 

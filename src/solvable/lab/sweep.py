@@ -1,8 +1,8 @@
-"""Sweeps: any number of workers, anywhere, finish one stored study together; see `worker` for how.
+"""Sweeps: any number of workers on any machines complete one stored study; see `worker` for the algorithm.
 
-The same block has the same bytes on the same kind of processor and with the same number of threads, which is why the
-commands give every worker one. Elsewhere the last bits may differ; then the block that was committed first stays, and
-`verify` tells of the other.
+A block has the same bytes on the same kind of processor with the same number of threads, which is why the commands give
+every worker one thread. On other machines the last bits may differ; then the block committed first is kept, and `verify`
+reports the conflict.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .worker import Died, TooLarge, Worked, Worker, checked_shard, damaged_block
 
 __all__ = ["Worked", "work"]
 
-TOO_LARGE = 3  # the exit code of such a process when memory ran out
+TOO_LARGE = 3  # exit code of an isolated process when memory ran out
 
 
 def work(
@@ -40,11 +40,11 @@ def work(
     lease: float | None = None,
     stop_at_once: bool = False,
 ) -> Worked:
-    """Do what is undone in the stored study at `path`: first this worker's share, then the others'.
+    """Compute the missing blocks of the stored study at `path`: first this worker's share, then the others'.
 
-    A block that raises is tried again at the end, and given up after three attempts by whomever (`retry` grants three
-    more). Done blocks of the share whose files are damaged are computed again. Between blocks, `wanted` may stop it;
-    with `stop_at_once`, SIGTERM and SIGINT end the process in the middle of one.
+    A block that raises is tried again at the end, and given up after three attempts by any workers (`retry` allows three
+    more). Done blocks of the share whose files are damaged are recomputed. `wanted` may stop the work between blocks; with
+    `stop_at_once`, SIGTERM and SIGINT also end the process within a block.
     """
     checked_shard(shard)
     store = Store.open(path)
@@ -64,24 +64,26 @@ def work(
 
 
 class Task:
-    """Computes blocks of one study, after asking whether they fit into memory."""
+    """Computes blocks of one study, after checking that they fit into memory."""
 
     def __init__(self, lab: Study, most_memory: str = ""):
-        self._lab, self._asked = lab, most_memory
+        self._lab, self._most_memory = lab, most_memory
         self.workers: Callable[[], int] = lambda: 1
         self._needs: dict[str, int | None] = {}
 
     def compute(self, spec: dict[str, Any]) -> Arrays:
-        """The arrays of a block; `TooLarge` if they do not fit."""
+        """The arrays of a block; raises `TooLarge` if they do not fit."""
         program = block_id(parts_of(spec)[0])
         try:
             if program not in self._needs:
                 self._needs[program] = self._needed(spec)
-                most = memory.budget(self._asked, self.workers())
+                most = memory.budget(self._most_memory, self.workers())
                 lanes = memory.lanes_that_fit(spec["lanes"], self._needs[program], most)
                 if lanes is not None:
                     needs = (self._needs.pop(program) or 0) / 1e6
-                    raise TooLarge(f"it needs {needs:.4g} MB of memory and may take {(most or 0) / 1e6:.4g}.", lanes)
+                    raise TooLarge(
+                        f"it needs {needs:.4g} MB of memory, but the limit is {(most or 0) / 1e6:.4g} MB.", lanes
+                    )
             return self._lab.compute(spec)
         except Exception as problem:
             if memory.ran_out(problem):
@@ -94,11 +96,11 @@ class Task:
         except Exception as problem:
             if memory.ran_out(problem):
                 raise
-            return None  # what is wrong with the block shows when it is computed
+            return None  # an invalid block raises when it is computed
 
 
 class Isolated:
-    """Computes one block in a fresh process, which may die of it."""
+    """Computes one block in a new process, which may die."""
 
     def __init__(self, store: Store, study: str, most_memory: str = ""):
         self._store, self._study, self._memory = store, study, most_memory
@@ -118,7 +120,7 @@ class Isolated:
             raise TooLarge(words, 1 << 30)
         if done.returncode < 0:
             raise Died(f"The worker died while computing it (signal {-done.returncode}).")
-        raise Died(f"In a process of its own it left with code {done.returncode}: {words}")
+        raise Died(f"A separate process for it exited with code {done.returncode}: {words}")
 
 
 def compute_one(path: str, study: str, block: str) -> None:
@@ -134,7 +136,7 @@ def compute_one(path: str, study: str, block: str) -> None:
 def _damaged(
     lab: Study, store: Store, plan: Plan, shard: tuple[int, int], say: Callable[[str], None]
 ) -> dict[str, Row]:
-    """The done blocks of this worker's share that the disk no longer holds as they were committed."""
+    """The done blocks of this worker's share that are missing or damaged on disk."""
     index, number = shard
     done = store.done_blocks()
     rows = [row for row in shares(plan.rows, number)[index] if row.block in done]
@@ -144,7 +146,7 @@ def _damaged(
 
 
 def _of_other_plans(lab: Study, store: Store, plan: Plan) -> list[Row]:
-    """The done blocks of other plans that hold cells of this study."""
+    """The done blocks of other plans with cells of this study."""
     cells, done, rows = set(lab.cells()), store.done_blocks(), []
     for name in plans(store):
         for block, spec in Plan(store, name) if name != plan.name else ():

@@ -1,11 +1,11 @@
-"""What a worker does, whatever it computes: take a block, compute it, commit it, until nothing is left. Imports no JAX.
+"""The loop of a worker: claim a block, compute it, commit it, until none is left. Imports no JAX.
 
-Any number of workers finish one plan together. A block's content follows from its specification, so two workers that
-compute the same block commit the same bytes: claims only save them from doing so. A worker may be killed at any moment.
+Any number of workers complete one plan together. The content of a block follows from its specification, so two workers that
+compute the same block commit the same bytes; claims only avoid the duplicate work. A worker may be killed at any time.
 
-A block that raises is tried again at the end, and given up after three attempts by whomever. A block over which a worker
-died is put off and then computed in a process of its own: if that one dies while its worker lives on, the block is to
-blame and the attempt counts; if both die, somebody ended them and nothing is held against the block.
+A block that raises is tried again at the end, and given up after three attempts by any workers. A block on which a worker
+died is postponed and then computed in a separate process. If only that process dies, the block is to blame and the attempt
+counts as a failure; if its worker dies too, both were killed and the attempt does not count.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from .status import MOST_FAILURES
 from .store import DamagedBlock, Store, StoreError
 from .stored_plans import Plan, Row
 
-PAUSES = (1.0, 5.0, 20.0)  # seconds before a commit that failed is tried again: a full disk may be cleared
-SHORTEST_WAIT, LONGEST_WAIT = 0.02, 1.0  # seconds between two looks at what others are doing
+PAUSES = (1.0, 5.0, 20.0)  # seconds before a failed commit is tried again, because a full disk may be cleared
+SHORTEST_WAIT, LONGEST_WAIT = 0.02, 1.0  # seconds between two checks of what the others are doing
 
 
 class TooLarge(Exception):
-    """A block that does not fit into memory; `lanes` is how many of its cells might."""
+    """A block does not fit into memory; `lanes` is the number of cells that might."""
 
     def __init__(self, sentence: str, lanes: int):
         super().__init__(sentence)
@@ -43,12 +43,12 @@ class TooLarge(Exception):
 
 
 class Died(Exception):
-    """The process that computed a block died of it."""
+    """The process that computed a block died."""
 
 
 @dataclass(frozen=True)
 class Worked:
-    """What one worker did: blocks computed, of these healed, attempts that failed, and blocks of the plan left over."""
+    """The work of one worker: blocks computed, those of them repaired, failed attempts, and blocks of the plan left."""
 
     study: str
     computed: int
@@ -60,7 +60,7 @@ class Worked:
 
 
 def shares(rows: Sequence[Row], number: int) -> list[list[Row]]:
-    """The blocks of a plan in `number` shares: neighbours, which share programs, so that few workers compile the same.
+    """Divide the blocks of a plan into `number` shares of neighbours, so that few workers compile the same programs.
 
     >>> [[row.block for row in share] for share in shares([Row(b, 1, 0, 0, 0) for b in "abcde"], 2)]
     [['a', 'b', 'c'], ['d', 'e']]
@@ -70,7 +70,7 @@ def shares(rows: Sequence[Row], number: int) -> list[list[Row]]:
 
 
 def checked_shard(shard: tuple[int, int]) -> tuple[int, int]:
-    """`(i, n)`, refused in one sentence unless 0 ≤ i < n."""
+    """Check that a shard `(i, n)` has 0 ≤ i < n; raises `InvalidValue`."""
     index, number = shard
     if not 0 <= index < number <= 1_000_000:
         raise InvalidValue(f"shard {index}/{number} is not of the form i/n with 0 ≤ i < n ≤ 1000000.")
@@ -78,20 +78,20 @@ def checked_shard(shard: tuple[int, int]) -> tuple[int, int]:
 
 
 def damaged_blocks(store: Store, rows: Iterable[Row], say: Callable[[str], None]) -> dict[str, Row]:
-    """Those of these done blocks that the disk no longer holds as they were committed."""
+    """The given done blocks that are missing or damaged on disk."""
     found = {}
     for row in rows:
         if store.sound_bytes(row.block) is None:
             try:
                 store.read(row.block)
             except DamagedBlock as problem:
-                say(f"{problem} It is computed again.")
+                say(f"{problem} It will be recomputed.")
                 found[row.block] = row
     return found
 
 
 class Queue:
-    """Blocks still to be looked at, program by program: one that is compiled goes on as long as it has blocks."""
+    """Pending blocks by program; a compiled program is used as long as it has blocks."""
 
     def __init__(self, rows: Iterable[Row] = ()):
         self._waiting: dict[int, deque[Row]] = {}
@@ -102,7 +102,7 @@ class Queue:
         self._waiting.setdefault(row.program, deque()).append(row)
 
     def next(self, compiled: Mapping[int, None]) -> Row | None:
-        """The next block: of the program compiled last, of another compiled one, or of the first in line."""
+        """The next block: of the program compiled last, else of another compiled one, else of the first program."""
         if not self._waiting:
             return None
         program = next((p for p in reversed(compiled) if p in self._waiting), next(iter(self._waiting)))
@@ -116,8 +116,8 @@ class Queue:
 class Worker:
     """One worker of one plan.
 
-    - `compute` makes the arrays of a block from its specification; it may raise `TooLarge`.
-    - `isolated` computes and commits a block in a process of its own; it raises `Died` when that one dies of it.
+    - `compute` returns the arrays of a block from its specification; it may raise `TooLarge`.
+    - `isolated` computes and commits a block in a separate process; it raises `Died` if that process dies.
     """
 
     store: Store
@@ -131,7 +131,7 @@ class Worker:
     retry: bool = False
     lease: float | None = None
     pauses: Sequence[float] = PAUSES
-    damaged: dict[str, Row] = field(default_factory=dict)  # done blocks that are to be computed again
+    damaged: dict[str, Row] = field(default_factory=dict)  # done blocks to be recomputed
 
     def __post_init__(self) -> None:
         self._executor = Executor(self.plan, self.compute, self._commit, self._facts)
@@ -141,12 +141,12 @@ class Worker:
         self._compiled: dict[int, None] = {}
         self._before = {b: len(errors) for b, errors in self.store.failed().items()} if self.retry else {}
         self._held: tuple[str, int] | None = None
-        self._later: list[Row] = []  # raised: again at the end
-        self._suspects: list[Row] = []  # a worker died over them
-        self._busy: list[Row] = []  # somebody else is at them
+        self._later: list[Row] = []  # blocks that raised, to be tried again at the end
+        self._suspects: list[Row] = []  # blocks on which a worker died
+        self._busy: list[Row] = []  # blocks claimed by other workers
 
     def work(self, study: str = "") -> Worked:
-        """Do what is undone: first this worker's share, then the others'."""
+        """Compute the missing blocks: first this worker's share, then the others'."""
         begun = time.perf_counter()
         index, number = checked_shard(self.shard)
         with self.claims:
@@ -159,11 +159,11 @@ class Worker:
         return Worked(study, count["computed"], count["healed"], count["failed"], left, seconds, count["split"])
 
     def _candidates(self, index: int, number: int) -> Iterator[Row]:
-        """Blocks to be attempted, in order; what was put off comes back until it is settled."""
+        """The blocks to attempt, in order; postponed blocks come back until they are done or given up."""
         done = set(self.store.done_blocks())
         parts = [[row for row in share if row.block not in done] for share in shares(self.plan.rows, number)]
         self._own = Queue(parts[index])
-        # The others are met from the far end of their shares, where they come last.
+        # Help the others from the end of their shares, which they reach last.
         others = Queue(row for k in range(1, number) for row in reversed(parts[(index + k) % number]))
         yield from list(self.damaged.values())
         wait = SHORTEST_WAIT
@@ -178,7 +178,7 @@ class Worker:
             for kind in ("_later", "_suspects", "_busy"):
                 rows = getattr(self, kind)
                 setattr(self, kind, [])
-                random.SystemRandom().shuffle(rows)  # so that helpers do not all help with the same block
+                random.SystemRandom().shuffle(rows)  # so that helpers do not all take the same block
                 self._settling = kind == "_suspects"
                 for each in rows:
                     if not self.wanted():
@@ -197,14 +197,14 @@ class Worker:
         """Whether a block is neither done nor given up."""
         if block in self.store.done_blocks():
             if block in self.damaged and self.store.sound_bytes(block) is not None:
-                del self.damaged[block]  # somebody else has healed it
+                del self.damaged[block]  # another worker has repaired it
             if block not in self.damaged:
                 return False
         failed = len(self.store.failed().get(block, ())) - self._before.get(block, 0)
         return max(self._tried[block], failed) < MOST_FAILURES
 
     def _attempt(self, row: Row) -> None:
-        """Claim a block and compute it, or put it off."""
+        """Claim a block and compute it, or postpone it."""
         block, orphan = row.block, self.claims.attempts().get(row.block)
         if orphan is not None and self.claims.alive(block, orphan):
             self._busy.append(row)
@@ -218,7 +218,7 @@ class Worker:
             return
         self._held = (block, number)
         try:
-            if not self._is_open(block):  # somebody has just finished it
+            if not self._is_open(block):  # another worker has just finished it
                 self.claims.release(block)
             elif pieces := self.plan.pieces_of(block):
                 self._take_in(row, pieces)
@@ -233,14 +233,14 @@ class Worker:
         block, begun = row.block, time.perf_counter()
         try:
             if isolated and self.isolated is not None:
-                self._executor.specification(row)  # what is wrong with the plan is no reason to start a process
-                self.say(f"block {block[:12]}… is computed in a process of its own: a worker died over it")
+                self._executor.specification(row)  # an invalid plan raises here, before a process is started
+                self.say(f"block {block[:12]}… is computed in a separate process, because a worker died on it")
                 self.isolated(block)
             else:
                 self._executor.run(row)
         except TooLarge as problem:
             self._split(row, problem)
-        except Exception as problem:  # whatever a model raises concerns its block only
+        except Exception as problem:  # any exception of a model concerns only its block
             if isinstance(problem, StoreError) and getattr(problem, "uncommitted", False):
                 raise
             self._failed(row, problem)
@@ -257,7 +257,7 @@ class Worker:
         return {"shard": f"{self.shard[0]}/{self.shard[1]}", **self.meta()}
 
     def _commit(self, block: str, arrays: Arrays, meta: Mapping[str, Any]) -> None:
-        """Commit, again after a while when the disk does not take it; what was computed is worth some patience."""
+        """Commit a block, with retries, so that a full disk does not waste the computation."""
         for pause in [*self.pauses, None]:
             try:
                 self.store.commit(block, arrays, meta)
@@ -266,7 +266,7 @@ class Worker:
                 if pause is None or not isinstance(problem.__cause__, OSError) or not self.wanted():
                     problem.uncommitted = True  # type: ignore[attr-defined]
                     raise
-                self.say(f"{problem} It is tried again in {pause:g} s.")
+                self.say(f"{problem} Retrying in {pause:g} s.")
                 time.sleep(pause)
 
     def _failed(self, row: Row, problem: Exception) -> None:
@@ -294,7 +294,7 @@ class Worker:
             self._own.add(piece)
 
     def release(self) -> None:
-        """Give back what is claimed: this worker was told to stop, which says nothing about its block."""
+        """Release the claimed block; a worker that is stopped by a signal does not count as a failed attempt."""
         if self._held is not None:
             self.claims.release(*self._held)
         self.claims.__exit__()
@@ -302,9 +302,9 @@ class Worker:
 
 @contextmanager
 def stopping_at_once(worker: Worker) -> Iterator[None]:
-    """End the process when SIGTERM or SIGINT comes, even in the middle of a block, its claim given back.
+    """Release the claim and end the process on SIGTERM or SIGINT, even within a block.
 
-    A signal handler of Python's would wait until the block is computed; the store survives an end at any moment.
+    A Python signal handler would wait until the block is computed; the store survives an exit at any time.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -324,7 +324,7 @@ def stopping_at_once(worker: Worker) -> Iterator[None]:
             if facts & set(kinds):
                 with suppress(Exception):
                     worker.release()
-                    print("solvable: told to stop; what was committed is kept.", file=sys.stderr, flush=True)
+                    print("solvable: stopped by a signal; committed blocks are kept.", file=sys.stderr, flush=True)
                 os._exit(1)
 
     thread = threading.Thread(target=watch, daemon=True)

@@ -1,1 +1,1 @@
-"""Formulas, equations, plots and figures, in one house style."""
+"""Formulas, equations, plots and figures in one style."""

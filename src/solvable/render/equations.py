@@ -1,4 +1,4 @@
-"""Mathematics as MathML, for the documents and for the page: nothing is fetched and no script runs."""
+"""Mathematics as MathML for the documentation and the page, without downloads or scripts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from latex2mathml.converter import convert
 
-# The converter knows LaTeX's environments under these names.
+# The converter's names of LaTeX environments.
 _ENVIRONMENTS = {"aligned": "align*", "gathered": "gather*"}
 
 
@@ -29,7 +29,7 @@ def _word(match: re.Match[str]) -> str:
     return f"<mi>{''.join(re.findall('>([A-Za-z])<', match[0]))}</mi>"
 
 
-# What the converter leaves to be desired, in its own spelling (letters that it was asked to set upright are entities).
+# Corrections of the converter's output (letters to be set upright appear as entities).
 _BETTER: tuple[tuple[str, Any], ...] = (
     (r'(?:<mi mathvariant="normal">[A-Za-z]</mi>){2,}', _word),  # one identifier, not a product of letters
     (r"<mi>(&#x000[4-7][0-9A-F];)</mi>", r'<mi mathvariant="normal">\1</mi>'),

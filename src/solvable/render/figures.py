@@ -1,7 +1,7 @@
-"""Draw a figure and lay its data beside it (netCDF 3, which SciPy writes: no further dependency).
+"""Draw figures and write their data beside them (as netCDF 3, which SciPy can write without other packages).
 
-A figure's module defines `RECIPES = {name: Recipe(compute, picture)}`; results that take minutes are kept beside the
-model, in its folder `data`, as small netCDF files with their provenance.
+A figure's module defines `RECIPES = {name: Recipe(compute, picture)}`. Results that take minutes are stored in the model's
+folder `data` as small netCDF files with their provenance.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MODELS = Path(__file__).parents[1] / "models"
 
 
 def kept_in(name: str) -> Path:
-    """The folder, beside its model, that keeps what a figure needs minutes to compute.
+    """The model's folder in which the data of a figure are stored.
 
     >>> kept_in("perceptron-phase-diagram").parts[-3:]
     ('replica', 'perceptron', 'data')
@@ -35,7 +35,7 @@ def kept_in(name: str) -> Path:
 
 
 def draw(name: str, folder: Path, *, quick: bool = False, recompute: bool = False) -> list[Path]:
-    """Write NAME.png, NAME.pdf and NAME.nc (the data) into a folder; returns the files."""
+    """Write NAME.png, NAME.pdf and NAME.nc (the data) to a folder and return the files."""
     listing = figure_named(name)
     recipe: Recipe = importlib.import_module(listing.module).RECIPES[name]
     folder = Path(folder)
@@ -45,20 +45,20 @@ def draw(name: str, folder: Path, *, quick: bool = False, recompute: bool = Fals
         also = {"early": Early(recipe.picture, folder / f"{name}.png")} if recipe.grows else {}
         datasets = recipe.compute(quick, pieces, **also) if recipe.resumes else recipe.compute(quick, **also)
     files = [folder / f"{name}.png", folder / f"{name}.pdf"]
-    _paint(recipe.picture, datasets, files)
+    _save_picture(recipe.picture, datasets, files)
     files += _write(datasets, folder, name)
     pieces.clear()
     return files
 
 
-def _paint(picture: Callable[[dict[str, Any]], Any], datasets: dict[str, Any], files: list[Path]) -> None:
+def _save_picture(picture: Callable[[dict[str, Any]], Any], datasets: dict[str, Any], files: list[Path]) -> None:
     import matplotlib.pyplot as plt
 
     folder = files[0].parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise SolvableError(f"the folder {str(folder)!r} cannot be made: {problem.strerror}.") from None
+        raise SolvableError(f"the folder {str(folder)!r} cannot be created: {problem.strerror}.") from None
     with house_style():
         figure = picture(datasets)
         for file in files:
@@ -67,31 +67,32 @@ def _paint(picture: Callable[[dict[str, Any]], Any], datasets: dict[str, Any], f
 
 
 class Early:
-    """A picture that is there before all of it is known, drawn again as it grows."""
+    """A preliminary picture, redrawn as more results arrive."""
 
     def __init__(self, picture: Callable[[dict[str, Any]], Any], file: Path):
         self.picture, self.file = picture, file
 
     def say(self, sentence: str) -> None:
-        """A line on standard error: what is being computed."""
+        """Print a line of progress on standard error."""
         print(sentence, file=sys.stderr, flush=True)
 
     def show(self, datasets: dict[str, Any], sentence: str) -> None:
-        """Draw what is known, and say what that is."""
-        _paint(self.picture, datasets, [self.file])
+        """Draw the results so far and print a sentence about them."""
+        _save_picture(self.picture, datasets, [self.file])
         self.say(f"{self.file}: {sentence}")
 
 
 def pieces_of(name: str, folder: Path) -> Path:
-    """Where the parts of a figure that are done wait for the others."""
+    """The folder for the finished parts of an unfinished figure."""
     return Path(folder) / f".{name}.pieces"
 
 
 class Recipe:
-    """How to make a figure: what to compute (datasets by name), how to show it, and what is to be seen, in a `sentence`.
+    """How to make a figure: `compute` returns datasets by name, `picture` draws them, `sentence` is the caption.
 
-    One that takes minutes `resumes`: its `compute(quick, pieces)` keeps what is done in `Pieces`. One that `grows` is
-    given `early=`, an `Early` that shows what is known so far; its `picture` draws unknown numbers (NaN) as unknown."""
+    With `resumes` (for figures that take minutes), `compute(quick, pieces)` stores finished parts in `Pieces`. With
+    `grows`, it is also given `early=`, an `Early` to show intermediate results; `picture` must then accept NaN.
+    """
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class Recipe:
 
 
 def keep(name: str, datasets: dict[str, Any]) -> list[Path]:
-    """Commit a figure's minutes-long results to the package."""
+    """Store a figure's results in the package."""
     folder = kept_in(name)
     folder.mkdir(exist_ok=True)
     return _write(datasets, folder, name)
@@ -116,7 +117,7 @@ def keep(name: str, datasets: dict[str, Any]) -> list[Path]:
 def _write(datasets: dict[str, Any], folder: Path, name: str) -> list[Path]:
     files = []
     for part, data in datasets.items():
-        if "study" not in data.attrs:  # a table put together by the recipe: it says whose it is
+        if "study" not in data.attrs:  # a table assembled by the recipe: record where it comes from
             from ..study import provenance as made_by
 
             data = data.assign_attrs(
@@ -131,7 +132,7 @@ def _write(datasets: dict[str, Any], folder: Path, name: str) -> list[Path]:
 
 
 def kept(name: str) -> dict[str, Any] | None:
-    """The stored data of a figure, by part, or None where nothing is kept."""
+    """The stored data of a figure by part, or None if there are none."""
     import xarray as xr
 
     folder = kept_in(name)
@@ -147,7 +148,7 @@ def kept(name: str) -> dict[str, Any] | None:
 
 
 def fingerprint(data: Any) -> str:
-    """A hash of every name, dimension and number of a dataset: what a file says it holds, and what it holds.
+    """A hash of every name, dimension and number of a dataset, stored in its file to detect changes.
 
     >>> import xarray as xr
     >>> fingerprint(xr.Dataset({"x": ("n", [1.0, 2.0])}))[:12]
@@ -159,7 +160,7 @@ def fingerprint(data: Any) -> str:
         digest.update(json.dumps([name, list(variable.dims), list(variable.shape)]).encode())
         values = np.asarray(variable.values)
         words = values.dtype.kind in "SUO"
-        # netCDF keeps words as characters and whole numbers as 32 bits: what counts is what they say
+        # netCDF stores strings as characters and integers in 32 bits, so the hash uses values, not bytes
         digest.update(
             json.dumps([str(v) for v in values.reshape(-1)]).encode() if words else values.astype("<f8").tobytes()
         )

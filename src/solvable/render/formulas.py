@@ -1,7 +1,7 @@
-"""Formulas as they stand in docstrings, read into MathML: what a reader of the source sees, set as mathematics.
+"""Convert the plain-text formulas of docstrings to MathML.
 
-Known are sub- and superscripts (₁ ² ⁻¹ ᵀ, x_i, x_{ij}, a^{½}), accents (V̂), roots (√N, √(1 + x)), sums with their ranges,
-names of functions and words. A fraction stays a slash: that is how it was written.
+Supported are sub- and superscripts (₁ ² ⁻¹ ᵀ, x_i, x_{ij}, a^{½}), accents (V̂), roots (√N, √(1 + x)), sums with their
+ranges, names of functions, and words. Fractions keep their slash.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def formula(text: str, display: str = "block") -> str:
 
 
 def with_formulas(text: str, show: Callable[[str], str], plain: Callable[[str], str] = str) -> str:
-    """Prose in which every formula is replaced by `show(formula)` and all else by `plain(words)`.
+    """Replace every formula in prose by `show(formula)` and everything else by `plain(words)`.
 
-    What stands in backticks or between dollar signs is left as it is. A formula is a run of symbols: what has indices,
-    powers, Greek letters or relations, and the letters, numbers and functions that stand beside those.
+    Text in backticks or between dollar signs is left unchanged. A formula is a run of symbols: words with indices, powers,
+    Greek letters or relations, and the letters, numbers and functions next to them.
 
     >>> with_formulas("Inputs x ~ N(0, 1_d), labels y = sign(w·x/√d) + *noise* of `size` T.", "<{}>".format)
     'Inputs <x ~ N(0, 1_d)>, labels <y = sign(w·x/√d)> + *noise* of `size` <T>.'
@@ -76,31 +76,31 @@ def _in_words(text: str, show: Callable[[str], str], plain: Callable[[str], str]
         done = last
         while k < len(words) and words[k][1] <= last:
             k += 1
-        if k < len(words) and words[k][0] < last:  # what is left of this word is prose
+        if k < len(words) and words[k][0] < last:  # the rest of this word is prose
             k += 1
     return "".join([*out, plain(text[done:])])
 
 
 def _formula_at(text: str, words: list[tuple[int, int]], k: int) -> tuple[int, int] | None:
-    """From where to where a formula goes that begins with a word, if one does."""
-    best, telling, last = None, False, k
+    """Start and end of the formula that begins with a word, or None."""
+    best, certain, last = None, False, k
     while last < len(words):
         kind = _kind(text, words, last)
         if not kind:
             break
-        telling = telling or kind == "strong"
+        certain = certain or kind == "strong"
         first, end = _trimmed(text, words[k][0], words[last][1])
-        hangs = kind == "weak" and _OPERATOR.match(text[slice(*words[last])])
-        if telling and not hangs and _balanced(text[first:end]) and re.search(r"\w", text[first:end]):
+        dangling = kind == "weak" and _OPERATOR.match(text[slice(*words[last])])
+        if certain and not dangling and _balanced(text[first:end]) and re.search(r"\w", text[first:end]):
             best = first, end
-        if _balanced(text[first:end]) and end < words[last][1]:  # punctuation, or a bracket of the prose, ends it
+        if _balanced(text[first:end]) and end < words[last][1]:  # punctuation or a bracket of the prose ends it
             break
         last += 1
     return best
 
 
 def _trimmed(text: str, first: int, end: int) -> tuple[int, int]:
-    """Without punctuation and without the brackets of the prose around it."""
+    """The range without surrounding punctuation and brackets of the prose."""
     while end > first:
         if text[end - 1] in ',.;:!?"”' and not text[first:end].endswith("…"):
             end -= 1
@@ -130,7 +130,7 @@ def _balanced(text: str) -> bool:
 
 
 def _kind(text: str, words: list[tuple[int, int]], k: int) -> str:
-    """`strong`: certainly mathematics; `weak`: if it stands beside such; empty: a word."""
+    """`strong`: certainly mathematics; `weak`: mathematics if next to a strong word; empty: prose."""
     word = text[slice(*words[k])]
     core = word.strip(',.;:()[]{}!?"“”')
     core = re.sub(r"(?:['’]s|(?<=[^\W\d_])-[a-z]{3,})$", "", core)
@@ -183,7 +183,7 @@ class _Parser:
         return out
 
     def scripted(self) -> str:
-        """An atom with what hangs on it."""
+        """An atom with its scripts and primes."""
         large = self.text[self.at] in LARGE
         base, below, above = self.atom(), "", ""
         while self.at < len(self.text):
@@ -211,7 +211,7 @@ class _Parser:
         return f"<{kind[1]}>{base}{under}</{kind[1]}>" if below else f"<{kind[2]}>{base}{over}</{kind[2]}>"
 
     def script(self) -> str:
-        """What follows _ or ^: a group in braces, or letters and digits."""
+        """The script after _ or ^: a group in braces, or letters and digits."""
         if self.take(r"\{"):
             return "".join(self.until("}"))
         if self.take(r"\("):
@@ -257,7 +257,7 @@ class _Parser:
 
 
 def _name(word: str) -> str:
-    """A function, a word, or a name of several letters; empty for letters that stand next to one another."""
+    """A function, a word, or a name of several letters; empty for a product of letters."""
     if word.lower() in FUNCTIONS:
         return f"<mi>{word}</mi>"
     if word.lower() in WORDS:
@@ -274,7 +274,7 @@ def _symbol(char: str) -> str:
         return f"<mn>{char}</mn>"
     if char in LARGE:
         return f"<mo>{dict(zip('ΣΠ', '∑∏', strict=True)).get(char, char)}</mo>"
-    if char == "|":  # of a norm, most often: no room around it, and as high as its letters
+    if char == "|":  # usually a norm: no space around it, and no taller than its letters
         return '<mo stretchy="false" lspace="0" rspace="0.05em">|</mo>'
     if char.isalpha():
         upright = ' mathvariant="normal"' if unicodedata.name(char, "").startswith("GREEK CAPITAL") else ""

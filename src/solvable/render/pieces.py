@@ -1,4 +1,4 @@
-"""Parts of a figure that takes minutes, kept as they are done: a computation that was interrupted goes on from there."""
+"""Finished parts of a long computation, stored so that an interrupted figure can resume."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Arrays = Mapping[str, np.ndarray]
 
 
 class Pieces:
-    """Named arrays in a folder. Pieces of other settings, another version or another device are not used.
+    """Named arrays in a folder; arrays from other settings, versions or devices are not reused.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -34,11 +34,11 @@ class Pieces:
     """
 
     def __init__(self, folder: Path | None = None, *, say: bool = False):
-        """Without a folder nothing is kept; with `say` each piece is named on standard error when it is there."""
+        """Without a folder nothing is stored; with `say` the name of each finished piece is printed on standard error."""
         self.folder, self.say = folder, say
 
     def get(self, name: str, settings: Any, make: Callable[[], Arrays]) -> Arrays:
-        """The piece as it was kept, or else made now, and kept."""
+        """The stored piece, or else a new one, which is then stored."""
         if self.folder is None:
             return make()
         file = self._file(self.folder, name, settings)
@@ -55,7 +55,7 @@ class Pieces:
         return piece
 
     def has(self, name: str, settings: Any) -> bool:
-        """Whether the piece is there already."""
+        """Whether the piece is stored."""
         return self.folder is not None and self._file(self.folder, name, settings).exists()
 
     def _file(self, folder: Path, name: str, settings: Any) -> Path:
@@ -63,15 +63,17 @@ class Pieces:
         return folder / f"{name} {hashlib.sha256(facts.encode()).hexdigest()[:12]}.npz".replace(" ", "-")
 
     def clear(self) -> None:
-        """Forget all of them, when the figure is there."""
+        """Delete all pieces, once the figure is finished."""
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @contextmanager
 def threads() -> Iterator[ThreadPoolExecutor]:
-    """A pool of threads, because what is computed leaves the processor to what is being compiled. An interruption, or a
-    failure, does not begin what waits."""
+    """A pool of threads, so that one computation can run while another compiles.
+
+    After an interruption or a failure, waiting tasks are not started.
+    """
     pool = ThreadPoolExecutor(8 if (os.cpu_count() or 1) > 8 else 4)
     try:
         yield pool

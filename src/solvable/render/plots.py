@@ -1,6 +1,6 @@
-"""One house style for every figure: theory as lines, experiment as points with error bars.
+"""One style for all figures: theory as lines, experiment as points with error bars.
 
-Matplotlib is imported when the first figure is drawn, never before.
+Matplotlib is imported only when the first figure is drawn.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES = ("-", "--", ":", "-.")
 INK = "#222222"
 HEAT = "viridis"
-FINER_NOTE = "lines: theory, evaluated also between the points of the study"
-FINER_POINTS = 181  # of such a line
+FINER_NOTE = "lines: theory, also evaluated between the points of the study"
+FINER_POINTS = 181  # points on such a line
 
 STYLE: dict[str, Any] = {
     "figure.dpi": 110,
@@ -61,7 +61,7 @@ STYLE: dict[str, Any] = {
 
 @contextmanager
 def house_style():
-    """Draw in the house style, and leave the user's own settings as they were."""
+    """Context in which figures are drawn in this style; the user's own settings are restored afterwards."""
     import matplotlib as mpl
 
     with mpl.rc_context(STYLE):  # type: ignore[arg-type]
@@ -91,14 +91,13 @@ def plot_study(
 ) -> Figure:
     """Draw a study.
 
-    One swept control (or a dimension of the observable that is declared as a time, a mode or a site) gives curves, two swept
+    One swept control (or a dimension of the observable declared as a time, a mode or a site) gives curves; two swept
     controls give heat maps of the theory. `along` names the dimension on the horizontal axis; further dimensions become
-    colours; sizes become markers (only `size`, if given). Functions of two times are drawn at some waiting times, or whole
-    `as_map`; random limits as bands of quantiles.
+    colours; sizes become markers (only `size`, if given). Functions of two times are drawn at a few waiting times, or as a
+    whole with `as_map`; random limits are drawn as bands of quantiles.
 
-    With `finer`, a line along a control goes through the study's own theory and, where the theory is instant, through more
-    points in between, so that it has no corners; the figure then says so in small print. Without, lines connect what the
-    study holds.
+    With `finer`, a line along a control goes through the study's own points and, if the theory is instant, through more
+    points in between, so that it is smooth; a note below the axis then says so. Otherwise lines connect the study's points.
     """
     import matplotlib.pyplot as plt
 
@@ -140,7 +139,7 @@ def plot_study(
 
 
 def _is_plane(swept: list[Any], along: str | None, inner: list[Any]) -> bool:
-    """Two swept controls and nothing else to draw along: a heat map."""
+    """Whether there are two swept controls and nothing else to draw along, which gives a heat map."""
     return len(swept) == 2 and along is None and not inner
 
 
@@ -150,7 +149,7 @@ def _observables(study: Study, data: Any, wanted: str | Sequence[str] | None) ->
     declared = dict.fromkeys(n for m in study.variants().values() for n in m.observables())
     known = [n for n in declared if _any_variable(data, n) is not None]
     if wanted is None:
-        # A single number has nothing to be drawn along.
+        # A single number has no axis to be drawn along.
         known = [n for n in known if set(data[_any_variable(data, n)].dims) - {"size", "seed"}] or known[:1]
         return [n for n in known if _size_of(data, n, study) <= 4000] or known[:1]
     chosen = [wanted] if isinstance(wanted, str) else list(wanted)
@@ -161,7 +160,7 @@ def _observables(study: Study, data: Any, wanted: str | Sequence[str] | None) ->
 
 
 def _size_of(data: Any, name: str, study: Study) -> int:
-    """How many curves an observable would need: matrices over time are not drawn unless asked for."""
+    """The number of curves of an observable; matrices over time are drawn only on request."""
     own, known = data[_any_variable(data, name)].dims, study.dimensions()
     inner = [d for d in own if d in known and d not in study.grid and known[d].kind == "label"]
     return int(np.prod([data.sizes[d] for d in inner])) * 1000 if inner else 1
@@ -184,7 +183,7 @@ def _coordinate(data: Any, dim: Any) -> np.ndarray:
 
 
 def _horizontal(study: Study, data: Any, name: str) -> str:
-    """The dimension for the horizontal axis: time and the like first, else the longest swept control."""
+    """The dimension for the horizontal axis: time or similar if there is one, else the longest swept control."""
     dims = [d for d in data[_any_variable(data, name)].dims if d not in ("size", "seed")]
     known = study.dimensions()
     dims = [d for d in dims if not _is_draw(known, d)]
@@ -201,7 +200,7 @@ def _horizontal(study: Study, data: Any, name: str) -> str:
 
 
 def _curves(axis: Axes, study: Study, data: Any, name: str, along: str, only: int | None, finer: bool) -> bool:
-    """Draw one observable along a dimension; whether lines have more points than the study."""
+    """Draw one observable along a dimension; return whether lines have more points than the study."""
     between = False
     x = _coordinate(data, along)
     words = not np.issubdtype(x.dtype, np.number)
@@ -209,13 +208,13 @@ def _curves(axis: Axes, study: Study, data: Any, name: str, along: str, only: in
     variable, known = data[_any_variable(data, name)], study.dimensions()
     others = [d for d in variable.dims if d not in (along, "size", "seed") and not _is_draw(known, d)]
     kept = [few(data.sizes[d]) if d in known and known[d].kind == "pair" else range(data.sizes[d]) for d in others]
-    lots = list(itertools.product(*kept))
+    combinations = list(itertools.product(*kept))
     declared = {n: o for m in study.variants().values() for n, o in m.observables().items()}
     theory = data.get(f"{name}_theory", None)
     if theory is None and f"{name}_expected" in data:
         expected = data[f"{name}_expected"]
         theory = expected.mean([d for d in ("size", "seed") if d in expected.dims])
-    for k, at in enumerate(lots):
+    for k, at in enumerate(combinations):
         pick = dict(zip(others, at, strict=True))
         legend = ", ".join(f"{d.replace('_', ' ')} {_value(_coordinate(data, d)[i])}" for d, i in pick.items())
         colour = COLOURS[k % len(COLOURS)]
@@ -232,9 +231,7 @@ def _curves(axis: Axes, study: Study, data: Any, name: str, along: str, only: in
             axis.plot(*line, style, color=colour, label=legend or "theory",
                       zorder=2, markerfacecolor="none")  # fmt: skip
         elif legend:
-            axis.plot(
-                [], [], color=colour, label=legend
-            )  # an experiment has no line that would say whose points these are
+            axis.plot([], [], color=colour, label=legend)  # an experiment has no line to identify its points
         if f"{name}_simulated" in data:
             points = data[f"{name}_simulated"].isel(
                 {d: i for d, i in pick.items() if d in data[f"{name}_simulated"].dims}
@@ -247,7 +244,7 @@ def _curves(axis: Axes, study: Study, data: Any, name: str, along: str, only: in
     if words:
         axis.set_xticks(positions, [str(v) for v in x])
     elif scale == "log" and np.any(x > 0):
-        if np.min(x) <= 0:  # a start at t = 0 has no place on a logarithmic axis
+        if np.min(x) <= 0:  # t = 0 cannot be shown on a logarithmic axis
             axis.set_xlim(np.min(x[x > 0]), np.max(x))
         log_axis(axis.xaxis)
     return between
@@ -284,9 +281,9 @@ def log_axis(axis: Any) -> None:
 
 
 def _between(study: Study, along: str, at: dict[str, Any], name: str) -> tuple[np.ndarray, np.ndarray] | None:
-    """The theory on a finer grid than the study's own, where a line through few points would show its corners.
+    """The theory on a finer grid than the study's own, if a line through its points would show corners.
 
-    None where the study has many points, where there is nothing to evaluate, or where it would take its time.
+    None if the study has many points, if there is no theory, or if evaluating it is slow.
     """
     model = study.variant_at(at)
     observable = model.observables().get(name)
@@ -310,7 +307,7 @@ def _between(study: Study, along: str, at: dict[str, Any], name: str) -> tuple[n
 
 
 def _merged(stored: tuple[np.ndarray, np.ndarray], finer: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, ...]:
-    """One line through both; where they share a point, what is stored counts.
+    """Merge two lines; where they share a point, the stored value is used.
 
     >>> x, y = _merged((np.array([3.0, 1.0]), np.array([9.0, 1.0])), (np.array([1.0, 2.0, 3.0]), np.zeros(3)))
     >>> x.tolist(), y.tolist()
@@ -321,7 +318,7 @@ def _merged(stored: tuple[np.ndarray, np.ndarray], finer: tuple[np.ndarray, np.n
 
 
 def _note(axis: Axes, sentence: str) -> None:
-    """Small print below an axis, for which the layout makes room."""
+    """Write a note below an axis, with space reserved by the layout."""
     axis.annotate(sentence, (1, 0), (0, -34), xycoords="axes fraction", textcoords="offset points", ha="right", va="top",
                   fontsize=6.5, color="#777777", annotation_clip=False)  # fmt: skip
 
@@ -334,7 +331,7 @@ def _mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def _spread(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Of a random limit: the median, and how far the quartiles are from it."""
+    """The median of a random limit and the distances of the quartiles from it."""
     lower, middle, upper = np.nanquantile(values, [0.25, 0.5, 0.75], axis=1)
     return middle, np.stack([middle - lower, upper - middle])
 
@@ -351,7 +348,7 @@ def _points(axis, study, points, positions, along, colour, only, dense, summary)
 
 
 def _heat_map(axis: Axes, study: Study, data: Any, name: str, dims: list[str]) -> None:
-    """The theory over two controls; where the model knows its transition line, that too."""
+    """Draw the theory over two controls, with the transition lines that the model knows."""
     x, y = dims
     values = data[_any_variable(data, name)]
     values = values.mean([d for d in ("size", "seed") if d in values.dims])

@@ -1,7 +1,7 @@
-"""Check that a model keeps the contract: for the house's own models and for anyone else's.
+"""Check that a model, built-in or your own, satisfies the contract.
 
 from solvable.testing import check_model
-check_model(MyModel)          # raises AssertionError with one sentence per broken promise
+check_model(MyModel)          # raises AssertionError with one sentence per violation
 """
 
 from .contract import Finding, check_model, examine_model, finer, random_points

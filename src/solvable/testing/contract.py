@@ -1,4 +1,4 @@
-"""The contract of a model: declarations, refusals, identity, theory and simulation, each promise a finding."""
+"""Checks of the contract of a model: declarations, rejected values, identity, theory and simulation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RESIDUAL = 1e-10
 
 @dataclasses.dataclass
 class Finding:
-    """One promise of the contract: kept or not, with what was seen."""
+    """The result of checking one promise of the contract: kept or not, and what was observed."""
 
     promise: str
     kept: bool
@@ -33,7 +33,7 @@ class Finding:
 
 
 def check_model(model: Model | type[Model], *, size: int | None = None) -> list[Finding]:
-    """Check every promise of the contract; raise AssertionError with one sentence for each that is broken.
+    """Check every promise of the contract; raise AssertionError with one sentence per broken promise.
 
     >>> import solvable as sv
     >>> all(f.kept for f in check_model(sv.Perceptron(loss="square")))
@@ -47,18 +47,18 @@ def check_model(model: Model | type[Model], *, size: int | None = None) -> list[
 
 
 def examine_model(model: Model | type[Model], *, size: int | None = None, thorough: bool = True) -> list[Finding]:
-    """The same as `check_model`, as a list of findings that raises nothing.
+    """Like `check_model`, but return all findings and raise nothing.
 
-    Without `thorough`, gradients and finer numerics, which compile programs of their own, are left out.
+    Without `thorough`, the checks of gradients and finer numerics, which compile extra programs, are skipped.
     """
     findings: list[Finding] = []
     try:
         made = model() if isinstance(model, type) else model
     except Exception as problem:
-        return [Finding("a model can be made from its defaults", False, str(problem))]
+        return [Finding("a model can be created from its defaults", False, str(problem))]
     checks: list[Callable[[Model], list[Finding]]] = [declarations, refusals, identity]
     if made.has_theory and type(made).cost_class() == "kept":
-        checks += [_theory]  # one point of it is minutes: what else it promises, a study shows
+        checks += [_theory]  # one point takes minutes: a study checks the rest
     elif made.has_theory:
         checks += [_theory, _physicality, _batches, *((_gradients, _numerics) if thorough else ())]
     for check in checks:
@@ -69,13 +69,13 @@ def examine_model(model: Model | type[Model], *, size: int | None = None, thorou
 
 
 def same_law(name: str, measured: np.ndarray, draws: np.ndarray, size: int, level: float) -> Finding:
-    """Realisations of a random limit against the theory's draws, entry by entry: no two-sample test may refuse."""
+    """Compare realisations of a random limit with the theory's draws by a two-sample test of every entry."""
     from scipy.stats import ks_2samp
 
     flat, drawn = measured.reshape(len(measured), -1), draws[0].reshape(-1, draws.shape[-1])
     tests: list[Any] = [ks_2samp(flat[:, i], drawn[i]) for i in range(len(drawn))]
     least = min(test.pvalue for test in tests) * len(tests)
-    return Finding(f"simulated {name} has the theory's law at size {size}", least > level, f"p = {least:.1e}")
+    return Finding(f"simulated {name} has the theory's distribution at size {size}", least > level, f"p = {least:.1e}")
 
 
 def guarded(check: Callable[[Model], list[Finding]], model: Model) -> list[Finding]:
@@ -83,22 +83,22 @@ def guarded(check: Callable[[Model], list[Finding]], model: Model) -> list[Findi
         return check(model)
     except Exception as problem:
         name = getattr(check, "__name__", "simulation").strip("_<>")
-        return [Finding(f"the check of its {name} runs through", False, f"{type(problem).__name__}: {problem}")]
+        return [Finding(f"the check of its {name} runs without errors", False, f"{type(problem).__name__}: {problem}")]
 
 
 def declarations(model: Model) -> list[Finding]:
     cls, fields, found = type(model), model.fields(), []
     found.append(Finding("has id, title and family", bool(cls.id and cls.title and cls.family)))
-    found.append(Finding("has a docstring that says what it is", bool((cls.__doc__ or "").strip())))
+    found.append(Finding("has a docstring", bool((cls.__doc__ or "").strip())))
     found.append(Finding("cites at least one reference", bool(cls.references)))
-    unsaid = [n for n, f in fields.items() if not f.meaning]
-    found.append(Finding("every field says what it means", not unsaid, ", ".join(unsaid)))
-    endless = [n for n, f in model.fields_of("control").items() if not all(map(math.isfinite, f.span))]
-    found.append(Finding("every control has a finite interval to search", not endless, ", ".join(endless)))
+    unexplained = [n for n, f in fields.items() if not f.meaning]
+    found.append(Finding("every field has a meaning", not unexplained, ", ".join(unexplained)))
+    unbounded = [n for n, f in model.fields_of("control").items() if not all(map(math.isfinite, f.span))]
+    found.append(Finding("every control has a finite interval to search", not unbounded, ", ".join(unbounded)))
     names = [o.name for o in cls.observables_declared]
     found.append(Finding("observables have distinct names", len(names) == len(set(names)) and bool(names)))
     clash = sorted(set(names) & (set(fields) | {"converged", "converged_along", "residual", "status"}))
-    found.append(Finding("no observable is named like a field", not clash, ", ".join(clash)))
+    found.append(Finding("no observable has the name of a field", not clash, ", ".join(clash)))
     doubled = [o.name for o in cls.observables_declared if len(set(o.dims)) != len(o.dims)]
     found.append(Finding("no observable repeats a dimension", not doubled, ", ".join(doubled)))
     axes = {d.name for d in cls.dimensions_declared}
@@ -108,13 +108,13 @@ def declarations(model: Model) -> list[Finding]:
 
 
 def _arms(model: Model) -> list[Finding]:
-    """Every declared arm can be made."""
+    """Check that every declared arm can be created."""
     found = []
     for name, values in type(model).arms_declared.items():
         try:
             model.replace(**values)
         except SolvableError as problem:
-            found.append(Finding(f"arm {name!r} can be made", False, str(problem)))
+            found.append(Finding(f"arm {name!r} can be created", False, str(problem)))
     return found
 
 
@@ -131,12 +131,12 @@ def refusals(model: Model) -> list[Finding]:
         for value in bad:
             try:
                 model.replace(**{name: value})
-                found.append(Finding(f"{name} = {value!r} is refused", False, "it was accepted"))
+                found.append(Finding(f"{name} = {value!r} is rejected", False, "it was accepted"))
             except InvalidValue as refusal:
                 text = str(refusal)
                 if name not in text or "\n" in text:
-                    found.append(Finding(f"{name} = {value!r} is refused in one sentence that names it", False, text))
-    return found or [Finding("wrong values are refused in one sentence that names the field", True)]
+                    found.append(Finding(f"{name} = {value!r} is rejected in one sentence that names it", False, text))
+    return found or [Finding("invalid values are rejected in one sentence that names the field", True)]
 
 
 def identity(model: Model) -> list[Finding]:
@@ -151,7 +151,7 @@ def _theory(model: Model) -> list[Finding]:
 
 
 def complete(model: Model, outcome: Outcome) -> list[Finding]:
-    """The outcome at the defaults has every declared observable, and converged."""
+    """Check that the outcome at the defaults converged and has every declared observable."""
     declared = model.observables()
     wanted = {n for n, o in declared.items() if o.predicted}
     found = [Finding("the theory gives exactly the declared observables", set(outcome.keys()) == wanted,
@@ -163,7 +163,7 @@ def complete(model: Model, outcome: Outcome) -> list[Finding]:
 
 
 def random_points(model: Model, number: int, seed: int = 0) -> Model:
-    """The model at `number` points that cover the typical ranges of all its controls, their ends included."""
+    """The model at `number` points that cover the typical ranges of all its controls, including the ends."""
     rng, values = np.random.default_rng(seed), {}
     for name, declaration in model.fields_of("control").items():
         u = rng.permutation((np.arange(number) + rng.uniform(size=number)) / number)
@@ -182,7 +182,7 @@ def _physicality(model: Model) -> list[Finding]:
 
 
 def physical(model: Model, outcome: Outcome) -> list[Finding]:
-    """Residuals and declared bounds at points that cover the typical ranges."""
+    """Check residuals and declared bounds at points that cover the typical ranges."""
     found = []
     converged = np.asarray(outcome.converged)
     share = float(converged.mean())
@@ -203,14 +203,14 @@ def physical(model: Model, outcome: Outcome) -> list[Finding]:
             outside = (there < observable.low - slack) | (there > observable.high + slack)
             if outside.any():
                 seen = f"{there[outside][0]:g} outside [{observable.low:g}, {observable.high:g}]"
-                found.append(Finding(f"{name} keeps its physical bounds", False, seen))
+                found.append(Finding(f"{name} stays within its physical bounds", False, seen))
             if np.isfinite(value[_missing(outcome, name)]).any():
                 found.append(Finding(f"{name} is NaN where the theory did not converge", False))
     return found
 
 
 def _missing(outcome: Outcome, name: str) -> np.ndarray:
-    """Which entries of an observable may not be numbers: all of a lane that failed, or those along its dimension."""
+    """Mask of the entries that must be NaN: all of a failed lane, or those that failed along its dimension."""
     value, dims, lost = np.asarray(outcome[name]), dict(outcome.dims)[name], ~np.asarray(outcome.converged)
     shape = [*lost.shape, *(1,) * (value.ndim - lost.ndim)]
     if outcome.converged_along is not None and outcome.along in dims:
@@ -220,7 +220,7 @@ def _missing(outcome: Outcome, name: str) -> np.ndarray:
 
 
 def _lanes(model: Model, rows: list[dict[str, float]]) -> Model:
-    """The model at some points, filled up to the one batch shape that all these checks share (and compile once)."""
+    """The model at some points, padded to the batch shape shared by all checks, so that they compile once."""
     filled = [rows[min(i, len(rows) - 1)] for i in range(POINTS)]
     return model.with_values({n: jnp.asarray([row[n] for row in filled]) for n in model.fields_of("control")})
 
@@ -243,9 +243,9 @@ def _batches(model: Model) -> list[Finding]:
 
 
 def _gradients(model: Model) -> list[Finding]:
-    """The implicit gradient against a central difference, extrapolated once (Richardson), along every control.
+    """Compare the gradient along every control with a central difference, extrapolated once (Richardson).
 
-    Each observable enters as Σ sin(values), a number that no symmetry makes flat.
+    Each observable enters as Σ sin(values), which no symmetry makes constant.
     """
     controls = model.fields_of("control")
     if not controls:
@@ -277,7 +277,7 @@ def _gradients(model: Model) -> list[Finding]:
         h = steps[name]
         down, half_down, half_up, up = heights[:, 4 * i : 4 * i + 4].T
         difference = (4 * (half_up - half_down) / h - (up - down) / (2 * h)) / 3
-        # Where an observable hardly moves, rounding of the difference is all there is to compare with.
+        # If an observable hardly changes, the difference consists of rounding errors.
         scale = np.maximum(np.abs(difference), 1e-6 * (1 + np.abs(half_up)) / max(abs(centre[name]), h))
         error = np.abs(np.asarray(slopes[name]) - difference) / scale
         worst = int(np.argmax(np.where(np.isfinite(error), error, np.inf)))
@@ -288,19 +288,19 @@ def _gradients(model: Model) -> list[Finding]:
 
 
 def _numerics(model: Model) -> list[Finding]:
-    """Finer numerics move nothing beyond the stated accuracy."""
+    """Check that finer numerics change nothing beyond the stated accuracy."""
     if not type(model).numerics:
         return []
     points = random_points(model, POINTS)
     worst, seen = moved(points, points.theory())
     limit = model.stated_accuracy
-    return [Finding(f"finer numerics move nothing beyond {limit:.0e}", worst <= limit, seen)]
+    return [Finding(f"finer numerics change nothing beyond {limit:.0e}", worst <= limit, seen)]
 
 
 def finer(numerics: Mapping[str, Any]) -> dict[str, Any]:
-    """The same settings, twice as fine: whole numbers doubled, steps halved, tolerances a tenth.
+    """Finer settings: integers doubled, steps halved, tolerances divided by ten.
 
-    A tolerance that is near rounding already becomes ten times as large: that must not matter either.
+    A tolerance already close to rounding is multiplied by ten instead, which must not matter either.
 
     >>> finer({"nodes": 16, "step": 0.5, "tolerance": 1e-9, "rtol": 1e-13, "solver": "dopri8"})
     {'nodes': 32, 'step': 0.25, 'tolerance': 1e-10, 'rtol': 1e-12}
@@ -315,14 +315,14 @@ def finer(numerics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def moved(model: Model, coarse: Outcome) -> tuple[float, str]:
-    """How far finer numerics move what converged, at most, and in which observable."""
-    # A longer search may find another schedule that is as good: that is what the gap tells. Here the numbers are at stake.
+    """The largest change of converged values under finer numerics, and the observable in which it occurs."""
+    # A longer search may find a different, equally good schedule, so search settings stay as they are.
     settings = {n: v for n, v in type(model).numerics.items() if n not in type(model).search_settings}
     fine = model.theory(finer(settings))
     worst, where = 0.0, "nothing"
     for name in coarse:
         a, b = np.asarray(coarse[name]), np.asarray(fine[name])
-        if model.observables()[name].random and a.shape != b.shape:  # other draws: what counts is their law
+        if model.observables()[name].random and a.shape != b.shape:  # different draws: compare their distributions
             lanes, drawn = a.reshape(-1, a.shape[-1]), b.reshape(1, -1, b.shape[-1])
             same = same_law(name, lanes.T, drawn, 0, 1e-4).kept
             worst, where = max((worst, where), (0.0 if same else math.inf, name))
@@ -339,7 +339,7 @@ def _simulation(model: Model, size: int) -> list[Finding]:
     found = [Finding("the simulation measures exactly the declared observables", set(first.keys()) == declared,
                      f"differing: {sorted(set(first.keys()) ^ declared)}" if set(first.keys()) != declared else "")]  # fmt: skip
     same = all(np.array_equal(first[n], again[n], equal_nan=True) for n in first)
-    found.append(Finding("the same seed gives the same realisation, bit by bit", same))
+    found.append(Finding("the same seed gives a bit-identical realisation", same))
     differs = any(not np.array_equal(first[n], other[n], equal_nan=True) for n in first)
     found.append(Finding("another seed gives another realisation", differs))
     if model.has_theory:
@@ -350,7 +350,7 @@ def _simulation(model: Model, size: int) -> list[Finding]:
         found.append(Finding("theory and simulation have the same shapes", not shapes, ", ".join(shapes)))
     try:
         model.simulate(0, 1)
-        found.append(Finding("a size of one is refused", False))
+        found.append(Finding("a size of one is rejected", False))
     except SolvableError:
         pass
     return found

@@ -1,4 +1,4 @@
-"""The corners of everything that is allowed: choices, counts, times, and controls at the ends of their ranges."""
+"""Corner cases of a model: choices, counts, times, and controls at the ends of their ranges."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from .contract import Finding, guarded, moved
 
 
 def examine_corners(kind: type[Model], say: Callable[[str], None] = lambda _: None) -> list[Finding]:
-    """Finer numerics at the corners of everything that is allowed: controls, choices, times of measurement.
+    """Check finer numerics at the corners of the allowed controls, choices and times of measurement.
 
-    What is asked is little, and everywhere: a number that says it converged moves by no more than the stated accuracy
-    when every step is halved and every count of nodes is doubled, and keeps its declared bounds. What did not converge
-    is NaN, and is right.
+    A converged number must change by no more than the stated accuracy when every step is halved and every number of nodes
+    is doubled, and must stay within its declared bounds. NaN, for points that did not converge, is accepted.
     """
     found = []
     for name, model in corners(kind):
@@ -28,7 +27,7 @@ def examine_corners(kind: type[Model], say: Callable[[str], None] = lambda _: No
 
 
 def corners(kind: type[Model]) -> Iterator[tuple[str, Model]]:
-    """The model at each of its choices, at few and at many of what is counted, and measured soon, late, or unevenly.
+    """The model at each of its choices, at small and large counts, and at early, late or uneven times.
 
     >>> import solvable as sv
     >>> [name for name, _ in corners(sv.Perceptron)]
@@ -48,14 +47,14 @@ def corners(kind: type[Model]) -> Iterator[tuple[str, Model]]:
     for name, values in variations:
         try:
             varied = model.replace(**values)
-        except InvalidValue:  # a combination that the model refuses
+        except InvalidValue:  # a combination that the model rejects
             continue
         if varied.answers_at_once:
             yield name, varied
 
 
 def _uneven(times: np.ndarray) -> dict[str, np.ndarray]:
-    """Increasing numbers like these, over other spans and otherwise spaced."""
+    """Similar increasing numbers over other intervals and with other spacings."""
     start, span = times[0], times[-1] - times[0]
     growing = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, len(times) - 1)])
     return {
@@ -68,7 +67,7 @@ def _uneven(times: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def whole_range(model: Model, number: int, seed: int = 0) -> Model:
-    """The model at points that cover all that its controls allow (where that is endless: ten times the typical range)."""
+    """The model at points that cover the allowed ranges of its controls (ten times the typical range if unbounded)."""
     rng, values = np.random.default_rng(seed), {}
     for name, declared in model.fields_of("control").items():
         low, high = (
@@ -80,7 +79,7 @@ def whole_range(model: Model, number: int, seed: int = 0) -> Model:
         if low > 0 and high / low > 100:
             values[name] = np.clip(low * (high / low) ** u, low, high)
         elif low >= 0 and high > 100 * max(declared.span[1], 1e-300):
-            # most of such a range is far away: half of the points are in the typical part
+            # most of such a range is atypical, so half of the points are in the typical part
             near = rng.permutation(number) < number // 2
             values[name] = np.where(near, low + u * (declared.span[1] - low), low + u**4 * (high - low))
         else:
@@ -92,10 +91,10 @@ def whole_range(model: Model, number: int, seed: int = 0) -> Model:
 
 
 def _admissible(model: Model, row: dict[str, float]) -> dict[str, float]:
-    """A row of controls, drawn towards the model's own values until the model takes them together."""
+    """A row of controls, moved towards the model's own values until the combination is allowed."""
     own = {n: float(v) for n, v in model.controls().items()}
     for share in (1.0, 0.9, 0.7, 0.5, 0.3, 0.1):
-        # (1 − share)·own + share·v, not own + share·(v − own): the whole row is then itself, to the last bit
+        # (1 − share)·own + share·v, not own + share·(v − own): share = 1 then gives v exactly
         near = {n: (1 - share) * own[n] + share * v for n, v in row.items()}
         try:
             model.replace(**near)
@@ -111,7 +110,7 @@ def _corner(model: Model, name: str, number: int = 16) -> list[Finding]:
     done = np.asarray(outcome.converged)
     worst, seen = moved(points, outcome) if type(model).numerics else (0.0, "no numerics")
     seen += f", {int(done.sum())} of {done.size} points converged"
-    found = [Finding(f"{name}: finer numerics move nothing beyond {limit:.0e}", worst <= limit, seen)]
+    found = [Finding(f"{name}: finer numerics change nothing beyond {limit:.0e}", worst <= limit, seen)]
     for observable, declared in model.observables().items():
         if declared.predicted:
             value, slack = np.asarray(outcome[observable]), limit
@@ -120,5 +119,5 @@ def _corner(model: Model, name: str, number: int = 16) -> list[Finding]:
             )
             if outside.any():
                 seen = f"{value[outside][0]:g} outside [{declared.low:g}, {declared.high:g}]"
-                found.append(Finding(f"{name}: {observable} keeps its physical bounds", False, seen))
+                found.append(Finding(f"{name}: {observable} stays within its physical bounds", False, seen))
     return found

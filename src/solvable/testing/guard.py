@@ -1,4 +1,4 @@
-"""The guard: what every change asks of every model, in two programs, at the tiny sizes that the model declares."""
+"""The guard: quick checks of every model at the tiny sizes it declares, with two compiled programs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .contract import Finding, complete, declarations, guarded, identity, physic
 
 
 def guard_model(kind: type[Model], cases: Sequence[Mapping[str, Any]] = ()) -> list[Finding]:
-    """What is asked of every model with every change, in two programs: one of the theory and one of the simulation.
+    """Check a model quickly, with two compiled programs: one of the theory and one of the simulation.
 
-    The contract without gradients and finer numerics, reference values (`cases`, at least four of them where there are
-    as many), and a simulation of a few seeds against the theory, all at the choices and sizes that the model declares in
-    `guard`. `check_model` and `solvable check` go further.
+    Checks the contract without gradients and finer numerics, reference values (`cases`, at least four if there are as
+    many), and a simulation of a few seeds against the theory, all at the choices and sizes that the model declares in
+    `guard`. `check_model` and `solvable check` are more thorough.
 
     >>> import solvable as sv
     >>> all(finding.kept for finding in guard_model(sv.OnlineAttack))
@@ -30,7 +30,7 @@ def guard_model(kind: type[Model], cases: Sequence[Mapping[str, Any]] = ()) -> l
     try:
         model = kind.create(**kind.guard.values)
     except Exception as problem:
-        return [Finding("a model can be made from what it declares in `guard`", False, str(problem))]
+        return [Finding("a model can be created from the values in `guard`", False, str(problem))]
     for check in (declarations, refusals, identity):
         findings += guarded(check, model)
     if model.has_theory and not model.unprepared:
@@ -43,9 +43,9 @@ def guard_model(kind: type[Model], cases: Sequence[Mapping[str, Any]] = ()) -> l
 
 
 def lanes_of(model: Model) -> int:
-    """How many points one program of the theory takes here: as many as the explorer's for its first view.
+    """The number of points of the theory's program: the same as in the explorer's first view.
 
-    That is one where the first observable is a curve of its own (along time), else as many as a curve over a control has.
+    This is one if the first observable is itself a curve (along time), else the number of points of a curve over a control.
 
     >>> import solvable as sv
     >>> lanes_of(sv.Perceptron()), lanes_of(sv.SoftCommittee())
@@ -60,7 +60,7 @@ def lanes_of(model: Model) -> int:
 
 
 def evaluate_rows(model: Model, rows: Sequence[Mapping[str, Any]]) -> Outcome:
-    """The theory at some rows of controls, by the one program of `lanes_of` points, filled up with the last row.
+    """The theory at some rows of controls, computed by the program of `lanes_of` points, padded with the last row.
 
     >>> import solvable as sv
     >>> outcome = evaluate_rows(sv.Perceptron(loss="square"), [{"samples": 1.0}, {"samples": 2.0}])
@@ -90,12 +90,12 @@ def _guarded_theory(model: Model) -> list[Finding]:
 
 
 def _references(model: Model, cases: Sequence[Mapping[str, Any]]) -> list[Finding]:
-    """At least four reference values, those first that need no other program."""
+    """Check at least four reference values, first those that need no other program."""
     kind = type(model)
     groups: dict[Any, list[tuple[Model, Mapping[str, Any]]]] = {}
     for case in cases:
         made = kind.create(**case["params"])
-        # What a simulation is compared with, and what has numerics of its own, is for `solvable check`.
+        # `solvable check` covers cases for simulations and cases with their own numerics.
         if "numerics" not in case and "simulate" not in case:
             groups.setdefault(program_of(made), []).append((made, case))
     own = groups.pop(program_of(model), [])
@@ -104,11 +104,11 @@ def _references(model: Model, cases: Sequence[Mapping[str, Any]]) -> list[Findin
     for group in chosen:
         if number >= 4 and group is not own:
             break
-        alike: dict[str, list[tuple[Model, Mapping[str, Any]]]] = {}
+        by_variant: dict[str, list[tuple[Model, Mapping[str, Any]]]] = {}
         for made, case in group:
             shared = {n: v for n, v in made.specification().items() if n not in made.controls()}
-            alike.setdefault(json.dumps(shared, sort_keys=True), []).append((made, case))
-        for together in alike.values():
+            by_variant.setdefault(json.dumps(shared, sort_keys=True), []).append((made, case))
+        for together in by_variant.values():
             rows, places = [], []
             for made, _ in together:
                 spread = {n: np.broadcast_to(np.asarray(v), made.shape).reshape(-1) for n, v in made.controls().items()}
@@ -124,7 +124,7 @@ def _references(model: Model, cases: Sequence[Mapping[str, Any]]) -> list[Findin
 
 
 def program_of(model: Model) -> tuple[Any, ...]:
-    """What a compiled theory depends on: choices, and shapes of inputs and data."""
+    """Key of a compiled theory: the choices and the shapes of inputs and data."""
     choices = tuple(getattr(model, n) for n in model.fields_of("choice"))
     arrays = jax.tree.map(np.shape, [getattr(model, n) for n in model.fields_of("input", "data")])
     return choices, str(arrays)
@@ -139,10 +139,10 @@ def _reference(model: Model, case: Mapping[str, Any], outcome: Outcome) -> list[
 
 
 def picked(model: Model, case: Mapping[str, Any], outcome: Outcome) -> tuple[np.ndarray, float]:
-    """What a reference value looks at, and how far it is from the outcome's.
+    """The entries of the outcome that a reference value refers to, and their distance from it.
 
-    `at` picks along the observable's dimensions: a coordinate (times, bin centres) where the dimension has one, an index
-    where it has none.
+    `at` selects along the observable's dimensions: by coordinate (times, bin centres) if the dimension has one, else by
+    index.
     """
     value = np.asarray(outcome[case["observable"]])
     dims, coordinates = list(model.observables()[case["observable"]].dims), model.coordinates()
@@ -159,12 +159,12 @@ def picked(model: Model, case: Mapping[str, Any], outcome: Outcome) -> tuple[np.
         dims.pop(axis)
     wanted = np.asarray(case["value"], float)
     if value.shape != wanted.shape:
-        raise InvalidValue(f"{case['observable']!r} has shape {value.shape}, the reference {wanted.shape}.")
+        raise InvalidValue(f"{case['observable']!r} has shape {value.shape}, but the reference has {wanted.shape}.")
     return value, float(np.max(np.abs(value - wanted), initial=0.0))
 
 
 def _guarded_simulation(model: Model) -> list[Finding]:
-    """A few realisations in one program: what they measure, that they can be had again, and that they are the theory's."""
+    """Check a few realisations in one program: their observables, reproducibility, and agreement with the theory."""
     kind = type(model)
     model = model.replace(**kind.guard.simulated_values)
     size, seeds = kind.guard.size or kind.typical_sizes[0], kind.guard.seeds
@@ -184,7 +184,7 @@ def _guarded_simulation(model: Model) -> list[Finding]:
     wrong = sorted(set(measured) ^ set(declared))
     found = [Finding("the simulation measures exactly the declared observables", not wrong, ", ".join(wrong))]
     same = all(np.array_equal(v, again[n], equal_nan=True) for n, v in measured.items())
-    found.append(Finding("the same seeds give the same realisations, bit by bit", same))
+    found.append(Finding("the same seeds give bit-identical realisations", same))
     differ = seeds == 1 or any(not np.array_equal(v[0], v[1], equal_nan=True) for v in measured.values())
     found.append(Finding("another seed gives another realisation", differ))
     if not model.has_theory:
@@ -196,12 +196,12 @@ def _guarded_simulation(model: Model) -> list[Finding]:
 def _close(
     model: Model, measured: Mapping[str, np.ndarray], theory: Sequence[Outcome], size: int, level: float = 1e-3
 ) -> list[Finding]:
-    """Means of seeds against the theory: within their errors and the finite-size correction that the model declares."""
+    """Check that means over seeds equal the theory within their errors and the declared finite-size correction."""
     from scipy.special import stdtr
 
     from ..lab.agreement import RESOLUTION, holm
 
-    names, chances, gaps = [], [], []
+    names, p_values, gaps = [], [], []
     found = []
     for name, declared in model.observables().items():
         if not (declared.simulated and declared.predicted):
@@ -220,19 +220,19 @@ def _close(
         deviation = (measured[name] - expected)[:, there]
         scale = float(np.abs(expected[:, there]).max())
         seeds = len(deviation)
-        # A constant of every seed has no spread: what float32 resolves is the least error there can be.
+        # If all seeds give the same value there is no spread; the error is then at least the float32 resolution.
         error = np.maximum(deviation.std(axis=0, ddof=1) / np.sqrt(seeds), RESOLUTION * max(scale, 1e-300))
         if declared.fraction_of:
             error = np.maximum(error, scale / np.sqrt(size * seeds))
         allowed = type(model).finite_size * scale * size**-declared.power
         z = np.maximum(np.abs(deviation.mean(axis=0)) - allowed, 0.0) / error
         names += [name] * z.size
-        chances += list(2 * stdtr(seeds - 1, -z))
+        p_values += list(2 * stdtr(seeds - 1, -z))
         gaps += [
             f"{d:+.2g} ± {e:.1g}, {allowed:.1g} allowed" for d, e in zip(deviation.mean(axis=0), error, strict=True)
         ]
-    far = holm(chances, level)
+    far = holm(p_values, level)
     for name in dict.fromkeys(names):
         off = [g for n, g, f in zip(names, gaps, far, strict=True) if n == name and f]
-        found.append(Finding(f"simulated {name} is the theory's at size {size}", not off, off[0] if off else ""))
+        found.append(Finding(f"simulated {name} agrees with the theory at size {size}", not off, off[0] if off else ""))
     return found
