@@ -248,7 +248,7 @@ def test_schedules_that_make_no_sense_are_refused_in_one_sentence():
         Box(1.0, 0.0)
     with pytest.raises(sv.InvalidValue, match=r"from 0 to 8 and does not cover the horizon \[0, 10\]"):
         on_grid([0.0, 5.0, 8.0], [1.0, 0.5], 10.0, 100)
-    with pytest.raises(sv.InvalidValue, match="3 edges has 2 values, not 1"):
+    with pytest.raises(sv.InvalidValue, match="3 edges needs 2 values, not 1"):
         on_grid([0.0, 5.0, 10.0], [1.0], 10.0, 100)
 
 
