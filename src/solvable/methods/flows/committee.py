@@ -255,8 +255,8 @@ def check_gram(name: str, gram: Float[np.ndarray, "n n"] | Float[Array, "n n"]) 
     if gap.max(initial=0.0) > 1e-9 * (1 + np.abs(gram).max()):
         i, j = (int(k) for k in np.unravel_index(np.argmax(gap), gap.shape))
         raise InvalidValue(
-            f"{name} must be a Gram matrix, but it is not symmetric: {name}[{i}, {j}] = {gram[i, j]:g} and "
-            f"{name}[{j}, {i}] = {gram[j, i]:g}."
+            f"{name} is not symmetric: {name}[{i}, {j}] = {gram[i, j]:g} and {name}[{j}, {i}] = {gram[j, i]:g}; a Gram "
+            "matrix must be symmetric."
         )
 
 
