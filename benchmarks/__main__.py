@@ -9,7 +9,7 @@ import os
 import platform
 import sys
 
-# One thread for BLAS, before NumPy is imported: threads that wait by spinning would count as work.
+# One thread for BLAS, set before NumPy is imported: threads that spin while waiting would count as work.
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
 
@@ -51,8 +51,8 @@ def _machine() -> dict[str, object]:
 def _header() -> str:
     m = _machine()
     return (
-        f"CPU seconds of all threads, best of a few, not wall seconds: the machine is shared (load {m['load']} on {m['cores']} "
-        f"cores). Peer or floor measured in the same run. Python {m['python']}, JAX {m['jax']}."
+        f"CPU seconds of all threads (best of a few), not wall seconds, because the machine is shared (load {m['load']} on "
+        f"{m['cores']} cores). Peers and floors are measured in the same run. Python {m['python']}, JAX {m['jax']}."
     )
 
 

@@ -1,4 +1,4 @@
-"""A running explorer and a real browser: for the browser tests, the timings and the pictures of the tour."""
+"""A running explorer and a real browser, for the browser tests, the timings and the screenshots of the tour."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ SLIDER = """async ([field, position]) => {
 
 
 def missing() -> str | None:
-    """Why there is no browser here, in one sentence that names the package; None where there is one."""
+    """One sentence that names the package missing for a browser; None if there is a browser."""
     try:
         import playwright.sync_api  # noqa: F401
     except ImportError:
-        return "the browser tests need the Python package playwright: pip install 'solvable[dev]'."
+        return "the browser tests need the Python package playwright; run pip install 'solvable[dev]'."
     if not any(shutil.which(name) for name in BROWSERS):
-        return "the browser tests need Chromium: install Debian's package chromium (apt-get install chromium)."
+        return "the browser tests need Chromium; install Debian's package chromium (apt-get install chromium)."
     return None
 
 
 @contextmanager
 def served(*words: str) -> Iterator[str]:
-    """`solvable explore` in a process of its own; gives the address with its token."""
+    """Run `solvable explore` in a separate process; yields the address with its token."""
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "solvable", "explore", *words, "--json", "--no-browser"]
@@ -79,7 +79,7 @@ def browser() -> Iterator[Any]:
 
 
 def opened(page: Any, address: str, query: str = "") -> None:
-    """Show a view and wait for its first curve (or, without a theory, for the invitation to simulate)."""
+    """Open a view and wait for its first curve (or, without a theory, for the prompt to simulate)."""
     page.goto(address.split("/?")[0] + "/" + query)
     if "model=" in query or "study=" in query:
         page.locator(".hero:not(.waits) .plot .main-svg").first.wait_for(timeout=300_000)

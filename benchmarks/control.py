@@ -1,4 +1,4 @@
-"""Gradients of flows: a horizon of 100 intervals, differentiated by all its controls at once, the error estimated."""
+"""Gradients of flows: a horizon of 100 intervals, differentiated by all controls at once, with an error estimate."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def control() -> Iterator[Row]:
         slope = (ends[0] - ends[1]) / (2 * step) * STEPS / HORIZON
         difference = float(jnp.abs(outcome.slopes["rate"][7] / slope - 1))
         what = f"{name}, K = 2, two tasks of one teacher unit: {STEPS} intervals, their adjoint and its error"
-        note = "the difference is relative, of one slope and a central difference of the whole horizon"
+        note = "the difference is the relative one between a slope and a central difference over the whole horizon"
         yield Row(
             "control", f"{what}, warm", ours, "the flow alone", floor, floor=True, most=0.02, difference=difference,
             tolerance=1e-6, note=note)  # fmt: skip
         yield Row("control", f"{what}, tracing and compiling", waited, most=5.0, unit="wall s",
-                  note=f"what one waits for; XLA compiles on several threads, {built:.1f} CPU seconds")  # fmt: skip
+                  note=f"wall time; XLA compiles on several threads, {built:.1f} CPU seconds")  # fmt: skip

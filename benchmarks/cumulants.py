@@ -1,4 +1,4 @@
-"""Higher cumulants: a plane of norms, descents by overlaps on whatever JAX offers, FastICA against scikit-learn's."""
+"""Higher cumulants: a plane of norms, descents by overlaps on any JAX device, FastICA against scikit-learn's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def norms() -> Iterator[Row]:
 
 
 def descents() -> Iterator[Row]:
-    """Steps a second, summed over lanes: wanted are 2e7 of a CPU and 5e9 of a GPU."""
+    """Steps a second, summed over lanes; the targets are 2e7 on a CPU and 5e9 on a GPU."""
     accelerator = jax.default_backend() != "cpu"
     lanes, steps, least = (1 << 20, 3200, 5e9) if accelerator else (4096, 3200, 2e7)
     for model, directions in ((sv.ICA(learner="descent", rate=1e-3), 1), (sv.MixedCumulant(), 2)):  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
-"""The page in a real browser: from opening it to the first curve, and from a slider to the new one.
+"""The page in a real browser: time from opening it to the first curve, and from a slider to the new curve.
 
-Wall milliseconds, because a person waits for them: measured inside the page, from the event of the slider to the frame after
-the drawing, with the server, its simulation worker and the browser on the same machine. What others do on it counts too.
+Wall milliseconds, because a person waits for them, measured inside the page from the slider's event to the frame after the
+drawing, with the server, its simulation worker and the browser on the same machine. Other load on it is included.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ SWEEPS = (
     ("soft-committee", "?model=soft-committee&x=rate:0.1:1.5:60", "noise"),
     ("many-body", "?model=many-body&x=inverse_temperature:0:2:60&show=optimal_loss", "lower_strength"),
 )
-"""Views whose horizontal axis is a control: 60 points. (Beside them stands the first view of every model.)"""
+"""Views whose horizontal axis is a control, with 60 points, in addition to the first view of every model."""
 
 
 def cases() -> Iterator[tuple[str, str, str]]:
-    """What is measured: a name, a view and the slider that is moved."""
+    """The measured cases: a name, a view and the slider that is moved."""
     for model, query, field in SWEEPS:
         yield f"{model} against {_axis(query)}", query, field
     for model in listings():
@@ -68,8 +68,7 @@ DRAG = """async (field) => {
 
 
 def first_curve(chromium: Any, address: str, query: str, times: int = 7) -> tuple[float, float]:
-    """Median milliseconds from asking for the address to the first curve, and to the figure that answers the hand; the
-    server being warm."""
+    """Median milliseconds from navigation to the first curve and to the interactive figure, with a warm server."""
     context = chromium.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
     page.goto(address)
@@ -80,7 +79,7 @@ def first_curve(chromium: Any, address: str, query: str, times: int = 7) -> tupl
         begun = time.perf_counter()
         opened(page, address, query)
         whole.append(1000 * (time.perf_counter() - begun))
-        # On the screen long before a browser that is busy with the library tells so.
+        # The curve is on the screen long before a browser busy with the library reports it.
         first.append(page.evaluate("performance.getEntriesByName('first curve')[0]?.startTime ?? Infinity"))
     context.close()
     return statistics.median(first), statistics.median(whole)
@@ -89,12 +88,12 @@ def first_curve(chromium: Any, address: str, query: str, times: int = 7) -> tupl
 def latencies(
     chromium: Any, address: str, query: str, field: str, moves: int = MOVES
 ) -> tuple[list[float], float, int]:
-    """Milliseconds of each of some moves; then those from the end of a drag of 50 moves to its last curve, and its curves."""
+    """Milliseconds of single moves; then from the end of a drag of 50 moves to its last curve, and its number of curves."""
     context = chromium.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
     page.goto(address)
     opened(page, address, query)
-    for position in (210, 230, 250):  # until what these curves and their previews need is compiled
+    for position in (210, 230, 250):  # until the programs of these curves and their previews are compiled
         moved(page, field, position)
         page.wait_for_timeout(500)
         page.wait_for_function("fetch('/api/status').then((r) => r.json()).then((s) => !Object.keys(s.compiling).length)",
@@ -119,9 +118,9 @@ def explorer() -> Iterator[Row]:
                 high,
                 most=150,
                 unit="ms",
-                note=f"median {statistics.median(spent):.0f} ms; after 50 moves in 0.4 s the last curve stood "
-                f"{settled:.0f} ms after the hand was off, {drawn + 1} of them having been drawn",
+                note=f"median {statistics.median(spent):.0f} ms; after 50 moves in 0.4 s the last curve was drawn "
+                f"{settled:.0f} ms after release, {drawn + 1} curves in all",
             )
         first, whole = first_curve(chromium, address, SWEEPS[0][1])
         yield Row("explorer", "page open to first curve, warm server, median of 7", first, most=1500, unit="ms")
-        yield Row("explorer", "page open to the figure that answers the hand, median of 7", whole, unit="ms")
+        yield Row("explorer", "page open to the interactive figure, median of 7", whole, unit="ms")

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.forecast`: forecasts from a third of the rows against what really came, beside a power law.
+"""`python -m benchmarks.forecast`: forecasts from a third of the rows against the true errors and a power law.
 
 Every set is split many times into n0 rows to forecast from, 3·n0 to train on, and the rest to test on. The truth at n rows
-and one penalty is the mean test error of fits to n rows over all splits; the forecast of each of the first splits is held
-against it, at penalties around the best one of n0 rows. scikit-learn's bundled data and synthetic ones; nothing is
+and one penalty is the mean test error of fits to n rows over all splits; the forecasts of the first splits are compared
+with it, at penalties around the best one for n0 rows. The data are bundled with scikit-learn or synthetic; nothing is
 downloaded. The group `forecast` of `python -m benchmarks` measures the speed.
 """
 
@@ -33,7 +33,7 @@ Set = tuple[str, np.ndarray, np.ndarray, int]
 
 
 def scaled(x: np.ndarray) -> np.ndarray:
-    """Columns that vary, at unit variance; labels are not looked at."""
+    """The columns that vary, scaled to unit variance, without using labels."""
     x = x[:, x.std(axis=0) > 1e-9]
     return (x - x.mean(axis=0)) / x.std(axis=0)
 
@@ -141,7 +141,7 @@ def by_power_law(
     x: np.ndarray, y: np.ndarray, loss: str, penalties: np.ndarray, last: np.ndarray, sizes: np.ndarray,
     rng: np.random.Generator,
 ) -> np.ndarray:  # fmt: skip
-    """What a power law through the measured curve of a subset says at n0 and `sizes`, [size, penalty]."""
+    """The power law through the measured curve of a subset, at n0 and `sizes`, [size, penalty]."""
     rows = np.rint(np.array(SHARES[loss]) * len(y)).astype(int)
     seen = np.zeros((len(rows), len(penalties)))
     for k, n in enumerate(rows):
@@ -213,7 +213,7 @@ def measure(one: Set, loss: str, splits: int, truths: int, seed: int) -> dict[st
 
 
 def summary(rows: list[dict[str, Any]], loss: str) -> dict[str, Any]:
-    """Means over the sets, and whether what is required of them holds."""
+    """Means over the sets, and whether the requirements hold."""
     mean = {
         key: np.mean([r[key] for r in rows], axis=0)
         for key in ("gain", "gain_law", "no_change", "level", "level_law", "level_covered", "gain_covered")
@@ -248,9 +248,9 @@ def line(r: dict[str, Any]) -> str:
 
 def main() -> int:
     about = argparse.ArgumentParser(prog="python -m benchmarks.forecast", description=__doc__)
-    about.add_argument("--splits", type=int, default=12, help="splits that are forecast from")
-    about.add_argument("--truths", type=int, default=40, help="splits that make the truth")
-    about.add_argument("--loss", choices=("square", "logistic"), help="only this one")
+    about.add_argument("--splits", type=int, default=12, help="number of splits to forecast from")
+    about.add_argument("--truths", type=int, default=40, help="number of splits that define the truth")
+    about.add_argument("--loss", choices=("square", "logistic"), help="run only this set")
     about.add_argument("--json", action="store_true", help="one JSON object on standard output")
     chosen = about.parse_args()
     answer, held = {}, True

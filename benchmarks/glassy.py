@@ -36,12 +36,12 @@ def _phase_diagram() -> Row:
         ratio_least=20,
         difference=largest(ours_there, found),
         tolerance=1e-8,
-        note="every fixed point by its own bracket on both sides; the free entropy decides which is the posterior's",
+        note="both sides bracket every fixed point; the free entropy selects that of the posterior",
     )
 
 
 def _fixed_points(matrix: float, tensor: float) -> tuple[float, float]:
-    """Overlap that iterations from zero reach, and that of the posterior: a scan for signs, then Brent's method."""
+    """The overlap reached from zero by iteration, and that of the posterior: a scan for signs, then Brent's method."""
     grid = np.linspace(1e-9, 1 - 1e-9, 400)
 
     def gain(m):
@@ -72,12 +72,12 @@ def _minima() -> Row:
         theirs * 10000 / len(sample),
         difference=largest([outcome["minima"][i, j] for i, j in sample], found),
         tolerance=1e-8,
-        note="ours is a root of a quadratic equation",
+        note="ours solves a quadratic equation",
     )
 
 
 def _complexity(m: float, noise: float) -> float:
-    """The formula of Kac and Rice, order 3 and tensor noise 1, its maximum over the pressure searched for."""
+    """The Kac–Rice formula for order 3 and tensor noise 1, with a numerical maximum over the pressure."""
     beta = 1 / noise
     a, b, pull = beta + 1, beta + 2, beta * m + m * m
     sigma, theta = np.sqrt(b), (beta + 2 * m) * (1 - m * m) / np.sqrt(b)

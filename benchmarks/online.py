@@ -1,4 +1,4 @@
-"""Online learning: the flow against a compiled integrator, its cost as networks grow, simulations, a grid of curves."""
+"""Online learning: the flow against a compiled integrator, its cost for larger networks, simulations, a grid of curves."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def against_numba() -> Iterator[Row]:
         words = [python, str(Path(__file__).with_name("online_peer.py")), str(file)]
         found = json.loads(subprocess.run(words, capture_output=True, text=True, timeout=300, check=True).stdout)
     yield Row(
-        "online", what, ours, "numba, Runge–Kutta of fourth order, as accurate", found["cpu"], ratio_least=1.0,
+        "online", what, ours, "numba, fourth-order Runge–Kutta, equally accurate", found["cpu"], ratio_least=1.0,
         difference=error, tolerance=1e-5,
-        note=f"ours errs by {error:.1e} against a run at 1e-12, the peer by {found['error']:.1e} with {found['steps']} steps, "
-        "the fewest by halving that do",
+        note=f"our error is {error:.1e} against a run at 1e-12, the peer's {found['error']:.1e} with {found['steps']} steps, "
+        "the fewest by halving that suffice",
     )  # fmt: skip
 
 
@@ -78,7 +78,7 @@ def growth() -> Iterator[Row]:
             min(wall),
             most=most,
             unit="wall s",
-            note=f"what one waits for; in CPU seconds {spent:.3f}, on several threads where the matrices are large",
+            note=f"wall time; {spent:.3f} CPU seconds, on several threads for large matrices",
         )
     for name, units, most in (
         ("relu", 2, None),
@@ -111,7 +111,7 @@ def descent() -> Iterator[Row]:
     ours, _ = cpu_seconds(simulated, best_of=3)
     theirs, _ = cpu_seconds(lambda: peers.gradient_descent(2, SIZE, steps), best_of=3)
     what = f"gradient descent with weights, K = M = 2, N = {SIZE}, {SEEDS} seeds at once: a million steps"
-    note = "steps of all seeds are counted; most of ours are the random numbers"
+    note = "steps of all seeds are counted; most of our time goes into random numbers"
     yield Row("online", what, million * ours, "a NumPy loop", theirs / steps * 1e6, note=note)
     python = os.environ.get(TORCH)
     if not python:
@@ -136,7 +136,7 @@ def grid() -> Iterator[Row]:
     done = int(np.count_nonzero(outcome.converged))
     yield Row(
         "online", "1,000 continual-learning curves, 40 similarities × 25 rates, compilation included", cpu, most=60.0, wall=wall,
-        note=f"{done} of 1000 converged; judged are the CPU seconds, which two free cores would share",
+        note=f"{done} of 1000 converged; the requirement is on CPU seconds, which two free cores would share",
     )  # fmt: skip
 
 

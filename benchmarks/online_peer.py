@@ -1,7 +1,7 @@
 """A fixed-step Runge–Kutta integrator of the erf soft committee compiled by numba, run by an interpreter that has it.
 
-`online_peer.py CASE.npz`: takes the start and a curve that is known to many digits, halves its step until the largest error
-is at most the one asked for, and prints one JSON line: steps, error, and CPU and wall seconds without compilation.
+`online_peer.py CASE.npz`: takes the start and an accurate reference curve, halves its step until the largest error is at
+most the requested one, and prints one JSON line: steps, error, and CPU and wall seconds without compilation.
 """
 
 import json
@@ -17,7 +17,7 @@ case = np.load(sys.argv[1])
 
 @njit
 def drift(C, h, K, rate, out):
-    """dC/dt of the joint overlaps of K students and the teachers behind them, readouts fixed: h = (v, -a)."""
+    """dC/dt of the joint overlaps of K students followed by the teachers, with fixed readouts h = (v, -a)."""
     n = C.shape[0]
     out[:] = 0.0
     for i in range(K):

@@ -1,7 +1,7 @@
-"""The same computations as the field's scripts do them: SciPy nested quadrature, Euler loops, one fit after another.
+"""The same computations as in typical research scripts: SciPy nested quadrature, Euler loops, one fit after another.
 
-Each is written plainly but not wastefully, from the papers' formulas and not from `solvable`'s code, so that a ratio
-means something and equal values mean agreement.
+Each is written plainly but not wastefully, from the papers' formulas and not from `solvable`'s code, so that ratios are
+meaningful and equal values mean agreement.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ def _logistic_fixed_point(
     tolerance: float,
     most: int,
 ) -> dict[str, float]:
-    """Replica fixed point of a logistic loss on a sign teacher: adaptive quadrature over the cavity field, with a proximal
-    operator at every node, iterated with damping until nothing moves by more than `tolerance`.
+    """Replica fixed point of a logistic loss on a sign teacher, by damped iteration until changes are below `tolerance`.
 
-    `update` has the input side, from the conjugates per sample to (m, q, V). The new values get the weight 1 − `damping`;
-    the quadratures are asked for two digits more than the fixed point.
+    Averages over the cavity field use adaptive quadrature with a proximal operator at every node. `update` is the input
+    side, from the conjugates per sample to (m, q, V). New values have weight 1 − `damping`; the quadratures have two more
+    digits than the fixed point.
     """
     wanted = {"epsabs": 0.01 * tolerance, "epsrel": 0.01 * tolerance, "limit": 200}
-    cut = 9.0  # standard deviations: nothing of the Gaussian is left beyond
+    cut = 9.0  # standard deviations, beyond which the Gaussian is negligible
 
     def conjugates(m: float, q: float, V: float) -> tuple[float, float, float]:
         root, rest = math.sqrt(q), math.sqrt(1 - m**2 / q)
@@ -215,14 +215,13 @@ def logistic_features(
     tolerance: float = 1e-8,
     most: int = 1000,
 ) -> dict[str, float]:
-    """Logistic regression on random features (Gerace et al. 2020), as the field's scripts have it: a scalar minimisation
-    for the proximal operator at every node."""
+    """Logistic regression on random features (Gerace et al. 2020), with a scalar minimisation for each proximal operator."""
     omega = linear**2 * eigenvalues + rest**2
     tau = linear**2 * eigenvalues * width
     ratio = samples / width
 
     def proximal(y: float, field: float, V: float) -> float:
-        """argmin (z − ω)²/2V + log(1 + exp(−yz)), to the root of its slope: a minimiser alone stops at half the digits."""
+        """argmin (z − ω)²/2V + log(1 + exp(−yz)), with its slope's root: a minimiser alone stops at half the digits."""
         objective = lambda z: (z - field) ** 2 / (2 * V) + np.logaddexp(0, -y * z)  # noqa: E731
         low, high = (field, field + V) if y > 0 else (field - V, field)
         z = minimize_scalar(objective, bounds=(low, high), method="bounded", options={"xatol": 1e-6}).x

@@ -1,6 +1,6 @@
 """Gibbs sampling against a numba chain, and dense pseudo-likelihood against pydca's plmDCA.
 
-The same sequences, the same penalised objective, the same run.
+Both fit the same sequences with the same penalised objective in the same run.
 
 pydca minimises −Σ log P(s_i | rest) + λ_h Σ h² + λ_J Σ_{i<j} W², so its λ is half of ours. It stops at |gradient| ≤
 1e-3·max(1, |parameters|), as we do, or when its line search fails: in its C++ source (version 1.23) the logits of a sequence
@@ -50,7 +50,7 @@ def planted(seed: int = 0, sweeps: int = 50) -> tuple[np.ndarray, set[tuple[int,
 
 
 def precision(couplings: np.ndarray, contacts: set[tuple[int, int]]) -> float:
-    """Share of true contacts among as many pairs of largest score."""
+    """Fraction of true contacts among the same number of top-scoring pairs."""
     scores = np.asarray(pl.contact_scores(jnp.asarray(couplings)))
     pairs = np.stack(np.triu_indices(SITES, 1), axis=1)
     best = pairs[np.argsort(-scores[pairs[:, 0], pairs[:, 1]])[: len(contacts)]]
@@ -58,11 +58,11 @@ def precision(couplings: np.ndarray, contacts: set[tuple[int, int]]) -> float:
 
 
 class Reached(Exception):
-    """The objective is as low as was asked for."""
+    """Raised when the objective reaches its target."""
 
 
 def spent(sequences: np.ndarray, target: float = -np.inf) -> tuple[float, float, pl.DenseFit | None]:
-    """CPU and wall seconds of our fit, to its end or until the objective (looked at every 10 evaluations) is below `target`."""
+    """CPU and wall seconds of our fit, to its end or until the objective (checked every 10 evaluations) is below `target`."""
 
     def watch(_: int, value: float, __: float) -> None:
         if value <= target:
@@ -70,7 +70,7 @@ def spent(sequences: np.ndarray, target: float = -np.inf) -> tuple[float, float,
 
     cpu, wall, found = time.process_time(), time.time(), None
     try:
-        found = pl.fit_dense(sequences, COLOURS + 1, penalty=PENALTY, report=watch)  # pydca has a gap, too
+        found = pl.fit_dense(sequences, COLOURS + 1, penalty=PENALTY, report=watch)  # pydca also has a gap
         jax.block_until_ready(found.fields)
     except Reached:
         pass
@@ -99,7 +99,7 @@ def pydca(sequences: np.ndarray, python: str) -> tuple[float, float, np.ndarray,
 
 
 def objective(fields: np.ndarray, couplings: np.ndarray, sequences: np.ndarray) -> float:
-    """The penalised objective, in float64, by its plain definition."""
+    """The penalised objective in float64, from its definition."""
     value = pl.negative_log_pseudolikelihood(
         *(jnp.asarray(a, float) for a in (fields, couplings)), jnp.asarray(sequences)
     )
@@ -171,8 +171,8 @@ def potts() -> Iterator[Row]:
         ratio_least=3.0,
         wall=until_wall,
         note=f"pydca took {their_wall:.1f} s wall in one thread and stopped at objective {theirs:.1f}, top-{CONTACTS} "
-        f"precision {precision(couplings, contacts):.2f}; ours ends lower, see the next row",
+        f"precision {precision(couplings, contacts):.2f}; ours ends lower (next row)",
     )
     yield Row(
-        "potts", f"{what}, to the criterion", cpu, "pydca plmDCA, which stops before", their_cpu, wall=wall, note=end
+        "potts", f"{what}, to the criterion", cpu, "pydca plmDCA, which stops earlier", their_cpu, wall=wall, note=end
     )

@@ -1,5 +1,5 @@
-"""Replica theories on structured inputs: the random-features curve against nested quadrature, phase diagrams, the peak,
-and the theory of arbitrary covariances against scikit-learn."""
+"""Replica theories on structured inputs: random features against nested quadrature, phase diagrams, the peak, and the
+theory of arbitrary covariances against scikit-learn."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def replica() -> Iterator[Row]:
 
 
 def curve() -> Row:
-    """The test error of logistic regression on 100 widths; the peer does two of them."""
+    """The test error of logistic regression at 100 widths; the peer computes two of them."""
     width = np.geomspace(0.3, 10, 100)
     model = sv.RandomFeatures(activation="tanh", samples=3.0, width=width, penalty=0.1)  # type: ignore[attr-defined]
     ours, outcome = cpu_seconds(lambda: model.theory().values)
@@ -91,7 +91,7 @@ def peak() -> Iterator[Row]:
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, float, Any]:
-    """CPU and wall seconds of a second call, and what it returned."""
+    """CPU and wall seconds of a second call, and its result."""
     jax.block_until_ready(call().values)
     begun, clock = time.process_time(), time.perf_counter()
     outcome = call()
@@ -100,7 +100,7 @@ def timed(call: Callable[[], Any]) -> tuple[float, float, Any]:
 
 
 def covariances() -> Row:
-    """A triple of covariances, drawn: `learn` against scikit-learn's logistic regression at two sizes."""
+    """A random triple of covariances: `learn` against scikit-learn's logistic regression at two sizes."""
     ours, theirs, difference, notes = 0.0, 0.0, 0.0, []
     for p, seeds in ((200, 20), (400, 10)):
         joint, k, theta = peers.covariance_triple(p, seed=1)

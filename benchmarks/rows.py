@@ -1,4 +1,4 @@
-"""The rows of the table: what is measured, against what, and what is required of it."""
+"""The rows of the table: measurements, peers or floors, and requirements."""
 
 from __future__ import annotations
 
@@ -29,8 +29,11 @@ from . import peers
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison. `theirs` is a peer's time (the ratio is theirs/ours) or, if `floor`, one that ours cannot undercut
-    (the ratio is ours/theirs); `difference` is the largest between the values that both computed."""
+    """One comparison.
+
+    `theirs` is a peer's time (the ratio is theirs/ours) or, if `floor`, a lower bound on ours (the ratio is ours/theirs);
+    `difference` is the largest difference between the values that both computed.
+    """
 
     group: str
     ours_is: str
@@ -43,7 +46,7 @@ class Row:
     difference: float | None = None
     tolerance: float | None = None
     unit: str = "CPU s"
-    wall: float | None = None  # shown beside the CPU seconds where a person waits; judged are the CPU seconds
+    wall: float | None = None  # shown in addition where a person waits; requirements are on the CPU seconds
     note: str = ""
 
     @property
@@ -54,19 +57,19 @@ class Row:
 
     @property
     def met(self) -> bool | None:
-        """Whether everything required holds; None where nothing is."""
+        """Whether all requirements hold; None if there are none."""
         held = []
         if self.most is not None:
             held.append(self.ours <= self.most)
         if self.ratio_least is not None:
             held.append(self.ratio is not None and self.ratio >= self.ratio_least)
-        if self.tolerance is not None:  # a NaN difference is not an equality
+        if self.tolerance is not None:  # a NaN difference does not pass
             held.append(self.difference is not None and bool(self.difference <= self.tolerance))
         return all(held) if held else None
 
 
 def cpu_seconds(call: Callable[[], Any], best_of: int = 5, warm: bool = True) -> tuple[float, Any]:
-    """CPU seconds (all threads) of the fastest of a few calls, after one that compiles; and what it returned."""
+    """CPU seconds (all threads) of the fastest of a few calls after one that compiles, and the result."""
     if warm:
         jax.block_until_ready(call())
     spent, result = [], None
@@ -123,7 +126,7 @@ def soft_committee() -> Iterator[Row]:
         most=0.05,
         difference=largest(outcome["test_loss"], curve),
         tolerance=1e-3,
-        note="the difference is Euler's first-order error, ours being converged to 1e-8",
+        note="the difference is Euler's first-order error; ours is converged to 1e-8",
     )
 
 
@@ -131,7 +134,7 @@ def masked_regression() -> Iterator[Row]:
     d, n, penalty, rho = 300, 400, 0.1, 0.8
     model = sv.MaskedRegression(samples=n / d, penalty=penalty, correlation=rho)  # type: ignore[attr-defined]
     simulated, outcome = cpu_seconds(lambda: model.simulate(0, d).values)
-    # The simulation's own samples, drawn again from its key.
+    # The simulation's samples, drawn again from its key.
     covariance = toeplitz(rho ** np.arange(d))
     draw = jax.random.split(model.key(d, 0), 3)[0]
     X = np.asarray(jax.random.normal(draw, (n, d), float)) @ np.linalg.cholesky(covariance).T
@@ -191,8 +194,10 @@ def minimisers() -> Iterator[Row]:
             theirs,
             difference=largest(weights, found),
             tolerance=tolerance,
-            note=f"weights up to {scale:.1f}, float64; ours stops at rounding, "
-            + ("the peer at 1e-8" if solver != "lbfgs" else "the peer well before: fewer digits, far fewer operations"),
+            note=f"weights up to {scale:.1f}, float64; ours converges to rounding, "
+            + (
+                "the peer at 1e-8" if solver != "lbfgs" else "the peer much earlier: fewer digits, far fewer operations"
+            ),
         )
     ours, weights = batched("hinge")
     theirs, found = cpu_seconds(
@@ -237,7 +242,7 @@ def compilations() -> Iterator[Row]:
         shapes,
         most=10,
         unit="programs",
-        note=f"{spent:.1f} CPU s with compilation; and {len(counted) - len(programs)} one-line programs outside of both",
+        note=f"{spent:.1f} CPU s with compilation; and {len(counted) - len(programs)} one-line programs outside both",
     )
 
 
@@ -247,7 +252,7 @@ RUN = ("-c", "from solvable.cli.app import main; main()")
 
 
 def fresh(*words: str, best_of: int = 2, **environment: str) -> tuple[float, float]:
-    """CPU and wall seconds of a new Python, the best of each."""
+    """CPU and wall seconds of a new Python process, the best of each."""
     home = str(Path(sv.__file__).parents[1])
     base = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "SOLVABLE_", "EQX_"))}
     path = os.pathsep.join([home, *filter(None, [base.get("PYTHONPATH")])])

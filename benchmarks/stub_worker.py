@@ -1,7 +1,7 @@
-"""`python -m benchmarks.stub_worker RUN INDEX NUMBER SECONDS [PLAN_BLOCKS]`: a worker whose kernel only burns a processor.
+"""`python -m benchmarks.stub_worker RUN INDEX NUMBER SECONDS [PLAN_BLOCKS]`: a worker whose kernel only burns CPU time.
 
-With PLAN_BLOCKS it first plans so many blocks of 512 cells. It imports no JAX: what is measured is the store and the
-worker's loop. Prints the seconds that its loop took and the seconds that its kernel took.
+With PLAN_BLOCKS it first plans that many blocks of 512 cells. It does not import JAX: the store and the worker's loop are
+measured. Prints the seconds taken by its loop and by its kernel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CELLS, OBSERVABLES = 512, 8
 
 
 def plan(store: Store, number: int) -> None:
-    """A plan of `number` blocks, unless there is one."""
+    """Plan `number` blocks, unless there is a plan."""
     program = {"format": 2, "kind": "stub", "variant": {}, "size": None, "lanes": CELLS}
     blocks = ((program, {"cells": CELLS, "controls": [float(i).hex()], "seeds": None}) for i in range(number))
     store.write_document("study-0001", STUDY)
@@ -28,7 +28,7 @@ def plan(store: Store, number: int) -> None:
 
 
 class Kernel:
-    """Burns one processor for so many of its seconds per block."""
+    """A kernel that burns a given number of CPU seconds per block."""
 
     def __init__(self, seconds: float):
         self.each, self.spent = seconds, 0.0

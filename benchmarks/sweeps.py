@@ -1,4 +1,4 @@
-"""Sweeps: what store, worker and launcher cost, what asking a large run costs, and what a driver holds in memory."""
+"""Sweeps: overhead of store, worker and launcher, cost of queries to a large run, and memory of a driver."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import solvable as sv
 
 from .rows import RUN, Row, fresh
 
-BLOCK_SECONDS = 10.0  # for which the overhead is required to be small
-BURN, BLOCKS = 0.4, 12  # processor seconds per block and blocks of the sweep that one and two workers share
+BLOCK_SECONDS = 10.0  # for which the overhead must be small
+BURN, BLOCKS = 0.4, 12  # CPU seconds per block, and blocks of the sweep that one and two workers share
 GRID = ("perceptron", "loss=square", "--over", "samples=0.2:8:400:log", "--over", "penalty=0.01:10:250:log")
 
 
@@ -53,9 +53,9 @@ def _seconds_per_block(folder: Path) -> float:
 def _overhead(folder: Path, each: float) -> Iterator[Row]:
     _, start = fresh(*RUN, "sweep", "work", str(folder / "large"))
     parts = {
-        "claim, commit and look for the next": (each, BLOCK_SECONDS, f"{1000 * each:.1f} ms per block on this disk"),
-        "the same and the start of a worker, ten blocks": (
-            start + 10 * each, 10 * BLOCK_SECONDS, f"{start:.1f} s to start: Python, JAX, the plan, a look for damage"
+        "claim, commit and find the next": (each, BLOCK_SECONDS, f"{1000 * each:.1f} ms per block on this disk"),
+        "the same with the start of a worker, ten blocks": (
+            start + 10 * each, 10 * BLOCK_SECONDS, f"{start:.1f} s to start: Python, JAX, the plan, a check for damage"
         ),
     }  # fmt: skip
     for name, (ours, work, note) in parts.items():
@@ -82,12 +82,12 @@ def _two_workers(folder: Path) -> Row:
         walls[1],
         ratio_least=None if busy else 1.8,
         unit="s",
-        note=f"cores {idle:.0%} idle before: " + ("others use them, so nothing is required" if busy else "quiet"),
+        note=f"cores {idle:.0%} idle before: " + ("they are in use, so nothing is required" if busy else "quiet"),
     )
 
 
 def _idle(seconds: float = 2.0) -> float:
-    """Which share of all cores nobody uses now (a load average would still remember the rows before)."""
+    """The fraction of all cores that is idle now (a load average would still include the previous rows)."""
 
     def read() -> tuple[int, int]:
         with open("/proc/stat") as file:
@@ -106,13 +106,13 @@ def _large_run(folder: Path) -> Iterator[Row]:
     run = str(folder / "large")
     fresh(*RUN, "sweep", "run", run, *GRID, best_of=1, SOLVABLE_CACHE="0")
     floor, _ = fresh("-c", "import jax", best_of=2)
-    asked = {
+    cases = {
         "status of a finished sweep of 10⁵ cells": (("status", run), 1.0),
         "resuming a finished sweep of 10⁵ cells": (("run", run, *GRID), 2.0),
         "export of 10⁵ cells to csv": (("export", run, "--to", "csv", "--out", str(folder / "a.csv")), 5.0),
         "export of 10⁵ cells to netcdf": (("export", run, "--to", "netcdf", "--out", str(folder / "a.nc")), 5.0),
     }
-    for name, (words, most) in asked.items():
+    for name, (words, most) in cases.items():
         cpu, wall = fresh(*RUN, "sweep", *words)
         yield Row("sweeps", name, cpu, 'python -c "import jax"', floor, floor=True, most=most, wall=wall)
 
@@ -147,7 +147,7 @@ def _driver_memory(folder: Path) -> Iterator[Row]:
 
 
 def _peak(*words: str) -> float:
-    """Peak resident megabytes of a new Python."""
+    """Peak resident megabytes of a new Python process."""
     path = str(Path(sv.__file__).parents[1])
     process = subprocess.Popen(
         [sys.executable, *words], env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.DEVNULL

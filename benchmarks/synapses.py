@@ -66,7 +66,7 @@ def local_entropies() -> Iterator[Row]:
 
 
 def messages() -> Iterator[Row]:
-    """Every sweep reads the patterns three times: for the fields, for the answers, and to try the most likely weights."""
+    """Every sweep reads the patterns three times: for the fields, for the responses, and to test the most likely weights."""
     if jax.default_backend() == "cpu":
         return
     rows = round(SAMPLES * SIZE)

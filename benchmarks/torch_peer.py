@@ -1,6 +1,6 @@
-"""Online gradient descent of an erf committee as one writes it in PyTorch: `torch_peer.py UNITS SIZE STEPS`.
+"""Online gradient descent of an erf committee in plain PyTorch: `torch_peer.py UNITS SIZE STEPS`.
 
-Prints one JSON line: CPU and wall seconds of the steps. An interpreter that has PyTorch:
+Prints one JSON line: CPU and wall seconds of the steps. To make an interpreter with PyTorch:
 
     python3 -m venv /tmp/torch
     /tmp/torch/bin/pip install torch
@@ -15,7 +15,7 @@ import time
 import torch  # type: ignore[import-not-found]
 
 units, size, steps = (int(word) for word in sys.argv[1:])
-torch.set_num_threads(1)  # one sample a step: more threads only wait for each other
+torch.set_num_threads(1)  # with one sample per step, more threads only wait for each other
 torch.manual_seed(0)
 teacher, target = torch.randn(units, size), torch.ones(units)
 w, v = torch.randn(units, size, requires_grad=True), torch.ones(units, requires_grad=True)

@@ -1,4 +1,4 @@
-"""Two-time equations of glassy dynamics against a compiled loop of first order, and against the bytes that must move."""
+"""Two-time equations of glassy dynamics against a compiled first-order loop, and against the memory traffic."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def curves(path: TwoTime) -> dict[str, np.ndarray]:
 
 
 def error(found: dict[str, Any], exact: dict[str, np.ndarray]) -> float:
-    """The largest of overlap, multiplier, energy and C(t,0); not at t = 0."""
+    """The largest error among overlap, multiplier, energy and C(t,0), without t = 0."""
     return float(np.max([np.abs(np.asarray(found[name])[1:] - exact[name][1:]) for name in NAMES]))
 
 
@@ -45,7 +45,7 @@ def two_time() -> Iterator[Row]:
     exact = curves(flow(2 * STEPS))
     spent, path = cpu_seconds(lambda: flow(STEPS), best_of=2)
     ours, what = error(curves(path), exact), f"spiked 3-spin, T = 0, t = {UNTIL:g}, n = {STEPS} and n/2, warm"
-    known = f"ours errs by {ours:.1e} against n = {2 * STEPS}, extrapolated, and reports {float(path.error.max()):.1e}"
+    known = f"our error is {ours:.1e} against n = {2 * STEPS}, extrapolated; the reported one is {float(path.error.max()):.1e}"
     python = os.environ.get(INTERPRETER)
     if not python:
         yield Row("two-time", what, spent, note=f"{known}; the peer was skipped: {INTERPRETER} names no interpreter")
@@ -57,16 +57,16 @@ def two_time() -> Iterator[Row]:
         peer = "numba loop, first order"
         yield Row(
             "two-time", what, spent, f"{peer}, n = {STEPS}", found["cpu"], ratio_least=1.0, difference=ours, tolerance=1e-5,
-            note=f"{known}; the peer errs by {theirs:.1e}",
+            note=f"{known}; the peer's error is {theirs:.1e}",
         )  # fmt: skip
         steps = 2 * SAVES
         while not error(curves(flow(steps)), exact) <= theirs:  # NaN is not accurate
             steps *= 2
         spent, path = cpu_seconds(lambda: flow(steps))
         yield Row(
-            "two-time", f"the same as accurate as the peer, n = {steps} and n/2, warm", spent, f"{peer}, n = {STEPS}",
+            "two-time", f"the same at the peer's accuracy, n = {steps} and n/2, warm", spent, f"{peer}, n = {STEPS}",
             found["cpu"], ratio_least=10.0, difference=error(curves(path), exact), tolerance=theirs,
-            note=f"the peer errs by {theirs:.1e}; the fewest steps by doubling that err less",
+            note=f"the peer's error is {theirs:.1e}; the fewest steps by doubling with a smaller error",
         )  # fmt: skip
     yield from long_times()
     if jax.default_backend() == "gpu":
@@ -104,7 +104,7 @@ def on_a_gpu() -> Iterator[Row]:
         return min(spent)
 
     bandwidth = 2 * data.nbytes / wall(lambda: copy(data), 5)
-    # A block reads the lower triangles of C and R once, at least: 8 i² bytes at row i; n and n/2 steps.
+    # A block reads the lower triangles of C and R at least once: 8 i² bytes at row i; n and n/2 steps.
     moved = batch * 8 * steps**3 / (3 * BLOCK) * (1 + 1 / 8)
     spent, floor = wall(lambda: march(temperatures), 2), moved / bandwidth
     yield Row(

@@ -1,4 +1,4 @@
-"""Two-time equations by a compiled loop of first order, as they are published: run by an interpreter that has numba.
+"""Two-time equations by a compiled first-order loop, as published; run by an interpreter that has numba.
 
 `two_time_peer.py UNTIL STEPS SAVES A B TEMPERATURE OVERLAP`: Euler steps and trapezoids with R(t,t) = 0 and R(t+h,t) = 1, for
 Q' = A q + B q²; prints one JSON line: m, mu, energy and C(t,0) at equally spaced times, and CPU seconds without compilation.

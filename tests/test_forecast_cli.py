@@ -38,8 +38,8 @@ def test_forecast_tells_gain_level_and_power_law_in_a_table_and_in_words(capsys,
     assert "mean squared error" in out
     assert "power law" in out
     assert [line.split()[0] for line in out.splitlines() if line.startswith(("90", "180"))] == ["90", "180"]
-    assert "The gain is what is forecast. The level carries the noise of these 60 rows" in out
-    assert "which one will be best with more rows is not forecast" in out
+    assert "The forecast is of the gain. The level includes the noise of these 60 rows" in out
+    assert "the best penalty for more rows is not forecast" in out
     assert "Backtest" in out
 
 
@@ -95,7 +95,7 @@ def changed(number, text):
 
 BAD = {
     "missing value": (changed(5, "1,,2,3"), (), "line 6 has no value in the column 'b'"),
-    "a word": (changed(5, "1,red,2,3"), (), "no number"),
+    "a word": (changed(5, "1,red,2,3"), (), "not a number"),
     "constant column": (
         lambda t: [t[0] + ",d", *(f"{row},7" for row in t[1:])],
         ("--target", "y"),

@@ -333,7 +333,7 @@ def test_choosing_a_vertical_axis_opens_a_plane_with_its_own_ranges(visit):
 
 def test_what_is_taken_away_is_what_is_shown(visit):
     visit.open("?model=perceptron&show=test_error&penalty=0.5")
-    visit.page.get_by_text("Take it away").click()
+    visit.page.get_by_text("Export this view").click()
     visit.page.get_by_text("sv.Perceptron(penalty=0.5)").wait_for()
     assert "penalty=0.5" in visit.find("[data-what=shell] code").inner_text()
     assert "penalty=0.5" in visit.find("[data-what=link] code").inner_text()
@@ -462,7 +462,7 @@ def test_a_silent_server_and_an_unknown_model_are_said_in_a_sentence(visit):
     visit.page.route("**/api/theory", lambda route: route.abort())
     visit.find("[data-field=penalty] input[type=range]").press("ArrowRight")
     silence, again = (
-        visit.page.get_by_text("The server does not answer"),
+        visit.page.get_by_text("The server does not respond"),
         visit.page.get_by_role("button", name="Try again"),
     )
     silence.wait_for()
@@ -603,7 +603,7 @@ def test_a_stored_study_is_shown_with_its_own_points_and_verdict(chromium, tmp_p
         assert visit.curve() != before
         assert visit.find(".verdict tbody tr").count() >= 2
         visit.query(lambda q: "at=penalty:1" in q)
-        visit.page.get_by_text("Take it away").click()
+        visit.page.get_by_text("Export this view").click()
         with visit.page.expect_download() as waiting:
             visit.find("[data-format=csv]").click()
         assert waiting.value.suggested_filename.endswith(".csv")

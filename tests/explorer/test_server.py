@@ -117,7 +117,7 @@ def test_an_observable_with_its_own_dimension_brings_its_coordinate(running):
 def test_a_theory_that_needs_something_drawn_says_so(running):
     reply = theory(running, {"model": "soft-committee", "values": {"start": "random"}}).json
     assert reply["series"] == []
-    assert "needs something drawn" in reply["note"]
+    assert "needs a random draw" in reply["note"]
 
 
 def test_what_did_not_converge_is_null_and_counted(running):

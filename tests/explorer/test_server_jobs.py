@@ -130,7 +130,7 @@ def test_one_simulation_at_a_time_per_session(running):
     job = running.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 600.0}}}).json["job"]
     refused = running.post("/api/simulate", {"view": VIEW})
     assert refused.status == 429
-    assert "running already" in refused.error
+    assert "already running" in refused.error
     running.post(f"/api/jobs/{job}/cancel", {})
     running.events(job)
 
@@ -143,7 +143,7 @@ def test_what_fails_in_a_simulation_is_told_without_its_details(running):
 
 def test_a_worker_that_dies_fails_its_job_and_is_replaced(running):
     ran = running.simulated(SLEEPY | {"values": {"mood": "gone"}})
-    assert ran.last == ("failed", {"error": "the simulation ended before its time: its process is gone."})
+    assert ran.last == ("failed", {"error": "the simulation ended early because its process died."})
     job = running.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 600.0}}}).json["job"]
     until(lambda: running.explorer.jobs.jobs[job].events)
     os.kill(running.explorer.jobs.process, signal.SIGKILL)

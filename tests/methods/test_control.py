@@ -194,7 +194,7 @@ def test_a_difficulty_lies_between_easy_and_hard_whichever_is_larger_and_lengths
     assert float(Difficulty(1.0, 0.2).project(jnp.array(0.1))) == pytest.approx(0.2)
     with pytest.raises(sv.InvalidValue, match=r"level in interval 1 is 2, outside its range \[0.2, 1\]"):
         Difficulty(0.2, 1.0).check("level", np.array([0.5, 2.0]))
-    with pytest.raises(sv.InvalidValue, match="length has 3 columns where 4 are meant: one for each length"):
+    with pytest.raises(sv.InvalidValue, match="length has 3 columns; it must have 4, one for each length"):
         Lengths(4).check("length", np.eye(3))
 
 
@@ -232,9 +232,9 @@ def test_a_search_that_ends_too_early_or_meets_infinity_does_not_say_that_it_con
 
 def test_schedules_that_make_no_sense_are_refused_in_one_sentence():
     good, given = student_schedule(6), partial(evaluate, student_drift, student_cost, STUDENT, sets=TASKS, horizon=3.0)
-    with pytest.raises(sv.InvalidValue, match="fraction in interval 2 is .* not fractions that add up to one"):
+    with pytest.raises(sv.InvalidValue, match="fraction in interval 2 is .* must be non-negative and sum to one"):
         given({**good, "fraction": good["fraction"].at[2, 0].add(0.1)})
-    with pytest.raises(sv.InvalidValue, match="fraction in interval 1 is .1.5, -0.5.: not fractions"):
+    with pytest.raises(sv.InvalidValue, match="fraction in interval 1 is .1.5, -0.5.; fractions must be non-negative"):
         given({**good, "fraction": good["fraction"].at[1].set(jnp.array([1.5, -0.5]))})
     with pytest.raises(sv.InvalidValue, match=r"rate in interval 3 is 4, outside its range \[0, 3\]"):
         given({**good, "rate": good["rate"].at[3].set(4.0)})
@@ -248,7 +248,7 @@ def test_schedules_that_make_no_sense_are_refused_in_one_sentence():
         Box(1.0, 0.0)
     with pytest.raises(sv.InvalidValue, match=r"from 0 to 8 and does not cover the horizon \[0, 10\]"):
         on_grid([0.0, 5.0, 8.0], [1.0, 0.5], 10.0, 100)
-    with pytest.raises(sv.InvalidValue, match="3 edges has 2 values, not 1"):
+    with pytest.raises(sv.InvalidValue, match="3 edges needs 2 values, not 1"):
         on_grid([0.0, 5.0, 10.0], [1.0], 10.0, 100)
 
 

@@ -201,7 +201,7 @@ def test_ensembles_have_their_declared_form():
 def test_wrong_shapes_and_too_many_states_are_refused():
     with pytest.raises(InvalidValue, match="more than the 1000000"):
         potts.every_state(20, 10)
-    with pytest.raises(InvalidValue, match="not a symmetric matrix"):
+    with pytest.raises(InvalidValue, match="couplings must be a symmetric matrix"):
         potts.ManyBody.of_matrix(jnp.triu(jnp.ones((3, 3))), potts.standard_potts(2))
     with pytest.raises(InvalidValue, match="groups of 3 sites need an array of 3"):
         potts.ManyBody.of_groups(4, [[0, 1, 2]], potts.standard_potts(2))

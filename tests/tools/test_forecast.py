@@ -225,9 +225,9 @@ WITH_NAN = np.where(np.arange(300).reshape(60, 5) == 7, np.nan, X)
         (X, Y, {"penalty": -1.0}, "penalty = -1.0 is not a number in"),
         (X, Y, {"penalty": float("nan")}, "penalty = nan"),
         (X, Y, {"at": [30]}, "there are 60 rows already"),
-        (X, Y, {"at": []}, "are not whole numbers"),
-        (X, Y, {"at": ["many"]}, "are not whole numbers"),
-        ([["a", "b"]] * 60, Y, {}, "X does not hold numbers only"),
+        (X, Y, {"at": []}, "must be whole numbers"),
+        (X, Y, {"at": ["many"]}, "must be whole numbers"),
+        ([["a", "b"]] * 60, Y, {}, "X must contain only numbers"),
         (np.ones((60, 3)), Y, {"constant": "drop"}, "nothing to learn from"),
     ],
 )

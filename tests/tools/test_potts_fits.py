@@ -158,7 +158,7 @@ def test_no_variation_is_refused(tmp_path):
         potts.fit(["ACGU"] * 5, "rna")
     file = tmp_path / "same.fasta"
     file.write_text(">a\nACGU\n>b\nACGU\n")
-    with pytest.raises(SolvableError, match="line 3 begins the last of 2 sequences, all the same"):
+    with pytest.raises(SolvableError, match="line 3 is the start of the last of 2 sequences, all the same"):
         potts.fit(file, "rna")
 
 

@@ -57,10 +57,10 @@ BAD = {
     "missing word": ("a,b\n1,2\nNA,3\n", "line 3 has no value in the column 'a'"),
     "missing target": ("a,b\n1,2\n3,\n", "line 3 has no value in the column 'b'"),
     "infinite": ("a,b\n1,2\ninf,3\n", "line 3 has no finite value in the column 'a'"),
-    "word": ("a,b\n1,2\nred,3\n", "line 3 has 'red' in the column 'a', which is no number"),
-    "ragged": ("a,b\n1,2\n3\n", "line 3 has 1 columns, where the first line has 2"),
+    "word": ("a,b\n1,2\nred,3\n", "line 3 has 'red' in the column 'a', which is not a number"),
+    "ragged": ("a,b\n1,2\n3\n", "line 3 has 1 columns, but the first line has 2"),
     "twice": ("a,a,b\n1,2,3\n", "two columns are called 'a'"),
-    "one column": ("a\n1\n2\n", "no column beside 'a'"),
+    "one column": ("a\n1\n2\n", "no column other than 'a'"),
     "zero byte": ("a,b\n1,\0\n", "zero bytes"),
 }
 
@@ -91,9 +91,9 @@ def test_unreadable_files_are_refused(tmp_path):
     with pytest.raises(InvalidValue, match="folder"):
         read_table(tmp_path)
     for name, raw, says in (
-        ("a.npz", b"PK\x03\x04 no archive", "no NPZ archive"),
-        ("a.csv", b"a,b\n\xff\xfe,1\n", "not a text in UTF-8"),
-        ("a.xlsx", b"", "is none of .csv"),
+        ("a.npz", b"PK\x03\x04 no archive", "not an NPZ archive"),
+        ("a.csv", b"a,b\n\xff\xfe,1\n", "not UTF-8 text"),
+        ("a.xlsx", b"", "is not a .csv"),
         ("a.parquet", b"no parquet", "Parquet"),
     ):
         (tmp_path / name).write_bytes(raw)
@@ -103,12 +103,12 @@ def test_unreadable_files_are_refused(tmp_path):
 
 def test_arrays_of_objects_are_never_unpickled(tmp_path):
     np.savez(tmp_path / "a.npz", X=np.eye(2), y=np.array([print, print], dtype=object))
-    with pytest.raises(InvalidValue, match="no NPZ archive of plain arrays"):
+    with pytest.raises(InvalidValue, match="not an NPZ archive of plain arrays"):
         read_table(tmp_path / "a.npz")
     np.savez(tmp_path / "b.npz", X=np.eye(2), y=np.zeros(3))
     with pytest.raises(InvalidValue, match="have the shapes"):
         read_table(tmp_path / "b.npz")
-    with pytest.raises(InvalidValue, match="it holds: X, y"):
+    with pytest.raises(InvalidValue, match="it contains: X, y"):
         read_table(tmp_path / "b.npz", "labels")
 
 
@@ -117,7 +117,7 @@ def test_frames_are_read_by_column():
     frame = pandas.DataFrame({"a": [1, 2], "b": ["x", "y"], "c": [0.5, 1.5]})
     table = from_frame(Path("t"), frame, "b")
     assert (table.names, table.targets.tolist()) == (["a", "c"], ["x", "y"])
-    with pytest.raises(InvalidValue, match="the column 'b' does not hold numbers"):
+    with pytest.raises(InvalidValue, match="the column 'b' does not contain numbers"):
         from_frame(Path("t"), frame, "a")
     with pytest.raises(InvalidValue, match="row 2 has no value in the column 'a'"):
         from_frame(Path("t"), pandas.DataFrame({"a": [1.0, None], "b": [1, 2]}), "b")

@@ -53,9 +53,9 @@ def test_an_encoder_is_followed_on_the_text_and_on_its_clones():
         (None, "cannot be read: No such file"),
         (b"", "is empty"),
         (b" \n\n ", "is empty"),
-        (b"abc\0def" * 1000, "is not a text: it has zero bytes"),
-        (b"\xff\xfe" * 1000, "is not a text in UTF-8"),
-        (b"too short", "the text is too short: 9 characters"),
+        (b"abc\0def" * 1000, "is not a text file: it contains zero bytes"),
+        (b"\xff\xfe" * 1000, "is not UTF-8 text"),
+        (b"too short", "the text is too short: it has 9 characters"),
     ],
 )
 def test_bad_files_are_answered_in_one_sentence(content, sentence, tmp_path, capsys):

@@ -1,17 +1,18 @@
 """The explorer: a local page on which a model's exact curves follow the sliders and simulated points land on them.
 
-Everything on it is made from the models' declarations, so a new model needs no code here.
+The page is built from the models' declarations, so a new model needs no code here.
 
-    command.py      `solvable explore`: the address, the browser, the end
-    app.py          which address is answered by what
-    security.py     who is answered at all: token, cookie, Host, Origin, sizes, rates, headers
-    views.py        what is on the screen, checked with the sentences of the command line
-    gallery.py      the models in one line each, before JAX is imported
-    told.py         what a model says of itself, for the page
-    theory.py       curves: compiled once, cached, given up when a newer request is there
+    command.py      `solvable explore`: address, browser, shutdown
+    app.py          routes and handlers
+    security.py     access control: token, cookie, Host, Origin, sizes, rates, headers
+    answers.py      requests and responses as JSON
+    views.py        the state of the screen, checked with the messages of the command line
+    gallery.py      the list of models, without importing JAX
+    describe.py     the description of a model for the page
+    theory.py       curves: compiled once, cached, dropped when a newer request arrives
     jobs.py         simulations: a worker process, its events, cancelling
-    worker.py       that process
+    worker.py       the worker process
     reproduce.py    the same numbers in Python and in a shell
-    files.py        pictures and data to take away; thumbnails
-    opened.py       a stored study, looked at the same way
+    files.py        exported figures and data; thumbnails
+    stored_study.py a stored study, shown in the same way
 """

@@ -1,4 +1,4 @@
-"""Requests read and answers written: JSON in, JSON out, and every failure a sentence."""
+"""Requests and responses: JSON in, JSON out, and one sentence for every failure."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ LONGEST_SENTENCE = 600
 
 
 async def body_of(request: Request, keys: tuple[str, ...]) -> dict[str, Any]:
-    """The JSON object of a request."""
-    asked = strict_json(await request.body() or b"{}")
-    if not isinstance(asked, dict):
-        raise Refusal(400, "a request is a JSON object.")
-    for key in asked:
+    """The JSON object of a request, with no other keys than `keys`."""
+    body = strict_json(await request.body() or b"{}")
+    if not isinstance(body, dict):
+        raise Refusal(400, "a request must be a JSON object.")
+    for key in body:
         if key not in keys:
-            raise Refusal(400, f"a request to this address has no {key[:60]!r}.")
-    return asked
+            raise Refusal(400, f"a request to this address takes no {key[:60]!r}.")
+    return body
 
 
 def answer(value: Any, status: int = 200) -> Response:
@@ -44,9 +44,9 @@ def refusal(status: int, sentence: str, **more: Any) -> Response:
 def guarded(
     handler: Callable[[Request], Awaitable[Response]], *, light: bool = False
 ) -> Callable[[Request], Awaitable[Response]]:
-    """A handler whose failures are sentences; unless it is `light`, it begins when the heavy imports are done."""
+    """Wrap a handler so that failures become messages; unless it is `light`, it waits for the heavy imports."""
 
-    async def answered(request: Request) -> Response:
+    async def wrapped(request: Request) -> Response:
         try:
             if not light and not are_done():
                 await run_in_threadpool(heavy_imports)
@@ -61,14 +61,14 @@ def guarded(
             return Response(status_code=400)
         except Exception:
             traceback.print_exc(file=sys.stderr)
-            return refusal(500, "something went wrong here: see the terminal in which `solvable explore` runs.")
+            return refusal(500, "internal error; see the terminal in which `solvable explore` runs.")
 
-    return answered
+    return wrapped
 
 
 async def http_error(request: Request, problem: Exception) -> Response:
     status = getattr(problem, "status_code", 500)
-    sentences = {404: "there is nothing at this address.", 405: "this address does not answer that method."}
-    response = refusal(status, sentences.get(status, "this request is not answered."))
+    sentences = {404: "there is nothing at this address.", 405: "this address does not accept that method."}
+    response = refusal(status, sentences.get(status, "this request cannot be handled."))
     response.headers.update(getattr(problem, "headers", None) or {})
     return response

@@ -1,4 +1,4 @@
-"""Which address is answered by what. Everything here is behind the gate of `security`."""
+"""Routes and handlers of the server. All of them are behind the checks of `security`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STATIC = Path(__file__).parent / "static"
 
 
 class Explorer:
-    """One running page: what its requests share."""
+    """One running server: the state that its requests share."""
 
     def __init__(self, doorkeeper: Doorkeeper, study: Any = None, run: Path | None = None, *, warm: bool = True):
         self.doorkeeper, self._study, self._run, self._warms = doorkeeper, study, run, warm
@@ -88,8 +88,8 @@ class Explorer:
 
     async def plotly_js(self, request: Request) -> Response:
         if self.plotly is None:
-            return refusal(404, "plotly is not installed: pip install 'solvable[explore]'.")
-        # Kept by the browser, and asked for again only if the installed version is another one.
+            return refusal(404, "plotly is not installed; run pip install 'solvable[explore]'.")
+        # Cached by the browser, and requested again only if the installed version changes.
         headers = {"cache-control": "private, no-cache", "etag": f'"{self.plotly[1]}"'}
         if request.headers.get("if-none-match") == headers["etag"]:
             return Response(status_code=304, headers=headers)
@@ -134,7 +134,7 @@ class Explorer:
         return answer({"claims": await run_in_threadpool(claims, id)})
 
     def _warm(self, about: dict[str, Any]) -> None:
-        """Compile what will be asked for next, if nobody else waits for a compilation."""
+        """Compile the program that will be needed next, unless another compilation is running."""
         from .theory import theory_of
         from .views import View
 
@@ -153,17 +153,17 @@ class Explorer:
         from .theory import answer as drawn
         from .views import View
 
-        asked = await body_of(request, ("view", "stream", "sequence"))
-        sequence, stream = asked.get("sequence", 0), asked.get("stream", "")
+        body = await body_of(request, ("view", "stream", "sequence"))
+        sequence, stream = body.get("sequence", 0), body.get("stream", "")
         if (
             isinstance(sequence, bool)
             or not isinstance(sequence, int)
             or not isinstance(stream, str)
             or len(stream) > 64
         ):
-            raise InvalidValue("sequence is a whole number and stream a short name.")
+            raise InvalidValue("sequence must be an integer and stream a short name.")
         wanted = self.theories.note(request.scope["session"], stream, sequence)
-        view = await run_in_threadpool(View.checked, asked.get("view"))
+        view = await run_in_threadpool(View.checked, body.get("view"))
         why = theory_of(view.model)
         if why is not None:
             return answer(without_theory(view, why) | {"sequence": sequence, "cached": True})
@@ -173,7 +173,7 @@ class Explorer:
         except Stale:
             return answer({"error": "stale", "stale": True, "sequence": sequence}, 409)
         except Busy:
-            return refusal(429, "too many curves are asked for at once: wait a second.")
+            return refusal(429, "too many curves are requested at once; wait a second.")
         coarse = self.theories.coarse(view, curves)
         return answer(drawn(view, curves) | {"sequence": sequence, "cached": cached is not None, "coarse": coarse})
 
@@ -183,13 +183,13 @@ class Explorer:
         from .jobs import Busy
         from .views import View
 
-        asked = await body_of(request, ("view",))
-        view = await run_in_threadpool(View.checked, asked.get("view"))
+        body = await body_of(request, ("view",))
+        view = await run_in_threadpool(View.checked, body.get("view"))
         view.check_simulation()
         try:
             job = self.jobs.submit(request.scope["session"], view)
         except Busy:
-            return refusal(429, "a simulation is running already: cancel it or wait for its end.")
+            return refusal(429, "a simulation is already running; cancel it or wait until it ends.")
         return answer({"job": job.id, "cells": job.cells}, 202)
 
     def _job(self, request: Request) -> Any:
@@ -206,20 +206,20 @@ class Explorer:
         self.jobs.cancel(self._job(request))
         return answer({"cancelled": True}, 202)
 
-    # --- taking it away ---------------------------------------------------------------------------------------------
+    # --- export -----------------------------------------------------------------------------------------------------
 
     async def reproduce(self, request: Request) -> Response:
         from .reproduce import reproduce
         from .views import View
 
-        asked = await body_of(request, ("view",))
-        if (study := self._study_view(asked.get("view"))) is not None:
+        body = await body_of(request, ("view",))
+        if (study := self._study_view(body.get("view"))) is not None:
             return answer(await run_in_threadpool(self.opened.reproduce, study, self.address))
-        view = await run_in_threadpool(View.checked, asked.get("view"))
+        view = await run_in_threadpool(View.checked, body.get("view"))
         return answer(reproduce(view, self.address))
 
     def _study_view(self, view: Any) -> dict[str, Any] | None:
-        """The view, if it is one of the opened study."""
+        """The view, if it belongs to the opened study."""
         from .views import Refused
 
         if not isinstance(view, dict) or view.get("study") is not True:
@@ -232,32 +232,32 @@ class Explorer:
         from .files import FORMATS
         from .views import Refused
 
-        asked = await body_of(request, ("view", "format", "job"))
-        to = asked.get("format")
+        body = await body_of(request, ("view", "format", "job"))
+        to = body.get("format")
         if not isinstance(to, str) or to not in FORMATS:
             raise Refused(f"there is no export to {str(to)[:40]!r}: {', '.join(FORMATS)}.", "format")
-        name, body = await run_in_threadpool(self._exported, request.scope["session"], asked, to)
+        name, content = await run_in_threadpool(self._exported, request.scope["session"], body, to)
         headers = {"content-disposition": f'attachment; filename="{name}.{to}"'}
-        return Response(body, media_type=FORMATS[to], headers=headers)
+        return Response(content, media_type=FORMATS[to], headers=headers)
 
-    def _exported(self, session: str, asked: dict[str, Any], to: str) -> tuple[str, bytes]:
+    def _exported(self, session: str, body: dict[str, Any], to: str) -> tuple[str, bytes]:
         from .files import export
         from .views import Refused, View
 
-        if (study := self._study_view(asked.get("view"))) is not None:
+        if (study := self._study_view(body.get("view"))) is not None:
             return "study", export(self.opened.study, self.opened.checked(study.get("observables") or []), to)
-        view = View.checked(asked.get("view"))
-        if asked.get("job") is not None:
-            job = self.jobs.of(session, asked["job"]) if isinstance(asked["job"], str) else None
+        view = View.checked(body.get("view"))
+        if body.get("job") is not None:
+            job = self.jobs.of(session, body["job"]) if isinstance(body["job"], str) else None
             if job is None:
                 raise Refused("there is no such simulation.", "job")
             if not job.complete:
-                raise Refused("this simulation has not ended: wait for it, or export the theory alone.", "job")
+                raise Refused("this simulation has not ended; wait for it, or export only the theory.", "job")
             return view.model.id, export(job.study, self._drawn(view, to), to)
         from .theory import as_study, theory_of
 
         if view.branches:
-            raise Refused("branches are not exported: take the Python program instead.", "branches")
+            raise Refused("branches cannot be exported; use the Python program instead.", "branches")
         if (why := theory_of(view.model)) is not None:
             raise Refused(why, "job")
         curves = self.theories.kept(view) or self.theories.submit(view, lambda: True).result()
@@ -269,7 +269,7 @@ class Explorer:
 
         names = drawable(view.model, list(view.observables), bool(view.axes))
         if not names and to not in ("csv", "nc"):
-            raise Refused("there is nothing to draw along: put a control on the x axis.", "x")
+            raise Refused("there is no axis to draw along; put a control on the x axis.", "x")
         return names
 
     # --- a stored study ---------------------------------------------------------------------------------------------
@@ -283,12 +283,12 @@ class Explorer:
     async def study_series(self, request: Request) -> Response:
         if self._study is None:
             return refusal(404, "no stored study is open: start with `solvable explore RUN`.")
-        asked = await body_of(request, ("x", "y", "observables", "at"))
-        return answer(await run_in_threadpool(self.opened.series, asked))
+        body = await body_of(request, ("x", "y", "observables", "at"))
+        return answer(await run_in_threadpool(self.opened.series, body))
 
 
 def plotly() -> tuple[Path, str] | None:
-    """Where the installed plotly keeps its script, and its version; without importing it."""
+    """The path of the installed plotly script and its version, without importing plotly."""
     found = importlib.util.find_spec("plotly")
     if found is None or not found.submodule_search_locations:
         return None
@@ -299,7 +299,7 @@ def plotly() -> tuple[Path, str] | None:
 
 
 def make_app(explorer: Explorer) -> Any:
-    """The whole application, behind its gate."""
+    """The application, behind its access checks."""
     get, post = ["GET"], ["POST"]
     table: list[tuple[str, Any, list[str]]] = [
         ("/", explorer.index, get),

@@ -1,4 +1,4 @@
-"""What `solvable explore` does: find a port, say the address, open the browser, serve until Ctrl-C."""
+"""The command `solvable explore`: find a port, print the address, open the browser, serve until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ NEEDED = ("starlette", "uvicorn", "latex2mathml", "plotly")
 
 
 def explore(run: Path | None, port: int, browser: bool, as_json: bool) -> int:
-    """Serve the page; returns the exit code."""
+    """Serve the page and return the exit code."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise SolvableError(f"the explorer needs {missing[0]}: pip install 'solvable[explore]'")
     if not 0 <= port <= 65535:
-        raise InvalidValue(f"port = {port} is not a whole number in [0, 65535]: 0 takes a free one.")
+        raise InvalidValue(f"port = {port} is not an integer in [0, 65535]; 0 picks a free one.")
     from ..lab.jax_environment import configure
 
     configure()
@@ -46,7 +46,7 @@ def explore(run: Path | None, port: int, browser: bool, as_json: bool) -> int:
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: Any = None) -> None:
-            await explorer.close()  # ends the streams of events, for which the server would wait
+            await explorer.close()  # ends the event streams, which would block the shutdown
             await super().shutdown(sockets)
 
     server = Server(settings)
@@ -54,19 +54,19 @@ def explore(run: Path | None, port: int, browser: bool, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"address": address, "port": door.port, "run": str(run) if run else None}), flush=True)
     else:
-        print(f"solvable explorer: {address}\nCtrl-C ends it.", flush=True)
+        print(f"solvable explorer: {address}\nPress Ctrl-C to stop.", flush=True)
     if browser:
         threading.Thread(target=_open, args=(server, address), daemon=True).start()
     _import_early()
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[listener])
     sys.stdout.flush()
-    # Threads that still compile cannot be interrupted, and nothing is left to be saved.
+    # Threads that are still compiling cannot be interrupted, and there is nothing left to save.
     os._exit(0)
 
 
 def _opened(run: Path) -> Any:
-    """The stored study, read once before anything is served: what is wrong with it is told in one sentence."""
+    """The stored study, read once before the server starts, so that errors in it are reported at once."""
     from ..study import open as open_study
 
     try:
@@ -75,18 +75,18 @@ def _opened(run: Path) -> Any:
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as problem:
         if isinstance(problem, SolvableError):
             raise
-        raise SolvableError(f"the run at {run} holds a study that cannot be understood.") from None
+        raise SolvableError(f"the run at {run} contains a study that cannot be read.") from None
     return study
 
 
 def _listener(port: int) -> socket.socket:
-    # Named as TCP, its connections are told by asyncio to send at once: headers and body are two packets, and the second
-    # would wait 40 ms for the first one's acknowledgement.
+    # With the protocol given as TCP, asyncio sets TCP_NODELAY: headers and body are two packets, and the second would
+    # otherwise wait 40 ms for the acknowledgement of the first.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(("127.0.0.1", port))
-        listener.listen(128)  # before the address is printed: whoever is quick waits, and is not refused
+        listener.listen(128)  # listen before the address is printed: early requests wait instead of being refused
     except OSError as problem:
         listener.close()
         raise SolvableError(f"port {port} of this machine cannot be used: {problem.strerror}.") from None
@@ -101,7 +101,7 @@ def _open(server: Any, address: str) -> None:
 
 
 def _import_early() -> None:
-    """Have JAX imported by the time the reader has chosen a model."""
+    """Import JAX while the reader chooses a model."""
 
     def work() -> None:
         with contextlib.suppress(Exception):

@@ -1,4 +1,4 @@
-"""What a model says of itself, for the page: numbers as numbers, prose and symbols as safe HTML."""
+"""The description of a model for the page: numbers as numbers, prose and symbols as safe HTML."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .views import View, default_observables
 
 @lru_cache(maxsize=64)
 def describe_model(id: str) -> dict[str, Any]:
-    """Everything that the page needs to know of a model."""
+    """Everything the page needs to know about a model."""
     kind = model_class(id)
     about = describe(kind)
     model = kind()
@@ -52,7 +52,7 @@ def describe_model(id: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def claims(id: str) -> list[dict[str, Any]]:
-    """What the papers behind a model claim, each with its verdict and the numbers behind it; prose as safe HTML."""
+    """Claims of the papers behind a model, each with its verdict and numbers; prose as safe HTML."""
     from ..lab.ledger import ledger
 
     found = []
@@ -82,7 +82,7 @@ def dimensions(declared: Mapping[str, Dimension]) -> dict[str, dict[str, str]]:
 
 
 def default_view(kind: type[Model]) -> View:
-    """A view that looks good at once."""
+    """The view shown first."""
     model = kind()
     controls = kind.fields_of("control")
     shown = default_observables(model)
@@ -134,7 +134,7 @@ def symbol(latex: str) -> str:
 
 
 def reference(paper: Any) -> dict[str, str | None]:
-    """A paper and the link that a reader may follow."""
+    """A paper and its link."""
     url = None
     if paper.arxiv:
         url = f"https://arxiv.org/abs/{paper.arxiv}"
@@ -147,7 +147,7 @@ def reference(paper: Any) -> dict[str, str | None]:
 
 
 def prose(doc: str) -> str:
-    """A docstring as HTML: paragraphs, lists, bold, emphasis, code, displayed equations. Nothing in it is believed.
+    """A docstring as HTML: paragraphs, lists, bold, emphasis, code, displayed equations. All text is escaped.
 
     >>> prose("**Data.** x < 1, *sign* and `y`.")
     '<p><strong>Data.</strong> x &lt; 1, <em>sign</em> and <code>y</code>.</p>'
@@ -156,7 +156,7 @@ def prose(doc: str) -> str:
 
 
 def _blocks(doc: str) -> list[list[str]]:
-    """Lines that belong together: paragraphs, lists, indented equations (which may hold blank lines)."""
+    """Split text into blocks: paragraphs, lists, indented equations (which may contain blank lines)."""
     blocks: list[list[str]] = [[]]
     for line in doc.splitlines():
         indented, open = line.startswith("    "), blocks[-1]

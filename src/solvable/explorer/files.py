@@ -1,4 +1,4 @@
-"""Pictures and data to take away, and the thumbnails of the gallery."""
+"""Exported figures and data, and the thumbnails of the gallery."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _drawing = threading.Lock()  # Matplotlib draws one figure at a time
 
 
 def export(study: Any, observables: list[str], to: str) -> bytes:
-    """A study as a file: data through the laboratory's own export, pictures through its own plotting."""
+    """Export a study to a file: data by the laboratory's export, figures by its plotting."""
     if to in ("csv", "nc"):
         from ..lab.export import export as write
 
@@ -52,14 +52,14 @@ def export(study: Any, observables: list[str], to: str) -> bytes:
 
 @lru_cache(maxsize=128)
 def thumbnail(id: str) -> tuple[str, bytes]:
-    """Content type and bytes of a small picture: one of the model's kept figures, else its initial."""
+    """Content type and bytes of a thumbnail: one of the model's kept figures, or else its initial."""
     from ..models import FIGURES
 
     for listing in FIGURES:
         if listing.model == id:
             try:
                 return "image/png", _drawn(listing)
-            except Exception:  # a thumbnail is never a reason to fail
+            except Exception:  # a thumbnail must never cause a failure
                 break
     return "image/svg+xml", _placeholder(id)
 
@@ -74,7 +74,7 @@ def _drawn(listing: Any) -> bytes:
 
     datasets = kept(listing.name)
     if datasets is None:
-        raise InvalidValue(f"nothing is kept of {listing.name}.")
+        raise InvalidValue(f"{listing.name} has no kept figure.")
     with _drawing, house_style():
         matplotlib.use("agg")
         import matplotlib.pyplot as plt

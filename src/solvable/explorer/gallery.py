@@ -1,4 +1,4 @@
-"""The models as the page lists them, from the listings alone: no model is imported, nor is JAX."""
+"""The list of models on the page, from the listings only: neither models nor JAX are imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The heavy imports, by one thread: NumPy and JAX fail to be imported when two threads begin at once."""
+"""The heavy imports, in one thread: importing NumPy and JAX fails when two threads start at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _done = False
 
 
 def heavy_imports() -> None:
-    """Import what curves need; whoever comes meanwhile waits until it is there."""
+    """Import the packages that curves need; concurrent callers wait until this is done."""
     global _done
     with _lock:
         if not _done:
@@ -19,5 +19,5 @@ def heavy_imports() -> None:
 
 
 def are_done() -> bool:
-    """Whether nobody has to wait for them any more."""
+    """Whether the heavy imports are done."""
     return _done

@@ -1,4 +1,4 @@
-"""Simulations of the page: one worker process, a short queue, events that late listeners hear from the start."""
+"""Simulations of the page: one worker process, a short queue, and events that are replayed to late listeners."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .worker import FRAME
 
 MOST_WAITING = 4
 MOST_KEPT = 16
-GRACE = 1.0  # seconds that a cancelled job has to come to the end of its block
+GRACE = 1.0  # seconds that a cancelled job has to finish its block
 ENDS = ("done", "failed", "cancelled")
 
 
 class Busy(Exception):
-    """Too many simulations wait already."""
+    """Too many simulations are already waiting."""
 
 
 class Job:
-    """A simulation: its view, what it told so far, and the study that holds its results."""
+    """A simulation: its view, its events so far, and the study that holds its results."""
 
     def __init__(self, session: str, view: View):
         self.id = secrets.token_urlsafe(12)
@@ -45,11 +45,11 @@ class Job:
     def complete(self) -> bool:
         return bool(self.events) and self.events[-1][0] == "done"
 
-    def tell(self, event: str, data: dict[str, Any]) -> None:
+    def emit(self, event: str, data: dict[str, Any]) -> None:
         if self.ended:
             return
         if event == "progress" and self.events and self.events[-1][0] == "progress":
-            self.events[-1] = (event, data)  # nobody needs to know how far it was before: but listeners count on places
+            self.events[-1] = (event, data)  # replace the previous progress, because listeners index events by position
         else:
             self.events.append((event, data))
         self._wake()
@@ -59,7 +59,7 @@ class Job:
         self._changed = asyncio.Event()
 
     async def stream(self) -> AsyncIterator[bytes]:
-        """Server-sent events: everything so far, then what comes."""
+        """Server-sent events: all events so far, then new ones."""
         place, latest = 0, None
         while True:
             changed = self._changed
@@ -96,10 +96,10 @@ class Jobs:
         self._closed = False
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    # --- what the page asks for -------------------------------------------------------------------------------------
+    # --- requests of the page ---------------------------------------------------------------------------------------
 
     def submit(self, session: str, view: View) -> Job:
-        """Queue a simulation; a session's own earlier one, if it still runs, must be cancelled first."""
+        """Queue a simulation; raises `Busy` if the session already has one, or if too many wait."""
         open = [j for j in [*self._waiting, *([self._running] if self._running else [])] if not j.ended]
         if len(open) > MOST_WAITING or any(j.session == session for j in open):
             raise Busy
@@ -112,19 +112,19 @@ class Jobs:
         return job
 
     def of(self, session: str, id: str) -> Job | None:
-        """A session's job; nobody else's."""
+        """The job with this id, if it belongs to the session."""
         job = self.jobs.get(id)
         return job if job is not None and secrets.compare_digest(job.session, session) else None
 
     def cancel(self, job: Job) -> None:
         if job in self._waiting:
             self._waiting.remove(job)
-            job.tell("cancelled", {})
+            job.emit("cancelled", {})
         elif job is self._running and not job.ended:
             self._spawn(self._stop(job))
 
     def warm(self) -> None:
-        """Have a worker ready before the first simulation is asked for."""
+        """Start a worker before the first simulation is requested."""
         if self._process is None and not self._closed:
             self._spawn(self._worker())
 
@@ -135,7 +135,7 @@ class Jobs:
     async def close(self) -> None:
         self._closed = True
         for job in list(self.jobs.values()):
-            job.tell("cancelled", {})
+            job.emit("cancelled", {})
         await self._kill()
         for task in list(self._tasks):
             task.cancel()
@@ -163,10 +163,10 @@ class Jobs:
         job = self._running = self._waiting.pop(0)
         try:
             process = await self._worker()
-            if not job.ended:  # it may have been cancelled meanwhile
+            if not job.ended:  # it may have been cancelled in the meantime
                 await _write(process, {"run": job.id, "view": job.view.json()})
         except (OSError, ConnectionError) as problem:
-            job.tell("failed", {"error": f"the simulation could not be started: {problem}."})
+            job.emit("failed", {"error": f"the simulation could not be started: {problem}."})
             self._spawn(self._next())
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
@@ -179,10 +179,10 @@ class Jobs:
                 self._hear(message, await pipe.readexactly(data) if data else b"")
         await process.wait()
         if process is not self._process:
-            return  # it was ended by us
+            return  # we ended it
         self._process = None
         if self._running is not None and not self._running.ended:
-            self._running.tell("failed", {"error": "the simulation ended before its time: its process is gone."})
+            self._running.emit("failed", {"error": "the simulation ended early because its process died."})
         if not self._closed:
             self._spawn(self._next())
 
@@ -195,7 +195,7 @@ class Jobs:
         elif "block" in message:
             job.study.attach().commit(message["block"], unpack(data), {})
         else:
-            job.tell(message["event"], message["data"])
+            job.emit(message["event"], message["data"])
             if job.ended:
                 self._spawn(self._next())
 
@@ -208,7 +208,7 @@ class Jobs:
                 return
             await asyncio.sleep(0.05)
         if not job.ended:
-            job.tell("cancelled", {})
+            job.emit("cancelled", {})
             await self._kill()
         self._spawn(self._next())
 
@@ -228,7 +228,7 @@ async def _write(process: asyncio.subprocess.Process, message: dict[str, Any]) -
 
 
 def _environment() -> dict[str, str]:
-    """The worker imports this very package, wherever it was imported from."""
+    """The environment in which the worker imports this same copy of the package."""
     home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     paths = [home, *filter(None, [os.environ.get("PYTHONPATH", "")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

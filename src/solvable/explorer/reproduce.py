@@ -1,4 +1,4 @@
-"""What is on the screen, as a Python program, a shell command and a link: run as they are, they give the same numbers."""
+"""The current view as a Python program, a shell command and a link; run unchanged, they give the same numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .views import Axis, View
 
 
 def reproduce(view: View, address: str) -> dict[str, str]:
-    """The three of them."""
+    """The program, the command and the link."""
     return {"python": python(view), "shell": shell(view), "link": link(view, address)}
 
 
@@ -22,7 +22,7 @@ WORDS = ("model", "x", "y", "show", "branches", "sizes", "seeds", "simulated", "
 
 
 def link(view: View, address: str) -> str:
-    """An address that restores the view (in a browser that is let in)."""
+    """An address that restores the view (in a browser with access)."""
     query = [("model", view.model.id)]
     query += [(f"field.{n}" if n in WORDS else n, _word(v)) for n, v in view.values.items()]
     query += [("x", _along(view.x) if view.x else "none"), *([("y", _along(view.y))] if view.y else [])]
@@ -36,7 +36,7 @@ def _along(axis: Axis) -> str:
 
 
 def python(view: View) -> str:
-    """A program: the curve first, then the simulation."""
+    """A Python program for the curve and then the simulation."""
     fixed = ", ".join(f"{n}={v!r}" for n, v in view.changed.items())
     line = listings()[view.model.id]
     ours = line.module.startswith("solvable.")
@@ -59,7 +59,7 @@ def python(view: View) -> str:
 
 
 def drawable(model: Model, names: list[str], swept: bool) -> list[str]:
-    """The observables that have something to be drawn along: a swept control, or a dimension of their own."""
+    """The observables with an axis to be drawn along: a swept control, or a dimension of their own."""
     declared = model.observables()
     return names if swept else [n for n in names if declared[n].dims]
 
@@ -91,7 +91,7 @@ def _space(axis: Axis, points: int | None = None) -> str:
 
 
 def shell(view: View) -> str:
-    """Commands: one for the curve (its numbers as JSON), one for the simulation (kept in a folder, with a picture)."""
+    """Commands for the curve (its numbers as JSON) and for the simulation (stored in a folder, with a figure)."""
     words = [view.model.id, *(f"{n}={_word(v)}" for n, v in view.changed.items())]
     lines = []
     if view.model.answers_at_once:

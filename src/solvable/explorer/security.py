@@ -1,8 +1,8 @@
-"""Who is answered at all. Everything that a request must pass before any of it is looked at, and every answer's headers.
+"""Access control: checks that every request must pass before it is processed, and headers of every response.
 
-The server listens on the loopback address, but any page in the user's browser can send requests there. So: the Host
-must be ours (a rebound name is not), a request that changes anything must carry our own Origin and JSON, and all but the
-exchange of the token need the cookie that only the exchange gives.
+The server listens on the loopback address, but any page in the user's browser can send requests there. Therefore the
+Host must be ours (which excludes DNS rebinding), a request that changes anything must carry our own Origin and JSON, and
+every request except the exchange of the token needs the cookie that the exchange sets.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HEADERS = {
 
 
 class Refusal(Exception):
-    """A request that is not answered, and why, in one sentence."""
+    """A refused request, with its status and one sentence with the reason."""
 
     def __init__(self, status: int, sentence: str):
         super().__init__(sentence)
@@ -48,7 +48,7 @@ class Refusal(Exception):
 
 
 class Bucket:
-    """So many requests a second, and so many at once."""
+    """A token bucket: a number of requests per second, and a number at once."""
 
     def __init__(self, rate: float, burst: float):
         self._rate, self._burst, self._left, self._then = rate, burst, burst, time.monotonic()
@@ -64,27 +64,27 @@ class Bucket:
 
 
 class Doorkeeper:
-    """Knows the token and the sessions."""
+    """Holds the token and the sessions."""
 
     def __init__(self, port: int, *, rate: float = RATE, burst: float = BURST):
         self.port = port
         self.token = secrets.token_urlsafe(32)
         self._rate, self._burst = rate, burst
-        self.cookie = f"solvable_{port}"  # cookies do not know ports: two explorers must not take each other's
+        self.cookie = f"solvable_{port}"  # cookies ignore ports: two explorers must not overwrite each other's
         names = ("127.0.0.1", "localhost", "[::1]")
         self.hosts = {f"{n}:{port}" for n in names}
         self.origins = {f"http://{h}" for h in self.hosts}
-        self._sessions: OrderedDict[bytes, str] = OrderedDict()  # hash of the secret: the session's name
-        self._strangers = Bucket(rate, burst)
+        self._sessions: OrderedDict[bytes, str] = OrderedDict()  # by hash of the secret, which names the session
+        self._anonymous = Bucket(rate, burst)
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
     def session_of(self, headers: dict[str, str]) -> str | None:
-        """The session whose cookie a request carries; looked up by hash, so that nothing is compared byte by byte."""
+        """The session of a request's cookie, looked up by hash to avoid a byte-by-byte comparison."""
         secret = _cookie(headers.get("cookie", ""), self.cookie)
         return self._sessions.get(_hash(secret)) if secret else None
 
     def exchange(self, given: str) -> str | None:
-        """A fresh secret for the token, or None if it is the wrong one."""
+        """A new secret in exchange for the token, or None if the token is wrong."""
         if not secrets.compare_digest(given.encode(), self.token.encode()):
             return None
         secret = secrets.token_urlsafe(32)
@@ -94,9 +94,9 @@ class Doorkeeper:
         return secret
 
     def admit(self, session: str | None) -> bool:
-        """Whether the rate allows one more request; strangers share one bucket, which is not the guests'."""
+        """Whether the rate allows one more request; requests without a session share one separate bucket."""
         if session is None:
-            return self._strangers.take()
+            return self._anonymous.take()
         bucket = self._buckets.setdefault(session, Bucket(self._rate, self._burst))
         while len(self._buckets) > MOST_SESSIONS:
             self._buckets.popitem(last=False)
@@ -104,7 +104,7 @@ class Doorkeeper:
 
 
 class Gate:
-    """The ASGI middleware: checks, then the application, with our headers on whatever it answers."""
+    """The ASGI middleware: checks first, then the application, with our headers on every response."""
 
     def __init__(self, app: Any, doorkeeper: Doorkeeper):
         self.app, self.doorkeeper = app, doorkeeper
@@ -127,10 +127,10 @@ class Gate:
             headers = _headers(scope)
             door = self.doorkeeper
             if headers.get("host", "").lower() not in door.hosts:
-                raise Refusal(421, "this server answers to its own address only.")
+                raise Refusal(421, "this server accepts requests to its own address only.")
             session = door.session_of(headers)
             if not door.admit(session):
-                raise Refusal(429, "too many requests: wait a second.")
+                raise Refusal(429, "too many requests; wait a second.")
             self._method(scope, headers)
             if await self._exchanged(scope, headers, session, answer):
                 return None
@@ -146,13 +146,13 @@ class Gate:
     def _method(self, scope: Scope, headers: dict[str, str]) -> None:
         method = scope["method"]
         if method not in ("GET", "HEAD", "POST"):
-            raise Refusal(405, "only GET and POST are answered.")
+            raise Refusal(405, "only GET and POST are allowed.")
         if len(scope.get("query_string", b"")) > LONGEST_QUERY:
             raise Refusal(414, "the address is too long.")
         origin = headers.get("origin")
         if origin is not None and origin not in self.doorkeeper.origins:
             raise Refusal(403, "this request comes from another page.")
-        # Another port of this machine is the same site, which a strict cookie does not keep out.
+        # Another port of this machine counts as the same site, which a strict cookie does not exclude.
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and scope["path"] != "/":
             raise Refusal(403, "this request comes from another page.")
         if method != "POST":
@@ -161,20 +161,20 @@ class Gate:
             raise Refusal(403, "a POST needs the Origin of this page.")
         kind = headers.get("content-type", "").split(";")[0].strip().lower()
         if kind != "application/json":
-            raise Refusal(415, "a POST carries application/json.")
+            raise Refusal(415, "a POST must be application/json.")
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit()) or int(length[:12]) > LARGEST_BODY:
             raise Refusal(413, f"a request has at most {LARGEST_BODY} bytes.")
 
     async def _exchanged(self, scope: Scope, headers: dict[str, str], session: str | None, send: Send) -> bool:
-        """Answer the exchange of the token for a cookie, if this request is one."""
+        """Exchange the token for a cookie, if this request asks for it."""
         if scope["path"] != "/" or scope["method"] != "GET":
             return False
         try:
             text = scope.get("query_string", b"").decode("latin-1")
             query = parse_qsl(text, keep_blank_values=True, max_num_fields=256)
         except ValueError:
-            raise Refusal(400, "the address cannot be understood.") from None
+            raise Refusal(400, "the address cannot be parsed.") from None
         tokens = [v for n, v in query if n == "token"]
         if not tokens:
             return False
@@ -189,8 +189,8 @@ class Gate:
                 (b"set-cookie", f"{self.doorkeeper.cookie}={secret}; HttpOnly; SameSite=Strict; Path=/".encode())
             )
         if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-            # A browser that was sent here by another page would not show a strict cookie after a redirect: ask it to
-            # come again by itself.
+            # A browser sent here by another page would not send a strict cookie after a redirect: make it load the page
+            # again by itself.
             fields[0] = (b"refresh", b"0; url=" + target.encode("ascii"))
             fields.append((b"content-type", b"text/html; charset=utf-8"))
             await _respond(send, 200, fields, b"<!doctype html><title>solvable</title>")
@@ -200,7 +200,7 @@ class Gate:
 
 
 def _limited(receive: Receive, headers: dict[str, str]) -> Receive:
-    """The body, cut off where it is longer than it may be, whatever its header said."""
+    """The body, rejected once it exceeds the limit, regardless of its header."""
     seen = 0
 
     async def limited() -> MutableMapping[str, Any]:
@@ -215,7 +215,7 @@ def _limited(receive: Receive, headers: dict[str, str]) -> Receive:
 
 
 def strict_json(body: bytes) -> Any:
-    """A JSON value without repeated names, NaN or infinity, not nested beyond reason; else a refusal."""
+    """Parse JSON without repeated names, NaN, infinity or deep nesting; raises `Refusal` otherwise."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -236,7 +236,7 @@ def strict_json(body: bytes) -> Any:
 
 
 def _depth(text: str) -> int:
-    """How deeply a JSON text is nested, found before anything recurses into it."""
+    """The nesting depth of a JSON text, found without recursion."""
     depth = deepest = 0
     for found in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', text):
         if found[0] in "[{":
@@ -260,7 +260,7 @@ def _cookie(header: str, name: str) -> str | None:
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    """Headers by name; one that decides and is sent twice decides nothing."""
+    """Headers by name; a security-relevant header that is sent twice is refused."""
     found: dict[str, str] = {}
     for name, value in scope["headers"]:
         key = name.decode("latin-1").lower()

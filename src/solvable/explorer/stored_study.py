@@ -1,4 +1,4 @@
-"""A stored study, opened once when the server starts and looked at like any view. Requests name no path."""
+"""A stored study, opened once when the server starts and shown like any view. Requests never name a path."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Opened:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read it again if somebody has committed something meanwhile."""
+        """Read the study again if new results have been committed."""
         with self._lock:
             if (data := self.study.dataset(copy=False)) is not self.data:
                 self.data, self._agreement = data, None
@@ -69,17 +69,17 @@ class Opened:
     def series(self, request: Any) -> dict[str, Any]:
         """Theory and points along one dimension, with every other dimension at one of its values."""
         if not isinstance(request, dict) or any(k not in ("x", "y", "observables", "at") for k in request):
-            raise Refused("a request for a stored study has x, y, observables and at.")
+            raise Refused("a request for a stored study takes x, y, observables and at.")
         grid, at = self.study.grid, request.get("at", {})
         axes = [a for a in (request.get("x"), request.get("y")) if a is not None]
         if not isinstance(at, dict) or any(not isinstance(a, str) for a in axes) or len(set(axes)) < len(axes):
-            raise Refused("x and y are names of different dimensions, at is an object {dimension: value}.")
+            raise Refused("x and y must be names of different dimensions, and at an object {dimension: value}.")
         names = self.checked(request.get("observables") or list(self._declared())[:1])
         pick = {d: self._index(d, at.get(d), grid[d]) for d in grid if d not in axes}
         for name in at:
             if name not in grid:
                 raise Refused(
-                    f"this study has no dimension {str(name)[:60]!r}: it has {', '.join(grid) or 'none'}.", "at"
+                    f"this study has no dimension {str(name)[:60]!r}; it has {', '.join(grid) or 'none'}.", "at"
                 )
         series, points = [], []
         for name in names:
@@ -97,7 +97,7 @@ class Opened:
                 | {d: c for d, c in self.about()["coordinates"].items() if d not in grid}}  # fmt: skip
 
     def agreement(self) -> dict[str, Any] | None:
-        """As a job tells it; None where there is nothing to compare."""
+        """The agreement in the format of a job; None if there is nothing to compare."""
         from .worker import agreement_of
 
         if not self.study.sizes or not any(m.has_theory for m in self.study.models.values()):
@@ -106,9 +106,9 @@ class Opened:
         return self._agreement
 
     def checked(self, request: Any) -> list[str]:
-        """The observables that a view of this study shows, or a sentence."""
+        """The observables that a view of this study shows; raises an error for unknown ones."""
         if not isinstance(request, list) or not all(isinstance(n, str) for n in request):
-            raise Refused("the observables of a view are a list of names.", "observables")
+            raise Refused("the observables of a view must be a list of names.", "observables")
         for name in request:
             if name not in self._declared():
                 raise Refused(str(unknown_observable(name[:200], list(self._declared()))), "observables")
@@ -145,14 +145,14 @@ class Opened:
             pass
         if isinstance(value, (int, float)) and all(isinstance(k, (int, float)) for k in known):
             return int(np.argmin(np.abs(np.asarray(known, float) - float(value))))
-        raise Refused(f"{dim} = {str(value)[:60]} is none of this study's values.", "at")
+        raise Refused(f"{dim} = {str(value)[:60]} is not one of this study's values.", "at")
 
     def _array(self, variable: str, pick: dict[str, int], order: list[str]) -> np.ndarray:
         array = self.data[variable]
         array = array.isel({d: i for d, i in pick.items() if d in array.dims})
         array = array.transpose(*(d for d in order if d in array.dims))
         if array.size > MOST_NUMBERS:
-            raise InvalidValue(f"{variable} has {array.size} numbers here: fix more dimensions, or export it.")
+            raise InvalidValue(f"{variable} has {array.size} numbers here; fix more dimensions, or export it.")
         return array.values
 
     def _curve(self, name: str, pick: dict[str, int], lead: list[str], own: list[str]) -> list[dict[str, Any]]:

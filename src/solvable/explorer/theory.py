@@ -1,8 +1,8 @@
-"""The curves: computed by compiled programs that neither the values nor the number of points change.
+"""The curves, computed by compiled programs that do not depend on values or on the number of points.
 
-All controls go in as arrays of 1, 8, 16 or 64 lanes (more points: in pieces of 64), filled up with their last point. A
-program is therefore compiled once per model and choices, whichever control is swept and however finely; and what is
-compiled for the first time does not hold up what is compiled already.
+All controls are passed as arrays of 1, 8, 16 or 64 lanes (more points in pieces of 64), padded with their last point. A
+program is therefore compiled once per model and choices, for any swept control and any number of points. A compilation
+does not delay curves that are already compiled.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from .describe import symbol
 from .views import View
 
 LANES = (1, 8, 16, 64)
-MOST_NUMBERS = 2_000_000  # of one answer
+MOST_NUMBERS = 2_000_000  # numbers in one response
 MOST_KEPT = 8_000_000  # numbers in the cache
-MOST_OPEN = 64  # requests that wait
-SLOW = 0.03  # seconds of a curve that may not follow a slider: a preview of it is compiled
-PREVIEW, COARSE = 0.045, (16, 8)  # seconds of a preview that does, and its points: as many as can be in that time
+MOST_OPEN = 64  # waiting requests
+SLOW = 0.03  # seconds above which a curve cannot follow a slider, so that a preview is compiled
+PREVIEW, COARSE = 0.045, (16, 8)  # seconds of a preview that can, and its number of points: as many as fit in that time
 
 
 class Busy(Exception):
-    """Too many theories wait already."""
+    """Too many requests for theory are already waiting."""
 
 
 class Stale(Exception):
-    """A newer request of the same stream has come."""
+    """A newer request of the same stream has arrived."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Curves:
     lines: dict[str, np.ndarray]
     seconds: float
     compiled: bool = False
-    """Whether the seconds are mostly those of a compilation: how slow the curve is, they do not tell."""
+    """Whether the seconds are mostly compilation time, so that they do not measure the speed of the curve."""
 
     @property
     def numbers(self) -> int:
@@ -64,7 +64,7 @@ class Curves:
 
 
 def compute(view: View, wanted: Callable[[], bool] = lambda: True) -> Curves:
-    """Evaluate the theory of a view; raises `Stale` between pieces once it is not wanted any more."""
+    """Evaluate the theory of a view; raises `Stale` between pieces once it is no longer needed."""
     begun = time.perf_counter()
     model, grid = view.model, view.grid
     shape = tuple(len(v) for v in grid.values())
@@ -72,7 +72,7 @@ def compute(view: View, wanted: Callable[[], bool] = lambda: True) -> Curves:
     lengths = {d: len(c) for d, c in model.coordinates().items()}
     own = {n: int(np.prod([lengths.get(d, 1) for d in o.dims])) for n, o in model.observables().items()}
     if number * max(own.values(), default=1) > MOST_NUMBERS:
-        raise InvalidValue(f"this view has more than {MOST_NUMBERS} numbers: take fewer points.")
+        raise InvalidValue(f"this view has more than {MOST_NUMBERS} numbers; use fewer points.")
     mesh = np.meshgrid(*(np.asarray(v) for v in grid.values()), indexing="ij")
     swept = {n: m.reshape(-1) for n, m in zip(grid, mesh, strict=True)}
     columns = {n: swept.get(n, np.full(number, float(v))) for n, v in model.controls().items()}
@@ -95,7 +95,7 @@ def compute(view: View, wanted: Callable[[], bool] = lambda: True) -> Curves:
 
 
 def transition_lines(view: View) -> dict[str, np.ndarray]:
-    """The lines that the model knows in the plane of a view, at its values of x."""
+    """The transition lines of the model in the plane of a view, at its values of x."""
     if view.x is None or view.y is None:
         return {}
     across = np.asarray(view.grid[view.x.field])
@@ -105,7 +105,7 @@ def transition_lines(view: View) -> dict[str, np.ndarray]:
 
 
 def as_study(view: View, curves: Curves) -> Study:
-    """The study of the theory alone that has these very curves as its results."""
+    """A theory-only study with these curves as its results."""
     study = Study(view.model, view.grid)
     flat = {n: v.reshape(-1, *v.shape[len(view.grid) :]) for n, v in
             {**curves.values, "converged": curves.converged, "residual": curves.residual}.items()}  # fmt: skip
@@ -122,7 +122,7 @@ def as_study(view: View, curves: Curves) -> Study:
 
 
 def needed(view: View) -> tuple[str, ...] | None:
-    """All numbers where only such are shown, else everything: two programs at most, and what costs most is left out."""
+    """All scalar observables if only scalars are shown, else all: two programs at most, and costly ones are left out."""
     known = view.model.observables()
     if any(known[n].dims for n in view.observables) or not any(o.dims for o in known.values()):
         return None
@@ -130,15 +130,15 @@ def needed(view: View) -> tuple[str, ...] | None:
 
 
 def key_of(view: View) -> tuple[str, bool]:
-    """What a curve depends on: the view without its observables, and whether those with dimensions are wanted."""
+    """The cache key of a curve: the view without its observables, and whether those with dimensions are needed."""
     return view.theory_key, needed(view) is None
 
 
 def lanes_for(number: int, together: int = LANES[-1]) -> int:
-    """How many points one program computes at once, for a model that computes so many `together` at most.
+    """The number of points one program computes at once, for a model that computes at most `together` in parallel.
 
-    Where points come one after the other, larger programs gain nothing: small ones can be stopped between pieces, and
-    previews need no other.
+    If points are computed one after the other, larger programs gain nothing; small ones can be stopped between pieces
+    and also serve previews.
 
     >>> [lanes_for(n) for n in (1, 2, 16, 60, 64, 3600)], [lanes_for(n, together=1) for n in (1, 60)]
     ([1, 8, 16, 64, 64, 64], [1, 8])
@@ -148,7 +148,7 @@ def lanes_for(number: int, together: int = LANES[-1]) -> int:
 
 
 def program(view: View) -> tuple[Any, ...]:
-    """What a compiled program depends on."""
+    """The cache key of a compiled program."""
     model = view.model
     choices = tuple(getattr(model, n) for n in model.fields_of("choice"))
     shapes = jax.tree.map(np.shape, [getattr(model, n) for n in model.fields_of("input", "data")])
@@ -200,7 +200,7 @@ def answer(view: View, curves: Curves) -> dict[str, Any]:
 
 
 def partly(view: View, curves: Curves) -> int:
-    """How many of the points that did not converge still have values, up to where they failed."""
+    """The number of points that did not converge but have values up to where they failed."""
     if view.branches:
         return 0
     shape = curves.converged.shape
@@ -209,7 +209,7 @@ def partly(view: View, curves: Curves) -> int:
 
 
 def without_theory(view: View, sentence: str) -> dict[str, Any]:
-    """The answer for a model whose theory does not exist, or needs something drawn first."""
+    """The response for a model without theory, or whose theory needs a random draw first."""
     across = {"field": view.x.field, "values": view.grid[view.x.field]} if view.x else None
     up = {"field": view.y.field, "values": view.grid[view.y.field]} if view.y else None
     return {"x": across, "y": up, "coordinates": {}, "series": [], "lines": [], "not_converged": 0, "seconds": 0.0,
@@ -217,7 +217,7 @@ def without_theory(view: View, sentence: str) -> dict[str, Any]:
 
 
 def plain(values: np.ndarray) -> Any:
-    """Nested lists with null for what is not finite."""
+    """Nested lists with null for values that are not finite."""
     values = np.asarray(values)
     if values.dtype.kind != "f" or np.isfinite(values).all():
         return values.tolist()
@@ -227,7 +227,7 @@ def plain(values: np.ndarray) -> Any:
 
 
 class Theories:
-    """One thread for what is compiled, one for what is not; a cache; and nothing computed that nobody waits for."""
+    """One thread for compiled curves, one for compilations, and a cache; stale requests are not computed."""
 
     def __init__(self) -> None:
         self._ready = ThreadPoolExecutor(1, "theory")
@@ -242,7 +242,7 @@ class Theories:
         self._open = 0
 
     def note(self, session: str, stream: str, sequence: int) -> Callable[[], bool]:
-        """Register a request; the function returned says whether it is still wanted."""
+        """Register a request; returns a function that tells whether it is still the newest."""
         at = (session, stream)
         with self._lock:
             self._newest[at] = max(sequence, self._newest.get(at, sequence))
@@ -260,7 +260,7 @@ class Theories:
             return None
 
     def submit(self, view: View, wanted: Callable[[], bool]) -> Any:
-        """Compute in the background; a future of the curves, or of `Stale`."""
+        """Compute in the background; returns a future of the curves, which may raise `Stale`."""
         pool = self._ready if program(view) in self._known else self._first
         with self._lock:
             if self._open >= MOST_OPEN:
@@ -275,19 +275,20 @@ class Theories:
             self._open -= 1
 
     def warm(self, view: View) -> None:
-        """Compile a view's program, unless somebody compiles already."""
+        """Compile a view's program, unless a compilation is already running."""
         if program(view) not in self._known and not self._compiling and not self._ended:
             self._first.submit(self._run, view, lambda: not self._ended)
 
     def coarse(self, view: View, curves: Curves) -> int:
-        """With how many points a coarse version of a curve comes without compilation; 0 if with none.
+        """The number of points of a coarse version of a curve that needs no compilation; 0 if there is none.
 
-        Where the curve is slow, there will be such a version soon."""
+        For a slow curve, such a version is compiled in the background.
+        """
         if view.x is None:
             return 0
         each = curves.seconds / curves.converged.size
         points = next((n for n in COARSE if n * each <= PREVIEW), COARSE[-1])
-        # The first curve that is not compiled decides: what is compiled later is compiled while a hand moves.
+        # The first curve timed without a compilation decides: a later choice would compile while a slider moves.
         with self._lock:
             first = not curves.compiled and program(view) not in self._coarse
             points = self._coarse.setdefault(program(view), points) if not curves.compiled else points
@@ -338,14 +339,14 @@ class Theories:
 
 
 def theory_of(model: Model) -> str | None:
-    """Why this model has no curve, in one sentence; None if it has one."""
+    """One sentence on why this model has no curve; None if it has one."""
     if not model.has_theory:
-        return f"{model.id} has no closed theory: it is an experiment, measured by simulation."
+        return f"{model.id} has no closed theory; it is an experiment, measured by simulation."
     if model.unprepared:
-        return f"the theory of this {model.id} needs something drawn: simulate, and it is shown beside the points."
+        return f"the theory of this {model.id} needs a random draw; simulate to see it together with the points."
     if model.cost_class() == "kept":
         return (
-            f"a point of the theory of {model.id} takes minutes: simulate, and it is computed once at the points that are "
-            "simulated; or run a study and open it here."
+            f"a point of the theory of {model.id} takes minutes; simulate to compute it at the simulated points, "
+            "or run a study and open it here."
         )
     return None

@@ -1,4 +1,4 @@
-"""A view: everything that is on the screen, as plain JSON; checked with the very sentences of the command line."""
+"""A view: everything on the screen, as plain JSON, checked with the messages of the command line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AXIS_KEYS = ("field", "from", "to", "points", "scale")
 
 
 class Refused(InvalidValue):
-    """A bad value, with the part of the view that it belongs to."""
+    """A bad value, with the part of the view it belongs to."""
 
     def __init__(self, sentence: str, field: str | None = None):
         super().__init__(sentence)
@@ -45,7 +45,7 @@ class Axis:
     scale: str
 
     def word(self, points: int | None = None) -> str:
-        """As the command line takes it.
+        """The axis in the format of the command line.
 
         >>> Axis("samples", 0.2, 8.0, 60, "log").word()
         '0.2:8.0:60:log'
@@ -76,7 +76,7 @@ class View:
 
     @classmethod
     def checked(cls, request: Any) -> View:
-        """The view that the JSON value describes, or one sentence.
+        """Parse a view from a JSON value; raises `Refused` with one sentence if it is invalid.
 
         >>> View.checked({"model": "perceptron", "values": {"samples": -1}})
         Traceback (most recent call last):
@@ -84,21 +84,23 @@ class View:
         """
         _object(request, "a view", KEYS)
         if not isinstance(request.get("model"), str):
-            raise Refused("a view names its model.", "model")
+            raise Refused("a view must name its model.", "model")
         kind = model_class(request["model"])
         values = request.get("values")
         values = {} if values is None else values
         if not isinstance(values, dict):
-            raise Refused("the values of a view are an object {name: value}.", "values")
+            raise Refused("the values of a view must be an object {name: value}.", "values")
         model = _made(kind, values)
         x, y = (_axis(kind, request.get(which), which) for which in ("x", "y"))
         if y is not None and (x is None or x.field == y.field):
-            raise Refused("a plane has two different controls on its axes.", "y")
+            raise Refused("a plane needs two different controls on its axes.", "y")
         if x is not None and y is not None and x.points * y.points > MOST_GRID:
-            raise Refused(f"a plane has at most {MOST_GRID} points: {x.points} × {y.points} are more.", "y")
+            raise Refused(
+                f"a plane of {x.points} × {y.points} points is too large; at most {MOST_GRID} points are allowed.", "y"
+            )
         observables = _observables(model, request.get("observables"))
         if not isinstance(branches := request.get("branches", False), bool):
-            raise Refused("branches is true or false.", "branches")
+            raise Refused("branches must be true or false.", "branches")
         sizes, seeds = _sizes(model, request.get("sizes"), request.get("seeds"))
         plain = 6 if y is not None else 12
         simulated = _whole("simulated", request.get("simulated"), 1, MOST_POINTS, min(plain, x.points if x else 1))
@@ -116,27 +118,27 @@ class View:
 
     @cached_property
     def changed(self) -> dict[str, Any]:
-        """The values that are not the model's defaults and that no axis sweeps."""
+        """The values that differ from the model's defaults and are not swept by an axis."""
         swept = {a.field for a in self.axes}
         return {n: v for n, v in self.values.items() if n not in swept}
 
     def check_simulation(self) -> None:
-        """Refuse what is no simulation, or one for which a page is the wrong place."""
+        """Raise `Refused` if the view has no simulation, or one too large for the page."""
         if not self.sizes:
             raise Refused("a simulation needs at least one size.", "sizes")
         cells = self.simulated ** len(self.axes) * len(self.sizes) * self.seeds
         if cells > MOST_CELLS:
             raise Refused(
-                f"this simulation has {cells} cells and the page runs at most {MOST_CELLS}: use a study.", "seeds"
+                f"this simulation has {cells} cells, but the page runs at most {MOST_CELLS}; use a study.", "seeds"
             )
 
     def study(self) -> Study:
-        """The study whose simulation is shown."""
+        """The study of the view's simulation."""
         over = {a.field: a.values(self.simulated) for a in self.axes}
         return Study(self.model, over, sizes=list(self.sizes), seeds=self.seeds if self.sizes else 0)
 
     def json(self) -> dict[str, Any]:
-        """The view as plain values, complete."""
+        """The complete view as plain values."""
         return {
             "model": self.model.id,
             "values": dict(self.values),
@@ -151,14 +153,14 @@ class View:
 
     @cached_property
     def theory_key(self) -> str:
-        """Everything that the theory depends on (which observables are shown is none of it)."""
+        """Everything that the theory depends on (not the shown observables)."""
         content = self.json() | {"values": self.changed}
         return json.dumps([content[n] for n in ("model", "values", "x", "y", "branches")], sort_keys=True)
 
 
 def _object(request: Any, what: str, keys: tuple[str, ...]) -> None:
     if not isinstance(request, dict):
-        raise Refused(f"{what} is a JSON object.")
+        raise Refused(f"{what} must be a JSON object.")
     for key in request:
         if key not in keys:
             raise Refused(f"{what} has no {key[:60]!r}; {nearest(key[:60], list(keys))}")
@@ -174,7 +176,7 @@ def _made(kind: type[Model], values: dict[str, Any]) -> Model:
 
 
 def _named(sentence: str, fields: list[str]) -> str | None:
-    """The field that a sentence begins with, so that the page can mark it."""
+    """The field at the start of a sentence, so that the page can mark it."""
     first = sentence.split(" ", 1)[0].split("[", 1)[0]
     return first if first in fields else None
 
@@ -185,21 +187,21 @@ def _axis(kind: type[Model], request: Any, which: str) -> Axis | None:
     _object(request, f"the {which} axis", AXIS_KEYS)
     field = request.get("field")
     if not isinstance(field, str):
-        raise Refused(f"the {which} axis names the control that is swept.", which)
+        raise Refused(f"the {which} axis must name the swept control.", which)
     try:
         kind.check_names([field])
     except UnknownName as problem:
         raise Refused(str(problem), which) from None
     declared = kind.fields()[field]
     if declared.kind != "control":
-        raise Refused(f"{field!r} is a field of kind {declared.kind}: only controls go on an axis.", which)
+        raise Refused(f"{field!r} is a field of kind {declared.kind}; only controls can be swept.", which)
     low, high = (_number(which, request.get(end, declared.span[i])) for i, end in enumerate(("from", "to")))
     points = _whole(
         f"the points of the {which} axis", request.get("points"), 2, MOST_POINTS, 60 if which == "x" else 30, which
     )
     scale = request.get("scale", declared.scale)
     if scale not in ("linear", "log"):
-        raise Refused(f"the scale of the {which} axis is 'linear' or 'log'.", which)
+        raise Refused(f"the scale of the {which} axis must be 'linear' or 'log'.", which)
     axis = Axis(field, low, high, points, scale)
     try:
         values = axis.values()
@@ -213,7 +215,7 @@ def _axis(kind: type[Model], request: Any, which: str) -> Axis | None:
 
 def _number(which: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise Refused(f"the {which} axis goes from a number to a number.", which)
+        raise Refused(f"the {which} axis must go from a number to a number.", which)
     try:
         return float(value)
     except OverflowError:
@@ -233,7 +235,7 @@ def _observables(model: Model, request: Any) -> tuple[str, ...]:
     if request is None or request == []:
         return default_observables(model)
     if not isinstance(request, list) or not all(isinstance(n, str) for n in request):
-        raise Refused("the observables of a view are a list of names.", "observables")
+        raise Refused("the observables of a view must be a list of names.", "observables")
     for name in request:
         if name not in known:
             raise Refused(str(unknown_observable(name[:200], list(known))), "observables")
@@ -241,7 +243,7 @@ def _observables(model: Model, request: Any) -> tuple[str, ...]:
 
 
 def default_observables(model: Model) -> tuple[str, ...]:
-    """What is worth seeing first: up to two, the first of which is simulated too, if any is; both of the same dimensions."""
+    """Up to two observables to show first, with the same dimensions; the first one is also simulated if any is."""
     known = model.observables()
     predicted = [n for n, o in known.items() if o.predicted] or list(known)
     first = next((n for n in predicted if known[n].simulated), predicted[0])
@@ -252,13 +254,13 @@ def default_observables(model: Model) -> tuple[str, ...]:
 def _sizes(model: Model, request: Any, seeds: Any) -> tuple[tuple[int, ...], int]:
     sizes = list(type(model).typical_sizes[:2]) if request is None else request
     if not isinstance(sizes, list) or len(sizes) > MOST_SIZES:
-        raise Refused(f"the sizes of a view are a list of at most {MOST_SIZES} whole numbers.", "sizes")
+        raise Refused(f"the sizes of a view must be a list of at most {MOST_SIZES} integers.", "sizes")
     number = 8 if seeds is None else seeds
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         shown = str(number)[:40]
         raise Refused(f"seeds = {shown} is not a whole number in [1, ∞): the realisations of each cell.", "seeds")
     if number > MOST_SEEDS:
-        raise Refused(f"seeds = {number} is more than the page runs: at most {MOST_SEEDS}.", "seeds")
+        raise Refused(f"seeds = {number} is too many for the page; at most {MOST_SEEDS} are allowed.", "seeds")
     try:
         Study(model, sizes=sizes, seeds=1 if sizes else 0)
     except InvalidValue as problem:

@@ -1,7 +1,7 @@
-"""The process that simulates for the page: it reads jobs, computes block by block, and tells what it found.
+"""The process that simulates for the page: it reads jobs, computes block by block, and sends results.
 
-Messages are framed: two lengths (big-endian, 32 bits each), a JSON object, raw bytes. When the page's server is gone, so
-is this process.
+Messages are framed: two lengths (big-endian, 32 bits each), a JSON object, raw bytes. The process ends when the page's
+server ends.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import time
 from typing import Any, BinaryIO
 
 FRAME = struct.Struct(">II")
-PAUSE = 0.25  # seconds between looks at what is complete
-MOST_VALUES = 4096  # of one observable at one point: larger ones are exported, not drawn
+PAUSE = 0.25  # seconds between checks for complete points
+MOST_VALUES = 4096  # numbers of one observable at one point: larger ones are exported, not drawn
 
 
 def write_frame(pipe: BinaryIO, message: dict[str, Any], data: bytes = b"") -> None:
@@ -35,10 +35,10 @@ def read_frame(pipe: BinaryIO) -> tuple[dict[str, Any], bytes] | None:
 
 
 def split(blocks: list[dict[str, Any]], runs: str) -> list[dict[str, Any]]:
-    """Simulated blocks in smaller pieces where that changes no bit, so that points come one after another.
+    """Split simulated blocks into smaller pieces where that changes no bit, so that points appear one after another.
 
-    Lanes that run one by one (`host`, `map`) do not know of each other; batched ones stay as a study plans them.
-    Theories come last: what they are compared with is there then, and there is something to see meanwhile.
+    Lanes that run one by one (`host`, `map`) are independent; batched ones stay as a study plans them. Theories come
+    last: the points they are compared with are then complete, and are visible in the meantime.
     """
     from ..lab.planning import split_block
 
@@ -77,7 +77,7 @@ class Simulation:
         self.send({"job": self.job, "plan": blocks})
         self._progress(0, cells, begun)
 
-        def tell(row: Any, arrays: Any) -> None:
+        def report(row: Any, arrays: Any) -> None:
             nonlocal done, looked
             self.send({"job": self.job, "block": row.block}, bytes(pack(arrays)))
             done += row.cells
@@ -87,7 +87,7 @@ class Simulation:
                 looked = time.monotonic()
 
         executor = Executor(plan, study.compute, store.commit)
-        if not executor.run_all(plan.rows, done=tell, wanted=lambda: not self.cancelled.is_set()):
+        if not executor.run_all(plan.rows, done=report, wanted=lambda: not self.cancelled.is_set()):
             self.send({"job": self.job, "event": "cancelled", "data": {}})
             return
         self._points(last=True)
@@ -99,7 +99,7 @@ class Simulation:
         self.send({"job": self.job, "event": "progress", "data": {"done": done, "cells": cells, "seconds": seconds}})
 
     def _points(self, last: bool = False) -> None:
-        """Tell of every point whose seeds are all there."""
+        """Send every point whose seeds are complete."""
         for point in points_of(self.study, self.view.axes, self.sent, last):
             self.send({"job": self.job, "event": "points", "data": point})
 
@@ -109,7 +109,7 @@ class Simulation:
 
 
 def points_of(study: Any, axes: Any, sent: set[tuple[Any, ...]], last: bool) -> list[dict[str, Any]]:
-    """The simulated points that are complete and were not sent yet (`last`: also those that did not converge)."""
+    """The complete simulated points that were not sent yet (with `last`, also those that did not converge)."""
     import numpy as np
 
     from ..contract.declarations import QUANTILE
@@ -138,7 +138,7 @@ def points_of(study: Any, axes: Any, sent: set[tuple[Any, ...]], last: bool) -> 
                 continue
             at = dict(zip((*fields, "size"), index, strict=True))
             one = None if expected is None else expected.isel({d: i for d, i in at.items() if d in expected.dims})
-            # A theory that is not drawn by itself comes with its points.
+            # A theory that is not drawn as a curve is sent with its points.
             if awaited and one is not None and not last and not np.isfinite(one.values).all():
                 continue
             sent.add((base, index))
@@ -161,7 +161,7 @@ def points_of(study: Any, axes: Any, sent: set[tuple[Any, ...]], last: bool) -> 
 
 
 def quantiles_of(values: Any) -> tuple[Any, Any]:
-    """The quantiles of realisations along the first axis, laid along a last one, and their standard errors."""
+    """The quantiles over the first axis, the realisations, on a new last axis, and their standard errors."""
     import numpy as np
 
     from ..contract.axes import QUANTILES
@@ -193,9 +193,9 @@ def agreement_of(study: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    os.nice(5)  # the curves come first
+    os.nice(5)  # the curves have priority
     pipe = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a model prints must not mix with the messages
+    os.dup2(2, 1)  # output printed by a model must not mix with the messages
     jobs: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue()
     flags: dict[str, threading.Event] = {}
 
@@ -212,7 +212,7 @@ def main() -> None:
     threading.Thread(target=listen, daemon=True).start()
     import signal
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's to hear
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles Ctrl-C
     from ..lab.jax_environment import configure
 
     configure()
@@ -223,7 +223,7 @@ def main() -> None:
             write_frame(pipe, message, data)
 
     from ..errors import SolvableError
-    from ..lab import compute  # noqa: F401  (the long imports, before anybody waits for them)
+    from ..lab import compute  # noqa: F401  (slow imports, done before the first job)
     from . import views  # noqa: F401
 
     send({"ready": True})

@@ -1,4 +1,4 @@
-"""What practitioners bring their own data to."""
+"""Tools for your own data."""
 
 from .forecast import Forecast as Forecast
 from .forecast import forecast as forecast

@@ -1,4 +1,4 @@
-"""What subsets of the rows already show: a measured learning curve, the power law through it, and the picture."""
+"""The learning curve measured on subsets of the rows, the power law through it, and the plot."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXPONENTS = np.linspace(0.1, 2.0, 20)
 def held_out_error(
     features: np.ndarray, targets: np.ndarray, train: np.ndarray, test: np.ndarray, loss: str, penalties: np.ndarray
 ) -> np.ndarray:
-    """Mean squared error, or share of wrong labels, on the rows `test` after a fit to the rows `train`, per penalty."""
+    """Mean squared error, or fraction of wrong labels, on the rows `test` after a fit to the rows `train`, per penalty."""
     x, y = features[train], targets[train]
     centre = x.mean(axis=0)
     x, other = x - centre, features[test] - centre
@@ -51,7 +51,7 @@ def held_out_error(
 def measured_curve(
     features: np.ndarray, targets: np.ndarray, loss: str, penalty: float, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """Errors on left-out rows after fits to a few shares of the rows, each drawn several times."""
+    """Errors on held-out rows after fits to several fractions of the rows, each drawn several times."""
     rows = len(targets)
     sizes = np.rint(np.array(SHARES[loss]) * rows).astype(int)
     seen = np.empty((len(sizes), REPEATS[loss]))
@@ -88,7 +88,7 @@ def power_law(
 
 
 def draw_forecast(result: Forecast, ax: Axes | None = None) -> Figure:
-    """Measured points, forecast with its band (dashed where out of reach), power law, on two logarithmic axes."""
+    """Plot the measured points, the forecast with its band (dashed where out of reach) and the power law, log-log."""
     from ..render.plots import COLOURS, INK, house_style
 
     with house_style():

@@ -1,4 +1,4 @@
-"""Logistic regression with more rows: the replica channels fed by ridge regression on the same labels, anchored at n0."""
+"""Logistic regression with more rows: replica channels with input from ridge regression on the labels, anchored at n0."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from ._forecast_ridge import RidgeTransport
 from .logistic_replica import CHANNELS, Channel, LogisticSolution, most_signal, solve_logistic
 
 STEPS = 10 ** np.arange(0.5, -2.75, -0.5)
-"""Penalties that are tried when none is told, in units of the best one of ridge regression."""
+"""Penalties tried when none is given, in units of the best penalty of ridge regression."""
 AROUND = 10 ** np.arange(1.0, -1.25, -0.5)
 """Penalties at which the channels are compared with the sample, in units of the chosen one."""
 CAP, NOT_PROBIT = 0.985, 1.15
 
 
 class Left(NamedTuple):
-    """Leave-one-out margins of logistic regression (approximate: one Newton step), [penalty, row], and what they cost."""
+    """Leave-one-out margins of logistic regression (approximate: one Newton step), [penalty, row], and their losses."""
 
     penalties: np.ndarray
     margins: np.ndarray
 
     @property
     def error(self) -> np.ndarray:
-        """Share of wrong labels, shrunk by half a count, so that none is not never."""
+        """Fraction of wrong labels, with half a count added, so that it is never exactly zero."""
         wrong = (self.margins < 0).sum(axis=1) + 0.5 * (self.margins == 0).sum(axis=1)
         return np.clip((wrong + 0.5) / (self.margins.shape[1] + 1), 1e-6, 1 - 1e-6)
 
@@ -61,7 +61,7 @@ def fit_logistic(z: np.ndarray, y: np.ndarray, penalty: float, start: np.ndarray
 
 
 def approximate_leave_one_out(sample: Sample, labels: np.ndarray, penalties: np.ndarray) -> Left:
-    """Margins of every row without itself, along falling penalties (Rad and Maleki 2020, arXiv:1801.10243)."""
+    """Leave-one-out margins of every row, along decreasing penalties (Rad and Maleki 2020, arXiv:1801.10243)."""
     z = np.concatenate([np.ones((sample.rows, 1)), sample.left * np.sqrt(sample.freedom * sample.eigenvalues)], axis=1)
     order = np.argsort(-penalties)
     theta, margins = np.zeros(z.shape[1]), np.empty((len(penalties), sample.rows))
@@ -75,7 +75,7 @@ def approximate_leave_one_out(sample: Sample, labels: np.ndarray, penalties: np.
 
 
 class LogisticForecast(NamedTuple):
-    """Error, its change and log-loss at each size, half-widths of 90 % bands (NaN: none), and where they came from."""
+    """Error, its change and log-loss at each size, half-widths of 90 % bands (NaN for none), and their origin."""
 
     penalty: float
     channel: Channel
@@ -85,29 +85,29 @@ class LogisticForecast(NamedTuple):
     change: np.ndarray
     change_width: np.ndarray
     now: tuple[float, float, float]
-    """Error, half-width of its band, and log-loss at the rows at hand."""
+    """Error, half-width of its band, and log-loss at the present number of rows."""
     reached: np.ndarray
     saturation: float
-    """Signal in the labels over the most that a Gaussian field explains; clearly above one: no Gaussian field."""
+    """Signal in the labels relative to the maximum for a Gaussian field; clearly above one excludes a Gaussian field."""
     left: float
     """Approximate leave-one-out error."""
 
 
 def capped(shape: Shape, share: float, channel: Channel) -> Shape:
-    """The shape, its signal no larger than the channel allows."""
+    """The shape, with its signal limited to what the channel allows."""
     total, most = shape.signal.sum(), CAP * most_signal(share, channel)
     return shape if total <= most else dataclasses.replace(shape, signal=shape.signal * (most / total))
 
 
 def _misfit(found: LogisticSolution, left: Left) -> float:
-    """How far a channel is from the sample itself along the penalties: logarithms of the loss, and errors in their noise."""
+    """Distance of a channel from the sample along the penalties: in log-losses, and in errors relative to their noise."""
     e = left.error
     missed = np.log(found.loss / left.loss) ** 2 + (found.error - e) ** 2 / (e * (1 - e))
     return float(np.mean(missed)) if np.isfinite(missed).all() else np.inf
 
 
 def best_penalty(whole: RidgeTransport, labels: np.ndarray) -> float:
-    """The penalty of lowest approximate leave-one-out log-loss; wider and wider until it is inside."""
+    """The penalty of lowest approximate leave-one-out log-loss; the range is widened until it is inside."""
     tried = whole.best * STEPS
     left = approximate_leave_one_out(whole.sample, labels, tried)
     for _ in range(4):
@@ -124,7 +124,7 @@ def best_penalty(whole: RidgeTransport, labels: np.ndarray) -> float:
 def forecast_logistic(
     whole: RidgeTransport, labels: np.ndarray, sizes: np.ndarray, penalty: float | None
 ) -> LogisticForecast:
-    """Half-way, on the probit scale, between the channel's own prediction and its ratio put on the leave-one-out error."""
+    """Midpoint, on the probit scale, of the channel's prediction and the leave-one-out error times the channel's ratio."""
     n0, share = whole.sample.rows, float(np.mean(labels > 0))
     chosen = best_penalty(whole, labels) if penalty is None else penalty
     left = approximate_leave_one_out(whole.sample, labels, chosen * AROUND)

@@ -1,4 +1,4 @@
-"""Ridge regression with more rows: the leave-one-out level of the rows at hand times the ratio that theory gives."""
+"""Ridge regression with more rows: the leave-one-out level of the given rows times the ratio from theory."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from ..methods.random_matrices.effective_ridge import (  # fmt: skip
 
 GROUPS = 10
 HEAVY = 3.0
-"""Leverages this many times more uneven than those of Gaussian rows are told as heavy-tailed rows."""
+"""Rows are reported as heavy-tailed if their leverages are this many times more uneven than those of Gaussian rows."""
 
 
 @dataclass(frozen=True)
 class RidgeTransport:
-    """One sample, ready to be carried to other numbers of rows at any penalty L."""
+    """One sample, prepared for forecasts at other numbers of rows and any penalty L."""
 
     sample: Sample
     known: Measured
     shapes: tuple[Shape, Shape, Shape]
     best: float
-    """The penalty of lowest leave-one-out error among those that the sample sees."""
+    """The penalty of lowest leave-one-out error among those that the sample resolves."""
 
     def level(self, penalty: float) -> float:
         """Leave-one-out mean squared error of the sample."""
@@ -39,16 +39,16 @@ class RidgeTransport:
         return float((residuals**2).mean())
 
     def log_gains(self, sizes: np.ndarray, penalty: float, rows: float | None = None) -> np.ndarray:
-        """log R(n)/R(rows) of every shape, [shape, n]; `rows` is the sample's own number unless said."""
+        """log R(n)/R(rows) of every shape, [shape, n]; `rows` is by default the sample's own number."""
         begin = np.array([self.sample.rows if rows is None else rows], float)
         return np.stack([np.log(s.error(sizes, penalty) / s.error(begin, penalty)) for s in self.shapes])
 
     def reached(self, sizes: np.ndarray, penalty: float) -> np.ndarray:
-        """Whether the sample sees the κ of (n, L); with 1 % of grace for the fit of the spectrum."""
+        """Whether the sample resolves the κ of (n, L), with a margin of 1 % for the fit of the spectrum."""
         return self.shapes[0].kappa(sizes, penalty) >= 0.99 * self.known.least
 
     def unevenness(self, penalty: float) -> float:
-        """Variance of the odds of the leverages, over that of Gaussian rows, 2 df2/df1²."""
+        """Variance of the odds of the leverages, relative to that of Gaussian rows, 2 df2/df1²."""
         ridge = np.array([penalty / self.sample.freedom])
         _, leverage = leave_one_out(self.sample, ridge)
         leverage = np.clip(leverage[:, 0] - 1 / self.sample.rows, 0.0, 1 - 1e-9)
@@ -57,12 +57,12 @@ class RidgeTransport:
         return float(np.var(odds / odds.mean()) / (2 * df2[0] / df1[0] ** 2))
 
     def freedom(self, penalty: float) -> float:
-        """df1: how many of the rows the fit has used up."""
+        """df1: the effective degrees of freedom of the fit."""
         return float(effective(self.sample, np.array([penalty / self.sample.freedom]))[1][0])
 
 
 def transport(features: np.ndarray, targets: np.ndarray) -> RidgeTransport:
-    """Everything that is needed from a sample, by one eigendecomposition."""
+    """Prepare a sample with one eigendecomposition."""
     sample = decompose(features, targets)
     known = measured(sample)
     e = sample.eigenvalues
@@ -75,7 +75,7 @@ def transport(features: np.ndarray, targets: np.ndarray) -> RidgeTransport:
 
 
 class RidgeForecast(NamedTuple):
-    """Logarithms: `level` and `gain` at each size, half-widths of their 90 % bands (NaN: none), and what they rest on."""
+    """Logarithms of `level` and `gain` at each size, half-widths of their 90 % bands (NaN for none), and their basis."""
 
     now: float
     level: np.ndarray
@@ -90,7 +90,7 @@ class RidgeForecast(NamedTuple):
 def forecast_ridge(
     whole: RidgeTransport, parts: list[RidgeTransport], sizes: np.ndarray, penalty: float, flagged: bool
 ) -> RidgeForecast:
-    """The anchored forecast; `parts` are the transports of the sample less a tenth each (none: no bands)."""
+    """The anchored forecast; `parts` are the transports of the sample with each tenth left out (empty: no bands)."""
     sizes = np.asarray(sizes, float)
     each = whole.log_gains(sizes, penalty)
     gain, now = np.median(each, axis=0), np.log(whole.level(penalty))
@@ -113,7 +113,7 @@ def forecast_ridge(
 
 
 def less_a_tenth(rows: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """The rows that remain when each tenth in turn is left out."""
+    """The rows that remain when each tenth is left out in turn."""
     order = rng.permutation(rows)
     return [np.sort(np.delete(order, np.arange(g, len(order), GROUPS))) for g in range(GROUPS)]
 
@@ -121,7 +121,7 @@ def less_a_tenth(rows: int, rng: np.random.Generator) -> list[np.ndarray]:
 def backtest(
     features: np.ndarray, targets: np.ndarray, penalty: float, rng: np.random.Generator, halvings: int
 ) -> float:
-    """Mean log error of the forecast from halves of the rows to all of them, against leave-one-out of all."""
+    """Mean log error of forecasts from halves of the rows to all of them, relative to leave-one-out on all rows."""
     rows, missed = len(targets), []
     truth = np.log((leave_one_out(decompose(features, targets), np.array([penalty / (rows - 1)]))[0] ** 2).mean())
     for _ in range(halvings):

@@ -1,6 +1,6 @@
 """Aligned sequences: alphabets, FASTA files, and weights that count similar sequences once. Imports no JAX.
 
-What is wrong with a file is said in one sentence that names the line.
+Errors in a file raise `InvalidValue` with one sentence that names the line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Inserts = Literal["keep", "drop"]
 
 
 class Alphabet(NamedTuple):
-    """The letters of a sequence in the order of their colours 0, 1, …; `name` is empty for the user's own."""
+    """The letters of a sequence in the order of their colours 0, 1, …; `name` is empty for custom alphabets."""
 
     name: str
     letters: str
@@ -35,7 +35,7 @@ class Alphabet(NamedTuple):
 
 
 def alphabet_named(given: str | Alphabet) -> Alphabet:
-    """`protein`, `rna`, `dna` (each with the gap as last letter), or the letters themselves, as in "HP" or "01-".
+    """Return `protein`, `rna`, `dna` (each with the gap as last letter), or an alphabet of given letters ("HP", "01-").
 
     >>> alphabet_named("rna"), alphabet_named("HP").gap
     (Alphabet(name='rna', letters='ACGU-'), None)
@@ -47,7 +47,7 @@ def alphabet_named(given: str | Alphabet) -> Alphabet:
     fine = isinstance(given, str) and 2 <= len(given) <= 94 and len(set(given)) == len(given)
     if not fine or any(not "!" <= letter <= "~" or letter in ">;" for letter in given):
         raise InvalidValue(
-            f"alphabet = {given!r} is none of {', '.join(ALPHABETS)}, nor 2 to 94 different printable letters."
+            f"alphabet = {given!r} is not one of {', '.join(ALPHABETS)}, nor 2 to 94 different printable letters."
         )
     return Alphabet("", given)
 
@@ -68,22 +68,23 @@ def read_fasta(
     inserts: Inserts = "keep",
     least: int = 1,
 ) -> Alignment:
-    """The aligned sequences of a FASTA file; records may span lines.
+    """Read the aligned sequences of a FASTA file; records may span lines.
 
-    `.` is read as the gap `-`; lower case is read as upper case (`inserts="keep"`), or lower case and `.` are insert columns,
-    as in A2M and A3M files, and are left out (`inserts="drop"`). Letters outside the alphabet (B, X, Z, …) are refused, or
-    read as gaps (`unknown="gap"`). RNA reads T as U, DNA reads U as T. At least `least` sequences.
+    With `inserts="keep"`, `.` is read as the gap `-` and lower case as upper case; with `inserts="drop"`, lower case and
+    `.` are insert columns, as in A2M and A3M files, and are left out. Letters outside the alphabet (B, X, Z, …) raise
+    `InvalidValue`, or are read as gaps with `unknown="gap"`. RNA reads T as U, DNA reads U as T. The file must have at
+    least `least` sequences.
     """
     letters = alphabet_named(alphabet)
     name = str(path)
     if unknown == "gap" and letters.gap is None:
-        raise InvalidValue(f"unknown = 'gap' needs an alphabet with the gap '-', which {letters.letters!r} is not.")
+        raise InvalidValue(f"unknown = 'gap' needs an alphabet with the gap '-', but {letters.letters!r} has none.")
     data = _bytes(name)
     table = _table(letters, unknown, inserts)
     rows, names, lines, parts = [], [], [], []
     for number, line in enumerate(data.splitlines(), start=1):
         if b"\0" in line:
-            raise InvalidValue(f"{name}: line {number} holds a zero byte, so this is no text file.")
+            raise InvalidValue(f"{name}: line {number} contains a zero byte, so this is not a text file.")
         text = line.strip()
         if not text:
             continue
@@ -102,14 +103,16 @@ def read_fasta(
         parts.append(colours[colours != _LEFT_OUT])
     _close(name, rows, names, lines, parts)
     if not rows:
-        raise InvalidValue(f"{name}: there are no sequences up to line {data.count(bytes([10])) + 1}, the last.")
+        raise InvalidValue(f"{name}: there are no sequences; the last line is line {data.count(bytes([10])) + 1}.")
     found = np.stack(rows)
     if found.shape[1] < 2:
         raise InvalidValue(
             f"{name}: the sequence of line {lines[0]} has {found.shape[1]} site, but at least 2 are needed."
         )
     if len(found) < least:
-        raise InvalidValue(f"{name}: line {lines[-1]} begins the only sequence, but at least {least} are needed.")
+        raise InvalidValue(
+            f"{name}: line {lines[-1]} is the start of the only sequence, but at least {least} are needed."
+        )
     return Alignment(found, names, lines)
 
 
@@ -126,9 +129,9 @@ def _bytes(name: str) -> bytes:
     except OSError as problem:
         raise InvalidValue(f"{name} cannot be read: {problem.strerror}.") from None
     if not data.strip():
-        raise InvalidValue(f"{name}: line 1 is empty, and so is everything after it.")
+        raise InvalidValue(f"{name}: the file is empty from line 1 on.")
     if data[:2] == b"\x1f\x8b":
-        raise InvalidValue(f"{name}: line 1 begins like a gzip file: decompress it first.")
+        raise InvalidValue(f"{name}: line 1 begins like a gzip file; decompress it first.")
     return data.removeprefix(b"\xef\xbb\xbf")
 
 
@@ -154,7 +157,7 @@ def _table(alphabet: Alphabet, unknown: Unknown, inserts: Inserts) -> np.ndarray
 
 
 def _close(name: str, rows: list, names: list[str], lines: list[int], parts: list[np.ndarray]) -> None:
-    """End the record that was being read, if any."""
+    """End the current record, if any."""
     if not names or len(rows) == len(names):
         return
     row = np.concatenate(parts) if parts else np.zeros(0, np.int8)
@@ -164,7 +167,7 @@ def _close(name: str, rows: list, names: list[str], lines: list[int], parts: lis
     if rows and len(row) != len(rows[0]):
         raise InvalidValue(
             f"{name}: the sequence {_short(names[-1])} of line {lines[-1]} has {len(row)} sites, but that of line {lines[0]} "
-            f"has {len(rows[0])}: sequences must be aligned."
+            f"has {len(rows[0])}; sequences must be aligned."
         )
     rows.append(row)
 
@@ -178,9 +181,7 @@ def _about_letter(name: str, line: int, where: int, text: bytes, alphabet: Alpha
     shown = repr(byte.decode("ascii", errors="backslashreplace"))
     known = f"the {alphabet.name} alphabet" if alphabet.name else "the alphabet"
     help = "; read such letters as gaps with --unknown gap" if alphabet.gap is not None and byte.isalpha() else ""
-    return (
-        f"{name}: line {line} holds {shown} at column {where + 1}, which is not in {known} {alphabet.letters!r}{help}."
-    )
+    return f"{name}: line {line} has {shown} at column {where + 1}, which is not in {known} {alphabet.letters!r}{help}."
 
 
 def encoded(
@@ -191,7 +192,7 @@ def encoded(
     inserts: Inserts = "keep",
     least: int = 1,
 ) -> np.ndarray:
-    """Colours (sequences, sites) of a FASTA file (a path), a list of strings, or an integer array that holds them already.
+    """Colours (sequences, sites) from the path of a FASTA file, a list of strings, or an integer array of colours.
 
     >>> encoded(["AC-U", "ac.u"], "rna").tolist()
     [[0, 1, 4, 3], [0, 1, 4, 3]]
@@ -207,17 +208,17 @@ def encoded(
         found = np.asarray(sequences)
         if found.ndim != 2 or found.dtype.kind not in "iu" or not found.size:
             raise InvalidValue(
-                "sequences are a FASTA file's path, a list of strings, or whole numbers (sequences, sites)."
+                "sequences must be the path of a FASTA file, a list of strings, or integers of shape (sequences, sites)."
             )
         if found.min() < 0 or found.max() >= len(letters.letters):
             raise InvalidValue(
-                f"sequences hold {found.min()} to {found.max()}, but the alphabet {letters.letters!r} has the colours "
+                f"sequences contain {found.min()} to {found.max()}, but the alphabet {letters.letters!r} has the colours "
                 f"0 to {len(letters.letters) - 1}."
             )
         found = found.astype(np.int8)
     if found.shape[1] < 2 or len(found) < least:
         raise InvalidValue(
-            f"sequences are {len(found)} of {found.shape[1]} sites: at least {least} of 2 sites are needed."
+            f"there are {len(found)} sequences of {found.shape[1]} sites; at least {least} of 2 sites are needed."
         )
     return found
 
@@ -228,9 +229,7 @@ def _from_strings(sequences: list[str], table: np.ndarray, alphabet: Alphabet) -
         colours = table[np.frombuffer(text.encode("ascii", errors="replace"), np.uint8)]
         if np.any(colours == _UNKNOWN):
             letter = text[int(np.argmax(colours == _UNKNOWN))]
-            raise InvalidValue(
-                f"sequence {number} holds {letter!r}, which is not in the alphabet {alphabet.letters!r}."
-            )
+            raise InvalidValue(f"sequence {number} has {letter!r}, which is not in the alphabet {alphabet.letters!r}.")
         rows.append(colours[colours != _LEFT_OUT])
         if len(rows[-1]) != len(rows[0]):
             raise InvalidValue(f"sequence {number} has {len(rows[-1])} sites, but sequence 0 has {len(rows[0])}.")
@@ -238,17 +237,17 @@ def _from_strings(sequences: list[str], table: np.ndarray, alphabet: Alphabet) -
 
 
 def similarity_weights(sequences: np.ndarray, threshold: float = 0.8, block: int = 256) -> np.ndarray:
-    """1 / (number of sequences whose share of equal sites is at least `threshold`, itself included).
+    """1 / (number of sequences whose fraction of equal sites is at least `threshold`, including itself).
 
-    The sum is the effective number of sequences. Exact: sites are packed as bits, one plane per binary digit of the
-    colours, and compared 64 at a time. All pairs are looked at once, in blocks of `block` × `block`.
+    The sum is the effective number of sequences. The count is exact: sites are packed as bits, one plane per binary digit
+    of the colours, and compared 64 at a time. Each pair is compared once, in blocks of `block` × `block`.
 
     >>> similarity_weights(np.asarray([[0, 1, 2, 3, 4], [0, 1, 2, 3, 0], [4, 4, 4, 4, 4]]), 0.8).tolist()
     [0.5, 0.5, 1.0]
     """
     if not 0 < threshold <= 1:
         raise InvalidValue(
-            f"threshold = {threshold} is not in (0, 1]: the share of equal sites that makes sequences similar."
+            f"threshold = {threshold} is not in (0, 1]; it is the fraction of equal sites from which sequences count as similar."
         )
     number, sites = sequences.shape
     planes = max(1, int(sequences.max()).bit_length())
@@ -280,7 +279,7 @@ def similarity_weights(sequences: np.ndarray, threshold: float = 0.8, block: int
 def write_fasta(
     path: str | os.PathLike[str], sequences: np.ndarray, alphabet: str | Alphabet, names: Sequence[str]
 ) -> None:
-    """Write sequences as a FASTA file, whole or not at all."""
+    """Write sequences as a FASTA file, completely or not at all."""
     letters = np.frombuffer(alphabet_named(alphabet).letters.encode(), np.uint8)
     lines = []
     for name, row in zip(names, np.asarray(sequences), strict=True):
@@ -289,7 +288,7 @@ def write_fasta(
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
-    """Put `data` at `path` by way of a temporary file beside it."""
+    """Write `data` to `path` atomically, through a temporary file in the same folder."""
     from ..lab._files import make_folder, write_atomically
 
     where = os.path.abspath(path)

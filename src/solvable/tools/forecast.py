@@ -2,11 +2,11 @@
 
     from solvable.tools.forecast import forecast
 
-    told = forecast(X, y)                    # ridge regression; loss="logistic" for two classes
-    print(told)                              # gain and level at 1.5, 2 and 3 times the rows, with bands
-    told.plot().savefig("forecast.png")
+    result = forecast(X, y)                  # ridge regression; loss="logistic" for two classes
+    print(result)                            # gain and level at 1.5, 2 and 3 times the rows, with bands
+    result.plot().savefig("forecast.png")
 
-The error is leave-one-out's, measured on the rows at hand, times a ratio that exact high-dimensional theory gives (see
+The forecast is the leave-one-out error of the given rows times a ratio from exact high-dimensional theory (see
 `solvable.methods.random_matrices.effective_ridge` and `logistic_replica`). So the *gain* is forecast; the *level* keeps the
 noise of the rows.
 """
@@ -33,16 +33,16 @@ Loss = Literal["square", "logistic"]
 LEAST_ROWS, LEAST_CLASS, MOST_COLUMNS = 40, 8, 20_000
 FACTORS = (1.5, 2.0, 3.0)
 TESTED = 3.0
-"""Accuracy was measured up to this many times the rows."""
+"""The accuracy of forecasts was measured up to this many times the rows."""
 OBSERVABLES = {"square": "mean squared error", "logistic": "test error"}
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """The forecast at each of `sizes` rows. Bands [size, (low, high)] are nominally 90 %; NaN where none is given.
+    """The forecast at each of `sizes` rows. Bands [size, (low, high)] are nominally 90 %; NaN means no band.
 
     `gain` is level(n)/level(now) for the square loss and level(n) − level(now), a difference of error rates, for the
-    logistic one. `reached` is False where the rows at hand do not tell: numbers there are extrapolations without a band.
+    logistic loss. `reached` is False where the rows cannot determine the forecast: it is then extrapolated, without a band.
     """
 
     loss: Loss
@@ -59,22 +59,22 @@ class Forecast:
     now_band: np.ndarray
     warnings: tuple[str, ...] = ()
     log_loss: np.ndarray | None = None
-    """Test log-loss of logistic regression, without a band: none was found that holds."""
+    """Test log-loss of logistic regression, without a band: no reliable one was found."""
     curve: dict[str, np.ndarray] | None = None
-    """Errors `measured` on left-out rows at `rows` fewer than all, with their standard `error`."""
+    """Errors `measured` on held-out rows after training on `rows` rows, with their standard `error`."""
     power_law: np.ndarray | None = None
-    """What a power law a + b n^−c fitted to that curve says at `sizes`."""
+    """The power law a + b n^−c fitted to that curve, at `sizes`."""
     line: dict[str, np.ndarray] | None = None
-    """The forecast on a finer row of sizes, and the power law there, for the picture."""
+    """The forecast and the power law on a finer grid of sizes, for the plot."""
     diagnostics: dict[str, Any] = field(default_factory=dict)
 
     @property
     def observable(self) -> str:
-        """What the level is."""
+        """The name of the level."""
         return OBSERVABLES[self.loss]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything told, as plain numbers, lists and words."""
+        """The forecast as plain numbers, lists and strings."""
         points = []
         for k, n in enumerate(self.sizes):
             one = {
@@ -95,12 +95,12 @@ class Forecast:
         }  # fmt: skip
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """Columns and rows of the table that is shown."""
+        """Columns and rows of the printed table."""
         square, rows = self.loss == "square", []
         outcome = (lambda v: f"×{v:.3f}") if square else (lambda v: f"{100 * v:+.2f}")
 
-        def band(pair: np.ndarray, say) -> str:
-            return f"({say(pair[0])} … {say(pair[1])})" if np.isfinite(pair).all() else "(no band)"
+        def band(pair: np.ndarray, form) -> str:
+            return f"({form(pair[0])} … {form(pair[1])})" if np.isfinite(pair).all() else "(no band)"
 
         for k, n in enumerate(self.sizes):
             row = [str(int(n)), outcome(self.gain[k]), band(self.gain_band[k], outcome), f"{self.level[k]:.4g}"]
@@ -113,13 +113,13 @@ class Forecast:
         return columns + (["log-loss"] if self.log_loss is not None else []), rows
 
     def sentences(self) -> list[str]:
-        """What to keep in mind, in words."""
+        """Sentences on how to read the numbers."""
         outcome = [
-            f"The gain is what is forecast. The level carries the noise of these {self.rows} rows themselves (now: about "
-            f"{100 * (self.now_band[1] - self.now_band[0]) / 2 / self.now:.0f} % either way), and no method can remove that."
+            f"The forecast is of the gain. The level includes the noise of these {self.rows} rows (now about "
+            f"±{100 * (self.now_band[1] - self.now_band[0]) / 2 / self.now:.0f} %), which no method can remove."
             if np.isfinite(self.now_band).all()
-            else f"The gain is what is forecast. The level carries the noise of these {self.rows} rows themselves.",
-            "The penalty is kept; which one will be best with more rows is not forecast.",
+            else f"The forecast is of the gain. The level includes the noise of these {self.rows} rows.",
+            "The penalty is kept fixed; the best penalty for more rows is not forecast.",
         ]
         if "backtest" in self.diagnostics:
             missed = 100 * np.expm1(self.diagnostics["backtest"])
@@ -137,7 +137,7 @@ class Forecast:
         return "\n".join([f"{head}{self.now:.4g}", *(line.rstrip() for line in lines), *notes])
 
     def plot(self, ax: Axes | None = None) -> Figure:
-        """The measured curve of subsets, the forecast with its band, and the power law beside it."""
+        """Plot the learning curve measured on subsets, the forecast with its band, and the power law."""
         from ._forecast_curve import draw_forecast
 
         return draw_forecast(self, ax)
@@ -157,11 +157,11 @@ def forecast(
     seed: int = 0,
     names: Sequence[str] | None = None,
 ) -> Forecast:
-    """Forecast the test error of ridge (`loss="square"`) or logistic regression at `at` rows (1.5, 2 and 3 times those here).
+    """Forecast the test error of ridge (`loss="square"`) or logistic regression at `at` rows (default: 1.5, 2 and 3 times).
 
-    `penalty` L is scikit-learn's alpha of `Ridge`, or 1/C of `LogisticRegression`; by default the one of lowest
-    leave-one-out error here, and it is kept as rows are added. Columns are scaled to unit variance unless `standardise` is
-    False. `bands=False` and `curve=False` leave out the jackknife and the measured curve with its power law.
+    `penalty` L is scikit-learn's alpha of `Ridge`, or 1/C of `LogisticRegression`; by default the one with the lowest
+    leave-one-out error. It is kept fixed as rows are added. Columns are scaled to unit variance unless `standardise` is
+    False. `bands=False` and `curve=False` skip the jackknife and the measured curve with its power law.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(150, 60))
@@ -175,13 +175,15 @@ def forecast(
     sizes = _sizes(at, rows)
     if standardise:
         features = features / features.std(axis=0)
-    unit = float(targets.std()) if loss == "square" else 1.0  # errors are told in the targets' own units, squared
+    unit = float(targets.std()) if loss == "square" else 1.0  # errors are in the targets' own units, squared
     targets = targets / unit
     rng = np.random.default_rng(seed)
     whole = transport(features, targets)
     doubled = rows - len(np.unique(np.column_stack([features, targets]), axis=0))
     if doubled:
-        notes.append(f"{doubled} rows repeat others exactly: leave-one-out and this forecast are too hopeful then.")
+        notes.append(
+            f"{doubled} rows repeat others exactly, which makes leave-one-out and this forecast too optimistic."
+        )
     outcome: dict[str, Any] = dict(loss=loss, rows=rows, columns=columns, sizes=sizes)
     finer = np.unique(np.r_[sizes, np.rint(np.geomspace(rows, sizes.max(), 9)[1:]).astype(int)]) if curve else sizes
     place = np.searchsorted(finer, sizes)
@@ -192,19 +194,19 @@ def forecast(
             missed = backtest(features, targets, result["penalty"], rng, halvings=3)
             result["diagnostics"]["backtest"] = missed
             if abs(missed) > 0.25:
-                notes.append("the backtest is far off: these rows do not behave as the theory assumes.")
+                notes.append("the backtest is far off: these rows violate the assumptions of the theory.")
     else:
         result = _logistic(whole, targets, penalty, finer, place, notes)
     line = result.pop("line")
     outcome |= result
     if sizes.max() > TESTED * rows:
-        notes.append(f"beyond {TESTED:g} times the rows the accuracy of these forecasts was never measured.")
+        notes.append(f"the accuracy of forecasts beyond {TESTED:g} times the rows was never measured.")
     if not outcome["reached"].all():
-        notes.append("some targets are out of reach of these rows: numbers there are extrapolated, without a band.")
+        notes.append("some sizes are out of reach of these rows: their values are extrapolated, without a band.")
     if curve:
         seen = measured_curve(features, targets, loss, outcome["penalty"], rng)
         last = outcome["diagnostics"]["leave_one_out"] / unit**2
-        weights = np.sqrt(np.r_[rows - seen["rows"], rows])  # as many rows were left out
+        weights = np.sqrt(np.r_[rows - seen["rows"], rows])  # the number of held-out rows
         law = power_law(np.r_[seen["rows"], rows], np.r_[seen["measured"], last], weights)
         along = np.geomspace(seen["rows"][0], sizes.max(), 60)
         seen |= {name: seen[name] * unit**2 for name in ("measured", "error")}
@@ -225,12 +227,12 @@ def _square(
         notes.append(_heavy(uneven) + "; the band of the gain is widened.")
     if whole.sample.rows - freedom < 30:
         notes.append(
-            f"the fit uses up {freedom:.0f} of {whole.sample.rows} rows: the level is uncertain by more than a quarter."
+            f"the fit uses {freedom:.0f} degrees of freedom of {whole.sample.rows} rows: the level is uncertain by over 25 %."
         )
     found = forecast_ridge(whole, parts, sizes, penalty, uneven > HEAVY)
     found = found._replace(now=found.now + np.log(unit), level=found.level + np.log(unit))
     if found.spread[place].max() > 0.1:
-        notes.append("three ways of filling in the spectrum disagree by more than 10 %: take the gain as a rough one.")
+        notes.append("three estimates of the spectrum disagree by more than 10 %: the gain is a rough estimate.")
     band = lambda centre, width: np.exp(np.stack([centre - width, centre + width], axis=-1))  # noqa: E731
     level_band, gain_band = band(found.level, found.level_width), band(found.gain, found.gain_width)
     return {
@@ -260,13 +262,13 @@ def _logistic(
         notes.append(_heavy(uneven) + "; the forecast may be off.")
     if found.saturation > NOT_PROBIT:
         notes.append(
-            f"labels are more predictable than any Gaussian teacher allows ({found.saturation:.2f} times): the forecast takes "
-            "the classes for two Gaussian clusters."
+            f"labels are {found.saturation:.2f} times more predictable than any Gaussian teacher allows: the forecast treats "
+            "the classes as two Gaussian clusters."
         )
     if wrong < 5:
-        notes.append(f"only about {wrong:.0f} of the rows are predicted wrongly: the level is hardly known.")
+        notes.append(f"only about {wrong:.0f} of the rows are predicted wrongly: the level is very uncertain.")
     if np.isnan(found.error[place]).any():
-        notes.append("no fixed point of the theory was found at some targets: NaN there.")
+        notes.append("the theory has no fixed point at some sizes: their values are NaN.")
     band = lambda centre, width: np.stack([centre - width, centre + width], axis=-1)  # noqa: E731
     level_band = np.clip(band(found.error, found.error_width), 0.0, 1.0)
     now, width, _ = found.now
@@ -292,7 +294,7 @@ def _sizes(at: Sequence[int] | None, rows: int) -> np.ndarray:
         sizes = np.array([])
     if sizes.ndim != 1 or not sizes.size or not np.all((sizes > rows) & (sizes <= 1e9) & (sizes == np.rint(sizes))):
         raise InvalidValue(
-            f"at = {at!r} are not whole numbers of rows in ({rows}, 10⁹]: there are {rows} rows already."
+            f"at = {at!r} must be whole numbers of rows in ({rows}, 10⁹]: there are {rows} rows already."
         )
     return np.unique(sizes).astype(int)
 
@@ -300,7 +302,7 @@ def _sizes(at: Sequence[int] | None, rows: int) -> np.ndarray:
 def _checked(
     X: Any, y: Any, loss: str, penalty: float | None, constant: str, names: Sequence[str] | None
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Features, targets (±1 for the logistic loss), and what was done to them; what cannot be used is refused."""
+    """Features, targets (±1 for the logistic loss), and notes on changes to them; raises `InvalidValue` for bad data."""
     if loss not in OBSERVABLES:
         raise InvalidValue(f"loss = {loss!r} is neither 'square' nor 'logistic'.")
     if penalty is not None and not (np.isfinite(penalty) and 0 < penalty < 1e12):
@@ -310,17 +312,17 @@ def _checked(
     try:
         features = np.asarray(X, float)
     except (TypeError, ValueError):
-        raise InvalidValue("X does not hold numbers only.") from None
+        raise InvalidValue("X must contain only numbers.") from None
     targets = np.asarray(y)
     if features.ndim != 2 or targets.ndim != 1 or len(features) != len(targets):
         raise InvalidValue(
-            f"X and y have the shapes {features.shape} and {targets.shape}, not (rows, columns) and (rows)."
+            f"X and y have the shapes {features.shape} and {targets.shape}; they must be (rows, columns) and (rows)."
         )
     names = [f"column{k + 1}" for k in range(features.shape[1])] if names is None else list(names)
     if len(targets) < LEAST_ROWS:
         raise InvalidValue(f"there are {len(targets)} rows, but a forecast needs at least {LEAST_ROWS}.")
     if not 1 <= features.shape[1] <= MOST_COLUMNS:
-        raise InvalidValue(f"there are {features.shape[1]} columns, not between 1 and {MOST_COLUMNS}.")
+        raise InvalidValue(f"there are {features.shape[1]} columns; the allowed range is [1, {MOST_COLUMNS}].")
     if not np.isfinite(features).all():
         row, column = np.argwhere(~np.isfinite(features))[0]
         raise InvalidValue(f"row {row + 1} has no finite value in the column {names[column]!r}.")
@@ -332,13 +334,13 @@ def _checked(
         first = names[int(flat.argmax())]
         if constant == "refuse":
             raise InvalidValue(
-                f"{flat.sum()} columns have the same value in every row, the first of them {first!r}: leave them out "
+                f"{flat.sum()} columns have the same value in every row, the first of them {first!r}; leave them out "
                 "(constant='drop', on the command line --constant drop)."
             )
         notes.append(f"{flat.sum()} columns with the same value in every row were left out.")
         centred = centred[:, ~flat]
         if not centred.shape[1]:
-            raise InvalidValue("every column has the same value in every row: there is nothing to learn from.")
+            raise InvalidValue("every column is constant: there is nothing to learn from.")
     return centred, targets, notes
 
 
@@ -347,7 +349,7 @@ def _numbers(targets: np.ndarray) -> np.ndarray:
         numbers = targets.astype(float)
     except (TypeError, ValueError):
         raise InvalidValue(
-            "the targets are words; the square loss needs numbers (for two classes: loss logistic)."
+            "the targets are words; the square loss needs numbers (for two classes use the logistic loss)."
         ) from None
     if not np.isfinite(numbers).all():
         raise InvalidValue(f"row {int(np.argmin(np.isfinite(numbers))) + 1} has no finite target.")
@@ -363,7 +365,7 @@ def _labels(targets: np.ndarray) -> np.ndarray:
     if len(classes) == 1:
         raise InvalidValue(f"all labels are {classes[0]!r}: there is only one class.")
     if len(classes) > 2:
-        raise InvalidValue(f"there are {len(classes)} different labels, but the logistic loss takes two classes.")
+        raise InvalidValue(f"there are {len(classes)} different labels, but the logistic loss needs two classes.")
     if counts.min() < LEAST_CLASS:
         few = classes[np.argmin(counts)]
         raise InvalidValue(f"only {counts.min()} rows have the label {few!r}; a forecast needs at least {LEAST_CLASS}.")

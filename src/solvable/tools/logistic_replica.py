@@ -1,14 +1,14 @@
-"""Logistic regression with an intercept on many rows, from a spectrum and a signal: the replica saddle point of two channels.
+"""Logistic regression with an intercept, from a spectrum and a signal: the replica saddle point of two channels.
 
-Minimised is Σ log(1 + exp(−y(x·w + b))) + (L/2)|w|² over n rows with labels y = ±1, a share p of them +1. With κ = L/V̂ and
-the functions df1, df2 of `effective_ridge`, a mean overlap m with the teacher, the variance q of the margins and their
-response V obey
+The regression minimises Σ log(1 + exp(−y(x·w + b))) + (L/2)|w|² over n rows with labels y = ±1, a fraction p of them +1.
+With κ = L/V̂ and the functions df1, df2 of `effective_ridge`, the mean overlap m with the teacher, the variance q of the
+margins and their response V obey
 
     V = df1/V̂,    m = (m̂/V̂) D,    q = (m̂/V̂)² (D + κD′) + (q̂/V̂²) df2,
     V̂ = −n E ∂f,    q̂ = n E f²,    E f = 0 (which fixes b),    f = (prox_V(ω) − ω)/V.
 
-D(κ) is what the covariance of labels and features says, c(κ) of `effective_ridge` for ridge regression on the same ±1 labels;
-both label channels follow from it and p without a free number:
+D(κ) follows from the covariance of labels and features, c(κ) of `effective_ridge` for ridge regression on the same ±1
+labels. Both label channels follow from it and p without free parameters:
 
 - `clusters`: two Gaussian clusters at ±μ: ω = ym + b + √q ξ, m̂ = n E[yf], D = (c/s⁴)/(1 − c/s²), s² = 4p(1 − p);
 - `probit`: the sign of a Gaussian field, of which the features explain a part: ω = b + √q ξ,
@@ -35,12 +35,12 @@ TURNS, DAMPED, PARTS = 60, 8, (1.0, 0.3)
 TOLERANCE = 1e-9
 _x, _w = np.polynomial.hermite_e.hermegauss(NODES)
 _w = _w / _w.sum()
-_SIDES = np.array([1.0, -1.0])[None, :, None]  # labels, between points and nodes
+_SIDES = np.array([1.0, -1.0])[None, :, None]  # axis of labels, between points and nodes
 _legendre = np.polynomial.legendre.leggauss(48)
 
 
 class LogisticSolution(NamedTuple):
-    """Test error and log-loss of logistic regression at a row of points; NaN where no fixed point was found."""
+    """Test error and log-loss of logistic regression at several points; NaN where no fixed point was found."""
 
     error: Float[Array, " k"]
     loss: Float[Array, " k"]
@@ -49,7 +49,7 @@ class LogisticSolution(NamedTuple):
 
 
 def most_signal(share: float, channel: Channel) -> float:
-    """The largest Σ a_j that the channel allows: the variance of the labels, or what a Gaussian field explains of it."""
+    """The largest Σ a_j that the channel allows: the variance of the labels, or the part that a Gaussian field explains."""
     if channel == "clusters":
         return 4 * share * (1 - share)
     return float(4 * np.exp(-(ndtri(1 - share) ** 2)) / (2 * np.pi))
@@ -58,7 +58,7 @@ def most_signal(share: float, channel: Channel) -> float:
 def proximal(
     target: Float[Array, "*k"], response: Float[Array, "*k"], start: Float[Array, "*k"] | None = None
 ) -> Array:
-    """v that solves v = t + V/(1 + eᵛ), the proximal point of log(1 + e⁻ᵛ): Newton, kept strictly inside its bracket.
+    """Solve v = t + V/(1 + eᵛ), the proximal point of log(1 + e⁻ᵛ), by Newton steps kept inside a bracket.
 
     >>> v = proximal(np.array([-3.0, 0.0, 500.0]), np.array([1e4, 1.0, 2.0]))
     >>> bool(np.all(np.abs(v - np.array([-3.0, 0, 500]) - np.array([1e4, 1, 2]) * expit(-v)) < 1e-9))
@@ -121,7 +121,7 @@ def _wrong(m: Array, q: Array, b: Array, share: float, channel: Channel) -> Arra
 
 
 def _state(v: Array, m: Array, q: Array, b: Array, channel: Channel) -> Array:
-    """(log V, m, log q, b), for `probit` in units of √q: near separable labels only the scale still runs there."""
+    """(log V, m, log q, b), for `probit` in units of √q: near separable labels only the scale then still changes."""
     root = np.sqrt(q) if channel == "probit" else 1.0
     return np.stack([np.log(v / root), m / root, np.log(q), b / root])
 
@@ -135,7 +135,7 @@ def _parameters(state: Array, channel: Channel) -> tuple[Array, Array, Array, Ar
 def _updated(
     state: Array, near: Array | None, shape: Shape, share: float, rows: Array, penalty: Array, channel: Channel
 ) -> tuple[Array, Array, Array]:
-    """One turn of the equations on the state [4, point]: the new state, κ, and the proximal points."""
+    """One iteration of the equations on the state [4, point]: the new state, κ, and the proximal points."""
     v, m, q, b = _parameters(state, channel)
     omega, weights, pull = _labels(m, q, b, share, channel)
     response = np.broadcast_to(v[:, None, None], omega.shape)
@@ -156,9 +156,9 @@ def _updated(
 def solve_logistic(
     shape: Shape, share: float, rows: Float[Array, " k"], penalty: Float[Array, " k"], channel: Channel
 ) -> LogisticSolution:
-    """Saddle point of every (n, L) at once: damped turns of the equations, with a Newton step whenever one gets nearer.
+    """Saddle points of all (n, L) at once: damped iterations, with a Newton step whenever it lowers the residual.
 
-    `share` is the part of labels +1; the signal of the shape must be below `most_signal`.
+    `share` is the fraction of labels +1; the signal of the shape must be below `most_signal`.
 
     >>> shape = Shape(np.ones(1), np.array([200.0]), np.array([0.4]), 0.6)
     >>> found = solve_logistic(shape, 0.5, np.array([400.0, 800.0]), np.array([10.0, 10.0]), "clusters")
@@ -172,7 +172,7 @@ def solve_logistic(
     state = _state(df1 / hat, 2 * d, 4 * d + df2 / hat + 1e-9, np.full(len(rows), ndtri(share)), channel)
     state, kappa, done = _iterated(state, shape, share, rows, penalty, channel)
     lost = np.flatnonzero(~done)
-    if lost.size and done.any():  # once more, from the nearest point that has an answer
+    if lost.size and done.any():  # try again from the nearest converged point
         place = np.stack([np.log(rows), np.log(penalty + 1e-12 * rows)])
         near = np.abs(place[:, lost, None] - place[:, None, done]).sum(axis=0).argmin(axis=1)
         again = _iterated(state[:, done][:, near], shape, share, rows[lost], penalty[lost], channel)
@@ -188,7 +188,7 @@ def solve_logistic(
 def _iterated(
     state: Array, shape: Shape, share: float, rows: Array, penalty: Array, channel: Channel
 ) -> tuple[Array, Array, Array]:
-    """State, κ and whether it has converged, of every point."""
+    """State, κ and convergence of every point."""
     state = state.copy()
     kappa, done, live = np.full(len(rows), np.nan), np.zeros(len(rows), bool), np.arange(len(rows))
 
@@ -213,7 +213,7 @@ def _iterated(
             sound = np.isfinite(jacobian).all(axis=(1, 2)) & (np.abs(np.linalg.det(np.nan_to_num(jacobian))) > 1e-14)
             jacobian = np.where(sound[:, None, None], jacobian, np.eye(4)[None])
             step = np.clip(-np.linalg.solve(jacobian, gap[:, 0].T[..., None])[..., 0].T, -2, 2)
-            # The whole step, or a part of it; else stay.
+            # Take the full step, or part of it; otherwise stay.
             tried = np.concatenate([x + part * step for part in PARTS], axis=1)
             new, there, _ = turned(tried, n, L, None)
             candidates = np.concatenate([gap[:, :1], (new - tried).reshape(4, len(PARTS), -1)], axis=1)

@@ -1,4 +1,4 @@
-"""A Potts model of your own aligned sequences: which sites are coupled, how good a sequence is, and new sequences.
+"""A Potts model of your aligned sequences: coupled sites, energies of sequences, and new sequences.
 
     from solvable.tools import potts
 
@@ -7,8 +7,8 @@
     found.sample(1000, seed=0).strings()
     found.save("family")                         # potts.load("family") reads it back
 
-**Index order and gauge.** Everything here is in zero-sum gauge: `fields[i, a]` sums to zero over a, and `couplings(i, j)[a, b]`
-to zero over a and over b; sites of arrays are counted from 0, colours in the order of the alphabet's letters. The law is
+**Index order and gauge.** All models are in zero-sum gauge: `fields[i, a]` sums to zero over a, and `couplings(i, j)[a, b]`
+to zero over a and over b. Sites of arrays are counted from 0, colours are in the order of the alphabet's letters. The law is
 P(s) ∝ exp(Σ_i fields[i, s_i] + Σ_{i<j} couplings(i, j)[s_i, s_j]).
 """
 
@@ -36,7 +36,7 @@ FORMAT = 1
 
 
 class Contact(NamedTuple):
-    """Two sites, counted from 1, and how strongly they are coupled."""
+    """Two sites, counted from 1, and the strength of their coupling."""
 
     i: int
     j: int
@@ -45,9 +45,9 @@ class Contact(NamedTuple):
 
 @dataclass(frozen=True)
 class Sample:
-    """Sequences drawn from a fit, with the diagnostics of the chains that drew them.
+    """Sequences drawn from a fit, with the diagnostics of the chains.
 
-    `mixed` says whether the chains agreed (`r_hat` below 1.05): if not, these are no fair samples.
+    `mixed` means that the chains agreed (`r_hat` below 1.05); otherwise these are not fair samples.
     """
 
     sequences: np.ndarray
@@ -65,8 +65,11 @@ class Sample:
 
 @dataclass(frozen=True)
 class PottsFit:
-    """A fitted Potts model, in zero-sum gauge (see the module). `pairs` holds the couplings of the pairs i < j in the order
-    of `np.triu_indices(sites, 1)`; `about` tells how it was fitted, and whether that converged."""
+    """A fitted Potts model, in zero-sum gauge (see the module).
+
+    `pairs` holds the couplings of the pairs i < j in the order of `np.triu_indices(sites, 1)`; `about` records how the
+    model was fitted and whether the fit converged.
+    """
 
     alphabet: Alphabet
     fields: np.ndarray  # (sites, colours)
@@ -78,7 +81,7 @@ class PottsFit:
         sites, colours = self.fields.shape
         if colours != len(self.alphabet.letters) or self.pairs.shape != (sites * (sites - 1) // 2, colours, colours):
             raise InvalidValue(
-                f"a model of {sites} sites and {len(self.alphabet.letters)} letters does not have fields of shape "
+                f"a model of {sites} sites and {len(self.alphabet.letters)} letters cannot have fields of shape "
                 f"{self.fields.shape} and couplings of shape {self.pairs.shape}."
             )
 
@@ -89,7 +92,7 @@ class PottsFit:
 
     @property
     def converged(self) -> bool:
-        """Whether the fit ended at a minimum."""
+        """Whether the fit converged to a minimum."""
         return bool(self.about.get("converged", False))
 
     def __repr__(self) -> str:
@@ -100,12 +103,12 @@ class PottsFit:
         return f"PottsFit({self.sites} sites, alphabet {self.alphabet.letters!r}, {kind}{effective}, {state})"
 
     def couplings(self, i: int, j: int) -> np.ndarray:
-        """The block [a, b] of what colour a at site i and colour b at site j add to the logarithm of the weight.
+        """The block [a, b] of contributions to the log-weight of colour a at site i with colour b at site j.
 
         Sites are counted from 0 here, as in every array; `couplings(j, i)` is the transpose.
         """
         if not (0 <= i < self.sites and 0 <= j < self.sites) or i == j:
-            raise InvalidValue(f"({i}, {j}) are not two different sites of 0..{self.sites - 1}.")
+            raise InvalidValue(f"({i}, {j}) must be two different sites in 0..{self.sites - 1}.")
         if i > j:
             return self.couplings(j, i).T
         return self.pairs[i * self.sites - i * (i + 1) // 2 + j - i - 1]
@@ -137,14 +140,14 @@ class PottsFit:
     def contacts(self, separation: int = 1, top: int | None = None) -> list[Contact]:
         """Pairs of sites, the most strongly coupled first, at least `separation` apart along the sequence."""
         if separation < 1 or (top is not None and top < 0):
-            raise InvalidValue(f"separation = {separation} and top = {top} are not whole numbers ≥ 1 and ≥ 0.")
+            raise InvalidValue(f"separation = {separation} and top = {top} must be integers ≥ 1 and ≥ 0.")
         i, j = np.triu_indices(self.sites, separation)
         score = self.scores()[i, j]
         order = np.argsort(-score, kind="stable")[:top]
         return [Contact(int(i[k]) + 1, int(j[k]) + 1, float(score[k])) for k in order]
 
     def energies(self, sequences: Sequences, *, unknown: Unknown = "refuse", inserts: Inserts = "keep") -> np.ndarray:
-        """E(s) = −log of the weight of each sequence: lower is more typical. Differences count, not the zero."""
+        """E(s) = −log of the weight of each sequence: lower is more typical. Only differences are meaningful."""
         facts = encoded(sequences, self.alphabet, unknown=unknown, inserts=inserts)
         if facts.shape[1] != self.sites:
             raise InvalidValue(f"the sequences have {facts.shape[1]} sites, but the model has {self.sites}.")
@@ -159,9 +162,9 @@ class PottsFit:
     def sample(
         self, number: int, seed: int = 0, *, sweeps: int = 64, most_sweeps: int = 4096, chains: int | None = None
     ) -> Sample:
-        """New sequences by Gibbs sampling, many chains at once, run until they agree or `most_sweeps` are made.
+        """Draw new sequences by Gibbs sampling, many chains at once, until they agree or `most_sweeps` is reached.
 
-        Chains that have not mixed warn (`solvable.methods.sequences.monte_carlo.NotMixed`), and the sample says so.
+        If the chains have not mixed, `mixed` is False and a `solvable.methods.sequences.monte_carlo.NotMixed` is issued.
         """
         import jax
         import jax.numpy as jnp
@@ -178,7 +181,7 @@ class PottsFit:
         )  # fmt: skip
 
     def plot_contacts(self, top: int | None = None, separation: int = 1, ax: Axes | None = None) -> Figure:
-        """The scores of all pairs as a map, with the `top` pairs (default: as many as sites) marked in the lower half."""
+        """Plot the scores of all pairs as a map, with the `top` pairs (default: as many as sites) marked in the lower half."""
         from ..render.plots import COLOURS, HEAT, house_style
 
         with house_style():
@@ -203,9 +206,9 @@ class PottsFit:
         return ax.figure  # type: ignore[return-value]
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Keep the model in a new folder, in the form in which studies rest: arrays with their SHA-256, no pickle.
+        """Save the model in a new folder, in the format of studies: arrays with their SHA-256, no pickle.
 
-        The folder appears whole or not at all; `solvable sweep verify FOLDER` holds it against its hashes.
+        The folder is written completely or not at all; `solvable sweep verify FOLDER` checks it against its hashes.
         """
         from ..lab.store import Store, block_id
 
@@ -233,31 +236,29 @@ class PottsFit:
 
 
 def refuse_occupied(folder: str | os.PathLike[str]) -> None:
-    """Refuse a place where something is already."""
+    """Raise an error if the folder already exists."""
     if os.path.lexists(folder) and not (os.path.isdir(folder) and not os.listdir(folder)):
-        raise InvalidValue(f"{str(folder)!r} already exists: choose a new folder.")
+        raise InvalidValue(f"{str(folder)!r} already exists; choose a new folder.")
 
 
 def load(folder: str | os.PathLike[str]) -> PottsFit:
-    """The model that `PottsFit.save` kept; damaged bytes are refused."""
+    """Load a model saved by `PottsFit.save`; raises an error if the data are damaged."""
     from ..lab.store import Store, block_id
 
     store = Store.open(folder)
     if DOCUMENT not in store.documents():
-        raise InvalidValue(f"the run at {folder} holds no Potts model.")
+        raise InvalidValue(f"the run at {folder} does not contain a Potts model.")
     facts, arrays = store.read_document(DOCUMENT), store.read(block_id(ARRAYS))
     try:
         if facts["format"] != FORMAT:
-            raise InvalidValue(
-                f"the model at {folder} has format {facts['format']!r}, but only {FORMAT} is known here."
-            )
+            raise InvalidValue(f"the model at {folder} has format {facts['format']!r}, but only {FORMAT} is supported.")
         fields, pairs = arrays.pop("fields"), arrays.pop("couplings")
         letters = alphabet_named(facts["name"] or facts["alphabet"])
         if fields.ndim != 2 or pairs.ndim != 3 or fields.dtype.kind != "f" or pairs.dtype.kind != "f":
             raise InvalidValue(f"the arrays of the model at {folder} are not fields and couplings.")
         return PottsFit(letters, fields, pairs, dict(facts["about"]), arrays)
     except (KeyError, TypeError, AttributeError):
-        raise InvalidValue(f"the model at {folder} cannot be understood.") from None
+        raise InvalidValue(f"the model at {folder} cannot be read.") from None
 
 
 def fit(
@@ -276,13 +277,13 @@ def fit(
     iterations: int = 1000,
     report: Report | None = None,
 ) -> PottsFit:
-    """Fit a Potts model by pseudo-likelihood to aligned sequences: a FASTA file's path, strings, or an integer array.
+    """Fit a Potts model by pseudo-likelihood to aligned sequences: the path of a FASTA file, strings, or an integer array.
 
-    `method="dense"`: a free coupling for every pair of sites and letters; `penalty` λ/2·Σ(W² + h²) against the weighted sum
-    over sequences (default λ = 0.2·(sites − 1)). `method="factored"`: one layer of attention with `heads` maps of sites
-    and matrices of letters, far fewer numbers; λ/2·Σ(A² + V²), default 1; `seed` draws its start. `reweight`: sequences
-    with at least this share of equal sites share one vote (None: every sequence has one). `unknown`, `inserts`: see
-    `solvable.tools.alignments.read_fasta`.
+    `method="dense"`: a free coupling for every pair of sites and letters, with penalty λ/2·Σ(W² + h²) relative to the
+    weighted sum over sequences (default λ = 0.2·(sites − 1)). `method="factored"`: one layer of attention with `heads` maps
+    of sites and matrices of letters, far fewer parameters, with penalty λ/2·Σ(A² + V²) (default λ = 1); `seed` draws its
+    start. `reweight`: sequences with at least this fraction of equal sites share one vote (None: each has one). For
+    `unknown` and `inserts` see `solvable.tools.alignments.read_fasta`.
 
     >>> rng = np.random.default_rng(0)
     >>> first = rng.integers(0, 4, (500, 3))
@@ -297,7 +298,7 @@ def fit(
     _check_numbers(method, heads, attention, penalty, tolerance, iterations)
     if isinstance(sequences, (str, os.PathLike)):
         read = read_fasta(sequences, letters, unknown=unknown, inserts=inserts, least=2)
-        facts, where = read.sequences, f"{sequences}: line {read.lines[-1]} begins the last of"
+        facts, where = read.sequences, f"{sequences}: line {read.lines[-1]} is the start of the last of"
     else:
         facts, where = encoded(sequences, letters, unknown=unknown, inserts=inserts, least=2), "these are"
     if np.all(facts == facts[:1]):
@@ -345,17 +346,17 @@ def _check_numbers(method, heads, attention, penalty, tolerance, iterations) -> 
     if attention not in ("free", "softmax"):
         raise InvalidValue(f"attention = {attention!r} is neither 'free' nor 'softmax'.")
     if not isinstance(heads, int) or not 1 <= heads <= 1024:
-        raise InvalidValue(f"heads = {heads} is not a whole number in [1, 1024].")
+        raise InvalidValue(f"heads = {heads} is not an integer in [1, 1024].")
     if penalty is not None and not 0 <= penalty < np.inf:
         raise InvalidValue(f"penalty = {penalty} is not a number in [0, ∞).")
     if not 0 < tolerance < 1:
         raise InvalidValue(f"tolerance = {tolerance} is not in (0, 1).")
     if not isinstance(iterations, int) or iterations < 1:
-        raise InvalidValue(f"iterations = {iterations} is not a whole number in [1, ∞).")
+        raise InvalidValue(f"iterations = {iterations} is not an integer in [1, ∞).")
 
 
 def _from_triangle(fields: np.ndarray, within: np.ndarray, across: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Fields and pairs in zero-sum gauge, a row of sites at a time: the full table of couplings is never made."""
+    """Fields and pairs in zero-sum gauge, one row of sites at a time, without the full table of couplings."""
     sites, colours = fields.shape
     half = (sites + 1) // 2
     within, across = (part.reshape(half, colours, half, colours) for part in (within, across))
@@ -372,7 +373,7 @@ def _from_triangle(fields: np.ndarray, within: np.ndarray, across: np.ndarray) -
 def _from_network(fields: np.ndarray, maps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Fields and pairs in zero-sum gauge of Σ_h A^h ⊗ V^h, both directions averaged.
 
-    Each direction sends its own mean to the field of the site that it predicts, so no conditional loses anything there.
+    Each direction adds its mean to the field of the site that it predicts, so that the gauge changes no conditional.
     """
     own = values.mean(axis=2, keepdims=True)
     centred = values - own - values.mean(axis=1, keepdims=True) + values.mean(axis=(1, 2), keepdims=True)
@@ -388,7 +389,7 @@ def _from_network(fields: np.ndarray, maps: np.ndarray, values: np.ndarray) -> t
 
 
 def _zero_sum_rows(fields: np.ndarray, row: Callable[[int], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Gather the rows (a, j, b) of pairs i < j, moving what is not zero-sum to the fields."""
+    """Gather the rows (a, j, b) of pairs i < j, moving their means to the fields."""
     sites, colours = fields.shape
     fields = fields.astype(float)
     pairs = np.empty((sites * (sites - 1) // 2, colours, colours), np.float32)

@@ -1,6 +1,6 @@
-"""A table of numbers with one column to be predicted, from a CSV, NPZ or Parquet file. Imports nothing heavy.
+"""A table of numbers with one column to predict, from a CSV, NPZ or Parquet file. Imports nothing heavy.
 
-What is wrong with a file is said in one sentence that names the line and the column.
+Errors in a file raise `InvalidValue` with one sentence that names the line and the column.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MISSING = {"", "na", "n/a", "nan", "null", "none", "?", "-"}
 
 
 class Table(NamedTuple):
-    """Features, the column to be predicted (numbers or words), and their names."""
+    """Features, the column to predict (numbers or words), and their names."""
 
     features: np.ndarray
     targets: np.ndarray
@@ -30,9 +30,10 @@ class Table(NamedTuple):
 
 
 def read_table(path: str | os.PathLike[str], target: str | None = None, ignore: tuple[str, ...] = ()) -> Table:
-    """The table of a file; `target` names the column to be predicted (default: the last one, or the array y of an NPZ).
+    """Read a table; `target` names the column to predict (default: the last one, or the array y of an NPZ file).
 
-    CSV (comma, semicolon or tab; a first line of words is read as names), NPZ (arrays X and y), Parquet (with pandas).
+    Formats: CSV (comma, semicolon or tab; a first line of words is read as names), NPZ (arrays X and y), Parquet (with
+    pandas).
     """
     path = Path(path)
     try:
@@ -48,11 +49,11 @@ def read_table(path: str | os.PathLike[str], target: str | None = None, ignore: 
         return _read_parquet(path, target, ignore)
     if kind in (".csv", ".tsv", ".txt", ".data"):
         return _read_csv(path, target, ignore)
-    raise InvalidValue(f"the file {str(path)!r} is none of .csv, .tsv, .txt, .data, .npz and .parquet.")
+    raise InvalidValue(f"the file {str(path)!r} is not a .csv, .tsv, .txt, .data, .npz or .parquet file.")
 
 
 def _chosen(path: Path, names: list[str], target: str | None, ignore: tuple[str, ...]) -> tuple[int, list[int]]:
-    """The place of the target and of the features among the columns."""
+    """The indices of the target and of the features among the columns."""
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InvalidValue(f"{path}: two columns are called {twice!r}.")
@@ -65,7 +66,7 @@ def _chosen(path: Path, names: list[str], target: str | None, ignore: tuple[str,
     place = names.index(target)
     features = [k for k, name in enumerate(names) if k != place and name not in ignore]
     if not features:
-        raise InvalidValue(f"{path} has no column beside {target!r} to predict it from.")
+        raise InvalidValue(f"{path} has no column other than {target!r} to predict it from.")
     return place, features
 
 
@@ -82,28 +83,28 @@ def _read_csv(path: Path, target: str | None, ignore: tuple[str, ...]) -> Table:
     except OSError as problem:
         raise InvalidValue(f"the file {str(path)!r} cannot be read: {problem.strerror}.") from None
     except UnicodeDecodeError as problem:
-        raise InvalidValue(f"the file {str(path)!r} is not a text in UTF-8: byte {problem.start} is not.") from None
+        raise InvalidValue(f"the file {str(path)!r} is not UTF-8 text: byte {problem.start} is invalid.") from None
     if "\0" in text:
-        raise InvalidValue(f"the file {str(path)!r} is not a text: it has zero bytes.")
+        raise InvalidValue(f"the file {str(path)!r} is not a text file: it contains zero bytes.")
     first = text.split("\n", 1)[0]
     mark = max((",", ";", "\t"), key=first.count)
     try:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, skipinitialspace=True)
         rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
     except csv.Error as problem:
-        raise InvalidValue(f"{path} is no CSV file: {problem}.") from None
+        raise InvalidValue(f"{path} is not a CSV file: {problem}.") from None
     rows = [(line, row) for line, row in rows if any(row)]
     if not rows:
         raise InvalidValue(f"the file {str(path)!r} is empty.")
     head = rows[0][1]
-    # Words in the first line are names, unless it is only the last cell that is none: then the label may be a word.
+    # Words in the first line are names, unless only the last cell is a word: then it may be a label.
     named = any(_number(cell) is None and cell.lower() not in MISSING for cell in head[: max(1, len(head) - 1)])
     names = head if named else [f"column{k + 1}" for k in range(len(head))]
     rows = rows[1:] if named else rows
     place, features = _chosen(path, names, target, ignore)
     for line, row in rows:
         if len(row) != len(names):
-            raise InvalidValue(f"{path}: line {line} has {len(row)} columns, where the first line has {len(names)}.")
+            raise InvalidValue(f"{path}: line {line} has {len(row)} columns, but the first line has {len(names)}.")
     values = np.empty((len(rows), len(features)))
     for k, (line, row) in enumerate(rows):
         try:
@@ -113,7 +114,7 @@ def _read_csv(path: Path, target: str | None, ignore: tuple[str, ...]) -> Table:
             if row[wrong].lower() in MISSING:
                 raise InvalidValue(f"{path}: line {line} has no value in the column {names[wrong]!r}.") from None
             raise InvalidValue(
-                f"{path}: line {line} has {row[wrong][:40]!r} in the column {names[wrong]!r}, which is no number; "
+                f"{path}: line {line} has {row[wrong][:40]!r} in the column {names[wrong]!r}, which is not a number; "
                 "leave such columns out with --ignore."
             ) from None
         if not np.isfinite(values[k]).all():
@@ -138,14 +139,14 @@ def _read_npz(path: Path, target: str | None, ignore: tuple[str, ...]) -> Table:
         raise
     except Exception as problem:  # whatever a damaged archive makes of the readers
         raise InvalidValue(
-            f"the file {str(path)!r} is no NPZ archive of plain arrays ({type(problem).__name__})."
+            f"the file {str(path)!r} is not an NPZ archive of plain arrays ({type(problem).__name__})."
         ) from None
     target = "y" if target is None else target
     if ignore:
-        raise InvalidValue(f"{path}: the columns of an NPZ have no names to ignore.")
+        raise InvalidValue(f"{path}: the columns of an NPZ file have no names, so none can be ignored.")
     if "X" not in held or target not in held:
         there = ", ".join(held) or "none"
-        raise InvalidValue(f"{path} does not hold the arrays 'X' and {target!r}; it holds: {there}.")
+        raise InvalidValue(f"{path} does not contain the arrays 'X' and {target!r}; it contains: {there}.")
     features, targets = held["X"], held[target]
     if features.ndim != 2 or targets.ndim != 1 or len(features) != len(targets):
         raise InvalidValue(
@@ -153,7 +154,9 @@ def _read_npz(path: Path, target: str | None, ignore: tuple[str, ...]) -> Table:
         )
     names = [f"column{k + 1}" for k in range(features.shape[1])]
     if features.dtype.kind not in "fiub" or targets.dtype.kind not in "fiubU":
-        raise InvalidValue(f"{path}: X and {target} are of types {features.dtype} and {targets.dtype}, not numbers.")
+        raise InvalidValue(
+            f"{path}: X and {target} have the types {features.dtype} and {targets.dtype}; they must be numbers."
+        )
     targets = targets if targets.dtype.kind == "U" else targets.astype(float)
     return Table(features.astype(float), targets, names, target)
 
@@ -168,12 +171,12 @@ def _read_parquet(path: Path, target: str | None, ignore: tuple[str, ...]) -> Ta
     except ImportError:
         raise InvalidValue("reading Parquet needs pandas and pyarrow: install them, or use CSV.") from None
     except Exception as problem:  # whatever a damaged file makes of the readers
-        raise InvalidValue(f"the file {str(path)!r} is no Parquet file ({type(problem).__name__}).") from None
+        raise InvalidValue(f"the file {str(path)!r} is not a Parquet file ({type(problem).__name__}).") from None
     return from_frame(path, frame, target, ignore)
 
 
 def from_frame(path: Path, frame, target: str | None, ignore: tuple[str, ...] = ()) -> Table:
-    """The table of a pandas DataFrame; `path` is what messages call it."""
+    """The table of a pandas DataFrame; `path` is its name in messages."""
     names = [str(name) for name in frame.columns]
     place, features = _chosen(path, names, target, ignore)
     for k in (*features, place):
@@ -186,7 +189,7 @@ def from_frame(path: Path, frame, target: str | None, ignore: tuple[str, ...] = 
             values[:, j] = frame.iloc[:, k].to_numpy(float)
         except (TypeError, ValueError):
             raise InvalidValue(
-                f"{path}: the column {names[k]!r} does not hold numbers; leave such columns out with --ignore."
+                f"{path}: the column {names[k]!r} does not contain numbers; leave such columns out with --ignore."
             ) from None
     column = frame.iloc[:, place].to_numpy()
     try:

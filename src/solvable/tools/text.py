@@ -1,11 +1,10 @@
 """Clones of a text: which orders of interaction between characters a transformer learns first.
 
-A text becomes windows of L characters over its C−1 most common ones and *other*. Stacks of factored attention of one, two,
-three layers (interactions of 2, 3 and 5 characters) are trained to predict hidden characters, each added to the shallower
-ones where these have come; Gibbs sweeps with their conditionals, begun at held-out windows, turn these into *clones*
-without higher interactions. An encoder is then trained
-on the text itself, and its loss on the held-out text and on every clone is followed: low orders saturate first
-(Rende, Gerace, Laio and Goldt 2024, arXiv:2410.19637).
+A text is cut into windows of L characters over its C−1 most common ones and *other*. Stacks of factored attention with one,
+two and three layers (interactions of 2, 3 and 5 characters) are trained to predict hidden characters, each added to the
+trained shallower ones. Gibbs sweeps with their conditionals, started from held-out windows, turn these windows into *clones*
+without higher interactions. An encoder is then trained on the text, and its loss on the held-out text and on every clone is
+followed: low orders saturate first (Rende, Gerace, Laio and Goldt 2024, arXiv:2410.19637).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ HELD_OUT = 0.1
 
 
 class Windows(NamedTuple):
-    """A text in tokens: windows to train on, others of its last tenth, and what the tokens stand for."""
+    """A text in tokens: training windows, held-out windows from its last tenth, and the character of each token."""
 
     train: np.ndarray
     test: np.ndarray
@@ -40,18 +39,18 @@ class Windows(NamedTuple):
 
 
 class Saturation(NamedTuple):
-    """How the loss on one set of windows went while the encoder was trained on the text."""
+    """The loss on one set of windows during training of the encoder on the text."""
 
     order: int
-    """Interactions of the clone; 0 for the text itself."""
+    """Order of interactions of the clone; 0 for the text itself."""
     losses: np.ndarray
     best_step: int
     settled_step: int
-    """From here on the loss stays within 5 % of its last value."""
+    """The step from which the loss stays within 5 % of its last value."""
 
 
 class Learnt(NamedTuple):
-    """What came out: for the text and its clones, and the loss of each stack on held-out text."""
+    """Results for the text and its clones, and the loss of each stack on held-out text."""
 
     steps: np.ndarray
     sets: tuple[Saturation, ...]
@@ -60,7 +59,7 @@ class Learnt(NamedTuple):
 
 
 def read_text(file: Path) -> str:
-    """The text of a file, or one sentence about why there is none."""
+    """Read a text file; raises `InvalidValue` if it cannot be read."""
     try:
         raw = Path(file).read_bytes()
     except OSError as problem:
@@ -68,15 +67,15 @@ def read_text(file: Path) -> str:
     if not raw.strip():
         raise InvalidValue(f"the file {str(file)!r} is empty.")
     if b"\0" in raw:
-        raise InvalidValue(f"the file {str(file)!r} is not a text: it has zero bytes.")
+        raise InvalidValue(f"the file {str(file)!r} is not a text file: it contains zero bytes.")
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as problem:
-        raise InvalidValue(f"the file {str(file)!r} is not a text in UTF-8: byte {problem.start} is not.") from None
+        raise InvalidValue(f"the file {str(file)!r} is not UTF-8 text: byte {problem.start} is invalid.") from None
 
 
 def cut_windows(text: str, sites: int, colours: int, stride: int = 0) -> Windows:
-    """Windows of `sites` characters, `stride` apart (default: a quarter of a window); runs of blanks count as one.
+    """Cut a text into windows of `sites` characters, `stride` apart (default: a quarter window); runs of blanks are merged.
 
     >>> windows = cut_windows("to be or not to be " * 40, sites=6, colours=5)
     >>> windows.train.shape[1], windows.characters
@@ -89,7 +88,9 @@ def cut_windows(text: str, sites: int, colours: int, stride: int = 0) -> Windows
     stride = stride or max(1, sites // 4)
     if (len(text) - held - sites) // sites < LEAST_WINDOWS // 10:
         least = int((LEAST_WINDOWS // 10 + 2) * sites / HELD_OUT)
-        raise InvalidValue(f"the text is too short: {len(text)} characters, where windows of {sites} need {least}.")
+        raise InvalidValue(
+            f"the text is too short: it has {len(text)} characters, but windows of {sites} need {least}."
+        )
     common = [c for c, _ in sorted(Counter(text[:held]).items(), key=lambda item: (-item[1], item[0]))[: colours - 1]]
     place = {c: i for i, c in enumerate(common)}
     tokens = np.array([place.get(c, len(common)) for c in text], np.int8)
@@ -100,7 +101,7 @@ def cut_windows(text: str, sites: int, colours: int, stride: int = 0) -> Windows
 
 
 class ConditionalNetwork(eqx.Module):
-    """A network's conditionals as a law to sweep with: what it predicts for a site when that one is hidden."""
+    """A network's conditionals as a law for Gibbs sweeps: its prediction for a site when that site is hidden."""
 
     network: Any
     sites: int = eqx.field(static=True)
@@ -144,7 +145,7 @@ _on_sets = _OnSets()
 
 
 def settled(steps: np.ndarray, losses: np.ndarray, share: float = 0.05) -> int:
-    """The first recorded step from which on a loss stays within a share of its last value.
+    """The first recorded step from which a loss stays within a given fraction of its last value.
 
     >>> settled(np.array([0, 10, 20, 30]), np.array([2.0, 1.04, 1.06, 1.0]))
     30
@@ -166,9 +167,9 @@ def learn_text(
     held: int = 256,
     seed: int = 0,
 ) -> Learnt:
-    """Train the stacks, make the clones, train encoders, and follow their loss on text and clones."""
+    """Train the stacks, make the clones, train encoders, and follow the encoders' loss on text and clones."""
     if not depths or min(depths) < 1 or max(depths) > 4:
-        raise InvalidValue(f"depths = {depths} are not whole numbers in [1, 4]: the layers of the stacks.")
+        raise InvalidValue(f"depths = {depths} must be integers in [1, 4], the numbers of layers of the stacks.")
     sites, colours = windows.train.shape[1], len(windows.characters)
     data = jnp.asarray(windows.train)
     chosen = np.random.default_rng(seed).permutation(len(windows.test))[:held]
@@ -199,7 +200,7 @@ def learn_text(
 
 
 def draw_learnt(learnt: Learnt, file: Path) -> None:
-    """Loss of the encoder on the text and on every clone against steps, as a picture."""
+    """Plot the loss of the encoder on the text and on every clone against steps."""
     import matplotlib.pyplot as plt
 
     from ..render.plots import COLOURS, house_style, log_axis
@@ -216,6 +217,6 @@ def draw_learnt(learnt: Learnt, file: Path) -> None:
         try:
             figure.savefig(file)
         except (OSError, ValueError) as problem:
-            raise InvalidValue(f"the picture {str(file)!r} cannot be written: {problem}.") from None
+            raise InvalidValue(f"the plot {str(file)!r} cannot be written: {problem}.") from None
         finally:
             plt.close(figure)

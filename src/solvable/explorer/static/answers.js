@@ -1,6 +1,6 @@
-// The server's answers in the one shape that the figures are made from.
+// Converts the server's answers to the format used by the figures.
 
-/** Every dimension with its coordinate, the swept controls among them. */
+/** Every dimension with its coordinate, including the swept controls. */
 export function normal(answer) {
   const coordinates = { ...(answer.coordinates ?? {}) };
   for (const axis of [answer.x, answer.y]) if (axis?.field && axis.values) coordinates[axis.field] = axis.values;
@@ -9,7 +9,7 @@ export function normal(answer) {
 
 const depth = (nested) => (Array.isArray(nested) ? nested.length : 0);
 
-/** The theory where it was computed with the points (it takes minutes, or needs something drawn), and where that is. */
+/** The theory if it was computed with the points (it takes minutes, or needs a random draw), and its x values. */
 function theoryAt(points, view) {
   if (view.y || !points.some((p) => p.expected !== undefined)) return { values: null };
   const largest = Math.max(...points.map((p) => p.size)), last = points.filter((p) => p.size === largest).sort((a, b) => a.x - b.x);
@@ -37,7 +37,7 @@ export function completed(answer, points, view, description) {
   return { ...(answer ?? { lines: [], not_converged: 0 }), coordinates, series, dimensions };
 }
 
-/** Points of a stored study, which come as whole arrays, one by one along the axis. */
+/** Points of a stored study, which come as arrays, split into single points along the axis. */
 export function unrolled(points, field, values) {
   return points.flatMap((p) => {
     if (!p.dims || p.dims[0] !== field) return [{ ...p, x: p.x ?? null }];

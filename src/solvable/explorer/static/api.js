@@ -1,6 +1,6 @@
-// Everything that is asked of the server, and the rule that at most one question per stream is under way.
+// All requests to the server, with at most one request per stream in flight.
 
-/** A refusal in one sentence; `field` names the control it is about, when it is about one. */
+/** A refusal in one sentence; `field` names the control it concerns, if any. */
 export class Refusal extends Error {
   constructor(sentence, status = 0, field = null, stale = false) {
     super(sentence);
@@ -8,7 +8,7 @@ export class Refusal extends Error {
   }
 }
 
-const SILENT = "The server does not answer. Is `solvable explore` still running?";
+const SILENT = "The server does not respond. Is `solvable explore` still running?";
 
 async function ask(path, body) {
   const options = body === undefined
@@ -26,14 +26,14 @@ async function ask(path, body) {
   }
   if (answer.ok) return answer;
   let reply = {};
-  try { reply = await answer.json(); } catch { /* not JSON: the status must do */ }
+  try { reply = await answer.json(); } catch { /* not JSON: use the status */ }
   const sentence = reply.error ?? (answer.status === 401
-    ? "This session has ended: open the link that `solvable explore` printed."
-    : `The server answered ${answer.status}.`);
+    ? "This session has ended; open the link that `solvable explore` printed."
+    : `The server returned status ${answer.status}.`);
   throw new Refusal(sentence, answer.status, reply.field ?? null, Boolean(reply.stale));
 }
 
-// Two pages of one session, or one page opened twice, must not make each other's questions stale.
+// Two pages of one session, or one page opened twice, must not make each other's requests stale.
 const here = Math.random().toString(36).slice(2, 10);
 
 const json = async (path, body) => (await ask(path, body)).json();
@@ -55,8 +55,8 @@ export async function exported(view, format, job) {
   return { blob: await answer.blob(), name: named ? named[1] : `solvable.${format}` };
 }
 
-/** What a job reports, as it happens; `heard(kind, payload)`. Returns a function that stops listening. */
-export function events(job, heard) {
+/** Call `handle(kind, payload)` for every event of a job. Returns a function that stops listening. */
+export function events(job, handle) {
   const source = new EventSource(`/api/jobs/${encodeURIComponent(job)}/events`);
   const last = new Set(["done", "failed", "cancelled"]);
   let failures = 0;
@@ -64,21 +64,21 @@ export function events(job, heard) {
     source.addEventListener(kind, (event) => {
       failures = 0;
       if (last.has(kind)) source.close();
-      heard(kind, event.data ? JSON.parse(event.data) : {});
+      handle(kind, event.data ? JSON.parse(event.data) : {});
     });
   }
   source.onerror = () => {
-    // The browser reconnects by itself and the history is replayed; after three failures in a row nobody is there.
+    // The browser reconnects automatically and the history is replayed; after three failures in a row the server is gone.
     if (++failures < 3 && source.readyState !== EventSource.CLOSED) return;
     source.close();
-    heard("failed", { error: SILENT });
+    handle("failed", { error: SILENT });
   };
   return () => source.close();
 }
 
-const PACE = 25; // milliseconds from one question to the next: below what the server allows, above what an eye sees
+const PACE = 25; // milliseconds between requests: within the server's rate limit, too short to be noticed
 
-/** Questions of which only the newest matters: one under way, at most one waiting, so that no backlog can grow. */
+/** Requests of which only the newest matters: one in flight, at most one waiting, so that no backlog can grow. */
 export function latest(send, settle) {
   let busy = false, waiting = null, sequence = 0, sent = 0;
   const pump = async () => {

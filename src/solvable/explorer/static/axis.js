@@ -1,4 +1,4 @@
-// What is swept: the horizontal axis, its range and scale, and a second control that makes a phase diagram.
+// The swept controls: the horizontal axis with its range and scale, and a second control for a phase diagram.
 
 import { h, typed, unique, words } from "./dom.js";
 import { existing } from "./state.js";
@@ -41,7 +41,7 @@ export function axisBar(description, changed) {
     log.addEventListener("change", () => {
       if (log.checked && view[which].from <= 0) {
         log.checked = false;
-        return refuse("A logarithmic axis starts above 0.");
+        return refuse("A logarithmic axis must start above 0.");
       }
       changed({ [which]: { ...view[which], scale: log.checked ? "log" : "linear" } });
     });
@@ -85,9 +85,9 @@ export function axisBar(description, changed) {
       first.refuse("");
       second.refuse("");
       second.element.hidden = !view.x || controls.length < 2 || !description.has_theory;
-      second.show(view.y, [["", view.y ? "nothing else: curves" : "… a second control: phase diagram"], ...controls.filter(([n]) => n !== view.x?.field)]);
+      second.show(view.y, [["", view.y ? "none (curves)" : "… a second control (phase diagram)"], ...controls.filter(([n]) => n !== view.x?.field)]);
     },
-    /** Show a refusal about the swept field beside its axis; answers whether it was about one. */
+    /** Show a refusal about a swept field next to its axis; returns whether the field is swept. */
     refuse(field, sentence) {
       const editor = view?.x?.field === field ? first : view?.y?.field === field ? second : field === "x" ? first : field === "y" ? second : null;
       editor?.refuse(sentence);

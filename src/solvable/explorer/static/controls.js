@@ -1,15 +1,15 @@
-// The controls of a model, made from its declarations: sliders with number boxes, segmented choices, whole numbers.
+// The controls of a model, built from its declarations: sliders with number boxes, segmented choices, integers.
 
 import { h, number, typed, unique, words } from "./dom.js";
 
 const STEPS = 400;
 
-/** Where a value lies on a slider of STEPS steps, and back; logarithmic where the declaration says so. */
+/** Maps values to positions on a slider of STEPS steps and back; logarithmic if declared so. */
 export function track(field) {
   const [low, high] = field.span ?? [field.low, field.high];
   const log = field.scale === "log" && low > 0;
   const [a, b] = log ? [Math.log(low), Math.log(high)] : [low, high];
-  const digits = log && (b - a) / STEPS > 0.01 ? 3 : 4; // as few as keep neighbouring steps apart
+  const digits = log && (b - a) / STEPS > 0.01 ? 3 : 4; // the fewest that distinguish neighbouring steps
   return {
     position: (value) => Math.max(0, Math.min(STEPS, Math.round((STEPS * ((log ? Math.log(Math.max(value, 1e-300)) : value) - a)) / (b - a)))),
     value: (position) => {
@@ -27,7 +27,7 @@ function explained(field) {
   return `${field.meaning.charAt(0).toUpperCase()}${field.meaning.slice(1)}.${range}`;
 }
 
-/** A panel with one row per control and choice; `changed(name, value, final)` is declarations about every move. */
+/** A panel with one row per control and choice; `changed(name, value, final)` is called on every change. */
 export function panel(description, changed) {
   const rows = {}, list = h("div", { class: "controls" });
   const numbers = description.fields.filter((f) => f.kind === "control"), choices = description.fields.filter((f) => f.kind === "choice");
@@ -37,8 +37,8 @@ export function panel(description, changed) {
   if (choices.length) list.append(h("h3", {}, "Choices"));
   for (const field of choices) list.append((rows[field.name] = field.options ? alternatives(field, changed) : whole(field, changed)).element);
   if (arrays.length) {
-    list.append(h("details", { class: "arrays" }, h("summary", {}, "Arrays, at their defaults here"),
-      h("p", {}, "Set them in Python; the page keeps them as the model declares them."),
+    list.append(h("details", { class: "arrays" }, h("summary", {}, "Arrays (at their defaults)"),
+      h("p", {}, "The page uses the model's defaults; set arrays in Python."),
       h("dl", {}, arrays.map((f) => [h("dt", {}, name(f)), h("dd", {}, explained(f))]))));
   }
   return {
@@ -88,14 +88,14 @@ function slider(field, changed) {
   const box = h("input", { type: "text", inputmode: "decimal", class: "box", id, autocomplete: "off", spellcheck: "false" });
   const range = h("input", { type: "range", min: 0, max: STEPS, step: 1, "aria-labelledby": `${id}-label` });
   const row = frame(field, [h("label", { for: id, id: `${id}-label` }, name(field)), box], range);
-  const tell = (value) => {
+  const mark = (value) => {
     range.setAttribute("aria-valuetext", number(value));
     range.style.setProperty("--filled", `${(100 * rail.position(value)) / STEPS}%`);
   };
   range.addEventListener("input", () => {
     const value = rail.value(Number(range.value));
     box.value = typed(value);
-    tell(value);
+    mark(value);
     changed(field.name, value, false);
   });
   range.addEventListener("change", () => changed(field.name, rail.value(Number(range.value)), true));
@@ -106,13 +106,13 @@ function slider(field, changed) {
       return;
     }
     range.value = rail.position(value);
-    tell(value);
+    mark(value);
     changed(field.name, value, true);
   });
   row.show = (value) => {
     if (document.activeElement !== box) box.value = typed(value);
     if (document.activeElement !== range || rail.value(Number(range.value)) !== value) range.value = rail.position(value);
-    tell(value);
+    mark(value);
   };
   row.refuse("");
   return row;

@@ -1,6 +1,6 @@
-// Elements, words and numbers: the few helpers that every other module uses.
+// Helpers for elements, words and numbers, used by every other module.
 
-/** An element with attributes, listeners (`onclick`) and children; `html` is only ever given what our server wrote. */
+/** An element with attributes, listeners (`onclick`) and children; `html` must only be set to content of our server. */
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -16,13 +16,13 @@ export function h(tag, attributes = {}, ...children) {
 
 let counter = 0;
 
-/** A name that no other element has. */
+/** A unique element id. */
 export const unique = (stem) => `${stem}-${++counter}`;
 
 /** `test_error` → `test error`. */
 export const words = (name) => String(name).replaceAll("_", " ");
 
-/** A number as a person writes it: four digits, no trailing zeros, a true minus sign. */
+/** A number for reading: four digits, no trailing zeros, a true minus sign. */
 export function number(value, digits = 4) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (typeof value !== "number") return String(value);
@@ -33,10 +33,10 @@ export function number(value, digits = 4) {
   return text.replace(/^-/, "−");
 }
 
-/** The same for a box that is typed into: plain ASCII, up to six digits. */
+/** A number for an input box: plain ASCII, up to six digits. */
 export const typed = (value) => (typeof value === "number" ? String(Number(value.toPrecision(6))) : String(value));
 
-/** A symbol for a plot's labels, where MathML cannot go: its letters with <sub> and <sup>. */
+/** A symbol for plot labels, which do not support MathML: its letters with <sub> and <sup>. */
 export function plainSymbol(mathml) {
   if (!mathml) return "";
   const holder = document.createElement("template");
@@ -56,7 +56,7 @@ export function plainSymbol(mathml) {
   return caption(holder.content).trim();
 }
 
-/** Wait until nothing new has come for a while, then do it once. */
+/** Debounce: run the action once no new call has come for a while. */
 export function settled(milliseconds, action) {
   let timer = 0;
   return (...given) => {
@@ -67,10 +67,10 @@ export function settled(milliseconds, action) {
 
 const speak = settled(700, (text) => { document.getElementById("live").textContent = text; });
 
-/** Say something to a screen reader, when the hand has come to rest. */
+/** Announce text to a screen reader, once changes have stopped. */
 export const announce = (text) => speak(text);
 
-/** Put text on the clipboard; answers whether that worked. */
+/** Copy text to the clipboard; returns whether that worked. */
 export async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);

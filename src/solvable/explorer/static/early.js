@@ -1,4 +1,4 @@
-// Before the page is first painted: the remembered appearance, and the plotting library where it will be needed.
+// Runs before the first paint: restores the appearance and preloads the plotting library if it will be needed.
 (function () {
   if (/[?&](model|study)=/.test(location.search)) {
     var link = document.createElement("link");
@@ -11,5 +11,5 @@
     var theme = localStorage.getItem("theme"), type = localStorage.getItem("type");
     if (theme === "dark" || theme === "light") document.documentElement.dataset.theme = theme;
     if (type === "large") document.documentElement.dataset.type = "large";
-  } catch (refused) { /* storage may be forbidden: the defaults do */ }
+  } catch (refused) { /* storage may be forbidden: use the defaults */ }
 })();

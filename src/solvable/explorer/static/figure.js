@@ -1,8 +1,8 @@
-// From answers of the server to what is drawn: panels, lines, points and heat maps, as plain objects and nothing else.
+// Composes figures from the server's answers: panels, lines, points and heat maps, as plain objects.
 
 import { number, plainSymbol, words } from "./dom.js";
 
-// Okabe and Ito's palette, as in the printed figures; on a dark ground its lighter colours come first.
+// Okabe and Ito's palette, as in the printed figures; on a dark background its lighter colours come first.
 const LIGHT = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"];
 const DARK = ["#56B4E9", "#E69F00", "#2BC59A", "#E39CC4", "#F0E442", "#FF8A3D", "#FFFFFF"];
 export const MARKERS = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x"];
@@ -10,15 +10,15 @@ export const DASHES = ["solid", "dash", "dot", "dashdot"];
 
 export const palette = (dark) => (dark ? DARK : LIGHT);
 
-const AXES = ["time", "mode", "site"]; // kinds of dimensions that curves are drawn along
+const AXES = ["time", "mode", "site"]; // kinds of dimensions along which curves are drawn
 
-/** The two dimensions of its own that a series can be drawn over as a map, or null: a pair of times, two sites. */
+/** The two dimensions over which a series can be drawn as a map (two times, two sites), or null. */
 export function planeOf(series, answer) {
   const flat = series.dims.filter((d) => [...AXES, "pair"].includes(answer.dimensions?.[d]?.kind));
   return flat.length >= 2 && series.dims.length === 2 ? flat : null;
 }
 
-/** A few indices of a long dimension, its last among them. */
+/** A few indices of a long dimension, including the last. */
 function some(length, most) {
   if (length <= most) return [...Array(length).keys()];
   return [...new Set(Array.from({ length: most }, (_, k) => Math.round((k * (length - 1)) / (most - 1))))];
@@ -26,8 +26,8 @@ function some(length, most) {
 
 const at = (nested, indices) => indices.reduce((inner, i) => (inner === null || inner === undefined ? null : inner[i]), nested);
 
-/** The dimension along which a series is drawn: the swept control, else the one that its model declares as an axis, else the
- * first of its own with numbers on it. */
+/** The dimension along which a series is drawn: the swept control, else the one that its model declares as an axis, else
+ * its first dimension with numeric coordinates. */
 export function along(series, answer, view) {
   if (view.x && series.dims.includes(view.x.field)) return view.x.field;
   const declared = series.dims.find((d) => AXES.includes(answer.dimensions?.[d]?.kind));
@@ -36,7 +36,7 @@ export function along(series, answer, view) {
   return series.dims.find(numeric) ?? series.dims[0] ?? null;
 }
 
-/** Every combination of indices of the other dimensions, each with its words: one drawn line each. */
+/** Every combination of indices of the other dimensions, each with its caption: one line each. */
 function combinations(series, answer, axis) {
   const others = series.dims.filter((d) => d !== axis);
   let found = [{ picked: {}, caption: [] }];
@@ -60,7 +60,7 @@ function lengthAlong(series, dim) {
   return inner?.length ?? 0;
 }
 
-/** The lines of one series: x, y and what distinguishes each. */
+/** The lines of one series: x, y and the caption of each. */
 export function linesOf(series, answer, view) {
   const axis = along(series, answer, view);
   if (axis === null) return [{ axis, x: [0], y: [series.values], caption: [], picked: {} }];
@@ -191,7 +191,7 @@ function drawPoints({ traces, legend, curve, c, series, line, colour, suffix, vi
   const mine = (curve.points ?? []).filter((p) => p.observable === series.observable && !(series.branch > 0));
   const sizes = [...new Set(mine.map((p) => p.size))].sort((a, b) => a - b);
   sizes.forEach((size, s) => {
-    const aside = c + 0.14 * (s - (sizes.length - 1) / 2); // without an axis, sizes stand side by side
+    const aside = c + 0.14 * (s - (sizes.length - 1) / 2); // without an axis, sizes are drawn side by side
     const rows = pointsOf(mine.filter((p) => p.size === size), series, curve.answer, line, view);
     if (!rows.length) return;
     rows.forEach((r) => everyY.push(r.mean));

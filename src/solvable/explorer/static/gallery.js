@@ -1,12 +1,12 @@
-// The first page: what this is, in two sentences, and every model with a search box and its family as a filter.
+// The first page: an introduction in two sentences, and all models with a search box and filters by family.
 
 import { h, announce } from "./dom.js";
 import { plotly } from "./plot.js";
 import { stories, cards } from "./tour.js";
 
-/** The gallery; `open` shows the tour first when it was asked for. */
+/** The gallery; with `tour`, the tour comes first. */
 export async function gallery(listing, { tour = false } = {}) {
-  const declarations = await stories();
+  const tourStories = await stories();
   let chosen = null;
   const search = h("input", { type: "search", id: "search", placeholder: "perceptron, attention, double descent…", autocomplete: "off", oninput: filter });
   const titles = new Map(listing.models.map((m) => [m.family, m.family_title]));
@@ -15,7 +15,7 @@ export async function gallery(listing, { tour = false } = {}) {
   const count = h("p", { class: "quiet count", role: "status", "aria-live": "polite" });
   const items = listing.models.map((m) => ({ ...m, element: card(m), text: `${m.id} ${m.title} ${m.sentence} ${m.family_title} ${m.badge}`.toLowerCase() }));
   const list = h("ul", { class: "cards" }, items.map((i) => i.element));
-  const nothing = h("div", { class: "empty", hidden: true }, h("p", {}, "No model answers to that."),
+  const nothing = h("div", { class: "empty", hidden: true }, h("p", {}, "No model matches."),
     h("button", { type: "button", onclick: () => { search.value = ""; chosen = null; filter(); search.focus(); } }, "Show all models"));
 
   function filter() {
@@ -29,10 +29,10 @@ export async function gallery(listing, { tour = false } = {}) {
     chips.forEach((chip, k) => chip.setAttribute("aria-pressed", String([null, ...families][k] === chosen)));
     nothing.hidden = shown > 0;
     count.textContent = shown === 1 ? "1 model" : `${shown} models`;
-    if (!shown) announce("No model answers to that.");
+    if (!shown) announce("No model matches.");
   }
 
-  const journey = h("section", { class: "tour", "aria-labelledby": "tour-title" }, h("h2", { id: "tour-title", tabindex: "-1" }, "A tour in three stories"), cards(declarations));
+  const journey = h("section", { class: "tour", "aria-labelledby": "tour-title" }, h("h2", { id: "tour-title", tabindex: "-1" }, "A tour in three stories"), cards(tourStories));
   const models = h("section", { "aria-labelledby": "models-title" },
     h("div", { class: "shelf" }, h("h2", { id: "models-title" }, "Models"), count,
       h("div", { class: "find" }, h("label", { for: "search", class: "hidden" }, "Search the models"), search),
@@ -41,10 +41,10 @@ export async function gallery(listing, { tour = false } = {}) {
   const opened = listing.study
     ? h("p", { class: "banner" }, "A stored study is open: ", h("a", { href: "/?study=1", "data-route": true }, listing.study.title ?? listing.study.name ?? "show it"), ".") : null;
   const hello = h("div", { class: "hello" }, h("h1", {}, tour ? "The tour" : "Exactly solvable models of learning"),
-    h("p", {}, "Each model pairs a task with a learner whose behaviour physics predicts exactly when the dimension is large. Move a control and the predicted curve answers at once; press Simulate and finite realisations, with error bars, land on the same axis."));
+    h("p", {}, "Each model pairs a task with a learner whose behaviour physics predicts exactly when the dimension is large. Move a control and the predicted curve follows at once; press Simulate and finite realisations, with error bars, appear on the same axis."));
   filter();
   const page = h("div", { class: "gallery" }, hello, opened, tour ? [journey, models] : [models, journey]);
-  // Whoever reaches for a model will want its plot.
+  // A reader who points at a model will soon need the plotting library.
   const reach = () => plotly().catch(() => {});
   for (const kind of ["pointerover", "focusin"]) for (const shelf of [list, journey]) shelf.addEventListener(kind, reach, { once: true });
   return page;

@@ -1,4 +1,4 @@
-// Decides from the address which page is shown, and keeps the back and forward buttons working.
+// Chooses the page from the address and keeps the back and forward buttons working.
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
@@ -12,13 +12,13 @@ let page = null, turn = 0, listed = null;
 
 const models = () => (listed ??= api.models().catch((problem) => { listed = null; throw problem; }));
 
-/** Show what the address says. `moved`: the reader went there, so the focus goes along. */
+/** Show the page of the address. `moved`: the reader followed a link, so the focus moves too. */
 async function show(moved) {
   const mine = ++turn, query = new URLSearchParams(location.search), id = query.get("model");
   if (page?.accepts?.(id, query)) return page.restore(location.search);
   page?.close?.();
   page = null;
-  // Pictures that are still on their way would keep what the next page needs waiting: a browser opens six connections.
+  // Images that are still loading would delay the next page: a browser opens only six connections.
   main.querySelectorAll("img").forEach((picture) => { if (!picture.complete) picture.removeAttribute("src"); });
   main.setAttribute("aria-busy", "true");
   const waiting = setTimeout(() => { if (mine === turn) main.replaceChildren(h("p", { class: "loading" }, "Opening…")); }, 150);
@@ -44,7 +44,7 @@ async function first(query) {
 }
 
 function failure(problem) {
-  return h("div", { class: "failure", role: "alert" }, h("h1", {}, problem.status === 404 ? "Not here" : "That did not work"), h("p", {}, problem.message),
+  return h("div", { class: "failure", role: "alert" }, h("h1", {}, problem.status === 404 ? "Not found" : "Something went wrong"), h("p", {}, problem.message),
     h("p", {}, h("button", { type: "button", class: "primary", onclick: () => show(false) }, "Try again"), " ", h("a", { class: "button", href: "/", "data-route": true }, "All models")));
 }
 

@@ -1,4 +1,4 @@
-// One model: its controls, its curves, its simulations, what it is, and how to take it away.
+// One model: controls, curves, simulations, set-up, and export.
 
 import * as api from "./api.js";
 import { completed, normal } from "./answers.js";
@@ -14,10 +14,10 @@ import { caption } from "./tour.js";
 
 const STATUS = {
   exact: "exact: holds at every size", asymptotic: "asymptotic: exact as the size grows",
-  approximate: "approximate: known to be off somewhere", measured: "measured only: it has no theory",
+  approximate: "approximate: known to be inexact in places", measured: "measured only: there is no theory",
 };
 const MOST_PINS = 6;
-const SLOW = 0.06; // seconds: where a whole curve takes longer, there is a preview of fewer points while a slider moves
+const SLOW = 0.06; // seconds: a slower curve is previewed with fewer points while a slider moves
 
 /** The page of the model `id`, in the state that the query string describes. */
 export async function modelPage(id, query) {
@@ -73,17 +73,17 @@ class Page {
         about(d)), this.ledger = h("section", { class: "setup", "aria-labelledby": "claims-title", hidden: true }));
   }
 
-  /** The ledger comes after the curve: nobody waits for it, and a page without it is whole. */
+  /** The ledger is loaded after the curve, and the page works without it. */
   async showClaims() {
     try {
       const { claims } = await api.claims(this.description.id);
       if (!claims.length) return;
       this.ledger.replaceChildren(...ledger(claims));
       this.ledger.hidden = false;
-    } catch { /* the page is whole without it */ }
+    } catch { /* the page works without it */ }
   }
 
-  /** Called when the page is in the document: there is a width to draw for. */
+  /** Called when the page is in the document, so that its width is known. */
   shown() {
     this.refresh();
     this.askAll();
@@ -160,7 +160,7 @@ class Page {
     if (pinsToo) this.pins.forEach((pin) => this.askPin(pin));
   }
 
-  /** Keep the view possible: observables that exist, one of them without dimensions of its own in a plane. */
+  /** Keep the view valid: only observables that exist, and in a plane a single one without dimensions. */
   repair() {
     const known = existing(this.description, this.view.values), names = known.map((o) => o.name);
     let shown = this.view.observables.filter((n) => names.includes(n));
@@ -177,7 +177,7 @@ class Page {
     const shown = this.view.observables;
     const next = this.view.y ? [name] : shown.includes(name) ? shown.filter((n) => n !== name) : this.order([...shown, name]);
     if (next.length) this.change({ observables: next }, false);
-    else announce("One observable stays on the plot.");
+    else announce("At least one observable must be shown.");
   }
 
   order(names) {
@@ -190,7 +190,7 @@ class Page {
     if (!this.answer || this.view.y) return;
     const taken = new Set(this.pins.map((p) => p.colour));
     const colour = Array.from({ length: MOST_PINS }, (_, k) => k + 1).find((k) => !taken.has(k));
-    if (colour === undefined) return this.say(`${MOST_PINS} curves are pinned: unpin one first.`);
+    if (colour === undefined) return this.say(`${MOST_PINS} curves are pinned; unpin one first.`);
     const { points, faded } = this.simulations.points(this.view);
     this.pins.push({ values: { ...this.view.values }, answer: this.answer, points: faded ? [] : points, key: physics(this.view), colour });
     announce("Pinned.");
@@ -226,7 +226,7 @@ class Page {
     this.pins.forEach((pin) => this.askPin(pin));
   }
 
-  /** Ask for the curve; where that is slow, for a coarse one while the slider moves and the whole when it rests. */
+  /** Request the curve; if it is slow, a coarse one while the slider moves and the full one when it stops. */
   submit(dragging) {
     const view = structuredClone(this.view);
     clearTimeout(this.full);
@@ -239,16 +239,16 @@ class Page {
     this.wait();
   }
 
-  /** Say that something is being computed, but only if it takes long enough to be noticed. */
+  /** Show that a curve is being computed, but only if it takes long enough to be noticed. */
   wait() {
     this.waiting ??= [
       setTimeout(() => this.figure.classList.add("waits"), 250),
       setTimeout(() => {
         const begun = Date.now() - 900;
-        const tell = () => { this.status.textContent = `Compiling this theory, ${Math.round((Date.now() - begun) / 1000)} s so far: once for each choice, then curves take milliseconds.`; };
-        tell();
+        const update = () => { this.status.textContent = `Compiling this theory, ${Math.round((Date.now() - begun) / 1000)} s so far. This happens once for each choice; then curves take milliseconds.`; };
+        update();
         announce("Compiling this theory for the first time.");
-        this.waiting?.push(setInterval(tell, 1000));
+        this.waiting?.push(setInterval(update, 1000));
       }, 900),
     ];
   }
@@ -266,7 +266,7 @@ class Page {
       const placed = field && (this.axes.refuse(field, refusal.message) || this.controls.refuse(field, refusal.message));
       if (!placed && ["sizes", "seeds", "simulated"].includes(field)) this.simulations.refuse(refusal.message);
       else this.say(placed ? "" : refusal.message, refusal.status === 0);
-      this.status.textContent = "The curve shown belongs to the last values that were allowed.";
+      this.status.textContent = "The curve shown is for the last allowed values.";
       return;
     }
     this.controls.refuse(null, "");
@@ -288,14 +288,14 @@ class Page {
     const view = this.answerView ?? this.view, values = [this.view.values, ...this.pins.map((p) => p.values)];
     const named = (v) => difference(v, values, view.x?.field, words);
     const simulated = this.simulations.points(this.view), { faded } = simulated;
-    // Points of other values are faint, and gone if the curve that they belong to is pinned with them.
+    // Points at other values are faded, and hidden if their curve is pinned together with them.
     const points = faded && this.pins.some((p) => p.key === simulated.key && p.points?.length) ? [] : simulated.points;
     const current = { name: this.pins.length ? named(this.view.values) || "current" : "", colour: 0, answer: completed(this.answer, points, view, this.description), points, faded };
     const pinned = view.y ? [] : this.pins.map((p) => ({ name: named(p.values) || "pinned", colour: p.colour, answer: completed(p.answer, p.points ?? [], view, this.description), points: p.points ?? [] }));
     return [current, ...pinned];
   }
 
-  /** Draw once per frame at most, whatever is asked for. */
+  /** Draw at most once per frame. */
   redraw() {
     if (this.drawing) { this.stale = true; return; }
     this.drawing = true;
@@ -320,7 +320,7 @@ class Page {
     this.plot.setAttribute("aria-label", sentence(curves[0].answer, view));
     const bare = !figure.panels.length;
     this.empty.hidden = !bare;
-    if (bare) this.empty.replaceChildren(h("p", {}, this.answer?.note ? `${this.answer.note.charAt(0).toUpperCase()}${this.answer.note.slice(1)}` : "Nothing here has a theory."), h("p", { class: "quiet" }, "Press Simulate below: the points are drawn here as they land."));
+    if (bare) this.empty.replaceChildren(h("p", {}, this.answer?.note ? `${this.answer.note.charAt(0).toUpperCase()}${this.answer.note.slice(1)}` : "None of these observables has a theory."), h("p", { class: "quiet" }, "Press Simulate below; points are drawn here as they arrive."));
     this.pinButton.disabled = Boolean(view.y) || bare;
     this.showStatus(curves[0].answer);
     if (this.values.open) this.showTable();
@@ -337,7 +337,7 @@ class Page {
     const counted = (n, plain, one, many) => (n ? `${n} ${n === 1 ? "point" : "points"} ${plain} ${n === 1 ? one : many}.` : "");
     const missing = [
       counted(out, "did not converge and", "is left out", "are left out"),
-      counted(partly, "did not converge to the end and", "is drawn as far as it went", "are drawn as far as they went"),
+      counted(partly, "did not converge to the end and", "is drawn up to where it failed", "are drawn up to where they failed"),
     ].filter(Boolean).join(" ");
     const took = answer.seconds ? ` Computed in ${answer.seconds < 1 ? `${number(answer.seconds * 1000, 2)} ms` : `${number(answer.seconds, 2)} s`}.` : "";
     const text = parts.length ? `${parts.join("; ")}.` : "";
@@ -350,7 +350,7 @@ class Page {
     this.values.append(table(this.answer, this.answerView));
   }
 
-  /** Bring everything beside the plot in line with the view. */
+  /** Update everything around the plot to match the view. */
   refresh() {
     const view = this.view, shown = existing(this.description, view.values);
     const offered = view.y ? shown.filter((o) => !o.dims.length && o.predicted) : shown;
@@ -368,7 +368,7 @@ class Page {
   }
 }
 
-/** What the papers claim and what was seen, with the numbers folded; nothing where no claim is declared. */
+/** The claims of the papers with their verdicts, and the numbers folded away. */
 function ledger(claims) {
   const signs = { true: "✓", false: "✗", null: "?" };
   const lines = claims.map((c) => h("li", {},

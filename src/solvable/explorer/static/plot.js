@@ -1,4 +1,4 @@
-// The plot on the page: draws a composed figure with Plotly, its legend as html, and its values as a table.
+// The plot on the page: draws a composed figure with Plotly, its legend as HTML, and its values as a table.
 
 import { h, number, words } from "./dom.js";
 import { compose, linesOf, MARKERS } from "./figure.js";
@@ -6,7 +6,7 @@ import { sketch } from "./sketch.js";
 
 let loading = null;
 
-/** Plotly, loaded once and from our own server. */
+/** Plotly, loaded once from our own server. */
 export function plotly() {
   if (window.Plotly) return Promise.resolve(window.Plotly);
   loading ??= new Promise((done, fail) => {
@@ -18,14 +18,14 @@ export function plotly() {
   return loading;
 }
 
-/** Load it while nothing else is to be done; later if a first curve comes at once, for which it would be in the way. */
+/** Load Plotly after a pause, so that it does not delay the first curve. */
 export function soon() {
   setTimeout(() => plotly().catch(() => {}), 500);
 }
 
 const painted = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
 
-/** Colours, type and room, as the page's style sheet has them now. */
+/** The current colours, type sizes and height from the page's style sheet. */
 export function look(element) {
   const style = getComputedStyle(document.documentElement), ink = (name) => style.getPropertyValue(name).trim();
   const touch = matchMedia("(pointer: coarse)").matches;
@@ -37,7 +37,7 @@ export function look(element) {
   };
 }
 
-/** Draw, replacing what was there; resolves when it is on the screen. */
+/** Draw the figure in place of the previous one; resolves when it is on the screen. */
 export async function draw(element, input) {
   const composed = () => compose({ ...input, look: look(element), width: element.clientWidth });
   if (!window.Plotly && !input.view.y) {
@@ -48,7 +48,7 @@ export async function draw(element, input) {
   const Plotly = await plotly(), figure = composed();
   element.querySelector(":scope > .sketch")?.remove();
   await Plotly.react(element, figure.traces, { ...figure.layout, width: element.clientWidth }, { displayModeBar: false, responsive: false, doubleClick: "reset", scrollZoom: false });
-  // On a phone the plot stays in sight while the controls below it are moved, unless it would fill the screen.
+  // On a phone the plot stays visible while the controls below it are used, unless it would fill the screen.
   element.parentElement.classList.toggle("tall", figure.layout.height > 0.56 * innerHeight);
   return figure;
 }
@@ -68,11 +68,11 @@ function swatch(entry) {
   return holder;
 }
 
-/** The legend as a list; a pinned curve has its own button to take it away. */
+/** The legend as a list; a pinned curve has a button to unpin it. */
 export function showLegend(element, figure, pins, unpin) {
   const lines = figure.legend.filter((e) => e.kind === "line"), mixed = lines.some((e) => !e.plain);
   const named = lines.map((e) => (e.plain ? { ...e, caption: mixed ? words(e.observable) : "theory" } : e));
-  // Several panels of one plain curve each need a single entry, and none at all if nothing else is drawn.
+  // Several panels with one plain curve each need a single entry, or none if nothing else is drawn.
   const kept = mixed ? named : named.slice(0, 1), points = figure.legend.filter((e) => e.kind !== "line");
   const shown = mixed || points.length ? [...kept, ...points] : [];
   const handled = new Set();
@@ -87,10 +87,10 @@ export function showLegend(element, figure, pins, unpin) {
   element.hidden = shown.length === 0;
 }
 
-/** The current curve as a table, for eyes and readers that prefer one. */
+/** The current curve as a table, also for screen readers. */
 export function table(answer, view) {
   const lines = answer.series.flatMap((s) => linesOf(s, answer, view).map((line) => ({ ...line, name: s.observable })));
-  if (!lines.length || view.y) return h("p", {}, "There is no table of a plane: download the values as csv below.");
+  if (!lines.length || view.y) return h("p", {}, "There is no table for a phase diagram; download the values as CSV below.");
   const axis = lines[0].axis, x = lines[0].x, same = lines.filter((l) => l.axis === axis).slice(0, 12);
   const head = h("tr", {}, h("th", { scope: "col" }, axis === null ? "" : words(axis)), same.map((l) => h("th", { scope: "col" }, [words(l.name), ...l.caption].join(", "))));
   const rows = x.map((value, i) => h("tr", {}, h("th", { scope: "row" }, axis === null ? "value" : number(value)), same.map((l) => h("td", {}, number(l.y[i], 5)))));

@@ -1,4 +1,4 @@
-// Simulations: ask for one, show its points as they land, cancel it, and report how well they agree with the theory.
+// Simulations: start one, show its points as they arrive, cancel it, and report the agreement with the theory.
 
 import * as api from "./api.js";
 import { announce, h, number, settled, typed, unique, words } from "./dom.js";
@@ -6,20 +6,20 @@ import { forServer } from "./state.js";
 
 const VERDICTS = {
   agree: ["✓", "Theory and simulation agree within their errors."],
-  "finite-size": ["↘", "They differ by a finite-size correction that falls as declared."],
-  inconclusive: ["?", "Too noisy to say: more seeds or larger sizes would tell."],
-  disagree: ["✗", "They differ by more than errors and finite size explain."],
+  "finite-size": ["↘", "They differ by a finite-size correction that decreases as declared."],
+  inconclusive: ["?", "Too noisy to decide; use more seeds or larger sizes."],
+  disagree: ["✗", "They differ by more than errors and finite size can explain."],
 };
 
-/** What a simulation belongs to: the physics and the place on the axis, not how finely the curve is drawn. */
+/** The key of a simulation: the model's values and the axis, but not the number of points of the curve. */
 export function physics(view) {
   const { points, ...axis } = view.x ?? {};
   return JSON.stringify([view.model, Object.entries(view.values).sort(), view.x ? axis : null]);
 }
 
 /**
- * The panel. `current()` gives the view; `changed(patch)` changes sizes and seeds; `redraw()` is called when points land.
- * `points(view)` answers what is to be drawn for a view: its own points, or those of other values, faded.
+ * The panel. `current()` gives the view; `changed(patch)` changes sizes and seeds; `redraw()` is called when points arrive.
+ * `points(view)` returns the points to draw for a view: its own, or those at other values, faded.
  */
 export function simulations(description, { current, changed, redraw }) {
   let job = null, stop = null, unwanted = false;
@@ -31,7 +31,7 @@ export function simulations(description, { current, changed, redraw }) {
   const start = h("button", { type: "button", class: "primary", onclick: run }, "Simulate");
   const quit = h("button", { type: "button", hidden: true, onclick: cancel }, "Cancel");
   const bar = h("progress", { max: 1, value: 0, "aria-label": "Progress of the simulation", hidden: true });
-  const says = h("p", { class: "says", role: "status", "aria-live": "polite" });
+  const status = h("p", { class: "says", role: "status", "aria-live": "polite" });
   const refusal = h("p", { class: "refusal", role: "alert", hidden: true });
   const verdict = h("div", { class: "verdict" });
   const place = h("span", { class: "field" }, h("label", { for: ids.simulated }, "at points"), simulated);
@@ -40,21 +40,21 @@ export function simulations(description, { current, changed, redraw }) {
     h("div", { class: "form" },
       h("span", { class: "field" }, h("label", { for: ids.sizes }, "sizes"), sizes),
       h("span", { class: "field" }, h("label", { for: ids.seeds }, "seeds"), seeds), place, start, quit),
-    bar, says, refusal, verdict);
+    bar, status, refusal, verdict);
 
   sizes.addEventListener("change", () => {
     const given = sizes.value.split(/[\s,;]+/).filter(Boolean).map(Number);
-    if (!given.length || given.some((n) => !Number.isInteger(n) || n < 2)) return refuse(`sizes = ${JSON.stringify(sizes.value)}: whole numbers above 1, separated by commas.`);
+    if (!given.length || given.some((n) => !Number.isInteger(n) || n < 2)) return refuse(`sizes = ${JSON.stringify(sizes.value)} must be integers above 1, separated by commas.`);
     changed({ sizes: given });
   });
   seeds.addEventListener("change", () => {
     const given = Number(seeds.value);
-    if (!Number.isInteger(given) || given < 1) return refuse(`seeds = ${JSON.stringify(seeds.value)}: a whole number above 0.`);
+    if (!Number.isInteger(given) || given < 1) return refuse(`seeds = ${JSON.stringify(seeds.value)} must be an integer above 0.`);
     changed({ seeds: given });
   });
   simulated.addEventListener("change", () => {
     const given = Number(simulated.value);
-    if (!Number.isInteger(given) || given < 1) return refuse(`points = ${JSON.stringify(simulated.value)}: a whole number above 0.`);
+    if (!Number.isInteger(given) || given < 1) return refuse(`points = ${JSON.stringify(simulated.value)} must be an integer above 0.`);
     changed({ simulated: given });
   });
 
@@ -68,50 +68,50 @@ export function simulations(description, { current, changed, redraw }) {
   async function run() {
     refuse("");
     const view = structuredClone(current());
-    if (view.y) return refuse("Simulations run along one axis: set the vertical axis back to none first.");
+    if (view.y) return refuse("Simulations run along one axis; set the vertical axis to none first.");
     busy(true);
     job = null;
     unwanted = false;
-    says.textContent = "Starting…";
+    status.textContent = "Starting…";
     try {
       const answer = await api.simulate(forServer(view));
       job = { id: answer.job, cells: answer.cells, key: physics(view), view, points: new Map(), agreement: null, state: "running" };
       jobs.set(job.key, job);
       const mine = job;
-      stop = api.events(mine.id, (kind, payload) => heard(mine, kind, payload));
+      stop = api.events(mine.id, (kind, payload) => handle(mine, kind, payload));
       if (unwanted) await cancel();
     } catch (problem) {
       busy(false);
-      says.textContent = "";
+      status.textContent = "";
       refuse(problem.message);
     }
   }
 
   async function cancel() {
-    says.textContent = "Cancelling…";
-    unwanted = true; // also when the server has not yet caption which job it is
+    status.textContent = "Cancelling…";
+    unwanted = true; // remembered if the server has not yet returned the job's id
     if (!job) return;
     try { await api.cancel(job.id); } catch (problem) { refuse(problem.message); }
   }
 
-  function heard(about, kind, payload) {
+  function handle(about, kind, payload) {
     if (about !== job) return;
     if (kind === "progress" && !unwanted) {
       bar.max = payload.cells || 1;
       bar.value = payload.done;
-      says.textContent = `${payload.done} of ${payload.cells} cells, ${number(payload.seconds, 2)} s`;
+      status.textContent = `${payload.done} of ${payload.cells} cells, ${number(payload.seconds, 2)} s`;
     } else if (kind === "points") {
       for (const p of Array.isArray(payload) ? payload : payload.points ?? [payload]) about.points.set(`${p.observable} ${p.size} ${p.x} ${p.y}`, p);
       repaint();
     } else if (kind === "agreement") {
       about.agreement = payload;
     } else if (kind !== "progress") {
-      if (kind === "failed" && unwanted) kind = "cancelled"; // a worker that was stopped is gone, as asked
+      if (kind === "failed" && unwanted) kind = "cancelled"; // the worker was stopped on request
       about.state = kind;
       busy(false);
-      if (kind === "failed") { says.textContent = ""; refuse(payload.error ?? "The simulation failed."); }
-      if (kind === "cancelled") says.textContent = about.points.size ? "Cancelled; what had landed stays." : "Cancelled.";
-      if (kind === "done") says.textContent = `Done${payload.seconds ? ` in ${number(payload.seconds, 2)} s` : ""}.`;
+      if (kind === "failed") { status.textContent = ""; refuse(payload.error ?? "The simulation failed."); }
+      if (kind === "cancelled") status.textContent = about.points.size ? "Cancelled; the points so far are kept." : "Cancelled.";
+      if (kind === "done") status.textContent = `Done${payload.seconds ? ` in ${number(payload.seconds, 2)} s` : ""}.`;
       redraw();
     }
     showVerdict();
@@ -129,8 +129,8 @@ export function simulations(description, { current, changed, redraw }) {
     const rows = shown?.agreement?.rows ?? [];
     if (!rows.length) return verdict.replaceChildren();
     verdict.replaceChildren(agreement(shown.agreement));
-    if (shown.agreement !== showVerdict.caption) {
-      showVerdict.caption = shown.agreement;
+    if (shown.agreement !== showVerdict.announced) {
+      showVerdict.announced = shown.agreement;
       announce(`Agreement: ${rows.map((r) => `${words(r.observable)} ${r.verdict}`).join(", ")}.`);
     }
   }
@@ -144,7 +144,7 @@ export function simulations(description, { current, changed, redraw }) {
       if (document.activeElement !== simulated) simulated.value = typed(view.simulated);
       place.hidden = !view.x || Boolean(view.y);
       if (!element.classList.contains("running")) start.disabled = Boolean(view.y);
-      start.title = view.y ? "Simulations run along one axis: leave the phase diagram first" : "";
+      start.title = view.y ? "Simulations run along one axis; leave the phase diagram first" : "";
       showVerdict();
     },
     points(view) {
@@ -162,7 +162,7 @@ export function simulations(description, { current, changed, redraw }) {
 }
 
 /** The verdicts as a table: a sign, a word, z, sizes and seeds, never a tick alone. */
-export function agreement(declarations) {
+export function agreement(result) {
   const cells = (r) => {
     const [sign, meaning] = VERDICTS[r.verdict] ?? ["·", ""];
     return h("tr", { class: `is-${r.verdict}` },
@@ -172,9 +172,9 @@ export function agreement(declarations) {
       h("td", {}, Array.isArray(r.sizes) ? r.sizes.join(", ") : String(r.sizes ?? "")),
       h("td", { class: "number" }, String(r.seeds ?? "")));
   };
-  const explained = [...new Set(declarations.rows.map((r) => r.verdict))].filter((v) => VERDICTS[v]).map((v) => h("p", { class: "quiet" }, `${VERDICTS[v][0]} ${v}: ${VERDICTS[v][1]}`));
+  const explained = [...new Set(result.rows.map((r) => r.verdict))].filter((v) => VERDICTS[v]).map((v) => h("p", { class: "quiet" }, `${VERDICTS[v][0]} ${v}: ${VERDICTS[v][1]}`));
   return h("div", { class: "scroll" }, h("table", {},
     h("caption", {}, "Agreement of theory and simulation"),
     h("thead", {}, h("tr", {}, ["observable", "verdict", "worst z", "sizes", "seeds"].map((t) => h("th", { scope: "col" }, t)))),
-    h("tbody", {}, declarations.rows.map(cells))), explained);
+    h("tbody", {}, result.rows.map(cells))), explained);
 }

@@ -1,4 +1,4 @@
-// A first drawing: axes and lines where Plotly, a large library that takes a moment to load, will put them.
+// A first drawing: axes and lines in the places where Plotly, a large library, will draw them once it is loaded.
 
 import { number } from "./dom.js";
 
@@ -11,7 +11,7 @@ function part(kind, attributes, text) {
   return made;
 }
 
-/** Where values lie between 0 and 1 along an axis, and its ticks; null where nothing can be placed. */
+/** Maps values to [0, 1] along an axis, and its ticks; null if no value can be placed. */
 function placed(axis, values, room) {
   const log = axis.type === "log", onto = (v) => (log ? Math.log10(v) : v);
   const seen = values.filter((v) => typeof v === "number" && (!log || v > 0)).map(onto);
@@ -27,7 +27,7 @@ function placed(axis, values, room) {
   return { at: (v) => (onto(v) - low) / (high - low), ticks: ticks.filter((v) => onto(v) >= low - 1e-9 && onto(v) <= high + 1e-9) };
 }
 
-/** The figure's lines as an svg of the size that it will have. */
+/** The figure's lines as an SVG of the final size. */
 export function sketch({ traces, layout }, { ink, axis: stroke, scale, family }, width) {
   const drawn = part("svg", { class: "sketch", width, height: layout.height, "aria-hidden": "true", "font-family": family, "font-size": 13 * scale, fill: ink });
   const { l, r, t, b } = layout.margin, wide = width - l - r, high = layout.height - t - b;

@@ -2,7 +2,7 @@
 
 const WORDS = ["model", "x", "y", "show", "branches", "sizes", "seeds", "simulated", "study", "at", "pin", "axis", "type", "tour", "token", "step"];
 
-const spoken = (name) => (WORDS.includes(name) ? `field.${name}` : name);
+const queryName = (name) => (WORDS.includes(name) ? `field.${name}` : name);
 const exact = (value) => (typeof value === "number" ? String(Number(value.toPrecision(12))) : String(value));
 const swept = (s) => [s.field, exact(s.from), exact(s.to), s.points, s.scale].join(":");
 
@@ -11,15 +11,15 @@ function unswept(text) {
   return { field, from: Number(from), to: Number(to), points: Number(points), scale: scale ?? "linear" };
 }
 
-/** The declared controls and choices, which are what a view may set. */
+/** The declared controls and choices, which a view may set. */
 export const settable = (description) => description.fields.filter((f) => f.kind === "control" || f.kind === "choice");
 
-/** A value read from a link, as the declaration means it. */
-function meant(field, text) {
+/** A value from a link, converted to the declared type. */
+function parsed(field, text) {
   return field.kind === "choice" && field.options ? text : Number(text);
 }
 
-/** Every control and choice at its default, with what the default view says about them. */
+/** Every control and choice at its default, or at its value in the default view. */
 export function defaults(description) {
   const values = Object.fromEntries(settable(description).map((f) => [f.name, f.default]));
   return { ...values, ...(description.default_view?.values ?? {}) };
@@ -45,11 +45,11 @@ function changed(values, base) {
   return Object.entries(values).filter(([name, value]) => value !== base[name]);
 }
 
-/** The query string that restores a view, its pinned curves and the way it is drawn. */
+/** The query string that restores a view, its pinned curves and its scale. */
 export function toQuery(view, description, { pins = [], logarithmic = false, tour = null, step = 0 } = {}) {
   const first = firstView(description), query = new URLSearchParams();
   query.set("model", view.model);
-  for (const [name, value] of changed(view.values, first.values)) query.set(spoken(name), exact(value));
+  for (const [name, value] of changed(view.values, first.values)) query.set(queryName(name), exact(value));
   query.set("x", view.x ? swept(view.x) : "none");
   if (view.y) query.set("y", swept(view.y));
   query.set("show", view.observables.join(","));
@@ -60,17 +60,17 @@ export function toQuery(view, description, { pins = [], logarithmic = false, tou
   for (const pin of pins) query.append("pin", changed(pin.values, first.values).map(([n, v]) => `${n}:${exact(v)}`).join(",") || "defaults");
   if (logarithmic) query.set("axis", "log");
   if (tour) { query.set("tour", tour); query.set("step", step); }
-  // Colons and commas may stand as they are in a query string, and are easier to read so.
+  // Colons and commas are allowed in a query string, and easier to read unescaped.
   return query.toString().replaceAll("%3A", ":").replaceAll("%2C", ",");
 }
 
-/** A view from a query string; what it does not mention stays as in the model's first view. */
+/** A view from a query string; anything it does not mention is as in the model's first view. */
 export function fromQuery(text, description) {
   const query = new URLSearchParams(text), view = firstView(description), base = { ...view.values };
   const fields = Object.fromEntries(settable(description).map((f) => [f.name, f]));
   for (const [name, field] of Object.entries(fields)) {
-    const given = query.get(spoken(name));
-    if (given !== null) view.values[name] = meant(field, given);
+    const given = query.get(queryName(name));
+    if (given !== null) view.values[name] = parsed(field, given);
   }
   if (query.has("x")) view.x = query.get("x") === "none" ? null : unswept(query.get("x"));
   view.y = query.has("y") ? unswept(query.get("y")) : query.has("x") ? null : view.y;
@@ -83,7 +83,7 @@ export function fromQuery(text, description) {
     const values = { ...base };
     for (const part of pin === "defaults" ? [] : pin.split(",")) {
       const [name, value] = part.split(":");
-      if (fields[name] && value !== undefined) values[name] = meant(fields[name], value);
+      if (fields[name] && value !== undefined) values[name] = parsed(fields[name], value);
     }
     return { values };
   });
@@ -106,7 +106,7 @@ function conditions(observable) {
   return observable.exists_when ?? Object.fromEntries((observable.conditions ?? []).map((c) => [c.field, c.in]));
 }
 
-/** What distinguishes one set of values from another, in words: `penalty 0.01, loss hinge`. */
+/** The difference of one set of values from others, in words: `penalty 0.01, loss hinge`. */
 export function difference(values, others, without, label) {
   const names = Object.keys(values).filter((n) => n !== without && others.some((o) => o[n] !== values[n]));
   return names.map((n) => `${label(n)} ${typeof values[n] === "number" ? Number(values[n].toPrecision(4)) : values[n]}`).join(", ");

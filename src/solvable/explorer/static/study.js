@@ -1,4 +1,4 @@
-// A stored study, opened with `solvable explore RUN`, in the same view: its own grid, its own points.
+// The page of a stored study, opened with `solvable explore RUN`, with its own grid and points.
 
 import * as api from "./api.js";
 import { completed, normal, unrolled } from "./answers.js";
@@ -10,9 +10,9 @@ import { takeaway } from "./takeaway.js";
 /** The page of the opened study, in the state that the query string describes. */
 export async function studyPage(query) {
   soon();
-  const declarations = await api.study();
-  const description = await api.model(declarations.model);
-  return new StudyPage(declarations, description, query);
+  const study = await api.study();
+  const description = await api.model(study.model);
+  return new StudyPage(study, description, query);
 }
 
 class StudyPage {
@@ -55,8 +55,8 @@ class StudyPage {
 
   request(whole = false) {
     const at = Object.fromEntries(Object.entries(this.at).filter(([d]) => d !== this.x));
-    const asked = { x: this.x, observables: this.shownNames, at };
-    return whole ? { study: true, model: this.study.model, observables: this.shownNames } : asked;
+    const series = { x: this.x, observables: this.shownNames, at };
+    return whole ? { study: true, model: this.study.model, observables: this.shownNames } : series;
   }
 
   build() {
@@ -87,7 +87,7 @@ class StudyPage {
     const sizes = `${s.sizes.length ? `sizes ${s.sizes.join(", ")}` : "no sizes"}, ${s.seeds} ${s.seeds === 1 ? "seed" : "seeds"}`;
     const fixed = Object.entries(s.values ?? {}).filter(([n]) => !(n in s.dims));
     this.element = h("div", { class: "model study" },
-      h("div", { class: "title" }, h("h1", {}, s.title), h("p", {}, `Stored study “${s.name}”: ${sizes}. `, h("span", { class: "badge pair" }, "stored study"), s.missing ? h("strong", {}, ` ${s.missing} cells are not computed yet.`) : "")),
+      h("div", { class: "title" }, h("h1", {}, s.title), h("p", {}, `Stored study “${s.name}”: ${sizes}. `, h("span", { class: "badge pair" }, "stored study"), s.missing ? h("strong", {}, ` ${s.missing} cells have not been computed yet.`) : "")),
       h("div", { class: "layout" }, h("div", { class: "bench" },
         h("div", { class: "stage" },
           h("figure", { class: "hero" }, this.chips, this.legend, h("div", { class: "canvas" }, this.plot), h("div", { class: "axes" }, h("div", { class: "sweep" }, h("div", { class: "which" }, h("label", { for: id }, "Horizontal axis"), axis))),
@@ -109,7 +109,7 @@ class StudyPage {
 
   toggle(name) {
     const next = this.shownNames.includes(name) ? this.shownNames.filter((n) => n !== name) : [...this.shownNames, name];
-    if (!next.length) return announce("One observable stays on the plot.");
+    if (!next.length) return announce("At least one observable must be shown.");
     this.shownNames = this.observables.map((o) => o.name).filter((n) => next.includes(n));
     this.change();
   }

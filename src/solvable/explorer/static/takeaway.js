@@ -1,4 +1,4 @@
-// Take it away: the view as Python, as a shell command, as a file and as a link.
+// Export: the view as Python, as a shell command, as a file and as a link.
 
 import * as api from "./api.js";
 import { announce, copy, h, settled } from "./dom.js";
@@ -6,15 +6,15 @@ import { forServer } from "./state.js";
 
 const FORMATS = [["png", "PNG"], ["svg", "SVG"], ["pdf", "PDF"], ["csv", "CSV"], ["nc", "netCDF"]];
 
-/** The panel; `current()` gives {view, job, link}. What reproduces the view is fetched when the panel is open. */
+/** The panel; `current()` gives {view, job, link}. Program and command are fetched when the panel is open. */
 export function takeaway({ current, reproducible = true }) {
   const python = snippet("Python"), shell = snippet("Shell"), link = snippet("Link");
   const refusal = h("p", { class: "refusal", role: "alert", hidden: true });
   const buttons = FORMATS.map(([format, title]) => h("button", { type: "button", "data-format": format, onclick: (e) => download(format, e.currentTarget) }, title));
-  const element = h("details", { class: "takeaway" }, h("summary", {}, h("h2", {}, "Take it away"), h("span", { class: "quiet" }, "Python, shell, figures, data, a link")),
+  const element = h("details", { class: "takeaway" }, h("summary", {}, h("h2", {}, "Export this view"), h("span", { class: "quiet" }, "Python, shell, figures, data, a link")),
     h("div", { class: "inside" }, refusal, reproducible ? [python.element, shell.element] : null, link.element,
       h("div", { class: "files" }, h("h3", { id: "files-title" }, "Files"), h("div", { class: "buttons", role: "group", "aria-labelledby": "files-title" }, buttons),
-        h("p", { class: "quiet" }, "Figures in the printed style; csv and netCDF with every control, size and seed beside the values."))));
+        h("p", { class: "quiet" }, "Figures are in the print style; CSV and netCDF contain every control, size and seed with the values."))));
 
   const fetchAll = settled(250, async () => {
     const { view, link: address } = current();
@@ -60,8 +60,8 @@ function snippet(title) {
   const code = h("code", {});
   const button = h("button", { type: "button", class: "copy", "aria-label": `Copy ${title.toLowerCase()}`, onclick: async () => {
     const done = await copy(code.textContent);
-    button.textContent = done ? "Copied" : "Select it by hand";
-    announce(done ? `${title} copied.` : "Copying was refused by the browser.");
+    button.textContent = done ? "Copied" : "Select it manually";
+    announce(done ? `${title} copied.` : "The browser refused to copy.");
     setTimeout(() => { button.textContent = "Copy"; }, 1600);
   } }, "Copy");
   const element = h("div", { class: "snippet", "data-what": title.toLowerCase() }, h("div", { class: "bar" }, h("h3", {}, title), button), h("pre", { tabindex: "0", "aria-label": title }, code));

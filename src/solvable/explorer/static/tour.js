@@ -1,4 +1,4 @@
-// The guided tour: stories kept as data, shown as cards on the first page and as captions above the plot.
+// The guided tour: stories stored as data, shown as cards on the first page and as captions above the plot.
 
 import { h } from "./dom.js";
 
@@ -13,12 +13,12 @@ export function stories() {
 export const address = (story, step) => `/?${story.steps[step].query}&tour=${story.id}&step=${step}`;
 
 /** One card per story. */
-export function cards(declarations) {
-  return h("ol", { class: "stories" }, declarations.map((story) => h("li", {}, h("a", { class: "story-card", href: address(story, 0), "data-route": true, "data-story": story.id },
+export function cards(list) {
+  return h("ol", { class: "stories" }, list.map((story) => h("li", {}, h("a", { class: "story-card", href: address(story, 0), "data-route": true, "data-story": story.id },
     h("strong", {}, story.title), h("span", {}, story.promise)))));
 }
 
-/** The caption of a step, with the way on and back; nothing if the story is unknown. */
+/** The caption of a step, with links back and forward; null if the story is unknown. */
 export async function caption(id, step) {
   const story = (await stories()).find((s) => s.id === id), here = story?.steps[step];
   if (!here) return null;

@@ -1,4 +1,4 @@
-r"""Gaussian averages of activations: the integrals on which every online-learning flow of two-layer networks stands.
+r"""Gaussian averages of activations: the integrals behind every online-learning flow of two-layer networks.
 
 For jointly Gaussian fields $x_a$ of zero mean and covariance $c_{ab}$, and an activation $g$,
 
@@ -7,9 +7,9 @@ For jointly Gaussian fields $x_a$ of zero mean and covariance $c_{ab}$, and an a
     I3(1,2,3)   = < g'(x1) x2 g(x3) >
     I4(1,2,3,4) = < g'(x1) g'(x2) g(x3) g(x4) >
 
-Everything is written on covariance *entries* that broadcast against each other, so a table over all units is one array
-expression. The `table_*` methods cut those entries out of one covariance matrix of all units by index arrays; an outer
-table is asked for with `numpy.ix_`:
+All methods take covariance *entries* that broadcast against each other, so a table over all units is one array
+expression. The `table_*` methods take those entries from one covariance matrix of all units by index arrays; use
+`numpy.ix_` for an outer table:
 
 >>> import jax.numpy as jnp, numpy as np
 >>> cov = jnp.array([[1.2, 0.3, -0.2], [0.3, 0.8, 0.4], [-0.2, 0.4, 1.5]])
@@ -20,9 +20,9 @@ table is asked for with `numpy.ix_`:
 >>> g.table_I4(cov, *np.ix_(students, students, units, units)).shape
 (2, 2, 3, 3)
 
-Known in closed form: `erf` (Saad & Solla 1995; here $g(x)=\mathrm{erf}(x/\sqrt2)$), `sign`, and `relu` except its I4,
-which is a smooth one-dimensional integral (derived at `ReLU.I4`). Any other smooth activation answers the same questions
-by quadrature: `methods.averages.smooth`.
+Closed forms: `erf` (Saad & Solla 1995; here $g(x)=\mathrm{erf}(x/\sqrt2)$), `sign`, and `relu` except its I4, which is
+a smooth one-dimensional integral (derived at `ReLU.I4`). Any other smooth activation is averaged by quadrature:
+`methods.averages.smooth`.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ _EDGE = 1e-12
 class Activation(abc.ABC):
     """An activation function and its Gaussian averages.
 
-    The methods take covariance entries in reading order of the upper triangle, leaving out those the average does not
+    The methods take the entries of the upper triangle of the covariance, row by row, without those the average does not
     depend on: `I2(c11, c12, c22)`, `I3(c11, c12, c13, c23, c33)`, `I4(c11, c12, c13, c14, c22, c23, c24, c33, c34, c44)`.
-    `nodes` is the number of quadrature nodes of an average without closed form.
+    `nodes` is the number of quadrature nodes for averages without a closed form.
     """
 
     nodes: int = 16
@@ -88,15 +88,15 @@ class Activation(abc.ABC):
 
     @abc.abstractmethod
     def I4(self, *c: Entry) -> Entry:
-        """< g'(x1) g'(x2) g(x3) g(x4) >, of the ten entries in reading order."""
+        """< g'(x1) g'(x2) g(x3) g(x4) >, from the ten entries row by row."""
 
     def table_I2(self, cov: Covariance, first: Index | None = None, second: Index | None = None) -> Entry:
-        """I2 of the units `first` and `second` (index arrays that broadcast); of all pairs when none are given."""
+        """I2 of the units `first` and `second` (index arrays that broadcast); of all pairs by default."""
         i, j = _pairs(cov, first, second)
         return self.I2(*_entries(cov, (i, i), (i, j), (j, j)))
 
     def table_J2(self, cov: Covariance, first: Index | None = None, second: Index | None = None) -> Entry:
-        """J2 of the units `first` and `second` (index arrays that broadcast); of all pairs when none are given."""
+        """J2 of the units `first` and `second` (index arrays that broadcast); of all pairs by default."""
         i, j = _pairs(cov, first, second)
         return self.J2(*_entries(cov, (i, i), (i, j), (j, j)))
 
@@ -114,10 +114,10 @@ class Activation(abc.ABC):
     def squares(
         self, cov: Covariance, first: Index, second: Index, weights: Weights, needed: Needed = None
     ) -> Float[Array, "task pair"]:
-        """< g'(x_i) g'(x_j) (Σ_c h_tc g(x_c))² > = Σ_cd h_tc h_td I4(i,j,c,d), of pairs (i, j), the units c, d the first ones.
+        """< g'(x_i) g'(x_j) (Σ_c h_tc g(x_c))² > = Σ_cd h_tc h_td I4(i,j,c,d) for pairs (i, j); c, d run over the first units.
 
-        I4 is symmetric in its last two units: half of the table is enough, and of it what is `needed`, if something is known
-        not to be (because h_tc h_td = 0 in all tasks).
+        I4 is symmetric in its last two units, so half of the table is enough. `needed` restricts it to the pairs (c, d)
+        that contribute, if some are known not to (because h_tc h_td = 0 in all tasks).
         """
         c, d = np.triu_indices(weights.shape[1])
         if needed is not None:
@@ -137,9 +137,9 @@ class Sign(Activation):
         I3 = (2/π) (c23 - c12 c13 / c11) / √D13        I4 = 4 / (π² √D12) · arcsin(L0 / √(L1 L2))
 
     where L0/D12, L1/D12 and L2/D12 are the covariance of x3 and x4 and their variances given x1 = x2 = 0. J2 and I4 of
-    a unit with itself are the square of a delta function: infinite, and returned as such.
+    a unit with itself contain the square of a delta function and are returned as infinity.
 
-    A unit noise added to every field turns sign into erf: erf(x/√2) = E_z sign(x + z). `Erf` is therefore this class
+    Unit noise added to every field turns sign into erf: erf(x/√2) = E_z sign(x + z). `Erf` is therefore this class
     with 1 added to the variances.
     """
 
@@ -217,13 +217,13 @@ class Erf(Sign):
     def squares(
         self, cov: Covariance, first: Index, second: Index, weights: Weights, needed: Needed = None
     ) -> Float[Array, "task pair"]:
-        """As for every activation; what depends on (i, j, c) only is computed once for all d, needed or not."""
+        """See `Activation.squares`; terms that depend on (i, j, c) only are computed once for all d, needed or not."""
         i, j, units = np.ravel(first)[:, None], np.ravel(second)[:, None], np.arange(weights.shape[1])
         among = cov[: len(units), : len(units)]
         v1, c12, v2 = 1 + cov[i, i], cov[i, j], 1 + cov[j, j]
         one, two = cov[i, units[None, :]], cov[j, units[None, :]]
         area = v1 * v2 - c12 * c12
-        # the conditional covariance given both, times the area, is that of the units less a product with each field
+        # the conditional covariance given both, times the area: the units' own minus a product with each field
         left, right = v1 * two - c12 * one, v2 * one - c12 * two
         own = area * (1 + jnp.diagonal(among))[None, :] - two * left - one * right
         scale = jax.lax.rsqrt(own)
@@ -241,9 +241,9 @@ class ReLU(Activation):
 
         I2 = √D12/2π + c12 P2(1,2)      J2 = P2      I3 = (c12/c11) √D13/2π + c23 P2(1,3)
 
-    The angle comes from an arctangent because √D and θ then share their rounding error, which cancels in I2: a student
-    that has learnt its teacher is exactly where an arcsine would lose half of the digits. I4 is a quadrature for four
-    different fields, and closed (`table_I4`) where a unit occurs twice.
+    The angle comes from an arctangent because √D and θ then share their rounding error, which cancels in I2; an arcsine
+    would lose half of the digits exactly where a student has learnt its teacher. I4 is a quadrature for four different
+    fields and has a closed form (`table_I4`) where a unit occurs twice.
     """
 
     name = "relu"
@@ -270,7 +270,7 @@ class ReLU(Activation):
         F'(s) = Σ_{x∈{1,2}, y∈{3,4}} r_xy < δ(x) 1(x̄) 1(y) ȳ₊ > (x̄, ȳ the other of each pair), and Stein's lemma reduces
         each term to probabilities that two fields are positive given that the other two vanish.
 
-        Written in orthonormal coordinates of the two planes, nothing blows up when fields coincide. With a = √(1-r12²),
+        In orthonormal coordinates of the two planes nothing diverges when fields coincide. With a = √(1-r12²),
         b = √(1-r34²), split x̄ = r12 x + a x̃ and ȳ = r34 y + b ỹ, and let m be the 2×2 correlations of (x, x̃) with
         (y, ỹ); the three other choices of (x, y) are reflections of m. G = det m, T = Σ m², and
 
@@ -307,7 +307,7 @@ class ReLU(Activation):
         s = jnp.reshape(jnp.asarray(1 - u**4, c11.dtype), shape)
         weight = jnp.reshape(jnp.asarray(2 * u**3 * weights, c11.dtype), shape)
         s2 = s * s
-        # positive for s < 1; the floors only catch rounding at the last nodes, whose weight is nil
+        # positive for s < 1; the floors only catch rounding at the last nodes, whose weight is negligible
         volume = jnp.sqrt(jnp.maximum(1 - s2 * square + s2 * s2 * twist * twist, 1e-16))
 
         ends, tails = m13 * m14, m23 * m24
@@ -330,7 +330,7 @@ class ReLU(Activation):
         return (_root(c33) * _root(c44))[0, ..., 0] * value
 
     def table_I4(self, cov: Covariance, first: Index, second: Index, third: Index, fourth: Index) -> Entry:
-        r"""I4 for index arrays that broadcast: a quadrature only where all four units differ, closed forms elsewhere.
+        r"""I4 for index arrays that broadcast: quadrature only where all four units differ, closed forms elsewhere.
 
         With θ the angle of two fields and the orthant probability of three, P3 = 1/2 - (θ12 + θ13 + θ23)/4π, Euler's
         theorem on homogeneous functions and Price's theorem give
@@ -382,11 +382,11 @@ class ReLU(Activation):
 
 
 CLOSED = {kind.name: kind for kind in (Erf, ReLU, Sign)}
-"""Activations whose averages are known in closed form; all smooth ones of `functions.FUNCTIONS` are summed."""
+"""Activations with averages in closed form; the smooth ones of `functions.FUNCTIONS` use quadrature."""
 
 
 def activation(name: str | Callable[[Array], Array], nodes: int = 16) -> Activation:
-    """The activation of that name, or of a smooth function; `nodes` for those of its averages that need a quadrature.
+    """Return an activation by name, or from a smooth function; `nodes` is used by averages that need quadrature.
 
     Smooth activations (`methods.averages.smooth`) take twice as many nodes in every direction.
 
@@ -415,7 +415,7 @@ def _pairs(cov: Covariance, first: Index | None, second: Index | None) -> tuple[
 
 
 def _entries(cov: Covariance, *pairs: tuple[Index, Index]) -> list[Entry]:
-    """cov[i, j] for every pair of index arrays, by one gather: its derivative is then one scatter, quick to compile."""
+    """cov[i, j] for every pair of index arrays in one gather, whose derivative is one scatter and compiles quickly."""
     flat = [np.asarray(i) * cov.shape[1] + np.asarray(j) for i, j in pairs]
     together = cov.ravel()[np.concatenate([np.ravel(f) for f in flat])]
     parts = jnp.split(together, np.cumsum([f.size for f in flat])[:-1])
@@ -460,7 +460,7 @@ def _inverse_root(x: Entry, scale: Entry) -> Entry:
 
 
 def _arcsin(x: Entry) -> Entry:
-    """arcsin(x), clipped to [-1, 1], its slope cut to zero at the edges where it is infinite."""
+    """arcsin(x), clipped to [-1, 1], with zero slope at the edges where it would be infinite."""
     inside = jnp.abs(x) < 1 - _EDGE
     edge = jax.lax.stop_gradient(jnp.arcsin(jnp.clip(x, -1.0, 1.0)))
     return jnp.where(inside, jnp.arcsin(jnp.where(inside, x, 0.0)), edge)
@@ -477,9 +477,9 @@ def _arcsin_series() -> tuple[float, ...]:
 
 @jax.custom_jvp
 def _quick_arcsin(x: Entry) -> Entry:
-    """arcsin(x), |x| < 1, as a polynomial: vectorised, six times as quick as the library's on a CPU, right to 6e-16.
+    """arcsin(x), |x| < 1, as a polynomial: vectorised, six times as fast as the library's on a CPU, accurate to 6e-16.
 
-    Beyond 1/2 by arcsin(x) = π/2 - 2 arcsin(√((1-x)/2)).
+    Beyond 1/2 it uses arcsin(x) = π/2 - 2 arcsin(√((1-x)/2)).
     """
     size = jnp.abs(x)
     large = size > 0.5
@@ -505,6 +505,6 @@ def _positive_pair(root: Entry, covariance: Entry) -> Entry:
 
 
 def _orthant(root: Entry, covariance: Entry) -> Entry:
-    """The same; 1/4 where a variance and with it both arguments vanish, as 1(0) = 1/2 asks."""
+    """The same; 1/4 where a variance, and with it both arguments, vanish, consistent with 1(0) = 1/2."""
     flat = (root == 0) & (jnp.abs(covariance) < _FLAT)
     return _positive_pair(jnp.where(flat, 1.0, root), jnp.where(flat, 0.0, covariance))

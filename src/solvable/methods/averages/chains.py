@@ -1,22 +1,22 @@
-r"""Whether Markov chains have arrived: split-R̂, effective sample size, and runs that go on until both are good.
+r"""Convergence of Markov chains: split-R̂, effective sample size, and runs that continue until both are good.
 
-**R̂.** Each of the chains is cut in halves, so that a drift counts as disagreement. With W the mean variance within a half
+**R̂.** Each chain is cut in half, so that drift counts as disagreement. With W the mean variance within a half
 and B the variance of the halves' means,
 
     R̂² = ((n−1)/n W + B) / W.
 
-It is computed of the *normal scores* of the ranks of all draws (heavy tails then hide nothing), once as they are and once
-folded about the median (halves that differ in width alone), and the larger counts. R̂ = 1.05 means that the halves' means
-differ by a third of the spread of a single chain.
+It is computed from the *normal scores* of the ranks of all draws (so that heavy tails hide nothing), once as they are and
+once folded about the median (which detects halves that differ only in width); the larger value is used. R̂ = 1.05 means
+that the halves' means differ by a third of the spread of a single chain.
 
 **Effective sample size.** S = mn/τ for m halves of n draws, where τ = 1 + 2Σρ_t and ρ_t = 1 − (W − C_t)/((n−1)/n W + B), C_t
-being the mean autocovariance at lag t. Pairs ρ_{2t} + ρ_{2t+1} of a reversible chain are positive and fall; the sum ends at
-the first that is not positive, and none exceeds its predecessor (Geyer's initial monotone sequence).
+being the mean autocovariance at lag t. Pairs ρ_{2t} + ρ_{2t+1} of a reversible chain are positive and decrease; the sum
+ends at the first pair that is not positive, and each is capped at its predecessor (Geyer's initial monotone sequence).
 
-Both are as in Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), *Bayesian Analysis* 16, 667, arXiv:1903.08008.
+Both follow Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), *Bayesian Analysis* 16, 667, arXiv:1903.08008.
 
-**Runs.** `run_chains` lengthens a run piece by piece, each as long as all before, and forgets the first half of what was
-made; it ends when R̂ and the effective size of *every* trace are good, or when the allowance is spent, and then says so.
+**Runs.** `run_chains` extends a run in pieces, each as long as all before it together, and discards the first half of the
+draws. It ends when R̂ and the effective size of *every* trace are good (`converged`), or when the allowance is spent.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from jax.scipy.special import ndtri
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 R_HAT = 1.05
-"""Where chains count as having met. Of m halves with S effective draws in all, R̂² ≈ 1 + m/S even where they have: a smaller
-bound asks for more draws, not for better burnt-in ones, and 1.05 is first met near S = 10 m."""
+"""R̂ below which chains count as mixed. For m halves with S effective draws in all, R̂² ≈ 1 + m/S even for mixed chains:
+a smaller bound requires more draws, not longer burn-in, and 1.05 is first reached near S = 10 m."""
 EFFECTIVE = 50.0
-"""Effective draws, over all chains, that every trace needs: its mean is then known to a seventh of its spread."""
+"""Effective draws, over all chains, required of every trace: its mean is then known to a seventh of its spread."""
 
 
 class Diagnosis(NamedTuple):
@@ -59,20 +59,20 @@ def normal_scores(draws: Float[Array, "chains draws"]) -> Float[Array, "chains d
 
 
 def halves(draws: Float[Array, "chains draws *rest"]) -> Float[Array, "halves n *rest"]:
-    """Each chain cut in two; of an odd number of draws the middle one is left out."""
+    """Cut each chain in half, dropping the middle draw if their number is odd."""
     n = draws.shape[1] // 2
     return jnp.concatenate([draws[:, :n], draws[:, draws.shape[1] - n :]])
 
 
 def _variances(split: Float[Array, "m n *rest"]) -> tuple[Array, Array]:
-    """Within, and the estimate of the whole, (n−1)/n W + B."""
+    """The variance within halves, W, and the estimate of the total, (n−1)/n W + B."""
     n = split.shape[1]
     within = jnp.mean(jnp.var(split, axis=1, ddof=1), axis=0)
     return within, (n - 1) / n * within + jnp.var(jnp.mean(split, axis=1), axis=0, ddof=1)
 
 
 def plain_r_hat(draws: Float[Array, "chains draws *rest"]) -> Float[Array, "*rest"]:
-    """Split-R̂ of the draws as they are. Chains that never move have R̂ = 1 where they agree, else infinity."""
+    """Split-R̂ of the raw draws. Chains that never move have R̂ = 1 where they agree, else infinity."""
     split = halves(draws.astype(float))
     within, total = _variances(split)
     scale = jnp.mean(jnp.abs(split), axis=(0, 1))
@@ -82,7 +82,7 @@ def plain_r_hat(draws: Float[Array, "chains draws *rest"]) -> Float[Array, "*res
 
 
 def plain_effective_size(draws: Float[Array, "chains draws *rest"]) -> Float[Array, "*rest"]:
-    """Effective sample size of the mean of all draws, as they are; at most S log₁₀ S, for anticorrelated ones."""
+    """Effective sample size of the mean of the raw draws; at most S log₁₀ S, for anticorrelated ones."""
     split = halves(draws.astype(float))
     m, n = split.shape[:2]
     within, total = _variances(split)
@@ -125,10 +125,10 @@ def effective_size(draws: Float[Array, "chains draws"]) -> Float[Array, ""]:
 def ensemble_r_hat(
     values: Float[Array, " n"], first: Bool[Array, " n"], present: Float[Array, " n"] | None = None
 ) -> Float[Array, ""]:
-    """R̂ of the last states of many short chains: those of one kind of start against those of the other.
+    """R̂ of the last states of many short chains: chains from one kind of start against chains from the other.
 
-    For ensembles of which only the last states are used: whether these still tell where they came from. Each chain gives one
-    value; `first` says which of two starts it had, `present` (ones and zeros) which chains count.
+    For ensembles of which only the last states are used: it detects whether these still depend on the start. Each chain
+    gives one value; `first` says which of two starts it had, `present` (ones and zeros) which chains count.
 
     >>> ordered = jnp.arange(400) < 200
     >>> noise = jax.random.normal(jax.random.key(0), (400,))
@@ -141,23 +141,23 @@ def ensemble_r_hat(
     number = jnp.sum(weight, axis=1)
     mean = weight @ values / number
     within = jnp.mean(jnp.sum(weight * (values[None, :] - mean[:, None]) ** 2, axis=1) / (number - 1))
-    # less what two finite samples of one law differ by
+    # minus the expected difference of two finite samples from one law
     apart = jnp.maximum(0.5 * (mean[0] - mean[1]) ** 2 - 0.5 * within * jnp.sum(1 / number), 0.0)
     ratio = jnp.where(within == 0, jnp.inf, apart / jnp.where(within == 0, 1.0, within))
     return jnp.where((within == 0) & (apart == 0), 1.0, jnp.sqrt(1.0 + ratio))
 
 
 class Run(NamedTuple):
-    """What is left of a run: its last piece, which is half of all that was made."""
+    """The draws kept from a run: its last piece, which is half of all draws."""
 
     state: Any
     draws: Any
     traces: dict[str, Float[Array, "chains draws"]]
     diagnoses: dict[str, Diagnosis]
     steps: int
-    """Steps that each chain made in all, those forgotten among them."""
+    """Steps that each chain made in all, including the discarded ones."""
     residual: float
-    """The worst R̂ − 1; where effective draws are fewer than they must be, at least 0.05 times how many times fewer."""
+    """The worst R̂ − 1; with too few effective draws, at least 0.05 times the required over the actual number."""
     converged: bool
 
 
@@ -172,14 +172,14 @@ def run_chains(
     most: int = 16,
     effective: float = EFFECTIVE,
 ) -> Run:
-    """Chains that run on, each piece as long as all before it, until the last piece's traces are good.
+    """Run chains in pieces, each as long as all before it together, until the traces of the last piece are good.
 
     `piece(state, key, thin)` moves all chains and returns their state and `draws` draws of each, `thin` steps apart; it is
-    one program for all lengths, `thin` being an array. `observe` makes of these draws the traces that are judged, which
-    should be all that is reported. `thin` begins at `first` and doubles up to `most`. Between pieces the run can be
-    interrupted. Chains must begin in unlike places: that they meet is the evidence.
+    one program for all lengths, because `thin` is an array. `observe` turns these draws into the traces that are judged;
+    include every quantity that is reported. `thin` begins at `first` and doubles up to `most`. The run can be interrupted
+    between pieces. Chains must start in different places: the diagnosis rests on whether they then agree.
 
-    A run that is not converged has no answer: report NaN, and `residual`.
+    If a run has not converged, report NaN together with its `residual`.
 
     >>> def walk(x, key, thin):  # a random walk on a ring, from both its sides
     ...     def draw(x, key):
@@ -198,7 +198,7 @@ def run_chains(
         jax.block_until_ready(state)
         number, steps = number + 1, steps + draws * thin
         if number == 1:
-            continue  # what the first piece made is forgotten whatever it is
+            continue  # the first piece is always discarded
         traces = observe(made)
         found = {name: Diagnosis(*map(float, _diagnose(trace))) for name, trace in traces.items()}
         worst = max(_residual(each, effective) for each in found.values())

@@ -21,7 +21,7 @@ __all__ = ["FUNCTIONS", "Function", "function_named"]
 
 
 class Function(NamedTuple):
-    """A function of arrays, elementwise; where it is not smooth; and whether f(-x) = -f(x)."""
+    """An elementwise function of arrays, the points where it is not smooth, and whether f(-x) = -f(x)."""
 
     call: Callable[[Array], Array]
     kinks: tuple[float, ...] = ()
@@ -47,7 +47,7 @@ FUNCTIONS: dict[str, Function] = {
 
 
 def function_named(name: str) -> Callable[[Array], Array]:
-    """The function itself; a name that is not known is answered in one sentence.
+    """Return the function of that name; raise `UnknownName` if there is none.
 
     >>> function_named("relu")(jnp.array([-1.0, 2.0])).tolist()
     [0.0, 2.0]

@@ -1,13 +1,13 @@
 r"""Weights with a few levels in a random field, pulled towards their own mean: averages over the field, jumps included.
 
 A weight w with levels w_l has ψ(u) = log Σ_l exp(c w_l²/2 + u w_l), mean t = ψ′ and variance ψ″ in a field u. With a pull p
-the field is h = √q̂ z from outside plus p t: u maximises ψ(u) − (u − h)²/(2p). For p ψ″ > 1 there are several maxima, and as z
+the field is the external h = √q̂ z plus p t: u maximises ψ(u) − (u − h)²/(2p). For p ψ″ > 1 there are several maxima, and as z
 grows the global one jumps. The average over z is therefore taken over u,
 
     E_z f(u(z)) = ∫ f(u) z′(u) φ(z(u)) du,   z(u) = (u − p t(u))/√q̂,
 
-over those u that are a global maximum at some z: where u²/2 − pψ(u) touches its convex envelope. Between the jumps
-everything is analytic, and no equation is solved at the nodes.
+over those u that are the global maximum at some z, where u²/2 − pψ(u) touches its convex envelope. Between the jumps
+the integrand is analytic, and no equation is solved at the nodes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 from .quadrature import legendre, merge_sorted
 
 CUT = 9.0
-SCAN, GRID = 20, 64  # fields per pair of levels at which the global maximum is looked for, and points among which
+SCAN, GRID = 20, 64  # fields per pair of levels at which the global maximum is sought, and the number of candidates
 EDGES = np.array([-CUT, -6.0, -4.0, -2.5, -1.2, 0.0, 1.2, 2.5, 4.0, 6.0, CUT])
 GRADED = np.array([-6.0, -3.0, -1.5, -0.6, 0.0, 0.6, 1.5, 3.0, 6.0])
 
@@ -86,7 +86,7 @@ def _hull(levels, curvature, pull, u):
 
 
 def _touch(levels, curvature, pull, a, b):
-    """A step towards the two points of a common tangent; its slope, from both, converges quadratically with them."""
+    """One step towards the two points of a common tangent; its slope, from both, converges quadratically with them."""
     (va, sa, ka), (vb, sb, kb) = (_hull(levels, curvature, pull, x) for x in (a, b))
     apart = b - a > 1e-4
     tangent = jnp.where(apart, (vb - va) / jnp.where(apart, b - a, 1.0), 0.5 * (sa + sb))
@@ -109,7 +109,7 @@ def level_jumps(levels: Float[Array, " l"], curvature: Array, field_variance: Ar
     c, p, root, w = frozen(curvature), frozen(pull), frozen(jnp.sqrt(field_variance)), frozen(levels)
     pairs, gaps = levels.shape[0] - 1, w[1:] - w[:-1]
     low, high = -CUT * root + jnp.minimum(p * w[0], 0), CUT * root + jnp.maximum(p * w[-1], 0)
-    # Beyond the outermost fields at which neighbouring levels weigh the same, nothing but one level is left.
+    # Beyond the outermost fields at which neighbouring levels have equal weight, only one level is left.
     turns, wide = -0.5 * c * (w[1:] + w[:-1]), jnp.abs(p) * (w[-1] - w[0]) + 5 / jnp.min(gaps)
     inner = jnp.clip(jnp.stack([jnp.min(turns) - wide, jnp.max(turns) + wide]), low, high)
     grid = inner[0] + (inner[1] - inner[0]) * np.linspace(0.0, 1.0, (pairs + 1) * GRID)
@@ -122,7 +122,7 @@ def level_jumps(levels: Float[Array, " l"], curvature: Array, field_variance: Ar
     a, b = grid[best[where]], grid[best[where + 1]]
     a, b = jax.lax.fori_loop(0, 24, lambda _, ab: _touch(w, c, p, *ab)[:2], (a, b))
     real = (step > 0) & (b - a > 0.01)
-    # A jump that is none lies at the left end and has no length. One more step, for the derivative.
+    # Entries without a jump lie at the left end and have zero length. One more step, for the derivative.
     a, b = frozen(jnp.where(real, a, low)), frozen(jnp.where(real, b, low))
     below, above, tangent = _touch(levels, curvature, pull, a, b)
     kept = [jnp.where(real, x, y) for x, y in ((below, low), (above, low), (tangent, -CUT * root))]
@@ -132,7 +132,7 @@ def level_jumps(levels: Float[Array, " l"], curvature: Array, field_variance: Ar
 def level_rule(
     levels: Float[Array, " l"], curvature: Array, field_variance: Array, pull: Array, *, nodes: int = 10
 ) -> LevelRule:
-    """A rule for E_z f(u(z)), `nodes` for each of some twenty panels. `levels` are in increasing order.
+    """A rule for E_z f(u(z)), with `nodes` nodes in each of about twenty panels. `levels` must be increasing.
 
     >>> rule = level_rule(jnp.asarray([-1.0, 1.0]), *(jnp.asarray(x) for x in (0.0, 0.4, 1.6)))
     >>> bool(abs(jnp.sum(rule.weight) - 1) < 1e-12), bool(jnp.min(jnp.abs(rule.u[rule.weight > 0])) > 1)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-# Beyond nine standard deviations the Gaussian has mass 2e-19: nothing in float64.
+# Beyond nine standard deviations the Gaussian has mass 2e-19, below float64 resolution.
 CUT = 9.0
 
 
@@ -32,7 +32,7 @@ def hermite(nodes: int) -> tuple[np.ndarray, np.ndarray]:
 
 @cache
 def bent_trapezoid(nodes: int, reach: float = 8.0, bend: float = 1.2) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes z = b sinh(t/b) with t equidistant, |z| ≤ `reach`, and weights of a standard Gaussian average that sum to one.
+    """Nodes z = b sinh(t/b), t equidistant, |z| ≤ `reach`, and weights of a standard Gaussian average (summing to one).
 
     The trapezoidal rule for functions with poles near the real axis, where the nodes are dense: if f is analytic in
     |Im z| < a, the error falls like exp(-πn s/T) with T = b asinh(reach/b) and s the smaller of bπ/4 and b arcsin(a/b). For
@@ -76,8 +76,8 @@ def gaussian_average(
 def gaussian_panels(breaks: Float[Array, " breaks"], nodes: int) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
     """Nodes and weights of a standard Gaussian average, split at `breaks` (traced, any order; clipped to ±9).
 
-    Panels of zero length cost nothing but time. With 16 nodes a panel of up to 3 standard deviations integrates a
-    function that is smooth on its own scale to 1e-13.
+    Panels of zero length are harmless. With 16 nodes, a panel of up to 3 standard deviations integrates a function that
+    is smooth on that scale to 1e-13.
     """
     inner = jnp.sort(jnp.clip(breaks, -CUT, CUT))
     edges = jnp.concatenate([jnp.asarray([-CUT]), inner, jnp.asarray([CUT])])
@@ -89,7 +89,7 @@ def gaussian_panels(breaks: Float[Array, " breaks"], nodes: int) -> tuple[Float[
 
 
 def merge_sorted(a: Float[Array, " m"], b: Float[Array, " n"]) -> Float[Array, " mn"]:
-    """Two increasing arrays as one, by minima and maxima: much faster in a batch than sorting, for a few dozen numbers.
+    """Merge two increasing arrays by minima and maxima: for a few dozen numbers much faster in a batch than sorting.
 
     >>> merge_sorted(jnp.asarray([1.0, 4.0]), jnp.asarray([0.0, 2.0, 5.0])).tolist()
     [0.0, 1.0, 2.0, 4.0, 5.0]
@@ -97,7 +97,7 @@ def merge_sorted(a: Float[Array, " m"], b: Float[Array, " n"]) -> Float[Array, "
     m, n = a.shape[0], b.shape[0]
     if m < n:
         a, b, m, n = b, a, n, m
-    # The k-th is the least, over the number j of those that come from b, of the larger of both last ones.
+    # The k-th is the minimum, over the number j of elements taken from b, of the larger of the two last elements taken.
     k, j = np.ogrid[0 : m + n, 0 : n + 1]
     i = k + 1 - j  # how many come from a
     from_a, from_b = jnp.pad(a, (1, 0), constant_values=-jnp.inf), jnp.pad(b, (1, 0), constant_values=-jnp.inf)
@@ -108,13 +108,13 @@ def merge_sorted(a: Float[Array, " m"], b: Float[Array, " n"]) -> Float[Array, "
 def graded_breaks(
     poles: Float[Array, "2"], distance: float | Array, fade: float | Array, steep: Array, number: int
 ) -> Float[Array, " number"]:
-    """Breaks for `gaussian_panels` that share the work evenly, where a function is singular beside the real axis.
+    """Breaks for `gaussian_panels` that share the work evenly when a function is singular close to the real axis.
 
-    A panel resolves a function on the scale of its distance from the nearest singularity. There are two pairs of them, at
-    x ± i·`distance`, the first x below zero and the second above (`poles`). Near them panels have that length, and farther
-    away they grow in proportion, so that their number grows like a logarithm; nothing is felt of them farther than `fade`
-    to the left of the first and to the right of the second. Beside this the Gaussian wants panels of its own, and so does
-    a step of slope `steep` at the origin (an error function).
+    A panel resolves a function on the scale of its distance from the nearest singularity. There are two pairs of
+    singularities, at x ± i·`distance`, the first x below zero and the second above (`poles`). Near them panels have that
+    length; farther away they grow in proportion, so that their number grows like a logarithm. Farther than `fade` to the
+    left of the first and to the right of the second they have no effect. The Gaussian itself also needs panels, and so
+    does a step of slope `steep` at the origin (an error function).
 
     >>> poles, flat = jnp.asarray([-0.5, 0.5]), jnp.zeros(())
     >>> f = lambda x: jnp.log((x - 0.5) ** 2 + 1e-6) - jnp.log((x + 0.5) ** 2 + 1e-6) * x
@@ -123,19 +123,19 @@ def graded_breaks(
     True
     """
     step = 8.0 / jnp.maximum(jnp.abs(steep), 1e-3)
-    # Where something ends, the work bends sharply: there are breaks, so that no panel has an end of it inside.
+    # The density of panels has kinks where an effect ends; breaks there keep kinks out of the panels.
     ends = jnp.stack([-step, step, poles[0] - fade, poles[1] + fade])
-    near = 0.4 * distance  # found by trying
+    near = 0.4 * distance  # found by experiment
 
     def work(x):
-        """How many panels there should be to the left of x, up to a constant, and the rate at which they come."""
+        """The number of panels wanted to the left of x, up to a constant, and its derivative."""
         away = jnp.stack([jnp.maximum(x - poles[0], -fade), jnp.minimum(x - poles[1], fade)])
         panels = jnp.sum(jnp.sign(away) * jnp.log1p(jnp.abs(away) / near), axis=0) / np.log(8.0)
         rate = jnp.sum(1 / (near + jnp.abs(away)), axis=0) / np.log(8.0)
         inside = jnp.where(jnp.abs(x) < step, 1.5 / step, 0.0)
         return panels + 2 * x / CUT + 1.5 * jnp.clip(x / step, -1, 1), rate + 2 / CUT + inside
 
-    # It is tabulated where it bends, and inverted by interpolation and one step of Newton's: breaks need not be exact.
+    # It is tabulated at its kinks and inverted by interpolation and one Newton step: breaks need not be exact.
     grid = np.linspace(-1.0, 1.0, 17)
     around = near * np.sign(grid) * jnp.expm1(jnp.log1p(2 * CUT / near) * np.abs(grid))
     table = jnp.concatenate([poles[0] + around, poles[1] + around, ends, jnp.linspace(-CUT, CUT, 5)])
@@ -143,7 +143,7 @@ def graded_breaks(
     done, _ = work(table)
     first, last = jnp.min(done), jnp.max(done)
     even = first + (last - first) * (np.arange(1, number - 3) / (number - 3))
-    # The neighbours in the table without sorting it, which is slow in a batch and slow to compile.
+    # Find the neighbours in the table without sorting, which is slow in a batch and slow to compile.
     before = done[None, :] <= even[:, None]
     left, low = (jnp.max(jnp.where(before, v, -jnp.inf), axis=1) for v in (table, done))
     right, high = (jnp.min(jnp.where(before, jnp.inf, v), axis=1) for v in (table, done))
@@ -199,9 +199,9 @@ def gaussian_average_2d_split(
 ) -> Float[Array, "..."]:
     """E f(x, y) over a centred Gaussian pair, for f with kinks or steps at x ∈ `breaks_x` and at y ∈ `breaks_y`.
 
-    The outer average over x is split at its breaks and, where x carries y over one of *its* breaks, on the scale of what
-    x leaves open; the inner average over y given x is split exactly. With 20 nodes a panel the error is 1e-12 unless the
-    correlation exceeds 0.999; a singular covariance is not for this rule.
+    The outer average over x is split at its breaks and, where x carries y over one of *its* breaks, on the scale of the
+    conditional width of y; the inner average over y given x is split exactly. With 20 nodes a panel the error is 1e-12
+    unless the correlation exceeds 0.999; the rule does not work for a singular covariance.
 
     >>> relu = lambda u: jnp.maximum(u, 0.0)
     >>> c, zero = jnp.asarray([[1.0, 0.6], [0.6, 2.0]]), jnp.zeros(1)

@@ -1,14 +1,14 @@
-r"""Gaussian averages of any smooth activation, by quadrature, on the terms of `activations`.
+r"""Gaussian averages of any smooth activation, by quadrature, with the interface of `activations`.
 
     g = smooth(jnp.tanh, "tanh")          # or activation("tanh"), "sigmoid", "softplus", "gelu", "swish"
 
 A pair of fields is a two-dimensional sum over the nodes of `quadrature.bent_trapezoid`. With x1 = σ1 z1,
-x3 = ρ z1 + τ z2 (z standard, τ² what x1 leaves open of x3) and Stein's lemma in z2,
+x3 = ρ z1 + τ z2 (z standard, τ² the variance of x3 given x1) and Stein's lemma in z2,
 
     I3(1,2,3) = (c12/σ1) < g'(x1) z1 g(x3) > + (c23 - c12 c13/c11) < g'(x1) g'(x3) >,
 
-which needs averages of pairs only and divides by nothing small. What enters the flow of finite learning rates is
-Σ_cd h_c h_d I4(i,j,c,d) = < g'(x_i) g'(x_j) (Σ_c h_c g(x_c))² >: given (x_i, x_j), one more sum over two dimensions, all
+which needs averages of pairs only and never divides by a small number. At finite learning rate the flow contains
+Σ_cd h_c h_d I4(i,j,c,d) = < g'(x_i) g'(x_j) (Σ_c h_c g(x_c))² >. Given (x_i, x_j), again a sum over two dimensions, all
 other fields are Gaussian with means m_c and covariances s_c s_d r_cd, and (Mehler 1866)
 
     < g(x_c) g(x_d) > = Σ_k r_cd^k G_k(c) G_k(d),      G_k(c) = < g(m_c + s_c z) He_k(z)/√k! >,
@@ -16,11 +16,11 @@ other fields are Gaussian with means m_c and covariances s_c s_d r_cd, and (Mehl
 with the diagonal c = d, where that series is slowest, summed directly. The work is K² n³ (K+M) values of g, not
 K² (K+M)² n⁴.
 
-**Accuracy.** For g analytic in a strip around the real axis the error falls exponentially with the number of nodes, the
-more slowly the larger the variance (see `bent_trapezoid`). Measured in `tests/methods/test_smooth.py`, on all terms of a
-flow, against the closed forms of erf and for tanh against a finer rule: with the default 32 nodes 1e-8 for variances of
-order one and below, 3e-8 where students equal teachers, 1e-4 at variances of about 4. A kink is not smooth: there the
-error falls only as 1/n², 1e-2 for ReLU with 32 nodes, which has its own closed forms.
+**Accuracy.** For g analytic in a strip around the real axis the error falls exponentially with the number of nodes, more
+slowly for larger variances (see `bent_trapezoid`). `tests/methods/test_smooth.py` measures it on all terms of a flow, for
+erf against its closed forms and for tanh against a finer rule. With the default 32 nodes it is 1e-8 for variances of
+order one and below, 3e-8 where students equal teachers, and 1e-4 at variances of about 4. For a function with a kink the
+error falls only as 1/n² (1e-2 for ReLU with 32 nodes; ReLU has its own closed forms).
 
 >>> import jax.numpy as jnp
 >>> from solvable.methods.averages.activations import activation
@@ -46,14 +46,14 @@ from .quadrature import bent_trapezoid
 
 __all__ = ["Smooth", "smooth"]
 
-# Below this part of a variance, what is left open of a field is rounding noise.
+# Below this fraction of a variance, the conditional variance of a field is rounding noise.
 _FLAT = 1e-12
 _TERMS = 20  # of Mehler's series; its coefficients fall as fast as those of g itself, twice
 
 
 @dataclasses.dataclass(frozen=True)
 class Smooth(Activation):
-    """A smooth activation whose averages are sums over `nodes` equidistant nodes per direction: see the module."""
+    """A smooth activation whose averages are sums over `nodes` equidistant nodes per direction; see the module."""
 
     nodes: int = 32
     shape: Callable[[Array], Array] = jnp.tanh
@@ -69,7 +69,7 @@ class Smooth(Activation):
         return jax.jvp(self.shape, (x,), (jnp.ones_like(x),))
 
     def _pair(self, c11: Entry, c12: Entry, c22: Entry) -> tuple[Entry, Entry, Entry, Entry]:
-        """Fields x1 and x2 at all nodes, behind the entries' own axes; the first direction; the weights."""
+        """Fields x1 and x2 at all nodes, on axes after those of the entries; the first direction; the weights."""
         z, w = (jnp.asarray(v) for v in bent_trapezoid(self.nodes))
         c11, c12, c22 = (c[..., None] for c in jnp.broadcast_arrays(c11, c12, c22))
         first, second = (
@@ -97,7 +97,7 @@ class Smooth(Activation):
         return (slope * z * value) @ w, (slope * other) @ w
 
     def I4(self, *c: Entry) -> Entry:
-        """One by one, for checks: a flow wants `squares`, which shares what the units have in common."""
+        """I4 entry by entry, for checks; a flow uses `squares`, which shares work among the units."""
         entries = jnp.stack(jnp.broadcast_arrays(*c), axis=-1)
         place = np.zeros((4, 4), int)
         place[np.triu_indices(4)] = np.arange(10)
@@ -110,7 +110,7 @@ class Smooth(Activation):
         return ((found[:, 0] - found[:, 1]) / 4).reshape(entries.shape[:-1])
 
     def table_I3(self, cov: Covariance, first: Index, second: Index, third: Index) -> Entry:
-        """As for every activation; an outer table costs only the averages of its pairs."""
+        """See `Activation.table_I3`; an outer table costs only the averages of its pairs."""
         i, j, k = first, second, third
         along, both = self._with_slope(*_entries(cov, (i, i), (i, k), (k, k)))
         own, with_second, with_third, rest = _entries(cov, (i, i), (i, j), (i, k), (j, k))
@@ -170,7 +170,7 @@ def _root(x: Entry, scale: Entry) -> Entry:
 
 
 def _over(x: Entry, y: Entry) -> Entry:
-    """x / y, zero where y is."""
+    """x / y, zero where y is zero."""
     good = y > 0
     return jnp.where(good, x / jnp.where(good, y, 1.0), 0.0)
 
@@ -183,5 +183,5 @@ def _factor(c11: Entry, c12: Entry, c22: Entry) -> tuple[Entry, Entry, Entry]:
 
 
 def smooth(function: Callable[[Array], Array], name: str = "given", nodes: int = 32) -> Smooth:
-    """An activation from a smooth function of arrays, differentiable by JAX; its averages are sums over `nodes` nodes."""
+    """Make an activation from a smooth function that JAX can differentiate; its averages are sums over `nodes` nodes."""
     return Smooth(nodes=nodes, shape=function, name=name)

@@ -1,9 +1,7 @@
-r"""The Gaussian tail H(u) = P(z > u) as a likelihood: its logarithm, its prox, and averages over the prox without solving
-for it.
+r"""The Gaussian tail H(u) = P(z > u) as a likelihood: its logarithm, its prox, and averages over the prox.
 
-A unit that must be positive with a probability sees a field v, and log H((κ − v)/s) is the log-likelihood that v plus
-noise of variance s² exceeds the margin κ. Everything here is written with erfcx, so that nothing underflows far from
-the margin.
+For a field v, log H((κ − v)/s) is the log-likelihood that v plus noise of variance s² exceeds the margin κ. All
+functions use erfcx, so that nothing underflows far from the margin. Averages over the prox do not solve for it.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ def log_tail(u: Array) -> Array:
 
 
 def tail_ratio(u: Array) -> Array:
-    """G(u)/H(u) = −d log H/du, with G the Gaussian density: u + 1/u far above the margin, nothing far below.
+    """G(u)/H(u) = −d log H/du, with G the Gaussian density: u + 1/u for large u, zero for very negative u.
 
     >>> [round(float(x), 6) for x in tail_ratio(jnp.asarray([0.0, 1e4]))]
     [0.797885, 10000.0001]
@@ -55,10 +53,10 @@ def tail_slope(u: Array) -> Array:
 
 
 def prox_tail(omega: Array, response: Array, spread: Array, margin: Array | float = 0.0, *, steps: int = 60) -> Array:
-    """v that maximises log H((κ − v)/s) − (v − ω)²/(2V), that is v = ω + V g(v) with g = G/(sH); `spread` is s².
+    """The v that maximises log H((κ − v)/s) − (v − ω)²/(2V): v = ω + V g(v) with g = G/(sH); `spread` is s².
 
-    Newton's method on a convex decreasing g climbs from the left and cannot overshoot; `steps` bounds it. Averages over
-    ω need no prox: see `tail_rule`.
+    Because g is convex and decreasing, Newton's method climbs from the left and cannot overshoot; it takes at most
+    `steps` steps. Averages over ω need no prox: see `tail_rule`.
 
     >>> v = prox_tail(jnp.asarray(-1.0), jnp.asarray(2.0), jnp.asarray(0.5))
     >>> bool(abs(v + 1.0 - 2.0 * tail_ratio(-v / 0.5**0.5) / 0.5**0.5) < 1e-14)
@@ -78,7 +76,7 @@ def prox_tail(omega: Array, response: Array, spread: Array, margin: Array | floa
 
 
 class TailRule(NamedTuple):
-    """Nodes of an average over ω = √q z: the prox v, z, weights, and there log H and its derivatives g and g′ in v."""
+    """Nodes of an average over ω = √q z: the prox v, z, the weights, log H there and its derivatives g and g′ in v."""
 
     v: Float[Array, " n"]
     z: Float[Array, " n"]
@@ -103,8 +101,8 @@ def tail_rule(
     """A rule for E_z f(v(z)) with v = prox of √q z, without a prox at its nodes: the integral is taken over v.
 
     z = (v − V g(v))/√q grows with v, so E f = ∫ f(v) z′(v) φ(z(v)) dv, analytic in v. Some twenty Gauss–Legendre panels of
-    `nodes` points in arcsinh((v − κ)/s) end where z is a round number (roughly, that is enough) and on the scale of s, so that
-    s, √q and V may be as small or large as they like. No `response` is the plain average over v = √q z.
+    `nodes` points in arcsinh((v − κ)/s) end at round values of z (approximately, which is enough) and on the scale of s,
+    so that s, √q and V may be arbitrarily small or large. Without `response`, the plain average over v = √q z.
 
     >>> q, V, s2 = jnp.asarray(0.5), jnp.asarray(3.0), jnp.asarray(0.1)
     >>> rule = tail_rule(q, V, s2)

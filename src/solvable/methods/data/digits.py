@@ -1,6 +1,6 @@
 """Handwritten digits without a download: the 1797 images of 8 × 8 pixels that come with scikit-learn.
 
-Tasks on them have a similarity that can be tuned: two groupings of the ten digits that share some of their labels, or
+Tasks on them can have any degree of similarity: two groupings of the ten digits that share some of their labels, or
 pairs of digits whose pixels are mixed.
 """
 
@@ -17,7 +17,7 @@ PIXELS = 64
 
 @lru_cache(maxsize=1)
 def digit_images() -> tuple[np.ndarray, np.ndarray]:
-    """All images as rows of 64 pixels, centred and of mean variance one per pixel, and what they show (0…9).
+    """All images as rows of 64 pixels, centred, with mean variance one per pixel, and their labels (0…9).
 
     >>> images, labels = digit_images()
     >>> images.shape, round(float((images**2).mean()), 6), np.bincount(labels).min() > 170
@@ -36,9 +36,9 @@ def digit_images() -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=8)
 def digit_components(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The images by their `size` leading principal components, of mean variance one, and what they show.
+    """The `size` leading principal components of the images, with mean variance one, and their labels.
 
-    With `size` = 64 nothing is lost: the pixels are rotated.
+    `size` = 64 is a rotation of the pixels: nothing is lost.
 
     >>> digit_components(20)[0].shape
     (1797, 20)

@@ -1,4 +1,4 @@
-"""Rows in parts of equal length, so that one compiled program serves all of them: the last part is filled up.
+"""Rows in parts of equal length, so that one compiled program serves all of them; the last part is padded.
 
 >>> import numpy as np
 >>> equal_parts(np.arange(1, 6), parts_of(5, most=3)).tolist()
@@ -17,7 +17,7 @@ __all__ = ["equal_parts", "parts_of"]
 
 
 def parts_of(number: int, most: int) -> int:
-    """As few parts as hold `number` rows, at most so many in each.
+    """The smallest number of parts that hold `number` rows, with at most `most` in each.
 
     >>> parts_of(6, most=3), parts_of(7, most=3)
     (2, 3)
@@ -26,9 +26,9 @@ def parts_of(number: int, most: int) -> int:
 
 
 def equal_parts(rows: Any, parts: int, *, repeat: bool = False) -> Any:
-    """Rows (part × row × …) in `parts` parts of equal length; what fills the last one is zero, or the first rows again.
+    """Split rows into `parts` parts of equal length (part × row × …), padding with zeros or, on `repeat`, the first rows.
 
-    An array of NumPy stays one, as one of JAX does.
+    A NumPy array stays a NumPy array, a JAX array a JAX array.
 
     >>> equal_parts(np.arange(1, 6), 2, repeat=True).tolist()
     [[1, 2, 3], [4, 5, 1]]

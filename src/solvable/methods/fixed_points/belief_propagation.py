@@ -1,17 +1,16 @@
-r"""Message passing for perceptrons with discrete weights, at finite size: marginals, their entropy, and search by
-reinforcement.
+r"""Message passing for perceptrons with discrete weights at finite size: marginals, entropy, search by reinforcement.
 
-Patterns ξ_μ (labels absorbed) ask for fields w·ξ_μ/√N > κ. With m_i, v_i mean and variance of weight i, V = <v_i> and
-R = G/H, approximate message passing repeats
+Patterns ξ_μ (labels absorbed) require fields w·ξ_μ/√N > κ. With m_i, v_i the mean and variance of weight i, V = <v_i>
+and R = G/H, approximate message passing repeats
 
     ω_μ = ξ_μ·m/√N − V g_μ,   g_μ = R((κ − ω_μ)/√V)/√V,   A = −Σ_μ g′_μ/N,   h_i = A m_i + Σ_μ ξ_μi g_μ/√N,
 
-and marginals ∝ exp(−A w²/2 + h_i w) over the levels. At its fixed point the Bethe entropy per weight is
+with marginals ∝ exp(−A w²/2 + h_i w) over the levels. At its fixed point the Bethe entropy per weight is
 
     S = <log Z_i − h_i m_i + A<w²>_i/2> + Σ_μ [log H((κ − ω_μ)/√V) + V g_μ²/2]/N.
 
-*Reinforcement* adds to the log-marginals those of the sweep before, times a factor that grows by γ with every sweep:
-the marginals polarise until the most likely levels solve (Braunstein and Zecchina 2006).
+*Reinforcement* adds to the log-marginals those of the previous sweep, times a factor that grows by γ with every sweep:
+the marginals polarise until the most likely levels are a solution (Braunstein and Zecchina 2006).
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from ..averages.tails import log_tail, tail_ratio, tail_slope
 
 
 class Marginals(NamedTuple):
-    """Where message passing stopped."""
+    """The state in which message passing stopped."""
 
     mean: Float[Array, " n"]
     weights: Float[Array, " n"]  # the most likely level of each weight
     entropy: Float[Array, ""]
     overlap: Float[Array, ""]
     square: Float[Array, ""]
-    error: Float[Array, ""]  # fraction of patterns that the most likely levels do not solve
+    error: Float[Array, ""]  # fraction of patterns that the most likely levels violate
     solved: Bool[Array, ""]
     sweeps: Int[Array, ""]
-    change: Float[Array, ""]  # of the means in the last sweep
+    change: Float[Array, ""]  # change of the means in the last sweep
 
 
 class _Sweep(NamedTuple):
@@ -63,9 +62,9 @@ def pass_messages(
     most: int = 1000,
     tolerance: float = 1e-5,
 ) -> Marginals:
-    """Sweep until the means change by less than `tolerance` or, with `reinforcement`, until the most likely levels solve.
+    """Sweep until the means change by less than `tolerance` or, with `reinforcement`, the most likely levels are a solution.
 
-    `mask` is one for patterns that exist, zero for padding. A batch is a `vmap`; a lane that is done rests.
+    `mask` is one for real patterns and zero for padding. Use `vmap` for a batch; finished lanes no longer change.
 
     >>> x = jnp.sign(jax.random.normal(jax.random.key(0), (40, 101)))
     >>> found = pass_messages(x, jnp.asarray([-1.0, 1.0]), reinforcement=0.01)
@@ -87,7 +86,7 @@ def pass_messages(
         return jnp.sum(there * (patterns @ chosen(field, stiffness) / root <= kappa).astype(dtype))
 
     def outward(mean, variance, slope):
-        """Fields of the patterns without their own influence, and what they answer."""
+        """V, the cavity fields ω of the patterns, u = (κ − ω)/√V, and the patterns' responses g and −g′."""
         V = jnp.mean(variance)
         omega = patterns @ mean / root - V * slope
         u = (kappa - omega) / jnp.sqrt(V)
@@ -106,7 +105,7 @@ def pass_messages(
         sums = level_sums(levels, -stiffness, field)
         change = jnp.max(jnp.abs(sums.mean - s.mean))
         left = wrong(field, stiffness) if grows else s.wrong
-        # A lane whose marginals are all but certain has V → 0, where nothing can be learnt any more.
+        # A lane whose marginals are almost certain has V → 0 and can no longer improve.
         variance = jnp.maximum(sums.variance, 1e-12)
         return _Sweep(sums.mean, variance, field, stiffness, slope, s.sweeps + 1, left, change)
 
@@ -122,9 +121,9 @@ def pass_messages(
     sums = level_sums(levels, -last.stiffness, last.field)
     V, _, u, slope, _ = outward(sums.mean, sums.variance, last.slope)
     own = sums.log_sum - last.field * sums.mean + 0.5 * last.stiffness * sums.square
-    asked = jnp.sum(there * (log_tail(u) + 0.5 * V * slope**2))
+    constraint = jnp.sum(there * (log_tail(u) + 0.5 * V * slope**2))
     left = wrong(last.field, last.stiffness)
     return Marginals(
-        sums.mean, chosen(last.field, last.stiffness), jnp.mean(own) + asked / size, jnp.mean(sums.mean**2),
+        sums.mean, chosen(last.field, last.stiffness), jnp.mean(own) + constraint / size, jnp.mean(sums.mean**2),
         jnp.mean(sums.square), left / number, left == 0, last.sweeps, last.change,
     )  # fmt: skip

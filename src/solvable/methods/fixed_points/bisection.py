@@ -1,4 +1,4 @@
-"""Roots by halving brackets: any number of them at once, inside compiled programs."""
+"""Roots by bisection: any number of them at once, inside compiled programs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["bisect"]
 
 
 def bisect(before: Callable[[Array], Array], low: Array, high: Array, halvings: int = 60) -> tuple[Array, Array]:
-    """Brackets of the places where `before` turns from true (at `low`) to false (at `high`), element by element.
+    """Bracket the points where `before` turns from true (at `low`) to false (at `high`), element by element.
 
-    Where it does not turn, both ends tend to the one that it speaks for. Nothing is differentiated: take a step of Newton at the
-    root, with the derivative that it has there.
+    If it is true everywhere both ends tend to `high`, if false everywhere to `low`. The result has no derivative: for
+    one, take a Newton step from the root.
 
     >>> low, high = bisect(lambda x: x**2 < jnp.asarray([2.0, 9.0]), jnp.zeros(2), jnp.full(2, 5.0))
     >>> [round(float(x), 9) for x in 0.5 * (low + high)]

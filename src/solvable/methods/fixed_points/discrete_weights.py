@@ -1,25 +1,25 @@
-r"""Entropies of perceptrons whose weights have a few levels: of typical solutions, of y copies, and of the densest regions.
+r"""Entropies of perceptrons whose weights have a few levels: typical solutions, y copies, and the densest regions.
 
-N weights with levels w_l must give αN random patterns ±1 fields w·ξ/√N above a margin κ. How many do?
+N weights with levels w_l must give αN random ±1 patterns fields w·ξ/√N above a margin κ. The entropy counts the solutions.
 
 **Typical solutions** (replica symmetric; Q = <w²>, q the overlap of two solutions, u = (κ − √q z)/√(Q − q)):
 
     S = −(Q̂Q − q̂q)/2 + E log Σ_w exp[(Q̂ − q̂)w²/2 + √q̂ z w] + α E log H(u),
     q̂ = α E[R²]/(Q − q),   Q̂ = α E[uR]/(Q − q),   R = G(u)/H(u).
 
-Where S reaches zero is the capacity (Krauth and Mézard 1989).
+The capacity is the α at which S reaches zero (Krauth and Mézard 1989).
 
 **y copies** at mutual distance D = Q − q₁ = <(w − w′)²>/2, entropy per copy (one step of replica-symmetry breaking
-with parameter y, and q₁ under control; Baldassi et al. 2015, 2016). With c = Q̂ − q̂₁, p = y(q̂₁ − q̂₀), v = y(q₁ −
-q₀) and fields u = √q̂₀ z + √p x, f = √q₀ z + √v x, in which <·> is an average over x with weight exp(y[ψ(u) − x²/2]),
-exp(y[log H − x²/2]),
+with parameter y and prescribed q₁; Baldassi et al. 2015, 2016). With c = Q̂ − q̂₁, p = y(q̂₁ − q̂₀), v = y(q₁ − q₀),
+fields u = √q̂₀ z + √p x, f = √q₀ z + √v x, and <·> the average over x with weight exp(y[ψ(u) − x²/2]) for the weights,
+exp(y[log H − x²/2]) for the patterns,
 
     φ = −[cQ + q̂₀(D + v) + p(q₁ + D/y)]/2 + E log(∫ e^{y[ψ − x²/2]})/y + α E log(∫ e^{y[log H − x²/2]})/y,
     Q = E<w²>,  q₁ = E<t²>,  v = E[z<t>]/√q̂₀ − D,  q̂₀ = α E<g>²,  c = α E[z<g>]/√q₀ − p,    g = d log H/df.
 
 For **y → ∞**, the local entropy of the densest regions, both averages over x become maxima (`averages.levels`,
 `averages.tails`) and the same equations hold with q₀ = q₁ = E t². For y = 1, φ is the typical entropy at every D. At
-D = Q − q of typical solutions p = v = 0 and φ = S; it is meant for smaller D.
+the D = Q − q of typical solutions, p = v = 0 and φ = S; the equations are meant for smaller D.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def typical_entropy(
     levels: Float[Array, " l"], samples: Scalar, margin: Scalar | float = 0.0, *,
     nodes: int = 96, panel: int = 10, tolerance: float = 1e-12, max_steps: int = 300,
 ) -> Typical:  # fmt: skip
-    """Entropy per weight of typical solutions at α = `samples`. Above the capacity it is negative.
+    """Entropy per weight of typical solutions at α = `samples`; negative above the capacity.
 
     >>> found = typical_entropy(jnp.asarray([-1.0, 1.0]), jnp.asarray(0.6))
     >>> round(float(found.entropy), 6), round(float(found.overlap), 5)
@@ -124,8 +124,10 @@ def capacity(
 
 
 class Local(NamedTuple):
-    """A saddle point of copies at a given mutual distance: entropy per copy and, for y → ∞, its derivative with D (else NaN);
-    Q, q₁, v and the conjugates q̂, c, p."""
+    """A saddle point of copies at a given mutual distance.
+
+    Entropy per copy, its derivative with D for y → ∞ (else NaN), Q, q₁, v and the conjugates q̂, c, p.
+    """
 
     entropy: Scalar
     slope: Scalar
@@ -140,7 +142,7 @@ class Local(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """What an average over the weights gives: Q, q₁, Q − q₁, v, and the mean of the maximum or of the logarithm."""
+    """Averages over the weights: Q, q₁, Q − q₁, v, and the mean of the maximum or of the logarithm."""
 
     square: Array
     overlap: Array
@@ -150,7 +152,7 @@ class _Side(NamedTuple):
 
 
 def _densest(levels, samples, margin, distance, x, panel):
-    """Both sides at y → ∞: of the weights, and new q̂, c, mean of the maximum over patterns."""
+    """Both sides at y → ∞: averages over the weights; new q̂, c and the mean of the maximum over patterns."""
     field, curvature, pull = jnp.exp(x[0]), x[1], x[2]
     rule = level_rule(levels, curvature, field, pull, nodes=panel)
     sums = rule.sums
@@ -194,7 +196,7 @@ def _copies(levels, samples, margin, distance, copies, x, panel, inner):
     value = weight @ (top + jnp.log(total * step * jnp.sqrt(y / (2 * jnp.pi)))) / y
     spread = weight @ jnp.sum(part * sums.variance, axis=1)
     side = _Side(weight @ jnp.sum(part * sums.square, axis=1), overlap, spread, response, value)
-    # Patterns: log-concave in x, with its maximum at the prox and a width that differs on both sides of it.
+    # Patterns: log-concave in x, with the maximum at the prox and different widths on its two sides.
     first = overlap - response / y
     rule = tail_rule(first, response, distance, margin, nodes=panel)
     sharp = jnp.sqrt(1 - response * rule.curvature)
@@ -212,12 +214,12 @@ def _copies(levels, samples, margin, distance, copies, x, panel, inner):
     energy = rule.mean(top + jnp.log(total * jnp.sqrt(y / (2 * jnp.pi)))) / y
     slope = samples * rule.mean(rule.z * mean) / jnp.sqrt(first)
     missing = jnp.maximum(jnp.abs(jnp.sum(weight) - 1), jnp.abs(jnp.sum(rule.weight) - 1))
-    missing = jnp.where(step * jnp.sqrt(y) < 1.1, missing, jnp.inf)  # else the inner rule is too coarse
+    missing = jnp.where(step * jnp.sqrt(y) < 1.1, missing, jnp.inf)  # otherwise the inner rule is too coarse
     return side, samples * rule.mean(mean**2), slope, energy, missing, jnp.nan
 
 
 STEPS = 8
-"""From the distance of typical solutions to the one asked for, in equal ratios."""
+"""Number of steps from the distance of typical solutions to the requested one, in equal ratios."""
 
 
 def local_entropy(
@@ -225,9 +227,9 @@ def local_entropy(
     copies: Scalar | None = None, *,
     nodes: int = 96, panel: int = 10, inner: int = 256, tolerance: float = 1e-11, max_steps: int = 200,
 ) -> Local:  # fmt: skip
-    """Entropy per copy of y = `copies` solutions at mutual distance D (y → ∞ if there is no number).
+    """Entropy per copy of y = `copies` solutions at mutual distance D (y → ∞ if `copies` is None).
 
-    Followed from typical solutions, where D = Q − q and nothing pulls. Distances beyond that are answered by NaN.
+    The saddle point is followed from typical solutions, where D = Q − q and p = v = 0. Larger distances give NaN.
 
     >>> found = local_entropy(jnp.asarray([-1.0, 1.0]), jnp.asarray(0.6), jnp.asarray(0.2))
     >>> round(float(found.entropy), 5)
@@ -276,7 +278,7 @@ def local_entropy(
     converged = done & start.converged & (target <= begin) & (missing < 1e-7)
     lost = jnp.where(converged, 1.0, jnp.nan)
     s2 = scale**2
-    # φ is stationary in everything but D, which stands in three places: q̂D, q₁ = Q − D and the noise of the patterns
+    # φ is stationary in everything but D, which enters in three places: q̂D, q₁ = Q − D and the noise of the patterns
     slope = 0.5 * (excess - field - curvature)
     return Local(
         entropy * lost, slope * lost / s2, side.square * s2, side.overlap * s2, side.response * s2,

@@ -1,8 +1,8 @@
-"""Linear systems and factors that are safe in any number in one program.
+"""Linear systems and factorisations that cannot deadlock, however many there are in one program.
 
-Up to version 0.10 JAX hands a stack of matrices to LAPACK in parts that wait for one another in the pool of threads that
-they occupy: two stacks at once in one program can wait for ever on a machine with few cores. Here small systems are solved
-without LAPACK, and larger matrices, on a CPU, one after the other.
+Up to version 0.10, JAX hands a stack of matrices to LAPACK in parts that wait for one another in the thread pool that
+they occupy: two stacks in one program can deadlock on a machine with few cores. Here small systems are solved without
+LAPACK; larger matrices are processed one after the other on a CPU.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from jaxtyping import Array, Float
 
 
 def solve_small(matrix: Float[Array, "n n"], right: Float[Array, " n"]) -> Float[Array, " n"]:
-    """x with matrix · x = right, by elimination with row pivots: for a handful of unknowns, and any number of such systems.
+    """Solve matrix · x = right by elimination with row pivots: for a handful of unknowns and any number of systems.
 
-    Differentiable both ways. A singular matrix gives infinities or NaN.
+    Differentiable in forward and reverse mode. A singular matrix gives infinities or NaN.
 
     >>> solve_small(jnp.array([[0.0, 2.0], [1.0, 1.0]]), jnp.array([2.0, 3.0])).tolist()
     [2.0, 1.0]
@@ -47,7 +47,7 @@ def _eliminate(matrix: Array, right: Array) -> Array:
 
 
 def _in_turn(function: Callable[..., Array]) -> Callable[..., Array]:
-    """The function; vmapped on a CPU, it does one matrix after the other. (Such calls have no derivatives.)"""
+    """Make a function process one matrix after the other when vmapped on a CPU. (Such calls have no derivatives.)"""
     if jax.__version_info__ >= (0, 11):
         return function
 
@@ -64,7 +64,7 @@ def _in_turn(function: Callable[..., Array]) -> Callable[..., Array]:
 
 @_in_turn
 def cholesky(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """The lower factor L of a positive definite matrix, L Lᵀ = matrix; NaN if there is none.
+    """The lower Cholesky factor L of a positive definite matrix, L Lᵀ = matrix; NaN if there is none.
 
     >>> cholesky(jnp.array([[4.0, 2.0], [2.0, 2.0]])).tolist()
     [[2.0, 0.0], [1.0, 1.0]]
@@ -84,7 +84,7 @@ def inverse(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
 
 @_in_turn
 def solve_with_factor(factor: Float[Array, "n n"], right: Float[Array, " n"]) -> Float[Array, " n"]:
-    """x with factor · factorᵀ · x = right.
+    """Solve factor · factorᵀ · x = right.
 
     >>> solve_with_factor(jnp.array([[2.0, 0.0], [1.0, 1.0]]), jnp.array([6.0, 4.0])).tolist()
     [1.0, 1.0]
@@ -93,7 +93,7 @@ def solve_with_factor(factor: Float[Array, "n n"], right: Float[Array, " n"]) ->
 
 
 def solve_positive(matrix: Float[Array, "n n"], right: Float[Array, " n"]) -> Float[Array, " n"]:
-    """x with matrix · x = right, for a positive definite matrix.
+    """Solve matrix · x = right for a positive definite matrix.
 
     >>> solve_positive(jnp.array([[4.0, 2.0], [2.0, 2.0]]), jnp.array([6.0, 4.0])).tolist()
     [1.0, 1.0]
@@ -103,7 +103,7 @@ def solve_positive(matrix: Float[Array, "n n"], right: Float[Array, " n"]) -> Fl
 
 @_in_turn
 def orthonormal_columns(matrix: Float[Array, "n k"]) -> Float[Array, "n k"]:
-    """Orthonormal vectors with the span of the columns of a matrix, which has no fewer rows.
+    """Orthonormal vectors that span the columns of a matrix with at least as many rows as columns.
 
     >>> q = orthonormal_columns(jnp.array([[3.0], [4.0]]))
     >>> [round(abs(float(x)), 12) for x in q.ravel()]

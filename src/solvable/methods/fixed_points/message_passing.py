@@ -1,12 +1,12 @@
-r"""Approximate message passing in Gaussian landscapes of finite size, any mixture of matrices and tensors.
+r"""Approximate message passing in Gaussian landscapes of finite size: any mixture of matrices and tensors.
 
 The landscape H of N variables has Gaussian noise of covariance N Q(x·y/N) in its energy. One iteration takes a step along
-the force −∇H, takes back what the last two estimates know of each other through the noise (Onsager's term), and denoises:
+the force −∇H, removes the correlation of the last two estimates through the noise (the Onsager term), and denoises:
 
     B^k = −∇H(x^k) − Q″(x^k·x^{k−1}/N) χ^k x^{k−1},      x^{k+1} = η(B^k),      χ^{k+1} = (1/N) Σ_i ∂η_i/∂B_i.
 
-B^k is then as good as the signal's pull plus Gaussian noise of covariance Q′(x^k·x^l/N), which makes a state evolution
-of a few numbers exact as N grows (Bolthausen 2014; Bayati and Montanari 2011; for tensors Richard and Montanari 2014).
+B^k then behaves like the signal's pull plus Gaussian noise of covariance Q′(x^k·x^l/N), so that state evolution with a
+few numbers becomes exact as N grows (Bolthausen 2014; Bayati and Montanari 2011; for tensors Richard and Montanari 2014).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Vector = Float[Array, " n"]
 
 
 class Passed(NamedTuple):
-    """Estimates after 0, 1, … iterations, and the mean response χ of the denoiser that made each of them (0 at the start)."""
+    """Estimates after 0, 1, … iterations, and the mean response χ of the denoiser that gave each (0 at the start)."""
 
     estimates: Float[Array, "iteration n"]
     responses: Float[Array, " iteration"]
 
 
 def normalised(field: Vector) -> tuple[Vector, Float[Array, ""]]:
-    """The denoiser of maximum likelihood on the sphere |x|² = N, √N B/|B|, and its mean response.
+    """The maximum-likelihood denoiser on the sphere |x|² = N, √N B/|B|, and its mean response.
 
     >>> x, chi = normalised(jnp.asarray([3.0, 4.0]))
     >>> round(float(x @ x), 12), round(float(chi), 12)

@@ -1,7 +1,7 @@
 """Saddle points: fixed points x = F(x, args), with residuals, implicit derivatives, branches and spinodals.
 
-Every solver here returns its residual, its number of steps and whether it converged beside its answer; an answer that
-did not converge is NaN, in value and in derivative. `vmap` runs many points at once; lanes do not disturb each other.
+Besides its solution every solver returns the residual, the number of steps and whether it converged. A solution that did
+not converge is NaN, in value and in derivative. `vmap` solves many points at once; lanes do not affect each other.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ def solve(
     reach: float = 3.0,
     rough: Update | None = None,
 ) -> Solution:
-    """The fixed point x = update(x, args) that is reached from `start`.
+    """Find the fixed point x = update(x, args) that is reached from `start`.
 
-    First `warmup` damped iterations (Anderson-accelerated when `memory` > 0: for unknowns too many for a Jacobian).
-    Then quasi-Newton steps (Jacobian by differences, updated by Broyden's formula), none longer than `reach` in any
-    unknown (choose unknowns on a scale of one, logarithms for instance), each judged by the residual
-    max|x − F(x)|/(1+|x|); `max_steps` counts evaluations of F. The derivative with respect to `args` is implicit: one
+    First come `warmup` damped iterations (Anderson-accelerated when `memory` > 0, for too many unknowns for a Jacobian).
+    Then quasi-Newton steps follow (Jacobian by differences, updated by Broyden's formula), none longer than `reach` in
+    any unknown (choose unknowns of order one, logarithms for instance), each judged by the residual
+    max|x − F(x)|/(1+|x|). `max_steps` counts evaluations of F. The derivative with respect to `args` is implicit: one
     linear solve at the fixed point.
 
-    A `rough` update, cheaper and almost the same (fewer nodes of an average, say), is solved first to `ROUGH`; its
-    solution and its Jacobian are where the search begins. It decides how soon a fixed point is found, never which.
+    A `rough` update, cheaper and almost the same (an average with fewer nodes, say), is solved first to `ROUGH`; the
+    search begins from its solution and Jacobian. It affects how soon a fixed point is found, never its value.
 
     >>> magnet = lambda m, beta: jnp.tanh(beta * m)
     >>> found = solve(magnet, jnp.asarray([1.0]), jnp.asarray(1.5))
@@ -64,7 +64,7 @@ def solve(
 
 
 def attached(update: Update, x: Float[Array, " n"], args: Any) -> Float[Array, " n"]:
-    """A fixed point that was found elsewhere, with its implicit derivative with respect to `args`.
+    """Attach the implicit derivative with respect to `args` to a fixed point found elsewhere.
 
     >>> magnet = lambda m, beta: jnp.tanh(beta * m)
     >>> at = lambda beta: attached(magnet, jnp.asarray([0.85855964]), beta)[0]
@@ -93,7 +93,7 @@ def _implicit(update, x, args, dargs):
 
 
 ROUGH = 1e-4
-"""How closely a rough update is solved: about as closely as rough averages are worth."""
+"""Tolerance for a rough update: about the accuracy of rough averages."""
 
 
 @eqx.filter_custom_jvp
@@ -101,7 +101,7 @@ def _fixed_point(args, *, update, rough, start, options):
     jacobian, before = None, 0
     if rough is not None:
         found, residual, before, jacobian = _search(rough, start, args, ROUGH, *options[1:])
-        # Where the rough search ends nowhere, the search begins as if there had been none.
+        # If the rough search fails, start as if there were no rough update.
         near = residual <= ROUGH
         start, jacobian = jnp.where(near, found, start), None if jacobian is None else jnp.where(near, jacobian, 0.0)
     x, residual, steps, _ = _search(update, start, args, *options, jacobian=jacobian)
@@ -124,7 +124,7 @@ def _distance(x: Array, moved: Array) -> Array:
 
 
 def _search(update, start, args, tolerance, warmup, damping, max_steps, memory, reach, jacobian=None):
-    """The point, its residual, the number of evaluations, and the Jacobian, of which something may be known before."""
+    """The point, its residual, the number of evaluations, and the Jacobian, for which an estimate may be given."""
 
     def f(x):
         return update(x, args)
@@ -173,7 +173,7 @@ def _search(update, start, args, tolerance, warmup, damping, max_steps, memory, 
 
         residual = _distance(s.trial, moved)
         # Saddle points hide behind flat stretches where the residual rises before it falls, so a step may raise it a
-        # hundredfold; one that does worse is shortened, and in the end replaced by a damped iteration.
+        # hundredfold; a worse step is shortened, and eventually replaced by a damped iteration.
         allowed = jnp.where(s.residual > tolerance, 100 * s.residual, s.residual)
         accepted = ~probing & (residual < allowed)
         rejected = ~probing & ~accepted
@@ -187,7 +187,7 @@ def _search(update, start, args, tolerance, warmup, damping, max_steps, memory, 
         base = jnp.where(accepted, s.trial, s.base)
         base_moved = jnp.where(accepted, moved, s.base_moved)
         base_residual = jnp.where(accepted, residual, s.residual)
-        # The Jacobian is probed anew when its steps stop halving the residual, and after a damped iteration.
+        # The Jacobian is computed again when its steps stop halving the residual, and after a damped iteration.
         stale = accepted & ~(residual < 0.5 * s.residual)
         phase = jnp.where(probing, s.phase + 1, jnp.where(stale | exhausted, 0, n))
 
@@ -210,7 +210,7 @@ def _search(update, start, args, tolerance, warmup, damping, max_steps, memory, 
             move_size=jnp.max(probe),
             phase=jnp.where(exhausted, n, phase),
             steps=s.steps + 1,
-            # Below the tolerance go on only while a digit is gained.
+            # Below the tolerance, continue only while each step gains a digit.
             gained=jnp.where(probing, s.gained, accepted & (residual > 0) & (residual < 0.1 * s.residual)),
         )
 
@@ -292,7 +292,7 @@ def branches(
 ) -> Branches:
     """All fixed points reached from `starts`, clustered, with free energy and stability under iteration.
 
-    A solution is *stable* when the spectral radius of ∂F/∂x is below one. Without a free energy the branches keep the
+    A solution is *stable* when the spectral radius of ∂F/∂x is below one. Without a free energy, branches are in the
     order of their starts.
 
     >>> magnet = lambda m, beta: jnp.tanh(beta * m)
@@ -327,7 +327,7 @@ def branches(
 def spectral_radius(matrix: Float[Array, "n n"], squarings: int = 24) -> Float[Array, ""]:
     """The largest |eigenvalue| of a general real matrix, as lim |Mᵏ|^{1/k} by repeated squaring (relative error 1e-6).
 
-    General eigenvalues exist in JAX on the CPU only; this runs anywhere.
+    JAX computes general eigenvalues on the CPU only; this runs anywhere.
 
     >>> round(float(spectral_radius(jnp.asarray([[0.0, 2.0], [-2.0, 0.0]]))), 6)
     2.0
@@ -347,7 +347,7 @@ def spectral_radius(matrix: Float[Array, "n n"], squarings: int = 24) -> Float[A
 
 
 class Path(NamedTuple):
-    """A branch followed along a control, through folds."""
+    """A branch followed along a control parameter, through folds."""
 
     x: Float[Array, "steps n"]
     control: Float[Array, " steps"]
@@ -366,9 +366,10 @@ def follow(
     corrections: int = 8,
     tolerance: float = 1e-10,
 ) -> Path:
-    """Pseudo-arclength continuation of x = update(x, control) from a solution at `control`, in the direction of the
-    sign of `towards`. Steps have length `step` in the joint space (x, control), so folds are passed smoothly:
-    `direction` is the control's component of the unit tangent and changes sign at each spinodal.
+    """Pseudo-arclength continuation of x = update(x, control) from a solution at `control`.
+
+    The sign of `towards` gives the initial direction. Steps have length `step` in the joint space (x, control), so folds
+    are passed smoothly: `direction` is the control's component of the unit tangent and changes sign at each spinodal.
     """
     n = start.shape[0]
 

@@ -1,1 +1,1 @@
-"""Flows: order-parameter equations, their integration with error control, and the optimal control of what they depend on."""
+"""Flows: order-parameter equations, their integration with error control, and optimal control of their schedules."""

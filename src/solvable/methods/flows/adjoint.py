@@ -1,12 +1,11 @@
-r"""A flow whose controls are constant on intervals, its cost and its adjoint, all to an accuracy that is measured.
+r"""A flow with piecewise constant controls, its cost and its adjoint, with a measured error.
 
-A flow $\dot y = f(y, u)$ runs over equal intervals, u being constant on each. It is followed by adaptive Runge–Kutta steps
-that end at the edges, twice side by side: by steps of fifth and of fourth order (Cash and Karp 1990). The costates
-$\dot p = -(\partial_y f)^\top p$ and the slopes of the cost by every control are the adjoint of these very steps, again of
-both orders. What is returned is of fifth order; its stated error is the largest difference to fourth order, relative to
-one plus the size of a number: an estimate of the whole error, not of that of a step. Where it exceeds the accuracy, the
-steps are refined; where that or the number of steps does not suffice (a stiff flow, one that explodes), the numbers are
-NaN.
+A flow $\dot y = f(y, u)$ runs over equal intervals with u constant on each. Adaptive Runge–Kutta steps that end at the
+edges integrate it twice side by side, at fifth and at fourth order (Cash and Karp 1990). The costates
+$\dot p = -(\partial_y f)^\top p$ and the derivatives of the cost by every control are the adjoint of the same steps, also
+at both orders. Results are of fifth order; the stated error is the largest difference from fourth order, relative to one
+plus the size of the number. It estimates the global error, not the error of a step. Where it exceeds the accuracy, the
+steps are refined; if refinement or the number of steps does not suffice (a stiff or exploding flow), the results are NaN.
 
 `solvable.methods.flows.control` searches schedules with it.
 
@@ -39,7 +38,7 @@ Cost = Callable[[PyTree], Float[Array, ""]]
 Number = Float[Array, ""] | float
 
 # Cash and Karp (1990): six stages, one step of fifth order and one of fourth, side by side. The stages are a loop, so that
-# a program contains the drift once and its adjoint once: the time to compile is what copies would cost most.
+# a program contains the drift once and its adjoint once: copies would mainly cost compilation time.
 _STAGES = np.array([
     [0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
     [1 / 5, 0.0, 0.0, 0.0, 0.0, 0.0],
@@ -53,14 +52,17 @@ _WEIGHTS = np.array([
     [2825 / 27648, 0.0, 18575 / 48384, 13525 / 55296, 277 / 14336, 1 / 4],
 ])  # fmt: skip
 _BLOCK = 8  # attempts that are skipped together
-_FIRST, _NARROWEST = 1e-2, 1e-12  # the first step, and one that is a failure, as parts of an interval
-_LOCAL, _FINER, _LEVELS = 1e-2, 32.0, 4  # error of a step against the accuracy; by how much, how often it is refined
+_FIRST, _NARROWEST = (
+    1e-2,
+    1e-12,
+)  # the first step, and the length below which a step has failed, as fractions of an interval
+_LOCAL, _FINER, _LEVELS = 1e-2, 32.0, 4  # error of a step relative to the accuracy; factor and number of refinements
 
 
 class Visit(NamedTuple):
-    """One evaluation of a schedule, the path and the costates as vectors at the edges; `error` is that of all its numbers.
+    """One evaluation of a schedule, with path and costates as vectors at the edges; `error` covers all its numbers.
 
-    NaN is what did not reach the accuracy: the path from where it did not, everything else as a whole.
+    If the accuracy was not reached, the path is NaN from there on and everything else is NaN.
     """
 
     controls: Controls
@@ -84,7 +86,7 @@ def follow(
 ) -> PyTree:
     """The path of the flow at the edges of the intervals, time first; NaN from where `accuracy` was not reached.
 
-    (`substeps` has no meaning any more: there are as many as the accuracy needs.)
+    `substeps` is ignored: there are as many as the accuracy needs.
 
     >>> path = follow(lambda x, u: -u["rate"] * x, jnp.array(1.0), {"rate": jnp.full(10, 2.0)}, 1.0)
     >>> round(float(path[-1]), 8)
@@ -112,7 +114,7 @@ def arrive(
     accuracy: Number = 1e-8,
     max_steps: int = 4096,
 ) -> PyTree:
-    """Where `follow` ends, without the memory that a path takes: for many schedules side by side.
+    """The end point of `follow`, without the memory of a path: for many schedules side by side.
 
     >>> round(float(arrive(lambda x, u: -u["rate"] * x, jnp.array(1.0), {"rate": jnp.full(10, 2.0)}, 1.0)), 8)
     0.13533528
@@ -132,10 +134,10 @@ def arrive(
 def visitor(
     drift: Drift, cost: Cost, start: PyTree, horizon: Number, *, accuracy: Number, max_steps: int
 ) -> tuple[Callable[[Controls, Array], Visit], Callable[[Array], PyTree]]:
-    """A function that evaluates a schedule with all its derivatives, and one that makes a state of a vector.
+    """Return a function that evaluates a schedule with all derivatives, and one that turns a vector into a state.
 
-    The function takes the controls and the level of refinement to begin at (none: 0), which it returns as it left it. A
-    flow fails that needs more than `max_steps`, and two for each interval.
+    The first takes the controls and the level of refinement to begin at (0 for none), and returns the level it reached.
+    A flow that needs more than `max_steps` steps plus two for each interval has failed.
     """
     unravel = ravel_pytree(start)[1]
 
@@ -160,7 +162,7 @@ def visitor(
             )
 
         (value, slopes, path, costates, error, along), level = _refined(problem, level, run)
-        known = jnp.where(error <= accuracy, 1.0, jnp.nan)  # a product: the derivative is no number either
+        known = jnp.where(error <= accuracy, 1.0, jnp.nan)  # a product, so that the derivative is NaN too
         good = until_failure(along <= accuracy)
         return Visit(
             controls=controls,
@@ -180,7 +182,7 @@ def visitor(
 
 
 class _Steps(NamedTuple):
-    """Every attempted step: the states of both orders where it began, the field at its stages, its length (none if it was
+    """Every attempted step: its initial states at both orders, the field at its stages, its length (zero if it was
     rejected), its interval."""
 
     state: Array
@@ -190,7 +192,7 @@ class _Steps(NamedTuple):
 
 
 class _Followed(NamedTuple):
-    """A flow that was followed, by both orders: where it ended, in which interval, and all its steps if they were kept."""
+    """An integrated flow at both orders: the end point, its interval, and all steps if they were kept."""
 
     end: Array
     interval: Array
@@ -211,7 +213,7 @@ class _Problem(NamedTuple):
 
 @jax.custom_batching.custom_vmap
 def _anywhere(here: Bool[Array, ""]) -> Bool[Array, ""]:
-    """Whether something holds in any lane of a `vmap`: the same answer in all, so that a loop is skipped, not masked."""
+    """Whether a condition holds in any lane of a `vmap`: the same in all lanes, so that a loop is skipped, not masked."""
     return here
 
 
@@ -236,7 +238,7 @@ def _problem(
 
 
 def _step(problem: _Problem, states: Array, row: Array, length: Array) -> tuple[Array, Array]:
-    """One step of both orders, and the field at all stages of the higher one."""
+    """One step at both orders, and the field at all stages of the higher one."""
 
     def one(y: Array, weights: Array) -> tuple[Array, Array]:
         def stage(slopes: Array, about: tuple[Array, Array]) -> tuple[Array, None]:
@@ -252,13 +254,15 @@ def _step(problem: _Problem, states: Array, row: Array, length: Array) -> tuple[
 
 
 def _combined(weights: Array, rows: Array) -> Array:
-    """Their weighted sum: so small a product of matrices is slower than a part of the loops around it."""
+    """The weighted sum of the stages, elementwise: a matrix product this small is slower inside the loops."""
     return jnp.sum(weights.reshape(-1, *[1] * (rows.ndim - 1)) * rows, axis=0)
 
 
 def _step_back(problem: _Problem, step: _Steps, row: Array, costates: Array) -> tuple[Array, Array]:
-    """The adjoint of a step, of both orders along the path of the higher one, and of what it makes of the controls:
-    with p behind the step, w_i = h (b_i p + Σ_j a_ji v_j), v_i = (∂_y f)ᵀ w_i, and p + Σ_i v_i before it."""
+    """The adjoint of a step with respect to state and controls, at both orders along the path of the higher one.
+
+    With p after the step, w_i = h (b_i p + Σ_j a_ji v_j), v_i = (∂_y f)ᵀ w_i, and p + Σ_i v_i before it.
+    """
     y, length = step.state[0], step.length
     table, weights = jnp.asarray(_STAGES, y.dtype), jnp.asarray(_WEIGHTS, y.dtype)
     places = y[None] + length * jnp.sum(table[:, :, None] * step.slopes[None], axis=1)
@@ -277,10 +281,10 @@ def _step_back(problem: _Problem, step: _Steps, row: Array, costates: Array) -> 
 
 
 def _followed(problem: _Problem, tolerance: Array, keep: bool) -> _Followed:
-    """Adaptive steps from edge to edge, each with a local error of `tolerance`, until the end or the last step.
+    """Take adaptive steps from edge to edge, each with local error `tolerance`, until the end or the last allowed step.
 
-    The attempts are a scan over blocks that are skipped when all is done: differentiable in both directions, which a
-    `while_loop` is not.
+    The attempts are a scan over blocks that are skipped once the flow is done: unlike a `while_loop`, this is
+    differentiable in both modes.
     """
     intervals = len(problem.rows)
     apart = jnp.asarray(_WEIGHTS[0] - _WEIGHTS[1], problem.start.dtype)
@@ -290,7 +294,7 @@ def _followed(problem: _Problem, tolerance: Array, keep: bool) -> _Followed:
         live = alive & (interval < intervals)
         last = place + proposed >= 1 - 1e-9
         length = jnp.where(live, jnp.where(last, 1 - place, proposed), 0.0)
-        # a way back keeps the states only: to compute the stages again is quicker than to store them
+        # the backward pass keeps the states only: computing the stages again is faster than storing them
         new, slopes = jax.checkpoint(partial(_step, problem))(
             y, problem.rows[jnp.minimum(interval, intervals - 1)], length
         )
@@ -326,18 +330,18 @@ def _followed(problem: _Problem, tolerance: Array, keep: bool) -> _Followed:
 
     y = jnp.stack([problem.start] * len(_WEIGHTS))
     begin = (y, jnp.asarray(0, jnp.int32), jnp.asarray(0.0), jnp.asarray(_FIRST), jnp.all(jnp.isfinite(y)))
-    blocks = -(-(problem.max_steps + 2 * intervals) // _BLOCK)  # many intervals are no reason to fail
+    blocks = -(-(problem.max_steps + 2 * intervals) // _BLOCK)  # many intervals alone must not cause failure
     (end, interval, *_), steps = jax.lax.scan(block, begin, None, blocks)
     return _Followed(end, interval, steps)
 
 
 def _edges(steps: _Steps, intervals: int) -> Array:
-    """Where, among all attempts, every interval begins."""
+    """The index, among all attempts, at which each interval begins."""
     return jnp.searchsorted(steps.interval.reshape(-1), jnp.arange(intervals, dtype=jnp.int32))
 
 
 def _path(followed: _Followed, edges: Array) -> tuple[Array, Array]:
-    """The states of both orders at the edges; and how far they are apart there, infinitely where the flow did not get."""
+    """The states of both orders at the edges, and their distance there, infinite beyond where the flow stopped."""
     assert followed.steps is not None
     states = followed.steps.state.reshape(-1, *followed.end.shape)
     path = jnp.concatenate([states[edges], followed.end[None]])
@@ -346,8 +350,10 @@ def _path(followed: _Followed, edges: Array) -> tuple[Array, Array]:
 
 
 def _back(problem: _Problem, steps: _Steps, edges: Array, at_end: Array) -> tuple[Array, Array]:
-    """The costates of both orders at the edges, and how the cost changes with every interval's controls: the adjoint of
-    the steps that were taken."""
+    """The costates of both orders at the edges and the derivatives of the cost by every interval's controls.
+
+    Both are the adjoint of the steps that were taken.
+    """
 
     def attempt(costate: Array, step: _Steps) -> tuple[Array, tuple[Array, Array]]:
         before, slopes = _step_back(
@@ -375,15 +381,15 @@ def _back(problem: _Problem, steps: _Steps, edges: Array, at_end: Array) -> tupl
 
 
 def _apart(one: Array, other: Array) -> Array:
-    """How far two numbers are from each other, relative to one plus their size; infinitely if one is no number."""
+    """The distance of two numbers, relative to one plus their size; infinite if one is not finite."""
     off = jnp.abs(one - other) / (1 + jnp.abs(one))
     return jax.lax.stop_gradient(jnp.where(jnp.isfinite(off), off, jnp.inf))
 
 
 def _refined(problem: _Problem, level: Array, run: Callable[[Array], tuple[Any, Array, Array]]) -> tuple[Any, Array]:
-    """`run(tolerance)` until its error is at most the accuracy, from a level of fineness on: its result, and the level.
+    """Refine `run(tolerance)` from a given level until its error is at most the accuracy; return the result and the level.
 
-    `run` returns its result, the error, and whether a finer tolerance has any prospect.
+    `run` returns its result, the error, and whether a finer tolerance can help.
     """
 
     def finer(carry: Any, _: None) -> tuple[Any, None]:

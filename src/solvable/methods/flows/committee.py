@@ -7,7 +7,7 @@ Gaussian inputs, squared loss, one sample per step,
 
 For N → ∞ the overlaps Q = WWᵀ/N, R = WUᵀ/N and the readout v follow ordinary differential equations (Saad and Solla
 1995; Riegler and Biehl 1995; Goldt et al. 2019). Units with a zero readout are carried along: teachers of other tasks,
-frozen copies of the student, linear probes are all further rows of the teacher's Gram matrix.
+frozen copies of the student and linear probes are additional rows of the teacher's Gram matrix.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Scalar = Float[Array, ""] | float
 
 
 class Overlaps(NamedTuple):
-    """Where a student stands: Q (student×student), R (student×teacher) and the readout v."""
+    """Order parameters of a student: Q (student×student), R (student×teacher) and the readout v."""
 
     norm: Float[Array, "student student"]
     overlap: Float[Array, "student teacher"]
@@ -93,7 +93,7 @@ def committee_drift(
         dQ_ij/dt = -η_w v_i Σ_c h_c I3(i,j,c) + (i ↔ j) + η_w² v_i v_j [Σ_cd h_c h_d I4(i,j,c,d) + σ² J2(i,j)]
         dv_i/dt  = -η_v Σ_c h_c I2(i,c)
 
-    The right-hand side is linear in the law of the samples: a mixture of tasks is the mixture of their drifts.
+    The right-hand side is linear in the law of the samples: the drift of a mixture of tasks is the mixture of their drifts.
     """
     v, students = state.readout, np.arange(state.readout.shape[0])
     cov = joint_covariance(state, teacher_norm)
@@ -128,7 +128,7 @@ def pair_gram(first: Scalar, overlap: Scalar, second: Scalar) -> Float[Array, "2
 
 
 def gram_root(gram: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """A with AAᵀ = gram, for a symmetric matrix without negative eigenvalues (rounding is forgiven).
+    """A with AAᵀ = gram, for a symmetric matrix without negative eigenvalues (up to rounding).
 
     >>> root = gram_root(jnp.array([[1.0, 0.3], [0.3, 0.5]]))
     >>> [round(float(x), 12) for x in (root @ root.T).ravel()]
@@ -139,7 +139,7 @@ def gram_root(gram: Float[Array, "n n"]) -> Float[Array, "n n"]:
 
 
 def weights_with_gram(key: PRNGKeyArray, gram: Float[Array, "n n"], size: int) -> Float[Array, "n size"]:
-    """Vectors w with w_a·w_b/size exactly as given, in random directions; a singular Gram matrix is welcome.
+    """Vectors w in random directions with w_a·w_b/size exactly as given; the Gram matrix may be singular.
 
     >>> import jax
     >>> w = weights_with_gram(jax.random.key(0), jnp.array([[1.0, 0.3], [0.3, 0.5]]), 10)
@@ -158,7 +158,7 @@ def weights_with_overlaps(
     size: int,
     dtype: Any = float,
 ) -> tuple[Float[Array, "student size"], Float[Array, "teacher size"]]:
-    """Student and teacher weights with exactly these overlaps per input, at any size ≥ all units.
+    """Student and teacher weights with exactly these overlaps per input; `size` must be at least the number of units.
 
     >>> w, u = weights_with_overlaps(jax.random.key(0), 0.5 * jnp.eye(2), jnp.array([[0.1], [0.2]]), jnp.eye(1), 20)
     >>> [round(float(x), 12) for x in (w @ u.T / 20).ravel()]
@@ -174,7 +174,7 @@ def measured_overlaps(
     teacher: Float[Array, "teacher size"],
     readout: Float[Array, "*head student"],
 ) -> tuple[Float[Array, "student student"], Float[Array, "student teacher"], Float[Array, "*head student"]]:
-    """Q = WWᵀ/N and R = WUᵀ/N of these weights, and the readout, in 64 bits.
+    """Q = WWᵀ/N and R = WUᵀ/N of these weights, and the readout, in float64.
 
     >>> norm, overlap, readout = measured_overlaps(jnp.eye(2, 4), jnp.ones((1, 4)), jnp.ones(2))
     >>> norm.tolist(), overlap.tolist()
@@ -184,11 +184,11 @@ def measured_overlaps(
     return (student @ student.T).astype(float) / size, (student @ teacher.T).astype(float) / size, readout.astype(float)
 
 
-# --- units that are alike ---------------------------------------------------------------------------------------------
+# --- equivalent units -------------------------------------------------------------------------------------------------
 
 
 class Alike(NamedTuple):
-    """For every unit the first one that is exactly like it, and the second (the first again if there is none)."""
+    """For every unit the first unit equivalent to it, and the second (the first again if there is none)."""
 
     first: Int[Array, " student"]
     second: Int[Array, " student"]
@@ -199,7 +199,7 @@ def equal_units(
     overlap: Float[Array, "student teacher"],
     readout: Float[Array, "*head student"],
 ) -> Alike:
-    """Which units can be exchanged without changing anything: equal overlaps with all others, equal norms and readouts.
+    """Find units that can be exchanged without changing anything: equal overlaps with all others, norms and readouts.
 
     >>> equal_units(jnp.eye(3), jnp.array([[0.1], [0.1], [0.2]]), jnp.ones(3)).first.tolist()
     [0, 0, 2]
@@ -210,7 +210,7 @@ def equal_units(
     same = same & jnp.all(heads[:, :, None] == heads[:, None, :], axis=0)
     own = jnp.diagonal(norm)
     unit = np.arange(number)
-    # of a third unit k, neither i nor j
+    # for a third unit k, neither i nor j
     third = (unit[None, None, :] != unit[:, None, None]) & (unit[None, None, :] != unit[None, :, None])
     agree = (norm[:, None, :] == norm[None, :, :]) | ~jnp.asarray(third)
     same = same & jnp.all(agree, axis=2) & (own[:, None] == own[None, :])
@@ -226,10 +226,11 @@ def tied(
     overlap: Float[Array, "student teacher"],
     readout: Float[Array, "*head student"],
 ) -> tuple[Float[Array, "student student"], Float[Array, "student teacher"], Float[Array, "*head student"]]:
-    """A drift in which units that are alike move alike, to the last bit.
+    """Make equivalent units have exactly the same drift, to the last bit.
 
-    In exact arithmetic they do anyway; sums over units in another order differ by rounding, which a symmetric plateau
-    amplifies exponentially. Derivatives are those of the drift as it is, since a start *near* a symmetric one is none.
+    In exact arithmetic they do anyway, but sums over units in a different order differ by rounding, which a symmetric
+    plateau amplifies exponentially. Derivatives are those of the original drift, because a start *near* a symmetric one
+    is not symmetric.
     """
     first, second = alike
     row, column = jnp.broadcast_arrays(first[:, None], first[None, :])
@@ -244,18 +245,18 @@ def _tied_jvp(primals, tangents):
     return tied(*primals), tangents[1:]
 
 
-# --- overlaps that no weights have ------------------------------------------------------------------------------------
+# --- validation of overlaps -------------------------------------------------------------------------------------------
 
 
 def check_gram(name: str, gram: Float[np.ndarray, "n n"] | Float[Array, "n n"]) -> None:
-    """Refuse, in one sentence, a matrix that is not symmetric."""
+    """Raise `InvalidValue` if a matrix is not symmetric."""
     gram = np.asarray(gram)
     gap = np.abs(gram - gram.T)
     if gap.max(initial=0.0) > 1e-9 * (1 + np.abs(gram).max()):
         i, j = (int(k) for k in np.unravel_index(np.argmax(gap), gap.shape))
         raise InvalidValue(
-            f"{name} is not symmetric: {name}[{i}, {j}] = {gram[i, j]:g} and {name}[{j}, {i}] = {gram[j, i]:g}, where a Gram "
-            "matrix is meant."
+            f"{name} is not symmetric: {name}[{i}, {j}] = {gram[i, j]:g} and {name}[{j}, {i}] = {gram[j, i]:g}; a Gram "
+            "matrix must be symmetric."
         )
 
 
@@ -266,7 +267,7 @@ def check_joint(
     names: tuple[str, str, str],
     where: str = "",
 ) -> None:
-    """Refuse, in one sentence, overlaps that no weights have: [[Q, R], [Rᵀ, T]] must have no negative eigenvalue.
+    """Raise `InvalidValue` for impossible overlaps: [[Q, R], [Rᵀ, T]] must have no negative eigenvalue.
 
     >>> check_joint(np.eye(1), np.eye(1), np.eye(1), ("Q", "R", "T"))
     """
@@ -278,5 +279,5 @@ def check_joint(
     if lowest < -1e-9 * (1 + np.abs(joint).max()):
         raise InvalidValue(
             f"no weights have these overlaps{where}: [[{names[0]}, {names[1]}], [its transpose, {names[2]}]] has the negative "
-            f"eigenvalue {lowest:.3g}, where all are meant to be in [0, ∞)."
+            f"eigenvalue {lowest:.3g}; all must be in [0, ∞)."
         )

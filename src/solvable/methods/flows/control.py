@@ -1,36 +1,35 @@
-r"""Optimal control of a flow: the schedule that makes a cost of the final state smallest.
+r"""Optimal control of a flow: the schedule that minimises a cost of the final state.
 
 A flow $\dot y = f(y, u(t))$ starts at a known state and runs for a horizon T. The controls u are constant on equal
-intervals (a duration among them makes the intervals unequal), and each has its kind, which says where it may move:
+intervals (unless one of them is a duration, which makes the intervals unequal). Each has a kind, its allowed set:
 
 - `Simplex`: fractions of tasks, or of anything else that is mixed; bang-bang unless mixing pays;
-- `Rate(fastest)`: a learning rate, between nothing (or `slowest`) and `fastest`;
+- `Rate(fastest)`: a learning rate, between zero (or `slowest`) and `fastest`;
 - `Difficulty(easy, hard)`: how hard the samples of an interval are;
-- `Lengths(longest)`: the length of an episode, a whole number. What moves is the distribution of lengths, for which the flow
-  is linear: the optimum is a whole number again wherever one length has the smallest switching function;
+- `Lengths(longest)`: the length of an episode, an integer. The control is the distribution of lengths, in which the flow
+  is linear; the optimum is an integer again wherever one length has the smallest switching function;
 - `Box(low, high)`: any other bounded number.
 
-Pontryagin's principle asks for the costates $\dot p = -(\partial_y f)^\top p$, $p(T) = \nabla h$, and for the switching functions
+Pontryagin's principle needs the costates $\dot p = -(\partial_y f)^\top p$, $p(T) = \nabla h$, and the switching functions
 $s = \partial_u\,(p\cdot f)$: for fractions of tasks, $f = \sum_t u_t f_t$ and $s_t = p\cdot f_t$, and all weight
 belongs on the smallest. Here the flow is discretised first, by adaptive Runge–Kutta steps, and the costates are the
-adjoint of these very steps: `slopes` are $\mathrm{d}h/\mathrm{d}u$ per unit of time, averaged over each interval.
+adjoint of the same steps: `slopes` are $\mathrm{d}h/\mathrm{d}u$ per unit of time, averaged over each interval.
 
-All these numbers are computed by two methods of different order (`methods.flows.adjoint`), and `error` is how far they differ,
-relative to one plus a number's size. The steps are refined until it is at most `accuracy`; where that or `max_steps` does
-not suffice (a stiff flow, one that explodes), the numbers are NaN and `converged` is false, whatever the intervals, the
-horizon and the controls.
+All these numbers are computed at two different orders (`methods.flows.adjoint`), and `error` is their difference, relative
+to one plus the size of the number. The steps are refined until it is at most `accuracy`; if refinement or `max_steps` does
+not suffice (a stiff or exploding flow), the numbers are NaN and `converged` is false, for any intervals, horizon and
+controls.
 
-How far a schedule is from satisfying the principle is told by two numbers that vanish exactly there. The Frank–Wolfe
-gap,
+Two numbers measure how far a schedule is from satisfying the principle; both vanish exactly where it is satisfied. The
+Frank–Wolfe gap,
 
     gap = ∫ [ u·s - min_{v allowed} v·s ] dt,
 
-bounds what a small change of the schedule can still gain, to first order. The residual is the length of the projected
-step, the root mean square over time of u - P(u - s). Neither knows whether another, distant schedule is better still:
-start from several (`search`).
+bounds, to first order, the gain of any small change of the schedule. The residual is the length of the projected step, the
+root mean square over time of u - P(u - s). Neither can detect a better, distant schedule: start from several (`search`).
 
 >>> import jax.numpy as jnp
->>> wait_then_push = optimise(  # reach 1 at time 2 as the cheapest: x' = u, cost (x - 1)², 0 ≤ u ≤ 1
+>>> wait_then_push = optimise(  # reach 1 at time 2: x' = u, cost (x - 1)², 0 ≤ u ≤ 1
 ...     lambda x, u: u["push"], lambda x: (x - 1.0) ** 2, jnp.array(0.0),
 ...     {"push": jnp.zeros(20)}, {"push": Box(0.0, 1.0)}, 2.0,
 ... )
@@ -63,7 +62,7 @@ _ARMIJO, _MEMORY, _SHORTEST, _ROUNDING = 1e-4, 8, 1e-10, 1e-14
 
 
 class Simplex(eqx.Module):
-    """Controls whose last axis is a distribution: fractions of tasks, none negative, their sum one."""
+    """Controls whose last axis is a distribution: fractions of tasks, non-negative, with sum one."""
 
     def project(self, u: Float[Array, "*n tasks"]) -> Float[Array, "*n tasks"]:
         """The nearest point of the simplex.
@@ -94,20 +93,22 @@ class Simplex(eqx.Module):
         return 1.0
 
     def check(self, name: str, u: np.ndarray) -> None:
-        """Refuse, in one sentence, what is not on the simplex."""
+        """Raise `InvalidValue` for controls that are not on the simplex."""
         if u.ndim < 2:
             raise InvalidValue(
-                f"{name} has {u.ndim} dimensions where fractions have two: a row of tasks for every interval."
+                f"{name} has {u.ndim} dimensions; fractions have two: a row of tasks for every interval."
             )
         off = np.maximum(np.abs(u.sum(axis=-1) - 1), -u.min(axis=-1))
         worst = np.unravel_index(int(np.argmax(np.where(np.isfinite(off), off, np.inf))), off.shape)
         if not off[worst] <= 1e-9:
             row = ", ".join(f"{x:g}" for x in u[worst])
-            raise InvalidValue(f"{name} in interval {worst[-1]} is ({row}): not fractions that add up to one.")
+            raise InvalidValue(
+                f"{name} in interval {worst[-1]} is ({row}); fractions must be non-negative and sum to one."
+            )
 
 
 class Lengths(Simplex):
-    """The length of an episode, 1 to `longest`: controls are distributions over these whole numbers.
+    """The length of an episode, 1 to `longest`: controls are distributions over these integers.
 
     >>> kind = Lengths(4)
     >>> float(kind.mean(kind.only(3, intervals=2))[1])
@@ -130,12 +131,12 @@ class Lengths(Simplex):
 
     def check(self, name: str, u: np.ndarray) -> None:
         if u.shape[-1] != self.longest:
-            raise InvalidValue(f"{name} has {u.shape[-1]} columns where {self.longest} are meant: one for each length.")
+            raise InvalidValue(f"{name} has {u.shape[-1]} columns; it must have {self.longest}, one for each length.")
         super().check(name, u)
 
 
 class Box(eqx.Module):
-    """Controls between two bounds; where these are equal (inside a program), the control is held."""
+    """Controls between two bounds; where these are equal (inside a program), the control is fixed."""
 
     low: Number
     high: Number
@@ -145,7 +146,7 @@ class Box(eqx.Module):
             return
         if not (math.isfinite(float(self.low)) and float(self.low) < float(self.high) < math.inf):
             raise InvalidValue(
-                f"a box from {float(self.low):g} to {float(self.high):g} is empty or unbounded: low < high is meant."
+                f"a box from {float(self.low):g} to {float(self.high):g} is empty or unbounded; both must be finite, low < high."
             )
 
     def project(self, u: Array) -> Array:
@@ -153,7 +154,7 @@ class Box(eqx.Module):
         return jnp.clip(u, self.low, self.high)
 
     def mirror(self, u: Array, step: Array) -> Array:
-        """The step of the entropy of a box: the logit of the position between the bounds falls by `step`."""
+        """The entropic step of a box: the logit of the position between the bounds falls by `step`."""
         width = jnp.asarray(self.high - self.low)
         free = jnp.where(width > 0, width, 1.0)
         place = jnp.clip((u - self.low) / free, 1e-9, 1 - 1e-9)
@@ -169,7 +170,7 @@ class Box(eqx.Module):
         return (self.high - self.low) ** 2
 
     def check(self, name: str, u: np.ndarray) -> None:
-        """Refuse, in one sentence, what lies outside the box."""
+        """Raise `InvalidValue` for controls outside the box."""
         low, high = (float(x) for x in (self.low, self.high))
         outside = ~((u >= low) & (u <= high))
         if outside.any():
@@ -187,7 +188,7 @@ class Rate(Box):
 
 
 class Difficulty(Box):
-    """How hard samples are: any difficulty between easy and hard, whichever is the larger number."""
+    """How hard samples are: any difficulty between easy and hard, in either order."""
 
     def __init__(self, easy: Number, hard: Number) -> None:
         self.low, self.high = jnp.minimum(easy, hard), jnp.maximum(easy, hard)
@@ -197,13 +198,13 @@ Sets = Mapping[str, Simplex | Box]
 
 
 class Protocol(eqx.Module):
-    """A schedule and what can be said about it.
+    """A schedule, its cost and how close it is to optimal.
 
     `path` and `costates` have time as the leading axis, one entry more than the controls have intervals; `slopes` are
     the switching functions, averaged over each interval; `gap`, `residual` (one per control) and `error`, the estimated
-    error of all these numbers, are explained in the module's docstring. `converged` says that the gap is at most the
+    error of all these numbers, are explained in the module's docstring. `converged` means that the gap is at most the
     tolerance and the error at most the accuracy. A schedule that is not optimal keeps its controls, path and cost, which
-    are facts about that schedule; one whose flow was not followed accurately has NaN from there on.
+    are valid for that schedule; if its flow could not be integrated accurately, values are NaN from there on.
     """
 
     controls: Controls
@@ -230,9 +231,9 @@ def evaluate(
     max_steps: int = 4096,
     tolerance: Number = 1e-6,
 ) -> Protocol:
-    """What can be said about a given schedule: its cost, costates, switching functions, gap and residual.
+    """Evaluate a given schedule: its cost, costates, switching functions, gap and residual.
 
-    Differentiable in both directions, at the schedule and the steps held fixed.
+    Differentiable in both modes, with the schedule and the steps held fixed.
     """
     _check(controls, sets)
     visit, unravel = visitor(drift, cost, start, horizon, accuracy=accuracy, max_steps=max_steps)
@@ -260,29 +261,31 @@ def optimise(
 
     - `drift(state, controls)`: the right-hand side, `controls` being one interval's row of every control.
     - `cost(state)`: of the final state.
-    - `controls`: where to start, `{name: array with intervals first}`; `sets` says where each may move, and one without a
-      set is held fixed. For several starts, `search`.
-    - `accuracy`: of every number in the `Protocol`, by its own estimate, relative to one plus its size. A schedule
-      whose flow does not reach it is no candidate.
-    - `max_steps`: a flow that needs more over the whole horizon, and two for each interval, has failed.
+    - `controls`: the start, `{name: array with intervals first}`; `sets` gives the allowed set of each, and a control
+      without a set is held fixed. For several starts use `search`.
+    - `accuracy`: estimated error of every number in the `Protocol`, relative to one plus its size. A schedule whose flow
+      does not reach it is rejected.
+    - `max_steps`: a flow that needs more over the whole horizon, plus two for each interval, has failed.
     - `method`: `"projected"` gradient with the step of Barzilai and Borwein and backtracking (Birgin, Martínez and
       Raydan 2000); or `"mirror"` descent, u ← (1 - damping) u + damping · (its entropic step), the step halved when
       the cost would rise.
 
-    Nothing is differentiated through the search: by the envelope theorem the optimal cost has the gradient of the cost
-    at the schedule held fixed. Close over constants only.
+    The search itself is not differentiated: by the envelope theorem the gradient of the optimal cost is that of the cost
+    at a fixed schedule. `drift` and `cost` may close over constants only.
     """
     if method not in ("projected", "mirror"):
         raise InvalidValue(f"method = {method!r} is not one of 'projected', 'mirror'.")
     if not 0 < damping <= 1:
-        raise InvalidValue(f"damping = {damping!r} is not in (0, 1]: the part of a mirror step that is taken.")
+        raise InvalidValue(
+            f"damping = {damping!r} is not in (0, 1]: it is the fraction of a mirror step that is taken."
+        )
     _check(controls, sets)
     visit, unravel = visitor(drift, cost, start, horizon, accuracy=accuracy, max_steps=max_steps)
     names, memory = list(sets), _MEMORY if method == "projected" else 1
     interval = jnp.asarray(horizon) / len(controls[names[0]])
 
     def step(at: Visit, pace: Array, part: Array) -> Controls:
-        """The next schedule to try: a part of the way to the projected or mirrored step."""
+        """The next schedule to try: part of the way to the projected or mirrored step."""
         out = dict(at.controls)
         for name in names:
             move = pace * sets[name].scale * at.slopes[name]
@@ -306,9 +309,7 @@ def optimise(
         now_best = _choose(better, new, s.best)
         if method == "projected":
             turned = {n: (new.slopes[n] - s.now.slopes[n]) for n in names}
-            sizes = {
-                n: jnp.asarray(sets[n].scale) for n in names
-            }  # of a control that is held: none, and it does not move
+            sizes = {n: jnp.asarray(sets[n].scale) for n in names}  # a fixed control has none and does not move
             length = inner({n: moved[n] / jnp.where(sizes[n] > 0, sizes[n], 1.0) for n in names}, moved)
             bend = inner(moved, turned)
             curved = jnp.where(bend > 0, length / jnp.where(bend > 0, bend, 1.0), 10.0 * s.pace)
@@ -324,7 +325,7 @@ def optimise(
         first = jnp.where(s.number == 0, first, s.first)
         pace = jnp.clip(jnp.where(s.number == 0, first, pace), 1e-6 * first, 1e8 * first)
         history = jnp.where(good, jnp.roll(s.history, 1).at[0].set(new.cost), s.history)
-        # infinities of the start leave with the first visit
+        # infinities of the start disappear with the first visit
         history = jnp.where((s.number == 0) & good, new.cost, history)
         gap = _gap(now, sets, interval)
         done = (gap <= tolerance) & (now.cost <= now_best.cost + tolerance)
@@ -359,7 +360,7 @@ def search(
     horizon: Number,
     **settings: Any,
 ) -> Protocol:
-    """`optimise` from several schedules side by side, and the `best` of what they became.
+    """Run `optimise` from several schedules side by side and return the `best` result.
 
     >>> two_wells = search(
     ...     lambda x, u: u["push"], lambda x: (x**2 - 1.0) ** 2 + 0.3 * x, jnp.array(0.0),
@@ -378,7 +379,7 @@ def search(
 
 
 def best(protocols: Protocol) -> Protocol:
-    """Of protocols with a leading axis of starts (from `vmap`), the cheapest that converged; if none did, the cheapest."""
+    """The cheapest converged protocol among a leading axis of starts (from `vmap`); if none converged, the cheapest."""
     cost = jnp.where(jnp.isfinite(protocols.cost), protocols.cost, jnp.inf)
     unsettled = jnp.any(protocols.converged) & ~protocols.converged
     chosen = jnp.argmin(jnp.where(unsettled, jnp.inf, cost))
@@ -386,8 +387,7 @@ def best(protocols: Protocol) -> Protocol:
 
 
 def switching(drift: Drift, protocol: Protocol) -> Controls:
-    """The switching functions s = ∂_u (p·f) at the beginning of every interval, from the costates: `slopes` without
-    their average."""
+    """The switching functions s = ∂_u (p·f) at the beginning of every interval: `slopes` before averaging."""
 
     def at(y: PyTree, p: PyTree, u: dict[str, Array]) -> dict[str, Array]:
         _, pull = jax.vjp(lambda v: drift(y, v), u)
@@ -405,10 +405,10 @@ def on_grid(edges: Any, values: Any, horizon: float, intervals: int) -> np.ndarr
     """
     edges, values = np.asarray(edges, float), np.asarray(values, float)
     if edges.ndim != 1 or len(edges) < 2 or not np.all(np.diff(edges) > 0):
-        raise InvalidValue("the edges of a schedule are at least two increasing times.")
+        raise InvalidValue("the edges of a schedule must be at least two increasing times.")
     if values.ndim < 1 or len(values) != len(edges) - 1:
         raise InvalidValue(
-            f"a schedule with {len(edges)} edges has {len(edges) - 1} values, not {len(np.atleast_1d(values))}."
+            f"a schedule with {len(edges)} edges needs {len(edges) - 1} values, not {len(np.atleast_1d(values))}."
         )
     if edges[0] > 0 or edges[-1] < horizon:
         raise InvalidValue(
@@ -417,7 +417,7 @@ def on_grid(edges: Any, values: Any, horizon: float, intervals: int) -> np.ndarr
     grid = np.linspace(0.0, horizon, intervals + 1)
     shared = np.minimum(grid[1:, None], edges[None, 1:]) - np.maximum(grid[:-1, None], edges[None, :-1])
     weights = np.maximum(shared, 0.0) * (intervals / horizon)
-    # rounding must not carry an average beyond what it averages
+    # rounding must not carry an average beyond the averaged values
     return np.clip(np.tensordot(weights, values, 1), values.min(axis=0), values.max(axis=0))
 
 
@@ -473,10 +473,10 @@ def _choose(condition: Array, one: Visit, other: Visit) -> Visit:
 
 
 def _check(controls: Controls, sets: Sets) -> None:
-    strangers = [name for name in sets if name not in controls]
-    if strangers or not sets:
-        what = f"no control {strangers[0]!r} among {', '.join(controls)}" if strangers else "no control to choose"
-        raise InvalidValue(f"there is {what}: every set belongs to a control.")
+    unknown = [name for name in sets if name not in controls]
+    if unknown or not sets:
+        what = f"no control {unknown[0]!r} among {', '.join(controls)}" if unknown else "no control to optimise"
+        raise InvalidValue(f"there is {what}; every set must belong to a control.")
     lengths = {n: len(u) for n, u in controls.items()}
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{n} {length}" for n, length in lengths.items())

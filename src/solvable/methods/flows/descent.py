@@ -1,7 +1,7 @@
 r"""Online descent at finite size: one fresh sample per step, measured on the way.
 
-Every simulation of online learning is the same loop: take steps until a time of measurement, measure, go on. `descend`
-is that loop; the model writes one step and one measurement.
+Every simulation of online learning is the same loop: take steps until the next measurement, measure, repeat. `descend`
+is that loop; a model supplies one step and one measurement.
 
 >>> import jax, jax.numpy as jnp
 >>> size, key = 50, jax.random.key(0)
@@ -28,7 +28,7 @@ __all__ = ["Descent", "descend", "steps_at"]
 
 
 class Descent(NamedTuple):
-    """Where a descent ended, after how many steps, and what was measured on the way (time is the leading axis)."""
+    """The end of a descent, its number of steps, and the measurements on the way (time is the leading axis)."""
 
     state: PyTree
     steps: Int[Array, ""]
@@ -36,7 +36,7 @@ class Descent(NamedTuple):
 
 
 def steps_at(times: Float[Array, " time"], size: int) -> Int[Array, " time"]:
-    """The number of steps done at each time since the first one: a unit of time is `size` steps.
+    """The number of steps from the first time to each time: a unit of time is `size` steps.
 
     >>> steps_at(jnp.array([1.0, 1.5, 3.0]), 100).tolist()
     [0, 50, 200]
@@ -57,16 +57,16 @@ def descend(
     """Take steps up to the number `ends[0]`, measure, go on to `ends[1]`, measure, and so on.
 
     **Arguments:**
-    - `step`: `step(number, state)`, the state after one more sample; the number of the step makes its random key
-        (`jax.random.fold_in`), so that a sample does not depend on what is measured. With a `schedule`,
+    - `step`: `step(number, state)`, the state after one more sample; derive its random key from the number of the step
+        (`jax.random.fold_in`), so that samples do not depend on the measurements. With a `schedule`,
         `step(number, state, setting)`.
     - `ends`: the number of steps before each measurement, not decreasing; they may be traced.
     - `measure`: what is recorded of a state.
     - `schedule`: arrays with a leading axis as long as `ends`; their rows are the settings of the steps before each end.
-    - `begin`: the number of the first step, zero unless given: where an earlier descent ended.
-    - `measure_start`: whether the state at the beginning is recorded too, in front of the others.
+    - `begin`: the number of the first step, zero by default: set it to continue an earlier descent.
+    - `measure_start`: whether to record the initial state too, before the others.
 
-    The number of steps is no part of the program: lengths may differ between the lanes of a `vmap`.
+    The number of steps is not part of the program: lengths may differ between the lanes of a `vmap`.
 
     >>> run = descend(lambda n, x, pace: x + pace, jnp.zeros(()), jnp.array([2, 5]), lambda x: x, jnp.array([1.0, 10.0]))
     >>> run.path.tolist(), int(run.steps)

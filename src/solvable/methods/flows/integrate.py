@@ -1,8 +1,8 @@
 r"""Order-parameter flows: a few coupled ordinary differential equations, solved accurately and differentiably.
 
-`integrate` is Diffrax with the choices that such flows want: an explicit high-order solver with adaptive steps, values
-at the times asked for, both directions of differentiation, and failure as a value: NaN beyond the point that was reached,
-in its own lane of a `vmap` only.
+`integrate` is Diffrax with the choices that suit such flows: an explicit high-order solver with adaptive steps, values
+at the requested times, forward and reverse differentiation, and failure as a value: NaN beyond the point reached, in the
+failing lane of a `vmap` only.
 
 >>> import jax.numpy as jnp
 >>> decay = integrate(lambda t, y, rate: -rate * y, jnp.array(1.0), jnp.array([0.0, 1.0]), jnp.array(2.0))
@@ -26,18 +26,18 @@ __all__ = ["Flow", "integrate", "until_failure"]
 
 VectorField = Callable[[Float[Array, ""], PyTree, PyTree], PyTree]
 SOLVERS = {"tsit5": diffrax.Tsit5, "dopri8": diffrax.Dopri8, "kvaerno5": diffrax.Kvaerno5}
-SHORTEST = 1e-13  # step, as a part of the horizon: below it time hardly moves, and the flow has failed
+SHORTEST = 1e-13  # step, as a fraction of the horizon, below which time hardly moves and the flow has failed
 ADJOINTS = {"both": diffrax.DirectAdjoint, "reverse": diffrax.RecursiveCheckpointAdjoint}
 
 
 class Flow(eqx.Module):
     """A solved flow.
 
-    `values` has the structure of the start, with time as the leading axis; what lies beyond the point that was reached
-    (a failure, or an event) is NaN, in value and in gradient. `reached` says which times have values. `converged` says
-    that every requested time, or the event, was reached within the tolerances; `steps` counts accepted and rejected
-    steps, `stiff_steps` those of them that an implicit solver took. `event_time` is NaN unless the event happened. `end`
-    is the last good state, at `end_time`: that of the event, of the last time, or where the flow failed.
+    `values` has the structure of the start, with time as the leading axis; beyond the point reached (a failure or an
+    event) values and gradients are NaN. `reached` marks the times that have values. `converged` means that every
+    requested time, or the event, was reached within the tolerances. `steps` counts accepted and rejected steps,
+    `stiff_steps` those that an implicit solver took. `event_time` is NaN unless the event happened. `end` is the last
+    good state, at `end_time`: at the event, at the last time, or where the flow failed.
     """
 
     values: PyTree[Float[Array, "time ..."]]
@@ -73,15 +73,15 @@ def integrate(
     - `rtol`, `atol`: tolerances of one step. A flow that leaves a symmetric plateau amplifies its errors as much as its
       initial asymmetry, so `atol` belongs well below that asymmetry.
     - `max_steps`: a flow that needs more has failed.
-    - `solver`: `"dopri8"` (eighth order, the quickest at these tolerances), `"tsit5"`, the implicit `"kvaerno5"` for
-      stiff flows, or `"auto"`: dopri8 for the first `explicit_steps` steps, and kvaerno5 from where they end. A flow that
-      is not stiff is done by then and pays for the choice in compilation only.
-    - `gradients`: `"both"` directions of differentiation; or `"reverse"` only, which replays the solve from checkpoints:
-      two or three times quicker and lighter in memory, for long flows with many parameters.
+    - `solver`: `"dopri8"` (eighth order, the fastest at these tolerances), `"tsit5"`, the implicit `"kvaerno5"` for
+      stiff flows, or `"auto"`: dopri8 for the first `explicit_steps` steps, then kvaerno5. A flow that is not stiff is
+      done by then and pays only in compilation time.
+    - `gradients`: `"both"` modes of differentiation; or `"reverse"` only, which replays the solve from checkpoints: two
+      or three times faster and lighter in memory for long flows with many parameters.
     - `event`: the flow ends where `event(t, y, args)` crosses zero.
-    - `jumps`: times at which the vector field is not continuous (a task is switched): no step goes across them.
+    - `jumps`: times at which the vector field is discontinuous (a task is switched): no step crosses them.
     - `stiff_rtol`: the relative tolerance of kvaerno5 within `"auto"`, unless `rtol` is larger: a method of fifth order
-      would take very many steps at the tolerances that suit dopri8; its `atol` is the larger one in the same proportion.
+      would take very many steps at tolerances that suit dopri8. Its `atol` is scaled in the same proportion.
 
     Differentiable in `start`, `args`, `times` and whatever `vector_field` closes over.
     """
@@ -93,10 +93,10 @@ def integrate(
     field: Any = eqx.filter_closure_convert(vector_field, times[0], start, args)
 
     def solve(name: str, begin: Array, y: PyTree, tolerances: tuple[float, float], most: int) -> _Piece:
-        # A flow that explodes ends its steps at the explosion, long before their number.
+        # An exploding flow stops at the explosion, long before the maximal number of steps.
         shortest = SHORTEST * (times[-1] - times[0])
         controller = diffrax.PIDController(rtol=tolerances[0], atol=tolerances[1], dtmin=shortest, force_dtmin=False)
-        # The interpolation of the implicit solver is of low order: it steps to the times themselves.
+        # The interpolation of the implicit solver is of low order: it steps exactly to the requested times.
         exact = times if name == "kvaerno5" else None
         if exact is not None or jumps is not None:
             controller = diffrax.ClipStepSizeController(controller, step_ts=exact, jump_ts=jumps)
@@ -141,8 +141,8 @@ def integrate(
         found = solve(solver, times[0], start, (rtol, atol), max_steps)
         stiff_steps = found.steps if solver == "kvaerno5" else jnp.zeros_like(found.steps)
 
-    # Beyond an event: no number, and nothing to differentiate. Beyond a failure: a NaN that depends on everything that
-    # went in, because the derivative of a constant NaN would be a plausible zero.
+    # Beyond an event: NaN, and nothing to differentiate. Beyond a failure: a NaN that depends on every input, because
+    # the derivative of a constant NaN would be a plausible zero.
     inputs = jax.tree.leaves(eqx.filter((field, start, times, args), eqx.is_inexact_array))
     anything = jnp.where(found.converged, 1.0, jnp.nan) * sum(jnp.sum(leaf) for leaf in inputs)
 
@@ -164,7 +164,7 @@ def integrate(
 
 
 def until_failure(good: Bool[Array, " time"]) -> Bool[Array, " time"]:
-    """Which times lie before the first that is not good.
+    """Mask of the times before the first failure.
 
     >>> until_failure(jnp.array([True, True, False, True])).tolist()
     [True, True, False, False]
@@ -173,7 +173,7 @@ def until_failure(good: Bool[Array, " time"]) -> Bool[Array, " time"]:
 
 
 class _Piece(NamedTuple):
-    """What one solver found."""
+    """The result of one solver."""
 
     values: PyTree
     reached: Array
@@ -185,7 +185,7 @@ class _Piece(NamedTuple):
 
 
 def _joined(first: _Piece, second: _Piece) -> _Piece:
-    """One piece, and the other that begins where it ended: nothing is taken from the other if the first was enough."""
+    """Join one piece with another that begins where it ended; the second is ignored if the first was enough."""
 
     def take(one: Array, other: Array) -> Array:
         return jnp.where(first.converged, one, other)

@@ -12,8 +12,8 @@ second order in the rate included (Saad and Solla 1995; several tasks: Lee, Gold
 Mori, Sarao Mannelli and Mignacco 2024, arXiv:2409.18061). All tasks see the same Gaussian averages, which are
 therefore computed once and contracted with each task's readout.
 
-Units of which only the overlaps are wanted (frozen copies of the student, linear probes) are further rows of the
-teachers' Gram matrix, behind those that have a readout.
+Units of which only the overlaps are needed (frozen copies of the student, linear probes) are additional rows of the
+teachers' Gram matrix, after those with a readout.
 
 >>> import jax.numpy as jnp
 >>> from solvable.methods.averages.activations import activation
@@ -42,7 +42,7 @@ Scalar = Float[Array, ""] | float
 
 
 class TaskOverlaps(NamedTuple):
-    """Where a student of several tasks stands: Q (student×student), R (student×teacher), the heads V (head×student)."""
+    """Order parameters of a student: Q (student×student), R (student×teacher), the heads V (head×student)."""
 
     norm: Float[Array, "*batch student student"]
     overlap: Float[Array, "*batch student teacher"]
@@ -87,9 +87,9 @@ def task_drifts(
         dQ_ij/dt = -η_w v_i Σ_c h_tc I3(i,j,c) + (i ↔ j) + η_w² v_i v_j [Σ_cd h_tc h_td I4(i,j,c,d) + σ² J2(i,j)]
         dv_i/dt  = -η_v Σ_c h_tc I2(i,c)      for the head of task t, and 0 for the others
 
-    `heads` says which row of the readout each task uses: its own unless given. `teacher_readout` may have fewer
-    columns than there are teacher units: the last ones then have no readout, are seen by no task, and cost little.
-    Given as a NumPy array it is known when the program is built, and averages that no task needs are left out.
+    `heads` is the row of the readout that each task uses, by default its own. `teacher_readout` may have fewer columns
+    than there are teacher units: the last units then have no readout, are seen by no task, and cost little. Pass it as a
+    NumPy array, known when the program is built, to skip averages that no task needs.
     """
     h, cov = _weights(state, teacher_readout, heads), _covariance(state, teacher_norm)
     number, tasks = state.norm.shape[0], h.shape[0]
@@ -100,7 +100,7 @@ def task_drifts(
     pull_norm, pull_overlap = pull[:, :, :number], pull[:, :, number:]
     i, j = np.triu_indices(number)
     needed = None
-    if isinstance(teacher_readout, np.ndarray):  # a product of teachers that no task adds up need not be known
+    if isinstance(teacher_readout, np.ndarray):  # products of teachers that enter no task are not needed
         needed = np.ones((len(active), len(active)), bool)
         needed[number:, number:] = np.any(teacher_readout[:, :, None] * teacher_readout[:, None, :] != 0, axis=0)
     kicks = v[:, i] * v[:, j] * (g.squares(cov, i, j, h, needed) + noise * g.table_J2(cov, i, j)[None, :])
@@ -125,7 +125,7 @@ def _weights(
 ) -> Float[Array, "task units"]:
     if heads is None and state.readout.shape[0] != teacher_readout.shape[0]:
         raise InvalidValue(
-            f"{teacher_readout.shape[0]} tasks have {state.readout.shape[0]} heads: say which uses which."
+            f"{teacher_readout.shape[0]} tasks have {state.readout.shape[0]} heads: pass `heads` to assign them."
         )
     v = state.readout if heads is None else state.readout[np.asarray(heads)]
     return jnp.concatenate([v, -teacher_readout], axis=1)

@@ -1,15 +1,16 @@
 r"""Two-time equations of glassy dynamics: correlation and response of a random landscape, on a uniform grid.
 
-A Langevin particle on a sphere of large dimension $N$, $\dot x = -\mu(t) x - \nabla H + \eta$ with noise of temperature $T$, in a
-Gaussian landscape of covariance $\mathrm{Cov}(H(x), H(y)) = N Q(x \cdot y/N)$ and mean $-N Q(m)$, where $m$ is the overlap with a
-hidden signal, forgets everything but $C(t,t') = x(t)\cdot x(t')/N$, the response $R(t,t')$ and $m(t)$. For $t > t'$
+A Langevin particle moves on a sphere of large dimension $N$, $\dot x = -\mu(t) x - \nabla H + \eta$ with noise of temperature
+$T$, in a Gaussian landscape of covariance $\mathrm{Cov}(H(x), H(y)) = N Q(x \cdot y/N)$ and mean $-N Q(m)$, where $m$ is the
+overlap with a hidden signal. Its state is described by $C(t,t') = x(t)\cdot x(t')/N$, the response $R(t,t')$ and $m(t)$. For
+$t > t'$
 
 $$\partial_t C(t,t') = -\mu(t) C(t,t') + Q'(m(t))\, m(t') + \int_0^t R(t,s)\, Q''(C(t,s))\, C(s,t')\, ds
    + \int_0^{t'} Q'(C(t,s))\, R(t',s)\, ds,$$
 
 $$\partial_t R(t,t') = -\mu(t) R(t,t') + \int_{t'}^t R(t,s)\, Q''(C(t,s))\, R(s,t')\, ds, \qquad R(t^+,t) = 1,$$
 
-and $m$ obeys the equation of $C$ with the signal as a time before all others (Crisanti, Horner and Sommers 1993;
+and $m$ obeys the equation of $C$ with the signal as the earliest time (Crisanti, Horner and Sommers 1993;
 Cugliandolo and Kurchan 1993, cond-mat/9303036; with a signal: Sarao Mannelli et al. 2018, arXiv:1812.09066). On the sphere
 $C(t,t) = 1$ fixes $\mu$; with a soft constraint $\mu = \omega\,(C(t,t) - 1)$ and the norm is free.
 
@@ -37,16 +38,18 @@ __all__ = ["Landscape", "Mixture", "TwoTime", "relax"]
 
 BLOCK = 8  # rows that are solved together: matrix products instead of products of a matrix and a vector
 MOST_SWEEPS = 40  # evaluations of a block's memory integrals
-STAGE = 384  # rows by which buffers grow, at least: what lies ahead of a block costs no products; a stage is a program
+STAGE = (
+    384  # minimal number of rows by which buffers grow: rows ahead of a block cost no products; each stage is a program
+)
 MOST_STAGES = 4
-PAST = 3  # blocks from which the next one is foreseen
+PAST = 3  # blocks from which the next one is extrapolated
 EXTRAPOLATION = [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [2.0, -1.0, 0.0], [3.0, -3.0, 1.0]]
 
 Covariance = Callable[[Array], Any]
 
 
 class Mixture(eqx.Module):
-    r"""The covariance $Q(q) = \sum_p s_p q^p$ of a mixture of p-spin interactions; its parts can be annealed one by one.
+    r"""The covariance $Q(q) = \sum_p s_p q^p$ of a mixture of p-spin interactions; its parts can be annealed separately.
 
     >>> Q = Mixture({2: 0.5, 3: 1 / 3})
     >>> [round(float(part), 4) for part in Q(jnp.array(0.5))]
@@ -58,7 +61,7 @@ class Mixture(eqx.Module):
 
     def __init__(self, strengths: Mapping[int, Any]):
         if not strengths or any(p < 1 or p != int(p) for p in strengths):
-            raise InvalidValue(f"powers must be whole numbers from 1, not {sorted(strengths)}.")
+            raise InvalidValue(f"powers must be integers ≥ 1, not {sorted(strengths)}.")
         self.powers = tuple(sorted(int(p) for p in strengths))
         self.strengths = tuple(jnp.asarray(strengths[p], float) for p in self.powers)
 
@@ -71,8 +74,8 @@ class TwoTime(NamedTuple):
 
     Values are extrapolated from two step lengths. `error` is the estimated error, at every time, of the *finer* of the two
     solutions: the largest among correlation, response, overlap, energy and multiplier (the last two relative to one plus their
-    size). The extrapolated values are better than that. From the first time on at which `error` exceeds the tolerance, or
-    the step is too long for the multiplier, values are NaN and `converged` is false.
+    size). The extrapolated values are more accurate. From the first time at which `error` exceeds the tolerance, or the step
+    is too long for the multiplier, values are NaN and `converged` is false.
     """
 
     times: Float[Array, " time"]
@@ -105,14 +108,14 @@ def relax(
 
     - `covariance`: Q as a differentiable function of arrays, element by element, such as `Mixture`; its values are a single
       array, or a tuple of parts whose sum is Q.
-    - `temperature`: zero is gradient flow.
+    - `temperature`: zero gives gradient flow.
     - `overlap`: m(0) with the signal.
-    - `ridge`: $\omega$ of a soft constraint, the energy of which is $\omega (C(t,t)-1)^2/4$; None is the sphere.
-    - `couplings`: factors a(t) of the parts of Q, in a tuple of as many: the covariance of the forces at t and s has its parts
-      multiplied by a(t)a(s), the force of the signal by a(t), and the energy is that of the interactions at t. Steps keep their
-      order where a is smooth, or has its kinks at a multiple of two steps.
-    - `signal`: the mean of the landscape is minus this function of m, if it is not Q itself; parts as those of Q.
-    - `tolerance`: on `error`; what exceeds it is NaN.
+    - `ridge`: $\omega$ of a soft constraint with energy $\omega (C(t,t)-1)^2/4$; None for the sphere.
+    - `couplings`: factors a(t) of the parts of Q, a tuple with one for each part: the covariance of the forces at t and s has
+      its parts multiplied by a(t)a(s), the force of the signal by a(t), and the energy is that of the interactions at t. Steps
+      keep their order where a is smooth, or has its kinks at a multiple of two steps.
+    - `signal`: the mean of the landscape is minus this function of m, if it is not Q itself; with the same parts as Q.
+    - `tolerance`: bound on `error`; values beyond it are NaN.
 
     The work is $O(n^3)$ and the memory $O(n^2)$. Map it with `jax.vmap` over whatever is an array.
 
@@ -121,7 +124,7 @@ def relax(
     True
     """
     if steps < 2 or steps % 2:
-        raise InvalidValue(f"steps must be an even number from 2, not {steps}.")
+        raise InvalidValue(f"steps must be an even number ≥ 2, not {steps}.")
     landscape = Landscape.of(covariance, signal, couplings, temperature, overlap, ridge)
     return _relax(landscape, jnp.asarray(step, float), steps, jnp.asarray(tolerance, float), block, accuracy)
 
@@ -142,7 +145,7 @@ def _relax(landscape: Landscape, step: Array, steps: int, tolerance: Array, bloc
         jnp.abs(gap.multiplier) / (1 + jnp.abs(best.multiplier)),
     ]
     error = jnp.max(jnp.stack(rows), axis=0)
-    # Beyond h mu = 2 the coarser solution alternates in sign: two solutions may agree there and mean nothing.
+    # Beyond h mu = 2 the coarser solution alternates in sign: agreement of the two solutions is then meaningless.
     good = (error <= tolerance) & (step * jnp.abs(best.multiplier) < 1)
     converged = jnp.cumsum(~good) == 0
     mask = jnp.where(converged, 1.0, jnp.nan)
@@ -152,7 +155,7 @@ def _relax(landscape: Landscape, step: Array, steps: int, tolerance: Array, bloc
 
 
 class Landscape(NamedTuple):
-    """What the equations know of the model: kernels of the noise and pull of the signal."""
+    """The model as the equations see it: kernels of the noise and pull of the signal."""
 
     covariance: Covariance
     signal: Covariance | None
@@ -165,7 +168,7 @@ class Landscape(NamedTuple):
     def of(
         cls, covariance: Covariance, signal: Any, couplings: Any, temperature: Any, overlap: Any, ridge: Any
     ) -> Landscape:
-        """All numbers as arrays, so that another value is not another program."""
+        """Turn all numbers into arrays, so that a new value does not compile a new program."""
         number = lambda v: None if v is None else jnp.asarray(v, float)  # noqa: E731
         return cls(covariance, signal, couplings, number(temperature), number(overlap), number(ridge))  # type: ignore[arg-type]
 
@@ -214,13 +217,13 @@ class _Solution(NamedTuple):
     overlap: Array
     multiplier: Array
     energy: Array
-    change: Array  # of correlation and response by the last correction
+    change: Array  # change of correlation and response by the last correction
 
 
 class _Past(NamedTuple):
-    """What a block leaves to the next. `response` has 1/2 on its diagonal: the end point of a trapezoid."""
+    """State passed from one block to the next. `response` has 1/2 on its diagonal: the end point of a trapezoid."""
 
-    correlation: Array  # [N, N], symmetric, zero beyond what is known
+    correlation: Array  # [N, N], symmetric, zero beyond the known rows
     response: Array  # [N, N]
     overlap: Array  # [N]
     force: tuple[_Force, ...]  # of the last blocks, the last one first
@@ -249,10 +252,10 @@ class _Force(NamedTuple):
 
 
 def _march(landscape: Landscape, h: Array, steps: int, block: int, accuracy: float) -> _Solution:
-    """Trapezoids in t and in every memory integral, a block of rows at a time.
+    """Trapezoidal rules in t and in every memory integral, a block of rows at a time.
 
-    The rows of a block solve an implicit equation: their forces are foreseen along the diagonals, where a relaxation changes
-    slowly, and then evaluated until the rows that follow from them change by `accuracy` at most.
+    The rows of a block solve an implicit equation: their forces are extrapolated along the diagonals, where a relaxation
+    changes slowly, and then evaluated until the resulting rows change by at most `accuracy`.
     """
     block = min(block, steps + 1)
     blocks = -(-(steps + 1) // block)
@@ -293,7 +296,7 @@ def _advance(
         landscape.factors(h * (begin + jnp.arange(block)).astype(h.dtype)),
         landscape.factors(h * columns.astype(h.dtype)),
     )
-    # Foresee the forces by a polynomial: in the age t' at fixed t - t' for the younger half of t', in t for the older half.
+    # Extrapolate the forces by a polynomial: in t' at fixed t - t' for the later half of t', in t for the earlier half.
     known = jnp.minimum(number, PAST)
     weights = jnp.asarray(EXTRAPOLATION)[known]
 
@@ -307,7 +310,7 @@ def _advance(
 
     force = _Force(*(foresee(lambda f, i=i: f[i]) for i in range(4)))
 
-    # The loop carries the rows of the block alone: the past is written to once, when they are final.
+    # The loop carries only the rows of the block: the past is written once, when they are final.
     def sweep(carry: tuple[_Rows, _Force, Array]) -> tuple[_Rows, _Force, Array]:
         old, _, count = carry
         force = _evaluate(landscape, h, begin, past, old, factors)
@@ -334,7 +337,7 @@ def _advance(
 
 
 def _correct(landscape: Landscape, h: Array, begin: Array, past: _Past, force: _Force) -> _Rows:
-    """The rows of the block that follow from its forces by trapezoids in t."""
+    """The rows of the block that follow from its forces by the trapezoidal rule in t."""
     block, size = force.correlation.shape
     last = past.force[0]
     numbers, columns = begin + jnp.arange(block), jnp.arange(size)
@@ -360,7 +363,7 @@ def _correct(landscape: Landscape, h: Array, begin: Array, past: _Past, force: _
     def trapezoid(of: Callable[[_Force], Array], start: Array) -> Array:
         return jnp.where(lower, (h / 2) * gain[:, None] * (of(force) + lag(of)), jnp.where(diagonal, start, 0.0))
 
-    # The source of a diagonal entry is the entry itself; below it the recursion goes on.
+    # The source of a diagonal entry is the entry itself; the recursion continues below it.
     c = transfer @ trapezoid(lambda f: f.correlation, norm[:, None])
     c = c + through[:, None] * jnp.where(columns < begin, row_before(past.correlation), 0.0)[None]
     r = transfer @ trapezoid(lambda f: f.response, jnp.ones((block, 1)))
@@ -393,7 +396,7 @@ def _soft(
 def _evaluate(
     landscape: Landscape, h: Array, begin: Array, past: _Past, rows: _Rows, factors: tuple[Any, Any]
 ) -> _Force:
-    """The forces on the block's rows, by trapezoids over all earlier times, those of the block among them."""
+    """The forces on the block's rows, by the trapezoidal rule over all earlier times, including those of the block."""
     block, size = rows.correlation.shape
     columns, numbers = jnp.arange(size), begin + jnp.arange(block)
     inside = lambda v: jax.lax.dynamic_slice(v, (0, begin), (block, block))  # noqa: E731
@@ -407,7 +410,7 @@ def _evaluate(
 
     forced = memory @ past.correlation + noise @ past.response.T + newest @ c
     forced = place(forced, memory @ c.T + noise @ r.T)
-    # Trapezoids have half a weight at both ends: at t and t' by the diagonal of the response, at zero here.
+    # The trapezoidal rule has half weights at both ends: at t and t' by the diagonal of the response, at zero here.
     start = jnp.where(numbers == 0, 1.0, 0.5) * memory[:, 0]
     to_start = place(past.response[:, :1].T, r[:, :1].T)[0] * jnp.where(columns == 0, 1.0, 0.5)
     from_start = place(past.correlation[:1], c[:, :1].T)[0]
@@ -422,7 +425,7 @@ def _evaluate(
 def _measure(
     landscape: Landscape, h: Array, correlation: Array, response: Array, overlap: Array, change: Array
 ) -> _Solution:
-    """Multiplier and energy along the way, from the final correlation and response."""
+    """Multiplier and energy at every time, from the final correlation and response."""
     times = h * jnp.arange(overlap.shape[0], dtype=h.dtype)
     factors = landscape.factors(times)
     first, second = landscape.kernels(correlation, factors, factors)

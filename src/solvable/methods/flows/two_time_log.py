@@ -4,15 +4,15 @@ The equations are those of `two_time`. With $\varphi = t'/t$ and $x = \mathrm{lo
 
 $$\partial_{\ln t} C = \frac{\partial_x C}{1-\varphi} + t\,\partial_t C(t,t'),$$
 
-a transport away from the diagonal, where $C = R = 1$. Rows have some 150 nodes $x$, from $1-\varphi \ll 1/t$, where the response
-is fast, to $\varphi \ll 1/t$, where the start is remembered. Steps in $\ln t$ are implicit (backward differences of fourth
-order), and fast parts, at rest on that scale, cost nothing. Memory integrals are trapezoids in $x$,
+a transport away from the diagonal, where $C = R = 1$. Rows have about 150 nodes $x$, from $1-\varphi \ll 1/t$, where the
+response is fast, to $\varphi \ll 1/t$, where the start is remembered. Steps in $\ln t$ are implicit (backward differences of
+fourth order), so that fast parts, in equilibrium on that scale, cost nothing. Memory integrals use the trapezoidal rule in $x$,
 
 $$\int_0^{t'}: \; s = t'\psi, \qquad \int_{t'}^t: \; s = t\rho, \quad \rho = \varphi + (1-\varphi)\psi, \quad
   \mathrm{logit}(\varphi/\rho) = x - \ln\psi,$$
 
-and whatever lies between nodes or rows is a local polynomial. Both grids being uniform, its weights are the same at every step.
-The cost is logarithmic in time, and the memory of earlier rows has a fixed length.
+and values between nodes or rows are interpolated by local polynomials. Because both grids are uniform, the weights are the
+same at every step. The cost is logarithmic in time, and a fixed number of earlier rows is kept.
 
 >>> path = relax_log(Mixture({3: 0.5}), until=10.0, log_step=0.2, logit_step=0.4, tolerance=0.01)
 >>> bool(path.converged.all()), round(float(path.energy[-1]), 3)
@@ -36,23 +36,23 @@ from solvable.methods.flows.two_time import Covariance, Landscape, Mixture
 __all__ = ["LogTwoTime", "Mixture", "relax_log"]
 
 POINTS = 10  # of an interpolation in the logit
-ABOVE = 7  # points of a derivative on the side from where a row is transported
+ABOVE = 7  # points of a derivative on the upwind side
 LEVELS = 6  # of an interpolation in the logarithm of time
 BACKWARD = (25 / 12, (4.0, -3.0, 4 / 3, -1 / 4))  # differences of fourth order
-REFRESH = 0.4  # of ln t, in which steps share a Jacobian
-MOST = 50  # Newton iterations of a step
+REFRESH = 0.4  # length in ln t over which steps share a Jacobian
+MOST = 50  # Newton iterations per step
 EXACT = 1e-9  # change by the last of them
 MARGIN = 10.0  # logits beyond ln t: fast times are resolved down to exp(-10)
 CHUNK = 16  # rows of a table at a time
 
 
 class LogTwoTime(NamedTuple):
-    """A solved relaxation at times that are equally spaced in their logarithm: the second axis is t'/t.
+    """A solved relaxation at logarithmically spaced times: the second axis is t'/t.
 
     `error` is the largest difference, at every time, from a solution with twice the step in ln t and one and a half times that in
     logit t'/t, among correlation, overlap, energy, multiplier and 1 + t - t' times the response (the last three relative to one
-    plus their size): it is an estimate for the *coarser* of the two, and the finer is returned. From the first time on at which
-    `error` exceeds the tolerance, or an implicit step was not solved, values are NaN and `converged` is false.
+    plus their size): it estimates the error of the *coarser* of the two, and the finer is returned. From the first time at
+    which `error` exceeds the tolerance, or an implicit step was not solved, values are NaN and `converged` is false.
     """
 
     times: Float[Array, " time"]
@@ -82,10 +82,10 @@ def relax_log(
 
     **Arguments**
 
-    - `covariance`, `temperature`, `overlap`, `signal`: as those of `two_time.relax`, on the sphere and with constant couplings.
-    - `tolerance`: on `error`; what exceeds it is NaN.
+    - `covariance`, `temperature`, `overlap`, `signal`: as in `two_time.relax`, on the sphere and with constant couplings.
+    - `tolerance`: bound on `error`; values beyond it are NaN.
     - `log_step`, `logit_step`: of the finer grid.
-    - `start`: where the expansion at small times ends, about; its square is an error.
+    - `start`: approximate end of the expansion at small times, which has an error of order its square.
 
     An overlap that grows as $e^{\\Lambda t}$ from very small values is resolved while `log_step` times $\\Lambda t$ is small, and
     flagged beyond.
@@ -196,7 +196,7 @@ def _grid(half: int, dx: float, ds: float) -> _Grid:
     size = len(x)
     ratio, rest, log_ratio = 1 / (1 + np.exp(-x)), 1 / (1 + np.exp(x)), -np.log1p(np.exp(-x))
     weight = dx * ratio * rest
-    # The nodes beyond both ends, where integrands are constant and weights a geometric series.
+    # The nodes beyond both ends, where integrands are constant and weights form a geometric series.
     weight[0] += dx * ratio[0] / np.expm1(dx)
     weight[-1] += dx * rest[-1] / np.expm1(dx)
     slope = np.zeros((size, size))
@@ -226,7 +226,7 @@ def _grid(half: int, dx: float, ds: float) -> _Grid:
 
 
 class _Known(NamedTuple):
-    """What earlier rows contribute to a step: the current row is missing in all of it."""
+    """Contributions of earlier rows to a step, without the current row."""
 
     time: Array
     young: Array  # [K, K, 2] correlation and response at (t rho, t')
@@ -249,7 +249,7 @@ def _at(row: Array, stencil: _Stencil) -> Array:
 
 
 def _look_back(grid: _Grid, window: Array, overlaps: Array) -> tuple[Array, Array, Array]:
-    """All that is interpolated between earlier rows; `window` [rows, K, 2] has the newest first."""
+    """Interpolate between earlier rows; `window` [rows, K, 2] has the newest first."""
     size = window.shape[1]
     flat = window.reshape(-1, 2)
     levels, points = np.arange(LEVELS, dtype=np.int32)[:, None], np.arange(POINTS, dtype=np.int32)[None]
@@ -266,7 +266,7 @@ def _look_back(grid: _Grid, window: Array, overlaps: Array) -> tuple[Array, Arra
 
 
 class _Seen(NamedTuple):
-    """What the integrals of a step see; all of it is linear in the current row."""
+    """Values that enter the integrals of a step; all are linear in the current row."""
 
     inner: Array  # [K, K, 2] the row t at s = t ratio_k ratio_j
     outer: Array  # [K, K, 2] the row t at s = t rho
@@ -319,7 +319,7 @@ def _slopes(grid: _Grid, pulled: _Seen) -> Array:
 
 
 def _march(landscape: Landscape, start: float, steps: int, ds: float, grid: _Grid) -> _Path:
-    """Implicit steps in ln t, by Newton iterations with a Jacobian that is renewed from time to time."""
+    """Implicit steps in ln t, by Newton iterations with a Jacobian that is updated from time to time."""
     size, (lead, differences) = len(grid.ratio), BACKWARD
     refresh = max(1, round(REFRESH / ds))
     T, m0 = landscape.temperature, landscape.overlap
@@ -332,7 +332,7 @@ def _march(landscape: Landscape, start: float, steps: int, ds: float, grid: _Gri
         moved, moved_m = unpack(lead * y - known.backward)
         scale = 1 / (1 + ds * (known.time + 1 / grid.rest))
         left = (moved - ds * (known.time * drift + (grid.slope @ row) / grid.rest[:, None])) * scale[:, None]
-        tau = known.time * grid.rest[-1]  # the last node is on the diagonal, almost
+        tau = known.time * grid.rest[-1]  # the last node is almost on the diagonal
         left = left.at[-1].set(row[-1] - jnp.stack([1 - T * tau, 1 - mu * tau]))
         return pack(left, (moved_m - ds * known.time * drift_m) / (1 + ds * known.time)), (mu, energy)
 
@@ -340,7 +340,7 @@ def _march(landscape: Landscape, start: float, steps: int, ds: float, grid: _Gri
         return compare(y, _see(grid, known, unpack(y)[0]), known)
 
     def jacobian(y: Array, known: _Known) -> Array:
-        """By hand where a residual sees a few nodes of its own, by the program where it sees the row itself."""
+        """The Jacobian, by hand where a residual depends on a few nodes only, by autodiff where it depends on the row."""
         seen = _see(grid, known, unpack(y)[0])
         direct = jax.jacfwd(lambda y: compare(y, seen, known)[0])(y)
         back = jax.vjp(lambda seen: unpack(compare(y, seen, known)[0])[0], seen)[1]

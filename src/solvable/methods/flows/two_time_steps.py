@@ -6,13 +6,13 @@ takes gradients at points that are sums of earlier forces F = -∇H,
 
     z_t = x_0 + Σ_{s<t} B_ts F_s,
 
-and everything about it is in the strictly lower triangle B: gradient descent, heavy ball and Nesterov are three of them
-(`gradient_descent`, `heavy_ball`, `nesterov`), with a step size for every step if wanted. In the limit
+and is fully described by the strictly lower triangle B. Examples are gradient descent, heavy ball and Nesterov
+(`gradient_descent`, `heavy_ball`, `nesterov`), with one step size or one for every step. In the limit
 
     F_t = ξ_t + Σ_u M_tu z_u + Q_s'(m_t) x*,   M_tu = Q''(C_tu) R_tu - ω (C_tt - 1) δ_tu,   <ξ_t ξ_u> = Q'(C_tu),
 
 with the correlations C = z·z/N and the responses R = ∂z/∂ξ. Every scalar product of forces, points, start and signal
-then follows row by row. There is no step of time to refine: what is returned is exact up to rounding. The cost is a few
+then follows row by row. There is no time step to refine: results are exact up to rounding. The cost is a few
 matrix-vector products a step, cubic in the number of steps.
 
 >>> import jax.numpy as jnp
@@ -45,10 +45,10 @@ class Kernel(NamedTuple):
 
 
 class Method(NamedTuple):
-    """A linear first-order method: the points at which it takes gradients, and those that it calls its iterates.
+    """A linear first-order method: the points at which it takes gradients, and its iterates.
 
-    Row t of `gradient_at` has the weights of the forces 0 … t-1 in the point z_t of the gradient, row t of `iterate`
-    those in x_t. They are the same except for methods that look ahead.
+    Row t of `gradient_at` has the weights of the forces 0 … t-1 in the gradient's point z_t, row t of `iterate` those
+    in x_t. They are the same except for methods that look ahead.
     """
 
     gradient_at: Float[Array, "point force"]
@@ -56,7 +56,7 @@ class Method(NamedTuple):
 
 
 class Readout(NamedTuple):
-    """What is known of points on the way: energy per dimension, squared norm, overlap with the signal, overlap with the start."""
+    """Measures of points on the path: energy per dimension, squared norm, overlaps with the signal and with the start."""
 
     energy: Float[Array, " point"]
     norm: Float[Array, " point"]
@@ -65,9 +65,9 @@ class Readout(NamedTuple):
 
 
 class Path(NamedTuple):
-    """An exact descent. Of the points z_t of the gradients: `energy`, `overlap` with the signal, `correlation` and `response`.
+    """An exact descent: `energy`, `overlap` with the signal, `correlation` and `response` of the gradients' points z_t.
 
-    `at` reads off the same at any other combination of the forces. `force_start`, `force_signal`, `force_point` and
+    `at` gives the same for any other combination of the forces. `force_start`, `force_signal`, `force_point` and
     `force_force` are the scalar products of forces with start, signal, points and each other; `force_response` is ∂F/∂ξ.
     """
 
@@ -84,7 +84,7 @@ class Path(NamedTuple):
 
     @property
     def norm(self) -> Float[Array, " point"]:
-        """Squared norms of the points of the gradients."""
+        """Squared norms of the gradients' points."""
         return jnp.diagonal(self.correlation)
 
     def at(
@@ -127,7 +127,7 @@ def follow(
     - `method`: its weights B, `method.gradient_at`; one row more than steps, so that the last point is measured too.
     - `ridge`: ω, the strength of the soft constraint to the sphere.
     - `overlap`: m of the start with the signal; with 0 the signal is never found.
-    - `signal`: the function Q_s, where it is not the noise's covariance.
+    - `signal`: the function Q_s, if it is not the covariance of the noise.
     """
     signal = kernel if signal is None else signal
     weights = jnp.asarray(method.gradient_at, float)
@@ -140,7 +140,7 @@ def follow(
     def step(path: Path, row: tuple[Array, Array]) -> tuple[Path, None]:
         t, b = row
         _, m, c, r, from_start, f_start, f_signal, f_point, f_force, f_response = path
-        # the point: what it has in common with earlier forces and points
+        # the point: its products with earlier forces and points
         f_point = f_point.at[:, t].set(jnp.where(index < t, f_start + f_force @ b, 0.0))
         from_start = from_start.at[t].set(1 + b @ f_start)
         m = m.at[t].set(first_overlap + b @ f_signal)
@@ -169,7 +169,7 @@ def follow(
 
 
 def _rates(steps: int, rate: ArrayLike) -> Float[Array, " force"]:
-    """A step size for every force; the last force is measured and not followed."""
+    """A step size for every force; the last force is measured but not followed."""
     return jnp.concatenate([jnp.broadcast_to(jnp.asarray(rate, float), (steps,)), jnp.zeros(1)])
 
 

@@ -1,16 +1,16 @@
-"""The effective ridge κ: all that a sample tells about ridge regression with more rows passes through functions of it.
+"""The effective ridge κ, through which a sample predicts the error of ridge regression with more rows.
 
-Ridge regression minimises Σ(y − b − x·w)² + L|w|² over n rows; with m = n − 1 and λ = L/m, rows of covariance Σ, a linear
-signal β and whatever else as noise of variance σ², the deterministic equivalents (Dobriban and Wager 2018,
+Ridge regression minimises Σ(y − b − x·w)² + L|w|² over n rows. With m = n − 1 and λ = L/m, rows of covariance Σ, a linear
+signal β and everything else as noise of variance σ², the deterministic equivalents (Dobriban and Wager 2018,
 arXiv:1507.03003; Hastie, Montanari, Rosset and Tibshirani 2022, arXiv:1903.08560) are, with R = (Σ + κ)⁻¹,
 
     λ = κ (1 − df1(κ)/m),      df1 = Tr ΣR,      df2 = Tr (ΣR)²,
     test error = B(κ)/(1 − df2(κ)/m) (1 + 1/n),      B = σ² + κ² βᵀRΣRβ,      1 − df2/m = dλ/dκ.
 
-df1, B and c = βᵀΣRΣβ, the covariance of a target with its prediction from the other rows, know nothing of n. A sample
-measures each of them at the κ of its own penalty (`measured`), and with them the error at any n that has the same κ. What
-is fitted to them (`shapes`) interpolates between these penalties. Only NumPy and SciPy, no JAX: arrays are small, and their
-shapes are the user's.
+df1, B and c = βᵀΣRΣβ, the covariance of a target with its prediction from the other rows, do not depend on n. A sample
+measures each of them at the κ of its own penalty (`measured`), and with them the error at any n that has the same κ. The
+fits (`shapes`) interpolate between these penalties. This module uses NumPy and SciPy, not JAX: arrays are small, and their
+shapes differ from call to call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from scipy.linalg import eigh
 from scipy.optimize import nnls
 
 REACH = 0.85
-"""A sample sees κ where df2(κ) is below this share of m."""
+"""A sample resolves κ where df2(κ) is below this fraction of m."""
 PENALTIES, NODES = 64, 48
 SOURCES = np.linspace(-1.0, 2.5, 36)
 
@@ -43,7 +43,7 @@ class Sample:
 
     @property
     def freedom(self) -> int:
-        """m = n − 1: the rows that the intercept leaves."""
+        """m = n − 1: the number of rows minus one for the intercept."""
         return self.rows - 1
 
     @property
@@ -58,7 +58,7 @@ class Sample:
 
 
 def decompose(features: Float[Array, "rows columns"], targets: Float[Array, " rows"]) -> Sample:
-    """A sample from its rows, by the eigenvalues of the smaller Gram matrix.
+    """Make a sample from its rows, by the eigenvalues of the smaller Gram matrix.
 
     >>> rng = np.random.default_rng(0)
     >>> sample = decompose(rng.normal(size=(50, 20)), rng.normal(size=50))
@@ -72,16 +72,16 @@ def decompose(features: Float[Array, "rows columns"], targets: Float[Array, " ro
     else:
         e, vectors = eigh(x @ x.T, check_finite=False)
     keep = e > 1e-11 * max(e[-1], np.finfo(float).tiny)
-    keep[: max(0, len(e) - (rows - 1))] = False  # centring takes one dimension
+    keep[: max(0, len(e) - (rows - 1))] = False  # centring removes one dimension
     e, vectors = e[keep], vectors[:, keep]
     left = x @ (vectors / np.sqrt(e)) if columns < rows else vectors
     return Sample(rows, columns, e / (rows - 1), left, y, left.T @ y)
 
 
 def leave_one_out(sample: Sample, ridge: Float[Array, " k"]) -> tuple[Float[Array, "rows k"], Float[Array, "rows k"]]:
-    """Residuals of every row predicted from all others, exactly; and the leverages h, at each λ = `ridge`.
+    """Exact residuals of every row predicted from all others, and the leverages h, at each λ = `ridge`.
 
-    Both are quotients that stay smooth through λ = 0 where the rows can be interpolated; there λ may be negative, down to
+    Both are quotients that stay smooth through λ = 0 if the rows can be interpolated; λ may then be negative, down to
     minus the smallest eigenvalue.
     """
     inverse = 1 / (sample.eigenvalues[:, None] + ridge[None, :])
@@ -96,7 +96,7 @@ def leave_one_out(sample: Sample, ridge: Float[Array, " k"]) -> tuple[Float[Arra
 
 
 class Measured(NamedTuple):
-    """What a sample tells at a row of κ, falling; `least` is the smallest κ that it sees (0: all)."""
+    """Estimates from a sample at decreasing values of κ; `least` is the smallest κ that it resolves (0 for all)."""
 
     kappa: Float[Array, " k"]
     df1: Float[Array, " k"]
@@ -108,7 +108,7 @@ class Measured(NamedTuple):
 
 
 def effective(sample: Sample, ridge: Float[Array, " k"]) -> tuple[Array, Array, Array]:
-    """κ, df1 and df2 at each λ: with g = mean 1/(e + λ) over m eigenvalues, zeros too, κ = 1/g, dκ/dλ = mean 1/(e + λ)²/g²."""
+    """κ, df1, df2 at each λ: with g the mean of 1/(e + λ) over m eigenvalues (zeros too), κ = 1/g, dκ/dλ = ⟨1/(e + λ)²⟩/g²."""
     m = sample.freedom
     zeros = m - len(sample.eigenvalues)
     inverse = 1 / (sample.eigenvalues[:, None] + ridge[None, :])
@@ -120,7 +120,7 @@ def effective(sample: Sample, ridge: Float[Array, " k"]) -> tuple[Array, Array, 
 
 
 def measured(sample: Sample, number: int = PENALTIES) -> Measured:
-    """df1, df2, B, c of a sample over all κ that it sees."""
+    """df1, df2, B, c of a sample over all κ that it resolves."""
     e, m = sample.eigenvalues, sample.freedom
     top = 30 * max(e[-1], sample.trace / m)
     if sample.full:  # λ down to minus the smallest eigenvalue
@@ -168,7 +168,7 @@ class Shape:
         return kappa[..., 0]
 
     def error(self, rows: Float[Array, "*k"], penalty: float) -> Float[Array, "*k"]:
-        """Mean squared error on a new row after training on so many."""
+        """Mean squared error on a new row after training on `rows` rows."""
         n = np.asarray(rows, float)
         kappa = self.kappa(n, penalty)[..., None]
         share = self.omega / (self.omega + kappa)
@@ -224,7 +224,7 @@ def shapes(sample: Sample, known: Measured, ridge: float) -> tuple[Shape, Shape,
     right = np.concatenate([known.bias * weight, known.covariance * weight, [known.variance * spread]])
     free = nnls(np.concatenate([matrix, noise[:, None]], axis=1), right, maxiter=100 * NODES)[0]
 
-    # Three numbers: for each exponent s the best two by hand, both of them or one alone.
+    # Three numbers: for each exponent s the best other two in closed form, both of them or one alone.
     powers = counts[None, :] * (omega / omega[-1])[None, :] ** (1 + SOURCES[:, None])
     along = powers @ matrix.T  # (s, rows)
     tt, tn, nn = (along**2).sum(1), along @ noise, noise @ noise

@@ -1,8 +1,8 @@
 """Deterministic equivalents of sample covariances: effective ridge, errors of masked regression, spectra.
 
 n samples of a d-dimensional Gaussian with covariance Σ, n/d = α fixed, S = XᵀX/n. A population is a list of eigenvalues
-or coordinates with weights that sum to one, so that a spectrum known in the limit and one of a given matrix are used
-alike; every trace below is a weighted mean, i.e. (1/d)Tr.
+or coordinates with weights that sum to one, so that a limiting spectrum and that of a given matrix are used in the same
+way; every trace below is a weighted mean, i.e. (1/d)Tr.
 
 Ridge (resolvent G = (S+λ)⁻¹, R = (Σ+κ)⁻¹):  λG ≍ κR with  κ − λ = κ df1(κ)/n.
 
@@ -11,14 +11,14 @@ Spectrum of M = Δ^½SΔ^½ + B with diagonal Δ, B:  (M−z)⁻¹ ≍ Q(z) = (t
     1/t − s = (1/n) Tr Σ̃Q(z),   s = 1  (s ≠ 1 after a change of units t → t/s, z → z/s, B → B/s).
 
 The root is followed along a vertical line from infinity, where it is known, towards the real axis: analyticity in the
-upper half plane makes this the right branch at every point. A distribution function is read off the same line,
+upper half plane makes this the right branch at every point. The distribution function comes from the same line,
 
     F(x) = ½ − (1/π)∫₀^∞ Re m(x+iy) dy,   m(z) = (1/d)Tr Q(z),
 
-which needs no knowledge of edges and counts atoms as it counts everything else (half of one that lies exactly at x).
-In log y the integrand is analytic in a strip of half-width π/2, so the trapezoidal rule with step h errs by e^{−π²/h}:
-3e-9 at the default h = 0.5 (measured: 3e-9 against Marchenko–Pastur, at an edge too). An atom closer than 1e-8 to x is
-shared between both sides.
+which needs no knowledge of edges and includes atoms (half of one that lies exactly at x). In log y the integrand is
+analytic in a strip of half-width π/2, so the trapezoidal rule with step h has an error of e^{−π²/h}: 3e-9 at the default
+h = 0.5 (measured: 3e-9 against Marchenko–Pastur, also at an edge). An atom closer than 1e-8 to x is shared between both
+sides.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ Traces = Callable[[Array, Array], tuple[Array, Array, Array]]
 
 
 def safe_root(function: Callable[[Array], Array], low: Array, high: Array, *, steps: int = 48) -> Array:
-    """Root of a falling scalar function on a bracket: Newton's step where it stays inside, bisection elsewhere.
+    """Root of a decreasing scalar function on a bracket: Newton steps where they stay inside, bisection elsewhere.
 
-    A fixed number of steps, so that it batches; not differentiable by itself (wrap it in `jax.lax.custom_root`).
+    Takes a fixed number of steps, so that it batches. Not differentiable: wrap it in `jax.lax.custom_root`.
 
     >>> import jax.numpy as jnp
     >>> round(float(safe_root(lambda x: 2.0 - x**2, jnp.float64(0.0), jnp.float64(2.0))), 12)
@@ -86,7 +86,7 @@ def safe_root(function: Callable[[Array], Array], low: Array, high: Array, *, st
 def degrees_of_freedom(
     eigenvalues: Float[Array, " k"], weights: Float[Array, " k"], ridge: Scalar
 ) -> tuple[Scalar, Scalar]:
-    """df1/d = (1/d)Tr ΣR and df2/d = (1/d)Tr Σ²R², R = (Σ+κ)⁻¹; a null direction counts for nothing, at κ = 0 too."""
+    """df1/d = (1/d)Tr ΣR and df2/d = (1/d)Tr Σ²R², R = (Σ+κ)⁻¹; null directions contribute nothing, also at κ = 0."""
     share = eigenvalues / jnp.where(eigenvalues + ridge > 0, eigenvalues + ridge, 1.0)
     return weights @ share, weights @ share**2
 
@@ -103,10 +103,10 @@ class Ridge(NamedTuple):
 def effective_ridge(
     eigenvalues: Float[Array, " k"], samples: Scalar, penalty: Scalar, weights: Float[Array, " k"] | None = None
 ) -> Ridge:
-    """Root of κ − λ = κ df1(κ)/n, the penalty λ standing on the mean loss; λ = 0 is the ridgeless limit λ → 0⁺.
+    """Root of κ − λ = κ df1(κ)/n, with the penalty λ relative to the mean loss; λ = 0 is the ridgeless limit λ → 0⁺.
 
-    Solved for log κ in the monotone form λ/κ + df1(κ)/n = 1, between closed-form bounds. Ridgeless with at least as
-    many samples as directions, κ = 0 exactly. Derivatives are implicit.
+    Solved for log κ in the monotone form λ/κ + df1(κ)/n = 1, between closed-form bounds. Without a ridge and with at
+    least as many samples as directions, κ = 0 exactly. Derivatives are implicit.
 
     >>> import jax.numpy as jnp
     >>> one = jnp.ones(1)
@@ -135,7 +135,7 @@ def effective_ridge(
             kappa = jnp.exp(x)
             return penalty / kappa + degrees_of_freedom(eigenvalues, weights, kappa)[0] / samples - 1.0
 
-        # A hair of slack: where the bracket closes on the root (equal eigenvalues, λ = 0) rounding may exclude it.
+        # A little slack: where the bracket closes on the root (equal eigenvalues, λ = 0) rounding may exclude it.
         return jnp.where(vanishes, 0.0, jnp.exp(safe_root(balance, jnp.log(low) - 1e-12, jnp.log(high) + 1e-12)))
 
     kappa = lax.custom_root(equation, jnp.ones_like(samples), solve, lambda g, y: y / g(jnp.ones_like(y)))
@@ -151,7 +151,7 @@ class Coordinates(NamedTuple):
     """A covariance as coordinates see it: Σ_rr = Σ_k loadings[r,k]·eigenvalues[k].
 
     loadings[r,k] is the squared component of eigenvector k on coordinate r (rows sum to one), `weights` the fraction of
-    eigenvalues of kind k, `shares` the fraction of coordinates of kind r. Coordinates that are all alike (a ring, a
+    eigenvalues of kind k, `shares` the fraction of coordinates of kind r. Statistically equal coordinates (a ring, a
     rotation-invariant ensemble) are one row of loadings, equal to the weights.
     """
 
@@ -224,7 +224,7 @@ def chain_modes(rho: Array, nodes: int) -> tuple[Float[Array, " k"], Float[Array
     """cos k and weights of a quadrature over the modes k ∈ [0, π] of a long chain with neighbour correlation ρ.
 
     The spectrum peaks at k = 0 when |ρ| → 1. A Möbius map of the circle with r = (1−√(1−ρ²))/ρ spreads the nodes so that
-    the error is about r^{2·nodes} where even angles would have ρ^{2·nodes}: 1e-6 instead of 0.3 at ρ = 0.99, 64 nodes.
+    the error is about r^{2·nodes} instead of the ρ^{2·nodes} of equidistant angles: 1e-6 instead of 0.3 at ρ = 0.99, 64 nodes.
 
     >>> cosine, weights = chain_modes(jnp.float64(0.8), 64)
     >>> round(float(weights @ (0.36 / (1.64 - 1.6 * cosine))), 12)   # the variance of a coordinate
@@ -273,9 +273,9 @@ def band_traces(
 ) -> Traces:
     """Traces for continuous bands: Σ̃ has the eigenvalues w_l/(a − b cos k), a = middle, b = swing, and B = b_l on them.
 
-    The angle k is even on the circle (the waves of a chain), or b cos k has a semicircle's density. With p = w t + (b_l − z)a
-    and x = (b_l − z)b/p the means of 1/(p(1 − x cos k)) are elementary in √(1−x²), so that no band falls apart into nodes,
-    however many samples resolve it.
+    The angle k is uniform on the circle (the waves of a chain), or b cos k has a semicircle's density. With
+    p = w t + (b_l − z)a and x = (b_l − z)b/p the means of 1/(p(1 − x cos k)) are elementary in √(1−x²), so that a band
+    never breaks up into nodes, however many samples resolve it.
 
     >>> import jax.numpy as jnp
     >>> one, z = jnp.ones(1), jnp.asarray([0.3 + 1e-3j])
@@ -311,7 +311,7 @@ def tridiagonal_traces(
     With P's diagonal, P_{k−1,k} as neighbour[k] (neighbour[0] = 0), Δ = diag(scale) and c = shift: the determinant
     of tΣ̃+B−z is det(ΔΣ)·det(t + PE), E_k = c − z/Δ_k, whose ratios of leading minors obey
     r_k = t + P_kk E_k − P²_{k−1,k} E_{k−1}E_k / r_{k−1}. Tr Σ̃Q = ∂_t log det, Tr(Σ̃Q)² = −∂_t² log det and
-    Tr Q = −∂_z log det are propagated with it: O(d) where a dense inverse costs O(d³).
+    Tr Q = −∂_z log det are propagated with it: O(d) instead of the O(d³) of a dense inverse.
     """
     size = diagonal.shape[0]
     diagonal, neighbour, scale = _complex(diagonal), _complex(neighbour), _complex(scale)
@@ -352,8 +352,8 @@ def companion(
     """Follow t(z), the root of 1 − s t = (t/n) Tr Σ̃Q(z), along the leading axis of `path`, from t = start.
 
     `offset` is s (one for a plain sample covariance). Neighbouring points of the path must be close on the scale of
-    their distance to the real axis; other axes are independent paths. Derivatives are implicit, and a point where
-    Newton's iteration fails, or that fell on another branch (Im t > 0), is NaN.
+    their distance to the real axis; other axes are independent paths. Derivatives are implicit. A point where Newton's
+    iteration fails or lands on another branch (Im t > 0) is NaN.
     """
 
     samples, offset = _complex(samples), _complex(offset)
@@ -427,9 +427,9 @@ def masked_distribution(
     """Fraction of the eigenvalues of A = I − diag(G)⁻¹G below each point x < 1, for any penalty λ ≥ 0.
 
     In units of s = λ/κ the matrix M/s = (κ/λ)Δ^½SΔ^½ + κΔ has A's spectrum as 1 − 1/eig, its companion solves
-    1/t − s = (1/n)Tr Σ̃Q, and t = 1 at z = 0 whatever the penalty: so the traces are to be built with the shift κΔ, and
-    nothing is singular when λ = 0, where for n < d the fraction n/d of the eigenvalues is exactly 1. The line runs in
-    the plane of A's eigenvalue a = x + iy, where z = 1/(1−a) and (1/d)Tr(A−a)⁻¹ = z(1 + z m(z)).
+    1/t − s = (1/n)Tr Σ̃Q, and t = 1 at z = 0 for any penalty. Build the traces with the shift κΔ; nothing is then singular
+    at λ = 0, where for n < d the fraction n/d of the eigenvalues is exactly 1. The line runs in the plane of A's
+    eigenvalue a = x + iy, where z = 1/(1−a) and (1/d)Tr(A−a)⁻¹ = z(1 + z m(z)).
     """
     heights = _heights(step)
     z = 1.0 / (1.0 - _lines(points, heights))
@@ -443,7 +443,7 @@ def _lines(points: Float[Array, " x"], heights: Float[Array, " steps"]) -> Compl
 
 
 def _integrate(real_part: Float[Array, "steps x"], heights: Float[Array, " steps"]) -> Float[Array, " x"]:
-    """½ − (1/π)∫ y Re m(x+iy) d log y. Beyond both ends the terms are geometric (∝ 1/y, ∝ y): their sum is closed."""
+    """½ − (1/π)∫ y Re m(x+iy) d log y. Beyond both ends the terms are geometric (∝ 1/y, ∝ y), summed in closed form."""
     terms = real_part * heights[:, None]
     spacing = jnp.log(heights[0] / heights[1])
     beyond = (terms[0] + terms[-1]) / jnp.expm1(spacing)
@@ -451,7 +451,7 @@ def _integrate(real_part: Float[Array, "steps x"], heights: Float[Array, " steps
 
 
 def masses(below: Float[Array, " inner"]) -> Float[Array, " bins"]:
-    """Masses of the bins between inner edges, given the distribution there; the outer two bins are open-ended.
+    """Masses of the bins between inner edges, from the distribution function there; the outer two bins are open-ended.
 
     >>> import jax.numpy as jnp
     >>> masses(jnp.array([0.25, 0.5])).tolist()
@@ -462,7 +462,7 @@ def masses(below: Float[Array, " inner"]) -> Float[Array, " bins"]:
 
 
 def atoms(shift: Float[Array, " k"], weights: Float[Array, " k"], samples: Scalar) -> Float[Array, " k"]:
-    """Mass of the atom of M at z = shift[k]: the fraction of coordinates with this shift, less n/d, if positive.
+    """Mass of the atom of M at z = shift[k]: the fraction of coordinates with this shift minus n/d, if positive.
 
     Coordinates that share a shift b span a space in which X has a null space when there are more of them than samples.
 

@@ -5,7 +5,7 @@ noise Gaussian with covariance N Q(x·y/N). Signal and noise may have different 
 b = Q″(1), σ = √b, and Q_s of the signal, at overlap m
 
 - the gradient along the sphere has variance a per direction and the mean −Q_s′(m) √(1−m²) along the signal;
-- the Hessian along the sphere is a GOE matrix with edges ±2σ, less θσ vvᵀ towards the signal, θσ = Q_s″(m)(1−m²), plus y;
+- the Hessian along the sphere is a GOE matrix with edges ±2σ, minus θσ vvᵀ towards the signal, θσ = Q_s″(m)(1−m²), plus y;
 - y = −x·∇H/N and the energy e = H/N are jointly Gaussian: means m Q_s′(m) and −Q_s(m), variances (a+b)/N and Q(1)/N,
   covariance −a/N. Given e, y has the mean y₀ = m Q_s′(m) − (a/Q(1))(e + Q_s(m)) and the variance s²/N = (a + b − a²/Q(1))/N.
 
@@ -15,14 +15,14 @@ So the mean number of minima at overlap m grows as e^{NΣ},
 
 Ω(z) = ∫ρ(λ) ln|z−λ| dλ of the semicircle on [−2, 2] and L the cost of an outlier: for θ > 1 the spike sends the lowest
 eigenvalue to y − σ(θ + 1/θ) (Baik, Ben Arous and Péché 2005), and at a minimum it must be held at or above zero, which has
-probability e^{−NL} (Maïda 2007). With y = σ(ζ + 1/ζ), ζ ≥ 1, all of it is elementary,
+probability e^{−NL} (Maïda 2007). With y = σ(ζ + 1/ζ), ζ ≥ 1, both are elementary,
 
     Ω = ln ζ + 1/(2ζ²),      L = ¼(θ−ζ)² + ½(1 − θ/ζ + ln(θ/ζ))  for ζ < θ and 0 beyond,
 
-the bracket is concave, and its maximum is the root of a quadratic equation in ζ. Nothing is iterated.
-Critical points of any index need neither y ≥ 2σ nor L.
+the bracket is concave, and its maximum is the root of a quadratic equation in ζ; there is no iteration.
+For critical points of any index drop y ≥ 2σ and L.
 
-These are logarithms of mean numbers; typical numbers may be smaller. Where Σ < 0 there are none.
+These are logarithms of mean numbers; typical numbers may be smaller. Where Σ < 0 there are no such points.
 (Fyodorov 2004; Auffinger, Ben Arous and Černý 2013; Ros, Ben Arous, Biroli and Cammarota 2019; Sarao Mannelli et al. 2019.)
 """
 
@@ -41,10 +41,10 @@ Covariance = Callable[[Float[Array, ""]], Float[Array, ""]]
 
 
 class Count(NamedTuple):
-    """What is counted at an overlap, and what it looks like.
+    """Number and properties of the most numerous points at an overlap.
 
     `complexity` Σ; `pressure` y = −x·∇H/N, by which the Hessian's bulk is shifted up; `energy` per dimension; `lowest`, the
-    smallest eigenvalue of the Hessian, whose sign tells minima from saddles.
+    smallest eigenvalue of the Hessian, whose sign distinguishes minima from saddles.
     """
 
     complexity: Float[Array, ""]
@@ -65,7 +65,7 @@ def log_determinant(z: Float[Array, "..."]) -> Float[Array, "..."]:
 
 
 def outlier_cost(strength: Float[Array, "..."], height: Float[Array, "..."]) -> Float[Array, "..."]:
-    """L(θ, ζ): rate at which the outlier of GOE + θvvᵀ (edges ±2) is found at ζ + 1/ζ, 1 ≤ ζ, instead of beyond it.
+    """L(θ, ζ): the large-deviation rate for an outlier of GOE + θvvᵀ (edges ±2) at ζ + 1/ζ, 1 ≤ ζ, instead of beyond it.
 
     Zero unless the typical outlier θ + 1/θ, θ > 1, lies further out.
 
@@ -87,9 +87,9 @@ def complexity(
 ) -> Count:
     """Annealed complexity of minima, or of critical points of any index, at an overlap −1 < m < 1 with the spike.
 
-    `covariance` is Q as a function of the overlap, differentiable twice; the `signal`'s is the same unless given (zero: no
-    spike). At one `energy` if that is given, else at all energies together. Where there are none even with exponentially
-    small probability, as at other energies in a homogeneous landscape than those of its pressure, Σ is −∞.
+    `covariance` is Q as a function of the overlap, twice differentiable; `signal` is Q_s, by default the same (zero for no
+    spike). Points are counted at the given `energy`, or at all energies. Where there are none even with exponentially small
+    probability, as in a homogeneous landscape at energies that do not match its pressure, Σ is −∞.
 
     Minima of the pure 3-spin (Q = q³/2) are most numerous at the threshold energy −2/√3, and end at the ground state, −1.1717:
 
@@ -107,7 +107,7 @@ def complexity(
     if energy is not None:
         away = energy + drift
         mean, variance = mean - slope / value * away, slope + bend - slope**2 / value
-        # In a homogeneous landscape energy and pressure are the same thing; what is left is rounding.
+        # In a homogeneous landscape energy and pressure are proportional; any difference is rounding.
         variance = jnp.where(variance < 1e-13 * (slope + bend), 0.0, variance)
         toll = away**2 / (2 * value)
     base = 0.5 + 0.5 * jnp.log(across) + 0.5 * jnp.log(bend / slope) - pull**2 * across / (2 * slope) - toll
@@ -126,7 +126,9 @@ def complexity(
 
 
 def marginal_energy(covariance: Covariance) -> Float[Array, ""]:
-    """Energy at which typical stationary points without overlap are marginal, y = 2σ: most minima of a homogeneous landscape.
+    """Energy at which typical stationary points without overlap are marginal, y = 2σ.
+
+    In a homogeneous landscape most minima are at this energy.
 
     E = −[Q′(1)² + Q(1)(Q″(1) − Q′(1))]/(Q′(1) √Q″(1)), the threshold energy of the pure p-spin.
     """
@@ -151,7 +153,7 @@ def _outlier(theta: Array) -> Array:
 
 
 def _penalty(away: Array, variance: Array, sigma: Array) -> Array:
-    """(y − y₀)²/(2s²), without spread zero at y₀ and infinite elsewhere."""
+    """(y − y₀)²/(2s²); for s = 0, zero at y₀ and infinite elsewhere."""
     spread = jnp.where(variance > 0, variance, 1.0)
     never = jnp.where(jnp.abs(away) > 1e-9 * sigma, jnp.inf, 0.0)
     return jnp.where(variance > 0, away**2 / (2 * spread), never)
@@ -165,7 +167,7 @@ def _larger_root(square: Array, linear: Array, constant: Array) -> Array:
 
 
 def _best_minimum(mean: Array, variance: Array, sigma: Array, theta: Array) -> Array:
-    """ζ of the most numerous minima: beyond the typical outlier, or held back by it, or at the edge."""
+    """ζ of the most numerous minima: beyond the typical outlier, limited by it, or at the edge."""
     bend = sigma**2
     free = _larger_root(bend, sigma * mean, bend - variance)
     held = _larger_root(bend + variance / 2, sigma * mean + variance * theta / 2, bend - variance)

@@ -1,17 +1,17 @@
-"""Covariances whose samples carry weights of either sign, as Hessians do: lower edge, and the direction that leaves it.
+"""Covariances of samples with weights of either sign, such as Hessians: lower edge and the outlier below it.
 
 The matrix is M = (1/d) Σ_μ a_μ ξ_μξ_μᵀ, with n = αd samples ξ ~ N(0, 1_d) and weights a that depend on a few projections of
-their sample, among them y = ξ·u with |u| = 1. Other samples being many, M knows its weights by their law alone: with
+their sample, among them y = ξ·u with |u| = 1. In the limit only the law of the weights matters: with
 g(ζ) = (1/d)Tr (M−ζ)⁻¹, real and positive below the bulk,
 
     ζ(g) = −1/g + α E[a/(1+ag)],        lower edge where dζ/dg = 0:  α E[(ag)²/(1+ag)²] = 1,
 
-and the direction u carries an eigenvalue of its own where ζ = α E[ay²/(1+ag)], that is, at a g below that of the edge with
+and the direction u has an eigenvalue outside the bulk where ζ = α E[ay²/(1+ag)], that is, at a g below that of the edge with
 
     α E[ag(1−y²)/(1+ag)] = 1.
 
-It has left the bulk if the left side, at the edge, is above one (Baik, Ben Arous and Péché 2005; Lu and Li 2020 for
-weights that depend on y), and the squared cosine of its eigenvector with u is then 1/(1 + α E[(ay)²/(1+ag)²] g′(ζ)).
+It has left the bulk if the left side exceeds one at the edge (Baik, Ben Arous and Péché 2005; Lu and Li 2020 for
+weights that depend on y); the squared cosine of its eigenvector with u is then 1/(1 + α E[(ay)²/(1+ag)²] g′(ζ)).
 
 The law is a list of weights a, of y² and of probabilities: nodes of a quadrature, or the samples of a finite matrix.
 Derivatives are implicit.
@@ -34,9 +34,9 @@ __all__ = ["Lowest", "lowest_direction"]
 class Lowest(NamedTuple):
     """The lower end of the spectrum of M.
 
-    `resolvent` is g at the `edge` of the bulk, `lowest` the smallest eigenvalue (the edge itself, if none has left it) and
-    `overlap` the squared cosine of its eigenvector with u. `margin` is how far beyond its transition u is:
-    α E[ag(1−y²)/(1+ag)] − 1 at the edge, negative where the bulk hides it.
+    `resolvent` is g at the `edge` of the bulk, `lowest` the smallest eigenvalue (the edge if there is no outlier) and
+    `overlap` the squared cosine of its eigenvector with u. `margin` is the distance of u from its transition:
+    α E[ag(1−y²)/(1+ag)] − 1 at the edge, negative if there is no outlier.
     """
 
     edge: Scalar
@@ -51,17 +51,17 @@ class Lowest(NamedTuple):
 def lowest_direction(
     weights: Float[Array, " k"], squares: Float[Array, " k"], chances: Float[Array, " k"], samples: Scalar
 ) -> Lowest:
-    """Edge and lowest eigenvalue of M, for samples with these weights a and squared projections y², and their chances.
+    """Edge and lowest eigenvalue of M for samples with weights a, squared projections y² and their probabilities.
 
-    All a below some bound −b make sense up to g = 1/b. A law whose mean of (ag)²/(1+ag)² stays below 1/α until there (few
-    samples; no negative weights and α < 1) has no such edge: nothing is found.
+    If the smallest a is −b, g is limited to 1/b. A law for which the mean of (ag)²/(1+ag)² stays below 1/α up to there
+    (few samples; no negative weights and α < 1) has no such edge: the result is NaN.
 
     >>> import jax.numpy as jnp
     >>> one = jnp.ones(1)
     >>> white = lowest_direction(one, one, one, jnp.float64(4.0))   # Marchenko–Pastur: (√α − 1)²
     >>> round(float(white.edge), 12), float(white.overlap)
     (1.0, 0.0)
-    >>> half = jnp.asarray([0.5, 0.5])   # samples with large y do not count: u has less than its share
+    >>> half = jnp.asarray([0.5, 0.5])   # samples with large y have weight zero, which lowers the variance along u
     >>> found = lowest_direction(jnp.asarray([1.0, 0.0]), jnp.asarray([0.2, 1.8]), half, jnp.float64(8.0))
     >>> bool(found.lowest < found.edge), round(float(found.overlap), 6)
     (True, 0.886364)
@@ -69,11 +69,11 @@ def lowest_direction(
     least, strength = jnp.min(weights), jnp.abs(weights * (1.0 - squares))
     floor = jnp.maximum(-least, 1e-9 * jnp.max(jnp.abs(weights)))
 
-    # In x = 1/g the root of the sum is almost linear, so that Newton's steps hardly miss.
+    # In x = 1/g the square root of the sum is almost linear, so that Newton's method converges fast.
     def turning(x: Array) -> Array:
         return 1.0 - jnp.sqrt(1.0 / (samples * (chances @ (weights / (x + weights)) ** 2)))
 
-    # A hair from the pole, where the sum is infinite: a law that needs more has no edge.
+    # Just short of the pole, where the sum is infinite: a law whose root lies beyond has no edge.
     far = floor + jnp.sqrt(samples * (chances @ weights**2))
     at = _root(turning, floor * (1 + 1e-12), far, 64)
 
@@ -86,7 +86,7 @@ def lowest_direction(
     edge, margin = place(at), pull(at) - 1.0
     left = margin > 0
     begin, end = lax.stop_gradient(at), floor + samples * (chances @ strength)
-    # where u has not left, a line that crosses zero keeps the unused branch regular
+    # without an outlier, a line that crosses zero keeps the unused branch regular
     place_of_u = _root(lambda x: jnp.where(left, pull(x) - 1.0, 2.0 - x / begin), at, jnp.maximum(end, 3.0 * begin), 48)
     own = 1.0 / place_of_u
     share = weights / (1.0 + weights * own)
@@ -102,7 +102,7 @@ def lowest_direction(
 
 
 def _root(function: Callable[[Array], Array], low: Array, high: Array, steps: int) -> Array:
-    """Root of a falling function, with its implicit derivative."""
+    """Root of a decreasing function, with its implicit derivative."""
 
     def solve(_, guess: Array) -> Array:
         return safe_root(function, low, high, steps=steps)

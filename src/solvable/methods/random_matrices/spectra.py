@@ -1,15 +1,15 @@
-"""Joint spectra of Gaussian covariates: what a student sees of a teacher, direction by direction.
+"""Joint spectra of Gaussian covariates: the teacher's components along the student's principal directions.
 
-Student's inputs x ∈ R^p have the covariance Ω, with eigenvalues ω_i and eigenvectors e_i. The teacher's field ν is Gaussian
-*of unit variance* (so that a noise Δ is measured in its units), and τ_i is the squared component of √p E[xν] on e_i:
+The student's inputs x ∈ R^p have covariance Ω, with eigenvalues ω_i and eigenvectors e_i. The teacher's field ν is Gaussian
+*with unit variance* (so that noise Δ is measured in its units), and τ_i is the squared component of √p E[xν] on e_i:
 
     ω_i = e_iᵀΩe_i,    τ_i = p (e_i·E[xν])²,    weights that sum to one (1/p each for matrices),
 
-and 1 − ⟨τ/ω⟩ is the part of the teacher that no linear student reaches. With inputs x = yμ + Ω^½z in two clouds (`clouds`)
-the class mean takes the teacher's place: τ_i = p (e_i·μ)².
+and 1 − ⟨τ/ω⟩ is the part of the teacher that no linear student can learn. With inputs x = yμ + Ω^½z in two clouds
+(`clouds`) the class mean takes the teacher's place: τ_i = p (e_i·μ)².
 
-Matrices (`of_matrices`), spectra (`joint_spectrum`) and ensembles by name (`isotropic`, `power_law`, `features`,
-`hidden_manifold`, `clouds`) all become a `Spectrum`, which is all that `methods.risk.covariate` asks for.
+Matrices (`of_matrices`), spectra (`joint_spectrum`) and named ensembles (`isotropic`, `power_law`, `features`,
+`hidden_manifold`, `clouds`) all become a `Spectrum`, the input of `methods.risk.covariate`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Scalar = Float[Array, ""]
 
 
 class Spectrum(NamedTuple):
-    """Joint spectrum (ω_i, τ_i) with weights that sum to one, and the part 1 − ⟨τ/ω⟩ of the teacher out of reach."""
+    """Joint spectrum (ω_i, τ_i) with weights that sum to one, and the unlearnable part 1 − ⟨τ/ω⟩ of the teacher."""
 
     omega: Float[Array, " k"]
     tau: Float[Array, " k"]
@@ -43,7 +43,7 @@ class Spectrum(NamedTuple):
 
 
 def isotropic() -> Spectrum:
-    """Ω = 1 and a teacher that is linear in the inputs: the perceptron.
+    """Ω = 1 and a teacher linear in the inputs: the perceptron.
 
     >>> float(isotropic().omega[0])
     1.0
@@ -72,9 +72,9 @@ def gaussian_features(width: Scalar, linear: float, rest: float, nodes: int) -> 
     """Random features of a Gaussian projection: ω = κ1²s + κ⋆², τ = κ1²s·width, s the spectrum of FᵀF/d, width = p/d.
 
     s follows Marchenko and Pastur's law: s = 1 + r + 2√r cos θ, midpoint in θ, where sρ(s)ds = (2/π)sin²θ dθ exactly, for
-    every r. The value at s = 0 takes what is left of the mass: the atom 1 − 1/r for r > 1, and for r near one also the
-    correction ⟨f⟩ = f(0) + ⟨s·(f(s) − f(0))/s⟩ without which the rule would lose 5e-4 of the mass. What is left to err is
-    that (f(s) − f(0))/s has a pole at s = −(κ⋆² + κ)/κ1²: 64 nodes give 1e-12 for κ⋆²/κ1² = 0.05 at r = 1.
+    every r. The value at s = 0 takes the rest of the mass: the atom 1 − 1/r for r > 1, and for r near one also the
+    correction ⟨f⟩ = f(0) + ⟨s·(f(s) − f(0))/s⟩, without which the rule would lose 5e-4 of the mass. The remaining error is
+    due to the pole of (f(s) − f(0))/s at s = −(κ⋆² + κ)/κ1²: 64 nodes give 1e-12 for κ⋆²/κ1² = 0.05 at r = 1.
 
     >>> s = gaussian_features(jnp.asarray(1.001), 0.8, 0.6, 64)
     >>> bool(abs(s.weights @ s.omega - 1) < 1e-14)
@@ -82,7 +82,7 @@ def gaussian_features(width: Scalar, linear: float, rest: float, nodes: int) -> 
     """
     theta = (np.arange(nodes) + 0.5) * np.pi / nodes
     s = (1 - jnp.sqrt(width)) ** 2 + 4 * jnp.sqrt(width) * jnp.asarray(np.cos(theta / 2) ** 2)
-    mass = jnp.asarray(2 * np.sin(theta) ** 2 / nodes)  # of s·ρ(s): sums to one, the mean of s
+    mass = jnp.asarray(2 * np.sin(theta) ** 2 / nodes)  # weights of s·ρ(s): they sum to one, the mean of s
     seen = linear**2 / (linear**2 * s + rest**2)
     weights = mass / s
     return Spectrum(
@@ -102,7 +102,7 @@ def orthogonal_features(width: Scalar, linear: float, rest: float) -> Spectrum:
     s, weight = jnp.maximum(width, 1.0), jnp.minimum(1 / width, 1.0)
     omega = linear**2 * s + rest**2
     explained = jnp.minimum(width, 1.0) * linear**2 * s / omega
-    outside = jnp.maximum(1 - width, 0.0)  # of the d directions of c, those that no feature sees
+    outside = jnp.maximum(1 - width, 0.0)  # the fraction of the d directions of c that no feature sees
     return Spectrum(
         jnp.stack([omega, jnp.full_like(omega, rest**2)]),
         jnp.stack([linear**2 * s * width, jnp.zeros_like(omega)]),
@@ -131,8 +131,8 @@ def hidden_manifold(
 ) -> Spectrum:
     """The hidden manifold model (Goldt et al. 2020): inputs x = σ(Fᵀc/√d) ∈ R^p lie on a manifold of dimension d.
 
-    The same mathematics as `features`, read the other way round: x is the data, c its hidden coordinates, which the labels
-    depend on, and `latent` = d/p; a linear student sees the data as they are.
+    The same mathematics as `features` with other roles: x is the data, c its hidden coordinates, on which the labels
+    depend, and `latent` = d/p; a linear student sees the data directly.
 
     >>> same = features(jnp.asarray(4.0), "tanh").omega == hidden_manifold(jnp.asarray(0.25), "tanh").omega
     >>> bool(same.all())
@@ -142,11 +142,11 @@ def hidden_manifold(
 
 
 def of_matrices(Psi: Any, Phi: Any, Omega: Any, theta: Any = None) -> Spectrum:
-    """The spectrum of any covariances: teacher's inputs u ~ N(0, Ψ) in R^k, student's x ~ N(0, Ω) in R^p, E[uxᵀ] = Φ.
+    """The spectrum of given covariances: teacher's inputs u ~ N(0, Ψ) in R^k, student's x ~ N(0, Ω) in R^p, E[uxᵀ] = Φ.
 
-    The teacher's field is ν = θ·u/√(θᵀΨθ), of unit variance whatever the length of θ: τ_i = p (θᵀΦe_i)²/(θᵀΨθ). Without
-    `theta` it is averaged over an isotropic one: τ_i = p |Φe_i|²/Tr Ψ. Directions that are flat in Ω (below 1e-12 of
-    its largest eigenvalue) stay in the spectrum with ω = τ = 0: they count as features, but nothing is learnt in them.
+    The teacher's field is ν = θ·u/√(θᵀΨθ), with unit variance for any length of θ: τ_i = p (θᵀΦe_i)²/(θᵀΨθ). Without
+    `theta` it is averaged over an isotropic one: τ_i = p |Φe_i|²/Tr Ψ. Flat directions of Ω (below 1e-12 of its largest
+    eigenvalue) stay in the spectrum with ω = τ = 0: they count as features, but nothing is learnt in them.
 
     >>> s = of_matrices(np.eye(2), np.diag([1.0, 0.5]), np.eye(2), [1.0, 1.0])
     >>> s.tau.tolist(), float(s.unexplained)
@@ -158,17 +158,17 @@ def of_matrices(Psi: Any, Phi: Any, Omega: Any, theta: Any = None) -> Spectrum:
     k, p = len(teacher), len(student)
     if cross.shape != (k, p):
         raise InvalidValue(
-            f"Phi has the shape {cross.shape}, where Psi and Omega ask for ({k}, {p}): one row per input of the teacher."
+            f"Phi has shape {cross.shape}; Psi and Omega require ({k}, {p}), one row per input of the teacher."
         )
     if theta is not None:
         theta = _numbers("theta", theta)
         if theta.shape != (k,):
-            raise InvalidValue(f"theta has the shape {theta.shape}, where Psi asks for ({k},).")
+            raise InvalidValue(f"theta has shape {theta.shape}; Psi requires ({k},).")
     joint = np.linalg.eigvalsh(np.block([[teacher, cross], [cross.T, student]]))
     if joint[0] < -ROUNDING * joint[-1]:
         raise InvalidValue(
             "Phi is larger than Psi and Omega allow: the joint covariance [[Psi, Phi], [Phiᵀ, Omega]] has the eigenvalue "
-            f"{joint[0]:.4g}, where none may be negative."
+            f"{joint[0]:.4g}; none may be negative."
         )
     seen = cross @ vectors
     power = np.trace(teacher) if theta is None else theta @ teacher @ theta
@@ -183,9 +183,9 @@ def of_matrices(Psi: Any, Phi: Any, Omega: Any, theta: Any = None) -> Spectrum:
 
 
 def joint_spectrum(omega: Any, tau: Any, weights: Any = None, unexplained: Any = None) -> Spectrum:
-    """A spectrum given by hand: eigenvalues ω ≥ 0, teacher's components τ ≥ 0, weights that sum to one (default: equal).
+    """A spectrum from eigenvalues ω ≥ 0, teacher's components τ ≥ 0, weights that sum to one (default: equal).
 
-    `unexplained` is 1 − ⟨τ/ω⟩ unless it is given: say it where it is known without cancellation.
+    `unexplained` defaults to 1 − ⟨τ/ω⟩; pass it if it is known without cancellation.
 
     >>> float(joint_spectrum([1.0, 2.0], [1.0, 0.5]).unexplained)
     0.375
@@ -196,22 +196,22 @@ def joint_spectrum(omega: Any, tau: Any, weights: Any = None, unexplained: Any =
     arrays = {name: _numbers(name, value) for name, value in given.items()}
     for name, value in arrays.items():
         if value.ndim != 1 or value.shape != arrays["omega"].shape:
-            raise InvalidValue(f"{name} has the shape {value.shape}, where one number for each of omega's is meant.")
+            raise InvalidValue(f"{name} has shape {value.shape}; it must have one number for each in omega.")
         if value.size and value.min() < 0:
-            raise InvalidValue(f"{name}[{int(value.argmin())}] = {value.min():g} is negative, where [0, ∞) is allowed.")
+            raise InvalidValue(
+                f"{name}[{int(value.argmin())}] = {value.min():g} is negative; the allowed range is [0, ∞)."
+            )
     w, x, t = arrays["omega"], arrays["weights"], arrays["tau"]
     if not abs(x.sum() - 1) < 1e-9:
-        raise InvalidValue(f"weights sum to {x.sum():.8g}, where they must sum to 1.")
+        raise InvalidValue(f"weights sum to {x.sum():.8g}; they must sum to 1.")
     if np.any((w == 0) & (t > 0)):
         place = int(np.argmax((w == 0) & (t > 0)))
         raise InvalidValue(
-            f"tau[{place}] = {t[place]:g} must be 0 where omega is 0: a flat direction shows no teacher."
+            f"tau[{place}] = {t[place]:g} must be 0 where omega is 0: a flat direction cannot carry a teacher."
         )
     reach = float(x @ np.divide(t, w, out=np.zeros(w.shape), where=w > 0))
     if reach > 1 + 1e-9:
-        raise InvalidValue(
-            f"tau gives the mean of tau/omega {reach:.6g}, where at most 1 is allowed: the whole teacher."
-        )
+        raise InvalidValue(f"the mean of tau/omega is {reach:.6g}; it must be at most 1, the variance of the teacher.")
     left = np.asarray(max(1 - reach, 0.0) if unexplained is None else unexplained, float)
     if left.shape or not 0 <= left <= 1:
         raise InvalidValue(f"unexplained = {unexplained!r} is not a number in [0, 1].")
@@ -219,7 +219,7 @@ def joint_spectrum(omega: Any, tau: Any, weights: Any = None, unexplained: Any =
 
 
 def clouds(mean: Any, Omega: Any) -> Spectrum:
-    """Two Gaussian clouds x = yμ + Ω^½z, y = ±1: the class mean μ (of length O(1)) in the teacher's place, τ = p(e·μ)².
+    """Two Gaussian clouds x = yμ + Ω^½z, y = ±1, with the class mean μ (length O(1)) as the teacher: τ = p(e·μ)².
 
     ⟨τ/ω⟩ = μᵀΩ⁻¹μ is the squared signal-to-noise ratio: the best classifier errs with probability Φ(−√⟨τ/ω⟩).
 
@@ -232,49 +232,49 @@ def clouds(mean: Any, Omega: Any) -> Spectrum:
     mu = _numbers("mean", mean)
     p = len(values)
     if mu.shape != (p,):
-        raise InvalidValue(f"mean has the shape {mu.shape}, where Omega asks for ({p},).")
+        raise InvalidValue(f"mean has shape {mu.shape}; Omega requires ({p},).")
     if values[0] <= 1e-12 * values[-1]:
         raise InvalidValue(
-            f"Omega has the eigenvalue {values[0]:.4g}, where clouds need all positive: a flat direction may separate them."
+            f"Omega has the eigenvalue {values[0]:.4g}; clouds need all positive, because a flat direction could separate them."
         )
     return Spectrum(jnp.asarray(values), jnp.asarray(p * (mu @ vectors) ** 2), jnp.full(p, 1 / p), jnp.zeros(()))
 
 
 ROUNDING = 1e-10
-"""How negative, against the largest, an eigenvalue of a covariance may be by rounding."""
+"""How negative an eigenvalue of a covariance may be by rounding, relative to the largest."""
 
 
 def _numbers(name: str, value: Any) -> np.ndarray:
     if isinstance(value, Tracer):
-        raise InvalidValue(f"{name} is traced by JAX, where matrices and spectra must be known numbers.")
+        raise InvalidValue(f"{name} is traced by JAX; matrices and spectra must be concrete numbers.")
     try:
         array = np.asarray(value, dtype=float)
     except (TypeError, ValueError):
         raise InvalidValue(f"{name} = {value!r} is not an array of numbers.") from None
     if not np.isfinite(array).all():
-        raise InvalidValue(f"{name} has an entry {array[~np.isfinite(array)][0]:g}, where all must be finite.")
+        raise InvalidValue(f"{name} has an entry {array[~np.isfinite(array)][0]:g}; all must be finite.")
     return array
 
 
 def _matrix(name: str, value: Any) -> np.ndarray:
     array = _numbers(name, value)
     if array.ndim != 2 or not array.size:
-        raise InvalidValue(f"{name} has the shape {array.shape}, where a matrix is meant.")
+        raise InvalidValue(f"{name} has shape {array.shape}; it must be a matrix.")
     return array
 
 
 def _covariance(name: str, matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues (rounded up to zero) and eigenvectors of a covariance, which this is or is not."""
+    """Eigenvalues (rounded up to zero) and eigenvectors of a covariance; raises `InvalidValue` if it is not one."""
     if matrix.shape[0] != matrix.shape[1]:
-        raise InvalidValue(f"{name} has the shape {matrix.shape}, where a covariance is square.")
+        raise InvalidValue(f"{name} has shape {matrix.shape}; a covariance must be square.")
     gap, size = np.abs(matrix - matrix.T).max(), np.abs(matrix).max()
     if gap > 1e-9 * size:
-        raise InvalidValue(f"{name} differs from its transpose by {gap:.4g}, where a covariance is symmetric.")
+        raise InvalidValue(f"{name} differs from its transpose by {gap:.4g}; a covariance must be symmetric.")
     values, vectors = np.linalg.eigh(matrix)
     if values[0] < -ROUNDING * max(values[-1], -values[0]):
-        raise InvalidValue(f"{name} has the eigenvalue {values[0]:.4g}, where a covariance has none below 0.")
+        raise InvalidValue(f"{name} has the eigenvalue {values[0]:.4g}; a covariance must have none below 0.")
     if not values[-1] > 0:
-        raise InvalidValue(f"{name} is zero, where a covariance must have a positive eigenvalue.")
+        raise InvalidValue(f"{name} is zero; a covariance must have a positive eigenvalue.")
     return np.maximum(values, 0.0), vectors
 
 
@@ -294,8 +294,8 @@ def equivalent(
 ) -> tuple[float, float, float]:
     """κ0 = E σ, κ1 = E zσ and κ⋆ = √(E σ² − κ0² − κ1²) of an activation.
 
-    Smooth: by the trapezoidal rule, which for σ analytic in a strip of half-width w errs by exp(−2πw/step); nothing
-    remains beyond |z| = 12. With jumps or kinks, say where: Gauss–Legendre panels are split there.
+    Smooth functions use the trapezoidal rule, whose error for σ analytic in a strip of half-width w is exp(−2πw/step);
+    the tail beyond |z| = 12 is negligible. Pass jumps and kinks as `kinks`: Gauss–Legendre panels are split there.
 
     >>> k0, k1, rest = equivalent(lambda z: z**2)
     >>> bool(abs(k0 - 1) < 1e-12 and abs(k1) < 1e-12 and abs(rest - 2**0.5) < 1e-12)
@@ -316,7 +316,7 @@ def equivalent(
 
 
 def nonlinearity(function: Callable[[Array], Array], kinks: tuple[float, ...] = ()) -> Nonlinearity:
-    """Any activation (written with `jax.numpy`) as features use it: less its mean, with its coefficients.
+    """Any activation (written with `jax.numpy`) as used by features: minus its mean, with its coefficients.
 
     >>> half = nonlinearity(lambda z: jnp.maximum(z, 0.0), kinks=(0.0,))
     >>> bool(abs(half.linear - 0.5) < 1e-12 and abs(half.rest - activation_named("relu").rest) < 1e-12)
@@ -325,7 +325,7 @@ def nonlinearity(function: Callable[[Array], Array], kinks: tuple[float, ...] = 
     mean, linear, rest = equivalent(lambda z: np.asarray(function(jnp.asarray(z))), kinks=tuple(kinks))
     if not (np.isfinite(linear) and np.isfinite(rest)) or linear == rest == 0:
         raise InvalidValue(
-            f"the activation has κ1 = {linear:g} and κ⋆ = {rest:g}, where both must be finite and one not zero."
+            f"the activation has κ1 = {linear:g} and κ⋆ = {rest:g}; both must be finite and one nonzero."
         )
     return Nonlinearity(lambda z: function(z) - mean, linear, rest)
 
@@ -335,7 +335,7 @@ ACTIVATIONS = ("erf", "sign", "tanh", "relu")
 
 @cache
 def activation_named(name: str) -> Nonlinearity:
-    """erf(z/√2), sign, tanh, or relu: max(z, 0) *less its mean* 1/√(2π), so that no feature has a mean.
+    """erf(z/√2), sign, tanh, or relu: max(z, 0) *minus its mean* 1/√(2π), so that no feature has a mean.
 
     >>> round(activation_named("sign").linear ** 2, 6)
     0.63662

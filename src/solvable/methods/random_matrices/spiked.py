@@ -1,12 +1,12 @@
-"""Eigenvalues that leave the bulk of a sample covariance, and what their eigenvectors know of the signal.
+"""Eigenvalues outside the bulk of a sample covariance, and the overlap of their eigenvectors with the signal.
 
 The matrix is M = Δ^½SΔ^½ + B, S the sample covariance of n samples of N(0, V + θuuᵀ), |u| = 1, and V, Δ, B diagonal;
 w_k = v_kΔ_k. A coordinate kind k has weight p_k, a fraction of the d coordinates; n/d = α. PCA is Δ = I, B = 0.
 
 Above the bulk the companion t(z) (see `equivalents`) is real and larger than one, and z(t) is the unique
 z > max(w t + B) with 1 − 1/t = (1/n) Σ_k w_k/(z − w_k t − B_k). It falls from +∞ as t grows from 1 to its only minimum,
-the upper edge z₊ = z(t₊). A direction that the population singles out carries an eigenvalue outside the bulk if
-its own equation is met at some t < t₊ (Baik, Ben Arous and Péché, 2005; here with two diagonal matrices):
+the upper edge z₊ = z(t₊). A distinguished direction of the population has an eigenvalue outside the bulk if its own
+equation holds at some t < t₊ (Baik, Ben Arous and Péché, 2005; here with two diagonal matrices):
 
     delocalised u:  θ t Σ_k u_k²Δ_k/(z(t) − w_k t − B_k) = 1;      an eigenvector of the population:  a t + b = z(t).
 
@@ -38,7 +38,7 @@ class Bulk(NamedTuple):
 
 
 class Spike(NamedTuple):
-    """Edge and leading eigenvalue of M, the strength at which they part, and the eigenvector q of the outlier.
+    """Edge and leading eigenvalue of M, the strength at which they separate, and the eigenvector q of the outlier.
 
     Below the threshold the outlier is the edge and the overlaps vanish. `right` is the squared cosine between u and
     Δ^{−½}q, `left` between u and Δ^½q (both are q itself when Δ = I).

@@ -1,1 +1,1 @@
-"""Risk minimisation: losses and proximal operators, Gaussian equivalents of what is learnt, and minimisers at finite size."""
+"""Risk minimisation: losses and proximal operators, Gaussian equivalents of learning, and minimisers at finite size."""

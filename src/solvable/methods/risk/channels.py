@@ -1,4 +1,4 @@
-"""Output channels of zero-temperature replica theories: what one sample teaches, given the order parameters.
+"""Output channels of zero-temperature replica theories: conjugate order parameters per sample.
 
 The teacher's field ν and the student's cavity field ω are a centred Gaussian pair with variances ρ and q and covariance
 m; the student's prediction on a training sample is prox(y, ω, V). With f = (prox − ω)/V the conjugate order parameters,
@@ -39,7 +39,7 @@ class Risks(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """The conjugates, and E (∂f/∂ω)², which says whether a solution is stable against the breaking of replica symmetry."""
+    """The conjugates, and E (∂f/∂ω)², which decides stability against replica symmetry breaking."""
 
     overlap: Scalar
     norm: Scalar
@@ -50,11 +50,11 @@ class Moments(NamedTuple):
 def sign_channel(
     loss: Loss, m: Scalar, q: Scalar, V: Scalar, rest: Scalar, nodes: int, flips: Scalar | float = 0.0
 ) -> Conjugates:
-    """The teacher says y = sign(ν + noise), and says the contrary with probability e = `flips`.
+    """A teacher with labels y = sign(ν + noise), flipped with probability e = `flips`.
 
-    P(y=1|ω) = e + (1−2e)Φ(w₀/s) with w₀ = mω/q and s² = `rest`, the variance of the noisy field that ω leaves open,
-    ρ − m²/q + noise (the caller computes it free of cancellation). By the symmetry (y, ω) → (−y, −ω) only y = +1 is
-    integrated, twice, ω = √q ξ:
+    P(y=1|ω) = e + (1−2e)Φ(w₀/s) with w₀ = mω/q and s² = `rest`, the variance of the noisy field given ω,
+    ρ − m²/q + noise (the caller computes it without cancellation). By the symmetry (y, ω) → (−y, −ω) only y = +1 is
+    integrated and counted twice, with ω = √q ξ:
     m̂ = 2(1−2e) ∫Dξ N(w₀; 0, s²) f,  q̂ = 2 ∫Dξ P f²,  V̂ = (2/V) ∫Dξ P (1 − prox′).
     A loss that is not symmetric is integrated for both labels.
     """
@@ -64,7 +64,7 @@ def sign_channel(
 def sign_moments(
     loss: Loss, m: Scalar, q: Scalar, V: Scalar, rest: Scalar, nodes: int, flips: Scalar | float = 0.0
 ) -> Moments:
-    """What `sign_channel` gives, and E (∂f/∂ω)² beside it."""
+    """The result of `sign_channel`, with E (∂f/∂ω)²."""
     spread = jnp.sqrt(rest)
     slope = m / (jnp.sqrt(q) * spread)
     xi, weight = _panels(loss, V, q, slope, nodes)
@@ -79,7 +79,7 @@ def sign_moments(
 
 
 def _labels(loss: Loss) -> tuple[tuple[float, float], ...]:
-    """The labels to integrate over, each with the number of labels that it stands for."""
+    """The labels to integrate over, each with its multiplicity."""
     return ((1.0, 2.0),) if loss.symmetric else ((1.0, 1.0), (-1.0, 1.0))
 
 
@@ -106,7 +106,7 @@ def sign_risks(
 
 
 def _measured(loss: Loss, margin: Array, mass: Array, V: Scalar, wrong: list[Scalar]) -> tuple[Scalar, Scalar, Scalar]:
-    """Training loss and error and test loss, where a label's cavity margin has this mass; prox < 0 below `wrong`."""
+    """Training loss and error and test loss, given the mass of a label's cavity margin; prox < 0 below `wrong`."""
     ones = jnp.ones_like(margin)
     sums = jnp.zeros(3)
     for (label, times), below in zip(_labels(loss), wrong, strict=True):
@@ -121,15 +121,15 @@ def _measured(loss: Loss, margin: Array, mass: Array, V: Scalar, wrong: list[Sca
 
 
 GRADED = 22
-"""Panels of an average whose integrand is singular beside the real axis: as many as a spread √q of some thousands wants."""
+"""Panels of an average whose integrand is singular close to the real axis: enough for √q of a few thousand."""
 
 
 def _panels(
     loss: Loss, V: Scalar, q: Scalar, slope: Scalar, nodes: int, also: Array | None = None
 ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-    """Nodes and weights of the average over ξ = ω/√q, split for prox, for the teacher's step, for the Gaussian, and `also`.
+    """Nodes and weights of the average over ξ = ω/√q, split for the prox, the teacher's step, the Gaussian, and at `also`.
 
-    Where panels are graded there are more of them, each with two thirds of the nodes.
+    Graded panels are more numerous and have two thirds of the nodes each.
     """
     found, root = loss.singularities(V), jnp.sqrt(q)
     if found is not None:
@@ -146,11 +146,11 @@ def _panels(
 
 
 def linear_moments(loss: Loss, m: Scalar, q: Scalar, V: Scalar, rest: Scalar, nodes: int) -> Moments:
-    """The teacher says y = ν + noise: given ω, y is Gaussian with mean w₀ = mω/q and variance s² = `rest`, and
-    m̂ = E ∂f/∂y by Stein's lemma. For smooth losses.
+    """A teacher with labels y = ν + noise, for smooth losses.
 
-    The average over (ω, y) runs over the residual a = y − ω first, in panels, and over what it leaves of ω by 32
-    Gauss–Hermite nodes: for a loss of the residual alone nothing is left to the second.
+    Given ω, y is Gaussian with mean w₀ = mω/q and variance s² = `rest`, and m̂ = E ∂f/∂y by Stein's lemma. The average
+    over (ω, y) runs over the residual a = y − ω first, in panels, then over ω given a by 32 Gauss–Hermite nodes; for a
+    loss that depends on the residual only, the second average is trivial.
     """
     field, labels, weight = _linear_nodes(m, q, V, rest, nodes)
     one = jnp.ones_like(field)
@@ -170,7 +170,7 @@ def linear_losses(loss: Loss, m: Scalar, q: Scalar, V: Scalar, rest: Scalar, nod
 
 def _linear_nodes(m: Scalar, q: Scalar, V: Scalar, rest: Scalar, nodes: int) -> tuple[Array, Array, Array]:
     """(ω, y) and weights."""
-    scale = jnp.sqrt((1 - m / q) ** 2 * q + rest)  # of a = y − ω
+    scale = jnp.sqrt((1 - m / q) ** 2 * q + rest)  # variance of a = y − ω
     places = jnp.asarray([0.0, 1.5, 4.0, 10.0])
     places = jnp.concatenate([places, (1 + V) * places[1:]])
     a, outer = gaussian_panels(jnp.concatenate([-places, places, jnp.asarray([-3.0, 3.0]) * scale]) / scale, nodes)
@@ -220,7 +220,7 @@ def _cloud_breaks(in_omega: Float[Array, " b"], mean: Scalar, q: Scalar) -> Floa
 def square_student(
     samples: Scalar, penalty: Scalar, power: Scalar, correlation: Scalar
 ) -> tuple[Scalar, Scalar, Scalar]:
-    """(m, q, V) of ridge regression in closed form, isotropic inputs, teacher of unit norm.
+    """(m, q, V) of ridge regression in closed form, for isotropic inputs and a teacher of unit norm.
 
     The labels enter through E y² = `power` and E y∂_ν = `correlation` (linear teacher: 1 + Δ and 1; sign teacher: 1 and
     √(2/π(1+Δ))). With r = V/(1+V):  λV² + (λ + α − 1)V = 1,  m = αcr,  q = (m² + r²α(power − 2cm))/(1 − αr²).

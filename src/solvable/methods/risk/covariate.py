@@ -1,6 +1,6 @@
-"""Generalised linear learning on Gaussian inputs with structure: one saddle point for all covariances, teachers and losses.
+"""Generalised linear learning on structured Gaussian inputs: one saddle point for all covariances, teachers and losses.
 
-Inputs x ∈ R^p have covariance Ω with eigenvalues ω_i; the teacher's field ν has unit variance and √p E[xν] has the
+Inputs x ∈ R^p have covariance Ω with eigenvalues ω_i; the teacher's field ν has unit variance, and √p E[xν] has
 squared component τ_i on eigenvector i (`methods.random_matrices.spectra`). The student minimises
 Σ_μ ℓ(y_μ, w·x_μ/√p) + λ|w|²/2 over n = αp samples: the *sum* of the losses, `samples` per feature.
 With the output channel's conjugates (`methods.risk.channels`, times α),
@@ -10,18 +10,18 @@ R = 1/(λ + V̂ω) and ⟨·⟩ the mean over i,
 
 The unknowns of the solver are log S, arsinh(A/√B) and log B with S = λ + V̂ω̄, ω̄ = ⟨ω⟩, A = m̂/S, B = q̂/S². They stay finite
 as λ → 0, at λ = 0 itself where a minimum exists, on both sides of interpolation, where V̂ vanishes (the hinge loss under a
-strong penalty), and where labels are random (A = 0): with r = S/(λ + (S − λ)ω/ω̄), V = ⟨ωr⟩/S, m = A⟨τr⟩ and
+strong penalty), and for random labels (A = 0): with r = S/(λ + (S − λ)ω/ω̄), V = ⟨ωr⟩/S, m = A⟨τr⟩ and
 q = A²⟨τωr²⟩ + B⟨ω²r²⟩.
 
-What the student's field leaves open of the teacher's, 1 − m²/q, is computed as a sum of positive terms: with μ = τ/ω
+The variance of the teacher's field given the student's, 1 − m²/q, is computed as a sum of positive terms: with μ = τ/ω
 it is (1 − ⟨μ⟩) + ⟨μ⟩(B⟨ω²r²⟩ + A²⟨μ(ωr − mean)²⟩)/q.
 
-**Stability.** Two replicas at a small distance δ come closer, δ → Gδ, where a field's response squared meets the weights' one:
+**Stability.** A small distance δ between two replicas becomes Gδ, the product of the squared responses of fields and weights:
 
     G = α E[(∂f/∂ω)²] ⟨ω²R²⟩ = α E[(1 − prox′)²] ⟨(ωr)²⟩/⟨ωr⟩²        (de Almeida and Thouless 1978).
 
-G < 1 is replica symmetry. For a convex loss 0 ≤ 1 − prox′ ≤ 1, hence αE[(1 − prox′)²] ≤ VV̂ = ⟨V̂ωR⟩ and G ≤ 1 always; a loss
-that is not convex may have G > 1, or a prox that jumps (V ℓ″ < −1 somewhere: G = ∞).
+G < 1 means replica symmetry. For a convex loss 0 ≤ 1 − prox′ ≤ 1, hence αE[(1 − prox′)²] ≤ VV̂ = ⟨V̂ωR⟩ and always G ≤ 1. A
+loss that is not convex may have G > 1, or a prox that jumps (V ℓ″ < −1 somewhere: G = ∞).
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ Scalar = Float[Array, ""]
 
 
 class Student(NamedTuple):
-    """Order parameters m, q, V; `rest`, the variance of the teacher's noisy field that the student's leaves open."""
+    """Order parameters m, q, V; `rest` is the variance of the teacher's noisy field given the student's."""
 
     m: Scalar
     q: Scalar
@@ -119,7 +119,7 @@ class _Scaled(NamedTuple):
 
 
 def _shrinkage(spectrum: Spectrum, penalty: Scalar, S: Scalar) -> Float[Array, " k"]:
-    """r = S/(λ + (S − λ)ω/ω̄); flat directions, where nothing is learnt, have none."""
+    """r = S/(λ + (S − λ)ω/ω̄); zero in flat directions, where nothing is learnt."""
     varies = spectrum.omega > 0
     under = penalty + (S - penalty) * spectrum.omega / (spectrum.weights @ spectrum.omega)
     return jnp.where(varies, S / jnp.where(varies, under, 1.0), 0.0)
@@ -133,7 +133,7 @@ def _order_parameters(spectrum: Spectrum, penalty: Scalar, noise: Scalar, at: _S
     spread = at.B * (weights @ (omega * r) ** 2)
     q = at.A**2 * (weights @ (tau * omega * r**2)) + spread
     V = weights @ (omega * r) / at.S
-    # ωr − mean is −κ(r − mean) as well, κ = λω̄/(S − λ), which keeps its digits for κ → 0, where ωr is the same for all.
+    # ωr − mean is also −κ(r − mean), κ = λω̄/(S − λ), which keeps its digits for κ → 0, where ωr is the same for all.
     mean = weights @ omega
     large = 2 * penalty < at.S
     kappa = penalty * mean / jnp.where(large, at.S - penalty, 1.0)
@@ -226,9 +226,9 @@ def student(
     tolerance: float = 1e-11,
     max_steps: int = 400,
 ) -> Student:
-    """The order parameters for any loss and teacher: the output side by quadrature (`nodes` a panel), the square loss closed.
+    """The order parameters for any loss and teacher, by quadrature (`nodes` a panel); the square loss in closed form.
 
-    The start is ridge regression at the same point, or at λ = 1e-3 where λ is less.
+    The search starts from ridge regression at the same point, or at λ = 1e-3 if λ is smaller.
 
     >>> one = jnp.ones(())
     >>> found = student(loss_named("logistic"), random_labels(), isotropic(), 3 * one, 0 * one)
@@ -240,7 +240,7 @@ def student(
         return _square(spectrum, samples, penalty, labels, noise)
 
     def read(x, penalty):
-        # A trial S < λ means V̂ < 0, which no sample teaches.
+        # A trial S < λ means V̂ < 0, which is impossible.
         root = jnp.exp(0.5 * x[2])
         return _Scaled(jnp.maximum(jnp.exp(x[0]), penalty), jnp.sinh(x[1]) * root, root**2)
 
@@ -276,7 +276,7 @@ def sign_student(
     tolerance: float = 1e-11,
     max_steps: int = 400,
 ) -> Student:
-    """Any loss under the sign teacher y = sign(ν + √Δ ζ): the output side by quadrature, for the square loss as well.
+    """Any loss under the sign teacher y = sign(ν + √Δ ζ), by quadrature also for the square loss.
 
     >>> found = sign_student(loss_named("logistic"), isotropic(), jnp.asarray(2.0), jnp.asarray(0.1), jnp.zeros(()))
     >>> round(float(found.m), 4), round(float(found.q), 4)
@@ -295,7 +295,7 @@ def stability(
     >>> round(float(stability(loss_named("square"), Linear(), isotropic(), 2 * one, 0.1 * one, found)), 6)  # α(V/(1+V))²
     0.419135
     """
-    if isinstance(loss, Square):  # V may be infinite: interpolation without a penalty
+    if isinstance(loss, Square):  # V is infinite for interpolation without a penalty
         stiff = 1 / (1 + 1 / at.V)
         response, fluctuation = samples * stiff / at.V, stiff**2
     else:
@@ -305,7 +305,7 @@ def stability(
     kappa = jnp.where(jnp.isinf(at.V), effective_ridge(omega, samples, penalty / samples, weights).kappa, 0.0)
     some = response > 0
     kappa = jnp.where(some, penalty / jnp.where(some, response, 1.0), kappa)
-    # ωr up to a factor: ω/(ω + κ), or ω itself where nothing responds.
+    # ωr up to a factor: ω/(ω + κ), or ω itself where there is no response.
     under = jnp.where(some | (kappa > 0), omega + kappa, 1.0)
     share = jnp.where(omega > 0, omega / jnp.where(omega > 0, under, 1.0), 0.0)
     G = samples * fluctuation * (weights @ share**2) / (weights @ share) ** 2
@@ -322,7 +322,7 @@ STATUSES = (
     "unstable: replica symmetry is broken, values are approximate",
     "singular: without a penalty the norm diverges at n = p",
 )
-"""What `Learned.status` says, by number: values are exact at 0 and 1, approximate at 4, NaN at the others."""
+"""The meaning of `Learned.status`, by number: values are exact at 0 and 1, approximate at 4, NaN at the others."""
 
 
 def status_words(status: Any) -> str:
@@ -335,10 +335,10 @@ def status_words(status: Any) -> str:
 
 
 class Learned(NamedTuple):
-    """What a student learns: order parameters, mean losses per sample (no penalty), errors, and how far to trust them.
+    """What a student learns: order parameters, mean losses per sample (no penalty), errors, and their reliability.
 
-    `squared_error` is E(y − z)² on a fresh sample; errors are NaN for a teacher with real labels. `stability` below one is
-    replica symmetry; `status` is an index of `STATUSES`.
+    `squared_error` is E(y − z)² on a fresh sample; errors are NaN for a teacher with real labels. `stability` below one
+    means replica symmetry; `status` is an index into `STATUSES`.
     """
 
     m: Scalar
@@ -370,8 +370,8 @@ def learn(
     """Order parameters, losses, errors, stability and status of the student; `samples` is n/p, `penalty` λ on the *sum* loss.
 
     λ = 0 is the limit λ → 0⁺ for the square loss (the interpolator of least norm below n = p), and the minimum itself for
-    other losses, where the labels are not separable; where they are there is none: NaN, with the status that says so.
-    Scalars; `jax.vmap` runs many points at once.
+    other losses. For separable labels there is none: values are NaN and `status` is 2. Arguments are scalars; `jax.vmap`
+    runs many points at once.
 
     >>> found = learn("logistic", Sign(flips=0.1), power_law(jnp.asarray(1.2), jnp.asarray(0.5), 100), 4.0, 0.0)
     >>> round(float(found.test_error), 4), status_words(found.status)
@@ -384,7 +384,7 @@ def learn(
     lam = number("penalty", penalty, 0.0, np.inf)
     if isinstance(teacher, Linear) and isinstance(loss, (Logistic, Hinge)):
         raise InvalidValue(
-            f"loss = {type(loss).__name__} needs labels ±1: with a Linear teacher use a loss of real labels."
+            f"loss = {type(loss).__name__} needs labels ±1; with a Linear teacher use a loss for real labels."
         )
     return _learn(loss, teacher, spectrum, alpha, lam, nodes, tolerance, max_steps)
 
@@ -400,11 +400,11 @@ def _learn(loss, teacher, spectrum, alpha, lam, nodes, tolerance, max_steps) -> 
         risks = risks._replace(train_loss=0.5 * squared / (1 + at.V) ** 2, test_loss=0.5 * squared)
     G = stability(loss, teacher, spectrum, alpha, lam, at, nodes)
 
-    # A hinge or logistic saddle point on separable data without a penalty is not to be believed, converged or not.
+    # A hinge or logistic saddle point on separable data without a penalty is wrong, converged or not.
     without = lam <= 0
     exists = jnp.asarray(True)
     if not square and isinstance(teacher, (Sign, Clouds)):
-        falls = loss.slope(jnp.ones(()), jnp.asarray(30.0)) <= 0  # is ℓ content with ever larger margins?
+        falls = loss.slope(jnp.ones(()), jnp.asarray(30.0)) <= 0  # does ℓ have its infimum at infinite margins?
         exists = ~(without & falls & (alpha <= separability_threshold(spectrum, teacher)))
     threshold = interpolation_threshold(spectrum)
     if square:
@@ -443,10 +443,10 @@ def best_penalty(
     nodes: int = 14,
     tolerance: float = 1e-7,
 ) -> BestPenalty:
-    """The λ that makes an observable of the theory smallest: the zero of its slope in log λ, by implicit derivatives.
+    """The λ that minimises an observable of the theory: the zero of its slope in log λ, by implicit derivatives.
 
-    A scan of the range picks the basin and brackets the zero of the slope, the next scan that bracket (and the secant's
-    zero closely), until it is closed to `tolerance` in log λ. Pure JAX: `jax.vmap` it over spectra and samples.
+    A scan of the range picks the basin and brackets the zero of the slope. Further scans cover that bracket (densely near
+    the secant's zero) until it is narrower than `tolerance` in log λ. Pure JAX: `jax.vmap` it over spectra and samples.
 
     >>> best = best_penalty("square", Linear(noise=0.5), isotropic(), 2.0, minimise="test_loss")
     >>> round(float(best.penalty), 6)  # ridge regression is best at the noise itself
@@ -455,7 +455,7 @@ def best_penalty(
     if minimise not in (known := ["test_error", "test_loss", "squared_error"]):
         raise UnknownName(f"there is no observable {minimise!r} to minimise; {nearest(minimise, known)}")
     if isinstance(teacher, Linear) and minimise == "test_error":
-        raise InvalidValue("minimise = 'test_error' needs labels ±1: with a Linear teacher use 'test_loss'.")
+        raise InvalidValue("minimise = 'test_error' needs labels ±1; with a Linear teacher use 'test_loss'.")
     low, high = float(between[0]), float(between[1])
     if not 0 < low < high < np.inf:
         raise InvalidValue(f"between = {between!r} is not a range of positive penalties.")
@@ -478,14 +478,14 @@ def _best_penalty(loss, teacher, spectrum, samples, minimise, between, scan, nod
     rising = jax.vmap(lambda x: jax.jvp(height, (x,), (jnp.ones(()),)))
     parts = jnp.linspace(0.0, 1.0, scan)
 
-    # One evaluation at many places a turn: an even scan, and the secant's zero with its two near neighbours.
+    # One evaluation at many points per iteration: a uniform scan, and the secant's zero with two near neighbours.
     def body(state):
         a, b, zero, _, _, _, turn = state
         near = 0.01 * (b - a) * jnp.asarray([-1.0, 0.0, 1.0])
         places = jnp.sort(jnp.concatenate([a + (b - a) * parts, jnp.clip(zero + near, a, b)]))
         heights, slopes = rising(places)
         finite = jnp.where(jnp.isfinite(heights), heights, jnp.inf)
-        # Of the neighbours between which the slope turns from falling to rising, the lowest; without any, an end.
+        # The lowest among the pairs of neighbours between which the slope changes sign; without any, an end.
         turns = (slopes[:-1] < 0) & (slopes[1:] >= 0)
         i = jnp.argmin(jnp.where(turns, jnp.minimum(finite[:-1], finite[1:]), jnp.inf))
         crosses = jnp.any(turns)

@@ -1,7 +1,7 @@
 """Empirical-risk minimisers for simulations: argmin_w Σ_μ ℓ(y_μ, w·a_μ) + λ|w|²/2 on masked rows.
 
-Each returns the weights with a certificate (relative gradient norm or duality gap); rows with mask 0 do not exist.
-These are plain optimisers: they know the loss's value and derivatives, never its proximal operator nor any theory.
+Each returns the weights with a certificate (relative gradient norm or duality gap); rows with mask 0 are ignored.
+These are plain optimisers: they use the loss's value and derivatives, never its proximal operator or any theory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def minimise_risk(
     penalty: Float[Array, ""],
     mask: Float[Array, " n"],
 ) -> Fit:
-    """The minimiser, by the method that fits the loss: normal equations, interior point, or Newton.
+    """The minimiser, by the method that suits the loss: normal equations, interior point, or Newton.
 
     >>> a = jnp.asarray([[1.0, 0.0], [0.0, 2.0]])
     >>> fit = minimise_risk(Square(), a, jnp.ones(2), jnp.asarray(1.0), jnp.ones(2))
@@ -95,8 +95,8 @@ def newton(
         fits = loss.value(labels[None, :], z[None, :] + lengths[:, None] * along[None, :])
         norms = jnp.sum((w[None, :] + lengths[:, None] * move[None, :]) ** 2, axis=1)
         trials = fits @ mask + 0.5 * penalty * norms
-        # The longest of the lengths that are best up to rounding: at the bottom the risks differ by rounding alone, and
-        # the shortest step would win as often as Newton's.
+        # Take the longest of the lengths that are best up to rounding: near the minimum the risks differ by rounding
+        # only, and the shortest step would win as often as Newton's.
         least = jnp.min(trials)
         best = jnp.argmax(trials <= least + 64 * jnp.finfo(a.dtype).eps * jnp.abs(least))
         new = w + lengths[best] * move
@@ -136,7 +136,7 @@ def hinge_interior(
         return (primal - (keep @ alpha - 0.5 * lam * w @ w)) / jnp.maximum(primal, 1e-300)
 
     def longest(value, change):
-        """The longest step that keeps `value` positive, on the rows that exist."""
+        """The longest step that keeps `value` positive, on the unmasked rows."""
         return jnp.min(jnp.where((change < 0) & (keep > 0), -value / jnp.where(change < 0, change, -1.0), jnp.inf))
 
     def unfinished(state):

@@ -1,8 +1,8 @@
 """Limited-memory BFGS for full-batch objectives that return their own gradient, on CPU and GPU.
 
-One compiled loop with one evaluation of the objective per turn: a turn either accepts the trial point (and computes the
-next direction) or moves the trial length. So a batch under `vmap` never waits inside a nested line search, the objective
-is compiled once, and memory is what the docstring of `minimise` says.
+One compiled loop with one evaluation of the objective per iteration: an iteration either accepts the trial point (and
+computes the next direction) or changes the trial length. So a batch under `vmap` never waits inside a nested line search,
+and the objective is compiled once. See `minimise` for the memory needed.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Parameters = PyTree[Float[Array, "..."]]
 Objective = Callable[[Any], tuple[Float[Array, ""], Any]]
 
 DECREASE, CURVATURE = 1e-4, 0.9  # the constants of the weak Wolfe conditions
-TRIALS = 20  # of one line search
+TRIALS = 20  # trials of one line search
 
 
 class Minimum(NamedTuple):
-    """Where the search ended. `residual` is |gradient| / max(1, |parameters|); `converged`: it is within the tolerance."""
+    """The end of a search. `residual` is |gradient| / max(1, |parameters|); `converged`: it is within the tolerance."""
 
     parameters: Any
     value: Float[Array, ""]
@@ -64,18 +64,19 @@ def minimise(
     report: Callable[[int, float, float], None] | None = None,
     every: int = 10,
 ) -> Minimum:
-    """A minimum of `objective`, which maps parameters to `(value, gradient)`, from `start`.
+    """Minimise `objective`, which maps parameters to `(value, gradient)`, from `start`.
 
     Stops when |gradient| ≤ `tolerance`·max(1, |parameters|) (`converged`), after `iterations` accepted steps, or when the
-    objective can be lowered no further at this precision. Line search: weak Wolfe conditions by bracketing, with Hager and
-    Zhang's (2005) condition on slopes where the values differ by rounding alone. `curvatures`: an estimate of the
-    Hessian's diagonal, which then replaces the identity as the first metric. Parameters of one dtype.
+    objective cannot be lowered further at this precision. The line search meets the weak Wolfe conditions by bracketing,
+    with Hager and Zhang's (2005) condition on slopes where values differ by rounding only. `curvatures` is an estimate of
+    the Hessian's diagonal, which then replaces the identity as the initial metric. All parameters must have one dtype.
 
-    `objective` is best an `eqx.Module` that holds its data: data are then arguments of the compiled program, not constants
-    in it. With `report` (called with iterations, value, residual) control returns to Python after `every` evaluations, so
-    that the search can be watched and interrupted; without, it is one compiled program, which `vmap` batches.
+    `objective` should be an `eqx.Module` that holds its data: the data are then arguments of the compiled program, not
+    constants in it. With `report` (called with iterations, value, residual) control returns to Python after `every`
+    evaluations, so that the search can be monitored and interrupted; without it, the search is one compiled program,
+    which `vmap` batches.
 
-    Memory in units of the parameters: 2·(history + 1) + 5, plus one for `curvatures`, plus what the objective takes.
+    Memory in units of the parameters: 2·(history + 1) + 5, plus one for `curvatures`, plus that of the objective.
 
     >>> def bowl(x):
     ...     return jnp.sum((x - 1) ** 4 + 10 * (x - 1) ** 2), 4 * (x - 1) ** 3 + 20 * (x - 1)
@@ -108,7 +109,7 @@ def _whole(objective, start, curvatures, tolerance, most, history) -> _State:
 
 
 def _some(problem: Any, state: _State) -> _State:
-    """Turns of the search until it is over or has evaluated the objective `until` times."""
+    """Iterate until the search is over or has evaluated the objective `until` times."""
     objective, curvatures, tolerance, most, until = problem
     tolerance = tolerance.astype(state.residual.dtype)
 
@@ -119,11 +120,11 @@ def _some(problem: Any, state: _State) -> _State:
     return jax.lax.while_loop(unfinished, lambda s: _turn(objective, curvatures, s), state)
 
 
-_some_jit = eqx.filter_jit(_some, donate="all-except-first")  # the state's memory is used again
+_some_jit = eqx.filter_jit(_some, donate="all-except-first")  # the state's memory is reused
 
 
 def _begin(objective, start, curvatures, history) -> _State:
-    start = jax.tree.map(jnp.copy, start)  # the caller's own is not to be given away
+    start = jax.tree.map(jnp.copy, start)  # the caller's own arrays must not be donated
     value, gradient = objective(start)
     dtype = value.dtype
     empty = jax.tree.map(lambda a: jnp.zeros((history + 1, *a.shape), a.dtype), start)
@@ -154,7 +155,7 @@ def _turn(objective: Objective, curvatures: Any, state: _State) -> _State:
     lower &= finite
     accepted = lower & (slope >= CURVATURE * state.slope)
 
-    # The trial pair is written in any case, in the slot behind the newest: it counts once `newest` moves there.
+    # The trial pair is always written, in the slot after the newest: it counts once `newest` moves there.
     slots = state.inner.shape[0]
     slot = (state.newest + 1) % slots
     steps = jax.tree.map(lambda all, d: _set(all, state.length * d, slot), state.steps, state.direction)
@@ -162,7 +163,7 @@ def _turn(objective: Objective, curvatures: Any, state: _State) -> _State:
     inner = state.length * (slope - state.slope)
     inner = state.inner.at[slot].set(jnp.where(accepted & (inner > 0), inner, 0.0))
 
-    # The next length: double it, or a point of the bracket that a parabola through what is known suggests.
+    # The next length: double it, or take the minimum of a parabola inside the bracket.
     low = jnp.where(lower, state.length, state.low)
     high = jnp.where(lower, state.high, state.length)
     parabola = -0.5 * state.slope * state.length**2 / (value - state.value - state.length * state.slope)
@@ -170,7 +171,7 @@ def _turn(objective: Objective, curvatures: Any, state: _State) -> _State:
     inside = jnp.clip(jnp.where(jnp.isnan(inside), low, inside), 0.9 * low + 0.1 * high, 0.1 * low + 0.9 * high)
     length = jnp.where(jnp.isinf(high), 2 * low, inside)
 
-    # A search that gives up starts again along the gradient; where that was the direction already, it is over.
+    # A failed line search restarts along the gradient; if that was the direction already, the search is over.
     lost = ~accepted & (state.trials + 1 >= TRIALS)
     fresh = ~jnp.any(state.inner > 0)
     inner = jnp.where(lost, jnp.zeros_like(inner), inner)
@@ -219,7 +220,7 @@ def _direction(gradient: Any, steps: Any, changes: Any, inner: Array, newest: Ar
     def plus(a: Any, factor: Array, b: Any) -> Any:
         return jax.tree.map(lambda u, v: u + factor * v, a, b)
 
-    # Loops, not unrolled: the program stays small, and compiles in a fraction of the time.
+    # Loops are not unrolled: the program stays small and compiles in a fraction of the time.
     def newest_first(back, carry):
         q, weights = carry
         index = (newest - back) % slots
@@ -227,7 +228,7 @@ def _direction(gradient: Any, steps: Any, changes: Any, inner: Array, newest: Ar
         return plus(q, -weight, at(changes, index)), weights.at[index].set(weight)
 
     def oldest_first(back, q):
-        index = (newest + 2 + back) % slots  # the slot behind the newest is the next trial's
+        index = (newest + 2 + back) % slots  # the slot after the newest is for the next trial
         weight = there[index] * dot(at(changes, index), q) / safe[index]
         return plus(q, weights[index] - weight, at(steps, index))
 
@@ -248,7 +249,7 @@ def _set(all: Array, one: Array, slot: Array) -> Array:
 
 
 def dot(a: Any, b: Any) -> Float[Array, ""]:
-    """Inner product of two pytrees: along the last axis first, so that float32 sums of 10⁸ terms keep their digits."""
+    """Inner product of two pytrees, last axis first, so that float32 sums of 10⁸ terms keep their digits."""
     pieces = [jnp.sum(jnp.sum(u * v, axis=-1)) for u, v in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)]
     return jnp.sum(jnp.stack(pieces))
 

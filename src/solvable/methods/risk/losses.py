@@ -1,7 +1,7 @@
 """Losses of generalised linear learning, with derivatives and proximal operators.
 
-The proximal operator prox(y, ω, V) = argmin_z (z − ω)²/(2V) + ℓ(y, z) is what a zero-temperature replica channel is
-made of. Classification losses depend on the margin y·z; everything is elementwise and broadcasts.
+The proximal operator prox(y, ω, V) = argmin_z (z − ω)²/(2V) + ℓ(y, z) is the building block of zero-temperature replica
+channels. Classification losses depend on the margin y·z; all functions are elementwise and broadcast.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ...errors import InvalidValue, UnknownName, nearest
 
 
 class Loss(eqx.Module):
-    """ℓ(y, z): convex in the prediction z, and the same for (−y, −z), unless it says otherwise."""
+    """ℓ(y, z): convex in the prediction z and the same for (−y, −z), unless declared otherwise."""
 
     @property
     def symmetric(self) -> bool:
-        """Whether ℓ(−y, −z) = ℓ(y, z): then one label stands for both."""
+        """Whether ℓ(−y, −z) = ℓ(y, z), so that one label represents both."""
         return True
 
     @property
@@ -48,11 +48,11 @@ class Loss(eqx.Module):
         return _prox(self, *jnp.broadcast_arrays(y, centre, width))
 
     def root(self, y: Array, centre: Array, width: Array) -> Array:
-        """The number behind `prox`, however it is found; never differentiated."""
+        """The value of `prox`, by any algorithm; never differentiated."""
         return newton_root(self, y, centre, width)
 
     def pull(self, y: Array, centre: Array, width: Array) -> tuple[Array, Array]:
-        """f = (prox − ω)/V and 1 − ∂prox/∂ω, from ℓ′ and ℓ″ at the proximal point, where nothing cancels.
+        """f = (prox − ω)/V and 1 − ∂prox/∂ω, from ℓ′ and ℓ″ at the proximal point, without cancellation.
 
         >>> f, stiff = Logistic().pull(jnp.asarray(1.0), jnp.asarray(1e6), jnp.asarray(1e-6))
         >>> float(f), float(stiff)
@@ -63,15 +63,15 @@ class Loss(eqx.Module):
         return -self.slope(y, z), stiff / (1 + stiff)
 
     def singularities(self, width: Float[Array, ""]) -> tuple[Float[Array, " poles"], float, float] | None:
-        """Where prox(1, ω, width) is singular beside the real axis of ω, or None where kinks on the axis are all there is.
+        """Singularities of prox(1, ω, width) close to the real axis of ω, or None if there are only kinks on the axis.
 
-        Real parts, their common distance from the axis, and how far they are felt to the right of the rightmost and to
-        the left of the leftmost.
+        Returns their real parts, their common distance from the axis, and how far their effect extends to the right of
+        the rightmost and to the left of the leftmost.
         """
         return None
 
     def breaks(self, width: Float[Array, ""]) -> Float[Array, " breaks"]:
-        """Places in ω, for the label y = +1, between which prox(1, ω, width) is smooth on the panel's own scale."""
+        """Points in ω, for the label y = +1, between which prox(1, ω, width) is smooth on the panel's own scale."""
         return jnp.zeros(1)
 
     def value_breaks(self) -> Float[Array, " breaks"]:
@@ -95,12 +95,12 @@ def _prox_jvp(loss, primals, tangents):
 
 
 def newton_root(loss: Loss, y: Array, centre: Array, width: Array, steps: int = 120) -> Array:
-    """The proximal point of any convex loss with a slope, by safeguarded Newton.
+    """The proximal point of any differentiable convex loss, by safeguarded Newton.
 
-    The root of z − ω + Vℓ′(z) lies between ω and ω − Vℓ′(ω), because ℓ′ grows; a Newton step that leaves the current
-    bracket, or is more than half as long as the step before, is replaced by bisection (Newton's steps alone can go to and
-    fro between the ends of a bracket). Where ℓ′ does not grow (a loss that is not convex) the bracket is doubled until it
-    holds a root, the only one as long as Vℓ″ > −1.
+    The root of z − ω + Vℓ′(z) lies between ω and ω − Vℓ′(ω), because ℓ′ increases. A Newton step that leaves the current
+    bracket, or is more than half as long as the previous step, is replaced by bisection (Newton's steps alone can
+    oscillate between the ends of a bracket). If ℓ′ does not increase (a loss that is not convex), the bracket is doubled
+    until it contains a root, which is unique as long as Vℓ″ > −1.
 
     >>> loss = Custom(lambda y, z: jnp.logaddexp(0.0, -y * z))
     >>> one = jnp.asarray(1.0)
@@ -140,7 +140,7 @@ def newton_root(loss: Loss, y: Array, centre: Array, width: Array, steps: int = 
 class Custom(Loss):
     """Any smooth loss, given as a function of (y, z); everything else follows by differentiation.
 
-    `smooth_loss` makes one and looks whether it is what it should be.
+    Use `smooth_loss` to make one and validate it.
     """
 
     function: Callable[[Array, Array], Array] = eqx.field(static=True)
@@ -159,7 +159,7 @@ class Custom(Loss):
         return self.function(y, z)
 
     def breaks(self, width: Float[Array, ""]) -> Float[Array, " breaks"]:
-        """Where the proximal point passes some places that are near for a loss whose scale is one."""
+        """The ω at which the proximal point passes a set of points of order one, the scale of the loss."""
         z = jnp.asarray(PLACES)
         sides = [z + width * self.slope(jnp.ones_like(z), z)]
         if not self.even:
@@ -174,10 +174,10 @@ PLACES = (-30.0, -10.0, -4.0, -1.5, 0.0, 1.5, 4.0, 10.0, 30.0)
 
 
 def smooth_loss(function: Callable[[Array, Array], Array], *, convex: bool = True) -> Custom:
-    """A loss ℓ(y, z) of your own, written with `jax.numpy`, elementwise, twice differentiable in z on a scale of one.
+    """Make a loss from a function ℓ(y, z), elementwise, in `jax.numpy`, twice differentiable in z on a scale of one.
 
-    It is looked at for y = ±1 and z from −30 to 30: it must be finite and convex there. `convex=False` allows one that is
-    not; its theory then holds while the solution is stable (`methods.risk.covariate.learn` says so).
+    It is checked for y = ±1 and z from −30 to 30: it must be finite and convex there. `convex=False` allows one that is
+    not convex; its theory then holds while the solution is stable (see `status` in `methods.risk.covariate.learn`).
 
     >>> loss = smooth_loss(lambda y, z: jnp.log(jnp.cosh(y - z)))
     >>> one = jnp.asarray(1.0)
@@ -193,20 +193,18 @@ def smooth_loss(function: Callable[[Array, Array], Array], *, convex: bool = Tru
     )
     for name, found in (("value", values), ("curvature", curvatures)):
         if found.shape != (2, z.shape[0]):
-            raise InvalidValue(
-                f"function gives the shape {found.shape[1:]} for {z.shape}, where it must be elementwise."
-            )
+            raise InvalidValue(f"function maps shape {z.shape} to {found.shape[1:]}; it must be elementwise.")
         if not np.isfinite(found).all():
             side, place = np.argwhere(~np.isfinite(found))[0]
             where = f"at y = {labels[side]:g}, z = {float(z[place]):g}"
-            raise InvalidValue(f"function has the {name} {found[side, place]} {where}, where it must be finite.")
+            raise InvalidValue(f"function has the {name} {found[side, place]} {where}; it must be finite.")
     floor, scale = float(curvatures.min()), float(np.abs(curvatures).max())
     concave = floor < -1e-9 * max(scale, 1e-300)
     if convex and concave:
         side, place = np.unravel_index(int(curvatures.argmin()), curvatures.shape)
         raise InvalidValue(
-            f"function has the curvature {floor:.4g} at y = {labels[side]:g}, z = {float(z[place]):.4g}, where a convex loss "
-            "has none below 0: say convex=False for one that is not."
+            f"function has the curvature {floor:.4g} at y = {labels[side]:g}, z = {float(z[place]):.4g}; a convex loss "
+            "has none below 0. Pass convex=False for a loss that is not convex."
         )
     even = bool(np.allclose(values[0], values[1][::-1], rtol=1e-12, atol=1e-12))
     return Custom(function, even, floor if concave else 0.0)
@@ -241,12 +239,12 @@ class Logistic(Loss):
         return -y * jax.nn.sigmoid(-y * z)
 
     def curvature(self, y: Array, z: Array) -> Array:
-        return jax.nn.sigmoid(z) * jax.nn.sigmoid(-z)  # not s(1 − s), which is noise where s is close to one
+        return jax.nn.sigmoid(z) * jax.nn.sigmoid(-z)  # not s(1 − s), which is rounding noise where s is close to one
 
     def root(self, y: Array, centre: Array, width: Array) -> Array:
-        """y·u with u = yω + Vσ(−u): three steps of Halley's method from a guess that is right at both ends.
+        """y·u with u = yω + Vσ(−u): three steps of Halley's method from a guess that is exact at both ends.
 
-        σ(−u) lies between 1 − e^u and e^{−u}; with either in its place the root is Lambert's function W:
+        σ(−u) is approximated by 1 − e^u or e^{−u}; with either in its place the root is Lambert's function W:
         u = yω + W(V e^{−yω}) from above (good for u > 0), u = yω + V − W(V e^{yω+V}) from below (good for u < 0).
         """
         target = y * centre
@@ -267,15 +265,15 @@ class Logistic(Loss):
         return y * s, stiff / (1 + stiff)
 
     def singularities(self, width: Float[Array, ""]) -> tuple[Float[Array, " poles"], float, float]:
-        # Square roots where 1 + Vℓ″(u) = 0: there 2 + 2cosh u = −V, u = ±x + iπ, and ω = u − Vσ(−u). Outside of the two
-        # the prox is ω or ω + V, up to what falls exponentially.
+        # Square roots where 1 + Vℓ″(u) = 0: there 2 + 2cosh u = −V, u = ±x + iπ, and ω = u − Vσ(−u). Outside the two
+        # the prox is ω or ω + V, up to exponentially small terms.
         x = 2 * jnp.arcsinh(jnp.sqrt(width) / 2)
         upper = x + width / jnp.expm1(x)
         return jnp.stack([-width - upper, upper]), np.pi, 38.0
 
     def breaks(self, width: Float[Array, ""]) -> Float[Array, " breaks"]:
-        # Three regimes: linear below ω = −V, logarithmic up to ω = log V, linear above. Each turn has a scale of one,
-        # what is left beyond it falls exponentially, and between the turns the logarithm wants geometric panels.
+        # Three regimes: linear below ω = −V, logarithmic up to ω = log V, linear above. Each crossover has a scale of
+        # one with exponential corrections, and between them the logarithm needs geometric panels.
         upper, lower, far = jnp.log1p(width), -width, jnp.minimum(80.0, 0.5 * width)
         return jnp.concatenate(
             [
@@ -306,7 +304,7 @@ class Hinge(Loss):
         return y * jnp.where(margin < 1 - width, margin + width, jnp.maximum(margin, 1.0))
 
     def pull(self, y: Array, centre: Array, width: Array) -> tuple[Array, Array]:
-        """Below the kink the slope is whole, on it whatever leads to it, above it nothing."""
+        """The slope is one below the kink, anything in between on it, and zero above it."""
         missing = jnp.maximum(1 - y * centre, 0.0)
         held = (missing > 0) & (missing < width)
         return y * jnp.minimum(missing / width, 1.0), held.astype(missing.dtype)
@@ -322,7 +320,7 @@ LOSSES: dict[str, Loss] = {"square": Square(), "logistic": Logistic(), "hinge": 
 
 
 def loss_named(name: str) -> Loss:
-    """The loss with this name.
+    """Return the loss with this name.
 
     >>> type(loss_named("hinge")).__name__
     'Hinge'

@@ -1,17 +1,18 @@
-"""Where the minimum ceases to exist: data that a hyperplane separates, and square losses that reach zero.
+"""Existence of the minimum: data that a hyperplane separates, and square losses that reach zero.
 
-Without a penalty a loss that falls with the margin (logistic, hinge up to its kink) has a minimiser only where no w has all
-margins y w·x > 0. For Gaussian inputs that is decided by a minimum over one number (Gardner 1988 for random labels;
-Candès and Sur 2020, arXiv:1804.09753, for a signal): with U the part of the teacher's field that the inputs reach, of unit
-variance, and Z an independent Gaussian, n samples in p dimensions of the inputs are separable exactly if
+Without a penalty a loss that falls with the margin (logistic, hinge up to its kink) has a minimiser only if no w has all
+margins y w·x > 0. For Gaussian inputs this is decided by a minimum over one number (Gardner 1988 for random labels;
+Candès and Sur 2020, arXiv:1804.09753, for a signal): with U the learnable part of the teacher's field, scaled to unit
+variance, and Z an independent Gaussian, n samples in p dimensions of the inputs are separable if and only if
 
     p/n > h,    h = min_t E[(t yU − Z)₊²],    i.e. n/p < α_c = 1/h.
 
-Only the reach R = ⟨τ/ω⟩ enters, not the covariance: y is the sign of √R U + √(1 − R + Δ) ζ, turned with probability e. The
+Only the reach R = ⟨τ/ω⟩ enters, not the covariance: y is the sign of √R U + √(1 − R + Δ) ζ, flipped with probability e. The
 inner mean is E[(a − Z)₊²] = (1 + a²)Φ(a) + aφ(a). Random labels: t = 0, h = 1/2, α_c = 2 (Cover 1965). A sign teacher that
 is linear in the inputs, without noise or flips: h = 0, always separable.
 
-Samples are counted per *direction that varies*, times the fraction of those: α_c = n/p with p the number of features.
+The number of samples per *direction that varies* is multiplied by the fraction of such directions: α_c = n/p with p the
+number of features.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from .teachers import Clouds, Sign, Teacher, number
 
 Scalar = Float[Array, ""]
 LARGEST = 1e6
-"""The strongest alignment t that is looked at: where the minimum lies beyond, everything is separable."""
+"""The largest alignment t considered: if the minimum lies beyond, the data are separable at any size."""
 
 
 def reach(spectrum: Spectrum) -> tuple[Scalar, Scalar]:
@@ -50,7 +51,7 @@ def reach(spectrum: Spectrum) -> tuple[Scalar, Scalar]:
 
 
 def interpolation_threshold(spectrum: Spectrum) -> Scalar:
-    """Samples per feature n/p below which the square loss reaches zero: one per direction that varies.
+    """Samples per feature, n/p, below which the square loss reaches zero: one per direction that varies.
 
     >>> from solvable.methods.random_matrices.spectra import isotropic
     >>> float(interpolation_threshold(isotropic()))
@@ -60,7 +61,7 @@ def interpolation_threshold(spectrum: Spectrum) -> Scalar:
 
 
 def separability_threshold(spectrum: Spectrum, teacher: Teacher, nodes: int = 20) -> Scalar:
-    """α_c: up to so many samples per feature n/p the labels are separable by a hyperplane; ∞ if always.
+    """α_c: the number of samples per feature, n/p, up to which a hyperplane separates the labels; ∞ if always.
 
     >>> from solvable.methods.random_matrices.spectra import isotropic
     >>> from solvable.methods.risk.teachers import random_labels
@@ -71,7 +72,7 @@ def separability_threshold(spectrum: Spectrum, teacher: Teacher, nodes: int = 20
     """
     if not isinstance(teacher, (Sign, Clouds)):
         raise InvalidValue(
-            f"teacher = {type(teacher).__name__} has no labels ±1 that could be separable: use Sign or Clouds."
+            f"teacher = {type(teacher).__name__} has no labels ±1, so separability is undefined; use Sign or Clouds."
         )
     return _threshold(spectrum, teacher, nodes)
 
@@ -82,16 +83,16 @@ def _threshold(spectrum: Spectrum, teacher: Sign | Clouds, nodes: int) -> Scalar
     if isinstance(teacher, Clouds):
         lowest = _lowest(lambda t: _clouds_mean(t, jnp.sqrt(signal), teacher.flips))
     else:
-        # 1 − R is known free of cancellation.
+        # 1 − R is known without cancellation.
         slope = jnp.sqrt(signal / jnp.maximum(spectrum.unexplained + teacher.noise, 1e-300))
         lowest = _lowest(lambda t: _sign_mean(t, slope, teacher.flips, nodes))
     return jnp.where(lowest > 0, rank / jnp.where(lowest > 0, lowest, 1.0), jnp.inf)
 
 
 def margin_capacity(margin: Any) -> Scalar:
-    """Gardner's capacity: n/p up to which random labels of isotropic inputs have a w, |w|² = p, with all y w·x/√p > `margin`.
+    """Gardner's capacity for a margin, 1/α_c = E[(κ − Z)₊²].
 
-    1/α_c = E[(κ − Z)₊²].
+    Up to n/p = α_c, random labels of isotropic inputs have a w with |w|² = p and all y w·x/√p > `margin`.
 
     >>> float(margin_capacity(0.0))
     2.0
@@ -120,7 +121,7 @@ def _sign_mean(t: Scalar, slope: Scalar, flips: Scalar, nodes: int) -> tuple[Sca
 
 
 def _clouds_mean(t: Scalar, signal: Scalar, flips: Scalar) -> tuple[Scalar, Scalar]:
-    """E[(−t(±s + U) − Z)₊²] for clouds at the distance s: Gaussians of variance 1 + t² around ∓ts; and its slope in t."""
+    """E[(−t(±s + U) − Z)₊²] for clouds at distance s: Gaussians of variance 1 + t² around ∓ts; and its slope in t."""
     width = jnp.sqrt(1 + t**2)
     away = t * signal / width
     sides = ((1 - flips, -away), (flips, away))
@@ -134,6 +135,6 @@ def _lowest(mean) -> Scalar:
     """The minimum over t ≥ 0 of a convex function, by bisection of its slope; 0 if it falls up to t = `LARGEST`."""
     top = jnp.log1p(jnp.asarray(LARGEST))
     low, high = bisect(lambda x: mean(jnp.expm1(x))[1] < 0, jnp.zeros(()), top)
-    # At a minimum the derivative of the place does not count.
+    # At a minimum the derivative of its location does not contribute.
     lowest = mean(jax.lax.stop_gradient(jnp.expm1(low)))[0]
     return jnp.where(high >= top, 0.0, lowest)

@@ -1,8 +1,8 @@
-"""Who labels the samples: teachers of a Gaussian covariate model, each with its output channel and its risks.
+"""Teachers of a Gaussian covariate model, which label the samples, each with its output channel and its risks.
 
-A teacher's field ν has unit variance. `Sign`: y = sign(ν + √Δ ζ), turned into its contrary with probability e; `Linear`:
-y = ν + √Δ ζ; `random_labels()`: y = ±1 whatever the input (`Sign` with e = 1/2); `Clouds`: no teacher, y says which of two
-Gaussian clouds x = ±μ + Ω^½z the input is from, wrongly with probability e.
+A teacher's field ν has unit variance. `Sign`: y = sign(ν + √Δ ζ), flipped with probability e; `Linear`: y = ν + √Δ ζ;
+`random_labels()`: y = ±1 independent of the input (`Sign` with e = 1/2); `Clouds`: no teacher, y is the label of one of
+two Gaussian clouds x = ±μ + Ω^½z, wrong with probability e.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Scalar = Float[Array, ""]
 
 
 def number(name: str, value: Any, low: float, high: float, *, low_open: bool = False) -> Array:
-    """A number in a range as a float64 scalar; a tracer passes unchecked.
+    """Check that a number is in a range and return it as a float64 scalar; a tracer passes unchecked.
 
     >>> number("flips", 0.7, 0.0, 0.5)
     Traceback (most recent call last):
@@ -50,7 +50,7 @@ def number(name: str, value: Any, low: float, high: float, *, low_open: bool = F
         except (TypeError, ValueError):
             plain = np.empty((2,))
         if plain.shape != ():
-            raise InvalidValue(f"{name} = {value!r} is not a number: use jax.vmap for many points.")
+            raise InvalidValue(f"{name} = {value!r} is not a number; use jax.vmap for many points.")
     if not (low < plain <= high if low_open else low <= plain <= high):
         ends = f"{'(' if low_open else '['}{low:g}, {'∞)' if high == np.inf else f'{high:g}]'}"
         raise InvalidValue(f"{name} = {float(plain):g} is outside its range {ends}.")
@@ -58,7 +58,10 @@ def number(name: str, value: Any, low: float, high: float, *, low_open: bool = F
 
 
 class Labels(NamedTuple):
-    """What ridge regression asks of labels: E y², E ∂y/∂ν (or E cy), and whether the mean of the fields has m² (clouds)."""
+    """The moments of labels that ridge regression needs.
+
+    E y², E ∂y/∂ν (or E cy), and whether the mean of the fields contributes m² (clouds).
+    """
 
     power: Scalar
     correlation: Scalar
@@ -82,7 +85,7 @@ class Teacher(eqx.Module):
         raise AttributeError("moments")
 
     def risks(self, loss: Loss, m: Scalar, q: Scalar, V: Scalar, rest: Scalar, nodes: int) -> Risks:
-        """Losses and errors, in training and on fresh samples (errors NaN where labels are real numbers)."""
+        """Losses and errors, in training and on fresh samples (errors are NaN for real labels)."""
         raise AttributeError("risks")
 
 
@@ -114,7 +117,7 @@ class Sign(Teacher):
 
 
 def random_labels() -> Sign:
-    """Labels ±1 that know nothing of the inputs: every teacher's flips at 1/2.
+    """Labels ±1 independent of the inputs: any sign teacher with flips = 1/2.
 
     >>> float(random_labels().labels().correlation)
     0.0
@@ -123,7 +126,7 @@ def random_labels() -> Sign:
 
 
 class Linear(Teacher):
-    """y = ν + √Δ ζ with Δ = `noise`; for the square loss in closed form, for any other smooth one by quadrature.
+    """y = ν + √Δ ζ with Δ = `noise`; in closed form for the square loss, by quadrature for any other smooth loss.
 
     >>> float(Linear(noise=0.2).labels().power)
     1.2
@@ -150,7 +153,7 @@ class Linear(Teacher):
 
 
 class Clouds(Teacher):
-    """Labels say from which of two equally likely Gaussian clouds the input is, wrongly with probability `flips`.
+    """Labels of two equally likely Gaussian clouds, wrong with probability `flips`.
 
     The spectrum comes from `spectra.clouds`; then m = w·μ/√p, and q is the variance of the field around ±m.
 

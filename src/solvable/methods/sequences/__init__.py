@@ -1,1 +1,1 @@
-"""Sequences: Potts models, their sampling, their inference from data, and interactions of many bodies."""
+"""Sequences: Potts models, their sampling, their inference from data, and many-body interactions."""

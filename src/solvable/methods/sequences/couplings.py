@@ -1,7 +1,7 @@
-"""A Potts model as fields and dense couplings: its conditionals, energies, gauge, and scores of its pairs of sites.
+"""A Potts model as fields and dense couplings: conditionals, energies, gauge, and scores of pairs of sites.
 
-Sequences are integers `(sequences, sites)` with values 0..C−1. **Index order**: couplings W[i, a, j, b] are what colour b at
-site j adds to the logit of colour a at site i, fields h[i, a] what is there without neighbours. A Potts model has
+Sequences are integers `(sequences, sites)` with values 0..C−1. **Index order**: W[i, a, j, b] is the contribution of colour
+b at site j to the logit of colour a at site i, the field h[i, a] the logit without neighbours. A Potts model has
 W[i, a, j, b] = W[j, b, i, a]; W[i, a, i, b] has no meaning and is zero. P(s) ∝ exp(Σ_i h[i, s_i] + Σ_{i<j} W[i, s_i, j, s_j]).
 """
 
@@ -15,12 +15,12 @@ from jaxtyping import Array, Float, Int
 
 
 def product(a: Float[Array, "m k"], b: Float[Array, "k n"]) -> Float[Array, "m n"]:
-    """Matrix product in the full precision of its dtype: GPUs would round float32 to ten bits, and a fit would stall."""
+    """Matrix product in the full precision of its dtype: GPUs would round float32 to ten bits and a fit would stall."""
     return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
 
 
 def one_hot(sequences: Int[Array, "*m sites"], colours: int, dtype: Any = float) -> Float[Array, "*m sites colours"]:
-    """Indicator of each site's colour; a negative colour is nothing (a masked token)."""
+    """One-hot encoding of each site's colour; a negative colour (a masked token) is all zeros."""
     return jax.nn.one_hot(sequences, colours, dtype=dtype)
 
 
@@ -48,7 +48,7 @@ def negative_log_pseudolikelihood(
     sequences: Int[Array, "m sites"],
     weights: Float[Array, " m"] | None = None,
 ) -> Float[Array, ""]:
-    """−Σ_m w_m Σ_i log P(s_i | rest), without penalties, written plainly: the reference for everything below.
+    """−Σ_m w_m Σ_i log P(s_i | rest), without penalties: the plain reference implementation.
 
     >>> s = jnp.asarray([[0, 1, 2], [2, 2, 1]])
     >>> round(float(negative_log_pseudolikelihood(jnp.zeros((3, 3)), jnp.zeros((3, 3, 3, 3)), s)), 6)  # 6 log 3
@@ -60,7 +60,7 @@ def negative_log_pseudolikelihood(
 def surprise(
     logits: Float[Array, "m sites colours"], sequences: Int[Array, "m sites"], weights: Float[Array, " m"] | None
 ) -> Float[Array, "m sites"]:
-    """Weighted cross-entropy of each site; a negative colour costs nothing."""
+    """Weighted cross-entropy of each site; a negative colour contributes zero."""
     chosen = jnp.sum(logits * one_hot(sequences, logits.shape[-1], logits.dtype), axis=-1)
     cost = jax.nn.logsumexp(logits, axis=-1) - chosen
     cost = jnp.where(sequences >= 0, cost, 0.0)
@@ -86,7 +86,7 @@ def zero_sum(
 ) -> tuple[Float[Array, "sites colours"], Float[Array, "sites colours sites colours"]]:
     """The same model with Σ_a W[i, a, j, b] = Σ_b W[i, a, j, b] = 0 and Σ_a h[i, a] = 0.
 
-    What the couplings lose goes to the fields, so that no probability changes (constants do not count).
+    The means removed from the couplings are added to the fields, so that no probability changes (constants are dropped).
 
     >>> h, w = jnp.zeros((2, 2)), jnp.zeros((2, 2, 2, 2)).at[0, 1, 1, 1].set(4.0).at[1, 1, 0, 1].set(4.0)
     >>> h, w = zero_sum(h, w)
@@ -103,7 +103,7 @@ def zero_sum(
 def frobenius(
     couplings: Float[Array, "sites colours sites colours"], without: int | None = None
 ) -> Float[Array, "sites sites"]:
-    """Norm of each pair's block in zero-sum gauge; `without` one colour (a gap), as is the custom for alignments."""
+    """Norm of each pair's block in zero-sum gauge; `without` leaves out one colour (a gap), as usual for alignments."""
     _, centred = zero_sum(jnp.zeros(couplings.shape[:2], couplings.dtype), couplings)
     if without is not None:
         keep = jnp.arange(couplings.shape[1]) != without
@@ -128,5 +128,5 @@ def average_product_correction(scores: Float[Array, "sites sites"]) -> Float[Arr
 def contact_scores(
     couplings: Float[Array, "sites colours sites colours"], without: int | None = None
 ) -> Float[Array, "sites sites"]:
-    """How strongly two sites are coupled directly: Frobenius norm in zero-sum gauge, average product removed."""
+    """Strength of the direct coupling of two sites: Frobenius norm in zero-sum gauge, average product removed."""
     return average_product_correction(frobenius(couplings, without))

@@ -1,7 +1,7 @@
-"""The objective of dense pseudo-likelihood, fast: couplings as a triangle, sequences in chunks, sums of picked rows.
+"""A fast objective for dense pseudo-likelihood: triangular couplings, chunked sequences, sums of selected rows.
 
-One-hot products are sums of rows on a CPU (a site's colour picks one), taken a block of sites at a time so that the table
-stays in its cache, and products of matrices elsewhere. `pseudolikelihood` fits with it; index order as there.
+On a CPU, one-hot products are sums of rows (a site's colour selects one), a block of sites at a time so that the table
+stays in cache; elsewhere they are matrix products. `pseudolikelihood` fits with it and has the same index order.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from jaxtyping import Array, Bool, Float, Int
 from ..data.parts import equal_parts, parts_of
 from .couplings import one_hot, product
 
-LARGEST_CHUNK = 1 << 26  # bytes of one-hot sequences at a time; logits and residuals take as much again
-CACHED = 1 << 23  # bytes of the table of couplings from which rows are picked at random
+LARGEST_CHUNK = 1 << 26  # bytes of one-hot sequences at a time; logits and residuals take as much each
+CACHED = 1 << 23  # bytes of the table of couplings with random access to rows
 
 
 class Triangle(NamedTuple):
     """Symmetric couplings without their mirror image, in two squares of half the sites each.
 
     `across[i, a, j, b]` = W[i, a, half + j, b]. `within` holds W[i, a, j, b] above its diagonal of blocks and, below it,
-    W[half + i, a, half + j, b]. An odd number of sites has a last site that does not exist: its entries are zero.
+    W[half + i, a, half + j, b]. An odd number of sites is padded with one site whose entries are zero.
     """
 
     within: Float[Array, "half_colours half_colours"]
@@ -77,9 +77,9 @@ def _table(pairs: Triangle, colours: int) -> Float[Array, "size size"]:
 
 
 class Members(NamedTuple):
-    """Which sequences show which colour: `rows[v]` are some sequences with the colour `of[v]` (of all sites in a row).
+    """The sequences with each colour: `rows[v]` are sequences with the colour `of[v]` (counted over all sites).
 
-    What fills a row up is the number of sequences, which no sequence has. A colour with many sequences has several rows.
+    Rows are padded with the number of sequences, which is not a valid index. A colour with many sequences has several rows.
     """
 
     rows: Int[Array, "lists length"]
@@ -90,9 +90,9 @@ class DenseObjective(eqx.Module):
     """The penalised negative log pseudo-likelihood of dense couplings: value and gradient.
 
     Logits are the product of the one-hot sequences with the table of couplings, the gradient is their product with the
-    residuals softmax − one-hot. Accelerators multiply matrices, a chunk of sequences at a time. Processors add the few
-    rows that a one-hot matrix picks (`members` tells which for the gradient), a block of sites at a time: a number of
-    colours times fewer operations, from tables that fit a cache.
+    residuals softmax − one-hot. Accelerators multiply matrices, a chunk of sequences at a time. CPUs add the few rows
+    that a one-hot matrix selects (`members` lists them for the gradient), a block of sites at a time: fewer operations by
+    a factor of the number of colours, from tables that fit in cache.
     """
 
     sequences: Int[Array, "chunks rows sites"]
@@ -113,15 +113,15 @@ class DenseObjective(eqx.Module):
     def curvatures(self, packed: Packed) -> Packed:
         """Diagonal of the Hessian: the gradient's sums with p(1 − p) instead of p − one-hot."""
         _, fields, pairs = self._sums(packed, curved=True)
-        least = 1e-6 * jnp.sum(self.weights)  # what no sequence shows is not divided by zero
+        least = 1e-6 * jnp.sum(self.weights)  # avoid division by zero for colours that never occur
         pairs = Triangle(pairs.within + self.penalty + least, pairs.across + self.penalty + least)
         return Packed(fields + self.fields_penalty + least, pairs)
 
     def _sums(self, packed: Packed, curved: bool) -> tuple[Float[Array, ""], Float[Array, "sites colours"], Triangle]:
-        """Σ over sequences of the costs, and of their derivatives to fields and couplings (the second, if `curved`)."""
+        """Σ over sequences of the costs and their derivatives by fields and couplings (second derivatives if `curved`)."""
         fields, pairs = packed
         (sites, colours), size = fields.shape, len(pairs.within)
-        places = 2 * size // colours  # sites, and one that does not exist if their number is odd
+        places = 2 * size // colours  # sites, padded to an even number
         h = jnp.pad(fields, ((0, places - sites), (0, 0)))
         sum_up = self._by_chunks if self.members is None else self._by_sites
         value, g, g_fields = sum_up(_table(pairs, colours), h, sites, curved)
@@ -157,14 +157,16 @@ class DenseObjective(eqx.Module):
         (places, colours), itemsize = h.shape, h.dtype.itemsize
         sequences = self.sequences.reshape(-1, sites).astype(jnp.int32)
         weights = self.weights.reshape(-1)
-        # The columns of a block of sites: the table's fit a cache, and the sequences' are bounded like a chunk.
+        # The columns of a block of sites: those of the table fit in cache, those of the sequences are bounded like a chunk.
         most = min(CACHED // (places * colours), LARGEST_CHUNK // (2 * len(sequences))) // (colours * itemsize)
         some = max(1, min(places, most))
         picked = sequences + colours * jnp.arange(sites, dtype=jnp.int32)[None, :]
 
         def add(sums, block):
             value, g_pairs, g_fields = sums
-            begin = jnp.minimum(block * some, places - some)  # the last block begins early, and leaves out what is done
+            begin = jnp.minimum(
+                block * some, places - some
+            )  # the last block begins early and skips what is already done
             here = begin + jnp.arange(some)
             counts = (here >= block * some) & (here < sites)
             columns = jax.lax.dynamic_slice_in_dim(table, begin * colours, some * colours, axis=1)
@@ -175,7 +177,7 @@ class DenseObjective(eqx.Module):
             r = jnp.where(counts[None, :, None], weights[:, None, None] * r, 0.0)
             value = value + weights @ jnp.sum(jnp.where(counts[None], costs, 0.0), axis=1)
             g_fields = _add_slice(g_fields, jnp.sum(r, axis=0), begin, axis=0)
-            flat = jnp.pad(r.reshape(len(sequences), -1), ((0, 1), (0, 0)))  # the sequence that fills lists up
+            flat = jnp.pad(r.reshape(len(sequences), -1), ((0, 1), (0, 0)))  # the sequence that pads lists
             lists = _sum_of_rows(flat, members.rows)
             found = jax.ops.segment_sum(lists, members.of, len(table), indices_are_sorted=True)
             return (value, _add_slice(g_pairs, found, begin * colours, axis=1), g_fields), None
@@ -187,7 +189,7 @@ class DenseObjective(eqx.Module):
 def _costs_and_residuals(
     z: Float[Array, "rows sites colours"], x: Float[Array, "rows sites colours"], curved: bool
 ) -> tuple[Float[Array, "rows sites"], Float[Array, "rows sites colours"]]:
-    """Cross-entropies of logits z at one-hot colours x; and their slopes p − x, or their curvatures p(1 − p)."""
+    """Cross-entropies of logits z at one-hot colours x, and their slopes p − x or curvatures p(1 − p)."""
     z = z - jnp.max(z, axis=2, keepdims=True)
     e = jnp.exp(z)
     norm = jnp.sum(e, axis=2, keepdims=True)
@@ -196,7 +198,7 @@ def _costs_and_residuals(
 
 
 def _sum_of_rows(table: Float[Array, "n k"], picked: Int[Array, "m number"], unroll: int = 10) -> Float[Array, "m k"]:
-    """Σ_t table[picked[:, t]]: what a product with a sparse matrix of ones would be."""
+    """Σ_t table[picked[:, t]]: the product with a sparse matrix of ones."""
     number = picked.shape[1]
 
     def add(some: Any, total: Array) -> Array:
@@ -216,17 +218,17 @@ def _add_slice(to: Array, what: Array, begin: Array, axis: int) -> Array:
 
 
 def members_of(sequences: np.ndarray, places: int, colours: int) -> Members:
-    """Lists of equal length, at most 64, of the sequences that show each colour of each site.
+    """Lists of equal length, at most 64, of the sequences with each colour at each site.
 
-    As many lists as that many sequences can need, the last ones empty: the shape does not depend on what the sequences
-    show, so that fits to as many of them share one program.
+    There are as many lists as this number of sequences can need, the last ones empty: the shape does not depend on the
+    content of the sequences, so that fits to equally many share one program.
 
     >>> members_of(np.asarray([[0, 1], [1, 1], [0, 1]]), 2, 2).of.tolist()
     [0, 1, 3, 3]
     """
     number, sites = sequences.shape
     longest = int(min(64, 2 ** np.ceil(np.log2(max(8, number / colours)))))
-    at = (sequences.astype(np.int64) + colours * np.arange(sites)).T.reshape(-1)  # site after site
+    at = (sequences.astype(np.int64) + colours * np.arange(sites)).T.reshape(-1)  # site by site
     order = np.argsort(at, kind="stable")
     counts = np.bincount(at, minlength=places * colours)
     lists = -(-counts // longest)
@@ -241,7 +243,7 @@ def members_of(sequences: np.ndarray, places: int, colours: int) -> Members:
 def chunked(
     sequences: np.ndarray, weights: np.ndarray, colours: int, dtype: Any, rows: int | None
 ) -> tuple[Int[Array, "chunks rows sites"], Float[Array, "chunks rows"]]:
-    """Chunks of equal length; what fills the last one up has weight zero."""
+    """Chunks of equal length; the padding of the last one has weight zero."""
     number, sites = sequences.shape
     most = rows or max(1, LARGEST_CHUNK // (sites * colours * jnp.dtype(dtype).itemsize))
     chunks, kind = parts_of(number, most), np.int8 if colours <= 127 else np.int32
@@ -250,5 +252,5 @@ def chunked(
 
 
 def squares(tree: Any) -> Float[Array, ""]:
-    """Σ x² over all arrays, row by row: long sums in single precision lose little."""
+    """Σ x² over all arrays, row by row, so that long sums in single precision lose little."""
     return jnp.sum(jnp.stack([jnp.sum(jnp.sum(a**2, axis=-1)) for a in jax.tree.leaves(tree)]))

@@ -1,11 +1,11 @@
-"""Interactions of a given number of bodies: exact floors of the masked-token loss, and laws of every order.
+"""Many-body interactions: exact floors of the masked-token loss, and laws of every order.
 
 **Floors.** ℓ_p is the smallest masked-token loss (nats, mean over hidden sites) of conditionals with up to p bodies:
 log P(s_i = a | rest) a polynomial of degree ≤ p−1 in the indicators 1[s_j = c], c = 1…C−1, of the other sites. This is a
 convex problem, solved here over all contexts by damped (Levenberg–Marquardt) Newton steps; half the squared Newton
-decrement tells what is left to gain. At p = L the polynomial is any function and ℓ_L the loss of the true conditionals.
+decrement estimates the remaining gain. At p = L the polynomial is any function and ℓ_L the loss of the true conditionals.
 
-**Training.** `PopulationLoss` is the masked-token loss of a network on a whole law, every context weighed.
+**Training.** `PopulationLoss` is the exact masked-token loss of a network on a law, a weighted sum over all contexts.
 
 **Laws.** `SumOfBodies` adds many-body laws of different orders; `TablesOfGroups` is fitted to data; `maximum_entropy` is exact.
 """
@@ -28,14 +28,14 @@ from ..training.loops import logits_at_hidden_site
 from .potts import ManyBody, every_state
 
 LEAST_DAMPING = 1e-14
-"""The least that is added to the Hessian's diagonal: where data are separable it has null directions."""
+"""Smallest number added to the Hessian's diagonal, which has null directions if the data are separable."""
 
 
 # --- polynomials of indicators --------------------------------------------------------------------------------------------
 
 
 def monomial_count(sites: int, colours: int, degree: int) -> int:
-    """How many monomials of degree ≤ `degree` there are in C−1 indicators of each of `sites` sites.
+    """The number of monomials of degree ≤ `degree` in C−1 indicators of each of `sites` sites.
 
     >>> [monomial_count(5, 3, k) for k in range(6)]
     [1, 11, 51, 131, 211, 243]
@@ -62,7 +62,7 @@ def indicator_features(contexts: Int[np.ndarray, "n K"], colours: int, degree: i
 
 
 def group_features(contexts: Int[np.ndarray, "n K"], colours: int, groups: Any) -> Float[np.ndarray, "n features"]:
-    """One indicator for every colouring of every group of sites: redundant, and as many as tables have entries.
+    """One indicator for every colouring of every group of sites: redundant, one for each entry of the tables.
 
     >>> group_features(np.array([[0, 1]]), 2, [(0,), (0, 1)]).astype(int).tolist()
     [[1, 0, 0, 1, 0, 0]]
@@ -81,14 +81,14 @@ def group_features(contexts: Int[np.ndarray, "n K"], colours: int, groups: Any) 
 
 
 class SoftmaxFit(NamedTuple):
-    """Weights of a multinomial regression and how good they are."""
+    """Weights of a multinomial regression, with loss and certificate."""
 
     weights: Float[Array, "features others"]
     """Logits of colours 1…C−1 are features @ weights; that of colour 0 is zero."""
     loss: Float[Array, ""]
     """Σ over rows and colours of −target · log probability."""
     gap: Float[Array, ""]
-    """Half the squared Newton decrement: what is left to gain, to second order."""
+    """Half the squared Newton decrement: the remaining gain to second order."""
     converged: Bool[Array, ""]
     steps: Int[Array, ""]
 
@@ -117,10 +117,10 @@ def fit_softmax(
 ) -> SoftmaxFit:
     """Minimise the cross-entropy + ½ penalty |weights|² by damped Newton steps, in double precision.
 
-    Damping falls a hundredfold after a step that went down and rises tenfold after one that did not, which is not taken.
+    Damping falls a hundredfold after a step that lowers the loss; other steps are rejected and raise it tenfold.
 
-    A row without weight does nothing. Where targets are separable the infimum is not attained: weights then grow until
-    what is left to gain is below the tolerance, which a fit that says `converged` has reached.
+    Rows without weight are ignored. If the targets are separable the infimum is not attained: weights then grow until
+    the remaining gain is below the tolerance (`converged`).
 
     >>> fit = fit_softmax(jnp.ones((1, 1)), jnp.array([[0.5, 0.25, 0.25]]))
     >>> round(float(fit.loss), 10), bool(fit.converged)                     # an entropy: 1.5 log 2
@@ -156,7 +156,7 @@ def fit_softmax(
         tried = weights - step
         reached = value(tried)
         better = reached <= height + 1e-15 * (1.0 + jnp.abs(height))
-        # Only a step that was hardly damped tells what is left to gain.
+        # Only a nearly undamped step estimates the remaining gain.
         done = better & (gap <= tolerance * total) & (damping <= 10 * least)
         damping = jnp.where(better, jnp.maximum(damping / 100, least), jnp.minimum(damping * 10, most))
         return jnp.where(better, tried, weights), jnp.where(better, reached, height), damping, done, steps + 1
@@ -179,11 +179,11 @@ class Floors(NamedTuple):
     gaps: Float[Array, " order"]
     converged: Bool[Array, " order"]
     weights: Float[Array, "order L features others"]
-    """Of the best conditionals, site by site, for the features of the largest order (see `indicator_features`)."""
+    """Weights of the best conditionals, site by site, for the features of the largest order (see `indicator_features`)."""
 
 
 def conditional_tables(probability: Float[Array, " states"], sites: int, colours: int) -> Float[Array, "L contexts C"]:
-    """P(context, s_i) of every site i from the probabilities of all states in the order of `every_state`."""
+    """P(context, s_i) of every site i, from the probabilities of all states in the order of `every_state`."""
     cube = probability.reshape((colours,) * sites)
     return jnp.stack([jnp.moveaxis(cube, i, -1).reshape(-1, colours) for i in range(sites)])
 
@@ -191,7 +191,7 @@ def conditional_tables(probability: Float[Array, " states"], sites: int, colours
 def optimal_conditional_loss(tables: Float[Array, "L contexts C"]) -> Float[Array, ""]:
     """Loss of the true conditionals, mean over sites: −Σ P(s) log P(s_i | rest)."""
     total = jnp.sum(tables, axis=2, keepdims=True)
-    # Where a context never occurs, or a colour never does in it, nothing is added.
+    # Contexts that never occur, and colours that never occur in a context, contribute nothing.
     ratio = jnp.where(tables > 0, tables / jnp.where(total > 0, total, 1.0), 1.0)
     return -jnp.sum(tables * jnp.log(ratio)) / tables.shape[0]
 
@@ -207,12 +207,12 @@ def interaction_floors(
 ) -> Floors:
     """ℓ_1 … ℓ_orders of a distribution given by the probabilities of all its states (in the order of `every_state`).
 
-    Differentiable in the probabilities: at the minimum the weights may be held fixed. What did not converge is NaN.
+    Differentiable in the probabilities: at the minimum the weights may be held fixed. Floors that did not converge are NaN.
 
     >>> from solvable.methods.sequences.potts import ManyBody, enumerated, ring, standard_potts
     >>> law = ManyBody.of_matrix(ring(4), standard_potts(2), inverse_temperature=1.0)
     >>> found = interaction_floors(jnp.exp(enumerated(law)[1]), 4, 2, 3)
-    >>> [round(float(x), 6) for x in found.floors], round(float(found.optimal), 6)     # two bodies say it all
+    >>> [round(float(x), 6) for x in found.floors], round(float(found.optimal), 6)     # two bodies are enough
     ([0.693147, 0.462289, 0.462289], 0.462289)
     """
     if not 1 <= orders <= sites:
@@ -222,7 +222,7 @@ def interaction_floors(
     features = indicator_features(every_state(sites - 1, colours), colours, orders - 1)
 
     def of_order(order):
-        # The monomials of a lower order come first. Without any, the colours' own frequencies are best.
+        # The monomials of lower order come first. Without any, the frequencies of the colours are optimal.
         count = monomial_count(sites - 1, colours, order - 1)
         columns, rows = (jnp.asarray(features[:, :count]), tables) if order > 1 else (jnp.ones((1, 1)), own)
 
@@ -244,7 +244,7 @@ def interaction_floors(
 
 
 def population_rows(probability: Any, sites: int, colours: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Every (state with one site hidden) once: tokens, masks and P(context, s_i)/L as targets, for training on a law.
+    """Every state with one site hidden, once: tokens, masks and P(context, s_i)/L as targets, for training on a law.
 
     >>> tokens, masks, targets = population_rows(np.full(8, 1 / 8), 3, 2)
     >>> tokens.shape, int(masks.sum()), float(targets.sum())
@@ -258,7 +258,7 @@ def population_rows(probability: Any, sites: int, colours: int) -> tuple[np.ndar
 
 
 class PopulationLoss(eqx.Module):
-    """Exact masked-token loss of a network on a law: `data` are `population_rows`; a loss for `training.train`."""
+    """Exact masked-token loss of a network on a law, for `training.train`; `data` come from `population_rows`."""
 
     def __call__(self, network: Any, data: Any, key: Any = None) -> Float[Array, ""]:
         tokens, masks, targets = data
@@ -266,11 +266,11 @@ class PopulationLoss(eqx.Module):
         return -jnp.sum(targets * jax.nn.log_softmax(logits, axis=1))
 
 
-# --- laws that add up, and laws of fits -------------------------------------------------------------------------------------
+# --- sums of laws, and laws to fit ------------------------------------------------------------------------------------------
 
 
 class SumOfBodies(eqx.Module):
-    """log w(s) = Σ of the log-weights of several many-body laws on the same sites: orders together, each with its strength.
+    """log w(s) = Σ of the log-weights of several many-body laws on the same sites, of any orders and strengths.
 
     >>> from solvable.methods.sequences.potts import ring, standard_potts
     >>> pair = ManyBody.of_matrix(ring(4), standard_potts(2), 1.0)
@@ -330,7 +330,7 @@ def subgroups(groups: Any, order: int) -> Int[np.ndarray, "T order"]:
 
 
 class TablesOfGroups(eqx.Module):
-    """log w(s) = Σ_g θ_g[s_{g₁}, …] with a table of its own for every group of sites, of any order: a law to be fitted.
+    """log w(s) = Σ_g θ_g[s_{g₁}, …] with a separate table for every group of sites, of any order: a law to be fitted.
 
     >>> law = TablesOfGroups.zeros(3, 2, [[(0,), (1,), (2,)], [(0, 1), (1, 2)]])
     >>> law.logits(law.begin(jnp.zeros((4, 3), int)), jnp.asarray(1)).shape
@@ -338,13 +338,13 @@ class TablesOfGroups(eqx.Module):
     """
 
     tables: tuple[Float[Array, "_ _"], ...]
-    """Of every order: group × cells. (Shapes differ between orders, hence no names for them here.)"""
+    """For every order: group × cells. (Shapes differ between orders, so they are not named here.)"""
     groups: tuple[Int[Array, "_ _"], ...]
     members: tuple[Int[Array, "_ _"], ...]
-    """The groups of every site, of every order; −1 for padding."""
+    """The groups of every site, for every order; −1 for padding."""
     partners: tuple[Int[Array, "_ _ _"], ...]
     strides: tuple[Int[Array, "_ _ _"], ...]
-    """How far one more in a partner's colour moves within the table; zero for the site itself."""
+    """Stride of a partner's colour in the table; zero for the site itself."""
     own: tuple[Int[Array, "_ _"], ...]
     sites: int = eqx.field(static=True)
     colours: int = eqx.field(static=True)
@@ -416,7 +416,7 @@ class TablesOfGroups(eqx.Module):
 
 
 class GroupPseudoLikelihood(eqx.Module):
-    """Masked-token loss of a law's own conditionals at all sites of a batch of sequences: a loss for `training.train`."""
+    """Masked-token loss of a law's conditionals at all sites of a batch of sequences, for `training.train`."""
 
     batch: int = eqx.field(static=True)
     ridge: float = eqx.field(static=True, default=0.0)
@@ -427,7 +427,7 @@ class GroupPseudoLikelihood(eqx.Module):
 
 
 def law_loss(law: Any, sequences: Int[Array, "n L"]) -> Float[Array, ""]:
-    """Masked-token loss of the conditionals of a law on some sequences, nats per site."""
+    """Masked-token loss of a law's conditionals on some sequences, in nats per site."""
     work = law.begin(sequences)
     logits = jax.vmap(lambda i: law.logits(work, i))(jnp.arange(law.sites))
     own = jnp.take_along_axis(
@@ -444,11 +444,11 @@ def log_probabilities(law: Any) -> Float[Array, " states"]:
 def maximum_entropy(
     probability: Any, sites: int, colours: int, order: int, *, tolerance: float = 1e-12, most_rounds: int = 5000
 ) -> Float[np.ndarray, " states"]:
-    """The law of largest entropy among those with the same joint law of every `order` sites: a clone without more bodies.
+    """The law of largest entropy among those with the same joint law of every `order` sites.
 
-    Iterative proportional fitting: every marginal in turn is made right; what has not converged is NaN.
+    Iterative proportional fitting matches the marginals in turn; the result is NaN if it did not converge.
 
-    >>> coins = maximum_entropy(np.array([0.5, 0.0, 0.0, 0.5]), 2, 2, 1)        # each is fair; that they agree is lost
+    >>> coins = maximum_entropy(np.array([0.5, 0.0, 0.0, 0.5]), 2, 2, 1)        # each is fair; their agreement is lost
     >>> coins.tolist()
     [0.25, 0.25, 0.25, 0.25]
     """
@@ -470,10 +470,10 @@ def maximum_entropy(
 def order_components(
     logits: Float[Array, "rows C"], sites: int, colours: int, orders: int
 ) -> Float[Array, "order rows C"]:
-    """The parts of logits at `population_rows` that couple exactly 1, 2, … bodies: they are orthogonal over all contexts.
+    """The parts of logits at `population_rows` that couple exactly 1, 2, … bodies, orthogonal over all contexts.
 
     The part of p bodies depends on p−1 visible sites and averages to zero over each of them (a Hoeffding, or ANOVA,
-    decomposition over uniform contexts); colours are centred first, because a constant in all logits says nothing.
+    decomposition over uniform contexts); colours are centred first, because a constant in all logits has no effect.
 
     >>> logits = jax.random.normal(jax.random.key(0), (12, 2))                  # three sites of two colours
     >>> parts = order_components(logits, 3, 2, 3)

@@ -1,15 +1,15 @@
-"""Gibbs sampling of coloured sequences in many chains at once, replica exchange, and whether the chains have mixed.
+"""Gibbs sampling of coloured sequences in many chains at once, replica exchange, and diagnostics of mixing.
 
-A law (see `solvable.methods.sequences.potts`) says `begin(states)`, `logits(work, site)` or, if that is cheaper, `weights(work,
-site)`, `assign(work, site, colours)`, `states(work)` and `log_weights(states)`; `work` is whatever it likes to carry.
+A law (see `solvable.methods.sequences.potts`) provides `begin(states)`, `logits(work, site)` or, if cheaper, `weights(work,
+site)`, `assign(work, site, colours)`, `states(work)` and `log_weights(states)`; `work` is any state it needs to carry.
 One sweep visits every site in order and draws its colour given all others, in all chains together.
 
 **Mixing.** Every sweep of the second half of a run records the logarithm of the weight and a few random projections of
-the state (which a broken symmetry freezes even where the weight looks fine). From these: the potential scale reduction R̂
-of the chains' halves, and the effective number of independent sweeps per chain. `sample` begins half of its chains at random
-and half in order, and runs on until R̂ is small or patience ends: a run that has not mixed is flagged, and warned about. R̂
-is that of the draws as they are, not of their ranks (`methods.averages.chains`): what is recorded has no heavy tails, and
-thousands of chains are not sorted at every look.
+the state (which a broken symmetry freezes even where the weight looks fine). They give the potential scale reduction R̂
+of the chains' halves and the effective number of independent sweeps per chain. `sample` starts half of its chains at random
+and half ordered, and continues until R̂ is small or the maximal number of sweeps is reached; a run that has not mixed is
+flagged and raises a warning. R̂ is computed from the raw draws, not from their ranks (`methods.averages.chains`): the
+recorded quantities have no heavy tails, and sorting thousands of chains at every check would be slow.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..data.parts import equal_parts
 PROJECTIONS = 4
 CHUNK = 8
 PARTS = 4
-UNROLLED = 32  # colours whose partial sums are written out, where one core adds them
+UNROLLED = 32  # number of colours up to which partial sums are unrolled, for sums on a single core
 
 
 class NotMixed(UserWarning):
@@ -38,7 +38,7 @@ class NotMixed(UserWarning):
 
 
 class Mixing(NamedTuple):
-    """Whether chains have mixed: the worst over what was recorded."""
+    """Whether chains have mixed: the worst over all recorded quantities."""
 
     r_hat: Float[Array, ""]
     effective_sweeps: Float[Array, ""]
@@ -64,10 +64,10 @@ def random_states(key: PRNGKeyArray, chains: int, sites: int, colours: int) -> I
 
 
 def scattered_states(key: PRNGKeyArray, chains: int, sites: int, colours: int) -> Int[Array, "n L"]:
-    """Starts as unlike as can be: every other chain at random, those between with one colour each, in turn, at all sites.
+    """Maximally different starts: every other chain at random, the others with a single colour each, in turn, at all sites.
 
-    Random starts alone agree in a disordered state also where an ordered one has nearly all the weight, and neither is left
-    in any affordable time (a transition of first order).
+    Random starts alone would agree in a disordered state even where an ordered one has nearly all the weight and chains
+    cannot leave either in any affordable time (a first-order transition).
 
     >>> scattered_states(jax.random.key(0), 6, 3, 2)[1::2].tolist()
     [[0, 0, 0], [1, 1, 1], [0, 0, 0]]
@@ -77,7 +77,7 @@ def scattered_states(key: PRNGKeyArray, chains: int, sites: int, colours: int) -
 
 
 def draw_colours(weights: Float[Array, "n C"], uniform: Float[Array, " n"]) -> Int[Array, " n"]:
-    """One colour per row, in proportion to the weights, by inversion of one uniform number each.
+    """Draw one colour per row, in proportion to the weights, by inversion of one uniform number each.
 
     >>> draw_colours(jnp.array([[2.0, 1.0, 1.0]] * 3), jnp.array([0.4, 0.6, 0.9])).tolist()
     [0, 1, 2]
@@ -95,7 +95,7 @@ def draw_colours(weights: Float[Array, "n C"], uniform: Float[Array, " n"]) -> I
 
 
 def sweep(law: Any, work: Any, key: PRNGKeyArray, scale: Float[Array, " n"] | None = None) -> Any:
-    """Every site once, in order, drawn given all others; `scale` multiplies the log-weight chain by chain."""
+    """Draw every site once, in order, given all others; `scale` multiplies the log-weight chain by chain."""
     chains = jax.eval_shape(law.states, work).shape[0]
     uniform = jax.random.uniform(key, (law.sites, chains), dtype=law.dtype)
 
@@ -114,7 +114,7 @@ def sweep(law: Any, work: Any, key: PRNGKeyArray, scale: Float[Array, " n"] | No
 def gibbs(
     law: Any, key: PRNGKeyArray, states: Int[Array, "n L"], sweeps: int
 ) -> tuple[Int[Array, "n L"], Float[Array, "sweeps n traces"]]:
-    """Run all chains for some sweeps; returns their states and what was recorded after each sweep (pure JAX).
+    """Run all chains for some sweeps; return their states and the records after each sweep (pure JAX).
 
     >>> from solvable.methods.sequences.potts import ManyBody, ring, standard_potts
     >>> law = ManyBody.of_matrix(ring(6), standard_potts(3), inverse_temperature=1.0)
@@ -138,7 +138,7 @@ def exchange(
     """Replica exchange: the log-weights of the K replicas of each chain are multiplied by `ladder` (rising, ending at 1).
 
     After every sweep neighbouring replicas swap by the Metropolis rule, even and odd pairs in turn. Returns the states in
-    the order of the ladder (the last are samples of the law), what the last rung recorded, and the share of accepted
+    the order of the ladder (the last are samples of the law), the records of the last rung, and the fraction of accepted
     swaps of the worst pair of rungs.
     """
     rungs, chains, sites = replicas.shape
@@ -147,7 +147,7 @@ def exchange(
     chain = jnp.arange(chains)[None, :]
 
     def step(carry, inputs):
-        # Temperatures move, states stay: `rung[r, n]` is where replica r of chain n stands.
+        # Temperatures move, states stay: `rung[r, n]` is the rung of replica r of chain n.
         work, rung = carry
         key, parity = inputs
         first, second = jax.random.split(key)
@@ -171,12 +171,12 @@ def exchange(
 
 
 def _projections(law: Any):
-    """What is recorded of a state: the log-weight and a few random linear functions of it."""
+    """The recorded quantities: the log-weight and a few random linear functions of the state."""
     directions = jax.random.normal(jax.random.key(20), (law.sites, law.colours, PROJECTIONS), dtype=law.dtype)
     directions = directions / jnp.sqrt(float(law.sites))
 
     def record(states):
-        # Site by site: the one-hot state is never held.
+        # Site by site: the one-hot state is never stored.
         def add(total, site):
             return total + directions[site][states[:, site]], None
 
@@ -190,12 +190,12 @@ def _projections(law: Any):
 def mixing(traces: Float[Array, "sweeps chains traces"]) -> Mixing:
     """R̂ of split chains and the effective number of sweeps per chain, the worst over all traces.
 
-    R̂² = (within + between)/within, each chain being cut in halves so that a drift counts as disagreement. With many
-    chains the comparison is sharp, so that R̂ also exceeds one where sweeps are few: R̂² ≈ 1 + 2τ/n for an integrated
+    R̂² = (within + between)/within, with each chain cut in half so that drift counts as disagreement. With many chains
+    the comparison is sharp, so that R̂ also exceeds one if there are few sweeps: R̂² ≈ 1 + 2τ/n for an integrated
     autocorrelation time τ. The effective number is n/τ (`methods.averages.chains`).
 
     >>> shaking = 0.1 * jax.random.normal(jax.random.key(0), (20, 8, 1))
-    >>> bool(mixing(shaking + jnp.arange(8.0)[None, :, None]).mixed)           # every chain stays where it began
+    >>> bool(mixing(shaking + jnp.arange(8.0)[None, :, None]).mixed)           # every chain stays near its start
     False
     """
     draws = jnp.swapaxes(traces, 0, 1)
@@ -216,10 +216,10 @@ def sample(
 ) -> Samples:
     """Sequences from a law by Gibbs sampling, or by replica exchange if a `ladder` of log-weight factors is given.
 
-    Each chain gives one sequence (its last state) when `chains` is `number`, the default up to 4096; with fewer chains
-    several, an effective sample apart. Half of the chains begin at random, half with one colour at all sites. Runs are doubled
-    until the chains of the second half agree (R̂ < 1.05) or `most_sweeps` have been made; then a `NotMixed` warning says
-    how far it came, and `mixed` is False.
+    Each chain gives one sequence (its last state) when `chains` is `number`, the default up to 4096; fewer chains give
+    several each, an effective sample apart. Half of the chains begin at random, half with one colour at all sites. Runs are
+    doubled until the chains of the second half agree (R̂ < 1.05) or `most_sweeps` is reached; in the latter case `mixed` is
+    False and a `NotMixed` warning gives R̂.
 
     >>> from solvable.methods.sequences.potts import ManyBody, ring, standard_potts
     >>> law = ManyBody.of_matrix(ring(8), standard_potts(3), inverse_temperature=1.0)
@@ -229,8 +229,8 @@ def sample(
     """
     if number < 1 or sweeps < 2 * CHUNK or most_sweeps < sweeps:
         raise InvalidValue(
-            f"number = {number}, sweeps = {sweeps}, most_sweeps = {most_sweeps}: at least 1 sequence is drawn, in at "
-            f"least {2 * CHUNK} sweeps."
+            f"number = {number}, sweeps = {sweeps}, most_sweeps = {most_sweeps}: number must be at least 1, "
+            f"sweeps at least {2 * CHUNK}, and most_sweeps at least sweeps."
         )
     chains = max(2, min(number, 4096 if chains is None else chains))
     first, second = jax.random.split(key)
@@ -262,14 +262,15 @@ def sample(
 
 
 class _Runner:
-    """Chains that run on in chunks of a few sweeps, which share one compiled program.
+    """Chains that continue in chunks of a few sweeps, which share one compiled program.
 
-    On a CPU many chains go in parts, one thread each; always as many parts, so that numbers do not depend on the machine.
+    On a CPU many chains run in parts, one thread each. The number of parts is fixed, so that results do not depend on
+    the machine.
     """
 
     def __init__(self, law: Any, key: PRNGKeyArray, states: Int[Array, "n L"], ladder: Float[Array, " K"] | None):
         parts = PARTS if jax.default_backend() == "cpu" and len(states) >= 128 * PARTS else 1
-        # A few chains more make all parts equal.
+        # A few extra chains make all parts equal.
         self.parts = list(equal_parts(states, parts, repeat=True))
         if ladder is not None:
             self.parts = [jnp.tile(part[None], (len(ladder), 1, 1)) for part in self.parts]

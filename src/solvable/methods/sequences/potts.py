@@ -1,12 +1,12 @@
-"""Laws of coloured sequences: pairwise Potts models, factorised or dense, and many-body ones; their exact statistics.
+"""Laws of coloured sequences: pairwise Potts models (factorised or dense) and many-body models, with exact statistics.
 
-A sequence has L sites and C colours, `states[n, i]` ∈ {0, …, C−1}. A law knows the logarithm of its weights and the
+A sequence has L sites and C colours, `states[n, i]` ∈ {0, …, C−1}. A law provides the logarithm of its weights and the
 conditional of one site given all others, which is all that a Gibbs sampler needs:
 
 - `ManyBody`: log w(s) = β Σ_g J_g U[s_{g₁}, …, s_{g_p}] over groups g of p sites, U symmetric. With p = 2 this is the
   generalised Potts model exp(β Σ_{i<j} J_ij s_iᵀ U s_j) on a sparse graph;
 - `Factored`: the same for p = 2 when most pairs interact;
-- `Dense`: any fields h_i(a) and couplings W_ij(a, b), such as a fit's.
+- `Dense`: any fields h_i(a) and couplings W_ij(a, b), such as those of a fit.
 
 Couplings J come from `random_graph`, `gaussian_couplings`, `ring`, `star` or your own matrix; colours interact by
 `standard_potts`, `random_symmetric` (any number of bodies) or your own array. Exact sampling: `sample_star`, and
@@ -29,20 +29,20 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ...errors import InvalidValue
 
 MOST_STATES = 1_000_000
-"""How many states an exact enumeration takes at most."""
+"""The largest number of states for exact enumeration."""
 
 LARGEST_EXPONENT = 80.0
-"""Products of single-precision factors stay above exp(−80): none of them can underflow."""
+"""Products of single-precision factors stay above exp(−80), so that none can underflow."""
 
 MOST_COLOURS = 64
 """For tables of two partners at once."""
 
 
-# --- who interacts with whom, and how colours do ------------------------------------------------------------------------
+# --- couplings of sites and interactions of colours ---------------------------------------------------------------------
 
 
 def random_graph(key: PRNGKeyArray, sites: int, neighbours: int = 2) -> Float[Array, "L L"]:
-    """Couplings J ∈ {0, 1}: every site picks this many others; a pair interacts if either picked the other.
+    """Couplings J ∈ {0, 1}: every site chooses `neighbours` others; a pair interacts if either chose the other.
 
     >>> int(random_graph(jax.random.key(0), 20).sum(0).min())
     2
@@ -66,20 +66,22 @@ def ring(sites: int) -> Float[Array, "L L"]:
 
 
 def star(arms: Float[Array, " N"]) -> Float[Array, "L L"]:
-    """Site 0 coupled to N others that see nothing else, with these couplings."""
+    """Site 0 coupled to N others, which have no other couplings."""
     sites = arms.shape[0] + 1
     return jnp.zeros((sites, sites)).at[0, 1:].set(arms).at[1:, 0].set(arms)
 
 
 def random_groups(rng: np.random.Generator, sites: int, bodies: int, number: int) -> Int[np.ndarray, "T p"]:
-    """Distinct groups of `bodies` sites, drawn without repetition.
+    """Distinct groups of `bodies` sites, drawn without replacement.
 
     >>> random_groups(np.random.default_rng(0), 6, 4, 15).shape          # all of them
     (15, 4)
     """
     total = math.comb(sites, bodies)
     if not 1 <= number <= total:
-        raise InvalidValue(f"number = {number} is not in [1, {total}], the groups of {bodies} among {sites} sites.")
+        raise InvalidValue(
+            f"number = {number} is not in [1, {total}]: there are {total} groups of {bodies} among {sites} sites."
+        )
     if total <= 200_000:
         every = np.array(list(itertools.combinations(range(sites), bodies)))
         return every[np.sort(rng.choice(total, number, replace=False))]
@@ -90,12 +92,12 @@ def random_groups(rng: np.random.Generator, sites: int, bodies: int, number: int
 
 
 def standard_potts(colours: int) -> Float[Array, "C C"]:
-    """Equal colours attract, others do not: the identity, rows made to sum to zero."""
+    """Equal colours attract, others do not: the identity with rows shifted to sum to zero."""
     return jnp.eye(colours) - 1.0 / colours
 
 
 def random_symmetric(key: PRNGKeyArray, colours: int, bodies: int = 2) -> Float[Array, "..."]:
-    """A Gaussian array of `bodies` dimensions made symmetric, as an interaction of that many bodies.
+    """A symmetrised Gaussian array of `bodies` dimensions, as an interaction of that many bodies.
 
     Two bodies: (X + Xᵀ)/2, the convention of factored attention; more: the sum over permutations divided by √p!.
     """
@@ -138,18 +140,18 @@ class ManyBody(eqx.Module):
     table: Float[Array, "..."]
     inverse_temperature: Float[Array, ""]
     factors: Float[Array, "rows C"] | None
-    """exp βJ(U − largest in the row), where all groups pull alike and no product of them can underflow: multiplying
-    these spares the sampler its exponentials, most of its time."""
+    """exp βJ(U − largest in the row), if all groups have equal strength and no product of them can underflow: multiplying
+    these saves the sampler its exponentials, most of its time."""
     products: tuple[Float[Array, "couples C"], Int[Array, "L K 2"]] | None
-    """For groups of two and few colours, the factors of two partners at once (their colours a and b pick row
-    a(C + 1) + b, the colour C standing for none), and the partners of every site two by two, L standing for none."""
+    """For groups of two and few colours, the factors of two partners at once (their colours a and b select row
+    a(C + 1) + b, with colour C for none), and the partners of every site in pairs, with L for none."""
 
     @classmethod
     def of_groups(cls, sites: int, groups, table, strengths=None, inverse_temperature=1.0) -> ManyBody:
-        """From a list of groups of sites (concrete), a symmetric array of colours and one strength per group."""
+        """Make a law from a concrete list of groups of sites, a symmetric array of colours and one strength per group."""
         groups = np.asarray(groups)
         if groups.ndim != 2 or (groups.size and (groups.min() < 0 or groups.max() >= sites)):
-            raise InvalidValue(f"groups must be a list of equally many sites in [0, {sites - 1}].")
+            raise InvalidValue(f"groups must all have the same number of sites, each in [0, {sites - 1}].")
         table = jnp.asarray(table)
         if groups.shape[1] != table.ndim or len(set(table.shape)) != 1:
             raise InvalidValue(
@@ -185,10 +187,10 @@ class ManyBody(eqx.Module):
 
     @classmethod
     def of_matrix(cls, couplings, colours, inverse_temperature=1.0) -> ManyBody:
-        """Pairs that interact are read off a symmetric matrix J (concrete); its diagonal is not used."""
+        """Make a law from a concrete symmetric matrix J of pair couplings; its diagonal is ignored."""
         matrix = np.asarray(couplings)
         if not np.allclose(matrix, matrix.T):
-            raise InvalidValue("couplings is not a symmetric matrix.")
+            raise InvalidValue("couplings must be a symmetric matrix.")
         i, j = np.nonzero(np.triu(matrix, 1))
         return cls.of_groups(len(matrix), np.stack([i, j], 1), colours, matrix[i, j], inverse_temperature)
 
@@ -205,7 +207,7 @@ class ManyBody(eqx.Module):
         return self.table.dtype
 
     def log_weights(self, states: Int[Array, "n L"]) -> Float[Array, " n"]:
-        """Logarithm of the unnormalised probability of every state, one group after the other."""
+        """Logarithm of the unnormalised probability of every state, summed group by group."""
         flat = self.table.reshape(-1)
         columns = jnp.asarray(states, jnp.int32).T
 
@@ -219,7 +221,7 @@ class ManyBody(eqx.Module):
         total, _ = jax.lax.scan(add, jnp.zeros(columns.shape[1], self.dtype), (self.groups, self.strengths))
         return self.inverse_temperature * total
 
-    # What the sampler works on: the states, sites first, and behind them the one that stands for no partner.
+    # The sampler works on the states, sites first, followed by the one that represents no partner.
     def begin(self, states: Int[Array, "n L"]) -> Int[Array, "rows n"]:
         columns = jnp.asarray(states, jnp.int32).T
         return jnp.concatenate([columns, jnp.full_like(columns[:1], self.colours)])
@@ -233,7 +235,7 @@ class ManyBody(eqx.Module):
         return self._over_groups(site, add, jnp.zeros((work.shape[1], self.colours), self.dtype))
 
     def weights(self, work: Int[Array, "rows n"], site: Int[Array, ""]) -> Float[Array, "n C"] | None:
-        """The conditional's weights up to a factor, where products give them without exponentials; else None."""
+        """The conditional's weights up to a factor, if products give them without exponentials; otherwise None."""
         if self.factors is None:
             return None
         if self.products is None:
@@ -278,7 +280,7 @@ class ManyBody(eqx.Module):
 
     @staticmethod
     def _over(body: Any, start: Array, first: int, number: Int[Array, ""], most: int) -> Array:
-        """A loop over what a site has: as many turns as it needs on a CPU, the padded number elsewhere (a GPU would wait)."""
+        """A loop over a site's groups: as many iterations as it needs on a CPU, the padded number elsewhere."""
 
         def padded(start):
             return jax.lax.fori_loop(first, most, body, start, unroll=most <= 16)
@@ -398,7 +400,7 @@ class Dense(eqx.Module):
 Law = ManyBody | Factored | Dense
 
 
-# --- what is exact --------------------------------------------------------------------------------------------------------
+# --- exact statistics -----------------------------------------------------------------------------------------------------
 
 
 def conditionals(law: Law, states: Int[Array, "n L"]) -> Float[Array, "n L C"]:
@@ -410,7 +412,7 @@ def conditionals(law: Law, states: Int[Array, "n L"]) -> Float[Array, "n L C"]:
 
 
 def optimal_loss(law: Law, states: Int[Array, "n L"]) -> Float[Array, ""]:
-    """Masked-token loss of the true conditionals on these sequences, in nats per site: nothing does better on average.
+    """Masked-token loss of the true conditionals on these sequences, in nats per site: on average the lowest possible.
 
     >>> law = ManyBody.of_matrix(ring(4), standard_potts(3), inverse_temperature=0.0)
     >>> round(float(optimal_loss(law, jnp.zeros((2, 4), int))), 6)                  # log 3
@@ -421,7 +423,7 @@ def optimal_loss(law: Law, states: Int[Array, "n L"]) -> Float[Array, ""]:
 
 
 def every_state(sites: int, colours: int) -> Int[np.ndarray, "n L"]:
-    """All C^L sequences, the last site running fastest; refused above a million.
+    """All C^L sequences, the last site varying fastest; raises `InvalidValue` above a million.
 
     >>> every_state(2, 2).tolist()
     [[0, 0], [0, 1], [1, 0], [1, 1]]
@@ -429,7 +431,7 @@ def every_state(sites: int, colours: int) -> Int[np.ndarray, "n L"]:
     total = colours**sites
     if total > MOST_STATES:
         raise InvalidValue(
-            f"{colours} colours on {sites} sites have {total} states, more than the {MOST_STATES} that are enumerated."
+            f"{colours} colours on {sites} sites have {total} states, more than the {MOST_STATES} that can be enumerated."
         )
     number = np.arange(total)
     return np.stack([(number // colours ** (sites - 1 - i)) % colours for i in range(sites)], 1).astype(np.int32)
@@ -452,7 +454,7 @@ def sample_enumerated(law: Law, key: PRNGKeyArray, number: int) -> Int[Array, "n
 def sample_star(
     key: PRNGKeyArray, arms: Float[Array, " N"], colours: Float[Array, "C C"], number: int
 ) -> Int[Array, "n L"]:
-    """Independent sequences of the star with couplings βJ_j = `arms`: the centre first, then every arm by itself.
+    """Independent sequences of the star with couplings βJ_j = `arms`: the centre first, then each arm independently.
 
     P(s_0 = y) ∝ Π_j Σ_c exp(arms_j U[y, c]); given it, s_j ∝ exp(arms_j U[y, s_j]).
     """
@@ -461,7 +463,7 @@ def sample_star(
     centre = jax.random.categorical(first, jnp.sum(jax.nn.logsumexp(logits, axis=2), axis=0), shape=(number,))
     below = jnp.cumsum(jax.nn.softmax(logits, axis=2), axis=2)[:, :, :-1]
     uniform = jax.random.uniform(second, (number, arms.shape[0]), dtype=logits.dtype)
-    # Colour by colour, so that nothing of size number × N × C is ever held.
+    # Colour by colour, so that no array of size number × N × C is needed.
     leaves = jnp.zeros(uniform.shape, jnp.int32)
     for c in range(colours.shape[0] - 1):
         leaves = leaves + (uniform > below[:, :, c].T[centre]).astype(jnp.int32)

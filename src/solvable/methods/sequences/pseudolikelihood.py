@@ -1,7 +1,7 @@
 """Pseudo-likelihood of Potts models: dense couplings, and the factored couplings of one layer of attention.
 
-Sequences are integers `(sequences, sites)` with values 0..C−1. **Index order**: couplings W[i, a, j, b] are what colour b at
-site j adds to the logit of colour a at site i, fields h[i, a] what is there without neighbours:
+Sequences are integers `(sequences, sites)` with values 0..C−1. **Index order**: W[i, a, j, b] is the contribution of colour
+b at site j to the logit of colour a at site i, the field h[i, a] the logit without neighbours:
 
     P(s) ∝ exp(Σ_i h[i, s_i] + Σ_{i<j} W[i, s_i, j, s_j]),   P(s_i = a | rest) = softmax_a(h[i, a] + Σ_{j≠i} W[i, a, j, s_j]).
 
@@ -83,7 +83,7 @@ Report = Callable[[int, float, float], None]
 
 
 def _frequencies(sequences: np.ndarray, weights: np.ndarray, colours: int) -> np.ndarray:
-    """Weighted frequencies of the colours at each site, with one pseudo-count in all."""
+    """Weighted frequencies of the colours at each site, with one pseudo-count in total."""
     counts = np.stack([np.bincount(column, weights, colours) for column in sequences.T])
     return (counts + 1 / colours) / (weights.sum() + 1)
 
@@ -92,22 +92,24 @@ def _checked(sequences: ArrayLike, colours: int, weights: ArrayLike | None) -> t
     given = np.asarray(sequences)
     if given.ndim != 2 or given.dtype.kind not in "iu" or min(given.shape) < 1 or given.shape[1] < 2:
         raise ValueError(
-            f"sequences are whole numbers (sequences, sites ≥ 2), not {given.dtype} of shape {given.shape}."
+            f"sequences must be integers of shape (sequences, sites ≥ 2), not {given.dtype} of shape {given.shape}."
         )
     if given.min() < 0 or given.max() >= colours:
-        raise ValueError(f"colours are 0..{colours - 1}, but the sequences hold {given.min()}..{given.max()}.")
+        raise ValueError(
+            f"colours must be in 0..{colours - 1}, but the sequences contain {given.min()}..{given.max()}."
+        )
     heavy = np.ones(len(given)) if weights is None else np.asarray(weights, float)
     if heavy.shape != (len(given),) or not np.all(heavy >= 0) or not 0 < heavy.sum() < np.inf:
-        raise ValueError("weights are one non-negative number per sequence, not all zero.")
+        raise ValueError("weights must be one non-negative number per sequence, not all zero.")
     return given, heavy
 
 
 class DenseFit(eqx.Module):
     """A Potts model with a coupling for every pair of sites and colours; see the module for index order.
 
-    `objective` is the penalised sum that was minimised, `loss` the mean masked cross-entropy per site of the training
-    sequences. `converged` says whether `residual` is within the tolerance: if not, the couplings are those of the last
-    iteration and no minimum.
+    `objective` is the minimised penalised sum, `loss` the mean masked cross-entropy per site of the training sequences.
+    `converged` means that `residual` is within the tolerance; otherwise the couplings are those of the last iteration,
+    not a minimum.
     """
 
     fields: Float[Array, "sites colours"]
@@ -121,7 +123,7 @@ class DenseFit(eqx.Module):
 
     @property
     def couplings(self) -> Float[Array, "sites colours sites colours"]:
-        """W[i, a, j, b], unpacked when asked for."""
+        """W[i, a, j, b], unpacked on access."""
         return unpack(self.pairs, *self.fields.shape)
 
     def logits(self, sequences: Int[Array, "m sites"]) -> Float[Array, "m sites colours"]:
@@ -143,16 +145,16 @@ def fit_dense(
     rows: int | None = None,
     report: Report | None = None,
 ) -> DenseFit:
-    """The dense Potts model of largest penalised pseudo-likelihood.
+    """Fit the dense Potts model with the largest penalised pseudo-likelihood.
 
-    `penalty` λ stands against the sum over sequences (default 0.2·(sites − 1)), `fields_penalty` λ_h is the same unless
-    given: then what the couplings can say in the fields' place costs least there, and the search is well conditioned (a
-    tiny λ_h takes five times as long). The relative error of the parameters is at most `tolerance`/λ. `rows`: sequences
-    at a time (default: 64 MB of them as one-hot vectors).
+    `penalty` λ is relative to the sum over sequences (default 0.2·(sites − 1)). `fields_penalty` λ_h is the same by
+    default: a contribution that fields and couplings can both express is then cheapest in the fields, and the search is
+    well conditioned (a tiny λ_h takes five times as long). The relative error of the parameters is at most
+    `tolerance`/λ. `rows` is the number of sequences at a time (default: 64 MB of them as one-hot vectors).
 
     Memory: with P = sites²·colours²/2 numbers, the search holds 2·history + 8 of P, the objective about 6 more. `history`
-    is 8 pairs of P, or 5 where P is above 64 MB. 500 sites of 21 colours in float32: P takes 220 MB, and the process was
-    seen to peak at 5.9 GB, whatever the number of sequences (each takes one byte per site).
+    is 8 pairs of P, or 5 if P is above 64 MB. For 500 sites of 21 colours in float32, P takes 220 MB and the measured
+    peak of the process was 5.9 GB, for any number of sequences (each takes one byte per site).
 
     >>> rng = np.random.default_rng(0)
     >>> first = rng.integers(0, 3, 2000)
@@ -185,7 +187,7 @@ def fit_dense(
     curvatures = _curvatures(frequencies, float(heavy.sum()), ridge, fields_ridge, dtype)
     if history is None:
         history = 8 if 2 * size**2 * jnp.dtype(dtype).itemsize <= 1 << 26 else 5
-    # Curvatures fall by an order of magnitude once the couplings predict: twice they are measured anew.
+    # Curvatures fall by an order of magnitude once the couplings predict well, so they are measured again twice.
     done = used = 0
 
     def tell(number: int, value: float, residual: float) -> None:
@@ -201,7 +203,7 @@ def fit_dense(
             history=history,
             curvatures=curvatures,
             report=None if report is None else tell,
-            every=10 if given.size * sites * colours**2 < 10**10 else 1,  # back in Python after seconds, not minutes
+            every=10 if given.size * sites * colours**2 < 10**10 else 1,  # return to Python after seconds, not minutes
         )
         done, used = done + int(found.iterations), used + int(found.evaluations)
         if not float(found.residual) > tolerance or done >= iterations:
@@ -248,10 +250,10 @@ def _diagnostics(found: Minimum) -> tuple[Array, Array, Array, Array, Array]:
 
 
 class FactoredAttention(eqx.Module):
-    """One layer of attention whose maps know only positions and whose values know only tokens.
+    """One layer of attention whose maps depend only on positions and whose values depend only on tokens.
 
     logits_i = fields_i + Σ_h Σ_{j≠i} A^h_ij V^h s_j, that is W[i, a, j, b] = Σ_h A^h_ij V^h_ab. With `attention="free"` the
-    map A is `maps` itself, with "softmax" each row of A is a softmax over the other sites: positive, of sum one.
+    map A is `maps` itself; with "softmax" each row of A is a softmax over the other sites: positive, with sum one.
     """
 
     maps: Float[Array, "heads sites sites"]
@@ -267,11 +269,11 @@ class FactoredAttention(eqx.Module):
         return jnp.where(own, 0.0, self.maps)
 
     def directed_couplings(self) -> Float[Array, "sites colours sites colours"]:
-        """W[i, a, j, b] = Σ_h A^h_ij V^h_ab: what the conditionals use, symmetric only if the fit made it so."""
+        """W[i, a, j, b] = Σ_h A^h_ij V^h_ab, as used by the conditionals; not necessarily symmetric."""
         return jnp.einsum("hij,hab->iajb", self.attention_maps(), self.values)
 
     def logits(self, sequences: Int[Array, "m sites"]) -> Float[Array, "m sites colours"]:
-        """Logits of every site given all others, without ever composing the couplings."""
+        """Logits of every site given all others, without composing the couplings."""
         heads, colours = self.values.shape[:2]
         x = one_hot(sequences, colours, self.values.dtype).reshape(-1, colours)
         tokens = product(x, self.values.reshape(heads * colours, colours).T)
@@ -281,14 +283,16 @@ class FactoredAttention(eqx.Module):
 
 
 def masked_language_loss(network: FactoredAttention, sequences: Int[Array, "m sites"]) -> Float[Array, ""]:
-    """Masked-language loss of the network, run as a network: site by site, the token there replaced by nothing, the
-    prediction read at the masked position; mean cross-entropy over sites and sequences.
+    """Masked-language loss of the network: mean cross-entropy over sites and sequences.
 
-    Equal to `negative_log_pseudolikelihood` of the composed couplings, divided by sequences × sites.
+    The network is run once per site, with the token there removed and the prediction read at the masked position. Equal
+    to `negative_log_pseudolikelihood` of the composed couplings, divided by sequences × sites.
     """
     number, sites = sequences.shape
     colours = network.values.shape[1]
-    maps = network.attention_maps() if network.attention == "softmax" else network.maps  # own token: nothing anyway
+    maps = (
+        network.attention_maps() if network.attention == "softmax" else network.maps
+    )  # the own token contributes nothing
 
     def at(site):
         tokens = one_hot(sequences.at[:, site].set(-1), colours, network.values.dtype)
@@ -326,7 +330,7 @@ class FactoredObjective(eqx.Module):
 
 
 class FactoredFit(eqx.Module):
-    """Factored attention after training; see `DenseFit` for the numbers beside it."""
+    """Factored attention after training; see `DenseFit` for the other fields."""
 
     network: FactoredAttention
     loss: Float[Array, ""]
@@ -344,13 +348,16 @@ class FactoredFit(eqx.Module):
     def couplings(self) -> Float[Array, "sites colours sites colours"]:
         """The Potts model nearest to the network: directed couplings in zero-sum gauge, averaged over both directions.
 
-        The means that the gauge removes from the directed couplings are not in here: `potts()` returns them in the fields.
+        The means that the gauge removes from the directed couplings are not included; `potts()` adds them to the fields.
         """
         return self.potts()[1]
 
     def potts(self) -> tuple[Float[Array, "sites colours"], Float[Array, "sites colours sites colours"]]:
-        """Fields and symmetric couplings in zero-sum gauge. Symmetrising comes after the gauge: only there are the two
-        directions of a pair the same numbers when the network's conditionals belong to one Potts model."""
+        """Fields and symmetric couplings in zero-sum gauge.
+
+        Couplings are symmetrised after the gauge is fixed: only then do the two directions of a pair agree when the
+        network's conditionals belong to one Potts model.
+        """
         fields, directed = zero_sum(self.network.fields, self.network.directed_couplings())
         return fields, 0.5 * (directed + directed.transpose(2, 3, 0, 1))
 
@@ -378,9 +385,9 @@ def fit_factored(
     rows: int | None = None,
     report: Report | None = None,
 ) -> FactoredFit:
-    """Factored attention of largest penalised pseudo-likelihood, from random maps and values.
+    """Fit factored attention with the largest penalised pseudo-likelihood, from random maps and values.
 
-    The problem is not convex: of five starts on 1000 sequences of 20 sites and 10 colours two ended in a minimum with ten
+    The problem is not convex: of five starts on 1000 sequences of 20 sites and 10 colours, two ended in a minimum with ten
     times the excess loss. The best of `starts` is kept. (Gauge: A → cA, V → V/c; the penalty balances |A| and |V|.)
     Cost of one evaluation: 6·heads·sequences·sites²·colours operations.
 
@@ -394,7 +401,7 @@ def fit_factored(
     """
     given, heavy = _checked(sequences, colours, weights)
     if heads < 1 or starts < 1:
-        raise ValueError(f"heads = {heads} and starts = {starts} must be whole numbers from 1 on.")
+        raise ValueError(f"heads = {heads} and starts = {starts} must be integers ≥ 1.")
     sites = given.shape[1]
     if rows is None:  # all heads' values of a chunk are in memory at once
         rows = max(1, LARGEST_CHUNK // (sites * colours * (heads + 3) * jnp.dtype(dtype).itemsize))
@@ -424,7 +431,7 @@ def fit_factored(
     return FactoredFit(kept, (found.value - penalties) / float(heavy.sum() * sites), *_diagnostics(found))
 
 
-# --- how good is a model ----------------------------------------------------------------------------------------------
+# --- evaluation -------------------------------------------------------------------------------------------------------
 
 
 def test_loss(
@@ -448,7 +455,7 @@ def test_loss(
     return float(total) / float(heavy.sum() * sites)
 
 
-test_loss.__test__ = False  # type: ignore[attr-defined]  # a name of the vocabulary, no test
+test_loss.__test__ = False  # type: ignore[attr-defined]  # a public function, not a test
 
 
 @eqx.filter_jit

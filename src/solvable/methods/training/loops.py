@@ -1,8 +1,8 @@
 """Mini-batch training of networks: one compiled program per shape, many seeds at once, measured at chosen steps.
 
 A *loss* is a function `loss(network, data, key)` that draws its batch with the key; `MaskedTokens` and `NextToken` are
-two for sequences of tokens. A *measure* is a function `measure(network, data)` of anything one wants to follow.
-Functions are told apart by identity: make them once (or as Equinox modules) and every further run is already compiled.
+two for sequences of tokens. A *measure* is a function `measure(network, data)` of any quantity to be followed.
+Functions are compared by identity: create them once (or as Equinox modules), and later runs are already compiled.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 Predictor = Callable[[Array, Array], Array]
-"""From the tokens of one sequence and where they are hidden to logits at every site."""
+"""Maps the tokens of one sequence and the mask of hidden ones to logits at every site."""
 
 
 # --- optimisers -------------------------------------------------------------------------------------------------------
 
 
 class Optimiser(eqx.Module):
-    """How weights move: `"adam"`, `"sgd"` or `"momentum"`, with warm-up, cosine decay, clipping and weight decay.
+    """An optimiser: `"adam"`, `"sgd"` or `"momentum"`, with warm-up, cosine decay, clipping and weight decay.
 
-    Rate, warm-up and length are arrays: changing them compiles nothing.
+    Rate, warm-up and length are arrays: changing them does not recompile.
 
     >>> optimiser = Optimiser("adam", rate=1e-3, warmup=2, steps=10)
     >>> [round(1e3 * float(optimiser.rate_at(jnp.asarray(t))), 3) for t in (0, 1, 5, 10)]
@@ -53,7 +53,7 @@ class Optimiser(eqx.Module):
         clip: float | None = None,
         decay: float = 0.0,
     ):
-        """`steps` is where the cosine decay of the rate ends (none: a constant rate); `decay` pulls weights to zero."""
+        """`steps` is the end of the cosine decay of the rate (None for a constant rate); `decay` is the weight decay."""
         if kind not in ("adam", "sgd", "momentum"):
             raise ValueError(f"optimiser {kind!r} is not one of 'adam', 'sgd', 'momentum'.")
         self.kind, self.memory, self.clip, self.decay = kind, memory, clip, decay
@@ -89,7 +89,7 @@ def _matrices(weights: PyTree) -> PyTree:
 
 
 def cross_entropies(logits: Float[Array, "*rest colours"], tokens: Int[Array, "*rest"]) -> Float[Array, "*rest"]:
-    """−ln of the probability that the logits give to the tokens.
+    """−ln of the probability that the logits assign to the tokens.
 
     >>> cross_entropies(jnp.zeros((1, 4)), jnp.asarray([2])).round(6).tolist()
     [1.386294]
@@ -105,7 +105,7 @@ def draw_rows(key: PRNGKeyArray, data: Int[Array, "rows sites"], number: int) ->
 
 
 def draw_windows(key: PRNGKeyArray, text: Int[Array, " n"], number: int, length: int) -> Int[Array, "number length"]:
-    """Stretches of one long text, at places drawn evenly.
+    """Windows of one long text, at uniformly drawn positions.
 
     >>> rows = draw_windows(jax.random.key(0), jnp.arange(100), 2, 4)
     >>> jnp.diff(rows, axis=1).tolist()
@@ -116,7 +116,7 @@ def draw_windows(key: PRNGKeyArray, text: Int[Array, " n"], number: int, length:
 
 
 def _below(key: PRNGKeyArray, number: int, limit: int) -> Array:
-    """Whole numbers below a limit, even to limit/2³²; compiles in half the time of `jax.random.randint`."""
+    """Integers below a limit, uniform up to limit/2³²; compiles in half the time of `jax.random.randint`."""
     return (jax.random.bits(key, (number,), jnp.uint32) % np.uint32(limit)).astype(jnp.int32)
 
 
@@ -131,7 +131,7 @@ def mask_one_site(key: PRNGKeyArray, sequences: Int[Array, "n sites"]) -> Bool[A
 
 
 def mask_fraction(key: PRNGKeyArray, sequences: Int[Array, "n sites"], fraction: float) -> Bool[Array, "n sites"]:
-    """Hide each site with this probability, and one more so that none is left whole."""
+    """Hide each site with this probability, plus one site of every sequence, so that none is left complete."""
     here, there = jax.random.split(key)
     return (jax.random.uniform(here, sequences.shape) < fraction) | mask_one_site(there, sequences)
 
@@ -139,8 +139,10 @@ def mask_fraction(key: PRNGKeyArray, sequences: Int[Array, "n sites"], fraction:
 def logits_at_hidden_site(
     predict: Predictor, tokens: Int[Array, " sites"], hidden: Bool[Array, " sites"]
 ) -> Float[Array, " colours"]:
-    """Logits at the one site that is hidden. A network that can do so without the logits at all other sites has a
-    method `at_hidden_site(tokens, hidden)`."""
+    """Logits at the one hidden site.
+
+    Uses the network's method `at_hidden_site(tokens, hidden)`, which avoids the logits at all other sites, if it has one.
+    """
     shortcut = getattr(predict, "at_hidden_site", None)
     if shortcut is not None:
         return shortcut(tokens, hidden)
@@ -148,7 +150,7 @@ def logits_at_hidden_site(
 
 
 def one_site_loss(predict: Predictor, sequences: Int[Array, "n sites"], key: PRNGKeyArray) -> Float[Array, ""]:
-    """The mean cross-entropy of one hidden token of every sequence, at a site drawn evenly."""
+    """The mean cross-entropy of one hidden token of every sequence, at a uniformly drawn site."""
     hidden = mask_one_site(key, sequences)
     logits = jax.vmap(lambda tokens, hidden: logits_at_hidden_site(predict, tokens, hidden))(sequences, hidden)
     return jnp.mean(cross_entropies(logits, jnp.sum(jnp.where(hidden, sequences, 0), 1)))
@@ -193,9 +195,9 @@ class NextToken(eqx.Module):
 
 
 def masked_loss(predict: Predictor, sequences: Int[Array, "n sites"], chunk: int = 64) -> Float[Array, ""]:
-    """Cross-entropy of a token given all others: every site of every sequence hidden once, the average of all.
+    """Mean cross-entropy of a token given all others, with every site of every sequence hidden once.
 
-    `predict(tokens, masked)` gives logits at every site of one sequence; `chunk` sequences are held at a time.
+    `predict(tokens, masked)` gives logits at every site of one sequence; `chunk` sequences are processed at a time.
 
     >>> flat = lambda tokens, masked: jnp.zeros((4, 3))
     >>> round(float(masked_loss(flat, jnp.zeros((10, 4), int))), 6)     # ln 3
@@ -214,10 +216,9 @@ def masked_loss(predict: Predictor, sequences: Int[Array, "n sites"], chunk: int
 
 
 class Training(NamedTuple):
-    """What came out: the network, and at every recorded step the mean loss since the one before (NaN at step 0)
-    and the measures.
+    """The trained network, and at every recorded step the mean loss since the previous one (NaN at step 0) and the measures.
 
-    With replicas every array has a leading replica axis behind that of the recorded steps.
+    With replicas every array has a replica axis after that of the recorded steps.
     """
 
     network: Any
@@ -244,11 +245,11 @@ def train(
     **Arguments:**
     - `key`: one key; or an array of keys for as many replicas, trained side by side. Then every array of `network` has a
         leading replica axis (`eqx.filter_vmap(make)(keys)`); the data are shared.
-    - `record`: the steps (0 is before the first) after which to record; without it, 20 equal stretches.
+    - `record`: the steps (0 is before the first) after which to record; by default after each of 20 equal parts.
     - `measure`: `measure(network, held_out)`, evaluated at every recorded step.
-    - `say`: told the step and the measures at every recorded step.
+    - `say`: called with the step and the measures at every recorded step.
 
-    The same key gives the same weights, bit by bit, whatever is recorded.
+    The same key gives the same weights, bit for bit, independent of what is recorded.
 
     >>> target = jnp.asarray([1.0, -2.0], jnp.float32)
     >>> square = lambda w, data, key: jnp.sum((w - data) ** 2)
@@ -282,7 +283,7 @@ def descend(
     steps: Any,
     key: PRNGKeyArray,
 ) -> Any:
-    """The network after so many steps, with nothing recorded: `train` for use inside compiled and batched functions.
+    """The network after `steps` steps, without records: `train` for use inside compiled and batched functions.
 
     The number of steps may be traced. The same key gives the same weights as `train`.
 
@@ -298,7 +299,7 @@ def descend(
 
 
 def geometric_steps(steps: int, number: int = 20) -> np.ndarray:
-    """About `number` whole steps from 1 to `steps`, evenly spaced in their logarithm, with 0 in front.
+    """About `number` steps from 1 to `steps`, evenly spaced in their logarithm, preceded by 0.
 
     >>> geometric_steps(100, 5).tolist()
     [0, 1, 3, 10, 32, 100]
@@ -307,7 +308,7 @@ def geometric_steps(steps: int, number: int = 20) -> np.ndarray:
 
 
 def evaluate(network: Any, measure: Callable[[Any, Any], PyTree], data: PyTree, replicas: bool = False) -> PyTree:
-    """`measure(network, data)` by the compiled program that `train` uses; with `replicas`, of each of them."""
+    """Evaluate `measure(network, data)` with the compiled program of `train`; with `replicas`, for each of them."""
     return _evaluate(network, measure, data, replicas)
 
 
@@ -333,7 +334,7 @@ def _start(network, optimiser, key):
 
 @eqx.filter_jit
 def _advance(network, state, loss, data, optimiser, key, begin, end):
-    """Steps begin..end−1. Their number is not part of the program, so stretches of any length share it."""
+    """Take steps begin..end−1. Their number is not part of the program, so runs of any length share it."""
     rule = optimiser.transformation()
 
     def advance(network, state, key, data):
@@ -343,7 +344,7 @@ def _advance(network, state, loss, data, optimiser, key, begin, end):
             weights, state, total = carry
             now = jax.random.fold_in(key, t)
             value, slope = jax.value_and_grad(lambda w: loss(eqx.combine(w, rest), data, now))(weights)
-            with jax.numpy_dtype_promotion("standard"):  # optax mixes Python floats and whole numbers
+            with jax.numpy_dtype_promotion("standard"):  # optax mixes Python floats and integers
                 moves, state = rule.update(slope, state, weights)
             return optax.apply_updates(weights, moves), state, total + value.astype(jnp.float32)
 

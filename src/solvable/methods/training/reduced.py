@@ -1,18 +1,18 @@
-r"""Projected online descent on a sphere, by its overlaps alone: exact at every dimension, at a cost that does not grow with it.
+r"""Projected online descent on a sphere, simulated by its overlaps: exact at every dimension, at a cost independent of it.
 
-A unit vector w in d dimensions takes steps along one fresh sample after the other,
+A unit vector w in d dimensions takes steps along one fresh sample after another,
 
     w ← (w + g (x - a w)) / |…|,    a = w·x,
 
-where the push g depends on the sample through a, |x|² - a² and what belongs to the sample (a label), and x is Gaussian but
-for its components f_i along k orthonormal directions v_i. Then the overlaps α_i = w·v_i are a Markov chain by themselves:
-of the rest of x only two numbers matter, its component ζ ~ N(0, 1) along the rest of w, and the squared length
-ρ² ~ χ²_{d-k-1} of what is across everything. With r = √(1 - Σα²) and R = |x|² - a² = Σf² + ζ² + ρ² - a²,
+where the push g depends on the sample through a, |x|² - a² and attributes of the sample (a label), and x is Gaussian except
+for its components f_i along k orthonormal directions v_i. Then the overlaps α_i = w·v_i alone are a Markov chain: of the
+rest of x only two numbers matter, its component ζ ~ N(0, 1) along the rest of w, and the squared length ρ² ~ χ²_{d-k-1} of
+the component orthogonal to all of these. With r = √(1 - Σα²) and R = |x|² - a² = Σf² + ζ² + ρ² - a²,
 
     a = Σ_i α_i f_i + r ζ,    α_i ← (α_i + g (f_i - a α_i)) / √(1 + g² R).
 
-So a step costs a few operations at any d, with the same law as the step in d dimensions. Many descents run side by side
-(lanes), in single precision with the rounding of every step carried to the next.
+So a step costs a few operations at any d and has the same law as the step in d dimensions. Many descents run side by side
+(lanes), in single precision with compensated summation: the rounding error of every step is carried to the next.
 
 >>> import jax, jax.numpy as jnp
 >>> def sample(bits):  # along the one direction: a sign
@@ -40,15 +40,15 @@ __all__ = ["BLOCK", "Hit", "Stream", "chi_squared", "normal", "reduced_descent",
 BLOCK = 32
 """Steps whose random numbers are drawn together."""
 FEW = 6  # degrees of freedom up to which χ² is a sum of squares
-DEGREE = 14  # of the polynomial that makes χ² of a Gaussian
+DEGREE = 14  # degree of the polynomial that maps a Gaussian to χ²
 
 
 class Stream(NamedTuple):
-    """What a descent sees and does: see the module's docstring.
+    """The samples and the push of a descent; see the module's docstring.
 
-    - `sample(bits)`: from `words` rows of random bits (unsigned, 32) to the components f of a sample along the k
-      directions, stacked, and to what else belongs to it.
-    - `push(a, square, extra)`: g, from a, R and the latter.
+    - `sample(bits)`: maps `words` rows of random bits (uint32) to the components f of a sample along the k directions,
+      stacked, and to its other attributes.
+    - `push(a, square, extra)`: g, from a, R and these attributes.
     - `dimension`: d. `directions`: k.
     """
 
@@ -60,7 +60,7 @@ class Stream(NamedTuple):
 
     @property
     def freedom(self) -> int:
-        """Degrees of freedom of what is across everything."""
+        """Degrees of freedom of the orthogonal component."""
         return self.dimension - self.directions - 1
 
     @property
@@ -69,7 +69,7 @@ class Stream(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """When lanes first met a condition (in steps; the last step allowed where they did not), and whether they did."""
+    """The step at which each lane first met a condition (the last allowed step if it did not), and whether it did."""
 
     steps: Int[Array, "..."]
     met: Bool[Array, "..."]
@@ -77,7 +77,7 @@ class Hit(NamedTuple):
 
 
 def normal(bits: UInt32[Array, "..."]) -> Float[Array, "..."]:
-    """Standard Gaussians from the upper 23 of 32 random bits, so that nine are left for signs and labels.
+    """Standard Gaussians from the upper 23 of 32 random bits, leaving nine for signs and labels.
 
     >>> z = normal(jax.random.bits(jax.random.key(0), (100_000,), jnp.uint32))
     >>> bool(abs(z.mean()) < 0.02), bool(abs(z.std() - 1) < 0.01)
@@ -89,8 +89,10 @@ def normal(bits: UInt32[Array, "..."]) -> Float[Array, "..."]:
 
 @cache
 def _cube_root(freedom: int) -> tuple[float, ...]:
-    """(χ²/ν)^(1/3) as a polynomial of the Gaussian of equal rank, highest power first: nearly linear, after Wilson and
-    Hilferty, and here fitted to the quantiles themselves, to single precision over all that `normal` can give."""
+    """(χ²/ν)^(1/3) as a polynomial in the Gaussian of equal rank, highest power first.
+
+    It is nearly linear (Wilson and Hilferty), and fitted to the quantiles, to single precision over the range of `normal`.
+    """
     from scipy.stats import chi2, norm
 
     z = 5.6 * np.cos(np.pi * (np.arange(200) + 0.5) / 200)
@@ -98,13 +100,13 @@ def _cube_root(freedom: int) -> tuple[float, ...]:
     root = np.cbrt(np.where(z < 0, below, above) / freedom)
     fit = np.polynomial.chebyshev.chebfit(z / 5.6, root, DEGREE)
     powers = np.polynomial.chebyshev.cheb2poly(fit) / 5.6 ** np.arange(DEGREE + 1)
-    # what single precision does not see is not computed
+    # drop terms below single precision
     seen = np.flatnonzero(np.abs(powers) * 5.6 ** np.arange(DEGREE + 1) > 1e-8)[-1]
     return tuple(float(p) for p in powers[: seen + 1][::-1])
 
 
 def chi_squared(bits: UInt32[Array, "n ..."], freedom: int) -> Float[Array, "..."]:
-    """χ² with that many degrees of freedom, from one row of random bits; from as many rows where they are at most six.
+    """χ² with that many degrees of freedom, from one row of random bits; up to six degrees need one row each.
 
     >>> draws = chi_squared(jax.random.bits(jax.random.key(0), (1, 100_000), jnp.uint32), 50)
     >>> bool(abs(draws.mean() - 50) < 0.2), bool(abs(draws.var() / 100 - 1) < 0.03)
@@ -129,7 +131,7 @@ class _Samples(NamedTuple):
 
 
 def _samples(stream: Stream, key: PRNGKeyArray, block: Array, lanes: tuple[int, ...]) -> _Samples:
-    """All samples of a block at once, before its steps: within the steps a compiler would make them several times."""
+    """All samples of a block at once, before its steps: inside the steps the compiler would compute them several times."""
     bits = jax.random.bits(jax.random.fold_in(key, block), (stream.all_words, BLOCK, *lanes), jnp.uint32)
     fields, extra = stream.sample(bits[: stream.words])
     rest = chi_squared(bits[stream.words + 1 :], stream.freedom)
@@ -137,7 +139,7 @@ def _samples(stream: Stream, key: PRNGKeyArray, block: Array, lanes: tuple[int, 
 
 
 def _step(stream: Stream, sample: _Samples, overlaps: Array, lost: Array) -> tuple[Array, Array]:
-    """One sample more; `lost` is what rounding took from the overlaps so far."""
+    """Take one step; `lost` is the accumulated rounding error of the overlaps."""
     fields, zeta, rest, extra = sample
     across = jnp.sqrt(jnp.maximum(1 - jnp.sum(overlaps * overlaps, axis=0), 0.0))
     a = jnp.sum(overlaps * fields, axis=0) + across * zeta
@@ -153,16 +155,16 @@ def _step(stream: Stream, sample: _Samples, overlaps: Array, lost: Array) -> tup
 
 
 def _whole() -> Any:
-    """The longest whole numbers that there are: steps may exceed 32 bits."""
+    """The longest available integer type: steps may exceed 32 bits."""
     return jnp.int64 if jnp.result_type(float) == jnp.float64 else jnp.int32
 
 
 def reduced_descent(
     stream: Stream, key: PRNGKeyArray, start: Float[Array, "k ..."], ends: Int[Array, " time"]
 ) -> Float[Array, "time k ..."]:
-    """The overlaps after each number of steps (`ends`, not decreasing), from `start`.
+    """The overlaps after each number of steps in `ends` (not decreasing), from `start`.
 
-    The samples depend on the key and on the number of the step only, not on what is recorded.
+    The samples depend only on the key and the number of the step, not on what is recorded.
     """
     lanes = start.shape[1:]
 

@@ -1,7 +1,7 @@
-"""Networks whose depth caps the order of the interactions that they can express: factored attention with squares between.
+"""Networks whose depth limits the order of interactions: factored attention with squares between layers.
 
 z_i = Σ_h Σ_j A^h_ij V^h x_j in every layer, x = z² between layers. The logits of N layers have degree 2^{N−1} in the
-visible sites, hence at most 2^{N−1}+1 bodies, and their loss is never below the floor ℓ_{2^{N−1}+1} of
+visible sites, hence couple at most 2^{N−1}+1 bodies, and their loss is never below the floor ℓ_{2^{N−1}+1} of
 `methods.sequences.interactions`.
 """
 
@@ -21,7 +21,7 @@ class InteractionStack(eqx.Module):
     """Layers of factored attention with squares between them: logits at hidden sites from the visible ones.
 
     x⁰_j is the one-hot token, zero where it is hidden; z^l_i = Σ_h Σ_j A^{h,l}_ij V^{h,l} x^{l−1}_j; x^l = (z^l)² between
-    layers, none after the last; logits = z^N + bias. A hidden token is nowhere in any layer.
+    layers, not after the last; logits = z^N + bias. A hidden token enters no layer.
 
     >>> network = InteractionStack(3, 5, depth=2, heads=2, width=4, key=jax.random.key(0))
     >>> logits = network(jnp.array([0, 1, 2, 0, 1]), jnp.arange(5) == 2)
@@ -45,9 +45,9 @@ class InteractionStack(eqx.Module):
         scale: float = 1.0,
         dtype: Any = jnp.float32,
     ):
-        """Attention begins Gaussian with variance 1/L, values with standard deviation scale/(2√(heads · width))."""
+        """Initial attention is Gaussian with variance 1/L; values have standard deviation scale/(2√(heads · width))."""
         if depth < 1:
-            raise InvalidValue(f"depth = {depth} is not a whole number in [1, ∞): the number of layers.")
+            raise InvalidValue(f"depth = {depth} is not an integer in [1, ∞).")
         widths = [colours, *[width] * (depth - 1), colours]
         keys = jax.random.split(key, 2 * depth)
         self.attention = tuple(
@@ -65,16 +65,16 @@ class InteractionStack(eqx.Module):
 
     @property
     def bodies(self) -> int:
-        """The largest number of bodies that the logits can couple, 2^(depth−1) + 1, the hidden one included."""
+        """The largest number of bodies that the logits can couple, 2^(depth−1) + 1, including the hidden one."""
         return 2 ** (self.depth - 1) + 1
 
     def __call__(self, tokens: Int[Array, " L"], masked: Bool[Array, " L"]) -> Float[Array, "L C"]:
-        """Logits at every site of one sequence; only those at hidden sites mean anything."""
+        """Logits at every site of one sequence; only those at hidden sites are meaningful."""
         x = self._before_last(tokens, masked)
         return jnp.einsum("hij,hoc,jc->io", self.attention[-1], self.values[-1], x) + self.bias
 
     def at_hidden_site(self, tokens: Int[Array, " L"], hidden: Bool[Array, " L"]) -> Float[Array, " C"]:
-        """Logits at the one site that is hidden: the last layer works for that site alone."""
+        """Logits at the one hidden site; the last layer is evaluated there only."""
         x, here = self._before_last(tokens, hidden), hidden.astype(self.bias.dtype)
         row = jnp.einsum("i,hij->hj", here, self.attention[-1])
         return jnp.einsum("hoc,hc->o", self.values[-1], jnp.einsum("hj,jc->hc", row, x)) + here @ self.bias
@@ -88,13 +88,13 @@ class InteractionStack(eqx.Module):
 
 
 LARGEST_MATRIX = 2**23
-"""Numbers in the matrix of all heads: more would not fit beside the rest of a small machine."""
+"""Largest size of the matrix of all heads: more would not fit in the memory of a small machine."""
 
 
 def _layer(
     attention: Float[Array, "heads L L"], values: Float[Array, "heads out in"], x: Float[Array, "L in"]
 ) -> Float[Array, "L out"]:
-    """Σ_h A^h x (V^h)ᵀ. Many sequences share the heads: summed first, where that is not dearer, they are one matrix."""
+    """Σ_h A^h x (V^h)ᵀ. Sequences share the heads, so the heads are summed to one matrix first if that is cheaper."""
     (heads, sites, _), (_, out, inner) = attention.shape, values.shape
     if sites * inner <= heads * (sites + inner) and sites**2 * out * inner <= LARGEST_MATRIX:
         return jnp.einsum("iojc,jc->io", jnp.einsum("hij,hoc->iojc", attention, values), x)
@@ -102,9 +102,9 @@ def _layer(
 
 
 class SumOfStacks(eqx.Module):
-    """Stacks of several depths whose logits add up: lower orders need not be found in powers of the deepest.
+    """Stacks of several depths whose logits are added, so that lower orders need not come from powers of the deepest.
 
-    `deeper` adds one that begins silent, so that training goes on from where the shallower ones have come.
+    `deeper` adds one whose initial output is zero, so that training continues from the shallower ones.
 
     >>> one = SumOfStacks((InteractionStack(3, 5, depth=1, heads=2, width=4, key=jax.random.key(0)),))
     >>> both = one.deeper(InteractionStack(3, 5, depth=2, heads=2, width=4, key=jax.random.key(1)))
@@ -116,7 +116,7 @@ class SumOfStacks(eqx.Module):
     stacks: tuple[InteractionStack, ...]
 
     def deeper(self, stack: InteractionStack) -> SumOfStacks:
-        """These and another, whose last layer gives nothing yet."""
+        """Add another stack, with its last layer set to zero."""
         silent = eqx.tree_at(lambda s: s.values[-1], stack, jnp.zeros_like(stack.values[-1]))
         return SumOfStacks((*self.stacks, silent))
 

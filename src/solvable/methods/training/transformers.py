@@ -1,12 +1,12 @@
 """A small transformer for sequences of tokens: masked (sees both sides) or causal (sees the past).
 
-Tokens are whole numbers 0..C−1; the number C is the mask. The network is written for *one* sequence: `jax.vmap` it over
-sequences, `eqx.filter_vmap` it over replicas. Token and position vectors are summed, then come `depth` blocks
+Tokens are integers 0..C−1; C is the mask. The network takes *one* sequence: `jax.vmap` it over sequences,
+`eqx.filter_vmap` it over replicas. Token and position vectors are summed, then come `depth` blocks
 
     h ← h + Attention(LN h),    h ← h + MLP(LN h),
 
-a last LN and a linear head to C logits at every position. Layer norms, residuals and MLPs can be left out one by one:
-without all three and with depth 1 what remains is one attention layer and a linear head.
+a last LN and a linear head to C logits at every position. Layer norms, residuals and MLPs can be left out individually:
+without all three and with depth 1, one attention layer and a linear head remain.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 
 class LayerNorm(eqx.Module):
-    """Each position's vector shifted and scaled to mean 0 and variance 1, then by learned factors and offsets."""
+    """Normalise each position's vector to mean 0 and variance 1, then apply learned factors and offsets."""
 
     scale: Float[Array, " width"]
     shift: Float[Array, " width"]
@@ -57,7 +57,7 @@ class Attention(eqx.Module):
     def __call__(
         self, hidden: Float[Array, "sites width"]
     ) -> tuple[Float[Array, "sites width"], Float[Array, "heads sites sites"]]:
-        """The attended vectors, and the map: `map[h, i, j]` is how much position i takes from j."""
+        """The attended vectors, and the map: `map[h, i, j]` is the weight of position j at position i."""
         query, key, value = (
             jnp.einsum("sw,hwk->hsk", hidden, weights) for weights in (self.query, self.key, self.value)
         )
@@ -71,8 +71,10 @@ class Attention(eqx.Module):
         return jnp.einsum("hij,hjk,hkw->iw", taken, value, self.output), taken
 
     def at(self, hidden: Float[Array, "sites width"], here: Float[Array, " sites"]) -> Float[Array, " width"]:
-        """The attended vector of one position only (`here` is one there and zero elsewhere), for maps that see both
-        sides: key and value matrices act once on what they are contracted with, not on every position."""
+        """The attended vector of one position only (`here` is one there and zero elsewhere), for non-causal maps.
+
+        Key and value matrices act once on the contracted vectors, not on every position.
+        """
         query = jnp.einsum("s,sw,hwk->hk", here, hidden, self.query)
         if self.rotary:
             key = rotate(jnp.einsum("sw,hwk->hsk", hidden, self.key))
@@ -85,9 +87,9 @@ class Attention(eqx.Module):
 
 
 def rotate(vectors: Float[Array, "heads sites size"]) -> Float[Array, "heads sites size"]:
-    """Turn pairs of components by angles that grow with the position (Su et al. 2021, arXiv:2104.09864).
+    """Rotate pairs of components by angles that grow with the position (Su et al. 2021, arXiv:2104.09864).
 
-    A product of two rotated vectors depends on their distance only: attention then knows relative positions.
+    A product of two rotated vectors depends on their distance only, so that attention sees relative positions.
 
     >>> v = rotate(jnp.ones((1, 3, 4)))
     >>> [round(float(v[0, i] @ v[0, i + 1]), 6) for i in (0, 1)]
@@ -122,7 +124,7 @@ class FeedForward(eqx.Module):
 
 
 class Block(eqx.Module):
-    """Attention and MLP, each behind its layer norm and beside its residual, where there are any."""
+    """Attention and MLP, each with its layer norm and residual, unless left out."""
 
     attention: Attention
     mlp: FeedForward | None
@@ -141,7 +143,7 @@ class Block(eqx.Module):
         return hidden, taken
 
     def at(self, hidden: Float[Array, "sites width"], here: Float[Array, " sites"]) -> Float[Array, " width"]:
-        """What the block makes of one position only."""
+        """The output of the block at one position only."""
         first, second = self.norms or (_same, _same)
         one = here @ hidden
         moved = self.attention.at(first(hidden), here)
@@ -227,7 +229,7 @@ class Transformer(eqx.Module):
     def with_maps(
         self, tokens: Int[Array, " sites"], masked: Bool[Array, " sites"] | None = None
     ) -> tuple[Float[Array, "sites colours"], Float[Array, "depth heads sites sites"]]:
-        """Logits, and the attention maps of all blocks: `maps[b, h, i, j]` is how much i takes from j."""
+        """Logits, and the attention maps of all blocks: `maps[b, h, i, j]` is the weight of j at i."""
         hidden = self._embedded(tokens, masked)
         maps = []
         for block in self.blocks:
@@ -237,7 +239,7 @@ class Transformer(eqx.Module):
         return hidden @ self.head + self.bias[None, :], jnp.stack(maps)
 
     def at_hidden_site(self, tokens: Int[Array, " sites"], hidden: Bool[Array, " sites"]) -> Float[Array, " colours"]:
-        """Logits at the one site that is hidden: the last block, head and norm work for that site alone.
+        """Logits at the one hidden site; the last block, head and norm are evaluated there only.
 
         >>> network = Transformer(5, 8, width=16, depth=2, heads=4, key=jax.random.key(0))
         >>> tokens, hidden = jnp.asarray([0, 1, 2, 3, 4, 0, 1, 2]), jnp.arange(8) == 3
@@ -260,18 +262,18 @@ class Transformer(eqx.Module):
         tokens = tokens.astype(jnp.int32)
         if masked is not None:
             tokens = jnp.where(masked, self.mask, tokens)
-        # A product with one-hot rows instead of indexing: its gradient needs no atomic sums, so runs repeat bit by bit.
+        # A product with one-hot rows instead of indexing: its gradient needs no atomic sums, so runs repeat bit for bit.
         vectors = jax.nn.one_hot(tokens, self.mask + 1, dtype=self.tokens.dtype) @ self.tokens
         return vectors if self.places is None else vectors + self.places[: tokens.shape[0]]
 
     @property
     def mask(self) -> int:
-        """The token that stands for a hidden one."""
+        """The token that represents a hidden one."""
         return self.head.shape[-1]
 
 
 def number_of_parameters(network: Any) -> int:
-    """How many numbers a network learns.
+    """The number of trainable parameters of a network.
 
     >>> bare = dict(mlp=0, layer_norm=False, residual=False)
     >>> number_of_parameters(Transformer(5, 8, width=16, **bare, key=jax.random.key(0)))
