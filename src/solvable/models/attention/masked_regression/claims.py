@@ -1,4 +1,4 @@
-"""What is claimed of masked self-supervised regression, and the numbers that decide."""
+"""Claims about masked self-supervised regression, and the numbers that decide them."""
 
 from __future__ import annotations
 

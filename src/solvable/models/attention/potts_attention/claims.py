@@ -1,4 +1,4 @@
-"""What is claimed of the generalisation of factored attention, and the numbers that decide."""
+"""Claims about the generalisation of factored attention, and the numbers that decide them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is claimed of transformers that read the integers as rooted trees, and the numbers that decide."""
+"""Claims about transformers that read the integers as rooted trees, and the numbers that decide them."""
 
 from __future__ import annotations
 

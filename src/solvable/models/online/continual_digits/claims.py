@@ -1,4 +1,4 @@
-"""What is claimed of real data learnt in succession, and the numbers that decide."""
+"""Claims about real data learnt in succession, and the numbers that decide them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is claimed of two tasks in succession, and the numbers that decide."""
+"""Claims about two tasks in succession, and the numbers that decide them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is claimed of optimal protocols for two tasks, and the numbers that decide."""
+"""Claims about optimal protocols for two tasks, and the numbers that decide them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is claimed of curricula for online learners, and the numbers that decide."""
+"""Claims about curricula for online learners, and the numbers that decide them."""
 
 from __future__ import annotations
 

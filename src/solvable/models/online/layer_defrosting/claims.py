@@ -1,4 +1,4 @@
-"""What is claimed of transfer by frozen layers, and the numbers that decide."""
+"""Claims about transfer by frozen layers, and the numbers that decide them."""
 
 from __future__ import annotations
 

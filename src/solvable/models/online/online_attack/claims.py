@@ -1,4 +1,4 @@
-"""What is claimed of attacks on online learners, and the numbers that decide."""
+"""Claims about attacks on online learners, and the numbers that decide them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is claimed of the minima of a sum of ReLUs, and the numbers that decide."""
+"""Claims about the minima of a sum of ReLUs, and the numbers that decide them."""
 
 from __future__ import annotations
 

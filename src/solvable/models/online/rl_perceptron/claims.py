@@ -1,4 +1,4 @@
-"""What is claimed of perceptrons that learn from rewards, and the numbers that decide."""
+"""Claims about perceptrons that learn from rewards, and the numbers that decide them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is claimed of initial weights and specialised units, and the numbers that decide."""
+"""Claims about initial weights and specialised units, and the numbers that decide them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is claimed of curricula for an XOR of clusters, and the numbers that decide."""
+"""Claims about curricula for an XOR of clusters, and the numbers that decide them."""
 
 from __future__ import annotations
 
