@@ -1,1 +1,1 @@
-"""Learning while the data stream: order-parameter flows."""
+"""Online learning from a stream of samples: order-parameter flows."""
