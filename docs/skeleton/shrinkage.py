@@ -1,7 +1,7 @@
-"""A weak signal is learnt from many noisy looks at it: shrinkage of a Gaussian mean.
+"""Shrinkage of a Gaussian mean: a weak signal estimated from many noisy samples.
 
-**Data.** A signal θ with |θ|² = d. Each of n = αd samples is x_μ = θ + √(dΔ) ζ_μ, ζ_μ ~ N(0, 1_d): one sample says
-next to nothing, αd of them say something.
+**Data.** A signal θ with |θ|² = d. Each of n = αd samples is x_μ = θ + √(dΔ) ζ_μ, ζ_μ ~ N(0, 1_d): one sample carries almost
+no information, αd of them do.
 
 **Learner.** *ridge*: ŵ = argmin_w Σ_μ |x_μ − w|²/(2d) + λ|w|²/2 = x̄ α/(α + λ), x̄ the mean of the samples.
 *james-stein*: ŵ = x̄ max(0, 1 − (d−2)(Δ/α)/|x̄|²), which needs no λ.
@@ -11,7 +11,7 @@ next to nothing, αd of them say something.
     c = α/(α + λ)  (ridge),      c = α/(α + Δ)  (james-stein),
     m = ŵ·θ/d = c,      q = |ŵ|²/d = c²(1 + Δ/α),      |ŵ − θ|²/d = 1 − 2m + q.
 
-Ridge is best at λ = Δ. James and Stein's estimator is as good without having been told.
+Ridge is best at λ = Δ. The James–Stein estimator reaches the same loss without knowing Δ.
 
 **Simulation.** Draw the samples, average them, shrink, and measure.
 """

@@ -179,7 +179,7 @@ def test_what_makes_no_sense_is_refused_in_one_sentence():
         r"the Gram matrix of \(W_\+, W_−, v\) would not be positive",
     ):
         sv.BiasGeometry(similarity=[0.2, 1.0])
-    with pytest.raises(sv.InvalidValue, match="thresholds has 3 entries where two are meant"):
+    with pytest.raises(sv.InvalidValue, match="thresholds has 3 entries but needs two"):
         sv.BiasGeometry(thresholds=[0.0, 0.1, 0.2])
     with pytest.raises(sv.InvalidValue, match=r"share = 0 is outside its range \(0, 1\)"):
         sv.BiasGeometry(share=0.0)

@@ -192,7 +192,7 @@ def test_schedules_and_starts_that_make_no_sense_are_refused_in_one_sentence():
         sv.ContinualProtocols(protocol="given", given_fraction=np.full(100, 1.2))
     with pytest.raises(sv.InvalidValue, match="no weights have these overlaps at similarity"):
         sv.ContinualProtocols(initial_overlap=[[0.9, 0.0], [0.0, 0.1]])
-    with pytest.raises(sv.InvalidValue, match="two are meant: one for each task"):
+    with pytest.raises(sv.InvalidValue, match="needs two, one for each task"):
         sv.ContinualProtocols(initial_overlap=np.zeros((2, 3)), initial_readout=np.zeros((3, 2)))
     with pytest.raises(sv.InvalidValue, match="smaller than the 4 units"):
         sv.ContinualProtocols().simulate(seed=0, size=3)

@@ -169,10 +169,10 @@ def test_gradient_descent_follows_the_flow():
 def test_what_makes_no_sense_is_refused_in_one_sentence():
     with pytest.raises(sv.InvalidValue, match=r"relevant = 1 is outside its range \(0, 1\)"):
         sv.CurriculumOnline(relevant=1.0)
-    with pytest.raises(sv.InvalidValue, match="initial has 2 entries where three are meant"):
+    with pytest.raises(sv.InvalidValue, match="initial has 2 entries but needs three"):
         sv.CurriculumOnline(initial=[0.1, 0.5])
     with pytest.raises(
-        sv.InvalidValue, match=r"is no student at relevant = 0.5: norms are not negative, and R² ≤ ρ Q_r"
+        sv.InvalidValue, match=r"is impossible at relevant = 0.5: norms must not be negative, and R² ≤ ρ Q_r"
     ):
         sv.CurriculumOnline(initial=[0.9, 0.5, 0.5])
     with pytest.raises(sv.InvalidValue, match="given_fraction has 3 entries along 'intervals' where 50 are meant"):

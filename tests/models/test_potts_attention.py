@@ -137,9 +137,9 @@ def test_overlaps_obey_cauchy_schwarz_and_no_learner_beats_the_truth(log_samples
     ("values", "sentence"),
     [
         ({"interaction": "given"}, "colour_matrix is needed with interaction = 'given'"),
-        ({"colour_matrix": SKEWED}, "colour_matrix is needed with interaction = 'given', and with no other"),
+        ({"colour_matrix": SKEWED}, "colour_matrix is needed with interaction = 'given', and only then"),
         ({"interaction": "given", "colour_matrix": np.triu(SKEWED)}, "colour_matrix is not symmetric"),
-        ({"interaction": "given", "colour_matrix": np.ones((3, 3))}, "no colour tells another"),
+        ({"interaction": "given", "colour_matrix": np.ones((3, 3))}, "colours do not interact"),
         ({"interaction": "random", "graph": "dense"}, "graph = 'dense' needs interaction = 'potts'"),
     ],
 )

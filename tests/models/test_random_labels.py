@@ -111,13 +111,15 @@ def test_simulations_agree_with_theory(loss, inputs):
 
 
 def test_bad_values_are_refused_in_one_sentence():
-    with pytest.raises(sv.InvalidValue, match=r"shares = \[0.5, 0.6\] are not positive numbers that sum to 1"):
+    with pytest.raises(sv.InvalidValue, match=r"shares = \[0.5, 0.6\] must be positive numbers that sum to 1"):
         sv.RandomLabels(shares=[0.5, 0.6])
     with pytest.raises(sv.InvalidValue, match="spectra has a cloud without a positive eigenvalue"):
         sv.RandomLabels(spectra=[[1.0], [0.0]])
     with pytest.raises(sv.InvalidValue, match="size = 60 is not 61"):
         sv.RandomLabels(inputs="digits").simulate(0, 60)
-    with pytest.raises(sv.InvalidValue, match="samples gives 2000 samples at size = 200, and there are 1797 digits"):
+    with pytest.raises(
+        sv.InvalidValue, match="samples gives 2000 samples at size = 200, but there are only 1797 digits"
+    ):
         sv.RandomLabels(inputs="digits-tanh", samples=10.0).simulate(0, 200)
     with pytest.raises(sv.SolvableError, match="needs something drawn"):
         sv.RandomLabels(inputs="digits-tanh").theory()

@@ -260,7 +260,7 @@ def test_fields_that_do_not_go_together_are_refused_in_one_sentence():
         sv.RLPerceptron(rule="enough", schedule="best-rate-and-length")
     with pytest.raises(sv.InvalidValue, match="times must be at least two increasing numbers"):
         sv.RLPerceptron(times=[0.0, 5.0, 5.0])
-    with pytest.raises(sv.InvalidValue, match="fixed points are those of one point"):
+    with pytest.raises(sv.InvalidValue, match="fixed points need scalar controls"):
         sv.RLPerceptron(punishment=[0.1, 0.2]).fixed_points()
     with pytest.raises(sv.InvalidValue, match="has an entry outside"):
         sv.RLPerceptron().separatrix([1.0, 0.0])

@@ -119,7 +119,7 @@ def test_gradient_descent_follows_the_flow_of_two_features():
 
 
 def test_networks_that_cannot_be_are_refused_in_one_sentence():
-    with pytest.raises(sv.InvalidValue, match="features = 2 goes with activation = 'linear'"):
+    with pytest.raises(sv.InvalidValue, match="features = 2 needs activation = 'linear'"):
         sv.Specialisation(features=2)
     with pytest.raises(sv.InvalidValue, match="features = 3 is more than the students = 2"):
         sv.Specialisation(activation="linear", features=3)

@@ -61,7 +61,7 @@ def test_full_correlation_is_the_source_itself():
 def test_bad_values_are_refused_in_one_sentence():
     with pytest.raises(sv.InvalidValue, match="baseline = 'scratch' trains a network"):
         sv.Transfer(baseline="scratch")
-    with pytest.raises(sv.InvalidValue, match="omega has 1 rows, where 2 are meant"):
+    with pytest.raises(sv.InvalidValue, match="omega has 1 rows but needs 2"):
         sv.Transfer(omega=[[1.0]], tau=[[1.0]])
     with pytest.raises(sv.InvalidValue, match=r"mean of tau/omega 1.5, outside \[0, 1\]"):
         sv.Transfer(omega=[[1.0], [1.0]], tau=[[1.0], [1.5]])

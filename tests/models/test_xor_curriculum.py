@@ -225,7 +225,7 @@ def test_random_starts_are_drawn_with_the_scaling_asked_for():
 def test_what_makes_no_sense_is_refused_in_one_sentence():
     with pytest.raises(sv.InvalidValue, match=r"hard = 0 is outside its range \(0, 10\]"):
         sv.XorCurriculum(hard=0.0)
-    with pytest.raises(sv.InvalidValue, match="initial_overlap has 3 columns where two are meant"):
+    with pytest.raises(sv.InvalidValue, match="initial_overlap has 3 columns but needs two"):
         sv.XorCurriculum(initial_overlap=np.zeros((4, 3)))
     with pytest.raises(sv.InvalidValue, match="initial_norm is not symmetric"):
         sv.XorCurriculum(initial_norm=np.eye(4) + np.eye(4, k=1))

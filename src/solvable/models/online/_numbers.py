@@ -1,4 +1,4 @@
-"""Numbers with standard errors, as the claims of this family compare them."""
+"""Arithmetic on numbers with standard errors, for the claims of this family."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Number = tuple[float, float]
 
 
 def difference(one: Number, other: Number) -> Number:
-    """Of two independent numbers.
+    """Difference of two independent numbers, with its standard error.
 
     >>> difference((3.0, 0.3), (1.0, 0.4))
     (2.0, 0.5)
@@ -21,7 +21,7 @@ def difference(one: Number, other: Number) -> Number:
 
 
 def ratio(one: Number, other: Number) -> Number:
-    """Of two independent numbers.
+    """Ratio of two independent numbers, with its standard error.
 
     >>> ratio((3.0, 0.3), (1.0, 0.0))
     (3.0, 0.3)
@@ -31,7 +31,7 @@ def ratio(one: Number, other: Number) -> Number:
 
 
 def deviation(runs: Any, expected: Any) -> Number:
-    """How far the mean over seeds is from the theory where it is farthest, in units of the theory's largest value.
+    """Largest deviation of the mean over seeds from the theory, in units of the theory's largest value.
 
     >>> import xarray as xr
     >>> deviation(xr.DataArray([[1.0, 3.0], [1.0, 1.0]], dims=("time", "seed")), xr.DataArray([1.0, 1.0], dims="time"))

@@ -1,6 +1,6 @@
-"""What the models of two tasks in succession share: fields, the teachers' Gram matrix, and which overlaps exist.
+"""Fields, Gram matrices and checks shared by the models of two tasks in succession.
 
-A field belongs to one class, so each declaration is made by a function. What differs between the models is its argument.
+A field belongs to one class, so each declaration comes from a function whose arguments are what differs between models.
 """
 
 from __future__ import annotations
@@ -53,23 +53,23 @@ def norm_field(meaning: str) -> Any:
 
 
 def teachers_gram(similarity: Float[Array, ""]) -> Float[Array, "2 2"]:
-    """Of two teachers of one unit each, with this overlap."""
+    """Gram matrix of two one-unit teachers with this overlap."""
     return jnp.eye(2) + similarity * jnp.asarray([[0.0, 1.0], [1.0, 0.0]])
 
 
 def check_overlaps(similarity: Any, norm: Any, overlap: Any) -> None:
-    """Refuse, in one sentence, initial overlaps that no weights have at one of the similarities; nothing traced is looked at."""
+    """Raise if no weights have these initial overlaps at one of the similarities; traced values are not checked."""
     if any(isinstance(value, Tracer) for value in (similarity, norm, overlap)):
         return
     similarity, norm, overlap = (np.asarray(value) for value in (similarity, norm, overlap))
     if overlap.shape[1] != 2:
-        raise InvalidValue(f"initial_overlap has {overlap.shape[1]} columns where two are meant: one for each task.")
+        raise InvalidValue(f"initial_overlap has {overlap.shape[1]} columns but needs two, one for each task.")
     for gamma in sorted({float(similarity.min()), float(similarity.max())}):
         names = ("initial_norm", "initial_overlap", "the teachers")
         check_joint(norm, overlap, np.array([[1.0, gamma], [gamma, 1.0]]), names, f" at similarity = {gamma:g}")
 
 
 def check_size(size: int, students: int) -> None:
-    """Weights with given overlaps need a dimension for every unit."""
+    """Raise if the size is too small: weights with given overlaps need a dimension for every unit."""
     if size < students + 2:
         raise InvalidValue(f"size = {size} is smaller than the {students + 2} units of student and teachers.")

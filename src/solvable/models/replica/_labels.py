@@ -1,6 +1,6 @@
-"""What learners of a teacher's labels have in common: fields, the errors that are measured, and which losses fit which labels.
+"""Fields, measured errors and allowed losses shared by the models that learn a teacher's labels.
 
-A field belongs to one class, so each declaration is made by a function.
+A field belongs to one class, so each declaration comes from a function.
 """
 
 from __future__ import annotations
@@ -53,6 +53,6 @@ def teacher_field() -> Any:
 
 
 def refuse_loss_without_labels(loss: str, teacher: str) -> None:
-    """Only the square loss learns from labels that are real numbers."""
+    """Raise unless the loss fits the labels: only the square loss accepts real-valued ones."""
     if teacher == "linear" and loss != "square":
         raise InvalidValue(f"loss = {loss!r} needs labels ±1: with teacher = 'linear' use loss = 'square'.")

@@ -1,4 +1,4 @@
-"""What is claimed of masked self-supervised regression, and the numbers that decide."""
+"""Claims about masked self-supervised regression, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -40,14 +40,16 @@ def _inherent_noise(stored: Stored) -> list[Measured]:
     free, tied = MaskedRegression(correlation=np.array([0.0, 0.99]), samples=1.2, penalty=0.0).theory().test_loss
     found.append(
         Measured(
-            "theory, chain of correlation 0.99 (v = 0.01) over independent coordinates", float(tied / free), below=0.05
+            "test loss of a chain of correlation 0.99 (v = 0.01) over that of independent coordinates, theory",
+            float(tied / free),
+            below=0.05,
         )
     )
     return found
 
 
 def _limits(stored: Stored) -> list[Measured]:
-    """Deviation from the theory relative to the loss, largest over penalties and samples, at the largest size."""
+    """Largest relative deviation of the losses from theory over penalties and samples, at the largest size."""
     runs, found = stored[f"{PEAK}.experiment"].sel(size=600), []
     for name in ("test_loss", "train_loss"):
         expected = runs[f"{name}_expected"]
@@ -62,7 +64,7 @@ def _limits(stored: Stored) -> list[Measured]:
 def _spectrum(stored: Stored) -> list[Measured]:
     runs = stored[f"{SPIKE}.spectrum"].isel(spike=0, size=0)
     moved = 0.5 * np.abs(runs.spectrum_simulated.mean("seed") - runs.spectrum_expected).sum("eigenvalue")
-    return [Measured("mass of the predictor's spectrum away from the density", float(moved), below=0.02)]
+    return [Measured("mass of the predictor's spectrum that deviates from the density", float(moved), below=0.02)]
 
 
 def _overlap(stored: Stored, variances: str, spike: float, name: str = "overlap_left") -> tuple[float, float]:
@@ -89,11 +91,11 @@ def _beats(stored: Stored) -> list[Measured]:
     lines = stored[f"{SPIKE}.theory"].sel(variances="two-level").isel(spike=0)
     return [
         Measured(
-            "its threshold over PCA's, unequal noise (theory)",
+            "threshold over PCA's, unequal noise (theory)",
             float(lines.threshold_theory / lines.pca_threshold_theory),
             below=1.0,
         ),
-        Measured("squared overlap above PCA's, unequal noise (spike 2.2)", *difference("two-level"), above=0.3),
+        Measured("squared overlap minus PCA's, unequal noise (spike 2.2)", *difference("two-level"), above=0.3),
         Measured("the same with equal noise, where both coincide", *difference("equal"), above=-0.03, below=0.03),
     ]
 
@@ -102,54 +104,54 @@ CLAIMS = (
     Claim(
         "Training and test error of the joint masked predictor have explicit limits for any covariance and penalty.",
         "wortsman2026random",
-        "both losses against n/d on the lines",
+        "both losses against n/d lie on the theory lines",
         "ridge regression row by row gives the same numbers",
         (PEAK,), _limits, "d = 600, 12 seeds, penalties 0, 0.01 and 0.1, n/d from 0.35 to 7", seconds=120,
     ),
     Claim(
-        "Masked learning has an interpolation peak although nothing is labelled.",
+        "Masked learning has an interpolation peak although there are no labels.",
         "gerace2024transformers",
-        "without penalty the test loss rises towards n = d and decays beyond as v/(1 − d/n), v being the conditional "
-        "variance; with the best penalty it only falls",
+        "without penalty the test loss rises towards n = d and then decays as v/(1 − d/n), with the conditional variance v; "
+        "with the best penalty it decreases throughout",
         "the best penalty: monotone",
         (PEAK,), _peak, "d = 600, 12 seeds", seconds=120,
     ),
     Claim(
-        "The peak feeds on noise that is inherent in the data, where supervised regression needs noisy labels.",
+        "The peak is due to noise inherent in the data, whereas supervised regression needs noisy labels.",
         "gerace2024transformers",
         "its amplitude is proportional to the mean conditional variance v of a coordinate given the others",
         "coordinates that are functions of the others, and regression on a teacher without noise: no peak",
-        (PEAK,), _inherent_noise, "d = 600, 12 seeds; three covariances; a chain tied to its neighbours in theory",
+        (PEAK,), _inherent_noise, "d = 600, 12 seeds; three covariances; a strongly correlated chain in theory",
         missing="a covariance without any conditional variance, and supervised regression without noise, both simulated",
     ),
     Claim(
         "Gaussians with the covariance of the sequences describe spins and Potts sequences qualitatively.",
         "gerace2024transformers",
-        "learning curves of both beside each other, a few per cent apart away from the peak",
-        "colder spins, where the covariance is not enough",
+        "learning curves of both agree to a few per cent away from the peak",
+        "colder spins, where the covariance is not sufficient",
         missing="stored learning curves of spins (`solvable study masked-regression covariance=spins`), of Potts colours, and "
         "of colder spins",
     ),
     Claim(
-        "The spectrum of the predictor has an explicit limit too.",
+        "The spectrum of the predictor also has an explicit limit.",
         "wortsman2026random",
-        "the histogram of eigenvalues on the density",
+        "the histogram of eigenvalues matches the density",
         "entries of every column permuted: the bulk of uncorrelated noise",
         (SPIKE,), _spectrum, "d = 800, ten seeds, spike 1.5, penalty 0.3", seconds=60,
     ),
     Claim(
-        "A hidden direction appears in the predictor at a threshold of the kind of Baik, Ben Arous and Péché.",
+        "A hidden direction appears in the predictor at a threshold of the Baik–Ben Arous–Péché type.",
         "wortsman2026random",
-        "the squared overlap vanishes below the threshold and is on the curve above; an eigenvalue leaves the bulk",
+        "the squared overlap vanishes below the threshold and follows the curve above it; an eigenvalue leaves the bulk",
         "spikes below the threshold",
         (SPIKE,), _transition, "d = 800, ten seeds", seconds=60,
     ),
     Claim(
         "In structured regimes masked learning beats PCA.",
         "wortsman2026random",
-        "its threshold lies below PCA's, and its overlap above",
+        "its threshold is below PCA's, and its overlap is above",
         "equal variances: both coincide",
         (SPIKE,), _beats, "d = 800, ten seeds; a quarter of the coordinates noisy",
-        missing="the region in samples and spike where it does, and the authors' own regime", seconds=60,
+        missing="the region of samples and spike strength where this holds, and the authors' own regime", seconds=60,
     ),
 )  # fmt: skip

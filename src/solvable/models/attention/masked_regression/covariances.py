@@ -1,4 +1,4 @@
-"""Covariances of finite size, and samples that are not Gaussian: what the simulations of masked regression draw from."""
+"""Finite-size covariances and non-Gaussian samples for the simulations of masked regression."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def autoregressive(variances: Vector, correlation: Any) -> Matrix:
 
 
 def ring(size: int, precision: Any, bond: Any) -> Matrix:
-    """Σ⁻¹ couples neighbours on a ring; its eigenvalues are a(1 − b cos k)."""
+    """Covariance whose inverse couples neighbours on a ring, with eigenvalues a(1 − b cos k)."""
     step = jnp.roll(jnp.eye(size), 1, axis=0)
     return jnp.linalg.inv(precision * (jnp.eye(size) - bond / 2 * (step + step.T)))
 
@@ -57,7 +57,7 @@ def paramagnet(couplings: Matrix, coupling: Any) -> Matrix:
 
 
 def localised(size: int, support: Any) -> Vector:
-    """A unit vector on the first m coordinates, the same on all of them."""
+    """A unit vector with equal entries on the first m coordinates."""
     carried = jnp.where(jnp.arange(size, dtype=float) < jnp.round(support), 1.0, 0.0)
     return carried / jnp.sqrt(jnp.sum(carried))
 

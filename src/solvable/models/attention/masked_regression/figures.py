@@ -1,4 +1,4 @@
-"""The interpolation peak of masked regression, its spectrum, and when it sees a hidden direction that PCA misses."""
+"""The interpolation peak of masked regression, its spectrum, and when it detects a hidden direction that PCA misses."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def draw_spike(data: dict[str, Any]) -> Any:
             place = float(theory[f"{name}_theory"].sel(variances=variances)[0])
             axis.axvline(place, color=colour, linewidth=0.8, linestyle=":")
         axis.set(xlabel=label("spike", r"\theta"), ylabel="squared overlap with $u$", ylim=(-0.02, 1))
-        axis.set_title(f"{variances} noise" if variances == "equal" else "a quarter of the coordinates is noisy")
+        axis.set_title(f"{variances} noise" if variances == "equal" else "a quarter of the coordinates are noisy")
         axis.legend(loc="lower right")
     axis = axes[2]
     centres, width = spectrum["eigenvalue"].values, np.diff(EDGES)
@@ -137,6 +137,6 @@ RECIPES = {
     "masked-regression-spike": Recipe(
         spike,
         draw_spike,
-        sentence="When masked regression sees a hidden direction and PCA does not; the predictor's spectrum.",
+        sentence="When masked regression detects a hidden direction that PCA misses; the predictor's spectrum.",
     ),
 }

@@ -9,11 +9,11 @@ space of X. A is similar to a symmetric matrix, so its spectrum is real.
 **Theory** (d → ∞; derived in `equivalents` and `spiked` of `methods.random_matrices`). With R = (Σ+κ)⁻¹ and
 κ − λ = κ Tr ΣR/n, the error on coordinate k is (RΣR)_kk/(R_kk)² / (1 − Tr(ΣR)²/n), the training error (λ/κ)² times
 that. A's eigenvalues are 1 − (λ/κ)/z with z those of Δ^½SΔ^½ + λΔ, Δ = diag(R); its right eigenvectors are Δ^{−½}q and
-its left ones Δ^½q. On Σ = V + θuuᵀ one eigenvalue leaves the bulk at a threshold that PCA shares only if V ∝ I.
+its left ones Δ^½q. On Σ = V + θuuᵀ one eigenvalue leaves the bulk at a threshold that coincides with PCA's only if V ∝ I.
 
 **Simulation.** Draw X, form A by one inverse, measure errors with the population Σ (no test set), eigenvalues, and the
-leading eigenvectors' squared cosine with u. With `covariance = "spins"` X are genuine ±1 spins of a spin glass in its
-paramagnet, drawn by Gibbs sampling: the theory only knows their covariance, and predicts them as if they were Gaussian.
+leading eigenvectors' squared cosine with u. With `covariance = "spins"`, X are ±1 spins of a spin glass in its paramagnetic
+phase, drawn by Gibbs sampling; the theory uses only their covariance and treats them as Gaussian.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from .covariances import autoregressive, draw_spins, glass, localised, paramagne
 from .regressions import Regressions, leading, regress_all
 
 EDGES = np.round(np.arange(-3.07, 1.04, 0.1), 2)
-"""Bins of A's eigenvalues; the first also holds everything below it. Off round numbers, where atoms like to sit."""
+"""Bins of A's eigenvalues; the first also contains everything below it. Edges avoid round numbers, where atoms occur."""
 
 SPIKED = ("spiked", "localised")
 GLASSY = ("paramagnet", "spins")
@@ -74,7 +74,7 @@ DIMENSIONS = (dimension("eigenvalue", "eigenvalue of the predictor", symbol=r"\l
 
 
 class MaskedRegression(Model):
-    """Masked self-supervised ridge regression on Gaussian data with a covariance of your choice.
+    """Masked self-supervised ridge regression on Gaussian data of a chosen covariance.
 
     >>> import solvable as sv
     >>> ridgeless = sv.MaskedRegression(covariance="ring", samples=2.0, penalty=0.0)
@@ -88,7 +88,7 @@ class MaskedRegression(Model):
     sentence = "Every coordinate of a Gaussian vector is ridge-regressed on all others: masked learning against PCA."
     method = "random-matrix equivalents, BBP transition"
     numerics = Numerics(step=0.5, nodes=256)
-    accuracy = 1e-6  # of the spectrum of strongly correlated chains; the errors are good to 1e-10
+    accuracy = 1e-6  # limited by the spectrum of strongly correlated chains; the losses are accurate to 1e-10
     runs = "map"
     theory_lanes = 8
     simulation_dtype = "float64"
@@ -96,10 +96,10 @@ class MaskedRegression(Model):
     theory_seconds = 2e-2
     simulation_seconds = 1.0
     simulation_growth = 3.0
-    inconclusive = 0.4  # of the studies below, at their seeds and sizes
+    inconclusive = 0.4  # share of inconclusive rows in the studies below, at their seeds and sizes
     check_study = (
         {"over": {"samples": [2.0, 4.0]}},
-        # Below n = d the spectrum has atoms, which finite sizes blur over many bins: there only the errors are judged.
+        # Below n = d the spectrum has atoms, which finite sizes smear over many bins: compare only the losses there.
         {
             "over": {"covariance": ["autoregressive", "ring", "paramagnet"], "samples": [0.5, 2.0]},
             "values": {"penalty": 0.05},
@@ -165,13 +165,13 @@ class MaskedRegression(Model):
     covariance: str = choice(
         "autoregressive", symbol=r"\Sigma",
         options=("white", "autoregressive", "ring", "paramagnet", "spins", "spiked", "localised", "given"),
-        meaning="where correlations come from; spins: genuine ±1 with the paramagnet's covariance, not Gaussian")  # fmt: skip
+        meaning="origin of the correlations; spins: ±1 variables with the paramagnet's covariance, not Gaussian")  # fmt: skip
     variances: str = choice(
         "equal", options=("equal", "two-level", "wave"),
         meaning="variances of the coordinates (of the noise when spiked): one, two values, or exp(cos k), k = 0, 1…")  # fmt: skip
     dimension: int = choice(
         0, low=0, high=2000,
-        meaning="d of the chain in the theory; 0 is the limit, and d = 200 for variances in a wave (autoregressive)")  # fmt: skip
+        meaning="d of the chain in the theory; 0 means the limit, or d = 200 for wave variances (autoregressive)")  # fmt: skip
     matrix: Input | None = data(
         dims=("coordinate", "partner"), symbol=r"\Sigma", meaning="your own positive covariance (given)")  # fmt: skip
 
@@ -183,10 +183,10 @@ class MaskedRegression(Model):
                    symbol=r"\varepsilon_g/L", low=0),
         observable("train_loss", "mean square error on the training samples, penalty not included",
                    symbol=r"E_\mathrm{train}", low=0),
-        observable("bayes_loss", "mean conditional variance of a coordinate given all others: no predictor does better",
+        observable("bayes_loss", "mean conditional variance of a coordinate given all others, a lower bound for every predictor",
                    low=0, simulated=False),
         observable("effective_penalty", "effective ridge; measured as n/Tr(XXᵀ/n + λ)⁻¹", symbol=r"\kappa", low=0),
-        observable("spectrum", "fraction of A's eigenvalues in each bin, the first open below; atoms blur as 1/√d",
+        observable("spectrum", "fraction of A's eigenvalues in each bin, the first open below; atoms broaden as 1/√d",
                    symbol=r"\rho(a)", dims=("eigenvalue",), low=0, high=1, fraction_of="size",
                    when={"covariance": WITH_SPECTRUM}),
         observable("edge", "upper edge of the bulk of A's spectrum; measured as the second largest eigenvalue",
@@ -203,14 +203,14 @@ class MaskedRegression(Model):
                    when={"covariance": SPIKED}),
         observable("pca_overlap", "squared cosine between u and the first principal component", low=0, high=1,
                    when={"covariance": SPIKED}),
-        observable("pca_threshold", "strength above which principal components see u", low=0, simulated=False,
+        observable("pca_threshold", "strength above which principal components detect u", low=0, simulated=False,
                    when={"covariance": SPIKED}),
     )  # fmt: skip
 
     def validate(self) -> None:
         if self.covariance == "given":
             if self.matrix is None or self.matrix.shape[0] != self.matrix.shape[1]:
-                raise InvalidValue("covariance = 'given' needs matrix, your own d×d covariance.")
+                raise InvalidValue("covariance = 'given' needs `matrix`, a d×d covariance.")
             if not isinstance(self.matrix, Tracer):
                 own = np.asarray(self.matrix)
                 if not np.allclose(own, own.T) or np.linalg.eigvalsh(own)[0] <= 0:
@@ -218,9 +218,9 @@ class MaskedRegression(Model):
         elif self.matrix is not None:
             raise InvalidValue(f"matrix is used with covariance = 'given' only, not with {self.covariance!r}.")
         if self.dimension == 1:
-            raise InvalidValue("dimension = 1 leaves nothing to predict from: use 0, the limit, or at least 2.")
+            raise InvalidValue("dimension = 1 leaves nothing to predict from: use 0 (the limit) or at least 2.")
         if self.variances != "equal" and self.covariance not in ("white", "autoregressive", "spiked"):
-            raise InvalidValue(f"covariance = {self.covariance!r} fixes the variances itself: use variances = 'equal'.")
+            raise InvalidValue(f"covariance = {self.covariance!r} fixes the variances: use variances = 'equal'.")
 
     def coordinates(self) -> dict[str, np.ndarray]:
         return {"eigenvalue": (EDGES[1:] + EDGES[:-1]) / 2} if self.covariance in WITH_SPECTRUM else {}
@@ -232,7 +232,7 @@ class MaskedRegression(Model):
         return self.spike - self.theory().threshold
 
     def transition_lines(self, x: str, y: str, values: np.ndarray) -> dict[str, Any]:
-        """Thresholds of masked regression and of PCA, in a plane of any control and the spike's strength."""
+        """Thresholds of masked regression and of PCA in the plane of a control and the spike's strength."""
         if self.covariance not in SPIKED or y != "spike" or x == "spike":
             return {}
         theory = self.replace(**{x: values}).theory()
@@ -265,7 +265,7 @@ class MaskedRegression(Model):
         return out
 
     def _population(self, numerics: Numerics) -> Coordinates:
-        """Σ as its coordinates see it; without the spike, which is one direction of many."""
+        """The law of Σ per coordinate, without the spike, which is a single direction."""
         if self.covariance == "given":
             assert self.matrix is not None
             return Coordinates.of_matrix(self.matrix)
@@ -273,33 +273,33 @@ class MaskedRegression(Model):
             # Neighbours with Σ⁻¹ ∝ 1 − b cos k are an autoregressive chain closed to a ring, b = 2ρ/(1+ρ²).
             cosine, weights = chain_modes(self.bond / (1.0 + jnp.sqrt(1.0 - self.bond**2)), numerics.nodes)
             return Coordinates.alike(1.0 / (self.precision * (1.0 - self.bond * cosine)), weights)
-        if self.covariance in GLASSY:  # J's semicircle by its own Gauss rule; its diagonal is self-averaging
+        if self.covariance in GLASSY:  # semicircle of J by its Gauss rule; the diagonal is self-averaging
             angle = np.pi * np.arange(1, numerics.nodes + 1) / (numerics.nodes + 1)
             values = 1.0 / (1.0 + self.coupling**2 - 2.0 * self.coupling * jnp.cos(angle))
             return Coordinates.alike(values, jnp.asarray(2 / (numerics.nodes + 1) * np.sin(angle) ** 2))
         if self._finite:
             return Coordinates.of_matrix(self._covariance(self._finite, None)[0])
         levels, shares = self._levels()
-        if self.covariance == "autoregressive":  # each level is a long chain of its own: all share one κ
+        if self.covariance == "autoregressive":  # each level is a separate long chain; all share one κ
             rho = self.correlation
             cosine, weights = chain_modes(rho, numerics.nodes)
             chain = (1.0 - rho**2) / (1.0 + rho**2 - 2.0 * rho * cosine)
             own = jnp.kron(jnp.eye(levels.size), weights[None, :])
             return Coordinates(jnp.kron(levels, chain), jnp.kron(shares, weights), own, shares)
-        if self.variances == "wave":  # in the limit the angles k fill the circle evenly
+        if self.variances == "wave":  # in the limit the angles k are uniform on the circle
             values = jnp.exp(jnp.cos(jnp.pi * (jnp.arange(numerics.nodes, dtype=float) + 0.5) / numerics.nodes))
             return Coordinates.uncorrelated(values, jnp.full(numerics.nodes, 1.0 / numerics.nodes))
         return Coordinates.uncorrelated(levels, shares)
 
     def _levels(self) -> tuple[Float[Array, " l"], Float[Array, " l"]]:
-        """Variances of the coordinates, and the fraction that has each."""
+        """Variances of the coordinates, and the fraction of coordinates with each."""
         if self.variances != "two-level":
             return jnp.ones(1), jnp.ones(1)
         shares = jnp.stack([self.high_fraction, 1.0 - self.high_fraction])
         return jnp.stack([self.high_variance, self.low_variance]), shares
 
     def _band(self) -> tuple[Array, Array, Array, Array] | None:
-        """Where Σ has continuous bands w/(a − b cos k) in the limit: w of each, their shares, a and b."""
+        """Continuous bands w/(a − b cos k) of Σ in the limit: w of each, their shares, a and b."""
         levels, shares = self._levels()
         if self.covariance == "autoregressive" and not self._finite:
             rho = self.correlation
@@ -331,11 +331,11 @@ class MaskedRegression(Model):
             traces = band_traces(
                 levels * scale, ridge.kappa * scale, shares, *waves, semicircle=self.covariance in GLASSY
             )
-        else:  # an eigenvector lives on one kind of coordinate, so that Δ and Σ are diagonal together
+        else:  # every eigenvector lives on one kind of coordinate, so Δ and Σ commute
             delta = (scale[:, None] * jnp.sign(population.loadings)).sum(0)
             traces = diagonal_traces(population.eigenvalues * delta, ridge.kappa * delta, population.weights)
         below = masked_distribution(traces, self.samples, ridge.slack, jnp.asarray(EDGES[1:-1]), step=numerics.step)
-        # Ridgeless at n = d the spectrum runs off to −∞ with vanishing mass: all the rest is at one.
+        # Ridgeless at n = d the spectrum extends to −∞ with vanishing mass; the remaining mass is at one.
         return masses(jnp.where((ridge.kappa == 0) & (ridge.slack < 1e-12), 0.0, below))
 
     def _spiked(self, population: Coordinates, ridge: Ridge, out: dict[str, Array]) -> dict[str, Array]:
@@ -363,7 +363,7 @@ class MaskedRegression(Model):
         }
 
     def _localised(self, ridge: Ridge, out: dict[str, Array]) -> dict[str, Array]:
-        """u on m coordinates of white noise: there R_kk feels the spike, Δ₁ = Δ₀(1 − (θ/m)/(1+κ+θ)), Δ₀ = 1/(1+κ).
+        """u on m coordinates of white noise, where the spike changes R_kk: Δ₁ = Δ₀(1 − (θ/m)/(1+κ+θ)), Δ₀ = 1/(1+κ).
 
         u is then an eigenvector of Σ̃ and of λΔ, with eigenvalues (1+θ)Δ₁ and λΔ₁. It detaches where
         Δ₁((1+θ)t₊ + λ) = z₊, a quadratic equation for θ.
@@ -425,7 +425,7 @@ class MaskedRegression(Model):
 
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
         if self.matrix is not None and size != self.matrix.shape[0]:
-            raise InvalidValue(f"size = {size} is not that of your covariance: simulate at {self.matrix.shape[0]}.")
+            raise InvalidValue(f"size = {size} does not match `matrix`: use size = {self.matrix.shape[0]}.")
         samples = counts["samples"]
         draw_key, latent_key, coupling_key = jax.random.split(key, 3)
         if self.covariance == "spins":
@@ -434,7 +434,7 @@ class MaskedRegression(Model):
         rows = jax.random.normal(draw_key, (samples.padded, size), float) * samples.mask()[:, None]
         number = samples.actual.astype(float)
         if self.covariance in SPIKED:
-            # The latent variable's empirical norm is fixed to n, which takes the noise out of the spike's strength.
+            # The latent variable's empirical norm is fixed to n, which removes fluctuations of the spike's strength.
             latent = jax.random.normal(latent_key, (samples.padded,), float) * samples.mask()
             latent = latent * jnp.sqrt(self.spike * number / jnp.sum(latent**2))
             x = rows * jnp.sqrt(self._variances(size))[None, :] + latent[:, None] * hidden[None, :]
@@ -446,13 +446,13 @@ class MaskedRegression(Model):
         if self.covariance in SPIKED:
             measured |= leading(second_moment, fit.inverse, self.penalty, hidden, samples.actual)
             measured |= {"pca_outlier": fit.values[-1], "pca_overlap": (fit.vectors[:, -1] @ hidden) ** 2}
-        # Near β = 1 a drawn coupling matrix may have no Gibbs measure: no covariance, no answer.
+        # Near β = 1 a drawn coupling matrix may not give a positive covariance; the result is then NaN.
         return {n: v.astype(dtype) for n, v in measured.items()} | {"converged": jnp.isfinite(measured["test_loss"])}
 
     def _experiment_on_spins(
         self, draw_key: Array, coupling_key: Array, size: int, samples: Count, dtype: Any
     ) -> dict[str, Array]:
-        """The same regressions on spins; their covariance is measured on fresh ones, no formula for it being exact."""
+        """The same regressions on spins, whose covariance is measured on fresh ones because no exact formula is known."""
         couplings = self.coupling * glass(coupling_key, size)
         spins, apart = draw_spins(draw_key, couplings, FRESH + samples.padded)
         x = spins[FRESH:] * samples.mask()[:, None]

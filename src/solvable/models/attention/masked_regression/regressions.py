@@ -1,4 +1,4 @@
-"""Every coordinate regressed on all others, at finite size: A, its errors, its eigenvalues and leading eigenvectors."""
+"""Regression of every coordinate on all others at finite size: A, its errors, eigenvalues and leading eigenvectors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Regressions(NamedTuple):
         return jnp.sum((rest @ covariance) * rest) / len(covariance)
 
     def eigenvalues(self) -> Vector:
-        """Of A, all real."""
+        """The eigenvalues of A, all real."""
         root = jnp.sqrt(jnp.diag(self.inverse))
         return 1.0 - jnp.linalg.eigvalsh(self.inverse / (root[:, None] * root[None, :]))
 
@@ -55,7 +55,7 @@ def leading(second_moment: Matrix, inverse: Matrix, penalty: Any, hidden: Vector
     similar = root[:, None] * (second_moment + penalty * jnp.eye(size)) * root[None, :]
     values, vectors = jnp.linalg.eigh(similar)
     q = vectors[:, -1]
-    # Ridgeless with n < d the largest eigenvalue 1 is degenerate; its eigenvectors are those of λ → 0⁺.
+    # Ridgeless with n < d the largest eigenvalue 1 is degenerate; take the eigenvectors of the limit λ → 0⁺.
     top = jnp.where((penalty == 0) & (number < size), 1.0, 1.0 - 1.0 / values[-2:])
 
     def squared_cosine(direction: Vector) -> Array:

@@ -1,4 +1,4 @@
-"""What is claimed of the generalisation of factored attention, and the numbers that decide."""
+"""Claims about the generalisation of factored attention, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _replicas(stored: Stored) -> list[Measured]:
         ),
         *(
             Measured(
-                f"the same of the coupling error, {name} graph",
+                f"relative deviation of the coupling error, {name} graph",
                 *deviation(runs.coupling_error_simulated, runs.coupling_error_expected),
                 below=0.05,
             )
@@ -32,10 +32,10 @@ def _replicas(stored: Stored) -> list[Measured]:
 
 CLAIMS = (
     Claim(
-        "In a model scenario the generalisation error of factored attention follows from replicas.",
+        "In a solvable setting the generalisation error of factored attention follows from replica theory.",
         "rende2024mapping",
-        "excess loss and coupling error against the number of sequences per site on the lines",
-        "the line of the star graph, which coupling errors of the dense graph must miss",
+        "excess loss and coupling error against the number of sequences per site lie on the theory lines",
+        "coupling errors of the dense graph must not lie on the line of the star graph",
         (FIGURE,), _replicas, "N = 100, three colours, 12 seeds; M/N from 1 to 16 (loss) and from 4 to 14 (couplings)",
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Learning curves of factored attention on Potts data: the loss, and the couplings themselves on star and dense graphs."""
+"""Learning curves of factored attention on Potts data: the loss, and the couplings on star and dense graphs."""
 
 from __future__ import annotations
 
@@ -68,6 +68,6 @@ RECIPES = {
     "potts-attention-learning-curves": Recipe(
         learning_curves,
         draw_learning_curves,
-        sentence="Excess loss of masked-token learning against the number of sequences; the couplings on star and dense graphs.",
+        sentence="Excess loss of masked-token learning against the number of sequences; couplings on star and dense graphs.",
     )
 }

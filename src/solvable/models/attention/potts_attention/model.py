@@ -1,11 +1,11 @@
 """Masked-token learning on Potts data: one row of factored attention with known colour couplings.
 
 **Data.** Sequences of colours s_i ∈ {1…C} from P(s) ∝ exp(β Σ_{i<j} J_ij U[s_i, s_j]); U is symmetric with rows summing to
-zero. One site is masked; its colour y is to be told from N others, coupled to it by J_0j = J̃_j/√N with |J̃|² = ρN. On
-the *star* the others are coupled to it alone; on the *dense* graph all pairs have i.i.d. J_ij ~ N(0, ρ/N).
+zero. One site is masked; its colour y is predicted from N others, coupled to it by J_0j = J̃_j/√N with |J̃|² = ρN. On
+the *star* the others are coupled only to it; on the *dense* graph all pairs have i.i.d. J_ij ~ N(0, ρ/N).
 
-**Learner.** The row w of a factored attention map: logits_a = Σ_j w_j U[a, s_j]/√N, which is the form of the true
-conditional law, at w = βJ̃. It minimises Σ_μ cross-entropy + λ|w|²/2 over αN sequences: pseudo-likelihood.
+**Learner.** The row w of a factored attention map: logits_a = Σ_j w_j U[a, s_j]/√N, the form of the true conditional
+law, which it equals at w = βJ̃. It minimises Σ_μ cross-entropy + λ|w|²/2 over αN sequences: pseudo-likelihood.
 
 **Theory** (own derivation; the question is that of Rende et al. 2024). Without the masked site the others give Gaussian
 fields; its colour tilts their law by exp(βh*_y). With UUᵀ/C = BBᵀ, row B_y: colours have p(y) ∝ exp(β²ρ|B_y|²/2), and
@@ -16,13 +16,14 @@ x = β√ρ u/C < 1, u the eigenvalue of U),
 
     V = ⟨c/(λ+V̂c)⟩,   m = ρm̂⟨c²/(λ+V̂c)⟩,   q = ⟨c²(ρm̂²c + q̂)/(λ+V̂c)²⟩
 
-are what the fields see, while the weights themselves have J̃·w/N = ρm̂⟨c/(λ+V̂c)⟩ and |w|²/N = ⟨(ρm̂²c² + q̂c)/(λ+V̂c)²⟩.
-Without penalty the dense graph has the losses of the star, and only the noise of its couplings is larger, by 1 + x².
+describe the fields, while the weights have J̃·w/N = ρm̂⟨c/(λ+V̂c)⟩ and |w|²/N = ⟨(ρm̂²c² + q̂c)/(λ+V̂c)²⟩.
+Without penalty the dense graph has the same losses as the star; only the noise of its couplings is larger, by 1 + x².
 
-**Simulation.** Star: exact sampling (y, then every other site alone). Dense: Gibbs sampling of the whole sequence, several
-sites masked in turn. Half of the sequences begin at random, half with one colour everywhere; where their energies still tell
-which, or where sequences resemble their own past more than another's (R̂ > 1.05), the result is not converged. That is so from
-about ten colours on well before x = 1. Test losses average the cross-entropy over the true conditional law on fresh sequences.
+**Simulation.** Star: exact sampling (y, then every other site independently). Dense: Gibbs sampling of the whole sequence,
+several sites masked in turn. Half of the sequences start at random, half with one colour everywhere. If their energies still
+depend on the start, or if sequences resemble their own past more than another's (R̂ > 1.05), the result is not converged. From
+about ten colours on this happens well before x = 1. Test losses average the cross-entropy over the true conditional law on fresh
+sequences.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from solvable.model import Control, Input, Model, Numerics, Reference, choice, c
 from .softmax_regression import Channel, alike, conjugates, fresh_loss, minimise_cross_entropy, resolved, trained_loss
 
 MASKED_SITES = 5
-"""Sites of a dense sequence that are masked, each with its own learner; measurements are averages over them."""
+"""Number of masked sites of a dense sequence, each with its own learner; measurements are averaged over them."""
 
 
 class PottsAttention(Model):
@@ -75,7 +76,7 @@ class PottsAttention(Model):
     theory_seconds = 2e-3
     simulation_seconds = 1.0
     simulation_growth = 3.0
-    inconclusive = 0.25  # of the studies below, at their seeds and sizes
+    inconclusive = 0.25  # share of inconclusive rows in the studies below, at their seeds and sizes
     check_study = (
         {"over": {"samples": [2.0, 6.0]}},
         {"values": {"interaction": "random", "inverse_temperature": 2.0}, "over": {"samples": [6.0]}},
@@ -94,7 +95,7 @@ class PottsAttention(Model):
         meaning="training sequences per other site, M/N")  # fmt: skip
     penalty: Control = control(
         0.5, low=0.0, high=1e6, typical=(0.01, 10.0), scale="log", symbol=r"\lambda",
-        meaning="ridge penalty λ|w|²/2 added to the sum of the losses; without it few sequences have no minimiser")  # fmt: skip
+        meaning="ridge penalty λ|w|²/2 added to the sum of the losses; without it, small samples have no minimiser")  # fmt: skip
     inverse_temperature: Control = control(
         1.5, low=0.0, low_open=True, high=20.0, typical=(0.1, 3.0), symbol=r"\beta",
         meaning="inverse temperature of the sequences' law")  # fmt: skip
@@ -105,7 +106,7 @@ class PottsAttention(Model):
     interaction: str = choice(
         "potts", options=("potts", "random", "given"), symbol="U",
         meaning="colour couplings: centred identity, or random symmetric, both with ΣU² = C; or your own")  # fmt: skip
-    instance: int = choice(0, low=0, high=10_000, meaning="which random colour couplings (random)")
+    instance: int = choice(0, low=0, high=10_000, meaning="number of the random colour couplings (random)")
     graph: str = choice(
         "star", options=("star", "dense"), meaning="whether the other sites are coupled to each other too")  # fmt: skip
     colour_matrix: Input | None = data(
@@ -122,16 +123,16 @@ class PottsAttention(Model):
         observable("train_loss", "mean cross-entropy of the masked colour on the training sequences", low=0),
         observable("optimal_loss", "conditional entropy of the masked colour: the test loss of the truth", low=0),
         observable("excess_loss", "test loss above the optimal one", low=0),
-        observable("colour_entropy", "entropy of the masked colour: the loss of a learner that knows frequencies alone",
+        observable("colour_entropy", "entropy of the masked colour: the loss of a learner that knows only frequencies",
                    low=0, when={"graph": "star"}),
-        observable("response", "how strongly the field on a sequence follows that sequence", symbol="V", low=0,
+        observable("response", "response of the field on a sequence to that sequence", symbol="V", low=0,
                    simulated=False),
     )  # fmt: skip
 
     def validate(self) -> None:
         given = self.colour_matrix
         if (given is not None) != (self.interaction == "given"):
-            raise InvalidValue("colour_matrix is needed with interaction = 'given', and with no other.")
+            raise InvalidValue("colour_matrix is needed with interaction = 'given', and only then.")
         if self.graph == "dense" and self.interaction != "potts":
             raise InvalidValue(
                 f"graph = 'dense' needs interaction = 'potts', not {self.interaction!r}: with other colour couplings "
@@ -141,7 +142,7 @@ class PottsAttention(Model):
         if self.interaction == "given":
             assert given is not None
             if given.shape[0] != given.shape[1]:
-                raise InvalidValue(f"colour_matrix must be {self.colours}×{self.colours}, as many rows as columns.")
+                raise InvalidValue(f"colour_matrix must be {self.colours}×{self.colours}.")
             if not isinstance(given, Tracer):
                 own = np.asarray(given)
                 if not np.allclose(own, own.T):
@@ -149,7 +150,7 @@ class PottsAttention(Model):
                 values = np.abs(np.linalg.eigvalsh(_centred(own)))
                 rank = int((values > 1e-10 * max(values.max(), 1e-300)).sum())
                 if values.max() < 1e-10 * max(np.abs(own).max(), 1e-300):
-                    raise InvalidValue("colour_matrix is constant along rows or columns: no colour tells another.")
+                    raise InvalidValue("colour_matrix is constant along rows or columns, so colours do not interact.")
         self._rank = rank
 
     # --- theory -----------------------------------------------------------------------------------------------------
@@ -178,12 +179,12 @@ class PottsAttention(Model):
 
     @property
     def stated_accuracy(self) -> float:
-        """From four components of the field on, averages are by quasi-Monte Carlo."""
+        """Lower with four or more components of the field, where averages use quasi-Monte Carlo."""
         return type(self).accuracy if self._rank <= 3 else 1e-3
 
     @property
     def _correlation(self) -> Array:
-        """x = β√ρ u/C: how far the dense graph is on its way out of the paramagnet, which it leaves at one."""
+        """x = β√ρ u/C, the distance of the dense graph from the edge of its paramagnetic phase at one."""
         u = math.sqrt(self.colours / (self.colours - 1))
         return self.inverse_temperature * jnp.sqrt(self.strength) * u / self.colours
 
@@ -200,7 +201,7 @@ class PottsAttention(Model):
         nodes = numerics.nodes
 
         def order_parameters(x, model):
-            """Those of the fields (m, q, V) and of the weights (J̃·w/N, |w|²/N)."""
+            """Order parameters of the fields (m, q, V) and of the weights (J̃·w/N, |w|²/N)."""
             m_hat, q_hat, V_hat = jnp.exp(x)
             c, weights = model._spectrum(nodes)
             R, signal = 1 / (model.penalty + V_hat * c), model.strength * m_hat
@@ -216,7 +217,7 @@ class PottsAttention(Model):
 
         beta, channel = self.inverse_temperature, self._channel()
         truth = beta**2 * self.strength
-        # Start where weak fields are exact up to a factor: every force has the size of its loading.
+        # Start from the limit of weak fields, correct up to a factor: every force has the size of its loading.
         force = channel.shares @ jnp.sum(channel.loadings**2, axis=1)
         start = jnp.log(0.5 * self.samples * force * jnp.stack([beta, jnp.ones(()), jnp.ones(())]))
         found = solve(
@@ -247,7 +248,7 @@ class PottsAttention(Model):
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
         model = jax.tree.map(lambda v: v.astype(dtype), self)
         samples, fresh = counts["samples"], min(20 * size, 4000) // (1 if self.graph == "star" else MASKED_SITES)
-        # Fresh sequences first: then the rows that exist do not depend on the padding of the training ones.
+        # Draw fresh sequences first, so that unmasked rows do not depend on the padding of the training ones.
         rows = fresh + samples.padded
         if self.graph == "star":
             couplings, labels, others, entropy = model._star(key, size, rows, dtype)
@@ -271,7 +272,7 @@ class PottsAttention(Model):
         }
 
     def _star(self, key: Array, size: int, rows: int, dtype: Any) -> tuple[Array, Array, Array, Array]:
-        """J̃, and sequences in exact equilibrium: the centre's colours, the others' colours; and the entropy of p(y)."""
+        """J̃, exact equilibrium samples of the centre's and the others' colours, and the entropy of p(y)."""
         couplings = jax.random.normal(jax.random.fold_in(key, 0), (size,), dtype)
         couplings = couplings * jnp.sqrt(self.strength * size) / jnp.linalg.norm(couplings)
         uniform = jax.random.uniform(jax.random.fold_in(key, 1), (rows, size + 1), dtype)
@@ -284,8 +285,10 @@ class PottsAttention(Model):
         return couplings, labels, others, -jnp.sum(jnp.exp(log_shares) * log_shares)
 
     def _dense(self, key: Array, size: int, rows: int, dtype: Any) -> tuple[Array, Array, Array]:
-        """J (with N + 1 sites), sequences by Gibbs sampling (even rows from random ones, odd ones from colour 0), and what
-        they were half-way."""
+        """J (with N + 1 sites), sequences from Gibbs sampling, and the same sequences half-way.
+
+        Even rows start at random, odd rows with colour 0 everywhere.
+        """
         sites, beta, U = size + 1, self.inverse_temperature, self._colour_matrix().astype(dtype)
         draw = jax.random.normal(jax.random.fold_in(key, 0), (sites, sites), dtype)
         lower = jnp.sqrt(self.strength / size) * jnp.tril(draw, -1)
@@ -301,8 +304,8 @@ class PottsAttention(Model):
             uniform = jax.random.uniform(jax.random.fold_in(key, 2 + step), (rows, 1), jnp.float32)
             return state.at[site].set(jax.nn.one_hot(jnp.sum(uniform > below, axis=1), self.colours, dtype=jnp.float32))
 
-        # Chains are rows of every draw, so that no chain depends on how many there are (nor on padding).
-        # In the paramagnet the slowest mode shrinks by (2x/(1+x²))² a sweep.
+        # Chains are rows of every draw, so that no chain depends on the number of chains or on padding.
+        # In the paramagnet the slowest mode shrinks by (2x/(1+x²))² per sweep.
         x = self._correlation
         sweeps = jnp.ceil(8 / (-2 * jnp.log(2 * x / (1 + x**2)))).astype(jnp.int32)
         half = jnp.clip((sweeps + 1) // 2, 5, 500) * sites
@@ -315,12 +318,12 @@ class PottsAttention(Model):
         return couplings, sequences, earlier
 
     def _memory(self, couplings: Array, sequences: Array, earlier: Array, present: Array) -> Array:
-        """R̂ − 1 of energies between the two kinds of start, and of resemblance between own and another's past."""
+        """R̂ − 1 of the energies between the two kinds of start, and of the resemblance to the own and to another past."""
         rows, U = sequences.shape[0], self._colour_matrix().astype(jnp.float32)
         fields = jnp.einsum("ij,rjb->rib", couplings.astype(jnp.float32), U[sequences])
         energies = jnp.sum(jnp.take_along_axis(fields, sequences[..., None], axis=2), axis=(1, 2))
         number = jnp.arange(rows)
-        # another of the same start; the first two have none before them
+        # another chain with the same kind of start; the first two have no predecessor
         alike = [jnp.sum(sequences == other, axis=1, dtype=float) for other in (earlier, jnp.roll(earlier, 2, axis=0))]
         there = jnp.concatenate([present, jnp.where(number < 2, 0.0, present)])
         own = jnp.arange(2 * rows) < rows
@@ -329,7 +332,7 @@ class PottsAttention(Model):
         ) - 1  # fmt: skip
 
     def _learn(self, couplings: Array, labels: Array, others: Array, samples: Any, fresh: int) -> dict[str, Array]:
-        """Fit the row of one masked site to the training sequences, and measure it; J̃ is known to the measurement only."""
+        """Fit the row of one masked site to the training sequences and measure it; J̃ is used only for measuring."""
         size, beta, dtype = others.shape[1], self.inverse_temperature, couplings.dtype
         scaled = self._colour_matrix().astype(dtype) / math.sqrt(size)
         features = jnp.swapaxes(scaled[others], 1, 2)
@@ -337,7 +340,7 @@ class PottsAttention(Model):
         fit = minimise_cross_entropy(features[fresh:], labels[fresh:], self.penalty, mask)
         w = fit.weights
         true, learnt = (jax.nn.log_softmax(features @ v, axis=1) for v in (beta * couplings, w))
-        # The true conditional law of the masked colour is known: average over it in place of one drawn colour.
+        # Average over the true conditional law of the masked colour instead of one drawn colour.
         law = jnp.exp(true[:fresh])
         test_loss = -jnp.mean(jnp.sum(law * learnt[:fresh], axis=1))
         optimal = -jnp.mean(jnp.sum(law * true[:fresh], axis=1))
@@ -356,6 +359,6 @@ class PottsAttention(Model):
 
 
 def _centred(matrix: Any) -> Any:
-    """The matrix with its row and column means removed: what a softmax cannot see, and what a field would be."""
+    """Remove row means, which act as fields, and column means, on which a softmax does not depend."""
     rows, columns = matrix.mean(axis=1), matrix.mean(axis=0)
     return matrix - rows[:, None] - columns[None, :] + matrix.mean()

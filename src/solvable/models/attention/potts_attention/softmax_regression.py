@@ -1,12 +1,12 @@
-"""Softmax regression in high dimension: its proximal operator, Gaussian averages over it, and the minimiser itself.
+"""Softmax regression in high dimension: its proximal operator, Gaussian averages over it, and the risk minimiser.
 
-**Channel.** C classes; the learner's logits are Bh with loadings B (one row a class) and a field h of r components. A
+**Channel.** C classes; the learner's logits are Bh with loadings B (one row per class) and a field h of r components. A
 sample of class y, drawn with probability p(y), has the field ω = s·B_y + √q ξ before it is learnt (a Gaussian mixture
 whose means are the loadings) and
 
     h = argmin_h  log Σ_a exp(Bh)_a − (Bh)_y + |h − ω|²/(2V)
 
-after. Nodes of an average are the *last* axis here, so that small matrices of many nodes are handled elementwise.
+after. Nodes of an average are the *last* axis here, so that operations on small matrices are elementwise over many nodes.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from solvable.methods.risk.erm import Fit
 
 Scalar = Float[Array, ""]
 
-TOGETHER = 1024  # nodes handled at once: their matrices fit a processor's nearest memory
-RADIUS = 7.0  # the mass of a standard Gaussian beyond it: 3e-12 in one dimension, 1e-10 in three
+TOGETHER = 1024  # nodes handled at once: their matrices fit into the processor cache
+RADIUS = 7.0  # the mass of a standard Gaussian beyond it is 3e-12 in one dimension, 1e-10 in three
 
 
 class Channel(eqx.Module):
     """Loadings B and probabilities p(y) of the classes.
 
     **Arguments:**
-    - `symmetric`: all classes are alike (BBᵀ is a multiple of the centred identity): one class stands for all, and a
-        Newton step costs C operations in place of a linear solve.
+    - `symmetric`: all classes are equivalent (BBᵀ is a multiple of the centred identity): one class represents all, and a
+        Newton step costs C operations instead of a linear solve.
     """
 
     loadings: Float[Array, "classes rank"]
@@ -45,12 +45,12 @@ class Channel(eqx.Module):
 
     @property
     def scale(self) -> Scalar:
-        """κ of like classes, BBᵀ = κ(1 − 11ᵀ/C)."""
+        """κ of equivalent classes, BBᵀ = κ(1 − 11ᵀ/C)."""
         return jnp.sum(self.loadings**2) / (self.loadings.shape[0] - 1)
 
 
 def alike(classes: int) -> Float[Array, "classes rank"]:
-    """Loadings of classes that are all alike, BBᵀ = 1 − 11ᵀ/C: Helmert's contrasts, each class against those after it.
+    """Loadings of equivalent classes, BBᵀ = 1 − 11ᵀ/C: Helmert contrasts, each class against those after it.
 
     >>> (3 * alike(3) @ alike(3).T).round(4).tolist()
     [[2.0, -1.0, -1.0], [-1.0, 2.0, -1.0], [-1.0, -1.0, 2.0]]
@@ -61,7 +61,7 @@ def alike(classes: int) -> Float[Array, "classes rank"]:
 
 
 class Conjugates(NamedTuple):
-    """Per sample, with g = Bᵀ(e_y − p) the learner's force: E B_y·g, E|g|², E tr H(1+VH)⁻¹, H = Bᵀ(diag p − ppᵀ)B."""
+    """Conjugates per sample, with the force g = Bᵀ(e_y − p): E B_y·g, E|g|², E tr H(1+VH)⁻¹, H = Bᵀ(diag p − ppᵀ)B."""
 
     overlap: Scalar
     norm: Scalar
@@ -75,13 +75,13 @@ class Conjugates(NamedTuple):
 def gaussian_nodes(rank: int, nodes: int, mirrored: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Nodes `(rank, n)` and weights of an average over a standard Gaussian of `rank` components.
 
-    `mirrored`: the function is even in the last component, and nodes where that is negative are left out.
+    `mirrored`: the function is even in the last component, and nodes where that is negative are omitted.
 
     Up to three components: the trapezoidal rule on a cubic lattice cut to a ball of radius 7, with 12, 1 and ½ times
-    `nodes` a side for one, two and three components. For a function analytic in a strip of half-width a (in standard
-    deviations) its error falls like exp(−2πa·side/14), where Gauss–Hermite has exp(−a√(2·side)). From four components on:
-    Sobol's points, 64 times `nodes` rounded up to a power of two, with their mirror images, first and second moments made
-    exact; errors of 1e-4 to 2e-3, the larger ones for waves.
+    `nodes` per side for one, two and three components. For a function analytic in a strip of half-width a (in standard
+    deviations) its error falls like exp(−2πa·side/14), against exp(−a√(2·side)) for Gauss–Hermite. From four components on:
+    Sobol points, 64 times `nodes` rounded up to a power of two, with their mirror images and exact first and second moments;
+    errors of 1e-4 to 2e-3, the larger ones for oscillating functions.
 
     >>> x, w = gaussian_nodes(2, 40)
     >>> bool(abs(w @ np.cos(x[0] + x[1]) - np.exp(-1)) < 1e-8)
@@ -102,7 +102,7 @@ def gaussian_nodes(rank: int, nodes: int, mirrored: bool = False) -> tuple[np.nd
 
     power, bits = int(np.ceil(np.log2(64 * nodes))), 30
     whole = (Sobol(rank, scramble=False, bits=bits).random_base2(power) * 2**bits).astype(np.int64)
-    # A digital shift, always the same: Sobol's own points crowd along the diagonal.
+    # Apply a fixed digital shift, because unshifted Sobol points cluster along the diagonal.
     whole = whole ^ np.random.default_rng(1).integers(2**bits, size=rank)[None, :]
     u = (whole + 0.5) / 2**bits
     x = ndtri(u).T
@@ -111,15 +111,15 @@ def gaussian_nodes(rank: int, nodes: int, mirrored: bool = False) -> tuple[np.nd
 
 
 def _side(rank: int, nodes: int) -> int:
-    """Lattice points a side."""
+    """Lattice points per side."""
     return (12 * nodes, nodes, nodes // 2)[rank - 1]
 
 
 def resolved(channel: Channel, q: Scalar, nodes: int) -> Bool[Array, ""]:
-    """Whether the nodes are close enough for fields of this variance: neighbours differ by at most 3 in any logit.
+    """Whether the nodes are dense enough for fields of this variance: neighbours differ by at most 3 in any logit.
 
-    Where the classes can almost be separated and nothing holds the weights back, q grows without bound and the softmax
-    becomes a step; averages over it then look converged and are not. (Sobol's points count like a spacing of 0.2.)
+    If the classes are nearly separable and the weights are not penalised, q grows without bound and the softmax becomes a
+    step; averages over it then appear converged but are not. (Sobol points count as a spacing of 0.2.)
     """
     B = channel.loadings
     spacing = 2 * RADIUS / _side(B.shape[1], nodes) if B.shape[1] <= 3 else 0.2 * 64 / nodes
@@ -128,8 +128,11 @@ def resolved(channel: Channel, q: Scalar, nodes: int) -> Bool[Array, ""]:
 
 
 def _turned(channel: Channel) -> Channel:
-    """A channel of like classes in the coordinates of Helmert's contrasts: the first component tells the first class from
-    the others, the last one tells the last two apart, so that averages of the first class are even in it."""
+    """A channel of equivalent classes in the coordinates of Helmert contrasts.
+
+    The first component separates the first class from the others and the last one separates the last two classes, so that
+    averages of the first class are even in it.
+    """
     if not channel.symmetric:
         return channel
     return Channel(jnp.sqrt(channel.scale) * alike(channel.loadings.shape[0]), channel.shares, symmetric=True)
@@ -146,8 +149,8 @@ def _average(
 ) -> Float[Array, " values"]:
     """Average of `values(label, ω)`, an array `(values, n)`, over classes and fields.
 
-    Nodes are taken some at a time, which stay close to the processor, and nothing is done side by side: solvers within
-    `values` each end when they are done.
+    Nodes are processed sequentially in chunks that fit into the cache, so that each solver within `values` stops as soon as its
+    own chunk has converged.
     """
     labels, shares = _classes(channel)
     rank = channel.loadings.shape[1]
@@ -174,7 +177,7 @@ def cross_entropy(logits: Float[Array, "classes n"], label: Float[Array, " class
 
 
 def conjugates(channel: Channel, shift: Scalar, q: Scalar, V: Scalar, nodes: int) -> Conjugates:
-    """What one sample teaches, averaged over the mixture.
+    """Conjugates per sample, averaged over the mixture.
 
     >>> even = Channel(jnp.asarray([[1.0], [-1.0]]) / 2**0.5, jnp.full(2, 0.5), symmetric=True)
     >>> found = conjugates(even, jnp.asarray(0.5), jnp.asarray(1.0), jnp.asarray(0.7), 80)
@@ -232,10 +235,10 @@ def softmax_prox(
 ) -> Learnt:
     """The learner's logits on a sample that it has learnt, for one label and many fields ω.
 
-    Newton's method, each step shortened to 1/(1+c) with c the largest change of a logit. For a softmax this always goes
-    downhill: its third derivative is at most s times its second, s ≤ 2c being the spread of the change, so that steps up
-    to log(1+s)/s do, and 1/(1+c) ≤ 2/(2+s) ≤ log(1+s)/s costs no logarithm. In the end it is Newton's own step. The
-    last one is taken outside the loop, and the derivative goes through it alone: exact at the minimum.
+    Newton's method, with each step shortened to 1/(1+c), c being the largest change of a logit. For a softmax this always
+    decreases the objective: its third derivative is at most s times its second, s ≤ 2c being the spread of the change, so
+    steps up to log(1+s)/s decrease it, and 1/(1+c) ≤ 2/(2+s) ≤ log(1+s)/s needs no logarithm. Close to the minimum the step
+    becomes the full Newton step. The last step is taken outside the loop, and only it is differentiated: exact at the minimum.
 
     >>> even = Channel(jnp.asarray([[1.0], [-1.0]]), jnp.full(2, 0.5))
     >>> learnt = softmax_prox(even, jnp.asarray([1.0, 0.0]), jnp.asarray([[0.3]]), jnp.asarray(2.0))
@@ -266,7 +269,7 @@ def softmax_prox(
 
 
 class _General(NamedTuple):
-    """Unknown: the field h itself, `(rank, n)`."""
+    """Newton problem in the field h, `(rank, n)`."""
 
     loadings: Array
     label: Array
@@ -296,8 +299,10 @@ class _General(NamedTuple):
 
 
 class _Symmetric(NamedTuple):
-    """Unknown: the logits a, `(classes, n)`. With BBᵀ = κ(1 − 11ᵀ/C) the penalty on h is |a − Bω|²/(2κV), so that the
-    Hessian is diagonal plus rank one. `V` is κV here."""
+    """Newton problem in the logits a, `(classes, n)`; `V` is κV here.
+
+    With BBᵀ = κ(1 − 11ᵀ/C) the penalty on h is |a − Bω|²/(2κV), so that the Hessian is diagonal plus rank one.
+    """
 
     label: Array
     start: Array
@@ -349,8 +354,8 @@ def minimise_cross_entropy(
 ) -> Fit:
     """argmin_w Σ_μ −log softmax(A_μ w)_{y_μ} + λ|w|²/2 over rows with mask 1, by Newton's method with step halving.
 
-    The certificate is the length of the last Newton step relative to |w|, not the gradient: where the classes can be
-    separated and λ = 0 there is no minimiser, the gradient vanishes along the way to infinity, and the steps do not.
+    The residual is the length of the last Newton step relative to |w|, not the gradient: if the classes are separable and
+    λ = 0 there is no minimiser, and on the way to infinity the gradient vanishes but the steps do not.
 
     >>> a = jax.random.normal(jax.random.key(0), (60, 3, 4))
     >>> fit = minimise_cross_entropy(a, jnp.arange(60) % 3, jnp.asarray(0.1), jnp.ones(60))
@@ -388,7 +393,7 @@ def minimise_cross_entropy(
         trials = risks(z[None] + lengths[:, None, None] * along[None])
         trials = trials + 0.5 * penalty * jnp.sum((w[None, :] + lengths[:, None] * move[None, :]) ** 2, axis=1)
         least = jnp.min(trials)
-        # The longest of the steps that are best up to rounding: at the bottom that is Newton's own.
+        # Take the longest of the steps that are best up to rounding: close to the minimum, the full Newton step.
         best = lengths[jnp.argmax(trials <= least + 64 * eps * jnp.abs(least))]
         new = w + best * move
         size = jnp.linalg.norm(move) / jnp.maximum(jnp.linalg.norm(new), 1e-30)

@@ -1,4 +1,4 @@
-"""What is claimed of transformers that read the integers as rooted trees, and the numbers that decide."""
+"""Claims about transformers that read the integers as rooted trees, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SETTINGS = "numbers to 10⁶, four layers of width 128, context 256, 3,000 steps
 
 
 def _ahead(runs: Any, table: str, words: str) -> Measured:
-    """Accuracy of the network on later numbers, less that of the best of some tables."""
+    """Accuracy of the network on later numbers minus that of the best table of a kind."""
     dim = {"markov": "order", "neighbour": "order", "residue": "modulus"}[table]
     best = runs[f"{table}_accuracy_simulated"].max(dim)
     return Measured(words, *mean_and_error(runs.network_accuracy_simulated - best), above=0.0)
@@ -19,7 +19,7 @@ def _ahead(runs: Any, table: str, words: str) -> Measured:
 
 def _next_word(stored: Stored) -> list[Measured]:
     runs = stored[f"{FIGURE}.next"].isel(size=0)
-    alone = runs.markov_accuracy_simulated.sel(order=0)  # all that is left if words are shuffled
+    alone = runs.markov_accuracy_simulated.sel(order=0)  # what remains if words are shuffled
     return [
         _ahead(runs, "markov", "accuracy above the best Markov chain (orders 0 to 4)"),
         _ahead(runs, "residue", "accuracy above the best table of residues (n mod 900)"),
@@ -33,7 +33,7 @@ def _next_word(stored: Stored) -> list[Measured]:
 
 def _masked_word(stored: Stored) -> list[Measured]:
     runs = stored[f"{FIGURE}.masked"].isel(size=0)
-    return [_ahead(runs, "neighbour", "accuracy above the best table of neighbours (up to two a side)")]
+    return [_ahead(runs, "neighbour", "accuracy above the best table of neighbours (up to two per side)")]
 
 
 def _partial(stored: Stored) -> list[Measured]:
@@ -54,28 +54,28 @@ CLAIMS = (
     Claim(
         "A transformer learns part of the grammar of the integers written as trees.",
         "breccia2025testing",
-        "its accuracy on the next word, among later numbers, is above that of every Markov chain",
+        "its accuracy on the next word, for later numbers, is above that of every Markov chain",
         "words in shuffled order: word frequencies are all that is left",
         (FIGURE,), _next_word, SETTINGS,
     ),
     Claim(
-        "Predicting hidden words teaches it as well.",
+        "It also learns from predicting hidden words.",
         "breccia2025testing",
-        "its accuracy is above that of tables of the neighbours",
+        "its accuracy is above that of tables of neighbouring words",
         "words in shuffled order: word frequencies are all that is left",
         (FIGURE,), _masked_word, SETTINGS,
     ),
     Claim(
-        "What is learnt is partial: motifs are, primes hardly.",
+        "Learning is partial: motifs are learnt, primes hardly.",
         "breccia2025testing",
-        "few of the primes are found, although those named are prime more often than by chance",
+        "few of the primes are found, although predicted primes are correct more often than by chance",
         "the share of primes among later numbers",
-        (FIGURE,), _partial, SETTINGS, missing="accuracy by word or motif, and words that no number has",
+        (FIGURE,), _partial, SETTINGS, missing="accuracy by word or motif, and predictions of words that do not occur",
     ),
     Claim(
         "Longer texts teach more.",
         "breccia2025testing",
-        "the accuracy of one network grows with the number of integers it reads",
+        "the accuracy of a given network grows with the number of integers it reads",
         "no dependence",
         missing="more than one length of text: accuracy at 10⁵, 10⁶ and 10⁷ numbers with the same network",
     ),

@@ -16,7 +16,7 @@ TASKS = {"next": "next word, from the past", "masked": "hidden word, from both s
 def learning(quick: bool) -> dict[str, Any]:
     """Full: N = 10⁶, four layers, minutes on an accelerator. Quick: N = 50 000, one small layer.
 
-    Only hidden words teach anything in the masked task, one of eight: it reads larger batches.
+    In the masked task only the hidden words, one in eight, contribute to the loss, so it uses larger batches.
     """
     if quick:
         model = RootedTrees(depth=1, context=48, embedding=48, steps=250, rate=1e-2)
@@ -60,7 +60,8 @@ def draw_learning(data: dict[str, Any]) -> Any:
     numbers, fields = int(data["next"]["size"].values[0]), _fields(data["next"])
     label = f"{fields['depth']} layer{'s' * (fields['depth'] > 1)}, width {fields['embedding']}, context {fields['context']}"
     figure.suptitle(
-        f"The numbers to {numbers:,} as rooted trees: a transformer ({label}) beside exact tables", fontsize=11
+        f"The numbers up to {numbers:,} as rooted trees: a transformer ({label}) compared with exact tables",
+        fontsize=11,
     )
     return figure
 
@@ -76,7 +77,7 @@ def _near(task: str) -> str:
 def _levels(
     axis: Any, runs: Any, name: str, dim: str, colour: str, style: str, label: str
 ) -> list[tuple[float, str, str]]:
-    """A line for each table; their heights, names and colours."""
+    """Draw a line for each table; return their heights, names and colours."""
     levels = runs[f"{name}_simulated"].isel(seed=0)
     found = [(float(levels.sel({dim: at})), label.format(at), colour) for at in SHOWN[dim] if at in levels[dim].values]
     for height, *_ in found:
@@ -85,7 +86,7 @@ def _levels(
 
 
 def _name_levels(axis: Any, levels: list[tuple[float, str, str]]) -> None:
-    """Names at the right, moved apart where lines lie close."""
+    """Write the names at the right, moved apart where lines are close."""
     low, high = axis.get_ylim()
     gap, below = 0.04 * (high - low), float("-inf")
     for height, label, colour in sorted(levels):
@@ -103,6 +104,6 @@ RECIPES = {
     "rooted-trees-learning": Recipe(
         learning,
         draw_learning,
-        sentence="A transformer reads the whole numbers as rooted trees and passes Markov chains on the way to trial division.",
+        sentence="A transformer reads the whole numbers as rooted trees and beats Markov chains on the way to trial division.",
     )
 }

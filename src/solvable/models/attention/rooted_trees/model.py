@@ -1,16 +1,16 @@
-"""A transformer reads the whole numbers, written as rooted trees, and predicts the next one, or a hidden one.
+"""A transformer reads the whole numbers, written as rooted trees, and predicts the next or a hidden one.
 
 **Data.** n = ∏ p_i^{a_i} becomes a root whose children, in the order of the primes, are the trees of the exponents; its
 Dyck word is one token. The text is the words of 1, 2, …, N: no randomness, an exactly known generator, and structure at
-every period p^k. The first 80 % is read, the rest is the test: later numbers, where the law has drifted.
+every period p^k. The first 80 % are for training, the rest for testing: later numbers, where the law has drifted.
 
-**Learner.** A transformer on windows of `context` words at random places; it is never told n, only words. Task `next`:
-causal, every word from those before it. Task `masked`: both sides are seen, an eighth of the words is hidden.
+**Learner.** A transformer on windows of `context` words at random positions; it sees only words, not n. Task `next`:
+causal, every word from those before it. Task `masked`: both sides are visible, an eighth of the words are hidden.
 
-**Theory.** None closed. Beside the network stand exact tables counted on the same training text: of the word given its
-neighbours (Markov chains; both sides when masked), given n mod m (a clock that knows the phase), and given the exponents
-of n's primes up to P (trial division that stops there). A learner that finds the periods in its context can pass the
-first; the other two say how far it has come.
+**Theory.** No closed theory. The network is compared with exact tables counted on the same training text: of the word given
+its neighbours (Markov chains; both sides when masked), given n mod m (a clock that knows the phase), and given the exponents
+of n's primes up to P (trial division that stops there). A learner that finds the periods in its context can surpass the
+first; the other two measure its progress.
 
 **Simulation.** Adam with warm-up and cosine decay, one word per test number; in `next` every scored word has at least half
 a window before it, in `masked` at least a quarter of one on each side.
@@ -49,16 +49,16 @@ MODULI = (1, 4, 12, 36, 180, 900)
 PRIMES = (2, 3, 5, 7, 11, 13)
 PROGRESS = (0.0, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 HIDDEN = 8
-"""One word in so many is hidden (task `masked`), at random in each group of so many; in the test every word once."""
+"""Group size of the mask (task `masked`): one random word is hidden in each group; in the test, every word once."""
 
 CURVE = {"next": 65_536, "masked": 32_768}
-"""Words of the test on which the learning curve is measured, drawn once and for all; the final scores use the whole test."""
+"""Number of test words, drawn once, on which the learning curve is measured; the final scores use the whole test."""
 
 PRIME = 1  # the word "10" is the second to appear
 
 
 class RootedTrees(Model):
-    """A transformer learns the arithmetic of rooted trees from their text: an experiment, with exact tables beside it.
+    """A transformer learns the arithmetic of rooted trees from their text: an experiment, compared with exact tables.
 
     >>> import solvable as sv
     >>> sv.RootedTrees(task="masked").observables()["neighbour_accuracy"].dims
@@ -68,10 +68,8 @@ class RootedTrees(Model):
     id = "rooted-trees"
     title = "Whole numbers as rooted trees, read by a transformer"
     family = "attention"
-    sentence = (
-        "A transformer reads the whole numbers as rooted trees, beside Markov, residue and trial-division tables."
-    )
-    method = "none closed; exact counts and tables beside it"
+    sentence = "A transformer reads the whole numbers as rooted trees, compared with Markov, residue and trial-division tables."
+    method = "no closed theory; compared with exact counts and tables"
     runs = "host"
     simulation_dtype = "float32"
     typical_sizes = (5_000, 50_000, 500_000)
@@ -86,7 +84,7 @@ class RootedTrees(Model):
 
     rate: Control = control(
         3e-3, low=0.0, low_open=True, high=1.0, typical=(1e-4, 1e-2), scale="log", symbol=r"\eta",
-        meaning="learning rate of Adam at its highest, after the warm-up")  # fmt: skip
+        meaning="peak learning rate of Adam, after the warm-up")  # fmt: skip
     steps: Control = control(
         60.0, low=1.0, high=1e6, typical=(20.0, 1e4), scale="log",
         meaning="optimiser steps, a whole number: a tenth of them warm-up, then half a cosine")  # fmt: skip
@@ -100,14 +98,14 @@ class RootedTrees(Model):
     batch: int = choice(16, low=1, high=4096, meaning="windows per optimiser step")
     positions: str = choice(
         "learned", options=("learned", "rotary"),
-        meaning="how places in the window are told: vectors, or relative angles")  # fmt: skip
+        meaning="position encoding: learnt vectors, or relative angles")  # fmt: skip
 
     dimensions_declared = (
-        dimension("given", "words before it that are known", kind="site"),
-        dimension("order", "words that the table looks at", kind="site"),
+        dimension("given", "number of known previous words", kind="site"),
+        dimension("order", "number of words that the table uses", kind="site"),
         dimension("modulus", "period of the clock"),
-        dimension("prime", "largest prime that divides"),
-        dimension("progress", "part of the training that has passed", kind="time"),
+        dimension("prime", "largest prime of the trial division"),
+        dimension("progress", "elapsed fraction of the training", kind="time"),
     )
     observables_declared = (
         observable("distinct_words", "number of different words among 1..N", low=1, predicted=False),
@@ -117,40 +115,38 @@ class RootedTrees(Model):
         observable("prime_share", "fraction of primes in the test", low=0, high=1, predicted=False),
         observable("markov_accuracy", "test accuracy of the Markov chain of this order", dims=("order",), low=0, high=1,
                    predicted=False, when={"task": "next"}),
-        observable("markov_loss", "its cross-entropy per word, in nats", dims=("order",), low=0, predicted=False,
+        observable("markov_loss", "cross-entropy per word of that chain, in nats", dims=("order",), low=0, predicted=False,
                    when={"task": "next"}),
-        observable("neighbour_accuracy", "test accuracy of the table of so many words on both sides", dims=("order",),
+        observable("neighbour_accuracy", "test accuracy of the table of this many words on each side", dims=("order",),
                    low=0, high=1, predicted=False, when={"task": "masked"}),
-        observable("neighbour_loss", "its cross-entropy per word, in nats", dims=("order",), low=0, predicted=False,
+        observable("neighbour_loss", "cross-entropy per word of that table, in nats", dims=("order",), low=0, predicted=False,
                    when={"task": "masked"}),
         observable("residue_accuracy", "test accuracy of the table of n mod m", dims=("modulus",), low=0, high=1,
                    predicted=False),
-        observable("residue_loss", "its cross-entropy per word, in nats", dims=("modulus",), low=0, predicted=False),
+        observable("residue_loss", "cross-entropy per word of that table, in nats", dims=("modulus",), low=0, predicted=False),
         observable("division_accuracy", "test accuracy of the table of n's exponents of primes up to P", dims=("prime",),
                    low=0, high=1, predicted=False),
-        observable("division_loss", "its cross-entropy per word, in nats", dims=("prime",), low=0, predicted=False),
-        observable("network_accuracy", "fraction of test words that the trained transformer has right", low=0, high=1,
+        observable("division_loss", "cross-entropy per word of that table, in nats", dims=("prime",), low=0, predicted=False),
+        observable("network_accuracy", "fraction of test words that the trained transformer predicts correctly", low=0, high=1,
                    predicted=False),
-        observable("network_loss", "its cross-entropy per word, in nats", low=0, predicted=False),
-        observable("prime_recall", "fraction of the test's primes that the transformer calls prime", low=0, high=1,
+        observable("network_loss", "cross-entropy per word of the transformer, in nats", low=0, predicted=False),
+        observable("prime_recall", "fraction of test primes that the transformer predicts as prime", low=0, high=1,
                    predicted=False),
-        observable("prime_precision", "fraction of primes among those it calls prime; NaN if there are none", low=0, high=1,
+        observable("prime_precision", "fraction of primes among those it predicts; NaN if it predicts none", low=0, high=1,
                    predicted=False),
         observable("accuracy_curve", "accuracy during training, on a part of the test", dims=("progress",), low=0, high=1,
                    predicted=False),
         observable("loss_curve", "cross-entropy during training, on a part of the test", dims=("progress",), low=0,
                    predicted=False),
-        observable("train_curve", "mean training loss since the point before; NaN at the start", dims=("progress",), low=0,
+        observable("train_curve", "mean training loss since the previous point; NaN at the start", dims=("progress",), low=0,
                    predicted=False),
     )  # fmt: skip
 
     def validate(self) -> None:
         if self.embedding % self.heads:
-            raise InvalidValue(f"heads = {self.heads} do not divide embedding = {self.embedding}.")
+            raise InvalidValue(f"heads = {self.heads} does not divide embedding = {self.embedding}.")
         if self.context % HIDDEN:
-            raise InvalidValue(
-                f"context = {self.context} is not a multiple of {HIDDEN}, as many words as share a mask."
-            )
+            raise InvalidValue(f"context = {self.context} is not a multiple of {HIDDEN}, the number of words per mask.")
 
     def coordinates(self) -> dict[str, np.ndarray]:
         return {
@@ -165,7 +161,7 @@ class RootedTrees(Model):
         begin = int(TRAINED * size)
         if size - begin < 2 * self.context:
             raise InvalidValue(
-                f"size = {size} leaves no test for context = {self.context}: at least {10 * self.context}."
+                f"size = {size} leaves no test for context = {self.context}: use at least {10 * self.context}."
             )
         corpus = rooted_trees(size)
         return tables(size, self.task) | self._learn(key, corpus, begin, dtype)
@@ -218,7 +214,7 @@ class RootedTrees(Model):
 
 
 class Reading(eqx.Module):
-    """The loss of both tasks, on windows at random places of the text."""
+    """The training loss of either task, on windows at random positions of the text."""
 
     task: str = eqx.field(static=True)
     batch: int = eqx.field(static=True)
@@ -229,14 +225,14 @@ class Reading(eqx.Module):
         rows = draw_windows(place, text, self.batch, self.context)
         if self.task == "next":
             return next_token_loss(network, rows)
-        # One word of each eight, at a place of its own: never a window without, and neighbours mostly in sight.
+        # Hide one random word of each eight: every window has hidden words, and their neighbours are mostly visible.
         groups = jax.random.bits(hide, (self.batch, self.context // HIDDEN), jnp.uint8) % np.uint8(HIDDEN)
         masked = jax.nn.one_hot(groups, HIDDEN, dtype=bool).reshape(self.batch, self.context)
         return masked_cross_entropy(network, rows, masked)
 
 
 class Scores(eqx.Module):
-    """Accuracy, cross-entropy and what is called prime, over the scored half of every window."""
+    """Accuracy, cross-entropy and predicted primes over the scored half of every window."""
 
     task: str = eqx.field(static=True)
 
@@ -261,11 +257,11 @@ class Scores(eqx.Module):
         return {n: jnp.mean(v) if n in ("accuracy", "loss") else jnp.sum(v) for n, v in each.items()}
 
     def _logits(self, network: Any, row: Array) -> Array:
-        """Logits for the word at every place of a window, from what the task lets the network see."""
+        """Logits for the word at every position of a window, from the words visible in the task."""
         if self.task == "next":
             logits = network(row)
-            return jnp.concatenate([logits[:1], logits[:-1]])  # the first place has no past and is not scored
-        # Like in training, each group of eight hides a place of its own: equal distances would hide one phase of n.
+            return jnp.concatenate([logits[:1], logits[:-1]])  # the first position has no past and is not scored
+        # As in training, each group of eight hides a random position: equal distances would hide one phase of n.
         shift = np.random.default_rng(0).integers(HIDDEN, size=row.shape[0] // HIDDEN)
         here = (np.arange(row.shape[0]) + np.repeat(shift, HIDDEN)) % HIDDEN
         masks = jnp.asarray(here[None, :] == np.arange(HIDDEN)[:, None])
@@ -274,7 +270,7 @@ class Scores(eqx.Module):
 
 
 def windows(ids: np.ndarray, context: int) -> np.ndarray:
-    """Windows of a text that overlap by half, so that halves of them cover it.
+    """Windows of a text that overlap by half, so that the scored halves cover it.
 
     >>> windows(np.arange(8), 4).tolist()
     [[0, 1, 2, 3], [2, 3, 4, 5], [4, 5, 6, 7]]
@@ -285,7 +281,7 @@ def windows(ids: np.ndarray, context: int) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def tables(size: int, task: str) -> dict[str, Any]:
-    """Everything that depends on the numbers alone: statistics of the text, and the tables' scores on its last fifth."""
+    """Statistics of the text and scores of the tables on its last fifth; they depend on the numbers alone."""
     corpus, begin = rooted_trees(size), int(TRAINED * size)
     contexts = past(ORDERS[task]) if task == "next" else both_sides(ORDERS[task])
     near = context_scores(corpus.ids, len(corpus.words), begin, contexts)

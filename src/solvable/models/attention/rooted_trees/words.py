@@ -3,8 +3,8 @@
 The tree of 1 is a single vertex; the tree of n = ∏ p_i^{a_i}, p_1 < p_2 < …, is a root whose children, in this order, are
 the trees of the exponents a_i. Written as a Dyck word, up "1" and down "0": D(1) is empty, D(n) = ∏_i 1 D(a_i) 0.
 
-The text is D(1) D(2) D(3) …; a learner reads its beginning and is tested on later words. Beside it stand tables: words
-counted given their neighbours (Markov chains, or both sides), or given n mod m, which is what factorising would use.
+The text is D(1) D(2) D(3) …; a learner reads its beginning and is tested on later words. It is compared with tables of words
+counted given their neighbours (Markov chains, or both sides), or given n mod m, which factorisation would use.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def factors(n: int) -> list[tuple[int, int]]:
     [(2, 3), (3, 2), (5, 1)]
     """
     if n < 1:
-        raise ValueError(f"{n} has no factorisation: only whole numbers from 1 on do.")
+        raise ValueError(f"n = {n} has no factorisation: it must be a whole number of at least 1.")
     found, p = [], 2
     while p * p <= n:
         exponent = 0
@@ -78,7 +78,7 @@ def primes_to(limit: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-    """The words of 1..N: `ids[n - 1]` is the number of n's word in `words`, which stand in order of first appearance.
+    """The words of 1..N: `ids[n - 1]` is the index of n's word in `words`, which are in order of first appearance.
 
     A longer corpus begins like a shorter one, ids included.
     """
@@ -120,8 +120,8 @@ class Corpus:
 def rooted_trees(numbers: int, largest: int | None = None) -> Corpus:
     """The words of 1..`numbers`, by a sieve: ten million take seconds.
 
-    Going through the primes p ≤ √N upwards, the word of the part of n made of smaller primes is prolonged by the subtree of
-    p's exponent; what then is left of n is 1 or a last prime. With `largest`, only primes up to it are divided out, and the
+    For each prime p ≤ √N in increasing order, the word of the part of n made of smaller primes is extended by the subtree of
+    p's exponent; the remaining factor of n is 1 or a last prime. With `largest`, only primes up to it are divided out, and the
     words are those of that part of n.
 
     >>> corpus = rooted_trees(12)
@@ -129,7 +129,7 @@ def rooted_trees(numbers: int, largest: int | None = None) -> Corpus:
     ['', '10', '1100', '1010', '110010']
     """
     if numbers < 1:
-        raise ValueError(f"{numbers} numbers make no text: at least 1.")
+        raise ValueError(f"numbers = {numbers} is too small: a text needs at least 1.")
     subtrees = [""] + [f"1{dyck_word(a)}0" for a in range(1, max(2, numbers.bit_length()))]
     kinds = sorted(set(subtrees[1:]))
     kind_of = np.array([0] + [kinds.index(s) for s in subtrees[1:]], np.int16)
@@ -167,7 +167,7 @@ def rooted_trees(numbers: int, largest: int | None = None) -> Corpus:
         rest = smooth != np.arange(1, numbers + 1)
         ids[rest] = prolong(ids[rest], np.broadcast_to(kind_of[1], int(rest.sum())))
     first = np.full(len(words), numbers)
-    first[ids[::-1]] = np.arange(numbers)[::-1]  # of equal indices the last assignment stays
+    first[ids[::-1]] = np.arange(numbers)[::-1]  # for equal indices the last assignment wins
     order = np.argsort(first, kind="stable")
     order = order[first[order] < numbers]
     rank = np.zeros(len(words), np.int16)
@@ -206,11 +206,11 @@ def both_sides(order: int) -> list[tuple[int, ...]]:
 def context_scores(
     ids: Ids, vocabulary: int, begin: int, contexts: Sequence[tuple[int, ...]], weight: float = 50.0
 ) -> list[Score]:
-    """Predict the words from index `begin` on from tables counted before it, one score per context, shortest first.
+    """Predict the words from index `begin` on with tables counted before it; one score per context, shortest first.
 
-    The most probable word is the most frequent one in this context; a context that was never seen is shortened to the one
-    before it. Probabilities are counts filled up by those of the shorter context, p = (n_cw + μ p′_w)/(n_c + μ) with
-    μ = `weight`; the shortest adds ½ to every word's count.
+    The most probable word is the most frequent one in its context; a context that was never seen is shortened. Probabilities
+    are counts smoothed with those of the next shorter context, p = (n_cw + μ p′_w)/(n_c + μ) with μ = `weight`; the shortest
+    context adds ½ to every word's count.
 
     >>> ids = np.tile([0, 1, 2], 50)
     >>> [round(score.accuracy, 3) for score in context_scores(ids, 3, 120, past(1))]
@@ -227,7 +227,7 @@ def context_scores(
         seen, code = _coded(ids, offsets, train, test)
         codes, place, number = np.unique(seen, return_inverse=True, return_counts=True)
         pairs, often = np.unique(place * vocabulary + ids[train], return_counts=True)
-        # The most frequent word of each context, the first of equals: sorted by context, then by falling count.
+        # The most frequent word of each context, the first in ties: sort by context, then by decreasing count.
         order = np.lexsort((pairs, -often, pairs // vocabulary))
         top = pairs[order][np.searchsorted(pairs[order] // vocabulary, np.arange(len(codes)))] % vocabulary
         at = np.minimum(np.searchsorted(codes, code), len(codes) - 1)
@@ -258,7 +258,7 @@ def table_scores(context: Ids, ids: Ids, vocabulary: int, begin: int) -> Score:
 
 
 def residue_scores(corpus: Corpus, begin: int, modulus: int) -> Score:
-    """Predict n's word from n mod m, which is as much as a clock knows.
+    """Predict n's word from n mod m.
 
     >>> residue_scores(rooted_trees(1000), 800, 4).accuracy
     0.35
@@ -279,7 +279,7 @@ def division_scores(corpus: Corpus, begin: int, largest: int) -> Score:
 def _coded(
     ids: Ids, offsets: tuple[int, ...], train: Int[np.ndarray, " a"], test: Int[np.ndarray, " b"]
 ) -> tuple[Int[np.ndarray, " a"], Int[np.ndarray, " b"]]:
-    """One whole number per context; renumbered after every word, so that no length overflows."""
+    """One integer code per context, renumbered after every word so that codes do not overflow."""
     both = np.concatenate([train, test])
     code, number, words = np.zeros(len(both), np.int64), 1, int(ids.max()) + 1
     for k in offsets:
@@ -288,7 +288,7 @@ def _coded(
 
 
 def _renumbered(code: Int[np.ndarray, " n"], limit: int) -> tuple[Int[np.ndarray, " n"], int]:
-    """The same codes counted from 0 without gaps, in order, and how many there are."""
+    """Renumber codes from 0 without gaps, keeping their order; also return how many there are."""
     if limit > 1 << 26:  # too many for a table of flags: sort
         distinct, code = np.unique(code, return_inverse=True)
         return code, len(distinct)

@@ -1,4 +1,4 @@
-"""What is claimed of real data learnt in succession, and the numbers that decide."""
+"""Claims about real data learnt in succession, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FIGURE = "continual-digits"
 
 
 def _peak_above(forgetting: np.ndarray, end: int) -> np.ndarray:
-    """By seed: forgetting where it is worst inside, above that at one end. The place is chosen by the other half of the seeds."""
+    """Worst forgetting at interior mixings minus that at one end, by seed; the place is chosen on the other half of the seeds."""
     out = np.empty(len(forgetting))
     halves = np.arange(0, len(forgetting), 2), np.arange(1, len(forgetting), 2)
     for mine, others in (halves, halves[::-1]):
@@ -24,16 +24,18 @@ def _peak(stored: Stored) -> list[Measured]:
     at = runs.sel(arm="specialised").transpose("seed", "mixing").values
     for end, words in ((0, "0"), (-1, "1")):
         value = mean_and_error(_peak_above(at, end))
-        found.append(Measured(f"worst forgetting inside above that at mixing {words}", *value, above=0.0))
+        found.append(Measured(f"worst forgetting at interior mixings minus that at mixing {words}", *value, above=0.0))
     for arm, words in (("shared", "shared start"), ("head copied", "copied head")):
         at = runs.sel(arm=arm).transpose("seed", "mixing").values
         value = mean_and_error(_peak_above(at, 0))
-        found.append(Measured(f"worst forgetting inside above that at mixing 0, {words}", *value, below=0.0))
+        found.append(
+            Measured(f"worst forgetting at interior mixings minus that at mixing 0, {words}", *value, below=0.0)
+        )
     return found
 
 
 def _protocols(stored: Stored) -> list[Measured]:
-    """Paired by seed; a rule that is itself the optimum has nothing to be compared with."""
+    """Differences paired by seed; a rule that is itself the optimum is skipped."""
     runs, found = stored[f"{FIGURE}.protocols"], []
     loss, fraction = runs.final_loss, runs.fraction
     for horizon in loss.horizon.values:
@@ -43,16 +45,16 @@ def _protocols(stored: Stored) -> list[Measured]:
                 at = fraction.sel(horizon=horizon, mixing=mixing)
                 if np.allclose(at.sel(protocol="optimal"), at.sel(protocol=rule)):
                     continue
-                what = f"final loss less that of {words}, horizon {horizon:g}, mixing {mixing:g}"
+                what = f"final loss minus that of {words}, horizon {horizon:g}, mixing {mixing:g}"
                 found.append(Measured(what, *mean_and_error(paired.sel(mixing=mixing)), below=0.0))
     return found
 
 
 CLAIMS = (
     Claim(
-        "Real data, too, are forgotten most at intermediate similarity.",
+        "Forgetting is worst at intermediate similarity on real data too.",
         "lee2022maslow",
-        "forgetting of the first pair of digits against the mixing of pixels peaks inside",
+        "forgetting of the first pair of digits against the mixing of pixels peaks at an interior value",
         "a shared start, or a head copied from the first task: no peak",
         (FIGURE,), _peak,
         "scikit-learn digits, two units, 96 seeds, stages of 100 steps per pixel; the place of the peak is chosen on one half "
@@ -61,10 +63,10 @@ CLAIMS = (
     Claim(
         "Protocols that are optimal in theory work on real data.",
         "mori2025optimal",
-        "carried over as it is, the optimal protocol ends below even and below no replay",
+        "used unchanged, the optimal protocol of the theory ends with a lower loss than even replay and no replay",
         "the same fractions in random order",
         (FIGURE,), _protocols,
-        "scikit-learn digits, 96 seeds, horizons of 4 (where the optimum is no replay itself) and 10 steps per pixel",
+        "scikit-learn digits, 96 seeds, horizons of 4 (where no replay is the optimum) and 10 steps per pixel",
         missing="the control with the same fractions in random order",
     ),
 )  # fmt: skip

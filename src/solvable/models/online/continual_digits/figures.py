@@ -1,4 +1,4 @@
-"""Continual learning on digits beside its theory: forgetting and transfer against mixed pixels, and protocols of replay."""
+"""Continual learning on digits beside its theory: forgetting and transfer against pixel mixing, and replay protocols."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ARMS: dict[str, dict[str, Any]] = {
     name: dict(ContinualDigits.arms_declared[name]) for name in ("specialised", "shared", "head copied")
 }
 STAGE = 100.0
-"""Of both tasks, in steps per pixel; of the theory in steps per dimension."""
+"""Duration of both stages: in steps per pixel for digits, in steps per dimension for the theory."""
 
 MIXED = (0.2, 0.4, 0.6)
 HORIZONS = (4.0, 10.0)
@@ -38,7 +38,7 @@ def digits(quick: bool) -> dict[str, Any]:
     whole: Any = xr.concat(found, xr.Variable("arm", list(arms)), combine_attrs="drop_conflicts", data_vars="all")
     forgetting = whole.squeeze("protocol").sel(stage=[0.0, 1.0, 2.0])
     grid = np.linspace(0, 1, 11 if quick else 41)
-    # The first head as an input: one program for both starts.
+    # The first head is an input, so that both starts share one compiled program.
     same = {
         name: {k: v for k, v in arm.items() if k != "start"} | {"first_head": HEADS[arm["start"]]}
         for name, arm in arms.items()
@@ -52,9 +52,9 @@ def digits(quick: bool) -> dict[str, Any]:
 
 
 def protocols(quick: bool, measured: Any) -> Any:
-    """Focus on task 2 for a while, then even replay; and the theory's optimal protocol at the similarity measured here.
+    """Focus on task 2 followed by even replay, and the theory's optimal protocol at the similarity measured here.
 
-    That protocol is found for teachers of this overlap and the same horizon, and carried over as it is.
+    The optimal protocol is found for teachers of this overlap at the same horizon and used unchanged.
     """
     import xarray as xr
 
@@ -104,12 +104,12 @@ def draw_digits(data: dict[str, Any]) -> Any:
             )
         for axis in axes[row, :2]:
             axis.axhline(0, color="0.7", linewidth=0.8, zorder=0)
-        axes[row, 0].set(xlabel="mixing γ of pixels", ylabel=f"{name} (loss)")
+        axes[row, 0].set(xlabel="pixel mixing γ", ylabel=f"{name} (loss)")
         axes[row, 1].set(xlabel="similarity γ of the teachers", ylabel=f"{name} (loss)")
     seeds = found.sizes["seed"]
     axes[0, 0].set_title(f"digits: forgetting of task 1 ({seeds} seeds)")
     axes[0, 1].set_title("theory: Gaussian inputs, teachers")
-    axes[1, 0].set_title("digits: what task 1 taught of task 2")
+    axes[1, 0].set_title("digits: transfer from task 1 to task 2")
     axes[1, 1].set_title("theory")
     axes[0, 0].legend()
     _similarity_axis(axes[0, 0], found)
@@ -127,7 +127,7 @@ LABELS = {
 
 
 def _similarity_axis(axis: Any, found: Any) -> None:
-    """Above the mixing: the similarity of the linear readouts, which is what the theory's γ means here."""
+    """Add a top axis with the similarity of the linear readouts, the counterpart of the theory's γ."""
     alike = found.linear_similarity.mean("seed").isel(arm=0).values
     above = axis.secondary_xaxis("top")
     ticks = np.linspace(0, 1, 6)
@@ -145,13 +145,13 @@ def _protocols(axis: Any, shown: Any, horizon: float) -> None:
         at = (shown.final_loss - base).sel(mixing=mix)
         mean, error = _mean_and_error(at.sel(protocol=schedules))
         axis.errorbar(shares, 1e3 * mean, 1e3 * error, fmt=f"{MARKERS[i]}-", color=COLOURS[i], linewidth=0.8,
-                      label=f"γ = {mix:g}: task 2 for a while, then even")  # fmt: skip
+                      label=f"γ = {mix:g}: task 2, then even replay")  # fmt: skip
         mean, error = _mean_and_error(at.sel(protocol="optimal"))
         place = 2 * float(shown.fraction.sel(mixing=mix, protocol="optimal").mean()) - 1
         axis.errorbar([place], [1e3 * mean], [1e3 * error], fmt="*", color=COLOURS[i], markersize=13,
                       markeredgecolor="black", zorder=5, label="the theory's optimal protocol" if i == 2 else None)  # fmt: skip
     axis.axhline(0, color="0.7", linewidth=0.8, zorder=0)
-    axis.set(xlabel="first part on task 2 alone (0: even, 1: no replay)",
+    axis.set(xlabel="fraction of time on task 2 alone (0: even, 1: no replay)",
              ylabel="final loss − even replay  (×10⁻³)")  # fmt: skip
     axis.set_yscale("symlog", linthresh=4)
     axis.set_yticks([-4, -2, 0, 2, 4, 10, 20], ["−4", "−2", "0", "2", "4", "10", "20"])
@@ -168,8 +168,8 @@ RECIPES = {
         digits,
         draw_digits,
         sentence=(
-            "Forgetting and transfer on digits with mixed pixels beside the theory; replay protocols, the "
-            "theory's optimum too."
+            "Forgetting and transfer on digits with mixed pixels beside the theory; replay protocols, including "
+            "the theory's optimum."
         ),
     )
 }

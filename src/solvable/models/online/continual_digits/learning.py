@@ -1,4 +1,4 @@
-"""Networks that learn two tasks of mixed digits, side by side: see `model` for what they are shown."""
+"""Train batches of networks on two tasks of mixed digits; see `model` for the tasks."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ TRAINED, TESTED = 120, 54
 """Images of each digit (the rarest has 174)."""
 
 HEADS = {"specialised": (0.14, 0.99), "shared": (0.7, 0.714)}
-"""First head at the start, alternating over the units: one of two carries the task, or both do."""
+"""Initial first head, alternating over the units: one of two carries the task, or both do."""
 
 SECOND_HEAD, FIRST_SCALE = 0.3, 1e-3
 
 
 class Images(NamedTuple):
-    """The four digits of a seed, to train on and to test: images of a, b, c, d along the first axis."""
+    """Training and test images of the four digits of a seed: a, b, c, d along the first axis."""
 
     trained: Float[Array, "*lanes 4 n pixels"]
     tested: Float[Array, "*lanes 4 m pixels"]
 
 
 def draw_digits(seed: Any) -> tuple[tuple[int, ...], Images]:
-    """Four different digits, and their images in an order of their own; a seed is whatever NumPy makes a generator of.
+    """Four different digits and their shuffled images; `seed` is anything that `numpy.random.default_rng` accepts.
 
     >>> digits, images = draw_digits(0)
     >>> len(set(digits)), images.trained.shape, images.tested.shape
@@ -48,7 +48,7 @@ def draw_digits(seed: Any) -> tuple[tuple[int, ...], Images]:
 
 
 def linear_similarity(images: Images, mixing: float, ridge: float = 1.0) -> float:
-    """Correlation over all four digits of the fields of the best linear readouts of both tasks: what γ is to two teachers.
+    """Correlation, over all four digits, of the best linear readouts of both tasks: the counterpart of γ for two teachers.
 
     >>> bool(abs(linear_similarity(draw_digits(0)[1], 1.0) - 1) < 1e-6)
     True
@@ -64,7 +64,7 @@ def linear_similarity(images: Images, mixing: float, ridge: float = 1.0) -> floa
 
 
 class Lane(NamedTuple):
-    """One network at its start, and what it is shown."""
+    """A network at initialisation, with its data."""
 
     images: Images
     weights: Float[Array, "units pixels"]
@@ -77,7 +77,7 @@ class Lane(NamedTuple):
 def lane(
     images: Images, key: Array, start: str, students: int, mixing: Any, fractions: Any, dtype: Any = jnp.float32
 ) -> Lane:
-    """A network with small random weights, and everything that it will see."""
+    """A network with small random weights, and all of its data."""
     begin, walk = jax.random.split(key)
     weights = FIRST_SCALE * jax.random.normal(begin, (students, PIXELS), dtype)
     alternating = np.where(np.arange(students) % 2, *HEADS[start][::-1])
@@ -91,7 +91,7 @@ def _predict(weights: Array, head: Array, x: Array) -> Array:
 
 
 def _scores(lane: Lane, weights: Array, heads: Array) -> tuple[Array, Array]:
-    """Half the mean squared error and the fraction of wrong signs of both tasks, on the test."""
+    """Half the mean squared error and the fraction of wrong signs of both tasks, on the test set."""
     own, other = lane.images.tested[:2], lane.images.tested[2:]
     signs = jnp.asarray([[1.0], [-1.0]], own.dtype)
     losses, errors = [], []
@@ -105,8 +105,10 @@ def _scores(lane: Lane, weights: Array, heads: Array) -> tuple[Array, Array]:
 def learn(
     lanes: Lane, *, rate: Any, readout_rate: Any, first_stage: float, second_stage: float, copied: bool
 ) -> tuple[Array, Array]:
-    """Losses and errors of every lane at the start and after each of as many intervals on task 1 as there are in the protocol,
-    then after each of these."""
+    """Losses and errors of every lane: at the start, after each interval on task 1, then after each interval of the protocol.
+
+    Both stages have as many intervals as the protocol.
+    """
     steps = (max(1, round(PIXELS * float(first_stage))), max(1, round(PIXELS * float(second_stage))))
     rates = (jnp.asarray(rate, lanes.weights.dtype), jnp.asarray(readout_rate, lanes.weights.dtype))
     return _learn(lanes, rates, steps, copied)
@@ -146,7 +148,7 @@ def _learn(lanes: Lane, rates: tuple[Array, Array], steps: tuple[int, int], copi
         before = descend(step, start, jnp.asarray(first[1:]), measure, zeros, measure_start=True)
         weights, heads = before.state
         heads = jnp.stack([heads[0], heads[0]]) if copied else heads
-        # the second stage begins with the heads as they are after the switch, and so does what is measured
+        # the second stage, and its measurements, start with the heads as they are after the switch
         ends = jnp.asarray(second[1:])
         after = descend(step, (weights, heads), ends, measure, lane.fractions, begin=before.steps, measure_start=True)
         return jax.tree.map(lambda a, b: jnp.concatenate([a[:-1], b]), before.path, after.path)

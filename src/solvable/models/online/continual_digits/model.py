@@ -1,25 +1,25 @@
-r"""Two tasks in succession on handwritten digits: forgetting and transfer when their pixels are mixed, and protocols of replay.
+r"""Two tasks in succession on handwritten digits: forgetting and transfer with mixed pixels, and replay protocols.
 
-**Data.** Four digits (a, b, c, d), drawn with the seed. Task 1 tells a (+1) from b (−1). An image of task 2 mixes pixels:
+**Data.** Four digits (a, b, c, d), drawn with the seed. Task 1 separates a (+1) from b (−1). An image of task 2 mixes pixels:
 γ times an image of a or b plus 1 − γ times one of c or d, with label +1 for (a, c) and −1 for (b, d). At γ = 1 the tasks
-are the same, at γ = 0 they share nothing but the learner. Images are centred, with variance one per pixel on average; those
-of the test are never trained on.
+are the same, at γ = 0 they share nothing but the learner. Images are centred, with variance one per pixel on average; test
+images are never used for training.
 
 **Learner.** That of `continual-learning` and `continual-protocols`: K erf units shared by both tasks, a head for each,
-gradient descent on ½(f − y)² with one image per step, time in steps per pixel. After a time t_1 on task 1, a *protocol* says
-which fraction of the images comes from task 2, in equal intervals of a time t_2:
+gradient descent on ½(f − y)² with one image per step, time in steps per pixel. After a time t_1 on task 1, a *protocol* sets
+the fraction of images from task 2 in each of several equal intervals of a time t_2:
 
 - `no-replay`: all of them;
 - `even`: half;
-- `focus`: all of them for a part of the time, then half;
+- `focus`: all of them for a fraction of the time, then half;
 - `given`: `given_fraction`.
 
-**Theory.** None closed. That of `continual-learning` assumes Gaussian inputs without structure, teachers of one unit and fresh
-samples; here inputs are images, classes are not a teacher's, and images are seen many times. What carries over is
-measured, not assumed: `linear_similarity` is what the overlap of two teachers becomes here.
+**Theory.** No closed theory. That of `continual-learning` assumes Gaussian inputs without structure, teachers of one unit and
+fresh samples; here inputs are images, labels do not come from a teacher, and images are seen many times. What carries over is
+measured, not assumed: `linear_similarity` is the counterpart of the overlap of two teachers.
 
-**Simulation.** Digits, their split into training and test, and the network at its start are drawn anew with every seed
-(`learning`). The figure `continual-digits` compares mixings and protocols on the same draws (`paired`).
+**Simulation.** Every seed draws its own digits, split into training and test images, and initial network (`learning`). The figure
+`continual-digits` compares mixings and protocols on the same draws (`paired`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PROTOCOLS = ("no-replay", "even", "focus", "given")
 
 
 class ContinualDigits(Model):
-    """A two-layer network learns to tell two digits apart, then two mixed ones: what it forgets, and what replay saves.
+    """A two-layer network learns to separate two digits, then two mixed ones: forgetting, transfer and replay.
 
     The `size` of a simulation is the number of training images of each digit, at most 120.
 
@@ -57,7 +57,7 @@ class ContinualDigits(Model):
     title = "Continual learning on mixed digits"
     family = "online"
     sentence = "Two tasks of handwritten digits with mixed pixels in succession: forgetting, transfer and replay."
-    method = "none closed; the theory of two teachers beside it"
+    method = "no closed theory; compared with the theory of two teachers"
     runs = "host"
     typical_sizes = (30, 60, 120)
     simulation_seconds = 0.1
@@ -93,35 +93,39 @@ class ContinualDigits(Model):
         meaning="time spent on task 1 alone, in steps per pixel")  # fmt: skip
     second_stage: Control = control(
         40.0, low=0.0, low_open=True, high=10_000.0, typical=(1.0, 40.0), scale="log", symbol="t_2",
-        meaning="time that the protocol disposes of, in steps per pixel")  # fmt: skip
+        meaning="duration of the protocol, in steps per pixel")  # fmt: skip
     focus: Control = control(
-        0.5, low=0.0, high=1.0, meaning="part of the second stage on task 2 alone, in whole intervals (focus)")  # fmt: skip
+        0.5, low=0.0, high=1.0, meaning="fraction of the second stage on task 2 alone, in whole intervals (focus)")  # fmt: skip
     start: str = choice(
         "specialised",
         options=tuple(HEADS),
-        meaning="first head at the start: one of two units carries the task, or both do",
+        meaning="initial first head: one of two units carries the task, or both do",
     )
     head: str = choice(
-        "fresh", options=("fresh", "copied"), meaning="second head at the switch: its own start, or a copy of the first"
+        "fresh",
+        options=("fresh", "copied"),
+        meaning="second head at the switch: its own initial value, or a copy of the first",
     )
-    protocol: str = choice("no-replay", options=PROTOCOLS, meaning="which task is shown when in the second stage")
+    protocol: str = choice("no-replay", options=PROTOCOLS, meaning="schedule of the two tasks in the second stage")
     students: int = students_field()
-    intervals: int = choice(20, high=1000, meaning="equal intervals of each stage, at whose ends is measured")
+    intervals: int = choice(
+        20, high=1000, meaning="equal intervals of each stage, with a measurement at the end of each"
+    )
     given_fraction: Input = input(
         lambda m: np.full(m.intervals, 0.5), dims=("intervals",), low=0.0, high=1.0, symbol="u",
         meaning="fraction of images from task 2 in each interval of the second stage (given)")  # fmt: skip
 
     dimensions_declared = (
-        dimension("stage", "training time in units of a stage: one task until 1, the protocol until 2", kind="time"),
+        dimension("stage", "training time in units of a stage: first task until 1, protocol until 2", kind="time"),
         dimension("task", "first and second task"),
     )
     observables_declared = (
-        observable("test_loss", "half the mean squared difference to the label of each task, on images never trained on",
+        observable("test_loss", "half the mean squared difference to the label of each task, on test images",
                    symbol=r"\varepsilon_t", dims=("stage", "task"), low=0, predicted=False),
-        observable("test_error", "fraction of these images that are on the wrong side", dims=("stage", "task"), low=0,
+        observable("test_error", "fraction of misclassified test images", dims=("stage", "task"), low=0,
                    high=1, predicted=False),
-        observable("forgetting", "loss of task 1 at the end above that at the switch", predicted=False),
-        observable("transfer", "loss of task 2 at the start above that at the switch", predicted=False),
+        observable("forgetting", "increase of the loss of task 1 from the switch to the end", predicted=False),
+        observable("transfer", "decrease of the loss of task 2 from the start to the switch", predicted=False),
         observable("final_loss", "mean loss of both tasks at the end", low=0, predicted=False),
         observable("final_error", "mean error of both tasks at the end", low=0, high=1, predicted=False),
         observable("linear_similarity", "correlation, over images of all four digits, of the best linear readouts of both "
@@ -144,7 +148,7 @@ class ContinualDigits(Model):
 
     def experiment(self, key: PRNGKeyArray, size: int, counts: Mapping[str, Count], dtype: Any) -> dict[str, Array]:
         if size > TRAINED:
-            raise InvalidValue(f"size = {size} is more than the {TRAINED} images of each digit to train on.")
+            raise InvalidValue(f"size = {size} is more than the {TRAINED} images of each digit for training.")
         to_draw, to_learn = jax.random.split(key)
         _, drawn = draw_digits(np.asarray(jax.random.key_data(to_draw)))
         images = Images(drawn.trained[:, :size], drawn.tested)

@@ -1,6 +1,6 @@
-"""Mixings and protocols compared on the same draws: what the figure of `continual-digits` shows.
+"""Compare mixings and protocols on the same draws, for the figure of `continual-digits`.
 
-A cell of a study draws digits, split and network of its own. Here all mixings and protocols share them, seed by seed, so that
+Each cell of a study draws its own digits, split and network. Here all mixings and protocols share them, seed by seed, so that
 differences are paired, and all networks train in one program.
 """
 
@@ -26,15 +26,15 @@ def continual_digits(
     protocols: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> Any:
-    """Train on task 1, then by each protocol; a dataset over protocol, mixing, seed, stage and task.
+    """Train on task 1, then with each protocol; returns a dataset over protocol, mixing, seed, stage and task.
 
     **Arguments:**
     - `mixing`: γ, the weight of task 1's digits in the images of task 2, each in [0, 1].
     - `seeds`: each draws digits, split and network; all mixings and protocols share them, so that differences are paired.
-    - `protocols`: fractions of images from task 2 in equal intervals of the second stage, by name; without, task 2 alone.
+    - `protocols`: fractions of images from task 2 in equal intervals of the second stage, by name; default: task 2 alone.
     - `fields`: those of `ContinualDigits`: `start`, `head`, `first_stage`, `second_stage`, `intervals`, `students`, rates.
 
-    The observables are those of `ContinualDigits`; beside them stand the `digits` of every seed and the protocols' `fraction`.
+    The dataset has the observables of `ContinualDigits`, the `digits` of every seed and the protocols' `fraction`.
 
     >>> found = continual_digits([1.0], seeds=1, first_stage=2, second_stage=1, intervals=2)
     >>> dict(found.test_loss.sizes)
@@ -51,7 +51,7 @@ def continual_digits(
         schedules = {name: _fractions(model, name, schedule) for name, schedule in protocols.items()}
     for name, some in (("mixing", amounts), ("seeds", range(seeds)), ("protocols", schedules)):
         if not len(some):
-            raise InvalidValue(f"{name} is empty: a comparison needs at least one.")
+            raise InvalidValue(f"{name} is empty: a comparison needs at least one entry.")
     drawn = [draw_digits(seed) for seed in range(seeds)]
     shape = (len(schedules), len(amounts), seeds)
     every = [

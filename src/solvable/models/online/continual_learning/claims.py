@@ -1,4 +1,4 @@
-"""What is claimed of two tasks in succession, and the numbers that decide."""
+"""Claims about two tasks in succession, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -26,17 +26,19 @@ def _peak(stored: Stored) -> list[Measured]:
     middle = _forgetting(stored, "specialised", 0.5)
     above = [difference(middle, _forgetting(stored, "specialised", end)) for end in (0.0, 0.9)]
     return [
-        Measured("similarity at which theory forgets most", float(similarity[line.argmax()]), above=0.1, below=0.9),
-        Measured("forgetting of networks at similarity 0.5 above that at 0", *above[0], above=0.0),
-        Measured("the same above that at 0.9", *above[1], above=0.0),
         Measured(
-            "largest rise with similarity, shared student", float(np.diff(_line(stored, "shared")).max()), below=0
+            "similarity at which forgetting is largest (theory)", float(similarity[line.argmax()]), above=0.1, below=0.9
+        ),
+        Measured("forgetting of networks at similarity 0.5 minus that at 0", *above[0], above=0.0),
+        Measured("forgetting of networks at similarity 0.5 minus that at 0.9", *above[1], above=0.0),
+        Measured(
+            "largest increase with similarity, shared student", float(np.diff(_line(stored, "shared")).max()), below=0
         ),
     ]
 
 
 def _units(stored: Stored) -> list[Measured]:
-    """How far the trained and the spare unit turn towards the second teacher during the second stage."""
+    """Change of the overlaps of the trained and the spare unit with the second teacher during the second stage."""
     theory, runs = stored[FIGURE], stored[f"{FIGURE}.experiment"].isel(size=-1)
     found = {}
     for name, overlap in (("theory", theory.overlap_theory), ("networks", runs.overlap_simulated)):
@@ -48,11 +50,12 @@ def _units(stored: Stored) -> list[Measured]:
     return [
         Measured("similarity at which the trained unit turns most", float(theory.similarity[reused.argmax()]),
                  above=0.1, below=0.9),
-        Measured("turn of the trained unit at similarity 0.5 above that at 0, networks", *difference(middle, ends[0]),
+        Measured("turn of the trained unit at similarity 0.5 minus that at 0, networks", *difference(middle, ends[0]),
                  above=0.0),
-        Measured("the same above that at 0.9", *difference(middle, ends[1]), above=0.0),
-        Measured("largest rise of the spare unit's turn with similarity", float(np.diff(spare).max()), below=0.0),
-        Measured("turn of the spare unit at similarity 0 above that at 0.9, networks", *difference(low, high), above=0.0),
+        Measured("turn of the trained unit at similarity 0.5 minus that at 0.9, networks", *difference(middle, ends[1]),
+                 above=0.0),
+        Measured("largest increase of the spare unit's turn with similarity", float(np.diff(spare).max()), below=0.0),
+        Measured("turn of the spare unit at similarity 0 minus that at 0.9, networks", *difference(low, high), above=0.0),
     ]  # fmt: skip
 
 
@@ -65,7 +68,7 @@ def _remedies(stored: Stored) -> list[Measured]:
         found += [
             Measured(f"forgetting with {arm} over that without, similarity 0.5, networks",
                      *ratio(most, _forgetting(stored, "specialised", 0.5)), below=0.5),
-            Measured(f"largest over smallest part that {arm} leaves, similarities 0.1 to 0.9", float(left.max() / left.min()),
+            Measured(f"largest over smallest fraction that {arm} leaves, similarities 0.1 to 0.9", float(left.max() / left.min()),
                      above=2.0),
         ]  # fmt: skip
     return found
@@ -73,13 +76,13 @@ def _remedies(stored: Stored) -> list[Measured]:
 
 def _monotone(stored: Stored) -> list[Measured]:
     rise = float(np.diff(_line(stored, "shared")).max())
-    found = [Measured("largest rise of forgetting with similarity, shared student, theory", rise, below=0.0)]
+    found = [Measured("largest increase of forgetting with similarity, shared student, theory", rise, below=0.0)]
     steps = (0.0, 0.25, 0.5, 0.75, 0.9)
     for low, high in zip(steps[:-1], steps[1:], strict=True):
         change = difference(_forgetting(stored, "shared", high), _forgetting(stored, "shared", low))
         found.append(Measured(f"change from similarity {low:g} to {high:g}, networks", *change, below=0.0))
     peak = difference(_forgetting(stored, "specialised", 0.5), _forgetting(stored, "specialised", 0.0))
-    return [*found, Measured("the specialised student: forgetting at 0.5 above that at 0", *peak, above=0.0)]
+    return [*found, Measured("specialised student: forgetting at similarity 0.5 minus that at 0", *peak, above=0.0)]
 
 
 def _second_task(stored: Stored) -> list[Measured]:
@@ -92,9 +95,9 @@ def _second_task(stored: Stored) -> list[Measured]:
         words = f"loss on task 2 at λ = 3 and similarity {similarity:g}, specialised over shared"
         found.append(Measured(words, *ratio(one, two), below=1.0))
         kept = difference(*(_forgetting(stored, s, similarity, CONSOLIDATED) for s in ("specialised", "shared")))
-        found.append(Measured("forgetting there, specialised less shared", *kept, below=0.005))
+        found.append(Measured("forgetting there, specialised minus shared", *kept, below=0.005))
     plain = [mean_and_error(runs.sel(arm=PLAIN, start=s, similarity=0.5)) for s in ("specialised", "shared")]
-    return [*found, Measured("loss on task 2 without consolidation, specialised less shared", *difference(*plain),
+    return [*found, Measured("loss on task 2 without consolidation, specialised minus shared", *difference(*plain),
                              above=-0.005, below=0.005)]  # fmt: skip
 
 
@@ -102,39 +105,39 @@ SETTINGS = "two units, erf, N = 400, 8 seeds, stages of 40 steps per dimension; 
 
 CLAIMS = (
     Claim(
-        "Forgetting is worst where two tasks are neither alike nor unlike.",
+        "Forgetting is worst at intermediate similarity of the two tasks.",
         "lee2022maslow",
         "forgetting of the first task against the similarity of the teachers peaks inside (0, 1)",
-        "a student without specialised units: forgetting only falls",
+        "a student without specialised units: forgetting decreases throughout",
         (FIGURE,), _peak, SETTINGS,
     ),
     Claim(
-        "The cause is that the student trades the re-use of its trained unit for the activation of a spare one.",
+        "The cause is a trade-off between re-using the trained unit and activating a spare one.",
         "lee2022maslow",
-        "the trained unit turns to the second teacher most at intermediate similarity, the spare one less and less",
+        "the trained unit turns to the second teacher most at intermediate similarity, the spare one less as similarity grows",
         "a student without a spare unit",
         (FIGURE,), _units, SETTINGS,
-        missing="the control of the cause: a student that has no spare unit",
+        missing="the control: a student without a spare unit",
     ),
     Claim(
         "Consolidation and replay act on this trade-off, and each has its own range of similarities in which it helps.",
         "lee2022maslow",
-        "at intermediate similarity either at least halves forgetting; the part it leaves depends on similarity",
+        "at intermediate similarity each at least halves forgetting; the fraction that remains depends on similarity",
         "no consolidation and no replay",
         (FIGURE,), _remedies, SETTINGS + "; λ = 3, or a fifth of the samples replayed",
         missing="sweeps of the strength of consolidation and of the share of replay",
     ),
     Claim(
-        "A student whose units have not specialised forgets the less the more alike the tasks are.",
+        "A student whose units have not specialised forgets less the more similar the tasks are.",
         "jarvis2025specialisation",
-        "forgetting against similarity falls throughout",
+        "forgetting decreases with similarity throughout",
         "a specialised start: a peak",
         (FIGURE,), _monotone, SETTINGS,
     ),
     Claim(
-        "Specialisation brought about by imbalance of the layers helps elastic weight consolidation.",
+        "Specialisation caused by imbalance of the layers helps elastic weight consolidation.",
         "jarvis2025specialisation",
-        "at equal strength, a lower loss on the second task, and forgetting that is higher by 0.005 at most",
+        "at equal strength, a lower loss on the second task, and forgetting higher by at most 0.005",
         "no consolidation: no difference",
         (FIGURE,), _second_task, SETTINGS + "; λ = 3",
         missing="starts that differ in imbalance alone: here one start is specialised and the other shared",

@@ -1,4 +1,4 @@
-"""Forgetting against task similarity: node re-use, node activation, and what consolidation and replay do about it."""
+"""Forgetting against task similarity: node re-use, node activation, and the effect of consolidation and replay."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def draw_forgetting(data: dict[str, Any]) -> Any:
     for unit, name, colour in ((1, "specialised unit: re-used", COLOURS[3]), (0, "spare unit: activated", COLOURS[4])):
         axes[2].plot(lines.similarity, change.isel(student=unit), color=colour, label=name)
     axes[2].set(xlabel=label("similarity", r"\gamma"), ylabel="turn towards teacher 2, $|\\Delta R_{k2}|$")
-    axes[2].set_title("specialised student: who learns task 2")
+    axes[2].set_title("specialised student: which unit learns task 2")
     axes[2].legend()
-    figure.suptitle("A specialised student forgets most where tasks are neither alike nor unlike", fontsize=11)
+    figure.suptitle("A specialised student forgets most at intermediate task similarity", fontsize=11)
     return figure
 
 
@@ -58,6 +58,6 @@ RECIPES = {
     "continual-learning-forgetting": Recipe(
         forgetting,
         draw_forgetting,
-        sentence="Forgetting against task similarity, plain, consolidated and replayed; which unit learns the second task.",
+        sentence="Forgetting against task similarity, with and without consolidation or replay; which unit learns task 2.",
     )
 }

@@ -1,4 +1,4 @@
-r"""Two tasks in succession: what a student forgets of the first depends on how similar the second is.
+r"""Two tasks in succession: forgetting of the first depends on its similarity to the second.
 
 **Data.** Inputs x ~ N(0, 1_N), each used once. Task t = 1, 2 has a teacher of one unit, y_t = g(u_t·x/√N) + σζ, with
 u_t·u_t/N = 1 and u_1·u_2/N = γ, the similarity of the tasks; g is erf(·/√2) or ReLU.
@@ -20,7 +20,7 @@ frozen w̃ are further units without a readout, so that with S_kl = w_k·w̃_l/N
 
 A *specialised* student, whose first head weighs one unit only, forgets most at intermediate similarity: similar tasks re-use,
 and overwrite, the specialised unit; dissimilar ones activate the spare unit. A student whose units share the first task
-forgets the more the less similar the second is.
+forgets more the less similar the second is.
 
 **Simulation.** A network with exactly the given initial overlaps, at any N ≥ K + 2, trained through both stages. The losses are
 exact population averages given the weights.
@@ -70,13 +70,13 @@ from .._two_tasks import (
 
 
 def _first_head(model: ContinualLearning) -> np.ndarray:
-    """Specialised: one unit carries the task; shared: all units do, by nearly equal parts."""
+    """Initial first head. Specialised: one unit carries the task; shared: all units do, nearly equally."""
     i = np.arange(model.students)
     return np.where(i == 1, 0.99, 0.14) if model.start == "specialised" else 0.7 + 0.014 * i
 
 
 def _small_overlaps(model: ContinualLearning) -> np.ndarray:
-    """The same with both teachers, so that they exist at any similarity."""
+    """Equal initial overlaps with both teachers, which exist at any similarity."""
     lean = np.where(np.arange(model.students) % 2 == 0, 3e-5, 2e-5)
     return np.column_stack([lean, lean])
 
@@ -99,7 +99,7 @@ class ContinualLearning(Model):
     method = "order-parameter flow of several tasks"
     numerics = Numerics(rtol=3e-13, atol=3e-15, max_steps=4096, nodes=16, solver="dopri8")
     converges_along = "stage"
-    batch_accuracy = 1e-9  # rounding decides where adaptive steps end
+    batch_accuracy = 1e-9  # rounding changes the adaptive steps
     typical_sizes = (125, 250, 500)
     theory_seconds = 5e-3
     simulation_seconds = 0.5
@@ -143,10 +143,10 @@ class ContinualLearning(Model):
         meaning="fraction of samples from task 1 in the second stage")  # fmt: skip
     consolidation: Control = control(
         0.0, low=0.0, high=1000.0, typical=(0.0, 5.0), symbol=r"\lambda",
-        meaning="strength of the pull towards the weights of the switch in the second stage")  # fmt: skip
+        meaning="strength of the pull towards the weights at the switch, in the second stage")  # fmt: skip
     start: str = choice(
         "specialised", options=("specialised", "shared"),
-        meaning="default of the first head: one unit weighs most, or all weigh nearly the same")  # fmt: skip
+        meaning="default first head: one unit carries most of the weight, or all have nearly the same")  # fmt: skip
     head: str = choice(
         "fresh", options=("fresh", "copied"),
         meaning="second head at the switch: as given, or a copy of the first")  # fmt: skip
@@ -155,7 +155,7 @@ class ContinualLearning(Model):
         meaning="weight of each unit in the consolidation: its squared readout, or its Fisher information")  # fmt: skip
     activation: str = activation_field()
     students: int = students_field()
-    points: int = choice(20, high=1000, meaning="measurements in each stage, equally spaced, beside the start")
+    points: int = choice(20, high=1000, meaning="equally spaced measurements in each stage, in addition to the start")
     initial_norm: Input = norm_field("initial Gram matrix of the student units")
     initial_overlap: Input = input(
         _small_overlaps, dims=("students", "tasks"), symbol="R(0)",
@@ -167,16 +167,16 @@ class ContinualLearning(Model):
         meaning="head of task 2 at the switch, if it is fresh")  # fmt: skip
 
     dimensions_declared = (
-        dimension("stage", "training time in units of a stage: one task until 1, the other until 2", kind="time"),
+        dimension("stage", "training time in units of a stage: first task until 1, second until 2", kind="time"),
         dimension("task", "first and second task"),
         dimension("student", "unit of the student"),
     )
     observables_declared = (
         observable("test_loss", "half the mean squared difference to the clean label of each task, on a fresh input; before the "
-                   "switch a copied head is the first one", symbol=r"\varepsilon_t", dims=("stage", "task"), low=0),
-        observable("forgetting", "loss of task 1 at the end above that at the switch",
+                   "switch, a copied head is the first head", symbol=r"\varepsilon_t", dims=("stage", "task"), low=0),
+        observable("forgetting", "increase of the loss of task 1 from the switch to the end",
                    symbol=r"\varepsilon_1(t_1+t_2)-\varepsilon_1(t_1)"),
-        observable("transfer", "loss of task 2 at the start above that at the switch: what task 1 has taught of it",
+        observable("transfer", "decrease of the loss of task 2 from the start to the switch, due to task 1",
                    symbol=r"\varepsilon_2(0)-\varepsilon_2(t_1)"),
         observable("overlap", "overlaps of the student units with both teachers: which unit is re-used, which activated",
                    symbol="R", dims=("stage", "student", "task")),
@@ -194,7 +194,7 @@ class ContinualLearning(Model):
         return teachers_gram(self.similarity)
 
     def _switched(self, heads: Array) -> Array:
-        """Both heads as the second stage begins."""
+        """Both heads at the start of the second stage."""
         return jnp.stack([heads[0], heads[0]]) if self.head == "copied" else heads
 
     def _importance(self, state: TaskOverlaps, g: Any) -> Array:
@@ -205,7 +205,7 @@ class ContinualLearning(Model):
         return square * g.table_J2(state.norm, units, units)
 
     def _observed(self, first: TaskOverlaps, second: TaskOverlaps) -> dict[str, Array]:
-        """The observables along both stages; the second begins with the switch, measured with its head."""
+        """Observables along both stages; the second starts at the switch, measured with its own head."""
         first = first._replace(readout=jax.vmap(self._switched)(first.readout))
         path = jax.tree.map(lambda a, b: jnp.concatenate([a, b[1:]]), first, second)
         g = activation(self.activation)
@@ -239,7 +239,7 @@ class ContinualLearning(Model):
             return jax.tree.map(lambda part: stage["duration"] * part, velocity)
 
         def learn(carry: tuple[TaskOverlaps, Array], stage: dict[str, Array]) -> Any:
-            """One stage. The student of its beginning stays on as frozen units without a readout."""
+            """Integrate one stage; the initial student stays as frozen units without a readout."""
             begin, good = carry
             heads = jnp.where(stage["number"] > 0, self._switched(begin.readout), begin.readout)
             frozen = jnp.concatenate([begin.overlap, begin.norm], axis=1)
@@ -247,12 +247,12 @@ class ContinualLearning(Model):
             importance = self._importance(begin._replace(readout=heads), g)
             start = TaskOverlaps(begin.norm, frozen, heads)
             flow = integrate(field, start, times, (self, gram, frozen, importance, stage), **settings)
-            # after a stage that failed the next one runs from somewhere, for nobody
+            # after a failed stage the next one runs from an arbitrary state; its result is not used
             end = jax.tree.map(lambda last, first: jnp.where(flow.converged, last, first), flow.end, start)
             path = flow.values._replace(overlap=flow.values.overlap[:, :, :2])
             return (end._replace(overlap=end.overlap[:, :2]), good & flow.converged), (path, flow.reached & good)
 
-        # One program for both stages: the first is one without replay and without anything to be pulled back to.
+        # One program for both stages: the first has no replay and no consolidation.
         stages = {
             "number": jnp.arange(2),
             "duration": jnp.stack([self.first_stage, self.second_stage]),
@@ -283,7 +283,7 @@ class ContinualLearning(Model):
             return TaskOverlaps(*measured_overlaps(w, teacher, heads))
 
         def train(begin: Array, duration: Array, start: tuple[Array, Array], share: Array, pull: Array) -> Descent:
-            """One stage: `share` of the samples from task 1, the weights pulled back to where they begin."""
+            """Train one stage: `share` of the samples from task 1, the weights pulled back to their initial values."""
             anchor = start[0]
 
             def step(number: Array, network: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -310,7 +310,7 @@ class ContinualLearning(Model):
         first = train(zero, self.first_stage, (student, heads), jnp.ones((), dtype), nothing)
         w, heads = first.state
         switched = (w, self._switched(heads))
-        # the importance is an exact average given the weights, as the losses are
+        # like the losses, the importance is an exact average given the weights
         importance = self._importance(measure(switched), g)
         pull = (self.rate * self.consolidation * importance / size).astype(dtype)
         second = train(first.steps, self.second_stage, switched, self.replay.astype(dtype), pull)

@@ -1,4 +1,4 @@
-"""What is claimed of optimal protocols for two tasks, and the numbers that decide."""
+"""Claims about optimal protocols for two tasks, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _loss(stored: Stored, protocol: str, similarity: float) -> Number:
 
 
 def _gains(stored: Stored, protocol: str, name: str = "final_loss") -> np.ndarray:
-    """By which part the optimum lowers the value of a rule, in theory, at every similarity."""
+    """Relative gain of the optimum over a rule, in theory, at every similarity."""
     values = stored[FIGURE][f"{name}_theory"]
     return 1 - (values.sel(protocol="optimal") / values.sel(protocol=protocol)).values
 
@@ -42,7 +42,7 @@ def _better(stored: Stored) -> list[Measured]:
 
 
 def _simple(stored: Stored) -> list[Measured]:
-    """Task 2 alone first; then an arc on which the fraction is inside (0, 1) and the switching function vanishes."""
+    """Measure the structure: task 2 alone first, then an arc with a fraction in (0, 1) and a vanishing switching function."""
     found = []
     for similarity in (0.3, 0.7):
         best = stored[FIGURE].sel(protocol="optimal", similarity=similarity)
@@ -50,11 +50,11 @@ def _simple(stored: Stored) -> list[Measured]:
         switching = np.abs(best.switching_theory.sel(task=2) - best.switching_theory.sel(task=1)).values
         arc = np.flatnonzero(fraction < 0.999)
         found += [
-            Measured(f"part of the time before the first replay, similarity {similarity:g}", arc[0] / len(fraction),
+            Measured(f"fraction of the time before the first replay, similarity {similarity:g}", arc[0] / len(fraction),
                      above=0.1, below=0.9),
-            Measured("lowest fraction of task 2 in the rest", float(fraction[arc[0] :].min()), above=0.01),
-            Measured("highest fraction of task 2 in the rest", float(fraction[arc[0] :].max()), below=0.99),
-            Measured("largest switching function in the rest over that at the start",
+            Measured("lowest fraction of task 2 after that", float(fraction[arc[0] :].min()), above=0.01),
+            Measured("highest fraction of task 2 after that", float(fraction[arc[0] :].max()), below=0.99),
+            Measured("largest switching function after that, relative to the start",
                      float(switching[arc[0] :].max() / switching[0]), below=0.01),
         ]  # fmt: skip
     return found
@@ -65,39 +65,44 @@ def _similarity(stored: Stored) -> list[Measured]:
     for one, other in ((0, 1), (1, 2)):
         low, high = stored[FIGURE].similarity.values[[one, other]]
         change = float(gains[other] - gains[one])
-        found.append(Measured(f"gain over no replay at {high:g} less that at {low:g}, theory", change, above=0.05))
+        found.append(
+            Measured(f"gain over no replay at similarity {high:g} minus that at {low:g}, theory", change, above=0.05)
+        )
     runs, slopes = stored[FIGURE].forgetting_simulated.isel(size=-1), []
     for protocol in ("no-replay", "optimal"):
         ends = (mean_and_error(runs.sel(protocol=protocol, similarity=x)) for x in (0.7, 0.0))
         slopes.append(difference(*ends))
     over = ratio(slopes[1], slopes[0])
-    return [*found, Measured("rise of forgetting from 0 to 0.7 over that without replay, networks", *over, below=0.9)]
+    return [
+        *found,
+        Measured("rise of forgetting from similarity 0 to 0.7 over that without replay, networks", *over, below=0.9),
+    ]
 
 
 SETTINGS = "first task for 100, both for 10 steps per dimension, rate 1; networks of N = 1,000, 16 seeds"
 
 CLAIMS = (
     Claim(
-        "Control theory on the exact equations finds better protocols than heuristics.",
+        "Control theory on the exact equations finds protocols better than heuristics.",
         "mori2025optimal",
-        "the mean final loss of both tasks lies below that of every rule",
-        "similarity 0, where no replay is itself optimal",
+        "the mean final loss of both tasks is below that of every rule",
+        "similarity 0, where no replay is optimal",
         (FIGURE,), _better,
-        SETTINGS + "; the rules: no replay, even replay, and even replay after a focus of the best length",
+        SETTINGS + "; rules: no replay, even replay, and even replay after a focus of the best length",
     ),
     Claim(
-        "Optimal protocols are simple to read: the new task first, then revision of the old one.",
+        "Optimal protocols are simple: the new task first, then revision of the old one.",
         "mori2025optimal",
         "a fraction 1 of the new task, then one between 0 and 1 on which the switching function vanishes",
         "bang-bang, or a constant fraction",
         (FIGURE,), _simple, SETTINGS + "; 100 intervals",
     ),
     Claim(
-        "Optimal protocols change how similarity acts on forgetting.",
+        "Optimal protocols change how forgetting depends on similarity.",
         "mori2025optimal",
-        "what they gain depends on similarity, and forgetting rises less with it",
+        "their gain depends on similarity, and forgetting rises less with it",
         "parallel curves",
         (FIGURE,), _similarity, SETTINGS,
-        missing="the curve: three similarities are kept",
+        missing="the full curve: data are kept at three similarities only",
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The optimal protocol of a student of two tasks beside every heuristic."""
+"""The optimal protocol for a student of two tasks, compared with every heuristic."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SHOWN = 0.3
 
 
 def protocols(quick: bool) -> dict[str, Any]:
-    """Every protocol is found first and then *given*: one program of the theory and one of the networks serve them all.
+    """Find every protocol first and then pass it as `given`, so that one program of the theory and one of the networks serve all.
 
-    The optimum of the fractions alone is that of fractions and pace at a pace held at one: one search for both.
+    The optimum over fractions alone is the optimum over fractions and pace with the pace fixed at one: one search serves both.
     """
     import xarray as xr
 
@@ -111,7 +111,7 @@ def draw_protocols(data: dict[str, Any]) -> Any:
     axes["final"].invert_yaxis()
     axes["final"].set_axisbelow(True)
     axes["final"].set_title(f"mean loss at the end; points: SGD, N = {size}")
-    figure.suptitle("Which task to show when: the optimal protocol against every heuristic", fontsize=11)
+    figure.suptitle("Which task to show when: the optimal protocol and every heuristic", fontsize=11)
     return figure
 
 
@@ -124,8 +124,8 @@ RECIPES = {
         protocols,
         draw_protocols,
         sentence=(
-            "The optimal protocol of a student of two tasks, its switching function, and its final loss "
-            "beside every heuristic."
+            "The optimal protocol for a student of two tasks, its switching function, and its final loss "
+            "compared with every heuristic."
         ),
     )
 }

@@ -1,25 +1,25 @@
-r"""Which task to show when: a student that knows one task learns a second, and must not forget the first.
+r"""Which task to show when: a student that knows one task learns a second without forgetting the first.
 
 **Data.** Inputs x ~ N(0, 1_N), each used once. Task t = 1, 2 has a teacher of one unit, y_t = g(u_t·x/√N) + σζ, with
 u_t·u_t/N = 1 and u_1·u_2/N = γ, the similarity of the tasks; g is erf(·/√2) or ReLU.
 
 **Learner.** K units shared by both tasks, a head for each: f_t(x) = Σ_k v_tk g(w_k·x/√N). A sample of task t makes one step
-of gradient descent on ½(f_t − y_t)², first layer and its own head, time in steps per N (`methods.flows.tasks`). First all samples
-are from task 1, for a time `first_stage`. Then, for a time `horizon` T cut into equal intervals, a *protocol* decides which
-fraction u(t) of the samples comes from task 2, and by how much (the pace) the learning rates are multiplied:
+of gradient descent on ½(f_t − y_t)² in the first layer and its own head, time in steps per N (`methods.flows.tasks`). At first
+all samples are from task 1, for a time `first_stage`. Then, for a time `horizon` T cut into equal intervals, a *protocol* sets
+the fraction u(t) of samples from task 2 and the pace, a factor of the learning rates:
 
 - `no-replay`: only task 2;
 - `even`: half and half;
-- `focus`: only task 2 until a switch, then half and half; the switch is the best edge of an interval;
-- `optimal`: the fractions that make the mean loss of both tasks at T smallest;
+- `focus`: only task 2 until a switch, then half and half; the switch is the best interval boundary;
+- `optimal`: the fractions that minimise the mean loss of both tasks at T;
 - `optimal-rate`: the same for fractions and pace together, the pace between `slowest` and `fastest`;
-- `given`: `given_fraction`. (`given_pace` holds for every protocol but `optimal-rate`.)
+- `given`: `given_fraction`. (`given_pace` applies to every protocol except `optimal-rate`.)
 
 **Theory** (Mori, Sarao Mannelli and Mignacco 2024). For N → ∞ overlaps and heads follow a flow that is linear in the fractions,
-ẏ = (1−u) f_1 + u f_2. Pontryagin's principle: with the costates p, all samples belong to the task of the smaller switching
-function s_t = p·f_t; where both stay equal, replay is interleaved with a fraction between 0 and 1. `gap` measures how far a
-protocol is from that, and is zero where the principle holds (`methods.flows.control`). The optimal protocols are local minima,
-searched from two starts, and NaN where the search did not converge. Derivatives are taken at the protocol held fixed, which
+ẏ = (1−u) f_1 + u f_2. Pontryagin's principle: with the costates p, all samples belong to the task with the smaller switching
+function s_t = p·f_t; where both stay equal, replay is interleaved with a fraction between 0 and 1. `gap` measures the distance
+from that condition, and is zero where the principle holds (`methods.flows.control`). The optimal protocols are local minima,
+searched from two starts, and NaN where the search did not converge. Derivatives are taken with the protocol held fixed, which
 is exact for the optimal final loss.
 
 **Simulation.** A network with exactly the overlaps that the flow has after the first stage, at any N ≥ K + 2, then gradient
@@ -84,7 +84,7 @@ def _unequal_heads(model: ContinualProtocols) -> np.ndarray:
 
 
 class ContinualProtocols(Model):
-    """Which task to show when, so that a student of two tasks has the lowest mean loss at the end.
+    """Schedules of two tasks for an online student: heuristics, and the optimum of the mean final loss.
 
     >>> import solvable as sv
     >>> losses = [float(sv.ContinualProtocols(protocol=p).theory().final_loss) for p in ("no-replay", "even")]
@@ -102,9 +102,9 @@ class ContinualProtocols(Model):
         rtol=1e-11, atol=1e-14, max_steps=4096, nodes=16, accuracy=1e-7, iterations=3000, tolerance=1e-4
     )
     accuracy = 1e-6
-    batch_accuracy = 1e-9  # rounding decides where the adaptive steps of the first stage end
+    batch_accuracy = 1e-9  # rounding changes the adaptive steps of the first stage
     typical_sizes = (250, 500, 1000)
-    theory_lanes = 8  # a flow keeps all its steps for the way back
+    theory_lanes = 8  # reverse mode stores all steps of a flow
     theory_seconds = 2e-2
     simulation_seconds = 2.0
     check_study = (
@@ -133,14 +133,14 @@ class ContinualProtocols(Model):
     )
     horizon: Control = control(
         10.0, low=0.0, low_open=True, high=1000.0, typical=(2.0, 20.0), symbol="T",
-        meaning="time that the protocol disposes of, in steps per input dimension")  # fmt: skip
+        meaning="duration of the protocol, in steps per input dimension")  # fmt: skip
     fastest: Control = control(
         5.0, low=0.0, low_open=True, high=100.0, typical=(2.0, 6.0), symbol=r"\eta_{\max}",
         meaning="largest pace of the protocol optimal-rate")  # fmt: skip
     slowest: Control = control(
         0.0, low=0.0, high=100.0, typical=(0.0, 1.0), symbol=r"\eta_{\min}",
-        meaning="smallest pace of the protocol optimal-rate, the largest if that is smaller")  # fmt: skip
-    protocol: str = choice("even", options=PROTOCOLS, meaning="which task is shown when, and at which pace")
+        meaning="smallest pace of the protocol optimal-rate, capped at `fastest`")  # fmt: skip
+    protocol: str = choice("even", options=PROTOCOLS, meaning="schedule of the two tasks and of the pace")
     activation: str = activation_field()
     students: int = students_field()
     intervals: int = choice(100, high=1000, meaning="equal intervals of the horizon on which a protocol is constant")
@@ -149,7 +149,7 @@ class ContinualProtocols(Model):
         meaning="fraction of samples from task 2 in each interval, for the protocol given")  # fmt: skip
     given_pace: Input = input(
         lambda m: np.ones(m.intervals), dims=("intervals",), low=0.0,
-        meaning="factor of both learning rates in each interval, for all protocols but optimal-rate")  # fmt: skip
+        meaning="factor of both learning rates in each interval, for all protocols except optimal-rate")  # fmt: skip
     initial_norm: Input = norm_field("Gram matrix of the student units before the first stage")
     initial_overlap: Input = input(
         _small_overlaps, dims=("students", "tasks"), symbol="R(0)",
@@ -158,22 +158,25 @@ class ContinualProtocols(Model):
         _unequal_heads, dims=("tasks", "students"), symbol="V(0)", meaning="both heads before the first stage")  # fmt: skip
 
     dimensions_declared = (
-        dimension("progress", "part of the horizon that has passed", symbol=r"t/T", kind="time"),
+        dimension("progress", "elapsed fraction of the horizon", symbol=r"t/T", kind="time"),
         dimension(
-            "interval", "middle of an interval of the protocol, as a part of the horizon", symbol=r"t/T", kind="time"
+            "interval",
+            "middle of an interval of the protocol, as a fraction of the horizon",
+            symbol=r"t/T",
+            kind="time",
         ),
         dimension("task", "first and second task"),
     )
     observables_declared = (
         observable("test_loss", "half the mean squared difference to the clean label of each task, on a fresh input, at the "
-                   "edges of the intervals", symbol=r"\varepsilon_t", dims=("progress", "task"), low=0),
+                   "interval boundaries", symbol=r"\varepsilon_t", dims=("progress", "task"), low=0),
         observable("final_loss", "mean loss of both tasks at the end", symbol=r"\bar\varepsilon(T)", low=0),
-        observable("forgetting", "loss of task 1 at the end above that after the first stage",
+        observable("forgetting", "increase of the loss of task 1 from the end of the first stage",
                    symbol=r"\varepsilon_1(T)-\varepsilon_1(0)"),
         observable("fraction", "fraction of samples from task 2 in each interval", symbol="u", dims=("interval",), low=0,
                    high=1, simulated=False),
         observable("pace", "factor of both learning rates in each interval", dims=("interval",), low=0, simulated=False),
-        observable("switching", "switching function of each task: how the final loss changes with the fraction of its "
+        observable("switching", "switching function of each task: change of the final loss with the fraction of its "
                    "samples in each interval, per unit of time", symbol="s_t", dims=("interval", "task"), simulated=False),
         observable("gap", "Frank–Wolfe gap of the protocol, zero where Pontryagin's principle holds", low=0,
                    simulated=False),
@@ -208,7 +211,7 @@ class ContinualProtocols(Model):
         return jnp.mean(self._losses(state))
 
     def _after_first_stage(self, numerics: Numerics) -> tuple[TaskOverlaps, Array]:
-        """Where the student stands when the protocol takes over, and whether the flow got there."""
+        """State of the student at the start of the protocol, and whether the flow converged."""
         only_first = {"fraction": jnp.asarray([1.0, 0.0]), "pace": jnp.asarray(1.0)}
 
         def drift(t: Array, state: TaskOverlaps, model: ContinualProtocols) -> TaskOverlaps:
@@ -221,13 +224,13 @@ class ContinualProtocols(Model):
         return jax.tree.map(lambda x: x[-1], flow.values), flow.converged
 
     def _schedule(self, start: TaskOverlaps, numerics: Numerics) -> tuple[dict[str, Array], Array]:
-        """The protocol as controls, and whether it is what its name says."""
+        """The protocol as controls, and whether the search for it converged."""
         yes = jnp.asarray(True)
         if self.protocol == "given":
             return self._controls(self.given_fraction), yes
         if self.protocol in ("no-replay", "even"):
             return self._controls(jnp.full(self.intervals, 1.0 if self.protocol == "no-replay" else 0.5)), yes
-        # searched at constants: nothing is differentiated through a search
+        # the search uses constants: no derivative passes through it
         fixed, start = jax.lax.stop_gradient((self, start))
         if self.protocol == "focus":
             focus, _, known = fixed._best_focus(start, numerics)
@@ -236,7 +239,7 @@ class ContinualProtocols(Model):
         return found.controls, found.converged
 
     def _sets(self) -> dict[str, Simplex | Box]:
-        """What a protocol may choose: the fractions, and the pace where it is asked for."""
+        """The free variables of a protocol: the fractions, and the pace if it is optimised."""
         fractions: dict[str, Simplex | Box] = {"fraction": Simplex()}
         paces = Rate(self.fastest, slowest=jnp.minimum(self.slowest, self.fastest))
         return {**fractions, "pace": paces} if self.protocol == "optimal-rate" else fractions
@@ -245,7 +248,7 @@ class ContinualProtocols(Model):
         return {"fraction": jnp.stack([1 - second, second], axis=-1), "pace": self.given_pace}
 
     def _best_focus(self, start: TaskOverlaps, numerics: Numerics) -> tuple[dict[str, Array], Array, Array]:
-        """Task 2 alone, then half and half, with the best switch; its final loss; and whether all switches were compared."""
+        """Task 2 alone, then half and half, with the best switch; its final loss; and whether all switches converged."""
         drift, number = self._drift(numerics.nodes), np.arange(self.intervals)
 
         def final(second: Array) -> Array:
@@ -258,7 +261,7 @@ class ContinualProtocols(Model):
         return self._controls(switched[chosen]), losses[chosen], jnp.all(jnp.isfinite(losses))
 
     def _search(self, start: TaskOverlaps, numerics: Numerics) -> Protocol:
-        """The best protocol that the search finds from the best focus and from an even mixture."""
+        """The best protocol found by searches from the best focus and from an even mixture."""
         focus, level, _ = self._best_focus(start, numerics)
         even = self._controls(jnp.full(self.intervals, 0.5))
         if self.protocol == "optimal-rate":

@@ -1,4 +1,4 @@
-"""What is claimed of curricula for online learners, and the numbers that decide."""
+"""Claims about curricula for online learners, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FIGURE = "curriculum-online-order"
 
 
 def _order(stored: Stored) -> list[Measured]:
-    """By which part easy samples first lower the error on hard inputs: in theory at its least and most favourable horizon."""
+    """Relative gain of easy samples first on hard inputs: in theory at the least and most favourable horizon, and in networks."""
     table, found = stored[f"{FIGURE}.table"], []
     for pace, words in (("constant", "constant rate"), ("paced", "free rate")):
         first = table[pace].sel(arm="curriculum")
@@ -30,9 +30,9 @@ def _order(stored: Stored) -> list[Measured]:
 
 CLAIMS = (
     Claim(
-        "Online, easy samples first speed learning up, modestly.",
+        "Online, presenting easy samples first speeds up learning modestly.",
         "saglietti2022analytical",
-        "the error on hard inputs lies below that of other orders, each at its own best rate, by a quarter at most",
+        "the error on hard inputs is below that of other orders, each at its own best rate, by at most a quarter",
         "no irrelevant inputs: no difference",
         (FIGURE,), _order,
         "a fifth of the inputs relevant, T = 2.5 to 20; rate, decay and share of easy samples tuned for every order; networks of "

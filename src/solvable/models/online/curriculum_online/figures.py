@@ -1,6 +1,6 @@
 """Curriculum, anti-curriculum and mixed samples, every arm at its own best rate, decay and share; the optimal protocol.
 
-Decays are sought up to 0.4 and shares of easy samples up to three quarters; at short horizons the best lie at those edges.
+Decays are searched up to 0.4 and shares of easy samples up to 0.75; at short horizons the best values lie at these limits.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FAST = {"iterations": 600, "tolerance": 1e-4, "steps": 4}
 
 
 def tuned(protocol: str, horizon: float, shares: np.ndarray) -> list[tuple[float, dict[str, float]]]:
-    """At every share of easy samples the lowest error at constant rate, and its rate and decay: a grid, then two finer ones."""
+    """Lowest error at constant rate for every share of easy samples, with its rate and decay: a grid, then two finer ones."""
     model = CurriculumOnline(protocol=protocol, horizon=horizon, **SETTING)
     rates, decays = np.tile(np.geomspace(0.2, 10.0, 10), (len(shares), 1)), DECAYS
     decays, rows, found = np.tile(decays, (len(shares), 1)), np.arange(len(shares)), []
@@ -50,7 +50,7 @@ def tuned(protocol: str, horizon: float, shares: np.ndarray) -> list[tuple[float
 
 
 def paced(protocol: str, horizon: float, shares: np.ndarray, intervals: int) -> tuple[np.ndarray, np.ndarray]:
-    """At every share the lowest error where the rate may change with time, and its decay."""
+    """Lowest error with a time-dependent rate for every share, with its decay."""
     grid = {"share": shares[:, None], "penalty": DECAYS[None, :]}
     model = CurriculumOnline(
         protocol=protocol, pace="optimal", fastest=10.0, horizon=horizon, intervals=intervals, **SETTING
@@ -88,7 +88,7 @@ def order(quick: bool) -> dict[str, Any]:
             table["paced"].loc[{"horizon": horizon, "arm": "hard"}] = errors[0]
             if errors.min() <= np.nanmin(table["paced"].sel(horizon=horizon)):
                 first, decay = float(shares[np.argmin(errors)]), float(weights[np.argmin(errors)])
-        # searched from the best arm's share, at its decay
+        # search from the best arm's share, at its decay
         free = {"pace": "optimal", "fastest": 10.0, "intervals": intervals, "share": first, "penalty": decay}
         outcome = CurriculumOnline(protocol="optimal", horizon=horizon, **free, **SETTING).theory(
             {**FAST, "iterations": 3000}
@@ -151,7 +151,7 @@ def draw_order(data: dict[str, Any]) -> Any:
         twin.grid(False)
         axes[3].legend(handles=[*axes[3].get_lines(), *twin.get_lines()], loc="center right")
         axes[3].set_title(f"the optimal protocol for T = {SHOWN:g}")
-    figure.suptitle("The order of samples, judged at every arm's own best rate and decay", fontsize=11)
+    figure.suptitle("The order of samples, compared at every arm's own best rate and decay", fontsize=11)
     return figure
 
 

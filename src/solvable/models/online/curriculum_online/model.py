@@ -1,24 +1,24 @@
 r"""Easy samples first? A sparse teacher hidden among irrelevant inputs, learnt online, with the order of samples chosen.
 
 **Data.** A fraction ρ of the N inputs is relevant and N(0, 1); the others are N(0, Δ), with Δ = `easy` in an easy sample and
-Δ = `hard` in a hard one. The teacher looks at relevant inputs only, |W_T|²/N = ρ, and y = sign(W_T·x/√N).
+Δ = `hard` in a hard one. The teacher uses relevant inputs only, |W_T|²/N = ρ, and y = sign(W_T·x/√N).
 
 **Learner.** g(h) = erf(h/√2) with h = w·x/√N, one step of gradient descent on ½(y − g)² per fresh sample, time in steps per N:
 
     w ← w + (η/√N) (y − g) g'(h) x − (η λ/N) w.
 
-For a time `horizon` T cut into equal intervals, a *protocol* decides which fraction u(t) of the samples is easy:
+For a time `horizon` T cut into equal intervals, a *protocol* sets the fraction u(t) of easy samples:
 
-- `curriculum`: easy samples for a part `share` of the horizon, then hard ones;
-- `anti`: hard samples first, then easy ones, `share` of all as before;
-- `mixed`: easy samples with probability `share` all the time; `share` = 0 is training on hard samples alone;
-- `optimal`: the fractions that make the error on hard inputs at T smallest;
+- `curriculum`: easy samples for a fraction `share` of the horizon, then hard ones;
+- `anti`: hard samples first, then easy ones, with the same `share` of easy samples;
+- `mixed`: easy samples with probability `share` throughout; `share` = 0 is training on hard samples alone;
+- `optimal`: the fractions that minimise the error on hard inputs at T;
 - `optimal-difficulty`: no sample is easy; instead Δ(t) itself is chosen between easy and hard, for the same purpose;
 - `given`: `given_fraction`.
 
-The rate η is multiplied by a *pace*: `constant` (one), `optimal` (at most `fastest`, chosen together with the fractions
-where those are), or `given` (`given_pace`). An order of samples is judged fairly only where its rate was chosen for it: what
-the first samples teach is worth nothing if the rate that is best for them is wrong for the last.
+The rate η is multiplied by a *pace*: `constant` (one), `optimal` (at most `fastest`, optimised together with the fractions
+if those are optimised), or `given` (`given_pace`). Orders of samples can be compared fairly only if the rate is tuned for each:
+what the first samples teach is lost if the rate that is best for them is wrong for the last.
 
 **Theory** (Saglietti, Sarao Mannelli and Saxe 2022; here with our own choice of loss). For N → ∞ the overlaps R = w·W_T/N and
 the squared norms Q_r, Q_i per N on relevant and irrelevant inputs follow a flow that is linear in u. With T = ρ,
@@ -31,13 +31,13 @@ S = Q_r + Δ Q_i, δ = (y − g) g' and c = 2/π, for a field a of covariances C
     dQ_i/dt = 2η <δ h_i> + η² (1−ρ) Δ <δ²> − 2ηλ Q_i           (C_ah = Δ Q_i, C_au = 0)
 
 and the error on inputs of difficulty Δ is arccos(R/√(T S))/π. The optimal protocol obeys Pontryagin's principle
-(`methods.flows.control`): `gap` is zero where it holds; searched from several starts, NaN where no search converged.
+(`methods.flows.control`): `gap` is zero where it holds. It is searched from several starts, and NaN where no search converged.
 
-**What is seen** (ρ = 0.2, Δ_e = 0.05). The verdict depends on what else is tuned. At a constant rate, rate and decay chosen
-for every arm, hard samples *first* win (23 % over hard samples alone at T = 5, against 3 % for the curriculum): late easy samples
-quiet the noise of a rate that does not fall. With the rate free to fall and no decay, the optimum is a curriculum: easy for
-the first fifth of T = 10, then hard, 11 % better than hard samples alone. With decay too (λ = 0.4), which shrinks irrelevant
-weights by itself, easy samples throughout are optimal up to T = 10.
+**Results** (ρ = 0.2, Δ_e = 0.05). The outcome depends on what else is tuned. At a constant rate, with rate and decay tuned for
+every arm, hard samples *first* win (23 % over hard samples alone at T = 5, against 3 % for the curriculum): late easy samples
+reduce the noise of a rate that does not decrease. With the rate free to decrease and no decay, the optimum is a curriculum: easy
+for the first fifth of T = 10, then hard, 11 % better than hard samples alone. With weight decay too (λ = 0.4), which shrinks
+irrelevant weights on its own, easy samples throughout are optimal up to T = 10.
 
 **Simulation.** Weights with exactly the given overlaps, at any N, then gradient descent with the protocol's samples. The
 errors are exact population averages given the weights.
@@ -77,7 +77,7 @@ PROTOCOLS = ("curriculum", "anti", "mixed", "optimal", "optimal-difficulty", "gi
 
 
 class Overlaps(NamedTuple):
-    """Where a student stands: R, and its squared norms on relevant and on irrelevant inputs."""
+    """State of a student: R, and its squared norms on relevant and on irrelevant inputs."""
 
     overlap: Array
     relevant: Array
@@ -107,7 +107,7 @@ class CurriculumOnline(Model):
     converges_along = "progress"
     accuracy = 1e-6
     batch_accuracy = 1e-10
-    theory_lanes = 128  # a flow keeps all its steps for the way back
+    theory_lanes = 128  # reverse mode stores all steps of a flow
     typical_sizes = (200, 400, 800)
     check_study = (
         {"over": {"protocol": ["curriculum", "mixed"]}, "seeds": 16},
@@ -139,20 +139,20 @@ class CurriculumOnline(Model):
         meaning="learning rate at pace 1")  # fmt: skip
     penalty: Control = control(
         0.02, low=0.0, high=10.0, typical=(0.0, 0.2), symbol=r"\lambda",
-        meaning="weight decay, against the loss of one sample")  # fmt: skip
+        meaning="weight decay, relative to the loss of one sample")  # fmt: skip
     horizon: Control = control(
         5.0, low=0.0, low_open=True, high=200.0, typical=(1.0, 20.0), symbol="T",
         meaning="training time, in samples per input dimension")  # fmt: skip
     share: Control = control(
-        0.45, low=0.0, high=1.0, symbol="f", meaning="part of all samples that is easy, where the protocol has one"
+        0.45, low=0.0, high=1.0, symbol="f", meaning="fraction of easy samples (curriculum, anti, mixed)"
     )
     fastest: Control = control(
         3.0, low=0.0, low_open=True, high=20.0, typical=(1.0, 5.0), symbol=r"\eta_{\max}/\eta",
-        meaning="largest pace where it is optimal")  # fmt: skip
+        meaning="largest pace, if the pace is optimal")  # fmt: skip
     protocol: str = choice("curriculum", options=PROTOCOLS, meaning="which samples are easy, and when")
     pace: str = choice(
         "constant", options=("constant", "optimal", "given"),
-        meaning="factor of the learning rate: one, the best for this protocol, or given_pace")  # fmt: skip
+        meaning="factor of the learning rate: one, optimal for this protocol, or given_pace")  # fmt: skip
     intervals: int = choice(50, high=500, meaning="equal intervals of the horizon on which a protocol is constant")
     given_fraction: Input = input(
         lambda m: np.full(m.intervals, 0.5), dims=("intervals",), low=0.0, high=1.0, symbol="u",
@@ -165,16 +165,19 @@ class CurriculumOnline(Model):
         meaning="initial overlap with the teacher, squared norms on relevant and on irrelevant inputs")  # fmt: skip
 
     dimensions_declared = (
-        dimension("progress", "part of the horizon that has passed", symbol=r"t/T", kind="time"),
+        dimension("progress", "elapsed fraction of the horizon", symbol=r"t/T", kind="time"),
         dimension(
-            "interval", "middle of an interval of the protocol, as a part of the horizon", symbol=r"t/T", kind="time"
+            "interval",
+            "middle of an interval of the protocol, as a fraction of the horizon",
+            symbol=r"t/T",
+            kind="time",
         ),
         dimension("inputs", "relevant and irrelevant inputs"),
     )
     observables_declared = (
-        observable("test_error", "probability of a wrong label on a fresh hard input, at the edges of the intervals",
+        observable("test_error", "probability of a wrong label on a fresh hard input, at the interval boundaries",
                    symbol=r"\varepsilon", dims=("progress",), low=0, high=1),
-        observable("final_error", "the same at the end", symbol=r"\varepsilon(T)", low=0, high=1),
+        observable("final_error", "test error at the end", symbol=r"\varepsilon(T)", low=0, high=1),
         observable("test_loss", "half the mean squared difference to the label on a fresh hard input",
                    symbol=r"\mathcal{L}", dims=("progress",), low=0),
         observable("overlap", "overlap of student and teacher", symbol="R", dims=("progress",)),
@@ -185,10 +188,10 @@ class CurriculumOnline(Model):
         observable("difficulty", "mean variance of irrelevant inputs in each interval", symbol=r"\Delta(t)",
                    dims=("interval",), low=0, simulated=False),
         observable("speed", "factor of the learning rate in each interval", dims=("interval",), low=0, simulated=False),
-        observable("switching", "how the final error changes with the fraction of easy samples in each interval, per unit of "
-                   "time; a hard sample is worth more where it is positive", symbol="s", dims=("interval",),
+        observable("switching", "change of the final error with the fraction of easy samples in each interval, per unit of "
+                   "time; hard samples are better where it is positive", symbol="s", dims=("interval",),
                    simulated=False),
-        observable("gap", "Frank–Wolfe gap of what was optimised (of the fraction, where nothing was), zero where "
+        observable("gap", "Frank–Wolfe gap of the optimised controls (of the fraction if none are), zero where "
                    "Pontryagin's principle holds", low=0, simulated=False),
     )  # fmt: skip
 
@@ -198,11 +201,11 @@ class CurriculumOnline(Model):
             return
         smallest, initial = float(np.min(self.relevant)), np.asarray(self.initial)
         if len(initial) != 3:
-            raise InvalidValue(f"initial has {len(initial)} entries where three are meant: R, Q_r and Q_i.")
+            raise InvalidValue(f"initial has {len(initial)} entries but needs three: R, Q_r and Q_i.")
         if initial[1] < 0 or initial[2] < 0 or initial[0] ** 2 > smallest * initial[1] * (1 + 1e-12):
             raise InvalidValue(
-                f"initial = ({initial[0]:g}, {initial[1]:g}, {initial[2]:g}) is no student at relevant = {smallest:g}: norms are "
-                "not negative, and R² ≤ ρ Q_r."
+                f"initial = ({initial[0]:g}, {initial[1]:g}, {initial[2]:g}) is impossible at relevant = {smallest:g}: norms "
+                "must not be negative, and R² ≤ ρ Q_r."
             )
 
     def coordinates(self) -> dict[str, np.ndarray]:
@@ -213,11 +216,11 @@ class CurriculumOnline(Model):
     # --- theory -----------------------------------------------------------------------------------------------------
 
     def _velocity(self, state: Overlaps, difficulty: Array, rate: Array) -> Overlaps:
-        """The flow under samples of one difficulty: the equations above."""
+        """The flow under samples of one difficulty (equations above)."""
         c, rho, (r, q_r, q_i) = 2 / math.pi, self.relevant, state
         s = q_r + difficulty * q_i
         k = 1 + 2 * s
-        # R² ≤ ρ Q_r < (1+S)ρ holds for every student; the floor only catches a step that overshot
+        # R² ≤ ρ Q_r < (1+S)ρ holds for every student; the floor only catches steps that overshoot
         root = jnp.sqrt(jnp.maximum((1 + s) * rho - r * r, 1e-12))
 
         def mean(with_field: Array, with_teacher: Array | float) -> Array:
@@ -235,13 +238,13 @@ class CurriculumOnline(Model):
         )
 
     def _drift(self, state: Overlaps, u: dict[str, Array]) -> Overlaps:
-        """A fraction of easy samples, the others as difficult as this interval has them."""
+        """The flow with a fraction of easy samples and the interval's difficulty for the others."""
         rate, share = u["pace"] * self.rate, u["fraction"]
         gentle, harsh = (self._velocity(state, level, rate) for level in (self.easy, u["difficulty"]))
         return jax.tree.map(lambda a, b: share * a + (1 - share) * b, gentle, harsh)
 
     def _error(self, state: Overlaps) -> Array:
-        """Of the sign of the student's field on a hard input."""
+        """Error of the sign of the student's field on a hard input."""
         field = state.relevant + self.hard * state.irrelevant
         edge = jnp.sqrt(jnp.maximum(self.relevant * field - state.overlap**2, 1e-300))
         return jnp.arctan2(edge, state.overlap) / jnp.pi
@@ -252,7 +255,7 @@ class CurriculumOnline(Model):
         return 0.5 * (1 - 2 * c * aligned + c * jnp.arcsin(field / (1 + field)))
 
     def _fractions(self, protocol: str) -> Array:
-        """The fractions of a protocol that is not searched; an interval in which it switches has a part of both."""
+        """The fractions of a fixed protocol; an interval that contains its switch has a share of both."""
         if protocol == "given":
             return self.given_fraction
         if protocol == "mixed":
@@ -270,13 +273,13 @@ class CurriculumOnline(Model):
         return {**sets, "pace": Rate(self.fastest)} if self.pace == "optimal" else sets
 
     def _schedule(self, numerics: Numerics) -> tuple[dict[str, Array], Array]:
-        """The protocol as controls, and whether it is what its name says."""
+        """The protocol as controls, and whether the search for it converged."""
         speed, none = self.given_pace if self.pace == "given" else jnp.ones(self.intervals), jnp.zeros(self.intervals)
-        fixed = jax.lax.stop_gradient(self)  # nothing is differentiated through a search
+        fixed = jax.lax.stop_gradient(self)  # no derivative passes through a search
         hard = jnp.broadcast_to(self.hard, (self.intervals,))
         if not self._sets():
             return {"fraction": self._fractions(self.protocol), "difficulty": hard, "pace": speed}, jnp.asarray(True)
-        # where a search begins: (fractions, difficulties), and a level of the pace
+        # starts of the search: (fractions, difficulties), and a level of the pace
         if self.protocol == "optimal":
             mixtures = (jnp.full(self.intervals, 0.5), *(fixed._fractions(p) for p in ("curriculum", "anti")))
             begin = [(fractions, hard) for fractions in mixtures]
@@ -329,7 +332,7 @@ class CurriculumOnline(Model):
             "speed": controls["pace"],
             "switching": followed.slopes["fraction"],
             "gap": followed.gap,
-            # the way there may be known where the way back is not
+            # the forward flow may converge where the backward one does not
             "converged": found & reached & (jnp.isfinite(followed.cost) | ~reached[-1]),
         }
 
@@ -347,7 +350,7 @@ class CurriculumOnline(Model):
 
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
         if size < 3:
-            raise InvalidValue(f"size = {size} is smaller than 3: two relevant inputs and one that is not.")
+            raise InvalidValue(f"size = {size} is smaller than 3, two relevant inputs and one irrelevant one.")
         controls, found = self._schedule(type(self).numerics)
         teacher_key, student_key, sample_key, level_key = jax.random.split(key, 4)
         number = jnp.clip(counts["relevant"].actual, 2, size - 1)

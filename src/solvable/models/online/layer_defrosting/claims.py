@@ -1,4 +1,4 @@
-"""What is claimed of transfer by frozen layers, and the numbers that decide."""
+"""Claims about transfer by frozen layers, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TASKS = ("teachers", "digits")
 
 
 def _not_all(stored: Stored) -> list[Measured]:
-    """Error with all feature layers frozen above that at the best depth, which is chosen on other samples."""
+    """Error with all feature layers frozen minus that at the best depth, which is chosen on other samples."""
     found = []
     for tasks in TASKS:
         runs = stored[f"{FIGURE}.{tasks}"].isel(size=-1)
@@ -22,13 +22,13 @@ def _not_all(stored: Stored) -> list[Measured]:
         often = float((excess.mean("seed") > 2 * errors).mean())
         unlike = excess.isel(correlation=0, samples=-1).mean("start")
         found += [
-            Measured(f"excess error, least alike, most samples, {tasks}", *mean_and_error(unlike), above=0.0),
-            Measured(f"share of settings in which it is above two errors, {tasks}", often, above=1 / 3),
+            Measured(f"excess error, least similar tasks, most samples, {tasks}", *mean_and_error(unlike), above=0.0),
+            Measured(f"fraction of settings where it exceeds two standard errors, {tasks}", often, above=1 / 3),
         ]
     same = stored[f"{FIGURE}.digits"].isel(size=-1).best_depth_simulated.sel(correlation=1.0).isel(samples=0)
     return [
         *found,
-        Measured("best depth of 3, same task, fewest samples", *mean_and_error(same.mean("start")), above=2.0),
+        Measured("best depth (of 3), same task, fewest samples", *mean_and_error(same.mean("start")), above=2.0),
     ]
 
 
@@ -39,9 +39,9 @@ def _depends(stored: Stored) -> list[Measured]:
         samples = depth.isel(samples=0) - depth.isel(samples=-1)
         alike = depth.isel(correlation=-1) - depth.isel(correlation=0)
         found += [
-            Measured(f"best depth with 20 samples less that with 640, {tasks}",
+            Measured(f"best depth with 20 samples minus that with 640, {tasks}",
                      *mean_and_error(samples.mean(("start", "correlation"))), above=0.0),
-            Measured(f"best depth for the most alike less that for the least alike, {tasks}",
+            Measured(f"best depth for the most similar tasks minus that for the least similar, {tasks}",
                      *mean_and_error(alike.mean(("start", "samples"))), above=0.0),
         ]  # fmt: skip
     return found
@@ -59,8 +59,8 @@ def _tells(stored: Stored) -> list[Measured]:
             alike = runs[f"{name}_simulated"].isel(layer=-1).transpose("correlation", "seed").values.ravel()
             rank = float(np.corrcoef(rankdata(alike), rankdata(depth))[0, 1])
             error = (1 - rank**2) / math.sqrt(len(depth) - 3)
-            asked = {"above": 0.0} if sign > 0 else {"below": 0.0}
-            found.append(Measured(f"rank correlation of best depth and {words}, {tasks}", rank, error, **asked))
+            bounds = {"above": 0.0} if sign > 0 else {"below": 0.0}
+            found.append(Measured(f"rank correlation of best depth and {words}, {tasks}", rank, error, **bounds))
     return found
 
 
@@ -70,24 +70,24 @@ SETTINGS = (
 
 CLAIMS = (
     Claim(
-        "Freezing all feature layers is often not best.",
+        "Freezing all feature layers is often not optimal.",
         "gerace2023optimal",
-        "the error against frozen depth has its minimum below full depth, in a third of the settings at least",
-        "the same task and few samples: freeze all",
+        "the error against frozen depth has its minimum below full depth in at least a third of the settings",
+        "same task, few samples: freezing everything is best",
         (FIGURE,), _not_all, SETTINGS,
     ),
     Claim(
         "The best depth depends on the number of samples and on the similarity of the tasks.",
         "gerace2023optimal",
-        "it falls with samples and with dissimilarity",
+        "it decreases with samples and with dissimilarity",
         "one depth for all",
         (FIGURE,), _depends, SETTINGS,
     ),
     Claim(
-        "The similarity of networks that were trained on either task alone tells the best depth.",
+        "The similarity of networks trained on each task alone predicts the best depth.",
         "gerace2023optimal",
         "best depth rises with the CKA of both networks' layers and falls with their information imbalance",
-        "two networks of one task, and random networks",
+        "two networks trained on one task, and random networks",
         (FIGURE,), _tells, SETTINGS + "; last layer",
         missing="the controls, and a prediction of the best depth layer by layer",
     ),

@@ -13,15 +13,15 @@ from solvable.study import Study
 from .model import LayerDefrosting
 
 CORRELATIONS = {"teachers": (0.5, 0.8, 0.95), "digits": (0.2, 0.6, 1.0)}
-STARTS = {"fresh": "rest anew", "source": "rest from the source"}
-SAID = {"teachers": "random teachers", "digits": "groupings of digits"}
+STARTS = {"fresh": "random start", "source": "source start"}
+TASKS = {"teachers": "random teachers", "digits": "groupings of digits"}
 SIZE = 20
 QUICK = {"teachers": [6.4], "digits": [1.0, 6.4]}
-"""Each number of samples is a program to compile, a quarter of a minute on its own."""
+"""Each number of samples needs its own compiled program, which takes about 15 seconds."""
 
 
 def depths(quick: bool) -> dict[str, Any]:
-    """Every realisation measures all numbers of frozen layers: differences between them are paired."""
+    """Run the experiment; every realisation measures all numbers of frozen layers, so that differences are paired."""
     out = {}
     for tasks, correlations in CORRELATIONS.items():
         model = LayerDefrosting(tasks=tasks, depth=2 if quick else 3, units=32 if quick else 64)
@@ -43,13 +43,13 @@ def draw_depths(data: dict[str, Any]) -> Any:
         number = np.rint(runs.samples.values * SIZE).astype(int)
         starts = [s for s in STARTS if s in runs.start.values]
         _errors(row[0], runs.sel(start=starts[0], correlation=CORRELATIONS[tasks][-1]), number)
-        row[0].set_title(f"{SAID[tasks]}, ρ = {CORRELATIONS[tasks][-1]:g}, {STARTS[starts[0]]}")
+        row[0].set_title(f"{TASKS[tasks]}, ρ = {CORRELATIONS[tasks][-1]:g}, {STARTS[starts[0]]}")
         _best_depths(row[1], runs, starts, number)
         _gains(row[2], runs, starts, number)
         _similarities(row[3], runs)
     axes[0, 1].set_title("best number of frozen layers")
     axes[0, 2].set_title("gain of transfer over scratch")
-    axes[0, 3].set_title("are source and target networks alike?")
+    axes[0, 3].set_title("similarity of source and target networks")
     depth, seeds = int(data["teachers"].frozen[-1]), data["teachers"].sizes["seed"]
     figure.suptitle(
         f"How many layers of a source network to keep ({depth} hidden layers, d = {SIZE}, {seeds} seeds, bars: standard errors)",
@@ -81,7 +81,7 @@ def _best_depths(axis: Any, runs: Any, starts: list[str], number: np.ndarray) ->
 
 
 def _gains(axis: Any, runs: Any, starts: list[str], number: np.ndarray) -> None:
-    """Paired within each realisation: the same target samples, the same test."""
+    """Differences paired within each realisation: same target samples, same test set."""
     for i, start, at in _curves(runs, starts):
         mean, error = _mean_and_error(at.scratch_error_simulated - at.best_error_simulated)
         label = f"ρ = {float(at.correlation):g}, {STARTS[start]}"
@@ -99,7 +99,7 @@ def _similarities(axis: Any, runs: Any) -> None:
         for name, filled in (("cka", True), ("source_to_target", False)):
             values = at[f"{name}_simulated"].transpose("layer", "realisation").values
             mean, error = values.mean(1), values.std(1, ddof=1) / np.sqrt(values.shape[1])
-            label = ("CKA: 1 is alike" if filled else "imbalance Δ(s→t): 0 is alike") if i == 0 else None
+            label = ("CKA (1: equal)" if filled else "imbalance Δ(s→t) (0: equal)") if i == 0 else None
             axis.errorbar(layers, mean, error, label=label, **_look(i, filled))
     axis.set(xlabel="hidden layer", ylabel="similarity", ylim=(0, 1.19))
     axis.set_xticks(layers)
@@ -108,7 +108,7 @@ def _similarities(axis: Any, runs: Any) -> None:
 
 
 def _curves(runs: Any, starts: list[str]) -> list[tuple[int, str, Any]]:
-    """One for each correlation and start, with the number of its colour."""
+    """The curves, one for each correlation and start, with the index of its colour."""
     return [(i, s, runs.sel(start=s, correlation=c)) for i, c in enumerate(runs.correlation.values) for s in starts]
 
 

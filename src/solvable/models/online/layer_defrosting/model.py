@@ -3,16 +3,16 @@ r"""Transfer by frozen layers: how many layers of a source network to keep when 
 **Data.** Two related tasks of two classes on the same inputs. `teachers`: x ~ N(0, 1_d), labels are the signs of tanh networks
 d–d–d–1 with weights of variance g²/fan-in, g = 1.5; layer i = 0, 1, 2 of the target's teacher has the correlation ρ^i with
 that of the source's: the first is shared, the head differs most. `digits`: scikit-learn's images by their d leading principal
-components; the source is a grouping of the ten digits into five and five, the target the same with as many pairs
-exchanged as bring the correlation of the labels (1, 0.6 or 0.2) nearest to ρ.
+components; the source is a grouping of the ten digits into five and five; for the target, pairs of digits are exchanged until
+the correlation of the labels (1, 0.6 or 0.2) is closest to ρ.
 
 **Learner.** A ReLU network of `depth` hidden layers, logistic loss, Adam with weight decay, trained on many source samples. Its
-first L layers are then *frozen*, and what stands behind them is trained on n target samples, from the source's values or from
-fresh ones; the head is always trained, every L takes the same number of steps. L = 0 freezes nothing.
+first L layers are then *frozen*, and the layers after them are trained on n target samples, from the source's weights or from
+random ones. The head is always trained, and every L gets the same number of steps. L = 0 freezes nothing.
 
-**Theory.** None closed. Lines that bound the experiment stand beside it: the error of the source network on its own
-task, that of a network trained on as many target samples as the source had, and that of training from scratch on n.
-At ρ = 1 the source network, unchanged, has its own error on the target, exactly.
+**Theory.** No closed theory. Baselines bound the experiment: the error of the source network on its own task, that of a network
+trained on as many target samples as the source had, and that of training from scratch on n samples. At ρ = 1 the unchanged
+source network has exactly its own error on the target.
 
 **Simulation.** All L of a realisation share the teachers, both data sets, the source network and the test set: they are paired.
 The best depth is chosen on one half of the test and its error measured on the other. Source network and data-rich target
@@ -39,11 +39,11 @@ from solvable.model import Control, Count, Guard, Model, Reference, choice, cont
 from .similarity import information_imbalance, linear_cka
 
 GAIN = 1.5
-"""Of the teachers: with weights of variance one per fan-in, tanh networks are nearly linear."""
+"""Weight scale of the teachers: with variance one per fan-in, tanh networks are nearly linear."""
 
 SOURCE_STEPS, BATCH, DECAY = 400, 256, 1e-2
 SOURCE_SAMPLES = 300
-"""Per dimension, for teachers; of the digits the source has what test and target leave."""
+"""Source samples per dimension, for teachers; with digits the source has all images not used for test and target."""
 
 TESTED = {"teachers": 4000, "digits": 400}
 TARGET_DIGITS = 768
@@ -60,11 +60,11 @@ class Network(eqx.Module):
 
     @classmethod
     def drawn(cls, key: PRNGKeyArray, inputs: int, units: int, depth: int, dtype: Any) -> Network:
-        """Weights of variance two per fan-in, no biases: signals keep their size."""
+        """Random weights of variance two per fan-in and zero biases, which preserve the signal variance."""
         sizes = [inputs, *[units] * depth, 1]
         shapes = list(zip(sizes[:-1], sizes[1:], strict=True))
         cuts = np.cumsum([a * b for a, b in shapes])
-        # One draw for all layers: each by itself takes a second to compile.
+        # One draw for all layers, because each draw takes a second to compile.
         parts = jnp.split(jax.random.normal(key, (int(cuts[-1]),), dtype), cuts[:-1])
         return cls(tuple(
             (part.reshape(a, b) * math.sqrt(2.0 / a), jnp.zeros(b, dtype))
@@ -100,7 +100,7 @@ class Samples(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Both tasks: a data set for the source, the same with the target's labels, few target samples, and a test of both."""
+    """Data of both tasks: source samples, the same with target labels, a few target samples, and a test set with both labels."""
 
     source: Samples
     rich: Samples
@@ -117,24 +117,24 @@ def logistic_loss(network: Network, data: Samples, key: PRNGKeyArray) -> Array:
 
 
 def batch_loss(network: Network, data: Samples, key: PRNGKeyArray) -> Array:
-    """The same on a random batch."""
+    """Mean logistic loss of a random batch."""
     rows = draw_rows(key, jnp.arange(data.labels.shape[0])[:, None], BATCH)[:, 0]
     return logistic_loss(network, Samples(*(part[rows] for part in data)), key)
 
 
 def defrosted_loss(network: Network, data: tuple[Samples, Network, Array], key: PRNGKeyArray) -> Array:
-    """The loss of a network whose first layers are the source's: nothing moves them, weight decay neither."""
+    """The loss of a network whose first layers are the source's; neither gradients nor weight decay change them."""
     samples, source, number = data
     return logistic_loss(network.frozen(source, number), samples, key)
 
 
 def error_of(network: Network, inputs: Array, labels: Array) -> Array:
-    """Fraction of inputs that are not on the right side."""
+    """Fraction of misclassified inputs."""
     return jnp.mean(jnp.logical_not(labels * network(inputs) > 0).astype(inputs.dtype))
 
 
 class LayerDefrosting(Model):
-    """A network learns a source task, keeps its first layers and re-trains the others on few samples of a related target.
+    """A network learns a source task, keeps its first layers and retrains the others on a few samples of a related target.
 
     >>> import solvable as sv
     >>> sv.LayerDefrosting(depth=2).coordinates()["frozen"].tolist()
@@ -147,7 +147,7 @@ class LayerDefrosting(Model):
     sentence = (
         "How many layers of a source network to freeze when a related target has few samples: teachers and digits."
     )
-    method = "none closed; exact at equal tasks, baselines beside it"
+    method = "no closed theory; exact at equal tasks, compared with baselines"
     runs = "vmap"
     simulation_dtype = "float32"
     typical_sizes = (10, 15, 20)
@@ -168,7 +168,7 @@ class LayerDefrosting(Model):
 
     correlation: Control = control(
         0.95, low=0.0, high=1.0, symbol=r"\rho",
-        meaning="of source and target: of successive layers of the teachers, or of the labels of the digits")  # fmt: skip
+        meaning="correlation of source and target: of successive teacher layers, or of digit labels")  # fmt: skip
     samples: Control = control(
         7.5, low=0.0, low_open=True, high=1000.0, typical=(1.0, 30.0), scale="log", symbol=r"n/d", counts=True,
         meaning="target samples per input dimension")  # fmt: skip
@@ -176,11 +176,11 @@ class LayerDefrosting(Model):
         3e-3, low=0.0, high=1.0, typical=(1e-3, 1e-2), scale="log", symbol=r"\eta", meaning="learning rate of Adam")  # fmt: skip
     steps: Control = control(
         150.0, low=0.0, high=1e5, typical=(50.0, 300.0), scale="log",
-        meaning="steps on all target samples at once, a whole number, the same for every number of frozen layers")  # fmt: skip
+        meaning="full-batch steps on the target, a whole number, the same for every number of frozen layers")  # fmt: skip
     tasks: str = choice("teachers", options=("teachers", "digits"), meaning="random networks, or groupings of digits")
     start: str = choice(
         "source", options=("source", "fresh"),
-        meaning="where the layers behind the frozen ones begin: as the source left them, or anew")  # fmt: skip
+        meaning="initial weights of the layers after the frozen ones: the source's, or random")  # fmt: skip
     depth: int = choice(3, low=1, high=8, meaning="number of hidden layers of the learner")
     units: int = choice(64, low=1, high=1024, meaning="units of every hidden layer")
 
@@ -189,24 +189,24 @@ class LayerDefrosting(Model):
         dimension("layer", "layer", kind="site"),
     )
     observables_declared = (
-        observable("test_error", "on the target, with the first L layers frozen and the others re-trained", symbol="E(L)",
+        observable("test_error", "error on the target with the first L layers frozen and the others retrained", symbol="E(L)",
                    dims=("frozen",), low=0, high=1, predicted=False),
-        observable("best_depth", "number of frozen layers of lowest error on one half of the test, the fewest of equals",
+        observable("best_depth", "number of frozen layers with the lowest error on one half of the test, the smallest in ties",
                    symbol="L^*", low=0, predicted=False),
         observable("best_error", "error with that many frozen layers, on the other half", low=0, high=1, predicted=False),
-        observable("scratch_error", "on the target, trained on the target samples alone", low=0, high=1, predicted=False),
-        observable("rich_error", "on the target, trained on as many target samples as the source had", low=0, high=1,
+        observable("scratch_error", "error on the target, trained on the target samples alone", low=0, high=1, predicted=False),
+        observable("rich_error", "error on the target, trained on as many target samples as the source had", low=0, high=1,
                    predicted=False),
-        observable("source_error", "of the source network on its own task", low=0, high=1, predicted=False),
-        observable("unchanged_error", "of the source network on the target, nothing re-trained: at ρ = 1 the source error",
+        observable("source_error", "error of the source network on its own task", low=0, high=1, predicted=False),
+        observable("unchanged_error", "error of the unchanged source network on the target; at ρ = 1 the source error",
                    low=0, high=1, predicted=False),
-        observable("label_correlation", "of source and target labels in the test", low=-1, high=1, predicted=False),
+        observable("label_correlation", "correlation of source and target labels (test)", low=-1, high=1, predicted=False),
         observable("cka", "linear centred kernel alignment of source network and data-rich target network", dims=("layer",),
                    low=0, high=1, predicted=False),
-        observable("source_to_target", "information imbalance: how badly neighbours in the source network predict those in "
+        observable("source_to_target", "information imbalance: how poorly neighbours in the source network predict those in "
                    "the data-rich target network", symbol=r"\Delta(s\to t)", dims=("layer",), low=0, high=2, predicted=False),
-        observable("target_to_source", "the same the other way round", symbol=r"\Delta(t\to s)", dims=("layer",), low=0,
-                   high=2, predicted=False),
+        observable("target_to_source", "information imbalance from target to source", symbol=r"\Delta(t\to s)",
+                   dims=("layer",), low=0, high=2, predicted=False),
     )  # fmt: skip
 
     def coordinates(self) -> dict[str, np.ndarray]:
@@ -215,7 +215,7 @@ class LayerDefrosting(Model):
     # --- data -------------------------------------------------------------------------------------------------------
 
     def _teachers(self, key: PRNGKeyArray, size: int, number: int, dtype: Any) -> tuple[Array, Array, Array]:
-        """Inputs, and the labels of the source's teacher and of the target's."""
+        """Gaussian inputs with the labels of the source's and of the target's teacher."""
         input_key, weight_key = jax.random.split(key)
         x = jax.random.normal(input_key, (number, size), dtype)
         drawn = GAIN / math.sqrt(size) * jax.random.normal(weight_key, (2, 2 * size + 1, size), dtype)
@@ -230,7 +230,7 @@ class LayerDefrosting(Model):
         return x, _signs(source[:, 0]), _signs(target[:, 0])
 
     def _digits(self, key: PRNGKeyArray, size: int, dtype: Any) -> tuple[Array, Array, Array]:
-        """The same of all images, in an order of their own."""
+        """All images in random order, with the labels of both groupings."""
         components, shown = digit_components(size)
         order_key, group_key = jax.random.split(key)
         order = jax.random.permutation(order_key, len(shown))
@@ -249,7 +249,7 @@ class LayerDefrosting(Model):
                 raise InvalidValue(f"size = {size} is more than the {PIXELS} pixels of a digit.")
             if count.padded > TARGET_DIGITS:
                 raise InvalidValue(
-                    f"samples asks for about {count.padded} target digits at size = {size}: at most {TARGET_DIGITS} are kept "
+                    f"samples gives about {count.padded} target digits at size = {size}: at most {TARGET_DIGITS} are kept "
                     f"for the target, samples = {TARGET_DIGITS / size:g}."
                 )
             x, first, second = self._digits(key, size, dtype)
@@ -275,7 +275,7 @@ class LayerDefrosting(Model):
         def begin(key: PRNGKeyArray) -> Network:
             return Network.drawn(key, size, self.units, self.depth, dtype)
 
-        # The source network, and one that has as many samples of the target: both see the same inputs in the same order.
+        # The source network and the data-rich target network see the same inputs in the same order.
         three = jax.vmap(begin)(jax.random.split(begin_key, 3))
         learnt = jax.vmap(lambda network, data: descend(network, batch_loss, data, rule, SOURCE_STEPS, learn_key))(
             jax.tree.map(lambda x: x[:2], three), jax.tree.map(lambda *x: jnp.stack(x), pair.source, pair.rich)

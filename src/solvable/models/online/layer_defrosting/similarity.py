@@ -1,12 +1,11 @@
-r"""How alike two representations of the same points are: linear CKA and the information imbalance.
+r"""Similarity of two representations of the same points: linear CKA and the information imbalance.
 
-Both compare what two networks (or two layers) make of the same N inputs, whatever the numbers of their units. CKA looks
-at all pairs of points at once and sees mostly the directions of large variance; the imbalance looks at nearest
-neighbours and is not symmetric: A may know the neighbours of B while B does not know those of A.
+Both compare the representations of the same N inputs in two networks (or layers) of any width. CKA uses all pairs of points
+at once and is dominated by the directions of large variance; the imbalance uses nearest neighbours and is not symmetric: A may
+determine the neighbours of B while B does not determine those of A.
 
-Linear CKA is a line of algebra. The information imbalance exists in DADApy (Glielmo et al. 2022, arXiv:2205.03373), a NumPy
-package that brings a stack of its own and can neither be compiled nor batched with the training that it measures; hence
-these few lines, which need comparisons only and no sorting.
+The information imbalance exists in DADApy (Glielmo et al. 2022, arXiv:2205.03373), a NumPy package with many dependencies that
+can be neither compiled nor batched with the training that is measured here; this version needs only comparisons, no sorting.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ def information_imbalance(first: Float[Array, "n p"], second: Float[Array, "n q"
     r"""$\Delta(A\to B) = \frac{2}{N}\,\langle r^B \mid r^A = 1\rangle$: the mean rank in B of the nearest neighbour in A.
 
     Glielmo, Zeni, Cheng, Csányi and Laio 2022 (arXiv:2104.15079). The rank counts from one, among the N − 1 other points, by
-    Euclidean distance. The smallest value, 2/N, says that A tells every neighbour of B; one says that it tells nothing. Points
-    equally far share the lowest of their ranks; of several nearest neighbours in A the first is taken.
+    Euclidean distance. At the smallest value, 2/N, A determines every neighbour of B; at one it carries no information. Points at
+    equal distance share the lowest of their ranks; of several nearest neighbours in A the first is taken.
 
     >>> import jax.numpy as jnp
     >>> x = jnp.asarray([[0.0], [1.0], [3.0], [7.0]])
@@ -52,7 +51,7 @@ def information_imbalance(first: Float[Array, "n p"], second: Float[Array, "n q"
 
 
 def _squared_distances(points: Float[Array, "n p"]) -> Float[Array, "n n"]:
-    """Between all pairs, infinite from a point to itself. From the Gram matrix, so in double precision where there is one."""
+    """Squared distances of all pairs, infinite on the diagonal; from the Gram matrix, in double precision if enabled."""
     x = points.astype(float)
     x = x - jnp.mean(x, axis=0)[None, :]
     square = jnp.sum(x**2, axis=1)

@@ -1,4 +1,4 @@
-"""What is claimed of attacks on online learners, and the numbers that decide."""
+"""Claims about attacks on online learners, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ARMS = ("constant", "greedy, P = 1", "greedy, P = 10", "optimal, P = 1")
 
 
 def _steady(stored: Stored) -> list[Measured]:
-    """At the end of the runs. The constant attack has its jump at C = 1, where the accuracy at rest has no value."""
+    """Deviations at the end of the runs; the constant attack jumps at C = 1, where its steady accuracy is undefined."""
     runs, found = stored[f"{FIGURE}.experiment"].isel(size=-1, time=-1), []
     for name, steady, words in (("test_error", "steady_error", "error"), ("running_cost", "steady_cost", "cost")):
         for arm in ARMS:
@@ -25,7 +25,7 @@ def _steady(stored: Stored) -> list[Measured]:
 
 
 def _jump(stored: Stored) -> list[Measured]:
-    """Change of the accuracy over two prices of the grid where it is steepest; around the critical price at a small rate."""
+    """Largest change of the accuracy over two grid steps of the price, and its change at the critical price for a small rate."""
     from .model import OnlineAttack
 
     lines, found = stored[FIGURE], []
@@ -59,10 +59,12 @@ def _greedy(stored: Stored) -> list[Measured]:
             "cost over that of the constant attack at C = 1, P = 1, networks", *ratio(small, at["constant"]), below=0.75
         ),
         Measured(
-            "largest cost above the optimum over rates, P = 1, theory", float(excess.sel(batch=1).max()), below=0.05
+            "largest relative cost above the optimum over rates, P = 1, theory",
+            float(excess.sel(batch=1).max()),
+            below=0.05,
         ),
         Measured("the same, P = 10", float(excess.sel(batch=10).max()), below=0.05),
-        Measured("cost at P = 1 less that at P = 10, networks", *difference(small, large), below=0.0),
+        Measured("cost at P = 1 minus that at P = 10, networks", *difference(small, large), below=0.0),
     ]
 
 
@@ -70,27 +72,27 @@ CLAIMS = (
     Claim(
         "Steady states of linear learners under attack are known exactly.",
         "margiotta2023attacks",
-        "accuracy and cost in the long run against the price of an attack on the lines",
-        "a large price: an untouched learner",
+        "long-run accuracy and cost against the price of an attack lie on the theory lines",
+        "a large price: the learner is unaffected",
         (FIGURE,), _steady, "D = 200, 12 seeds, rate 0.25, prices from 0.1 to 10; deviations over the largest value of the line",
     ),
     Claim(
         "Accuracy jumps at a critical strength of the attack.",
         "margiotta2023attacks",
-        "a discontinuity at the price 1 for constant, 1 + 2/P for greedy attacks",
+        "a discontinuity at price 1 for constant and at 1 + 2/P for greedy attacks",
         "a smooth curve",
         (FIGURE,), _jump,
         "rate 0.25, and the limit of a small rate: greedy attacks at rate 0.25 turn the learner gradually",
     ),
     Claim(
-        "Greedy attacks are very efficient, above all on small batches.",
+        "Greedy attacks are very efficient, especially on small batches.",
         "margiotta2023attacks",
-        "what they cost in the long run is at least a quarter below a constant attack's and near the optimum, and grows with P",
-        "large batches: greedy is constant",
+        "their long-run cost is at least a quarter below that of a constant attack, close to the optimum, and grows with P",
+        "large batches: greedy attacks become constant",
         (FIGURE,), _greedy, "price 1, rate 0.25 (networks of D = 200, 12 seeds), rates from 0.01 to 1 (theory)",
     ),
     Claim(
-        "Real data and deeper learners behave alike.",
+        "Real data and deeper learners behave in the same way.",
         "margiotta2023attacks",
         "the same transition on digits",
         "random label flips at equal price",

@@ -1,4 +1,4 @@
-"""How far an attacker drags an online learner, at which cost, and what greed costs it."""
+"""Accuracy of an attacked online learner, the attacker's cost, and the excess cost of greedy attacks."""
 
 from __future__ import annotations
 
@@ -57,15 +57,17 @@ def draw_costs(data: dict[str, Any]) -> Any:
     axes[0].text(3.15, 0.08, "$C_c = 1 + 2/P$\n(η → 0)", fontsize=8)
     axes[0].legend(loc="upper left")
     axes[1].set(ylabel=label("running_cost", "g"))
-    axes[1].set_title("what the attacker pays in the long run")
+    axes[1].set_title("long-run cost of the attacker")
     for i, batch in enumerate(greed.batch.values):
         at = greed.sel(batch=batch).steady_cost_theory
         excess = 100 * (at.sel(strategy="greedy") / at.sel(strategy="optimal") - 1)
         axes[2].plot(greed.rate, excess, LINES[i], color=COLOURS[i + 3], label=f"P = {batch}")
     axes[2].set(xlabel=label("rate", r"\eta"), ylabel="greedy cost above the optimum, %", ylim=(0, None))
-    axes[2].set_title("what greed costs, at C = 1")
+    axes[2].set_title("excess cost of greedy attacks at C = 1")
     axes[2].legend()
-    figure.suptitle("Poisoned labels: an online learner turns to the attacker's side at a critical cost", fontsize=11)
+    figure.suptitle(
+        "Poisoned labels: an online learner switches to the attacker's target at a critical cost", fontsize=11
+    )
     return figure
 
 
@@ -73,6 +75,6 @@ RECIPES = {
     "online-attack-costs": Recipe(
         costs,
         draw_costs,
-        sentence="Accuracy of a poisoned online learner and what its attacker pays, against the price of an attack.",
+        sentence="Accuracy of an online learner with poisoned labels, and cost of its attacker, against the price of an attack.",
     )
 }

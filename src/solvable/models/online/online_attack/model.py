@@ -1,4 +1,4 @@
-r"""An attacker poisons the labels of an online learner, and pays for it: how far the learner is dragged at which cost.
+r"""An attacker poisons the labels of an online learner at a cost: position of the learner against the price of an attack.
 
 **Data.** Inputs x ~ N(0, 1_D), fresh at every step. Clean labels y* = w*·x/√D with |w*|² = D. The attacker wants the learner to
 become w^t, with |w^t|² = D and w*·w^t/D = τ (`similarity`, -1 by default: the opposite of the truth). With one number a per
@@ -10,11 +10,11 @@ batch it replaces labels by y = (1-a) y* + a y^t, s = w* - w^t being the differe
 
 - `none`: a = 0;
 - `constant`: the best constant, a = 1/(1+C) (at preference p: p/(p+C));
-- `greedy`: sees the batch and minimises the cost of now and of the next weights, the latter times p·D/η;
-- `optimal`: the policy of least mean cost in the long run.
+- `greedy`: sees the batch and minimises the cost of the action plus p·D/η times that of the next weights;
+- `optimal`: the policy with the lowest long-run mean cost.
 
 **Theory** (after Margiotta, Goldt and Sanguinetti 2023; the equations at finite learning rate are derived here). For D → ∞ the
-learner is known by κ = (w-w^t)·s/|s|² (`position`: 1 clean, 0 target) and q = |w-w^t|²/D (`distance`). In a batch let
+learner is described by κ = (w-w^t)·s/|s|² (`position`: 1 clean, 0 target) and q = |w-w^t|²/D (`distance`). In a batch let
 S = Σs_p²/P and X = Σs_pδ_p/P, where s_p and δ_p are the fields of s and w - w^t; S is Δ²χ²_P/P, X = κS + √((q-κ²Δ²)S/P) z.
 With ϵ = η/P, both greedy (c = 0) and optimal attacks have the form
 
@@ -23,14 +23,14 @@ With ϵ = η/P, both greedy (c = 0) and optimal attacks have the form
     dκ/dt = -η [κ - 1 + <aS>/Δ²],
     dq/dt = -2η [q - κΔ² + <aX>] + ηϵ [q - 2κΔ² + Δ² + 2<a(X-S)> + <a²S>].
 
-What is computed is κ and the noise ν = q - κ²Δ² across the line through both teachers, for which nothing cancels: with
+The code computes κ and the noise ν = q - κ²Δ² across the line through both teachers, which avoids cancellation: with
 price = C̃ + pϵS, u = (C̃ + pS)/price and v = (C̃ - cS)/price the mean action at given S is 1 - κ + uκ - v, and
 
     dκ/dt = -η <(uκ - v)S>/Δ²,
     dν/dt = -η [2 + 2g₁ - ϵ(1 + 2g₁ + g₂)] ν + ηϵ <(uκ - v)²S>
 
 with g₁ = p(1-ϵ)<S/price>/P and g₂ = p²(1-ϵ)²<S²/price²>/P. For fixed p and c these are linear with constant coefficients: their
-solution is closed up to averages over χ². The learner's angle follows from its parts along the clean teacher, κ + τ(1-κ), and
+solution is explicit up to averages over χ². The learner's angle follows from its parts along the clean teacher, κ + τ(1-κ), and
 across it, √(ν + (1-τ²)(1-κ)²). The optimal p, c follow from the costates μ of κ and q: p = 2ημ_q, c = ημ_κ/Δ². As η → 0,
 κ → C/(C + p(1+2/P)): the learner turns to the target's side, for τ = -1, at C = 1 + 2/P for greedy and at C = 1 for constant
 attacks.
@@ -76,7 +76,7 @@ class Actions(NamedTuple):
 
 
 class Batches(NamedTuple):
-    """What an attack does in batches with each S (`strength`), and how much such batches weigh.
+    """Effect of an attack in batches with each S (`strength`), and the weights of such batches.
 
     The mean action is 1 - κ + uκ - v (u: `slope`, v: `level`; `lift` is u - v), and `swing`·√(νS/P) its standard deviation.
     `turned` is v + τ(u - v).
@@ -94,8 +94,8 @@ class Batches(NamedTuple):
         return jnp.sum(self.weight * values)
 
     def rest(self) -> tuple[Array, Array, Array]:
-        """κ in the long run, 1 - κ, and uκ - v there; the last from the smaller of both, so that it keeps its digits."""
-        if self.strength.shape == (1,):  # all batches are alike, and the learner at rest moves in none
+        """Long-run κ, 1 - κ and uκ - v; the last is computed from the smaller of the first two to avoid cancellation."""
+        if self.strength.shape == (1,):  # all batches are identical, and the steady learner does not move
             return self.level[0], self.lift[0], jnp.zeros(1)
         whole = self.mean(self.slope * self.strength)
         kappa, dragged = (self.mean(x * self.strength) / whole for x in (self.level, self.lift))
@@ -103,7 +103,7 @@ class Batches(NamedTuple):
 
 
 class OnlineAttack(Model):
-    """Labels of an online linear learner are poisoned by constant, greedy or optimal attacks that have a cost.
+    """An online linear learner whose labels are poisoned by constant, greedy or optimal attacks at a cost.
 
     >>> import solvable as sv
     >>> slow = sv.OnlineAttack(rate=1e-4, cost=[1.0, 3.0], times=[0.0, 1e6]).theory()
@@ -114,9 +114,7 @@ class OnlineAttack(Model):
     id = "online-attack"
     title = "Label attacks on an online learner"
     family = "online"
-    sentence = (
-        "An attacker poisons the labels of an online learner and pays for it: constant, greedy and optimal attacks."
-    )
+    sentence = "An attacker poisons the labels of an online learner at a cost: constant, greedy and optimal attacks."
     method = "order-parameter flow in closed form, optimal policy from its costates"
     numerics = Numerics(nodes=128, tolerance=1e-12)
     accuracy = 1e-9
@@ -153,7 +151,7 @@ class OnlineAttack(Model):
     observables_declared = (
         observable("test_error", "probability that the learner's sign is not that of the clean label",
                    symbol=r"\varepsilon_g", dims=("time",), low=0, high=1),
-        observable("position", "where the learner stands between target (0) and clean teacher (1)", symbol=r"\kappa",
+        observable("position", "position of the learner between target (0) and clean teacher (1)", symbol=r"\kappa",
                    dims=("time",)),
         observable("distance", "squared distance of learner and target, |w-w^t|²/D", symbol="q", dims=("time",), low=0),
         observable("action", "mean action of the attacker", symbol=r"\langle a\rangle", dims=("time",)),
@@ -167,7 +165,7 @@ class OnlineAttack(Model):
         return {"time": np.asarray(self.times)}
 
     def transition(self, along: str) -> Array:
-        """The steady learner's overlap with the clean teacher: it turns to the target's side where this changes sign."""
+        """The steady learner's overlap with the clean teacher; beyond its change of sign the learner is on the target's side."""
         return self.similarity + (1 - self.similarity) * self.theory().steady_position
 
     # --- theory -----------------------------------------------------------------------------------------------------
@@ -178,10 +176,10 @@ class OnlineAttack(Model):
         return 2 - 2 * self.similarity
 
     def _batches(self, policy: Policy, nodes: int) -> Batches:
-        """The attack in batches with every S."""
+        """Effect of the attack in batches with every S."""
         delta, ratio, one = self._difference, self.rate / self.batch, jnp.ones(1)
         if self.strategy in ("none", "constant"):
-            # all batches alike
+            # all batches are identical
             pull = self.preference if self.strategy == "constant" else jnp.zeros_like(self.preference)
             whole = pull + self.cost
             turned = (self.cost + self.similarity * pull) / whole
@@ -200,7 +198,7 @@ class OnlineAttack(Model):
         )
 
     def _actions(self, policy: Policy, kappa: Array, noise: Array, nodes: int) -> Actions:
-        """Averages of the attacker's action over batches, given where the learner stands."""
+        """Averages of the attacker's action over batches, given the state of the learner."""
         b = self._batches(policy, nodes)
         mean, width = b.lift - b.swing * b.strength * (1 - kappa), noise / self.batch * b.swing**2 * b.strength
         along = b.mean(mean * b.strength)
@@ -222,7 +220,7 @@ class OnlineAttack(Model):
         )
 
     def _decay(self, b: Batches) -> Array:
-        """The rate at which noise is forgotten."""
+        """Decay rate of the noise ν."""
         ratio = self.rate / self.batch
         first, second = b.mean(b.swing * b.strength) / self.batch, b.mean((b.swing * b.strength) ** 2) / self.batch
         return self.rate * (2 * (1 + first) - ratio * (1 + 2 * first + second))
@@ -233,24 +231,24 @@ class OnlineAttack(Model):
         return 0.5 * self._difference * (self.cost * square + kappa**2) + 0.5 * noise
 
     def _steady(self, policy: Policy, nodes: int) -> tuple[Array, Array]:
-        """κ and ν in the long run."""
+        """Long-run κ and ν."""
         b = self._batches(policy, nodes)
         kappa, _, away = b.rest()
         return kappa, self.rate**2 / self.batch * b.mean(away**2 * b.strength) / self._decay(b)
 
     def _policy(self, numerics: Numerics) -> tuple[Policy, Array, Array]:
-        """The attacker's p and c, whether they are what its name says, and how well."""
+        """The attacker's p and c, with convergence and residual."""
         mine = Policy(self.preference, jnp.zeros_like(self.preference))
         if self.strategy != "optimal":
             return mine, jnp.asarray(True), jnp.asarray(0.0)
 
         def improved(x: Array, model: OnlineAttack) -> Array:
-            """p and c that the costates of the present policy ask for: μ·∂(drift) + ∂(cost) = 0 in the steady state."""
+            """p and c from the costates of the current policy: μ·∂(drift) + ∂(cost) = 0 in the steady state."""
             policy = Policy(x[0], x[1])
             place = jnp.stack(model._steady(policy, numerics.nodes))
             slopes = jax.jacfwd(lambda y: jnp.stack(model._drift(policy, y[0], y[1], numerics.nodes)))(place)
             gradient = jax.grad(lambda y: model._price(policy, y[0], y[1], numerics.nodes))(place)
-            # of κ at constant ν; at constant q it is less by 2κΔ² times that of ν
+            # costate of κ at constant ν; at constant q it is smaller by 2κΔ² times that of ν
             mu = _solve_two(slopes.T, -gradient)
             return model.rate * jnp.stack([2 * mu[1], mu[0] / model._difference - 2 * place[0] * mu[1]])
 
@@ -284,7 +282,7 @@ class OnlineAttack(Model):
             "steady_position": kappa_end,
             "steady_error": self._error(turned, dragged, noise_end),
             "steady_cost": self._price(policy, kappa_end, noise_end, numerics.nodes),
-            # too large a learning rate: the learner's distance grows without end
+            # the learning rate is too large: the learner's distance diverges
             "converged": found & (decay > 0) & (alpha > 0),
             "residual": residual,
         }
@@ -292,7 +290,7 @@ class OnlineAttack(Model):
     def _error(self, along: Array, dragged: Array, noise: Array) -> Array:
         """The angle of the learner's parts along and across the clean teacher, over π; `dragged` is 1 - κ."""
         across = noise + (1 - self.similarity) * (1 + self.similarity) * dragged**2
-        # the root has no derivative where nothing is across: the angle is 0 or π there, and in between at w = 0
+        # the root has no derivative where the part across vanishes: the angle is 0 or π there, and in between at w = 0
         some, nothing = across > 0, (across <= 0) & (along == 0)
         root = jnp.where(some, jnp.sqrt(jnp.where(some, across, 1.0)), 0.0)
         return jnp.where(nothing, 0.5, jnp.arctan2(root, jnp.where(nothing, 1.0, along)) / math.pi)
@@ -318,7 +316,7 @@ class OnlineAttack(Model):
             if self.strategy == "optimal":
                 mean_s, mean_x, ratio = jnp.mean(s**2), jnp.mean(s * error), rate / self.batch
                 return (p * ((1 - ratio) * mean_x + ratio * mean_s) + c * mean_s) / (price + p * ratio * mean_s)
-            # greedy: the next weights are unattacked - a·turned, and ½C̃a² + (pD/η)½|next - target|²/D is least
+            # greedy: the next weights are unattacked - a·turned; minimise ½C̃a² + (pD/η)½|next - target|²/D
             unattacked = w - target - rate / (self.batch * math.sqrt(size)) * ((error - s) @ x)
             turned = rate / (self.batch * math.sqrt(size)) * (s @ x)
             return p / rate * (unattacked @ turned) / (price + p / rate * (turned @ turned))
@@ -354,10 +352,10 @@ def _chi_squared(freedom: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights of averages over χ²_P/P, for functions that vanish at least linearly at 0.
 
     Equal steps in the logarithm: exponentially accurate for all functions that are analytic off the negative axis, such as
-    S²/(C̃ + ϵS), however near to zero their pole lies.
+    S²/(C̃ + ϵS), however close to zero their pole is.
     """
     half = freedom / 2
-    # the exponent (P/2 + 1) u - (P/2) e^u of density × S du, at S = e^u, is followed until it has fallen by 44
+    # the exponent (P/2 + 1) u - (P/2) e^u of density × S du, at S = e^u, is followed until it has dropped by 44
     top = math.log((half + 1) / half)
 
     def fallen(u: float) -> float:
@@ -382,13 +380,13 @@ def _driven(rate: Array, decay: Array, time: Array) -> Array:
     apart = jnp.abs(decay - rate)
     x = apart * time
     small = x < 1e-5
-    # (1 - e^{-x})/x; its series where x is small, so that neither value nor derivative divides by zero
+    # (1 - e^{-x})/x, by its series for small x, so that neither value nor derivative divides by zero
     safe = jnp.where(small, 1.0, x)
     shape = jnp.where(small, 1 - 0.5 * x * (1 - x / 3), -jnp.expm1(-safe) / safe)
     return time * jnp.exp(-jnp.minimum(rate, decay) * time) * shape
 
 
 def _solve_two(matrix: Array, right: Array) -> Array:
-    """A linear system of two unknowns."""
+    """Solve a linear system of two unknowns."""
     (a, b), (c, d) = matrix
     return jnp.stack([d * right[0] - b * right[1], a * right[1] - c * right[0]]) / (a * d - b * c)

@@ -1,4 +1,4 @@
-"""The spurious minimum of a sum of ReLUs: where it is one, what correlation does to it, and how width removes it."""
+"""The spurious minimum of a sum of ReLUs: where it exists, the effect of correlation, and how width removes it."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ def draw_minima(data: dict[str, Any]) -> Any:
         error = runs.std("seed", ddof=1) / np.sqrt(number)
         axes[3].bar(at, runs.mean("seed"), share, color=colour, label=f"M = {int(units)}")
         axes[3].errorbar(at, runs.mean("seed"), error, fmt="none", color="black", linewidth=1)
-    axes[3].set(xlabel="units more than the teacher, $K - M$", ylabel=label("reached", ""), ylim=(0, 1.35))
+    axes[3].set(xlabel="extra units of the student, $K - M$", ylabel=label("reached", ""), ylim=(0, 1.35))
     axes[3].set_xticks(reached.splits.values)
     axes[3].set_axisbelow(True)
-    axes[3].set_title("descents from random weights\nthat find the teacher")
+    axes[3].set_title("fraction of random starts\nthat find the teacher")
     axes[3].legend(ncols=3, loc="upper center")
     figure.suptitle(
-        "A sum of ReLUs has spurious minima from six units on; one unit more, and descents pass them by", fontsize=11
+        "A sum of ReLUs has spurious minima from six units on; with one extra unit, descent avoids them", fontsize=11
     )
     return figure
 
@@ -86,6 +86,6 @@ RECIPES = {
     "relu-landscape-minima": Recipe(
         minima,
         draw_minima,
-        sentence="The spurious minimum of a sum of ReLUs, its curvature, and what correlated teachers and width do to it.",
+        sentence="The spurious minimum of a sum of ReLUs, its curvature, and the effect of correlated teachers and of width.",
     )
 }

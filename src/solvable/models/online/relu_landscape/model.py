@@ -1,12 +1,12 @@
 r"""Minima of the population loss of a sum of ReLUs: the symmetric families, their curvature, and how width removes them.
 
-**Data.** Inputs x ~ N(0, 1_d). A teacher of M units of norm one labels them, y = Σ_n (u_n·x)_+; every two of its units
-have the overlap `correlation`, zero for the orthonormal teacher of the literature.
+**Data.** Inputs x ~ N(0, 1_d). A teacher of M units of norm one labels them, y = Σ_n (u_n·x)_+; any two of its units
+have overlap `correlation`, zero for the orthonormal teacher of the literature.
 
 **Learner.** f(x) = Σ_i (w_i·x)_+ with K = M + `splits` units; loss L = ½<(f − y)²>, the average over all inputs.
 
 **Theory.** L is a closed form of the overlaps (`relu_loss`), and its minima are the fixed points of gradient descent.
-Those that keep the symmetry S_{M−1} of permuting all units but the last have five different weights for any M,
+Those that keep the symmetry S_{M−1} of permuting all units except the last have five different weights for any M,
 
     W = ( a on the diagonal, b beside it, c in the last column;  e in the last row, g in the corner ),
 
@@ -15,17 +15,17 @@ in the frame in which the teacher is the symmetric root of its Gram matrix: a fi
 (Safran and Shamir 2018; Arjevani and Field 2020). The family `global` is W = U. By the same symmetry the M² curvatures
 within the span of the teacher have twelve different values: five of the trivial representation (once each), five of the
 standard one (M − 2 times), one each of antisymmetric and symmetric matrices with vanishing row sums ((M−2)(M−3)/2 and
-(M−1)(M−4)/2 times). `lowest` also looks outside the span and at networks with more units.
+(M−1)(M−4)/2 times). `lowest` also covers directions outside the span and networks with more units.
 
-A wider network K > M has its family split: the last unit w becomes (1−s)w and `splits` parts (s/splits)w of the same
+In a wider network, K > M, the family is split: the last unit w becomes (1−s)w and `splits` parts (s/splits)w of the same
 direction. L does not change, and the split of a global minimum is a manifold of minima with one flat direction per split;
-its Hessian has more zeros, d per split, because turning two parts against each other costs a third power only. The split
-of a spurious minimum has a negative curvature: it is none any more.
+its Hessian has more zeros, d per split, because turning two parts against each other costs only a third power. The split
+of a spurious minimum has a negative curvature: it is no longer a minimum.
 
 **Simulation.** `family`: gradient descent with momentum in d dimensions, each step on d² fresh samples, from the identity
 with its last diagonal entry turned; then the curvature, from differences of the gradient of fresh samples along directions
-that symmetry alone fixes. Nothing of the closed form is used. `random`: descents of the exact loss from random weights, and
-how many of them end at zero.
+fixed by symmetry alone. The closed form is not used. `random`: gradient descent on the exact loss from random weights, and the
+fraction of runs that end at zero.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from solvable.model import Control, Model, Numerics, Reference, choice, control,
 from .relu_loss import relu_curvature, relu_gradient, relu_loss
 
 FAMILY = {"start": "family", "splits": 0}
-STEPS, MOMENTUM = 240, 0.8  # of a simulated descent
-CHUNKS, NUDGE = 8, 0.05  # batches from which its curvature is measured, and the difference over which it is taken
+STEPS, MOMENTUM = 240, 0.8  # steps and momentum of a simulated descent
+CHUNKS, NUDGE = 8, 0.05  # batches used to measure its curvature, and the step of the finite differences
 DESCENT, SOLVED = 2000, 1e-4  # steps of a descent from random weights; a loss far below that of any spurious minimum
 
 
 def _patterns(units: int) -> np.ndarray:
-    """Which entries of W are a, b, c, e, g."""
+    """Masks of the entries a, b, c, e, g of W."""
     n, kinds = units - 1, np.zeros((5, units, units))
     kinds[0, :n, :n], kinds[1, :n, :n] = np.eye(n), 1 - np.eye(n)
     kinds[2, :n, n], kinds[3, n, :n], kinds[4, n, n] = 1.0, 1.0, 1.0
@@ -114,18 +114,20 @@ class ReluLandscape(Model):
 
     correlation: Control = control(
         0.0, low=0.0, high=0.95, typical=(0.0, 0.5), symbol=r"\rho",
-        meaning="overlap of every two units of the teacher")  # fmt: skip
+        meaning="overlap of any two units of the teacher")  # fmt: skip
     share: Control = control(
         0.5, low=0.0, low_open=True, high=1.0, high_open=True, typical=(0.1, 0.9), symbol="s",
-        meaning="part of the last unit that its further parts have together, where it is split")  # fmt: skip
+        meaning="fraction of the last unit given to the extra units, where it is split")  # fmt: skip
     teachers: int = choice(6, low=5, high=40, symbol="M", meaning="units of the teacher")
-    splits: int = choice(0, low=0, high=8, symbol="K-M", meaning="units that the student has more than the teacher")
+    splits: int = choice(0, low=0, high=8, symbol="K-M", meaning="extra units of the student beyond the teacher's")
     minimum: str = choice(
-        "turned", options=("turned", "global"), meaning="family of fixed points: last unit turned away, or all found"
+        "turned",
+        options=("turned", "global"),
+        meaning="family of fixed points: last unit turned away, or global minimum",
     )
     start: str = choice(
         "family", options=("family", "random"),
-        meaning="what a simulation starts from: the family's symmetric weights, or random ones")  # fmt: skip
+        meaning="initial weights of a simulation: the family's symmetric ones, or random ones")  # fmt: skip
     starts: int = choice(16, high=1000, meaning="descents from random weights in one simulation")
 
     dimensions_declared = (
@@ -134,7 +136,7 @@ class ReluLandscape(Model):
         dimension("mode", "block of the Hessian and number of its eigenvalue"),
     )
     observables_declared = (
-        observable("test_loss", "half the mean squared difference to the label on a fresh input, where the descent ends",
+        observable("test_loss", "half the mean squared difference to the label on a fresh input, at the end of the descent",
                    symbol="L", status="exact", low=0, when=FAMILY),
         observable("overlap", "overlaps of student and teacher units: of a unit with its own teacher, with another, with the "
                    "last one; of the last unit with another teacher, with its own", symbol="R", dims=("entry",),
@@ -147,15 +149,15 @@ class ReluLandscape(Model):
         observable("lowest", "lowest eigenvalue of the Hessian in d > M dimensions; a fixed point with a negative one is a "
                    "saddle", symbol=r"\lambda_{\min}", status="exact", simulated=False),
         observable("flat", "zero eigenvalues of the Hessian in d = M dimensions", status="exact", low=0, simulated=False),
-        observable("reached", "fraction of descents from random weights that end at a global minimum", low=0, high=1,
+        observable("reached", "fraction of runs from random weights that end at a global minimum", low=0, high=1,
                    predicted=False, when={"start": "random"}),
     )  # fmt: skip
 
     def validate(self) -> None:
         if self.start == "random" and not isinstance(self.correlation, Tracer) and np.any(self.correlation > 0.5):
             raise InvalidValue(
-                f"correlation = {float(np.max(self.correlation)):g} with start = 'random': above 0.5 the losses of spurious "
-                "minima come too near to zero to be told from it; the range is [0, 0.5]."
+                f"correlation = {float(np.max(self.correlation)):g} with start = 'random' is outside [0, 0.5]: above 0.5 the "
+                "losses of spurious minima are too close to zero to be distinguished from it."
             )
 
     def coordinates(self) -> dict[str, np.ndarray]:
@@ -176,7 +178,7 @@ class ReluLandscape(Model):
         return narrow * jnp.eye(m) + (wide - narrow) / m * jnp.ones((m, m))
 
     def _fixed_point(self, numerics: Numerics) -> tuple[Array, Array, Array]:
-        """The weights of the family; whether they were found; how well their gradient vanishes."""
+        """The weights of the family, with convergence and the residual of their gradient."""
         if self.minimum == "global":
             return self._teacher(), jnp.asarray(True), jnp.zeros(())
         kinds = _patterns(self.teachers)
@@ -208,7 +210,7 @@ class ReluLandscape(Model):
         teacher = self._teacher()
         weights, converged, residual = self._fixed_point(numerics)
         status = {"converged": converged, "residual": residual}
-        # one dimension more: what lies outside the span of all units looks the same in every direction
+        # one more dimension: outside the span of all units every direction is equivalent
         wide, wide_teacher = (jnp.pad(x, ((0, 0), (0, 1))) for x in (self._split(weights), teacher))
         modes = self._directions(wide.shape[0])
         hessian = relu_curvature(wide, wide_teacher, jnp.asarray(np.concatenate(modes)))
@@ -227,7 +229,7 @@ class ReluLandscape(Model):
         return {**found, **self._measured(weights, teacher), **status}
 
     def _directions(self, units: int) -> list[np.ndarray]:
-        """In which the Hessian falls into blocks: within the span, by symmetry or, for a split family, at large; outside."""
+        """Directions that block-diagonalise the Hessian: within the span (by symmetry, or whole if split), and outside it."""
         across = np.zeros((units, units, self.teachers + 1))
         across[:, :, -1] = np.eye(units)
         whole = [np.eye(units * self.teachers).reshape(-1, units, self.teachers)]
@@ -235,7 +237,7 @@ class ReluLandscape(Model):
         return [np.pad(b, ((0, 0), (0, 0), (0, 1))) for b in inside] + [across]
 
     def _measured(self, weights: Array, teacher: Array) -> dict[str, Array]:
-        """Overlaps averaged over units that are alike; norms."""
+        """Overlaps averaged over equivalent units, and norms."""
         kinds = _patterns(self.teachers)
         alike = jnp.asarray(kinds / kinds.sum(axis=(1, 2), keepdims=True), weights.dtype)
         square = jnp.sum(weights**2, axis=1)
@@ -253,8 +255,8 @@ class ReluLandscape(Model):
             return self._reach(key, size)
         if self.splits:
             raise InvalidValue(
-                f"splits = {self.splits} with start = 'family': a split family is a saddle, which no descent stays at; simulate "
-                "it with start = 'random', or with splits = 0."
+                f"splits = {self.splits} with start = 'family' cannot be simulated: a split family is a saddle, which descent "
+                "leaves; use start = 'random' or splits = 0."
             )
         frame_key, train_key, curve_key, test_key = jax.random.split(key, 4)
         frame = orthonormal_columns(jax.random.normal(frame_key, (size, self.teachers), float)).T.astype(dtype)
@@ -275,7 +277,7 @@ class ReluLandscape(Model):
             w, speed, mean = carry
             speed = MOMENTUM * speed - pace * pull(w, batch(number, train_key))
             w = w + speed
-            # the mean of the last third: the descent has arrived, and its noise is averaged away
+            # average over the last third: the descent has converged, and averaging removes its noise
             late = (number >= STEPS - STEPS // 3).astype(dtype)
             return (w, speed, mean + late * w / (STEPS // 3)), None
 
@@ -300,12 +302,12 @@ class ReluLandscape(Model):
         return {**out, "converged": jnp.isfinite(test_loss)}
 
     def _reach(self, key: Array, size: int) -> dict[str, Array]:
-        """Descents with momentum from weights of norm about one, in the M + K dimensions that matter."""
+        """Run descents with momentum from weights of norm about one, in the M + K dimensions that matter."""
         units = self.teachers + self.splits
         dimension = min(size, self.teachers + units)
         teacher = jnp.pad(self._teacher(), ((0, 0), (0, dimension - self.teachers)))
         drawn = jax.random.normal(key, (self.starts, units, size), float) / np.sqrt(size)
-        # beyond the teacher's span only the Gram matrix of the rest counts: any root of it is the same start
+        # outside the teacher's span only the Gram matrix matters: any root of it is an equivalent start
         rest = drawn[:, :, self.teachers :]
         if size > dimension:
             rest = jax.vmap(cholesky)(jnp.einsum("sid,sjd->sij", rest, rest))

@@ -31,7 +31,7 @@ def _units(student: Array, teacher: Array) -> tuple[Array, Array]:
 
 
 def relu_loss(student: Weights, teacher: Teacher) -> Float[Array, ""]:
-    """Half the mean squared difference of both networks.
+    """Half the mean squared difference of the two networks.
 
     >>> round(float(relu_loss(jnp.zeros((1, 2)), jnp.eye(2)[:1])), 6)  # ½ <(x_1)_+²>
     0.25
@@ -41,7 +41,7 @@ def relu_loss(student: Weights, teacher: Teacher) -> Float[Array, ""]:
 
 
 def relu_gradient(student: Weights, teacher: Teacher) -> Weights:
-    """The derivative of the loss by every weight; the student's vectors are not zero.
+    """The gradient of the loss with respect to the weights; the student's vectors must not be zero.
 
     >>> relu_gradient(jnp.eye(2), jnp.eye(2)).tolist()
     [[0.0, 0.0], [0.0, 0.0]]
@@ -59,7 +59,7 @@ def relu_gradient(student: Weights, teacher: Teacher) -> Weights:
 def relu_curvature(
     student: Weights, teacher: Teacher, directions: Float[Array, "mode student dimension"]
 ) -> Float[Array, "mode mode"]:
-    """The second derivatives of the loss between some directions: the Hessian if they are a basis.
+    """The second derivatives of the loss along given directions: the Hessian if they are a basis.
 
     >>> across = jnp.asarray([[[0.0, 1.0]]])  # one unit at its teacher: ½ |δw|², however it is turned
     >>> relu_curvature(jnp.eye(2)[:1], jnp.eye(2)[:1], across).tolist()

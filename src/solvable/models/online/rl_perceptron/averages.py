@@ -1,4 +1,4 @@
-"""What an episode does to the learner on average, for each of the four reward rules: f, g and h at an alignment ρ.
+"""Average effect of an episode on the learner for each of the four reward rules: f, g and h at an alignment ρ.
 
 The equations are written out at `RLPerceptron.averages`.
 """
@@ -16,7 +16,7 @@ K = 1 / math.sqrt(2 * math.pi)
 
 
 class Averages(NamedTuple):
-    """What a rule does at alignment ρ: f = <G aν>, g = <G|λ|>/√Q and h = <ΣG²>/T²."""
+    """Averages of a rule at alignment ρ: f = <G aν>, g = <G|λ|>/√Q and h = <ΣG²>/T²."""
 
     along: Array
     growth: Array
@@ -24,7 +24,7 @@ class Averages(NamedTuple):
 
 
 def wrong_actions(alignment: Array) -> Array:
-    """arccos(ρ)/π, with all its digits and a finite derivative near ρ = 1."""
+    """arccos(ρ)/π, accurate and with a finite derivative near ρ = 1."""
     return jnp.arctan2(jnp.sqrt(jnp.maximum(1 - alignment**2, 1e-30)), alignment) / math.pi
 
 
@@ -42,7 +42,7 @@ def enough_right(rho: Array, steps: int, needed: int, reward: Array, punishment:
 
 
 def _punished(rho: Array, steps: Any, reward: Array, punishment: Array, a: Array, b: Array, c: Array) -> Averages:
-    """A, B, C: the probabilities that the other T-1 actions have n-1 or more, n or more, and that all T have n or more."""
+    """A, B, C: probabilities that the other T-1 actions have ≥ n-1 right ones, ≥ n, and that all T have ≥ n."""
     up, down = K * (1 + rho), K * (1 - rho)
     total = reward + punishment
     return Averages(
@@ -61,7 +61,7 @@ def survival(rho: Array, steps: int, needed: int, reward: Array, bonus: Array) -
 
 
 def breadcrumb(rho: Array, steps: int, reward: Array, bonus: Array) -> Averages:
-    """A right action at t brings its own bonus, and those of T-t later ones, on average (T-1)/2; η₁ if all were right."""
+    """A right action at t earns its own bonus and those of the T-t later ones, (T-1)/2 on average; η₁ if all were right."""
     power = _Actions(rho).power
     p = power(1)
     own, later = K * (1 + rho) * (reward * power(steps - 1) + bonus), K * bonus * (steps - 1) * p
@@ -79,7 +79,7 @@ class _Actions:
         self.log_wrong = jnp.log(jnp.maximum(wrong, 1e-300))
 
     def power(self, exponent: Any) -> Array:
-        """P to a power: that so many actions are all right."""
+        """Probability that this many actions are all right, a power of P."""
         return jnp.exp(exponent * self.log_right)
 
     def at_least(self, number: int, of: int) -> Array:

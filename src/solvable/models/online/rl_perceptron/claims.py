@@ -1,4 +1,4 @@
-"""What is claimed of perceptrons that learn from rewards, and the numbers that decide."""
+"""Claims about perceptrons that learn from rewards, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ FIGURE = "rl-perceptron-phases"
 
 
 def _flow(model: Any, begin: tuple[float, float], end: float) -> Callable[[np.ndarray], np.ndarray]:
-    """The model's own flow of ρ and ln Q from a start to an end: ρ at given times.
+    """Integrate the model's flow of ρ and ln Q and return ρ at the given times.
 
-    `theory` follows it too, but takes seconds to compile.
+    `theory` integrates it too, but takes seconds to compile.
     """
     import jax
     import jax.numpy as jnp
@@ -65,7 +65,7 @@ def _delay(stored: Stored) -> list[Measured]:
     for few, many in ((9, 11), (11, 13)):
         behind = difference(_accuracy(stored, many, 8.4), _accuracy(stored, few, 8.4))
         found.append(
-            Measured(f"accuracy at t = 8.4 of {many} of 13 less that of {few} of 13, networks", *behind, below=0.0)
+            Measured(f"accuracy at t = 8.4 of {many} of 13 minus that of {few} of 13, networks", *behind, below=0.0)
         )
     return found
 
@@ -77,12 +77,12 @@ def _trap(stored: Stored) -> list[Measured]:
     trap, saddle = (float(x) for x in theory.fixed_points.isel(coordinate=0))
     free = stored[f"{FIGURE}.accuracy"].isel(size=-1).alignment_simulated.sel(needed=13)
     return [
-        Measured("critical share of punishment (tried: 0.048)", critical, above=0.0, below=0.05 / 1.05),
+        Measured("critical share of punishment (simulated at 0.048)", critical, above=0.0, below=0.05 / 1.05),
         Measured("alignment of the trap", trap, below=0.1),
         Measured("alignment of the saddle", saddle, above=0.1, below=1.0),
-        Measured("alignment at t = 40 of students that start at 0.4, below the separatrix", *ends[0.4], below=0.1),
-        Measured("alignment at t = 40 of students that start at 0.61, beyond it", *ends[0.61], above=0.8),
-        Measured("without punishment: rise of the alignment from 0.3 until t = 100",
+        Measured("alignment at t = 40 of students started at 0.4, below the separatrix", *ends[0.4], below=0.1),
+        Measured("alignment at t = 40 of students started at 0.61, above it", *ends[0.61], above=0.8),
+        Measured("without punishment: increase of the alignment from 0.3 until t = 100",
                  *mean_and_error(free.isel(time=-1) - free.isel(time=0)), above=0.0),
     ]  # fmt: skip
 
@@ -94,13 +94,13 @@ def _stringent(stored: Stored) -> list[Measured]:
     for few, many in ((7, 9), (9, 11), (11, 13)):
         early, late = (difference(_accuracy(stored, many, t), _accuracy(stored, few, t)) for t in (2.9, 100.0))
         found.append(
-            Measured(f"accuracy at t = 2.9 of {many} of 13 less that of {few} of 13, networks", *early, below=0.0)
+            Measured(f"accuracy at t = 2.9 of {many} of 13 minus that of {few} of 13, networks", *early, below=0.0)
         )
         if many < 13:
             found.append(Measured("the same at t = 100", *late, above=0.0))
     rules = (RLPerceptron(rule="enough", steps=13, needed=needed) for needed in (11, 13))
     few, many = (float(_right(_flow(rule, (0.3, 0.0), 1000.0)(np.array(1000.0)))) for rule in rules)
-    return [*found, Measured("accuracy at t = 1,000 of 13 of 13 less that of 11 of 13, theory", many - few, above=0.0)]
+    return [*found, Measured("accuracy at t = 1,000 of 13 of 13 minus that of 11 of 13, theory", many - few, above=0.0)]
 
 
 def _schedules(stored: Stored) -> list[Measured]:
@@ -112,7 +112,7 @@ def _schedules(stored: Stored) -> list[Measured]:
         for rate in ("rate 1", "rate 3"):
             over = ratio(errors[arm], errors[rate])
             found.append(Measured(f"error of {arm} over that of {rate}, networks", *over, below=1.0))
-    # A rate η acts as rate 1 on weights that are smaller by η.
+    # A rate η is equivalent to rate 1 on weights smaller by a factor η.
     model = RLPerceptron(steps=12)
     ends = [_flow(model, (0.3, -2 * np.log(rate)), 100.0)(np.array(100.0)) for rate in (1.0, 3.0, 10.0, 30.0, 100.0)]
     best = float(runs.final_error_theory.sel(arm="best rate")) / float(1 - _right(np.max(ends)))
@@ -130,42 +130,42 @@ SETTINGS = "students of D = 300, 8 seeds"
 
 CLAIMS = (
     Claim(
-        "Closed equations follow policy learning for many reward rules.",
+        "Closed equations describe policy learning for many reward rules.",
         "patel2025rl",
-        "alignment and squared norm of students against time on the lines",
+        "alignment and squared norm of students against time lie on the theory lines",
         "episodes of one action: the ordinary perceptron",
         (FIGURE,), _lines,
         SETTINGS + ", rewards for n of 13 right, n = 7 to 13, to t = 100; deviations over the largest value of the line",
-        missing="kept data for the rules survival and breadcrumb, which solvable check rl-perceptron compares",
+        missing="stored data for the rules survival and breadcrumb, which `solvable check rl-perceptron` compares",
     ),
     Claim(
         "Sparse rewards delay learning.",
         "patel2025rl",
         "the time to leave chance grows with the length T of an episode as about 2^T",
-        "a bonus for every right action, at that action and all before it: no such growth",
+        "a bonus for every right action, credited to it and all earlier ones: no such growth",
         (FIGURE,), _delay,
         "theory: from chance until 0.6 and 0.75 of the actions are right, T = 4, 8 and 12; " + SETTINGS + " for n of 13 right",
     ),
     Claim(
-        "Punishment decides the regime of learning.",
+        "Punishment determines the regime of learning.",
         "patel2025rl",
-        "above a critical share a trap, a saddle, and a separatrix that divides starts that learn from those that do not",
+        "above a critical share there are a trap, a saddle, and a separatrix between starts that learn and starts that do not",
         "no punishment: all starts learn",
         (FIGURE,), _trap,
-        SETTINGS + ", T = 13, punishment 0.05; students that start within 0.03 of the separatrix go either way at this size",
-        missing="the baseline of the reward in place of a punishment",
+        SETTINGS + ", T = 13, punishment 0.05; students started within 0.03 of the separatrix can go either way at this size",
+        missing="a reward baseline in place of a punishment",
     ),
     Claim(
         "Stringent rewards are slower and more accurate.",
         "patel2025rl",
-        "the accuracies for n right of 13 cross: the larger n is behind early and ahead late",
-        "one order at all times",
+        "the accuracies for n of 13 right cross: larger n is behind early and ahead late",
+        "the same order at all times",
         (FIGURE,), _stringent, SETTINGS + ", T = 13, from an alignment of 0.3",
     ),
     Claim(
         "The best schedules of rate and episode length follow from the equations.",
         "patel2025rl",
-        "the error lies below that of constant rate and length",
+        "the error is below that of constant rate and length",
         "the best constant rate",
         (FIGURE,), _schedules, SETTINGS + ", T = 12, t = 100; constant rates from 1 to 100 in theory",
     ),

@@ -24,7 +24,7 @@ def phases(quick: bool) -> dict[str, Any]:
     portrait = Study(
         RLPerceptron(**TRAPPED, times=times), {"initial_alignment": [0.4, 0.48, 0.53, 0.61]}, sizes=[size], seeds=seeds
     ).run()
-    # how many right actions are enough
+    # number of right actions that is enough
     latest = 20.0 if quick else 100.0
     times = np.concatenate([[0.0], np.geomspace(0.5, latest, 16)])
     needed = [9, 13] if quick else [7, 9, 11, 13]
@@ -38,14 +38,14 @@ def phases(quick: bool) -> dict[str, Any]:
         "best rate": {"schedule": "best-rate"},
         "best rate and length": {"schedule": "best-rate-and-length"},
     }
-    if quick:  # a program less to compile
+    if quick:  # one program less to compile
         del arms["best rate"]
     schedules = Study(RLPerceptron(steps=12, times=times), arms=arms, sizes=[size], seeds=seeds).run()
     return {"": portrait, "accuracy": accuracy, "schedules": schedules, "theory": _theory(8 if quick else 1)}
 
 
 def _theory(every: int) -> Any:
-    """What needs no simulation: the critical share of punishment, and the portrait's flow, fixed points and separatrix."""
+    """Theory only: the critical share of punishment, and the portrait's flow, fixed points and separatrix."""
     import jax
     import jax.numpy as jnp
     import xarray as xr
@@ -89,7 +89,7 @@ def draw_phases(data: dict[str, Any]) -> Any:
     _phase_diagram(axes[0, 1], data["theory"])
     _accuracy(axes[1, 0], data["accuracy"])
     _schedules(axes[1, 1], data["schedules"])
-    figure.suptitle("A perceptron that is rewarded for whole episodes of right actions", fontsize=11)
+    figure.suptitle("A perceptron rewarded for whole episodes of right actions", fontsize=11)
     return figure
 
 
@@ -135,7 +135,7 @@ def _phase_diagram(axis: Any, data: Any) -> None:
     shown = data.threshold.sel(rule="all right (n = T)")
     axis.fill_between(steps, shown, 1.0, color=COLOURS[1], alpha=0.10, linewidth=0)
     axis.plot(13, 0.05 / 1.05, "*", color=COLOURS[1], markersize=11, label="portrait on the left")
-    axis.text(15.5, 0.25, "trapped unless the start\nis beyond the separatrix", fontsize=9)
+    axis.text(15.5, 0.25, "trapped unless the start\nis above the separatrix", fontsize=9)
     axis.text(3, 2.5e-5, "always learns", fontsize=9)
     axis.set(yscale="log", ylim=(1e-5, 1), xlim=(steps[0], steps[-1]))
     axis.set(xlabel=label("steps", "T"), ylabel=r"critical share of punishment $\eta_2/(\eta_1+\eta_2)$")

@@ -10,12 +10,12 @@ is right if it is that of a teacher with |w*|² = D.
 - `survival`: η₁ if all were right, and a bonus on the first n steps if those were right;
 - `breadcrumb`: a bonus for every right action from t on, and η₁ if all were right.
 
-The pace is 1 (`constant`), `given` over time, the best at every moment (`best-rate`), or the best together with the best
-episode length up to T (`best-rate-and-length`, rule `all`), as a policy of the current overlaps. At pace 1 the best length
-of the moment is not the best in the end: `optimal-length` (rule `all`) is the schedule of lengths up to T, constant between
-the times, that makes the final error smallest (`methods.flows.control`: lengths may be mixed, and are found to be whole). With a
-free pace episodes grow longer as the student gets better; at pace 1 they grow shorter (T = 12, t = 100: 4, then 3; final error
-0.06855, against 0.06894 with the best constant length, 4).
+The pace is 1 (`constant`), `given` over time, greedily optimal (`best-rate`), or greedily optimal together with the episode
+length up to T (`best-rate-and-length`, rule `all`), as a function of the current overlaps. At pace 1 the greedy length is not
+optimal in the end: `optimal-length` (rule `all`) is the schedule of lengths up to T, constant between the times, that minimises
+the final error (`methods.flows.control`: lengths may be mixed, but the optimum is pure). With a free pace, episodes grow longer
+as the student improves; at pace 1 they grow shorter (T = 12, t = 100: 4, then 3; final error 0.06855, against 0.06894 with the
+best constant length, 4).
 
 **Theory** (Patel, Lee, Sarao Mannelli, Goldt and Saxe 2023). With R = w·w*/D, Q = |w|²/D, ρ = R/√Q, P = 1 - arccos(ρ)/π,
 
@@ -24,7 +24,7 @@ free pace episodes grow longer as the student gets better; at pace 1 they grow s
 so that dρ/dt = ũ (f - ρg) - ½ρh ũ² with ũ = u/√Q: one-dimensional, hence the greedy ũ = (f - ρg)/(ρh) is optimal for every
 rule. Fixed points of a constant pace are the roots of f with g < 0, at √Q = -h/(2g). For `all` and `enough`, f touches zero
 at a critical share η₂/(η₁+η₂), the `threshold`: above it there are a trap at small ρ and a saddle, whose stable manifold
-decides between success and failure.
+separates success from failure.
 
 **Simulation.** Episodes of a perceptron of dimension D that starts with exactly the given ρ and Q.
 """
@@ -68,7 +68,7 @@ PUNISHING = {"rule": ("all", "enough")}
 
 
 class RLPerceptron(Model):
-    """A perceptron is rewarded for whole episodes of right actions: delayed learning, traps, and the best schedules.
+    """A perceptron rewarded for whole episodes of right actions: delayed learning, traps, and the best schedules.
 
     >>> import solvable as sv
     >>> punished = sv.RLPerceptron(steps=13, punishment=0.05)
@@ -87,8 +87,8 @@ class RLPerceptron(Model):
     numerics = Numerics(rtol=2e-12, atol=2e-14, max_steps=8192, accuracy=1e-8, iterations=2000, tolerance=1e-5)
     converges_along = "time"
     accuracy = 1e-8
-    batch_accuracy = 1e-9  # rounding decides where adaptive steps end
-    theory_lanes = 128  # a flow with a way back keeps all its steps
+    batch_accuracy = 1e-9  # rounding changes the adaptive steps
+    theory_lanes = 128  # reverse mode stores all steps of a flow
     typical_sizes = (50, 100, 200)
     check_study = (
         {"values": {"steps": 6, "punishment": 0.1, "bonus": 0.2, "needed": 4, "times": [0.0, 2.0, 5.0, 10.0]},
@@ -112,7 +112,7 @@ class RLPerceptron(Model):
         meaning="negative return of any other episode, for the rules all and enough")  # fmt: skip
     bonus: Control = control(
         0.2, low=0.0, high=100.0, typical=(0.0, 0.5), symbol="b",
-        meaning="return of surviving the first steps, or of each right action, for survival and breadcrumb")  # fmt: skip
+        meaning="return for surviving the first steps (survival) or for each right action (breadcrumb)")  # fmt: skip
     initial_alignment: Control = control(
         0.3, low=-1.0, low_open=True, high=1.0, high_open=True, typical=(0.1, 0.9), symbol=r"\rho(0)",
         meaning="initial cosine of student and teacher")  # fmt: skip
@@ -121,14 +121,12 @@ class RLPerceptron(Model):
         meaning="initial squared norm of the student, |w|²/D")  # fmt: skip
     fastest: Control = control(
         50.0, low=0.0, low_open=True, high=1e6, typical=(10.0, 100.0), scale="log", symbol=r"\tilde u_{\max}",
-        meaning="largest pace in units of √Q of the schedules best-rate and best-rate-and-length")  # fmt: skip
+        meaning="largest pace in units of √Q, for the schedules best-rate and best-rate-and-length")  # fmt: skip
     rule: str = choice("all", options=RULES, meaning="which episodes are rewarded, and how")
-    schedule: str = choice("constant", options=SCHEDULES, meaning="pace, and length of the episodes")
-    steps: int = choice(
-        8, high=200, symbol="T", meaning="actions of an episode; the longest one where the length varies"
-    )
+    schedule: str = choice("constant", options=SCHEDULES, meaning="schedule of the pace and of the episode length")
+    steps: int = choice(8, high=200, symbol="T", meaning="actions per episode; the maximum if the length varies")
     needed: int = choice(6, low=0, high=200, symbol="n",
-                         meaning="right actions that are enough, or first steps to survive, for those rules")  # fmt: skip
+                         meaning="right actions that are enough (enough), or first steps to survive (survival)")  # fmt: skip
     times: Input = input(
         np.linspace(0.0, 20.0, 21), dims=("time",), low=0.0, increasing=True, symbol="t",
         meaning="times of measurement, increasing from the start, in episodes per input dimension")  # fmt: skip
@@ -140,7 +138,7 @@ class RLPerceptron(Model):
     observables_declared = (
         observable("test_error", "probability of a wrong action on a fresh input", symbol="1-P", dims=("time",), low=0,
                    high=1),
-        observable("final_error", "the same at the last time", symbol="1-P", low=0, high=1),
+        observable("final_error", "test error at the last time", symbol="1-P", low=0, high=1),
         observable("alignment", "cosine of student and teacher", symbol=r"\rho", dims=("time",), low=-1, high=1),
         observable("overlap", "overlap of student and teacher", symbol="R", dims=("time",)),
         observable("norm", "squared norm of the student", symbol="Q", dims=("time",), low=0),
@@ -148,7 +146,7 @@ class RLPerceptron(Model):
         observable("length", "actions of an episode, on average", symbol="T", dims=("time",), low=1, simulated=False),
         observable("gap", "Frank–Wolfe gap of the lengths, zero where Pontryagin's principle holds", low=0,
                    simulated=False, when={"schedule": ("optimal-length",)}),
-        observable("threshold", "share η₂/(η₁+η₂) of punishment above which there is a trap; 1 if there never is",
+        observable("threshold", "share η₂/(η₁+η₂) of punishment above which there is a trap; 1 if there is none",
                    symbol=r"x_c", low=0, high=1, simulated=False, when=PUNISHING),
     )  # fmt: skip
 
@@ -157,8 +155,8 @@ class RLPerceptron(Model):
             raise InvalidValue(f"needed = {self.needed} is more than the steps = {self.steps} of an episode.")
         if self.schedule in OF_LENGTHS and self.rule != "all":
             raise InvalidValue(
-                f"schedule = {self.schedule!r} goes with rule = 'all', not {self.rule!r}: only there is an episode of "
-                "any length rewarded alike."
+                f"schedule = {self.schedule!r} goes with rule = 'all', not {self.rule!r}: only that rule rewards episodes "
+                "of any length in the same way."
             )
 
     def coordinates(self) -> dict[str, np.ndarray]:
@@ -167,10 +165,10 @@ class RLPerceptron(Model):
     # --- theory: averages over an episode ---------------------------------------------------------------------------
 
     def averages(self, alignment: Array, length: Any = None) -> Averages:
-        r"""f, g and h of the rule at an alignment, episodes having `length` steps (T unless said).
+        r"""f, g and h of the rule at an alignment, for episodes of `length` steps (default T).
 
         With k = 1/√(2π), <1_right aν> = k(1+ρ), <1_wrong aν> = -k(1-ρ), <1_right|λ|> = k√Q(1+ρ), <1_wrong|λ|> = k√Q(1-ρ),
-        the actions of an episode independent. `enough`: A, B, C are the probabilities that the other T-1 actions have n-1
+        and independent actions within an episode. `enough`: A, B, C are the probabilities that the other T-1 actions have n-1
         or more, n or more, and that all T have n or more right ones,
 
             f = (η₁+η₂) k [(1+ρ)A - (1-ρ)B] - 2kη₂ρ,   g = (η₁+η₂) k [(1+ρ)A + (1-ρ)B] - 2kη₂,
@@ -192,7 +190,7 @@ class RLPerceptron(Model):
         return breadcrumb(rho, steps, self.reward, self.bonus)
 
     def policy(self, time: Array, alignment: Array, log_norm: Array) -> tuple[Array, Array]:
-        """The pace ũ = u/√Q and the length of the episodes, as the schedule has them at this time and place."""
+        """The pace ũ = u/√Q and the episode length of the schedule at this time and state."""
         full = jnp.asarray(float(self.steps))
         if self.schedule == "constant":
             return jnp.exp(-log_norm / 2), full
@@ -206,14 +204,14 @@ class RLPerceptron(Model):
         return paces[chosen], lengths[chosen]
 
     def _best_pace(self, rho: Array, averaged: Averages) -> tuple[Array, Array]:
-        """The pace ũ in [0, fastest] at which ρ grows most, and how fast it does: dρ/dt = ũ (f - ρg) - ½ρh ũ²."""
+        """The pace ũ in [0, fastest] that maximises dρ/dt = ũ (f - ρg) - ½ρh ũ², and the maximum."""
         pull, drag = averaged.along - rho * averaged.growth, rho * averaged.kick
 
         def gain(pace: Array) -> Array:
             return pace * pull - 0.5 * drag * pace**2
 
         inside = jnp.clip(pull / jnp.where(drag > 0, drag, 1.0), 0.0, self.fastest)
-        # without drag the gain has no maximum inside: all or nothing
+        # without drag the gain has no interior maximum: the pace is 0 or `fastest`
         ends = jnp.where(gain(self.fastest) > 0, self.fastest, 0.0)
         pace = jnp.where(drag > 0, inside, ends)
         return pace, gain(pace)
@@ -235,7 +233,7 @@ class RLPerceptron(Model):
 
     @property
     def stated_accuracy(self) -> float:
-        """A schedule that is sought is what the search makes of rounding, too."""
+        """Lower for an optimised schedule, because rounding affects the search."""
         return type(self).accuracy if self.schedule != "optimal-length" else 1e-6
 
     def mixed_drift(self, place: tuple[Array, Array], u: dict[str, Array]) -> tuple[Array, Array]:
@@ -246,7 +244,7 @@ class RLPerceptron(Model):
         return Simplex.mix(jax.tree.map(lambda x: u["duration"] * x, each), u["length"])
 
     def _lengths(self, numerics: Numerics) -> Protocol:
-        """The distribution of lengths between any two times that makes the final error smallest."""
+        """The distribution of lengths in each interval between times that minimises the final error."""
         kind, intervals = Lengths(self.steps), len(self.times) - 1
         ramp = 1 + np.arange(intervals) * (self.steps - 1) // max(intervals - 1, 1)
         starts = [jnp.full((intervals, self.steps), 1 / self.steps), kind.only(self.steps, intervals)]
@@ -276,7 +274,7 @@ class RLPerceptron(Model):
         return {**averaged, "threshold": self.threshold()} if self.rule in PUNISHING["rule"] else averaged
 
     def _optimal(self, numerics: Numerics) -> dict[str, Array]:
-        found = jax.lax.stop_gradient(self)._lengths(numerics)  # nothing is differentiated through a search
+        found = jax.lax.stop_gradient(self)._lengths(numerics)  # no derivative passes through a search
         kind, controls = Lengths(self.steps), found.controls
         averaged = evaluate(
             self.mixed_drift,
@@ -318,7 +316,7 @@ class RLPerceptron(Model):
         0.054501
         """
         if self.rule not in PUNISHING["rule"]:
-            raise InvalidValue(f"rule = {self.rule!r} does not punish, so that it has no threshold of punishment.")
+            raise InvalidValue(f"rule = {self.rule!r} does not punish, so it has no threshold of punishment.")
         unpunished = self.with_values({"reward": jnp.asarray(1.0), "punishment": jnp.asarray(0.0)})
         return lowest_share(lambda rho: unpunished.averages(rho).along, 2 * K)
 
@@ -329,13 +327,13 @@ class RLPerceptron(Model):
         return self.punishment / (self.reward + self.punishment) - self.theory().threshold
 
     def fixed_points(self) -> list[FixedPoint]:
-        """All fixed points of (ρ, Q) at pace 1, by growing ρ: roots of f with g < 0, at √Q = -h/(2g)."""
+        """All fixed points of (ρ, Q) at pace 1 in order of ρ: roots of f with g < 0, at √Q = -h/(2g)."""
         if self.shape != ():
-            raise InvalidValue(f"fixed points are those of one point, but the controls have the shape {self.shape}.")
+            raise InvalidValue(f"fixed points need scalar controls, but the controls have shape {self.shape}.")
         return fixed_points(self.averages, self.velocity)
 
     def separatrix(self, norms: Any) -> np.ndarray:
-        """The alignment that divides success from failure at each initial norm Q; NaN without a trap, or where none does.
+        """The alignment that separates success from failure at each initial norm Q; NaN if there is none.
 
         It is the stable manifold of the saddle, followed backwards in time.
 
@@ -344,7 +342,7 @@ class RLPerceptron(Model):
         """
         norms = np.asarray(norms, float)
         if not np.all((norms > 0) & np.isfinite(norms)):
-            raise InvalidValue(f"norms = {norms.tolist()} has an entry outside (0, ∞): squared norms of the student.")
+            raise InvalidValue(f"norms = {norms.tolist()} has an entry outside (0, ∞), the range of squared norms.")
         saddles = [p for p in self.fixed_points() if not p.stable]
         if not saddles:
             return np.full(norms.shape, np.nan)
@@ -373,7 +371,7 @@ class RLPerceptron(Model):
             return jnp.sum(w * teacher).astype(float) / size / jnp.sqrt(norm), norm
 
         def returns(right: Array, there: Array) -> Array:
-            """G_t of an episode, by its right actions; steps beyond its length have none."""
+            """The returns G_t of an episode, given its right actions; zero for steps beyond its length."""
             everything = jnp.all((right > 0) | (there == 0)).astype(dtype)
             if self.rule == "breadcrumb":
                 return bonus * jnp.cumsum(right[::-1])[::-1] + reward * everything
@@ -403,7 +401,7 @@ class RLPerceptron(Model):
         chances, found = jnp.zeros((len(self.times), 1)), jnp.asarray(True)
         if self.schedule == "optimal-length":
             protocol = self._lengths(type(self).numerics)
-            # the first row belongs to the start, at which nothing has happened yet
+            # the first row is the start, before any episode
             rows, found = protocol.controls["length"], protocol.converged
             chances = jnp.cumsum(jnp.concatenate([rows[:1], rows]), axis=1)
         rho, norm = descend(episode, student, steps_at(self.times, size), measured, chances).path

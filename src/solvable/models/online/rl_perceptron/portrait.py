@@ -1,4 +1,4 @@
-"""The phase portrait of a constant pace: fixed points of (ρ, ln Q), and the line that divides success from failure."""
+"""The phase portrait at constant pace: fixed points of (ρ, ln Q), and the line that separates success from failure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Velocity = Callable[[Array, Array], tuple[Array, Array]]
 
 
 class FixedPoint(NamedTuple):
-    """A fixed point of the flow at pace 1, with the eigenvalues of its linearisation in (ρ, ln Q), the larger one last."""
+    """A fixed point of the flow at pace 1, with the eigenvalues of its linearisation in (ρ, ln Q) in increasing order."""
 
     alignment: float
     norm: float
@@ -32,7 +32,7 @@ class FixedPoint(NamedTuple):
 
 
 def lowest_share(along: Callable[[Array], Array], slope: float) -> Array:
-    """The minimum of along(ρ)/(slope·ρ) over 0 < ρ < 1, at most one: by a grid of angles, then by thirds."""
+    """The minimum of along(ρ)/(slope·ρ) over 0 < ρ < 1, capped at one: a grid of angles, then ternary search."""
 
     def share(angle: Array) -> Array:
         rho = jnp.cos(angle)
@@ -53,7 +53,7 @@ def lowest_share(along: Callable[[Array], Array], slope: float) -> Array:
 
 
 def fixed_points(averages: Callable[[Array], Averages], velocity: Velocity) -> list[FixedPoint]:
-    """All of them, by growing ρ: roots of f with g < 0, at √Q = -h/(2g)."""
+    """All fixed points in order of ρ: roots of f with g < 0, at √Q = -h/(2g)."""
     along = jax.jit(lambda rho: averages(rho).along)
     grid = np.cos(np.linspace(math.pi, 0.0, 4001))[1:-1]
     heights = np.asarray(jax.vmap(along)(jnp.asarray(grid)))
@@ -71,7 +71,7 @@ def fixed_points(averages: Callable[[Array], Averages], velocity: Velocity) -> l
 
 
 def stable_manifold(saddle: FixedPoint, velocity: Velocity, norms: np.ndarray) -> np.ndarray:
-    """ρ at each squared norm on the stable manifold of a saddle, followed backwards in time; NaN where it does not reach."""
+    """ρ at each squared norm on the stable manifold of a saddle, integrated backwards in time; NaN outside its reach."""
     back = jax.jit(lambda y: -jnp.stack(velocity(y[0], y[1])))
     centre = np.array([saddle.alignment, math.log(saddle.norm)])
     values, vectors = np.linalg.eig(np.asarray(jax.jacfwd(back)(jnp.asarray(centre))))

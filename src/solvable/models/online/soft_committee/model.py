@@ -10,15 +10,15 @@ y = Σ_n a_n g(u_n·x/√N) + σζ, with Gram matrix T = UUᵀ/N and label noise
 
 **Theory** (Saad and Solla 1995; Biehl and Schwarze 1995; both layers and noise: Goldt et al. 2019). For N → ∞ the overlaps
 Q = WWᵀ/N, R = WUᵀ/N and v follow closed differential equations, written out at `methods.flows.committee`. They start at *given*
-overlaps: the escape from the symmetric plateau takes a time ∝ log(1/asymmetry), so a finite network has to be compared with
-the flow that starts where it started.
+overlaps: the escape from the symmetric plateau takes a time ∝ log(1/asymmetry), so a finite network must be compared with
+the flow that starts from the same overlaps.
 
 **Simulation.** Weights with exactly the given overlaps, at any N ≥ K + M, then plain gradient descent. The test loss is the
 exact population average given the weights.
 
-**Finite size.** A start whose asymmetry is not large against 1/√N leaves the plateau at a random time: after the escape
-the mean over networks is then off by an amount that hardly falls at the sizes one can run (ReLU, default start, t = 60:
-0.030 ± 0.006 at N = 2000, theory 0.0145). From a start of asymmetry 0.26 the deviation falls as 1/N all the way.
+**Finite size.** A start whose asymmetry is not large compared with 1/√N leaves the plateau at a random time. After the escape
+the mean over networks then deviates by an amount that hardly decreases at accessible sizes (ReLU, default start, t = 60:
+0.030 ± 0.006 at N = 2000, theory 0.0145). From a start with asymmetry 0.26 the deviation falls as 1/N at all times.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from solvable.model import (
 
 
 def _small_asymmetric_overlaps(model: SoftCommittee) -> np.ndarray:
-    """Every unit leans a little, and differently, towards one teacher unit: K units see a plateau, then specialise."""
+    """Initial overlaps with a small, different bias of every unit towards one teacher unit: a plateau, then specialisation."""
     i, n = np.indices((model.students, model.teachers))
     lean = np.where(i % model.teachers == n, 0.05, 0.02) + 0.002 * ((3 * i + 2 * n) % 5)
     return lean / math.sqrt(max(1.0, model.students / model.teachers))
@@ -87,7 +87,9 @@ class SoftCommittee(Model):
     method = "order-parameter flow"
     numerics = Numerics(rtol=1e-11, atol=1e-13, max_steps=4096, nodes=16, solver="dopri8")
     converges_along = "time"
-    batch_accuracy = 1e-9  # rounding decides where adaptive steps end, and each end has the flow's own tolerance
+    batch_accuracy = (
+        1e-9  # rounding changes the adaptive steps, and the result depends on them within the flow's tolerance
+    )
     typical_sizes = (125, 250, 500)
     theory_seconds = 5e-3
     simulation_seconds = 0.5
@@ -192,13 +194,13 @@ class SoftCommittee(Model):
 
         start = Overlaps(self.initial_norm, self.initial_overlap, self.initial_readout)
         settings = {name: numerics[name] for name in ("rtol", "atol", "max_steps", "solver")}
-        # what is exactly alike stays so: rounding does not lead away from a symmetric plateau
+        # units that are exactly equal stay equal: rounding must not break a symmetric plateau
         flow = integrate(drift, start, self.times, (self, equal_units(*start)), **settings)
         observed = self._observed(flow.values)
         return {**observed, "converged": flow.reached & jnp.isfinite(observed["test_loss"])}
 
     def _observed(self, path: Overlaps) -> dict[str, Array]:
-        """The observables along a path of overlaps, time first."""
+        """Observables along a trajectory of overlaps, time first."""
         g = activation(self.activation)
         loss = jax.vmap(lambda state: committee_loss(g, state, self.teacher_norm, self.teacher_readout))(path)
         return {"test_loss": loss, "norm": path.norm, "overlap": path.overlap, "readout": path.readout}

@@ -1,4 +1,4 @@
-"""What is claimed of initial weights and specialised units, and the numbers that decide."""
+"""Claims about initial weights and specialised units, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,25 @@ FIGURE = "specialisation-inheritance"
 
 
 def _imbalance(stored: Stored) -> list[Measured]:
-    """Specialisation at large readouts above that at small ones, at the same first layer."""
+    """Specialisation at large readouts minus that at small ones, with the same first layer."""
     runs, theory, found = stored[f"{FIGURE}.experiment"], stored[FIGURE].final_specialisation_theory, []
     for angle in runs.angle.values:
         at = runs.final_specialisation_simulated.isel(size=-1, first_scale=0).sel(angle=angle)
         gain = difference(*(mean_and_error(at.sel(readout_scale=x)) for x in (1.2, 0.1)))
         found.append(
-            Measured(f"rise from readouts of length 0.1 to 1.2, angle {angle:.3g}, networks", *gain, above=0.0)
+            Measured(f"increase from readouts of length 0.1 to 1.2, angle {angle:.3g}, networks", *gain, above=0.0)
         )
     for scale in theory.first_scale.values:
         at = theory.sel(first_scale=scale)
         rise = float((at.isel(readout_scale=-1) - at.isel(readout_scale=0)).min())
-        found.append(Measured(f"rise from 0.02 to 1.5, first layer {scale:g}, least of three angles", rise, above=0.0))
+        found.append(
+            Measured(f"increase from 0.02 to 1.5, first layer {scale:g}, minimum of three angles", rise, above=0.0)
+        )
     least = theory.sel(angle=np.pi / 3, method="nearest").sel(first_scale=1.0).isel(readout_scale=0)
-    return [*found, Measured("small readouts on a large first layer, angle π/3", float(least), below=0.1)]
+    return [
+        *found,
+        Measured("specialisation with small readouts and a large first layer, angle π/3", float(least), below=0.1),
+    ]
 
 
 def _spread(stored: Stored) -> list[Measured]:
@@ -33,7 +38,7 @@ def _spread(stored: Stored) -> list[Measured]:
     for scale in (0.1, 1.2):
         for one, other in ((0, 1), (1, 2)):
             low, high = (mean_and_error(runs.sel(readout_scale=scale).isel(angle=i)) for i in (one, other))
-            words = f"rise from angle {float(runs.angle[one]):.3g} to {float(runs.angle[other]):.3g}, readouts {scale:g} long"
+            words = f"increase from angle {float(runs.angle[one]):.3g} to {float(runs.angle[other]):.3g}, readouts {scale:g} long"
             found.append(Measured(f"{words}, networks", *difference(high, low), above=0.0))
     return found
 
@@ -42,18 +47,18 @@ SETTINGS = "two units, erf, one feature; networks of N = 400 with a first layer 
 
 CLAIMS = (
     Claim(
-        "Imbalance between the layers at the start favours specialised units.",
+        "Initial imbalance between the layers favours specialised units.",
         "jarvis2025specialisation",
-        "specialisation grows with the scale of the readouts at a fixed first layer",
-        "small readouts on a large first layer: shared units",
+        "specialisation grows with the scale of the readouts at fixed first layer",
+        "small readouts with a large first layer: shared units",
         (FIGURE,), _imbalance, SETTINGS + "; theory for first layers of length 0.03, 0.3 and 1",
     ),
     Claim(
-        "So does high entropy of the initial weights.",
+        "High entropy of the initial weights favours specialised units.",
         "jarvis2025specialisation",
         "specialisation grows with the spread of the readouts over units, over the map of imbalance and entropy",
         "equal readouts: none",
         (FIGURE,), _spread, SETTINGS + "; angle π/4 has equal readouts, π/2 a single one",
-        missing="the authors' entropy (spread by angle stands in for it) and the map of imbalance and entropy",
+        missing="the authors' entropy (spread by angle is used instead) and the map of imbalance and entropy",
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Who carries a feature: readouts hand down their spread, and how much of it depends on the imbalance of the layers."""
+"""Which units carry a feature: readouts pass on their spread, to an extent set by the imbalance of the layers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def draw_inheritance(data: dict[str, Any]) -> Any:
         axes[1].plot(
             lines.readout_scale, at.final_specialisation_theory, color=COLOURS[i + 3], label=f"$r_w$ = {scale:g}"
         )
-    axes[1].set_title("the same readouts on larger first layers, θ = π/3")
+    axes[1].set_title("the same readouts with larger first layers, θ = π/3")
     for axis in axes[:2]:
         log_axis(axis.xaxis)
         axis.set(xlabel=label("readout_scale", "r_v"), ylabel=label("specialisation", "s"), ylim=(-0.02, 1.02))
@@ -70,7 +70,9 @@ def draw_inheritance(data: dict[str, Any]) -> Any:
     axes[2].set_title(f"linear network, two features, three units (N = {size})")
     axes[2].legend(loc="center right", bbox_to_anchor=(1.0, 0.63))
     axes[1].set_ylim(-0.02, 0.55)
-    figure.suptitle("Units specialise as the first readouts tell them to, where readouts are not dwarfed", fontsize=11)
+    figure.suptitle(
+        "Units inherit the specialisation of the initial readouts, unless the first layer dominates", fontsize=11
+    )
     return figure
 
 

@@ -1,4 +1,4 @@
-r"""Which hidden units carry a feature is decided by the first weights: imbalance of the layers, spread of the readouts.
+r"""The initial weights determine which hidden units carry a feature: imbalance of the layers, spread of the readouts.
 
 **Data.** Inputs x ~ N(0, 1_N), each used once; orthonormal features ν_m = u_m·x/√N, m = 1…M. The target has one output for each,
 y_m = a_m g(ν_m) + σζ_m, with g the identity (`linear`, any M) or erf(·/√2) (`erf`, M = 1).
@@ -13,10 +13,10 @@ V_mk = r_v sin θ/√(K-1) for k ≠ m, and orthogonal weights of length r_w wit
     dR_km/dt = -η Σ_l V_lk H_lm,      dV_mk/dt = -η G_mk,
     dQ_kl/dt = -η Σ_m (V_mk G_ml + V_ml G_mk) + η² Σ_mn V_mk E_mn V_nl.
 
-The contribution of unit k to feature m is c_mk = V_mk R_km; with p_k ∝ |c_mk|, `specialisation` is 1 - H(p)/ln K: 0 where all
-units share the feature, 1 where one carries it. For one feature, slow learning and w_k without parts across the feature (or tiny
-ones) the flow has a closed form (`linear_contributions`), whose end is `inherited`: the contributions grow as
-(v_k + r_k)², so that large readouts hand down their own spread.
+The contribution of unit k to feature m is c_mk = V_mk R_km; with p_k ∝ |c_mk|, `specialisation` is 1 - H(p)/ln K: 0 if all
+units share the feature, 1 if one carries it. For one feature, slow learning and w_k with no (or tiny) components orthogonal to
+the feature, the flow has a closed form (`linear_contributions`), whose limit is `inherited`: the contributions grow as
+(v_k + r_k)², so that large readouts pass on their own spread.
 
 **Simulation.** Gradient descent from weights with exactly those overlaps, at any N ≥ K + M.
 """
@@ -72,8 +72,8 @@ def linear_contributions(
 ) -> Float[Array, " unit"]:
     r"""c_k(t) = v_k r_k of a linear network that learns one feature by gradient flow, dr/dt = v e, dv/dt = r e, e = a - Σ v r.
 
-    With S = ∫e dt, v and r turn hyperbolically by S, and c_k = ½(v_k²+r_k²) sinh 2S + v_k r_k cosh 2S from the initial values;
-    y = e^{2S} follows dy/dt = 2ay - (A+B)y² + (A-B), A = ½Σ(v²+r²), B = Σvr, solved through its fixed points
+    With S = ∫e dt, v and r undergo a hyperbolic rotation by S, and c_k = ½(v_k²+r_k²) sinh 2S + v_k r_k cosh 2S from the initial
+    values; y = e^{2S} follows dy/dt = 2ay - (A+B)y² + (A-B), A = ½Σ(v²+r²), B = Σvr, solved through its fixed points
     y± = [a ± √(a²+A²-B²)]/(A+B).
 
     >>> c = linear_contributions(jnp.array([0.1, 0.02]), jnp.array([0.01, 0.03]), 1.0, math.inf)
@@ -83,7 +83,7 @@ def linear_contributions(
     a, b = 0.5 * jnp.sum(readout**2 + overlap**2), jnp.sum(readout * overlap)
     root = jnp.sqrt(strength**2 + a**2 - b**2)
     high, low = (strength + root) / (a + b), (strength - root) / (a + b)
-    ended = isinstance(time, float) and math.isinf(time)  # its exponential is zero, also in derivatives
+    ended = isinstance(time, float) and math.isinf(time)  # its exponential is zero, in derivatives too
     fraction = jnp.zeros(()) if ended else (1 - high) / (1 - low) * jnp.exp(-2 * root * jnp.asarray(time))
     y = (high - low * fraction) / (1 - fraction)
     return 0.25 * (readout**2 + overlap**2) * (y - 1 / y) + 0.5 * readout * overlap * (y + 1 / y)
@@ -103,11 +103,11 @@ def specialisation(contribution: Float[Array, "*n unit"]) -> Float[Array, "*n"]:
 
 
 class Specialisation(Model):
-    """Whether hidden units share a feature or one of them carries it, by imbalance and spread of the initial weights.
+    """Whether hidden units share a feature or one of them carries it, given imbalance and spread of the initial weights.
 
     >>> import solvable as sv
     >>> heads = sv.Specialisation(readout_scale=[0.01, 1.0]).theory()
-    >>> [round(float(s), 3) for s in heads.final_specialisation]  # large readouts hand down their spread
+    >>> [round(float(s), 3) for s in heads.final_specialisation]  # large readouts pass on their spread
     [0.049, 0.72]
     """
 
@@ -115,12 +115,12 @@ class Specialisation(Model):
     title = "Specialisation inherited from the initial weights"
     family = "online"
     sentence = (
-        "Initial imbalance and spread of the readouts decide whether hidden units share a feature or one carries it."
+        "Initial imbalance and spread of the readouts determine whether hidden units share a feature or one carries it."
     )
     method = "order-parameter flow; closed form of a linear network"
     numerics = Numerics(rtol=3e-13, atol=3e-15, max_steps=4096)
     converges_along = "time"
-    batch_accuracy = 1e-9  # rounding decides where adaptive steps end
+    batch_accuracy = 1e-9  # rounding changes the adaptive steps
     typical_sizes = (100, 200, 400)
     check_study = (
         {"values": {"times": [0.0, 5.0, 10.0, 20.0]}, "over": {"activation": ["erf", "linear"], "angle": [0.9, 1.3]},
@@ -177,18 +177,20 @@ class Specialisation(Model):
     observables_declared = (
         observable("specialisation", "one minus the entropy of the units' shares in each feature, over its maximum",
                    symbol="s", dims=("time", "feature"), low=0, high=1),
-        observable("final_specialisation", "the same at the last time, mean over the features", symbol="s", low=0, high=1),
-        observable("contribution", "what each unit contributes to each feature, readout times overlap", symbol="c",
+        observable("final_specialisation", "specialisation at the last time, mean over the features", symbol="s", low=0, high=1),
+        observable("contribution", "contribution of each unit to each feature, readout times overlap", symbol="c",
                    dims=("time", "feature", "unit")),
         observable("test_loss", "half the mean squared difference to the clean label, summed over outputs",
                    symbol=r"\varepsilon", dims=("time",), low=0),
-        observable("inherited", "specialisation at the end of the closed form: linear, slow, nothing across the feature",
+        observable("inherited", "final specialisation of the closed form: linear, slow, weights along the feature",
                    status="approximate", low=0, high=1, simulated=False, when={"features": 1}),
     )  # fmt: skip
 
     def validate(self) -> None:
         if self.activation == "erf" and self.features > 1:
-            raise InvalidValue(f"features = {self.features} goes with activation = 'linear': for 'erf' one is meant.")
+            raise InvalidValue(
+                f"features = {self.features} needs activation = 'linear': 'erf' allows one feature only."
+            )
         if self.features > self.students:
             raise InvalidValue(f"features = {self.features} is more than the students = {self.students}.")
         if isinstance(self.cosines, Tracer):

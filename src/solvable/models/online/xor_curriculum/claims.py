@@ -1,4 +1,4 @@
-"""What is claimed of curricula for an XOR of clusters, and the numbers that decide."""
+"""Claims about curricula for an XOR of clusters, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _lines(stored: Stored) -> list[Measured]:
 
 
 def _helps(stored: Stored) -> list[Measured]:
-    """Gain in error of easy samples first over hard ones alone: of networks, and of theory from random starts."""
+    """Gain in error of easy samples first over hard ones alone, for networks and for theory from random starts."""
     runs = stored[FIGURE].isel(size=-1).final_error_simulated
     gain = difference(*(mean_and_error(runs.sel(protocol=p)) for p in ("hard", "curriculum")))
     found = [Measured("gain of networks, K = 4, T = 20", *gain, above=0.0)]
@@ -49,27 +49,29 @@ def _limits(stored: Stored) -> list[Measured]:
             at = gains.sel(setting=setting, horizon=horizon)
             change = difference(*(mean_and_error(at.sel(students=units)) for units in (16, 4)))
             found.append(
-                Measured(f"gain of K = 16 less that of K = 4, T = {horizon:g}, {_words(setting)}", *change, below=0.0)
+                Measured(f"gain of K = 16 minus that of K = 4, T = {horizon:g}, {_words(setting)}", *change, below=0.0)
             )
     return found
 
 
 def _least_error(spread: float) -> float:
-    """Of the best classifier: both coordinates across the clusters on their right sides, or both on their wrong ones."""
+    """Error of the best classifier: it is right if both coordinates across the clusters are on the right side, or neither is."""
     wrong = 0.5 * math.erfc(0.5 / spread)
     return 2 * wrong * (1 - wrong)
 
 
 def _tickets(stored: Stored) -> list[Measured]:
-    """A start has solved the task if its error is nearer to the least one than to 1/4, that of one cluster on the wrong side."""
+    """Fraction of solved starts: an error closer to the minimum than to 1/4, the error with one misclassified cluster."""
     table, found = stored[f"{FIGURE}.map"], []
     for setting in table.setting.values:
         enough = 0.5 * (_least_error(float(setting.split(", ")[1])) + 0.25)
         solved = table.hard.sel(setting=setting).isel(horizon=-1) < enough
         two, four, sixteen = (_share(solved.sel(students=units).values) for units in (2, 4, 16))
         more = difference(sixteen, four)
-        found.append(Measured(f"share of starts that solve, K = 16 less K = 4, {_words(setting)}", *more, above=0.0))
-        found.append(Measured(f"that share, K = 2, {_words(setting)}", *two, below=0.05))
+        found.append(
+            Measured(f"fraction of starts that solve the task, K = 16 minus K = 4, {_words(setting)}", *more, above=0.0)
+        )
+        found.append(Measured(f"fraction of starts that solve the task, K = 2, {_words(setting)}", *two, below=0.05))
     return found
 
 
@@ -79,15 +81,15 @@ def _share(solved: np.ndarray) -> Number:
 
 
 STARTS = (
-    "theory from 24 random starts, T = 10 to 80; its 256 nodes are few for K = 16, where errors come out below the least "
+    "theory from 24 random starts, T = 10 to 80; its 256 nodes are too few for K = 16, where errors fall below the smallest "
     "possible one by up to 0.016"
 )
 
 CLAIMS = (
     Claim(
-        "Closed equations follow a two-layer network on XOR-like clusters.",
+        "Closed equations describe a two-layer network on XOR-like clusters.",
         "mannelli2024tilting",
-        "the error against time on the lines, for every protocol",
+        "the error against time lies on the theory lines for every protocol",
         "a start without overlap with the centres stays at chance",
         (FIGURE,), _lines, "K = 4, d = 400, 8 seeds, T = 20; deviations over the largest value of the line",
     ),
@@ -95,22 +97,22 @@ CLAIMS = (
         "A curriculum helps small networks.",
         "mannelli2024tilting",
         "the error after hard samples alone exceeds that after easy, then hard ones",
-        "easy samples as hard as hard ones",
+        "easy samples as noisy as hard ones",
         (FIGURE,), _helps, "networks of d = 400, 8 seeds; " + STARTS,
     ),
     Claim(
-        "Overparameterisation limits what a curriculum gains.",
+        "Overparameterisation limits the gain of a curriculum.",
         "mannelli2024tilting",
         "the gain falls with the number of units",
-        "no dependence, or growth",
+        "no dependence on width, or growth",
         (FIGURE,), _limits, STARTS,
     ),
     Claim(
         "Width buys lottery tickets.",
         "mannelli2024tilting",
-        "the share of starts that solve the task on hard samples alone grows with the number of units",
+        "the fraction of starts that solve the task on hard samples alone grows with the number of units",
         "two units without bias: none",
         (FIGURE,), _tickets, STARTS + "; at T = 80",
-        missing="longer training, which tells slow starts from stuck ones, and the ticket itself: pruning wide networks",
+        missing="longer training, to distinguish slow starts from stuck ones, and the tickets themselves: pruned wide networks",
     ),
 )  # fmt: skip

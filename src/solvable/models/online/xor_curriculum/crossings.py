@@ -1,8 +1,8 @@
 r"""Probabilities of signs, $P[f(z) < 0]$ for a standard normal z, without smoothing and differentiable.
 
-An average of signs over drawn points is rough, and its derivative is zero. If one normal direction z is kept aside, what is left
-along it is exact: the Gaussian mass between the zeros of f. Their places, and with them the probability, move smoothly with
-whatever f depends on:
+An average of signs over sampled points is not smooth, and its derivative is zero. If one normal direction z is integrated
+separately, the result along it is exact: the Gaussian mass between the zeros of f. The zeros, and with them the probability,
+move smoothly with the parameters of f:
 
 $$\mathrm{d}P = -\sum_{f(z)=0} \frac{\varphi(z)}{|f'(z)|}\, \mathrm{d}f(z).$$
 
@@ -25,17 +25,17 @@ from solvable.methods.fixed_points.bisection import bisect
 
 __all__ = ["probability_negative"]
 
-REACH = 6.0  # zeros are sought within this many standard deviations; the mass beyond is 2e-9
-HALVINGS = 26  # of the distance between two nodes: a zero is found to 1e-8, before a last step of Newton's
+REACH = 6.0  # zeros are searched within this many standard deviations; the mass beyond is 2e-9
+HALVINGS = 26  # bisections between two nodes: a zero is found to 1e-8, before a final Newton step
 
 Function = Callable[[Float[Array, ""], PyTree], Float[Array, ""]]
 
 
 def probability_negative(function: Function, args: PyTree, nodes: int = 33) -> Float[Array, ""]:
-    """P[function(z, args) < 0] over a standard normal z, values of exactly zero counting half.
+    """P[function(z, args) < 0] over a standard normal z; values of exactly zero count half.
 
-    The zeros are bracketed by `nodes` equidistant points and then found by bisection: two of them between the same nodes are
-    missed. Differentiable once in `args`, which must hold all that is differentiated; a second derivative is NaN.
+    The zeros are bracketed by `nodes` equidistant points and then found by bisection; two zeros between the same nodes are
+    missed. Differentiable once in `args`, which must contain everything to be differentiated; second derivatives are NaN.
 
     >>> import jax
     >>> shifted = lambda mean: probability_negative(lambda z, m: (z - m) ** 3, mean)
@@ -59,7 +59,7 @@ def _probability_jvp(function: Function, nodes: int, primals: Any, tangents: Any
 
 @jax.custom_jvp
 def _last(slope: Array, args: PyTree) -> Array:
-    """A derivative that is not differentiated again: the zeros were found by bisection."""
+    """Mark a derivative as not differentiable, because the zeros come from bisection."""
     return slope
 
 
@@ -70,7 +70,7 @@ def _last_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
 
 
 def _walk(function: Function, args: PyTree, nodes: int) -> tuple[Array, PyTree]:
-    """The probability and its derivatives: one zero after the other, as many as there are."""
+    """The probability and its derivatives, one zero at a time."""
     args = jax.lax.stop_gradient(args)
 
     def negative(z: Array) -> Array:
@@ -89,13 +89,13 @@ def _walk(function: Function, args: PyTree, nodes: int) -> tuple[Array, PyTree]:
         zero = 0.5 * (left + right)
         height, (steepness, own) = jax.value_and_grad(function, argnums=(0, 1))(zero, args)
         there, step = number < found[-1], steps[at]
-        # a zero at a node is passed twice, by half a step each time
+        # a zero at a node is counted twice, by half a step each time
         weight = jnp.abs(step) * jnp.exp(-0.5 * zero**2) / (math.sqrt(2 * math.pi) * jnp.abs(steepness))
         shift = jnp.where(jnp.abs(height) < jnp.abs(steepness) * (right - left), height / steepness, 0.0)
         slopes = jax.tree.map(lambda total, slope: total - jnp.where(there, weight * slope, 0.0), slopes, own)
         return number + 1, value + jnp.where(there, step, 0.0) * ndtr(zero - shift), slopes
 
-    # where the function is no number, neither is a derivative
+    # where the function is NaN, so is its derivative
     begin = (jnp.asarray(0), below[-1], jax.tree.map(lambda x: jnp.zeros_like(x) * below[-1], args))
     _, value, slopes = jax.lax.while_loop(lambda carry: carry[0] < found[-1], cross, begin)
     return value, slopes

@@ -1,4 +1,4 @@
-"""What a curriculum gains on XOR, against width and training time, from many random starts."""
+"""Gain of a curriculum on XOR against width and training time, from many random starts."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ SIZE = 1000  # dimension in which the starts are drawn
 
 
 def final_errors(model: XorCurriculum, horizons: list[float], starts: int, nodes: int) -> np.ndarray:
-    """Final error from every random start and at every horizon: (starts, horizons). The same starts for every protocol."""
+    """Final errors, (starts, horizons); all protocols use the same starts."""
     names = ("initial_norm", "initial_overlap", "initial_readout")
     keys = [jax.random.fold_in(jax.random.key(7), i) for i in range(starts)]
     drawn = [model.replace(start="random").prepare(key, SIZE) for key in keys]
     begin = {name: jnp.stack([getattr(m, name) for m in drawn]) for name in names}
-    # starts scatter far more than this
+    # the scatter between starts is far larger than this
     numerics = type(model).numerics.updated({"nodes": nodes, "tolerance": 1e-6})
     return np.asarray(_ends(drawn[0].replace(points=1), begin, jnp.asarray(horizons), numerics))
 
@@ -114,9 +114,9 @@ def draw_width(data: dict[str, Any]) -> Any:
             )  # fmt: skip
     axes[3].axhline(0, color="0.5", linewidth=0.8, zorder=0)
     axes[3].set(xlabel="error with hard samples alone", ylabel="gain of the curriculum in error")
-    axes[3].set_title("gain against how much is left to learn\n(colours: width; markers: set-up)")
+    axes[3].set_title("gain against the error left by hard samples\n(colours: width; markers: set-up)")
     axes[3].legend(fontsize=7.5)
-    figure.suptitle("A curriculum helps in the midst of learning, and wide networks pass that midst early", fontsize=11)
+    figure.suptitle("A curriculum helps at intermediate training times, which wide networks pass early", fontsize=11)
     return figure
 
 
@@ -124,6 +124,6 @@ RECIPES = {
     "xor-curriculum-width": Recipe(
         width,
         draw_width,
-        sentence="What a curriculum gains on XOR against width and training time, from many random starts.",
+        sentence="Gain of a curriculum on XOR against width and training time, from many random starts.",
     )
 }

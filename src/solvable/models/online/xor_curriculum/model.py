@@ -1,4 +1,4 @@
-r"""Curricula for an XOR of four clusters: does a wide network, which holds its winning tickets already, still gain?
+r"""Curricula for an XOR of four clusters: do wide networks, which already hold winning tickets, still benefit?
 
 **Data.** x = c + σz in d dimensions, z ~ N(0, 1_d), the centre c one of ±μ_1 (label y = +1) and ±μ_2 (y = −1), orthonormal, all
 four equally likely. Samples are easy at σ = `easy` and hard at σ = `hard`.
@@ -12,9 +12,9 @@ s = `softness` → 0. One step of gradient descent per fresh sample, time in ste
 with λ_k = w_k·x + b_k; the biases start at zero and stay there unless `biases` are `trained`.
 
 Training has two stages, of `share` and 1 − `share` of the horizon. `curriculum`: easy samples, then hard ones; `anti`: hard, then
-easy; `mixed`: a part `share` of the samples easy throughout; `hard`: hard samples only.
+easy; `mixed`: a fraction `share` of the samples easy throughout; `hard`: hard samples only.
 
-**Theory** (Saglietti, Sarao Mannelli and coworkers 2024; equations our own). For d → ∞ the overlaps Q = WWᵀ (K×K),
+**Theory** (Saglietti, Sarao Mannelli and coworkers 2024; own derivation). For d → ∞ the overlaps Q = WWᵀ (K×K),
 M = W(μ_1, μ_2) (K×2), v and b follow a flow. In a cluster the fields are normal, λ = Mc + b + σLξ with LLᵀ = Q and ξ ∈ R^K, and
 given them the sample in the plane of the centres is p = c + σ(L⁻¹M)ᵀξ on average. With B_k = ℓ' v_k g'(λ_k), averaged over the
 four clusters,
@@ -24,18 +24,18 @@ four clusters,
     dv_k/dt  = −η <ℓ' g(λ_k)>,        db_k/dt = −η <B_k>.
 
 No closed form is known for the logistic loss: the averages are sums over fixed Sobol points in K dimensions, the same in all
-clusters, so that units without overlap stay without. The flow is followed with error control, and no step goes across the
+clusters, so that units without overlap stay without. The flow is integrated with error control, and no step crosses the
 change of stage. Given the overlaps, `test_error` is the probability of a wrong sign of f, not smoothed: in each cluster one
-normal direction of the fields is kept aside, that of the mean gradient of f, and the zeros of f along it are found; the other
-directions are averaged over Sobol points.
+normal direction of the fields, that of the mean gradient of f, is integrated exactly by finding the zeros of f along it; the
+other directions are averaged over Sobol points.
 
-**Start.** `random`: w ~ N(0, 1/d), v ~ N(0, 1), or N(0, 1/K) with `scaling` `inverse-root`; overlaps measured on those weights,
-because the escape from M = 0 remembers them. `given`: any.
+**Start.** `random`: w ~ N(0, 1/d), v ~ N(0, 1), or N(0, 1/K) with `scaling` `inverse-root`; overlaps are measured on those
+weights, because the escape from M = 0 depends on them. `given`: any.
 
-**What is seen.** From random starts the gain of a curriculum over hard samples alone is a hump in the horizon T: nothing
-before anything is learnt, nothing (or a loss, for K = 4) after. Wide networks are on that hump earlier, and it is higher. At a
-given T the gain therefore grows with width where learning is slow (v ~ N(0, 1/K), σ_h = 0.5, T = 40, 24 starts: -0.01, 0.09, 0.21
-for K = 2, 4, 8, each to 0.01), and fades with it where wide networks have learnt by then (v ~ N(0, 1), σ_h = 0.4, T = 40).
+**Results.** From random starts the gain of a curriculum over hard samples alone has a peak in the horizon T: it is zero before
+anything is learnt, and zero (or negative, for K = 4) afterwards. Wide networks reach the peak earlier, and it is higher. At a
+given T the gain therefore grows with width if learning is slow (v ~ N(0, 1/K), σ_h = 0.5, T = 40, 24 starts: -0.01, 0.09, 0.21
+for K = 2, 4, 8, each to 0.01), and falls with width if wide networks have learnt by then (v ~ N(0, 1), σ_h = 0.4, T = 40).
 
 **Simulation.** Weights with exactly the start's overlaps, in d dimensions; gradient descent; wrong signs counted and losses
 averaged on fresh samples.
@@ -78,11 +78,11 @@ from .crossings import probability_negative
 CENTRES = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
 LABELS = np.array([1.0, 1.0, -1.0, -1.0])
 TESTS = 4000  # fresh samples on which a simulated network is tested
-STEPS = 16384  # a flow that needs more has failed: far outside of the typical ranges it is stiff
+STEPS = 16384  # a flow that needs more steps has failed: far outside the typical ranges it is stiff
 
 
 class Overlaps(NamedTuple):
-    """Where a network stands: Q, M, v and b."""
+    """State of a network: Q, M, v and b."""
 
     norm: Array
     overlap: Array
@@ -98,9 +98,9 @@ def _rounded(field: Array, softness: Array) -> tuple[Array, Array]:
 
 
 def _sign_of_output(fields: Array, readout: Array, softness: Array) -> Array:
-    """A number with the sign of Σ_k v_k g(λ_k), also where all units are off and g underflows.
+    """A number with the sign of Σ_k v_k g(λ_k), even where all units are off and g underflows.
 
-    The largest g in the sum is one; below -10 softnesses log g is asymptotic, to 1e-7.
+    The largest g in the sum is scaled to one; below -10 softnesses log g uses its asymptotic form, accurate to 1e-7.
     """
     x = fields / softness
     near, far = jnp.maximum(x, -10.0), jnp.minimum(x, -10.0)
@@ -117,7 +117,7 @@ def _sign_of_output(fields: Array, readout: Array, softness: Array) -> Array:
 
 
 def _small(model: XorCurriculum) -> np.ndarray:
-    """Every unit leans a little to one of the four centres in turn."""
+    """Initial overlaps with a small bias of each unit towards one of the four centres in turn."""
     lean = 0.1 * CENTRES[np.arange(model.students) % 4]
     return lean + 0.01 * np.sin(1.0 + np.arange(2 * model.students)).reshape(-1, 2)
 
@@ -134,18 +134,16 @@ class XorCurriculum(Model):
     id = "xor-curriculum"
     title = "Curricula for XOR and width"
     family = "online"
-    sentence = (
-        "Easy or hard samples of an XOR of clusters first: what a curriculum gains, against width and training time."
-    )
+    sentence = "Easy or hard samples of an XOR of clusters first: gain of a curriculum against width and training time."
     method = "order-parameter flow, averages over Sobol points"
     revision = 2
     numerics = Numerics(nodes=1024, lines=512, brackets=33, tolerance=1e-8)
     converges_along = "stage"
-    # Of averages over Sobol points, against 16 384 of them: 0.005 at most (0.02 with 256), 0.001 on average. Of the error
-    # alone, given the overlaps: 0.0005.
+    # Error of averages over Sobol points, compared with 16 384 points: 0.005 at most (0.02 with 256), 0.001 on average. For
+    # the test error alone, given the overlaps: 0.0005.
     accuracy = 1e-2
     batch_accuracy = 1e-8
-    gradient_accuracy = 1e-4  # the differences are those of a function that is smooth on the scale of `softness`
+    gradient_accuracy = 1e-4  # finite differences of a function that is smooth on the scale of `softness`
     theory_lanes = 16
     theory_seconds = 0.2
     typical_sizes = (200, 400, 800)
@@ -177,13 +175,13 @@ class XorCurriculum(Model):
         meaning="training time, in samples per dimension")  # fmt: skip
     share: Control = control(
         0.5, low=0.0, high=1.0, typical=(0.1, 0.9), symbol="f",
-        meaning="part of the horizon that the first stage takes; of the samples that are easy, if mixed")  # fmt: skip
+        meaning="fraction of the horizon in the first stage; fraction of easy samples if mixed")  # fmt: skip
     softness: Control = control(
         0.1, low=0.01, high=1.0, typical=(0.05, 0.2), symbol="s", meaning="width on which the ReLU is rounded")  # fmt: skip
     protocol: str = choice(
         "curriculum", options=("curriculum", "anti", "mixed", "hard"), meaning="which samples are easy, and when"
     )
-    loss: str = choice("logistic", options=("logistic", "square"), symbol=r"\ell", meaning="loss that is descended")
+    loss: str = choice("logistic", options=("logistic", "square"), symbol=r"\ell", meaning="training loss")
     students: int = choice(4, high=64, symbol="K", meaning="hidden units")
     start: str = choice(
         "given", options=("given", "random"), meaning="initial overlaps as given, or measured on random weights"
@@ -194,7 +192,7 @@ class XorCurriculum(Model):
     biases: str = choice(
         "none", options=("none", "trained"), symbol="b", meaning="biases of the units: none, or trained from zero"
     )
-    points: int = choice(5, high=200, meaning="measurements in each stage, equally spaced, beside the start")
+    points: int = choice(5, high=200, meaning="equally spaced measurements in each stage, in addition to the start")
     initial_norm: Input = input(
         lambda m: np.eye(m.students), dims=("students", "students"), symbol="Q(0)",
         meaning="initial Gram matrix of the units")  # fmt: skip
@@ -206,14 +204,14 @@ class XorCurriculum(Model):
         dims=("students",), symbol="v(0)", meaning="initial second layer")  # fmt: skip
 
     dimensions_declared = (
-        dimension("stage", "training time in units of a stage: the first until 1, the second until 2", kind="time"),
+        dimension("stage", "training time in units of a stage: first until 1, second until 2", kind="time"),
         dimension("student", "unit of the student"),
         dimension("centre", "direction of a pair of clusters"),
     )
     observables_declared = (
         observable("test_error", "probability of a wrong label on a fresh hard sample; an output of zero counts half",
                    symbol=r"\varepsilon", dims=("stage",), low=0, high=1, status="approximate"),
-        observable("final_error", "the same at the end", symbol=r"\varepsilon(T)", low=0, high=1, status="approximate"),
+        observable("final_error", "test error at the end", symbol=r"\varepsilon(T)", low=0, high=1, status="approximate"),
         observable("test_loss", "mean loss on a fresh hard sample", symbol=r"\mathcal{L}", dims=("stage",), low=0),
         observable("overlap", "overlaps of the units with both centres", symbol="M", dims=("stage", "student", "centre")),
         observable("norm", "squared norm of every unit", symbol="Q_{kk}", dims=("stage", "student"), low=0),
@@ -227,9 +225,9 @@ class XorCurriculum(Model):
             return
         norm, overlap = (np.asarray(value) for value in given)
         if overlap.shape[1] != 2:
-            raise InvalidValue(f"initial_overlap has {overlap.shape[1]} columns where two are meant: one per centre.")
+            raise InvalidValue(f"initial_overlap has {overlap.shape[1]} columns but needs two, one for each centre.")
         if not np.allclose(norm, norm.T, rtol=0, atol=1e-9 * (1 + np.abs(norm).max())):
-            raise InvalidValue("initial_norm is not symmetric: it is meant to be a Gram matrix.")
+            raise InvalidValue("initial_norm is not symmetric: it must be a Gram matrix.")
         lowest = np.linalg.eigvalsh(norm - overlap @ overlap.T)[0]
         if lowest < -1e-9:
             raise InvalidValue(
@@ -242,7 +240,7 @@ class XorCurriculum(Model):
     # --- theory -----------------------------------------------------------------------------------------------------
 
     def _pull(self, output: Array, label: Array) -> Array:
-        """The derivative of the loss by the output."""
+        """The derivative of the loss with respect to the output."""
         return output - label if self.loss == "square" else -label * jax.nn.sigmoid(-label * output)
 
     def _cost(self, output: Array, label: Array) -> Array:
@@ -252,8 +250,10 @@ class XorCurriculum(Model):
         return jnp.maximum(-worth, 0.0) + jnp.log(1 + jnp.exp(-jnp.abs(worth)))
 
     def _draws(self, nodes: int) -> np.ndarray:
-        """Fixed normal points, the same in each of the four clusters, with the centre of the cluster below:
-        (K + 2, 4·nodes). Their mean is zero and, if they are many, their covariance the unit matrix."""
+        """Fixed normal points, the same in each of the four clusters, stacked on the cluster's centre: (K + 2, 4·nodes).
+
+        Their mean is zero, and their covariance is close to the identity if they are many.
+        """
         uniform = qmc.Sobol(self.students, scramble=True, rng=0).random(nodes)
         normal = ndtri(np.clip(uniform, 1e-12, 1 - 1e-12)).T
         normal = normal - normal.mean(axis=1, keepdims=True)
@@ -262,8 +262,8 @@ class XorCurriculum(Model):
         return np.concatenate([np.tile(normal, 4), np.repeat(CENTRES.T, nodes, axis=1)])
 
     def _fields(self, state: Overlaps, spread: Array, draws: Array) -> tuple[Array, Array]:
-        """The fields of all units in all four clusters, and the mean of a sample in the plane of the centres given them:
-        (K, samples) and (2, samples)."""
+        """Fields of all units in all four clusters, (K, samples), and given them the mean sample in the plane of the centres,
+        (2, samples)."""
         root = jnp.linalg.cholesky(state.norm + 1e-9 * jnp.eye(self.students))
         along = jax.scipy.linalg.solve_triangular(root, state.overlap, lower=True)
         fields = jnp.concatenate([spread * root, state.overlap], axis=1) @ draws
@@ -298,7 +298,7 @@ class XorCurriculum(Model):
 
         def wrong(centre: Array, label: Array) -> Array:
             middle = state.overlap @ centre + state.bias
-            # the mean gradient of the output: along it the sign changes soonest
+            # the mean gradient of the output, along which the sign changes fastest
             pull = root.T @ (state.readout * 0.5 * jax.lax.erfc(-math.sqrt(0.5) * middle / width))
             pull = pull + 1e-12 * jnp.ones_like(pull)
             along = pull / jnp.linalg.norm(pull)
@@ -315,11 +315,11 @@ class XorCurriculum(Model):
         return jnp.mean(jax.vmap(wrong)(jnp.asarray(CENTRES), jnp.asarray(LABELS)))
 
     def _stages(self) -> Array:
-        """Duration of both stages, in training time."""
+        """Durations of both stages."""
         return jnp.stack([self.share, 1 - self.share]) * self.horizon
 
     def _spreads(self) -> Array:
-        """σ of the samples in both stages; not for `mixed`."""
+        """σ of the samples in both stages; does not apply to `mixed`."""
         pair = {"curriculum": (self.easy, self.hard), "anti": (self.hard, self.easy), "hard": (self.hard, self.hard)}
         return jnp.stack(pair[self.protocol])
 
@@ -336,7 +336,7 @@ class XorCurriculum(Model):
             return jax.tree.map(lambda x: model._stages()[second] * x, moved)
 
         start = Overlaps(self.initial_norm, self.initial_overlap, self.initial_readout, jnp.zeros(self.students))
-        # The drift is a finite sum of smooth functions, but on the scale of `softness`: of fifth order rather than eighth.
+        # The drift is smooth, but only on the scale of `softness`: use a solver of fifth order rather than eighth.
         flow = integrate(
             drift, start, jnp.linspace(0.0, 2.0, 2 * self.points + 1), self, rtol=numerics.tolerance,
             atol=0.1 * numerics.tolerance, max_steps=STEPS, solver="tsit5", jumps=jnp.ones(1),
@@ -380,7 +380,7 @@ class XorCurriculum(Model):
         weights = jax.random.normal(first, (self.students, size), float) / math.sqrt(size)
         scale = 1.0 if self.scaling == "plain" else 1 / math.sqrt(self.students)
         readout = scale * jax.random.normal(second, (self.students,), float)
-        # the centres may be taken as the first two axes: the law of the weights is the same in every frame
+        # take the centres as the first two axes: the law of the weights is rotation invariant
         found = {"initial_norm": weights @ weights.T, "initial_overlap": weights[:, :2], "initial_readout": readout}
         return self.replace(start="given", **found)
 
@@ -393,7 +393,7 @@ class XorCurriculum(Model):
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
         self._check_size(size)
         frame_key, sample_key, test_key = jax.random.split(key, 3)
-        # weights with exactly these overlaps: the centres are the first two axes, the rest lies in random directions
+        # weights with exactly these overlaps: the centres are the first two axes, the remaining part has random directions
         rest = jax.random.normal(frame_key, (size - 2, self.students), float)
         frame = orthonormal_columns(rest).T
         root = gram_root(self.initial_norm - self.initial_overlap @ self.initial_overlap.T)

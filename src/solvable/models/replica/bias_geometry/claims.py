@@ -1,4 +1,4 @@
-"""What is claimed of classifiers of two groups, and the numbers that decide."""
+"""Claims about classifiers of two groups, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def _imbalance(stored: Stored) -> list[Measured]:
     best = float(stored[MAPS].gap.sel(tilts="equal", similarity=1.0).isel(share=0))
     return [
         *found,
-        Measured("gap of unrelated rules less that of one rule, share 0.1", *apart, below=0.0),
-        Measured("gap of one rule at a share of 0.05 and the best penalty (theory)", best, below=0.0),
+        Measured("gap of unrelated rules minus that of equal rules, share 0.1", *apart, below=0.0),
+        Measured("gap of equal rules at a share of 0.05 and the best penalty (theory)", best, below=0.0),
     ]
 
 
 def _size(runs: Any, arm: str, name: str) -> tuple[float, float]:
-    """A gap without its sign."""
+    """Absolute value of a gap."""
     value, error = mean_and_error(runs[f"{name}_simulated"].sel(arm=arm))
     return abs(value), error
 
@@ -70,11 +70,11 @@ def _less(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, 
 def _exclude(stored: Stored) -> list[Measured]:
     runs, fair, free = _arms(stored), "reweighed: near parity", "reweighed: most accurate"
     closed = _less(*(_size(runs, arm, "parity_difference") for arm in (fair, free)))
-    found = [Measured("parity gap at weights chosen for it, less that at the most accurate ones", *closed, below=0.0)]
+    found = [Measured("parity gap at weights chosen for it, minus that at the most accurate ones", *closed, below=0.0)]
     for name in ("accuracy_gap", "opportunity_difference", "odds_difference"):
-        found.append(Measured(f"{GAPS[name]} that stays at those weights", *_size(runs, fair, name), above=0.05))
+        found.append(Measured(f"{GAPS[name]} that remains at those weights", *_size(runs, fair, name), above=0.05))
     wider = _less(*(_size(runs, arm, "opportunity_difference") for arm in (fair, free)))
-    return [*found, Measured("by how much the opportunity gap is wider there", *wider, above=0.0)]
+    return [*found, Measured("widening of the opportunity gap at those weights", *wider, above=0.0)]
 
 
 def _coupled(stored: Stored) -> list[Measured]:
@@ -84,7 +84,9 @@ def _coupled(stored: Stored) -> list[Measured]:
         least = float((both - weights).min())
         found.append(
             Measured(
-                f"least gain in accuracy over allowed gaps, {words}, coupled and reweighed (theory)", least, above=0.0
+                f"smallest gain in accuracy over allowed gaps, {words}, coupled and reweighed (theory)",
+                least,
+                above=0.0,
             )
         )
     right = mean_and_error(
@@ -96,33 +98,33 @@ def _coupled(stored: Stored) -> list[Measured]:
     return [
         *found,
         Measured("gain in accuracy near parity, coupled and reweighed (simulated)", *right, above=0.0),
-        Measured("parity gap that this leaves (simulated; theory 0.046, allowed 0.05)", *left, below=0.05),
-        Measured("parity gap of coupling alone less that of a single learner (simulated)", *alone, below=0.0),
+        Measured("parity gap that remains (simulated; theory 0.046, allowed 0.05)", *left, below=0.05),
+        Measured("parity gap of coupling alone minus that of a single learner (simulated)", *alone, below=0.0),
     ]
 
 
 CLAIMS = (
     Claim(
-        "Confusion matrices of both groups, and so all measures of group fairness, are known exactly.",
+        "The confusion matrices of both groups, and hence all measures of group fairness, are known exactly.",
         "sarao2024bias",
-        "accuracies and gaps on the lines",
+        "simulated accuracies and gaps lie on the theory lines",
         "one group only: the ordinary perceptron",
         (MAPS, TRADEOFFS), _exact, "d = 200, 12 seeds, two samples per dimension; gaps at the tuned arms of the trade-offs",
     ),
     Claim(
-        "Imbalance and different rules each bias the classifier; imbalance does so even with one rule.",
+        "Imbalance and different rules each bias the classifier; imbalance does so even when the rules are equal.",
         "sarao2024bias",
-        "the smaller group is classified less accurately, the more so the less its rule resembles that of the other",
+        "the smaller group is classified less accurately, and the gap grows as its rule differs more from the other group's",
         "equal shares: no gap",
         (MAPS,), _imbalance, "d = 200, 12 seeds, penalty 0.3, rules of similarity 0, 0.6 and 1",
     ),
     Claim(
         "Reweighing acts on single measures, and some criteria exclude one another.",
         "sarao2024bias",
-        "at the weights that close one gap others stay open",
+        "weights that close one gap leave others open",
         "equal base rates and rules: all gaps close together",
         (TRADEOFFS,), _exclude, "d = 200, 12 seeds, weights that allow a parity gap of 0.05",
-        missing="the table of all criteria at the weights that close each of them, and the control",
+        missing="a table of all criteria at the weights that close each of them, and the control",
     ),
     Claim(
         "Coupled learners, one for each group, give better trade-offs.",
@@ -130,14 +132,14 @@ CLAIMS = (
         "higher accuracy at every allowed gap",
         "infinite coupling; reweighing alone",
         (TRADEOFFS,), _coupled,
-        "share 0.2, similarity 0.6; d = 200, 12 seeds. Fronts are searched by sampling: that of coupled learners, who have more "
-        "to tune and contain reweighing as the limit of infinite coupling, was found less well where hardly a gap is allowed",
+        "share 0.2, similarity 0.6; d = 200, 12 seeds. Fronts are found by random search; the front of coupled learners, which "
+        "have more to tune and contain reweighing as the limit of infinite coupling, is less well resolved at small gaps",
     ),
     Claim(
-        "The unfairness known from real data sets is retraced.",
+        "The model reproduces the unfairness seen on real data sets.",
         "sarao2024bias",
         "the same signs of the gaps on a real table",
         "group labels shuffled",
-        missing="a real table of two groups: gaps of a trained classifier beside those of the model, and with shuffled groups",
+        missing="a real table with two groups: gaps of a trained classifier beside the model's, and with shuffled groups",
     ),
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """Group fairness of a binary classifier, from the joint law of group, label and prediction; and the bivariate normal law.
 
-Group c = +, − (index 0, 1), label y and prediction ŷ = −1, +1 (index 0, 1), +1 being what is wished for. Everything is a
-function of the table P(c, y, ŷ), whether a theory predicted it or a test set was counted. Differences and ratios are
+Group c = +, − (index 0, 1), label y and prediction ŷ = −1, +1 (index 0, 1), where +1 is the favourable outcome. Everything
+is a function of the table P(c, y, ŷ), whether predicted by a theory or counted on a test set. Differences and ratios are
 signed, group + against group −; the unsigned definitions of fairness libraries are |difference| and min(r, 1/r).
 """
 
@@ -22,7 +22,7 @@ Table = Float[Array, "group=2 label=2 prediction=2"]
 
 
 class Fairness(NamedTuple):
-    """What the table says of either group, of their differences, and of what a prediction reveals of the group."""
+    """Rates of each group, their differences, and the information that a prediction carries about the group."""
 
     accuracy: Float[Array, " group"]
     selection_rate: Float[Array, " group"]
@@ -103,7 +103,7 @@ def balancing_weights(table: Table) -> Float[Array, "group label"]:
     return groups[:, None] * labels[None, :] / joint
 
 
-# The angle at which a panel begins, from π/2 down by halves: below the last, 1 − |r| < 1e-13.
+# Angles at which panels begin, halving from π/2: below the last one, 1 − |r| < 1e-13.
 _EDGES = np.append(0.5 * np.pi, 0.8 * 0.5 ** np.arange(22.0))
 
 
@@ -135,8 +135,10 @@ def confusion(
     prediction: Float[Array, " group"],
     correlation: Float[Array, " group"],
 ) -> Table:
-    """P(c, y, ŷ) where y and ŷ are the signs of Gaussian fields: `label` and `prediction` their means in units of their
-    standard deviations, `correlation` between them, `share` of either group.
+    """P(c, y, ŷ) where y and ŷ are the signs of two Gaussian fields.
+
+    `label` and `prediction` are the means of the fields in units of their standard deviations, `correlation` is that between
+    them, and `share` the fraction of each group.
 
     >>> half, zero = jnp.full(2, 0.5), jnp.zeros(2)
     >>> confusion(half, zero, zero, zero).ravel().tolist()
@@ -148,6 +150,6 @@ def confusion(
     a = jnp.broadcast_to(signs[None, :, None], shape).ravel()
     b = jnp.broadcast_to(signs[None, None, :], shape).ravel()
     h, k, r, part = (jnp.repeat(x, 4) for x in (label, prediction, correlation, share))
-    # Every cell by an orthant probability of its own; the floor catches rounding where a cell is empty.
+    # Each cell has its own orthant probability; the floor catches rounding where a cell is empty.
     cells = jax.vmap(bivariate_normal)(a * h, b * k, a * b * r)
     return (part * jnp.maximum(cells, 1e-30)).reshape(shape)

@@ -1,7 +1,7 @@
-"""Bias against imbalance and similarity of rules; what coupling does to it; trade-offs of tuned reweighing and coupling.
+"""Bias against imbalance and similarity of rules; the effect of coupling; trade-offs of tuned reweighing and coupling.
 
-Every learner has its own penalty (and coupling, and weights), chosen on the grids named below for the highest accuracy overall;
-the fronts of the trade-off are searched by sampling (scrambled Sobol points, then perturbations of what is on a front).
+Every learner has its own penalty (and coupling, and weights), chosen on the grids below for the highest overall accuracy;
+the fronts of the trade-off are found by random search (scrambled Sobol points, then perturbations of points on the front).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SEEN = ("test_error", "accuracy", "accuracy_gap", "parity_difference")
 
 
 def _tuned(model: BiasGeometry, **values: Any) -> dict[str, np.ndarray]:
-    """At every point of the values (which broadcast) the observables at the best of the penalties (and couplings)."""
+    """Observables at the best penalty (and coupling), for every point of the broadcast values."""
     shape = np.broadcast_shapes(*(np.shape(v) for v in values.values()))
     own: dict[str, Any] = {"penalty": PENALTIES}
     if model.learner == "coupled":
@@ -66,7 +66,7 @@ def maps(quick: bool) -> dict[str, Any]:
         for name, outcome in (("single", single), ("coupled", coupled)):
             data[f"parity_{name}"].loc[here] = outcome["parity_difference"]
             data[f"accuracy_{name}"].loc[here] = 1 - outcome["test_error"]
-        # the same samples of group + without the others: does the other group help or harm?
+        # the same samples of group + alone: does the other group help or harm?
         lonely = _tuned(model.replace(share=1 - 1e-9), samples=2.0 * shares[None, :], similarity=some[:1, None])
         data["joint"].loc[here] = single["accuracy"][..., 0]
         data["alone"].loc[here] = np.broadcast_to(lonely["accuracy"][..., 0], single["accuracy"].shape[:-1])
@@ -95,11 +95,11 @@ def draw_maps(data: dict[str, Any]) -> Any:
         error = points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
         axis.errorbar(runs.share, points.mean("seed"), error, fmt="o", color=colour)
     axis.axhline(0, color="0.5", linewidth=0.8, zorder=0)
-    axis.set(xlabel=label("share of group +", r"\rho"), ylabel="accuracy gap, + less −")
+    axis.set(xlabel=label("share of group +", r"\rho"), ylabel="accuracy gap, + minus −")
     axis.set_title(rf"bias persists at $q_T = 1$; $\lambda = 0.3$, points: $d = {int(runs['size'][-1])}$")
     axis.legend()
 
-    _map(figure, axes[0, 1], table.gap.sel(tilts="equal"), "accuracy gap, + less −", "gap of the tuned single learner")
+    _map(figure, axes[0, 1], table.gap.sel(tilts="equal"), "accuracy gap, + minus −", "gap of the tuned single learner")
     axis = axes[0, 2]
     chosen = table.share.values[[0, len(table.share) // 4, len(table.share) // 2]]
     for share, colour in zip(chosen, COLOURS, strict=False):
@@ -107,16 +107,16 @@ def draw_maps(data: dict[str, Any]) -> Any:
         axis.plot(table.similarity, gain, "o-", markersize=3, color=colour, label=rf"$\rho = {share:.2g}$")
     axis.axhline(0, color="0.5", linewidth=0.8, zorder=0)
     axis.set(xlabel=label("similarity of rules", "q_T"), ylabel="accuracy of group +, points (%)")
-    axis.set_title("gained from the other group's samples:\nsingle learner less group + alone, both tuned")
+    axis.set_title("gain from the other group's samples:\nsingle learner minus group + alone, both tuned")
     axis.legend()
 
     for axis, tilts, words in ((axes[1, 0], "equal", "different"), (axes[1, 1], "opposite", "equal")):
         wider = abs(table.parity_coupled.sel(tilts=tilts)) - abs(table.parity_single.sel(tilts=tilts))
         plus, minus = TILTS[tilts]
         title = f"coupling widens (> 0) the gap in selection;\n{words} base rates, $m_T = ({plus:g}, {minus:g})$"
-        _map(figure, axis, wider, r"$|\Delta P(\hat y = 1)|$, coupled less single", title)
+        _map(figure, axis, wider, r"$|\Delta P(\hat y = 1)|$, coupled minus single", title)
     gain = 100 * (table.accuracy_coupled - table.accuracy_single).sel(tilts="equal")
-    _map(figure, axes[1, 2], gain, "points (%)", "gain of overall accuracy by coupling;\n$m_T = (0.3, 0.3)$")
+    _map(figure, axes[1, 2], gain, "points (%)", "gain in overall accuracy from coupling;\n$m_T = (0.3, 0.3)$")
     figure.suptitle(
         r"Two groups, two rules ($\alpha = 2$): every learner at its own best $\lambda$, $\gamma$", fontsize=11
     )
@@ -168,7 +168,7 @@ SHOWN = {"accuracy_gap": 0.12, "parity_difference": 0.28, "opportunity_differenc
 
 
 def _front(method: str, quick: bool) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """All points that were tried, as values and observables."""
+    """All points tried, as values and observables."""
     from scipy.stats import qmc
 
     learner, names = METHODS[method]
@@ -198,7 +198,7 @@ def _observe(model: BiasGeometry, names: tuple[str, ...], values: np.ndarray) ->
 
 
 def _best(seen: dict[str, np.ndarray], measure: str) -> np.ndarray:
-    """For a row of levels of the gap, the most accurate of the points below it."""
+    """The most accurate point below each level of the gap."""
     gap = np.where(np.isfinite(seen["test_error"]), np.abs(seen[measure]), np.inf)
     levels = np.linspace(0.0, np.quantile(gap[np.isfinite(gap)], 0.5), LEVELS + 1)[1:]
     ok = gap[None, :] <= np.maximum(levels, np.min(gap))[:, None]
@@ -277,7 +277,7 @@ def draw_tradeoffs(data: dict[str, Any]) -> Any:
         axis.xaxis.set_major_locator(MaxNLocator(5))
     axes[0, 2].legend(loc="lower right")
     size = int(data["runs"]["size"][-1])
-    figure.suptitle(r"Accuracy against fairness, every method tuned on its own ($\alpha = 2$, $\rho = 0.2$, $q_T = 0.6$, "
+    figure.suptitle(r"Accuracy against fairness, every method tuned separately ($\alpha = 2$, $\rho = 0.2$, $q_T = 0.6$, "
                     rf"$m_T = (0.3, 0.1)$); points: risk minimisation, $d = {size}$", fontsize=11)  # fmt: skip
     return figure
 
@@ -288,12 +288,12 @@ RECIPES = {
         draw_maps,
         sentence=(
             "Bias of a classifier of two groups against their imbalance and the similarity of their rules; "
-            "what coupling does."
+            "the effect of coupling."
         ),
     ),
     "bias-geometry-tradeoffs": Recipe(
         tradeoffs,
         draw_tradeoffs,
-        sentence="Accuracy against every gap of fairness, for reweighed and for coupled learners, each tuned on its own.",
+        sentence="Accuracy against each fairness gap, for reweighed and for coupled learners, each tuned separately.",
     ),
 }

@@ -1,29 +1,29 @@
-r"""Two groups that obey different rules, and what one classifier, a reweighed one or two coupled ones do to them.
+r"""Fairness of one classifier, a reweighed one or two coupled ones on two groups that obey different rules.
 
 **Data** (the teacher mixture). A sample is from group c = ±1 with probability ρ, 1−ρ. Its input is x = c v/√d + √Δ_c z, with
 z ~ N(0, 1_d), and its label y = sign(W_c·x/√d + β_c). |W_±|² = |v|² = d; the geometry is the similarity of the rules
-q_T = W_+·W_−/d and their tilts m_T = W_±·v/d towards the line between the groups. The label +1 is what is wished for.
+q_T = W_+·W_−/d and their tilts m_T = W_±·v/d towards the line between the groups. The label +1 is the favourable outcome.
 
 **Learner.** ŷ = sign(w·x/√d + b), logistic loss, over n = αd samples:
 
 - `single`: min Σ_μ k_{c,y} log(1 + exp(−y(w·x/√d + b))) + λ|w|²/2, the bias b unpenalised;
-- `coupled`: a w and a b for every group, each fed its own group only, plus γ|w_+ − w_−|²/2. γ = 0 are independent learners;
+- `coupled`: a w and a b for every group, each fed its own group only, plus γ|w_+ − w_−|²/2; at γ = 0 they are independent;
 - `shared`: the limit γ → ∞, one w with a bias for every group.
 
 *Reweighing* sets the weights: k = `group_weight` for group + (1 for group −), times `positive_plus`, `positive_minus` where
-y = +1. A common factor of all weights is a factor of 1/λ (and of 1/γ), so these three are all there are.
+y = +1. A common factor of all weights only rescales 1/λ (and 1/γ), so these three parameters are enough.
 
 **Theory** (Sarao Mannelli, Gerace, Rostamzadeh and Saglietti 2024; exact for convex losses): the saddle point of
 `teacher_mixture`. Label and prediction of a fresh input of group c are signs of two Gaussians with means
 h = (c m_T + β)/√Δ and s = (c m + b)/√(ΔQ) in units of their deviations and correlation R_c/√Q, so that
 P(y = 1, ŷ = 1 | c) = Φ₂(h, s; R_c/√Q), and every measure of group fairness follows (`fairness`).
 
-**What is seen.** Bias persists for equal rules (q_T = 1) where the groups differ in number: a few per cent of accuracy, against
-tens for orthogonal rules. The other group's samples help from q_T ≈ 0.4 to 0.6 on and harm below. Coupled learners, tuned, are
-more accurate overall than a tuned single one unless the rules are nearly equal (q_T > 0.9). They are *further* from demographic
-parity wherever base rates differ (they learn them), and nearer to it where base rates are equal.
+**Results.** Bias persists for equal rules (q_T = 1) if the groups differ in size: a few per cent of accuracy, against tens for
+orthogonal rules. The other group's samples help above q_T ≈ 0.4 to 0.6 and harm below. Tuned coupled learners are more accurate
+overall than a tuned single one unless the rules are nearly equal (q_T > 0.9). They are *further* from demographic parity
+wherever base rates differ (they learn them), and closer to it where base rates are equal.
 
-**Simulation.** Draw rules and centres with exactly the Gram matrix, n samples of which ρn are of group +, minimise by L-BFGS.
+**Simulation.** Draw rules and centres with exactly the Gram matrix, n samples of which ρn are in group +, minimise by L-BFGS.
 Rates are population averages given the weights, by one-dimensional quadrature.
 """
 
@@ -49,7 +49,7 @@ from solvable.model import Control, Input, Model, Numerics, Reference, choice, c
 from .fairness import Table, confusion, fairness
 from .teacher_mixture import SIGNS, Mixture, gram_matrix, mixture_students
 
-EDGE = 1e-12  # of the Gram matrix' determinant: equal rules are allowed
+EDGE = 1e-12  # tolerance on the determinant of the Gram matrix: equal rules are allowed
 
 
 class BiasGeometry(Model):
@@ -65,7 +65,7 @@ class BiasGeometry(Model):
     title = "Bias and the geometry of data"
     family = "replica"
     sentence = (
-        "Two groups with different rules: accuracy and fairness of one classifier, reweighed, or one for every "
+        "Two groups with different rules: accuracy and fairness of one classifier, reweighed, or one for each "
         "group, coupled."
     )
     method = "replica saddle point of the teacher mixture"
@@ -75,7 +75,7 @@ class BiasGeometry(Model):
     theory_seconds = 3e-3
     theory_lanes = 64  # a batch waits for its slowest point
     simulation_seconds = 0.3
-    inconclusive = 0.25  # of the studies below, at their seeds and sizes
+    inconclusive = 0.25  # share of inconclusive rows in the studies below, at their seeds and sizes
     check_study = (
         {"over": {"learner": ["single", "coupled", "shared"]}, "values": {"share": 0.3, "samples": 3.0}, "seeds": 24},
         {"values": {"samples": 3.0, "share": 0.3, "similarity": 0.8, "tilt_plus": 0.4, "tilt_minus": 0.2, "spread_plus": 0.5,
@@ -98,7 +98,7 @@ class BiasGeometry(Model):
         meaning="training samples per dimension, n/d, of both groups together")  # fmt: skip
     share: Control = control(
         0.2, low=0.0, low_open=True, high=1.0, high_open=True, typical=(0.05, 0.95), symbol=r"\rho",
-        meaning="part of all samples that is of group +")  # fmt: skip
+        meaning="fraction of all samples that belong to group +")  # fmt: skip
     similarity: Control = control(
         0.6,
         low=-1.0,
@@ -111,7 +111,12 @@ class BiasGeometry(Model):
         0.3, low=-1.0, high=1.0, typical=(0.0, 0.4), symbol=r"m_T^+",
         meaning="overlap of group +'s rule with the line between the groups, W_+·v/d")  # fmt: skip
     tilt_minus: Control = control(
-        0.1, low=-1.0, high=1.0, typical=(0.0, 0.4), symbol=r"m_T^-", meaning="the same of group −'s rule, W_−·v/d"
+        0.1,
+        low=-1.0,
+        high=1.0,
+        typical=(0.0, 0.4),
+        symbol=r"m_T^-",
+        meaning="overlap of group −'s rule with the line between the groups, W_−·v/d",
     )
     spread_plus: Control = control(
         1.0, low=1e-3, high=1e3, typical=(0.2, 3.0), scale="log", symbol=r"\Delta_+",
@@ -124,26 +129,26 @@ class BiasGeometry(Model):
         meaning="ridge penalty λ|w|²/2 of every learner, added to the sum of the weighted losses")  # fmt: skip
     coupling: Control = control(
         1.0, low=0.0, high=1e9, typical=(1e-3, 1e2), scale="log", symbol=r"\gamma",
-        meaning="pull γ|w_+ − w_−|²/2 between the learners of the groups, where they are coupled")  # fmt: skip
+        meaning="coupling γ|w_+ − w_−|²/2 between the learners of the two groups (coupled)")  # fmt: skip
     group_weight: Control = control(
         1.0, low=1e-3, high=1e3, typical=(0.2, 5.0), scale="log", symbol=r"k_+",
-        meaning="weight of a sample of group +, where one of group − with label −1 weighs 1")  # fmt: skip
+        meaning="weight of a sample of group +, relative to one of group − with label −1")  # fmt: skip
     positive_plus: Control = control(
         1.0, low=1e-3, high=1e3, typical=(0.2, 5.0), scale="log", symbol=r"k_{+,1}/k_+",
-        meaning="further factor of the weight where the label is +1, in group +")  # fmt: skip
+        meaning="additional weight factor for label +1 in group +")  # fmt: skip
     positive_minus: Control = control(
         1.0, low=1e-3, high=1e3, typical=(0.2, 5.0), scale="log", symbol=r"k_{-,1}",
-        meaning="the same in group −")  # fmt: skip
+        meaning="additional weight factor for label +1 in group −")  # fmt: skip
     learner: str = choice(
         "single", options=("single", "coupled", "shared"),
-        meaning="one learner; one for every group, pulled together; one w with a bias for every group")  # fmt: skip
+        meaning="one learner; one for each group, coupled; or one w with a bias for each group")  # fmt: skip
     thresholds: Input = input(
         np.zeros(2), dims=("groups",), low=-100.0, high=100.0, symbol=r"\beta_\pm",
-        meaning="added to the field of the rules of group + and −")  # fmt: skip
+        meaning="thresholds added to the fields of the rules of group + and −")  # fmt: skip
 
     dimensions_declared = (
         dimension("group", "group of the samples"),
-        dimension("rule", "whose rule"),
+        dimension("rule", "group whose rule is meant"),
     )
     observables_declared = (
         observable("test_error", "probability of a wrong label on a fresh sample of either group", low=0, high=1,
@@ -154,24 +159,25 @@ class BiasGeometry(Model):
         observable("false_positive_rate", "P(ŷ = 1 | y = −1)", dims=("group",), low=0, high=1),
         observable("precision", "P(y = 1 | ŷ = 1)", dims=("group",), low=0, high=1),
         observable("base_rate", "P(y = 1), a property of the data", dims=("group",), low=0, high=1, status="exact"),
-        observable("accuracy_gap", "accuracy of group + less that of group −", low=-1, high=1),
+        observable("accuracy_gap", "accuracy of group + minus that of group −", low=-1, high=1),
         observable("accuracy_ratio", "accuracy of group + over that of group −", low=0),
-        observable("parity_difference", "selection rate of group + less that of group −: zero at demographic parity",
+        observable("parity_difference", "selection rate of group + minus that of group −: zero at demographic parity",
                    low=-1, high=1),
         observable("disparate_impact", "selection rate of group + over that of group −", low=0),
-        observable("opportunity_difference", "true positive rate of group + less that of group −: zero at equal opportunity",
+        observable("opportunity_difference", "true positive rate of group + minus that of group −: zero at equal opportunity",
                    low=-1, high=1),
         observable("odds_difference", "larger of the differences of true and of false positive rates: zero at equalised odds",
                    low=0, high=1),
-        observable("predictive_difference", "precision in group + less that in group −: zero at predictive parity",
+        observable("predictive_difference", "precision in group + minus that in group −: zero at predictive parity",
                    low=-1, high=1),
         observable("information", "mutual information of prediction and group, in nats", symbol=r"I(\hat y; c)", low=0),
-        observable("conditional_information", "the same given the label", symbol=r"I(\hat y; c \mid y)", low=0),
-        observable("norm", "squared norm |w|²/d of the learner that judges group + and −", dims=("group",), symbol="Q",
+        observable("conditional_information", "mutual information of prediction and group given the label, in nats",
+                   symbol=r"I(\hat y; c \mid y)", low=0),
+        observable("norm", "squared norm |w|²/d of the learner that classifies group + and −", dims=("group",), symbol="Q",
                    low=0),
-        observable("overlap", "its overlap w·W/d with the rules of group + and −", dims=("group", "rule"), symbol="R"),
-        observable("shift", "its overlap w·v/d with the line between the groups", dims=("group",), symbol="m"),
-        observable("bias", "its bias", dims=("group",), symbol="b"),
+        observable("overlap", "overlap w·W/d of that learner with both groups' rules", dims=("group", "rule"), symbol="R"),
+        observable("shift", "overlap w·v/d of that learner with the line between the groups", dims=("group",), symbol="m"),
+        observable("bias", "bias of that learner", dims=("group",), symbol="b"),
         observable("response", "how strongly a prediction follows its own sample", dims=("group",), symbol="V", low=0,
                    simulated=False),
     )  # fmt: skip
@@ -181,7 +187,7 @@ class BiasGeometry(Model):
         if any(isinstance(value, Tracer) for value in (*geometry, self.thresholds)):
             return
         if len(self.thresholds) != 2:
-            raise InvalidValue(f"thresholds has {len(self.thresholds)} entries where two are meant: of group + and −.")
+            raise InvalidValue(f"thresholds has {len(self.thresholds)} entries but needs two: group + and group −.")
         q, plus, minus = np.broadcast_arrays(*(np.asarray(value) for value in geometry))
         wrong = 1 + 2 * q * plus * minus - q**2 - plus**2 - minus**2 < -EDGE
         if wrong.any():
@@ -197,7 +203,7 @@ class BiasGeometry(Model):
 
     @property
     def _weights(self) -> Array:
-        """k of (group, label): + and −, −1 and +1."""
+        """Weights k by group (+, −) and label (−1, +1)."""
         plus, one = self.group_weight, jnp.ones_like(self.group_weight)
         return jnp.stack([plus, plus * self.positive_plus, one, self.positive_minus]).reshape(2, 2)
 
@@ -239,7 +245,7 @@ class BiasGeometry(Model):
         }
 
     def _means(self, norm: Array, shift: Array, bias: Array) -> tuple[Array, Array]:
-        """Of the fields of label and prediction, per group, in units of their standard deviations."""
+        """Means of the fields of label and prediction, per group, in units of their standard deviations."""
         mixture, signs = self._mixture, jnp.asarray(SIGNS)
         root = jnp.sqrt(mixture.spread)
         return (signs * mixture.gram[:2, 2] + mixture.threshold) / root, (signs * shift + bias) / (
@@ -250,7 +256,7 @@ class BiasGeometry(Model):
 
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
         if size < 3:
-            raise InvalidValue(f"size = {size} is smaller than 3: two rules and the line between the groups.")
+            raise InvalidValue(f"size = {size} is smaller than 3, the two rules and the line between the groups.")
         samples, mixture = counts["samples"], self._mixture
         rows = samples.padded + 3
         draws = jax.random.normal(key, (rows * size,), dtype).reshape(rows, size)
@@ -298,7 +304,7 @@ class BiasGeometry(Model):
 
 
 class _Risk(eqx.Module):
-    """The weighted logistic losses of the learners' own samples, with the quadratic penalties; returns its own gradient."""
+    """Weighted logistic losses of the learners' own samples plus the quadratic penalties; also returns the gradient."""
 
     inputs: Array
     labels: Array
@@ -333,7 +339,7 @@ class _Risk(eqx.Module):
 
 
 def _table(share: Array, label: Array, prediction: Array, correlation: Array) -> Table:
-    """P(c, y, ŷ) given the weights: the label's chance given the student's field, averaged over that field by quadrature."""
+    """P(c, y, ŷ) given the weights: P(y) given the student's field, averaged over that field by quadrature."""
 
     def group(h: Array, s: Array, r: Array) -> Array:
         slope = r / jnp.sqrt(jnp.maximum(1 - r**2, 1e-12))
@@ -342,8 +348,9 @@ def _table(share: Array, label: Array, prediction: Array, correlation: Array) ->
 
         def chances(xi: Array) -> Array:
             one = ndtr(centre + slope * xi)
-            says = (xi > -s).astype(xi.dtype)
-            return jnp.stack([(1 - one) * (1 - says), (1 - one) * says, one * (1 - says), one * says], axis=1)
+            positive = (xi > -s).astype(xi.dtype)
+            joint = [(1 - one) * (1 - positive), (1 - one) * positive, one * (1 - positive), one * positive]
+            return jnp.stack(joint, axis=1)
 
         breaks = jnp.concatenate([-s[None], steps, jnp.asarray([-3.0, 3.0])])
         return gaussian_average_split(chances, breaks, nodes=24).reshape(2, 2)

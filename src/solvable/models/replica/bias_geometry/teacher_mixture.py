@@ -3,7 +3,7 @@ r"""Two groups, a rule each, one or two logistic learners: the saddle point of t
 Group c = ±1 has share ρ_c, inputs x = c v/√d + √Δ_c z and labels y = sign(W_c·x/√d + β_c); |W_±|² = |v|² = d, and T is the Gram
 matrix of (W_+, W_−, v) over d. A learner ŷ = sign(w·x/√d + b) is found by minimising Σ_μ k_{c,y} log(1 + e^{−y(w·x/√d + b)}) +
 λ|w|²/2 over αd samples, b unpenalised. Either one learner sees both groups, or each group has its own and they are tied by
-γ|w_+ − w_−|²/2. (Sarao Mannelli, Gerace, Rostamzadeh and Saglietti 2024, arXiv:2205.15935; derived anew.)
+γ|w_+ − w_−|²/2. (Sarao Mannelli, Gerace, Rostamzadeh and Saglietti 2024, arXiv:2205.15935; derived independently.)
 
 **Output side**, group c with its learner's Q = |w|²/d, m = w·v/d, R = w·W_c/d, V, b. The student's field on a sample left
 out is ω = cm + b + √(Δ Q) ξ, the teacher's in units of √Δ is Gaussian with mean t = (c T_{cv} + β)/√Δ + (R/√Q) ξ and variance
@@ -49,7 +49,7 @@ class Mixture(NamedTuple):
 
 
 class Students(NamedTuple):
-    """Order parameters of the learner that judges either group; `rest` is s² = 1 − R_c²/Q, free of cancellation."""
+    """Order parameters of the learner of each group; `rest` is s² = 1 − R_c²/Q, computed without cancellation."""
 
     norm: Float[Array, " group"]
     overlap: Float[Array, "group rule"]
@@ -62,7 +62,7 @@ class Students(NamedTuple):
 
 
 class _Hats(NamedTuple):
-    """What one sample of every group teaches; `force` and `stiffness` are E f and −E f′."""
+    """Conjugates per sample of each group; `force` and `stiffness` are E f and −E f′."""
 
     shift: Array
     overlap: Array
@@ -89,7 +89,7 @@ def _teach(mean: Scalar, deviation: Scalar, label: Scalar, slope: Scalar, width:
     f = (prox − ω)/width of the loss times `weight`. The label −1 is the same with mean and label reversed, f reversed.
     """
     loss, wide = Logistic(), weight * width
-    # Three regimes of the proximal map, with turns of scale one at ω = −kV and ω = log kV, and the step of the label.
+    # The proximal map has three regimes, with crossovers of width one at ω = −kV and ω = log kV; the label adds a step.
     turns = jnp.concatenate([jnp.log1p(wide) + jnp.asarray([-6.0, 0.0, 8.0]), jnp.asarray([-8.0, 0.0, 6.0]) - wide])
     turns = jnp.concatenate([turns, jnp.stack([-jnp.minimum(80.0, 0.5 * wide), -0.5 * wide])])
     steep = jnp.maximum(jnp.abs(slope), 1e-3) * jnp.where(slope < 0, -1.0, 1.0)
@@ -99,7 +99,7 @@ def _teach(mean: Scalar, deviation: Scalar, label: Scalar, slope: Scalar, width:
     omega, one = mean + deviation * xi, jnp.ones_like(xi)
     prox = loss.prox(one, omega, wide * one)
     curvature = weight * loss.curvature(one, prox)
-    force = weight * jax.nn.sigmoid(-prox)  # −kℓ′(prox), which is (prox − ω)/V without its cancellation
+    force = weight * jax.nn.sigmoid(-prox)  # −kℓ′(prox), equal to (prox − ω)/V but without cancellation
     argument = label + slope * xi
     chance = mass * ndtr(argument)
     density = mass * jnp.exp(-0.5 * argument**2) / np.sqrt(2 * np.pi)
@@ -160,7 +160,7 @@ def _read(learner: Learner, mixture: Mixture, penalty: Scalar, coupling: Scalar,
     else:
         zero = jnp.zeros_like(x[0])
         h = jnp.stack([jnp.stack([rows[0, 0], zero, rows[0, 1]]), jnp.stack([zero, rows[1, 0], rows[1, 1]])])
-    coefficients = ratio @ h  # w = Σ coefficients (W_+, W_−, v) + a part that is orthogonal to all three
+    coefficients = ratio @ h  # w = Σ coefficients (W_+, W_−, v) + a part orthogonal to all three
     noise = ratio**2 @ jnp.exp(rows[:, known])
     overlaps = coefficients @ gram
     if learner == "single":
@@ -168,7 +168,7 @@ def _read(learner: Learner, mixture: Mixture, penalty: Scalar, coupling: Scalar,
         noise, bias, response = (jnp.tile(a, 2) for a in (noise, rows[:, known + 2], jnp.diagonal(resolvent)))
     else:
         bias, response = rows[:, known + 2], jnp.diagonal(resolvent)
-    # Q − R_c² is the square of what of w is orthogonal to W_c: a quadratic form in the other two coefficients.
+    # Q − R_c² is the squared part of w orthogonal to W_c: a quadratic form in the other two coefficients.
     q, m = gram[0, 1], gram[:2, 2]
     cross = jnp.stack([m[1] - q * m[0], m[0] - q * m[1]])
     other = jnp.stack([coefficients[0, 1], coefficients[1, 0]])
@@ -181,7 +181,7 @@ def _read(learner: Learner, mixture: Mixture, penalty: Scalar, coupling: Scalar,
 
 
 def _write(learner: Learner, penalty: Scalar, coupling: Scalar, hats: _Hats, bias: Array) -> Array:
-    """The solver's unknowns from the conjugates (times αρ_c), with a Newton step of every bias."""
+    """The solver's unknowns from the conjugates (times αρ_c), with a Newton step for each bias."""
     if learner == "single":
         v = jnp.sum(hats.response)[None]
         h = jnp.concatenate([hats.overlap, jnp.sum(hats.shift)[None]])[None, :]
@@ -232,7 +232,7 @@ def mixture_students(
 
 
 def _start(learner, mixture, samples, penalty, coupling, weights) -> Array:
-    """The first step of gradient descent from zero, which is right for strong penalties, at a curvature of 1/4."""
+    """The first step of gradient descent from zero at a curvature of 1/4; exact for strong penalties."""
     seen, mean = samples * mixture.share, jnp.mean(weights, axis=1)
     stiff = 0.25 * seen * mean / (1 + 0.25 * mean / (0.1 + penalty))
     pull = 0.4 * seen * mean * jnp.sqrt(mixture.spread)

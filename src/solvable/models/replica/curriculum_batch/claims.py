@@ -1,4 +1,4 @@
-"""What is claimed of curricula in batch learning, and the numbers that decide."""
+"""Claims about curricula in batch learning, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ FIGURE = "curriculum-batch-gains"
 
 
 def _order_alone(stored: Stored) -> list[Measured]:
-    """Without coupling the second phase, which is convex, starts anew: its slice alone decides, as in one phase without the
-    other slice. Both at the best penalty of a grid, against joint training at its own."""
+    """Compare uncoupled phases with joint training, each at the best penalty of a grid.
+
+    Without coupling the second phase, which is convex, forgets the first: the result is that of training on its slice alone.
+    """
     from .model import CurriculumBatch
 
     nothing, half = 1e-9, 0.5
@@ -26,9 +28,9 @@ def _order_alone(stored: Stored) -> list[Measured]:
     best = stored[FIGURE].best
     joint = float(best.sel(arm="joint"))
     return [
-        Measured("error of easy, then hard samples less that of joint training, uncoupled", hard - joint, above=0.0),
-        Measured("error of hard, then easy samples less that of joint training, uncoupled", easy - joint, above=0.0),
-        Measured("the same of easy, then hard samples, coupled", float(best.sel(arm="curriculum")) - joint, below=0.0),
+        Measured("error of easy, then hard samples minus that of joint training, uncoupled", hard - joint, above=0.0),
+        Measured("error of hard, then easy samples minus that of joint training, uncoupled", easy - joint, above=0.0),
+        Measured("the same for easy, then hard samples, coupled", float(best.sel(arm="curriculum")) - joint, below=0.0),
     ]
 
 
@@ -48,13 +50,13 @@ def _prior(stored: Stored) -> list[Measured]:
             "largest relative gain over joint training (theory)", float(_gain(stored, "by_relevant").max()), above=0.1
         ),
         Measured(
-            "relative gain at a fifth of relevant inputs (simulated)",
+            "relative gain with a fifth of the inputs relevant (simulated)",
             1 - easy / joint,
             float(np.hypot(spread, easy * noise / joint)) / joint,
             above=0.1,
         ),
         Measured(
-            "error of hard first less that of easy first, both coupled (theory)",
+            "error of hard first minus that of easy first, both coupled (theory)",
             float(best.sel(arm="anti") - best.sel(arm="curriculum")),
             above=0.0,
         ),
@@ -69,26 +71,30 @@ def _regimes(stored: Stored) -> list[Measured]:
             "largest rise of the gain with the fraction of relevant inputs", float(np.diff(sparse).max()), below=0.0
         ),
         Measured(
-            "gain at a tenth of relevant inputs less that at nine tenths", float(sparse[0] - sparse[-1]), above=0.05
+            "gain with a tenth of the inputs relevant minus that with nine tenths",
+            float(sparse[0] - sparse[-1]),
+            above=0.05,
         ),
         Measured(
-            "largest gain over numbers of samples less that at the fewest",
+            "largest gain over numbers of samples minus that at the smallest number",
             float(samples.max() - samples[0]),
             above=0.05,
         ),
         Measured(
-            "largest gain over numbers of samples less that at the most", float(samples.max() - samples[-1]), above=0.05
+            "largest gain over numbers of samples minus that at the largest number",
+            float(samples.max() - samples[-1]),
+            above=0.05,
         ),
     ]
 
 
 CLAIMS = (
     Claim(
-        "In batches with a standard loss, order gains nothing.",
+        "In batch learning with a standard loss, the order of samples brings no gain.",
         "saglietti2022analytical",
-        "without coupling the last slice alone counts, and is no better than joint training",
-        "phases that are coupled",
-        (FIGURE,), _order_alone, "a fifth of the inputs relevant, half a sample of either kind per input; theory, each arm tuned",
+        "without coupling only the last slice counts, and it does no better than joint training",
+        "coupled phases",
+        (FIGURE,), _order_alone, "a fifth of the inputs relevant, half a sample of each kind per input; theory, each arm tuned",
         missing="simulated phases without coupling",
     ),
     Claim(
@@ -97,14 +103,14 @@ CLAIMS = (
         "the error of easy, then hard samples is more than a tenth below that of joint training, each arm tuned",
         "no coupling; hard samples first with the same prior",
         (FIGURE,), _prior,
-        "half a sample of either kind per input; theory for relevant fractions from 0.1 to 0.9, simulated at 0.2: N = 400, 16 "
-        "seeds. Hard first gains 9 % there: part of the gain is the prior's",
+        "half a sample of each kind per input; theory for relevant fractions from 0.1 to 0.9, simulated at 0.2: N = 400, 16 "
+        "seeds. Hard first gains 9 % there, so part of the gain is due to the prior",
     ),
     Claim(
-        "Its gain has regimes: largest for sparse teachers and intermediate numbers of samples.",
+        "The gain is largest for sparse teachers and intermediate numbers of samples.",
         "saglietti2022analytical",
         "the gain over joint training falls with the fraction of relevant inputs and peaks inside the range of samples",
         "a flat gain",
-        (FIGURE,), _regimes, "theory, each arm tuned: fractions from 0.1 to 0.9; 0.25 to 4 samples of either kind per input",
+        (FIGURE,), _regimes, "theory, each arm tuned: fractions from 0.1 to 0.9; 0.25 to 4 samples of each kind per input",
     ),
 )  # fmt: skip

@@ -1,19 +1,20 @@
-r"""Logistic regression in phases, each pulled to where the last one ended: the recursion of its saddle points.
+r"""Logistic regression in phases, each pulled towards the end of the last: the recursion of its saddle points.
 
-A part ρ of N inputs is relevant and N(0, 1), the others are N(0, Δ) with a Δ for every slice of data; the teacher looks at
+A fraction ρ of N inputs is relevant and N(0, 1), the others are N(0, Δ) with a Δ for every slice of data; the teacher uses
 relevant inputs only, |W_T|²/N = ρ, y = sign(W_T·x/√N). Phase k minimises over w, on slices that no other phase sees,
 
     Σ_μ log(1 + exp(−y w·x/√N)) + λ_k |w|²/2 + γ_k |w − w_{k−1}|²/2,        α_a N samples in slice a.
 
-Because its data are fresh, w_{k−1} enters by its overlaps R₁ = w·W_T/N and its squared norms Q_r₁, Q_i₁ per N on relevant and
-irrelevant inputs alone. With the sign channel's conjugates per sample (`methods.risk.channels`) of every slice at m = R,
+Because its data are fresh, w_{k−1} enters only through its overlap R₁ = w·W_T/N and its squared norms Q_r₁, Q_i₁ per N on
+relevant and irrelevant inputs. With the sign channel's conjugates per sample (`methods.risk.channels`) of every slice at m = R,
 q = Q_r + ΔQ_i, V = V_r + ΔV_i,
 
     v_r = Σ αv̂,  v_i = Σ αΔv̂,  q_r = Σ αq̂,  q_i = Σ αΔq̂,  R̂ = Σ αm̂,        A_r = λ + γ + v_r,  A_i = λ + γ + v_i,
     R = (γR₁ + ρR̂)/A_r,   Q_r = (γ²Q_r₁ + 2γR̂R₁ + ρ(R̂² + q_r))/A_r²,   Q_i = (γ²Q_i₁ + (1−ρ)q_i)/A_i²,
     V_r = ρ/A_r,   V_i = (1−ρ)/A_i.
 
-(Saglietti, Sarao Mannelli and Saxe 2022, arXiv:2106.08068; derived anew. Slices that return need more than this recursion.)
+(Saglietti, Sarao Mannelli and Saxe 2022, arXiv:2106.08068; derived independently. The recursion does not cover slices that are
+used in several phases.)
 The unknowns are the logarithms of αm̂/A_r, αq̂/A_r² and αv̂ of every slice.
 """
 
@@ -34,7 +35,7 @@ Scalar = Float[Array, ""]
 
 
 class Phase(NamedTuple):
-    """The slices that are trained together, their penalty λ and the pull γ to the end of the phase before."""
+    """The slices trained together, their penalty λ, and the strength γ of the pull to the end of the previous phase."""
 
     samples: Float[Array, " slice"]
     difficulty: Float[Array, " slice"]
@@ -43,7 +44,7 @@ class Phase(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a phase ended: R, Q_r, Q_i, and `across` = ρQ_r − R², kept because it is lost by subtracting."""
+    """State at the end of a phase: R, Q_r, Q_i, and `across` = ρQ_r − R², kept because subtraction would lose it."""
 
     overlap: Scalar
     relevant: Scalar
@@ -55,7 +56,7 @@ class Place(NamedTuple):
 
 
 def nowhere() -> Place:
-    """Before the first phase: no weights at all."""
+    """The state before the first phase: zero weights."""
     zero = jnp.zeros(())
     return Place(zero, zero, zero, zero, jnp.zeros(2), zero, jnp.asarray(True))
 
@@ -75,7 +76,7 @@ def error_at(place: Place, relevant: Scalar, difficulty: Scalar) -> Scalar:
 def learn(
     phases: Sequence[Phase], relevant: Scalar, *, nodes: int = 14, tolerance: float = 1e-11, max_steps: int = 400
 ) -> list[Place]:
-    """The ends of all phases, in order; one that did not converge leaves NaN to those after it.
+    """The states at the end of all phases, in order; after a phase that did not converge, all later ones are NaN.
 
     >>> easy = Phase(jnp.ones(1), jnp.full(1, 0.1), jnp.asarray(0.1), jnp.asarray(0.0))
     >>> hard = Phase(jnp.ones(1), jnp.ones(1), jnp.asarray(0.01), jnp.asarray(0.5))
@@ -91,7 +92,7 @@ def learn(
 
 
 def _read(x: Array, phase: Phase, before: Place, relevant: Scalar) -> Place:
-    """The input side, from the solver's unknowns."""
+    """Input side of the equations, from the solver's unknowns."""
     pull, kept = phase.pull, phase.penalty + phase.pull
     overlap, norm, stiff = jnp.exp(x.reshape(3, -1))  # αm̂/A_r, αq̂/A_r², αv̂
     a_r, a_i = kept + jnp.sum(stiff), kept + phase.difficulty @ stiff
@@ -117,7 +118,7 @@ def _advance(phase: Phase, before: Place, relevant: Scalar, nodes: int, toleranc
         a_r = phase.penalty + phase.pull + jnp.sum(stiff)
         return jnp.log(jnp.stack([overlap / a_r, norm / a_r**2, stiff])).reshape(-1)
 
-    # One step of gradient descent from zero, at a curvature between those of no and of many samples.
+    # One step of gradient descent from zero, at a curvature between the limits of few and many samples.
     stiff = 0.25 * phase.samples / (1 + 0.25 / (0.1 + phase.penalty + phase.pull))
     a_r = 0.05 + phase.penalty + phase.pull + jnp.sum(stiff)
     slope = 0.4 / jnp.sqrt(relevant)

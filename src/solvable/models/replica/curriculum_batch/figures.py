@@ -1,6 +1,6 @@
 """Curriculum, anti-curriculum and joint training in batches, every arm at its own best penalties and coupling.
 
-Penalties and coupling are found by the gradient of the theory (`optimise`: a scan, then L-BFGS-B in their logarithms from its
+Penalties and coupling are found with gradients of the theory (`optimise`: a scan, then L-BFGS-B in their logarithms from the
 three best points) within the bounds below.
 """
 
@@ -24,7 +24,7 @@ FREE = {arm: ["penalty"] if arm == "joint" else list(BOUNDS) for arm in PROTOCOL
 
 
 def tuned(arm: str, values: dict[str, Any]) -> tuple[float, dict[str, float]]:
-    """The lowest error on hard inputs of a protocol, and the penalties and coupling that reach it."""
+    """The lowest error of a protocol on hard inputs, and the penalties and coupling that reach it."""
     model = CurriculumBatch(protocol=arm, **values)
     found = optimise(
         model,
@@ -66,7 +66,7 @@ def gains(quick: bool) -> dict[str, Any]:
         CurriculumBatch(protocol=a, consolidation=couplings, **shared, **SHOWN).theory().test_error for a in orders
     ]
     scanned = []
-    for arm in orders:  # at every coupling, penalties of the arm's own
+    for arm in orders:  # at every coupling, each arm has its own penalties
         mesh = np.meshgrid(np.geomspace(1e-3, 10, 12), np.geomspace(1e-6, 1, 8), indexing="ij")
         model = CurriculumBatch(protocol=arm, consolidation=couplings[:, None], first_penalty=mesh[0].reshape(1, -1),
                                 penalty=mesh[1].reshape(1, -1), **SHOWN)  # fmt: skip
@@ -92,7 +92,7 @@ def draw_gains(data: dict[str, Any]) -> Any:
     colours = dict(zip(PROTOCOLS, COLOURS, strict=False))
     for axis, name, dim, words in (
         (axes[0], "by_relevant", "relevant", ("relevant inputs", r"\rho")),
-        (axes[1], "by_samples", "samples", ("easy, and hard, samples", r"\alpha_e = \alpha_h")),
+        (axes[1], "by_samples", "samples", ("easy and hard samples", r"\alpha_e = \alpha_h")),
     ):
         for arm in PROTOCOLS[:2]:
             gain = 100 * (1 - table[name].sel(arm=arm) / table[name].sel(arm="joint"))
@@ -107,7 +107,7 @@ def draw_gains(data: dict[str, Any]) -> Any:
     axis = axes[2]
     for i, arm in enumerate(PROTOCOLS[:2]):
         axis.plot(table.coupling, table.shared[i], ":", color=colours[arm], label=f"{NAMES[arm]}, $\\lambda$ shared")
-        axis.plot(table.coupling, table.scanned[i], color=colours[arm], label=f"{NAMES[arm]}, $\\lambda$ its own")
+        axis.plot(table.coupling, table.scanned[i], color=colours[arm], label=f"{NAMES[arm]}, own $\\lambda$")
         axis.plot(float(table.best_coupling[i]), float(table.best.sel(arm=arm)), "*", color=colours[arm], markersize=10)
     points, size = runs.test_error_simulated, int(data["runs"]["size"][-1])
     for arm, at in zip(PROTOCOLS, (*table.best_coupling.values, 0.9 * float(table.coupling[-1])), strict=True):
@@ -130,7 +130,7 @@ def draw_gains(data: dict[str, Any]) -> Any:
     axis.axhline(fair, color="0.3", linestyle="--", label="every arm tuned")
     log_axis(axis.xaxis)
     axis.set(xlabel=label("coupling", r"\gamma"), ylabel="gain of easy over hard first (%)")
-    axis.set_title("what a shared coupling adds to the curriculum\n" r"($\rho = 0.2$, $\alpha_e = \alpha_h = 0.5$)")
+    axis.set_title("apparent gain at a shared coupling\n" r"($\rho = 0.2$, $\alpha_e = \alpha_h = 0.5$)")
     axis.legend(fontsize=7.5)
     figure.suptitle(
         r"Curricula in batch learning: error on hard inputs, $\Delta_e = 0.05$, $\Delta_h = 1$", fontsize=11
@@ -142,6 +142,6 @@ RECIPES = {
     "curriculum-batch-gains": Recipe(
         gains,
         draw_gains,
-        sentence="What a curriculum of coupled batches gains, every arm tuned, and how a shared coupling flatters it.",
+        sentence="Gain of a curriculum of coupled batches, every arm tuned, and how a shared coupling overstates it.",
     )
 }

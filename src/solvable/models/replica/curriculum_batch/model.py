@@ -1,29 +1,30 @@
-r"""Easy samples first, trained to the end, then hard ones: a curriculum in batch learning, and what ties its phases together.
+r"""Curriculum in batch learning: easy samples trained to convergence, then hard ones, with a prior that couples the phases.
 
-**Data.** A part ρ of the N inputs is relevant and N(0, 1); the others are N(0, Δ), with Δ = `easy` in αₑN easy samples and
-Δ = `hard` in αₕN hard ones. The teacher looks at relevant inputs only, |W_T|²/N = ρ, and y = sign(W_T·x/√N).
+**Data.** A fraction ρ of the N inputs is relevant and N(0, 1); the others are N(0, Δ), with Δ = `easy` in αₑN easy samples
+and Δ = `hard` in αₕN hard ones. The teacher uses relevant inputs only, |W_T|²/N = ρ, and y = sign(W_T·x/√N).
 
-**Learner.** Logistic regression on w·x/√N, each phase to its minimum:
+**Learner.** Logistic regression on w·x/√N, each phase trained to its minimum:
 
     w₁ = argmin Σ_{slice 1} ℓ + λ₁|w|²/2,        w₂ = argmin Σ_{slice 2} ℓ + λ₂|w|²/2 + γ|w − w₁|²/2.
 
 - `curriculum`: easy samples first, then the hard ones;
 - `anti`: hard samples first, then the easy ones;
-- `joint`: all samples in one phase, with λ₂ (λ₁ and γ have no part).
+- `joint`: all samples in one phase, with λ₂ (λ₁ and γ are not used).
 
-With γ = 0 a convex loss forgets the first phase altogether; the Gaussian prior (elastic, as in consolidation) is what lets an
-order matter. The test is on hard inputs.
+With γ = 0 a convex loss forgets the first phase altogether; the order matters only through the Gaussian prior (elastic, as in
+consolidation). The test is on hard inputs.
 
-**Theory** (Saglietti, Sarao Mannelli and Saxe 2022; exact for convex losses): a saddle point for every phase, into which the one
-before enters by its overlaps, because the slices are disjoint (`elastic_phases`, for any number of phases).
+**Theory** (Saglietti, Sarao Mannelli and Saxe 2022; exact for convex losses): one saddle point per phase. The previous
+phase enters through its overlaps, because the slices are disjoint (`elastic_phases`, for any number of phases).
 
-**What is seen** (Δₑ = 0.05, αₑ = αₕ = 0.5). With λ₁, λ₂ and γ chosen for *every* protocol, the curriculum is better than joint
-training by 19 % at ρ = 0.1, 13 % at 0.2 and 4 % at 0.5, and no better from ρ = 0.7 on. For sparse teachers anti-curriculum,
-too, is better than joint training (9 % at ρ = 0.2): part of the gain is the prior's. At one shared γ and λ, easy first seems
-better than hard first by up to 36 %, where the tuned orders differ by 5 %: their best γ are an order of magnitude apart.
+**Results** (Δₑ = 0.05, αₑ = αₕ = 0.5). With λ₁, λ₂ and γ tuned for *every* protocol, the curriculum is better than joint
+training by 19 % at ρ = 0.1, 13 % at 0.2 and 4 % at 0.5, and no better from ρ = 0.7 on. For sparse teachers anti-curriculum
+is also better than joint training (9 % at ρ = 0.2), so part of the gain is due to the prior. At one shared γ and λ, easy first
+appears better than hard first by up to 36 %, whereas the tuned orders differ by 5 %: their best γ are an order of magnitude
+apart.
 
-**Simulation.** Draw teacher and slices, minimise every phase by L-BFGS from the last; errors are exact averages given the
-weights.
+**Simulation.** Draw teacher and slices, minimise every phase by L-BFGS starting from the previous one; errors are exact
+averages given the weights.
 """
 
 from __future__ import annotations
@@ -58,11 +59,10 @@ class CurriculumBatch(Model):
     title = "Curriculum learning, batch"
     family = "replica"
     sentence = (
-        "Easy samples first, trained to the end, then hard ones, tied by a prior: curriculum, anti-curriculum, "
-        "all at once."
+        "Easy and hard samples in two batch phases coupled by a prior: curriculum, anti-curriculum and joint training."
     )
     method = "a replica saddle point for every phase"
-    # near separability a phase's saddle point makes a hundred thousand times as much of an error of its averages
+    # near separability a phase's saddle point amplifies errors of its averages a hundred thousand times
     numerics = Numerics(nodes=23, tolerance=1e-11, max_steps=400)
     simulation_dtype = "float64"  # small penalties are ill-conditioned
     typical_sizes = (100, 200, 400)
@@ -95,16 +95,16 @@ class CurriculumBatch(Model):
         meaning="ridge penalty λ₁|w|²/2 of the first phase, added to the sum of its losses")  # fmt: skip
     penalty: Control = control(
         0.1, low=1e-8, high=1e4, typical=(1e-3, 10.0), scale="log", symbol=r"\lambda_2",
-        meaning="the same of the last phase, which is the only one of joint training")  # fmt: skip
+        meaning="ridge penalty λ₂|w|²/2 of the last phase, the only one in joint training")  # fmt: skip
     consolidation: Control = control(
         0.5, low=0.0, high=1e8, typical=(1e-2, 1e2), scale="log", symbol=r"\gamma",
-        meaning="pull γ|w − w₁|²/2 of the last phase to where the first one ended")  # fmt: skip
+        meaning="pull γ|w − w₁|²/2 of the last phase towards the end of the first")  # fmt: skip
     protocol: str = choice("curriculum", options=PROTOCOLS, meaning="easy or hard samples first, or all in one phase")
 
     dimensions_declared = (dimension("inputs", "relevant and irrelevant inputs"),)
     observables_declared = (
         observable("test_error", "probability of a wrong label on a fresh hard input", symbol=r"\varepsilon", low=0, high=1),
-        observable("easy_error", "the same on a fresh easy input", symbol=r"\varepsilon_e", low=0, high=1),
+        observable("easy_error", "probability of a wrong label on a fresh easy input", symbol=r"\varepsilon_e", low=0, high=1),
         observable("first_error", "error on hard inputs at the end of the first phase", symbol=r"\varepsilon_1", low=0,
                    high=1, when={"protocol": ("curriculum", "anti")}),
         observable("overlap", "overlap of student and teacher w·W_T/N", symbol="R"),
@@ -155,7 +155,7 @@ class CurriculumBatch(Model):
 
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
         if size < 3:
-            raise InvalidValue(f"size = {size} is smaller than 3: two relevant inputs and one that is not.")
+            raise InvalidValue(f"size = {size} is smaller than 3, two relevant inputs and one irrelevant one.")
         teacher_key, *slice_keys = jax.random.split(key, 3)
         number = jnp.clip(counts["relevant"].actual, 1, size - 1)
         mask = (jnp.arange(size, dtype=jnp.int32) < number).astype(dtype)
@@ -197,7 +197,7 @@ class CurriculumBatch(Model):
 
 
 class _Risk(eqx.Module):
-    """Logistic losses of the rows that exist, the ridge, and the pull to a centre; returns its own gradient."""
+    """Logistic losses of the unmasked rows, the ridge, and the pull to a centre; also returns the gradient."""
 
     inputs: Array
     labels: Array

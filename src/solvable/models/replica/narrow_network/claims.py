@@ -1,4 +1,4 @@
-"""What is claimed of narrow one-hidden-layer networks, and the numbers that decide."""
+"""Claims about narrow one-hidden-layer networks, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from solvable.contract.claims import Claim, Measured, Stored, deviation, mean_an
 
 FIGURE = "narrow-network-specialisation"
 BELOW, ABOVE = 0.4, 3.2
-"""Samples per weight below and above the transitions of all activations."""
+"""Samples per weight, below and above the transitions of all activations."""
 
 
 def _errors(stored: Stored) -> list[Measured]:
@@ -29,13 +29,13 @@ def _specialise(stored: Stored) -> list[Measured]:
     chains, found = stored[f"{FIGURE}.chains"].isel(size=-1), []
     for activation in chains.activation.values:
         overlap = chains.overlap_simulated.sel(activation=activation)
-        for start, samples, asked in (
+        for start, samples, bounds in (
             ("teacher", BELOW, {"below": 0.1}),
             ("teacher", ABOVE, {"above": 0.5}),
             ("random", ABOVE, {"above": 0.5}),
         ):
             here = mean_and_error(overlap.sel(start=start, samples=samples))
-            found.append(Measured(f"overlap at α = {samples:g}, chain from {start}, {activation}", *here, **asked))
+            found.append(Measured(f"overlap at α = {samples:g}, chain from {start}, {activation}", *here, **bounds))
     return found
 
 
@@ -43,15 +43,15 @@ CLAIMS = (
     Claim(
         "A few statistics of the weights give the error of Bayesian and of empirical-risk learners for any activation.",
         "perezortiz2025generalization",
-        "the excess loss against the number of samples per weight on the line",
-        "K/d not small, where deviations grow",
+        "the excess loss against the number of samples per weight lies on the theory line",
+        "deviations grow where K/d is not small",
         (FIGURE,), _errors,
         "d = 144; Bayes: chains from the teacher beyond the transition, noise 0.01, two seeds; empirical risk: noise 0.002 to "
         "0.03, four seeds (replica symmetry is unstable for ReLU)",
         missing="several ratios K/d",
     ),
     Claim(
-        "Units specialise at a number of samples proportional to that of parameters.",
+        "Units specialise at a number of samples proportional to the number of parameters.",
         "perezortiz2025generalization",
         "the overlap with the teacher's units vanishes below a transition in n/(Kd) and is large above it",
         "chains that start at the teacher lose it below the transition",
@@ -62,9 +62,9 @@ CLAIMS = (
     Claim(
         "Langevin dynamics and gradient descent, in regression and in classification, follow the theory.",
         "perezortiz2025generalization",
-        "test losses of trained networks against the number of samples per weight on the lines",
-        "few steps of training",
+        "test losses of trained networks against the number of samples per weight lie on the theory lines",
+        "too few training steps",
         missing="test losses of networks trained by Langevin dynamics and by gradient descent, in regression and classification; "
-        "what is stored are Hamiltonian chains and minima by L-BFGS",
+        "the stored data are Hamiltonian chains and L-BFGS minima",
     ),
 )  # fmt: skip

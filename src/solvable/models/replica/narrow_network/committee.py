@@ -1,7 +1,7 @@
 """Committees of many hidden units in far more dimensions, 1 ≪ K ≪ d: kernels of the units and their saddle points.
 
 A committee ŷ = K^{-1/2} Σ_k a_k σ(w_k·x/√d) with signs a_k = ±1 has, in this limit, Gaussian outputs whose covariances are
-those of single units. With n = αKd samples its constant and linear parts, d parameters, are known perfectly, so only
+those of single units. With n = αKd samples its constant and linear parts, d parameters, are learnt perfectly, so only
 
     g(t; A, B) = Σ_{l≥2} s_l(A) s_l(B) c^l,   c = t/√(AB),   s_l(A) = E[σ(√A x) He_l(x)]/√l!
 
@@ -12,14 +12,14 @@ entropy per weight is a function of overlaps alone, and quadratic loss makes it 
     φ = −βλQ/2 + ½ log(Q−q) + (q−t²)/(2(Q−q)) − (α/2)[log D + βC/D],
     D = 1 + β(g(Q;Q,Q) − g(q;Q,Q)),   C = Δ + g(1;1,1) − 2g(t;Q,1) + g(q;Q,Q).
 
-It is stable against breaking of the replicas' symmetry where r < 1: the second variation of ½ log det(Q_ab − t_a t_b) −
+It is stable against replica-symmetry breaking where r < 1: the second variation of ½ log det(Q_ab − t_a t_b) −
 (α/2) log det(1 + βG_ab), along perturbations of the overlaps q_ab whose rows sum to zero, is −¼(1−r)/(Q−q)² times their
 square, with χ = β(Q−q) and
 
     r = αχ² [g'(q)² + C g''(q)]/D²,
 
 derivatives with respect to the first argument at A = B = Q. At zero temperature q → Q, where g'' of an activation with a
-kink diverges as 1/√(Q−q): its empirical risk has no replica-symmetric minimum that is stable, at any noise.
+kink diverges as 1/√(Q−q): its empirical risk has no stable replica-symmetric minimum at any noise.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Scalar = Float[Array, ""]
 ACTIVATIONS = ("relu", "abs", "erf", "tanh", "gelu", "softplus")
 KINKED = tuple(name for name in ACTIVATIONS if FUNCTIONS[name].kinks)
 ODD = tuple(name for name in ACTIVATIONS if FUNCTIONS[name].odd)
-FLOOR = 1e-8  # variance below which the coefficients of a series are rounding alone
+FLOOR = 1e-8  # variance below which the coefficients of a series are only rounding errors
 
 
 class Diagonal(NamedTuple):
@@ -78,7 +78,7 @@ class Kernel(abc.ABC):
 
     @abc.abstractmethod
     def diagonal(self, norm: Scalar) -> Diagonal:
-        """What an empirical-risk minimiser needs, for which q = Q."""
+        """Values on the diagonal q = Q, as an empirical-risk minimiser needs them."""
 
     @abc.abstractmethod
     def second(self) -> float:
@@ -88,8 +88,8 @@ class Kernel(abc.ABC):
 class Homogeneous(Kernel):
     """ReLU and |x|: g = √(AB) h(c), h(c) = w (√(1−c²) + c asin c − 1), h' = w asin c.
 
-    ReLU is half of x + |x| and the linear part does not count, so w = 1/2π for ReLU is a quarter of the 2/π for |x|: the
-    one learns like the other at a quarter of its noise, penalty and temperature.
+    ReLU is half of x + |x| and the linear part does not count, so w = 1/2π for ReLU is a quarter of the 2/π for |x|: ReLU
+    learns like |x| at a quarter of the noise, penalty and temperature.
     """
 
     kinked = True
@@ -155,9 +155,9 @@ class ErrorFunction(Kernel):
 class Series(Kernel):
     """A smooth activation by its Hermite series, coefficients by the trapezoidal rule.
 
-    For an activation analytic in a strip of half-width a (tanh, softplus: π/2, π) and inputs of variance A, what degrees
-    above L hold of g is of order exp(−2a√(L/A)) on the diagonal, and less by the factor c^L beside it: with 128 degrees
-    1e-14 for tanh at A = 1 and 4e-8 at A = 4. The rule's own error, exp(−2πa/(h√A)) for a step h, is smaller.
+    For an activation analytic in a strip of half-width a (tanh, softplus: π/2, π) and inputs of variance A, degrees above L
+    contribute to g at order exp(−2a√(L/A)) on the diagonal, smaller by a factor c^L off it: with 128 degrees 1e-14 for tanh
+    at A = 1 and 4e-8 at A = 4. The error of the rule, exp(−2πa/(h√A)) for a step h, is smaller.
     Derivatives along a variance follow from 2A ds_l/dA = l s_l + √((l+1)(l+2)) s_{l+2}.
     """
 
@@ -222,7 +222,7 @@ class Series(Kernel):
 
 
 class UnitSeries(Series):
-    """The same where both variances are one, as for a Bayes-optimal student: its coefficients are constants."""
+    """Hermite series at unit variances, as for a Bayes-optimal student: its coefficients are constants."""
 
     def __init__(self, name: str, degrees: int, nodes: int):
         super().__init__(name, degrees, nodes)
@@ -236,7 +236,9 @@ class UnitSeries(Series):
 
 @cache
 def kernel_named(name: str, degrees: int = 128, nodes: int = 384, unit: bool = False) -> Kernel:
-    """The kernel of an activation; degrees and nodes are for those without a closed form, `unit` for unit variances only.
+    """The kernel of an activation.
+
+    `degrees` and `nodes` apply to activations without a closed form; `unit` restricts the kernel to unit variances.
 
     >>> one = jnp.asarray(1.0)
     >>> round(float(kernel_named("relu").value(one, one, one)), 8)  # 1/4 − 1/2π
@@ -251,7 +253,7 @@ def kernel_named(name: str, degrees: int = 128, nodes: int = 384, unit: bool = F
 
 @cache
 def _hermite_rule(degrees: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Places x_i and weights of E[f(x) He_l(x)]/√l!, l = 2 … degrees, on ±13 standard deviations."""
+    """Nodes x_i and weights of E[f(x) He_l(x)]/√l!, l = 2 … degrees, on ±13 standard deviations."""
     x = np.linspace(-13.0, 13.0, nodes)
     step = x[1] - x[0]
     rows = [np.ones_like(x), x]
@@ -262,7 +264,7 @@ def _hermite_rule(degrees: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _scale(a: Scalar, b: Scalar) -> Scalar:
-    """√(AB), with room for a norm that vanishes."""
+    """√(AB), safe where a norm vanishes."""
     return jnp.sqrt(jnp.maximum(a * b, 1e-200))
 
 
@@ -271,7 +273,7 @@ def _sine(c: Scalar) -> Scalar:
 
 
 def _arcsine(c: Scalar) -> Scalar:
-    """asin without a singular value or derivative at one, which rounding can pass."""
+    """asin with finite value and derivative at one, which rounding can exceed."""
     return jnp.arctan2(c, _sine(c))
 
 
@@ -280,13 +282,16 @@ def _arcsine(c: Scalar) -> Scalar:
 NEAR, FAR = (
     -14.0,
     32.0,
-)  # ends of the search along logit q: overlaps from 1e-6, below which q is its leading power, to 1 − 1e-14
+)  # ends of the search along logit q: overlaps from 1e-6, below which the leading power of q suffices, to 1 − 1e-14
 GRID, HALVINGS = 193, 60
 
 
 class BayesTransitions(NamedTuple):
-    """Samples per weight at which solutions appear (`spinodal`) and win (`transition`), the overlap there, and whether
-    the transition is of first order; a continuous one has all at the `threshold` Δ + g(1) over 2c₂²."""
+    """Transitions of the Bayes-optimal student, in samples per weight.
+
+    Specialised solutions appear at `spinodal` and have the lower free energy from `transition` on, with the given overlap
+    there. At a continuous transition all coincide with the `threshold` (Δ + g(1))/(2c₂²).
+    """
 
     spinodal: Scalar
     transition: Scalar
@@ -318,7 +323,7 @@ def bayes_samples(kernel: Kernel, x: Scalar, noise: Scalar) -> Scalar:
 
 
 def bayes_free_energy(kernel: Kernel, q: Scalar, samples: Scalar, noise: Scalar) -> Scalar:
-    """−φ = −½ log(1−q) − q/2 + (α/2) log(Δ + g(1) − g(q)), up to what does not depend on q."""
+    """−φ = −½ log(1−q) − q/2 + (α/2) log(Δ + g(1) − g(q)), up to terms that do not depend on q."""
     return -0.5 * jnp.log1p(-q) - 0.5 * q + 0.5 * samples * jnp.log(_left(kernel, q, noise))
 
 
@@ -352,7 +357,7 @@ def bayes_transitions(kernel: Kernel, noise: Scalar) -> BayesTransitions:
 
     even = _implicit(lambda x: advantage(x, noise), _bisect(lambda x: advantage(x, fixed), turn, jnp.asarray(FAR)))
     return BayesTransitions(
-        # at the minimum the derivative is that of α(q) at fixed q
+        # at the minimum the total derivative equals that of α(q) at fixed q
         spinodal=jnp.where(first_order, jnp.exp(bayes_samples(kernel, turn, noise)), threshold),
         transition=jnp.where(first_order, jnp.exp(bayes_samples(kernel, even, noise)), threshold),
         overlap=jnp.where(first_order, jax.nn.sigmoid(even), 0.0),
@@ -363,7 +368,7 @@ def bayes_transitions(kernel: Kernel, noise: Scalar) -> BayesTransitions:
 
 
 def bayes_solution(kernel: Kernel, samples: Scalar, noise: Scalar, known: BayesTransitions) -> BayesSolution:
-    """All specialised overlaps at α samples per weight: on either side of the minimum of α(q) bisection cannot fail.
+    """All specialised overlaps at α samples per weight, by bisection on either side of the minimum of α(q).
 
     >>> kernel, alpha, noise = kernel_named("relu"), jnp.asarray(4.0), jnp.asarray(0.05)
     >>> round(float(bayes_solution(kernel, alpha, noise, bayes_transitions(kernel, noise)).upper), 6)
@@ -391,20 +396,20 @@ def bayes_solution(kernel: Kernel, samples: Scalar, noise: Scalar, known: BayesT
 
 
 def _left(kernel: Kernel, q: Scalar, noise: Scalar) -> Scalar:
-    """Δ + g(1) − g(q): what a Bayes-optimal student leaves unexplained of a label."""
+    """Δ + g(1) − g(q): the variance of a label that a Bayes-optimal student leaves unexplained."""
     one = jnp.ones_like(q)
     return noise + kernel.value(one, one, one) - kernel.value(q, one, one)
 
 
 def _bisect(function, low: Scalar, high: Scalar) -> Scalar:
-    """Where a function that rises through zero between `low` and `high` vanishes; the nearer end if it does not."""
+    """The zero of a function that rises between `low` and `high`; the nearer end if there is none."""
 
     low, high = bisect(lambda x: ~(function(x) > 0), low, high, HALVINGS)
     return jax.lax.stop_gradient(0.5 * (low + high))
 
 
 def _implicit(function, root: Scalar) -> Scalar:
-    """A root known to rounding, with its derivative with respect to all that the function depends on."""
+    """A root known to rounding, with its derivative in everything the function depends on."""
     value, slope = jax.value_and_grad(function)(root)
     return root - value / jax.lax.stop_gradient(slope)
 
@@ -422,7 +427,7 @@ class Order(NamedTuple):
 
 
 class Fields(NamedTuple):
-    """What the order parameters imply: kernels g at Q, q and t, D, C, and the derivatives of g."""
+    """Functions of the order parameters: kernels g at Q, q and t, D, C, and the derivatives of g."""
 
     g_norm: Scalar
     g_replica: Scalar
@@ -436,14 +441,14 @@ class Fields(NamedTuple):
 
 
 def order_parameters(x: Float[Array, " 3"], temperature: Scalar | None) -> Order:
-    """From three unknowns: log χ, ±(q − t²) and ±t, of which the last two may vanish; without temperature q = Q."""
+    """Order parameters from three unknowns: log χ, ±(q − t²) and ±t; the last two may vanish, and at T = 0, q = Q."""
     response, t = jnp.exp(x[0]), jnp.abs(x[2])
     replica = t**2 + jnp.abs(x[1])
     return Order(replica if temperature is None else replica + temperature * response, replica, t, response)
 
 
 def fields(kernel: Kernel, order: Order, noise: Scalar, temperature: Scalar | None) -> Fields:
-    """No temperature means empirical risk: β → ∞ at fixed χ."""
+    """Functions of the order parameters; `None` for the temperature means empirical risk, β → ∞ at fixed χ."""
     norm, q, t, response = order
     one = jnp.ones_like(norm)
     d = kernel.diagonal(norm)
@@ -477,7 +482,7 @@ def committee_saddle_point(
     temperature: Scalar | None,
     **options: Any,
 ) -> Solution:
-    """The stationary point of φ from a start (see `order_parameters`); t = 0 stays so, the unspecialised solution:
+    """The stationary point of φ from a start (see `order_parameters`); t = 0 is kept, the unspecialised solution:
 
     t = αχ ∂_t g(t;Q,1)/D,   q − t² = αχ² C g'(q)/D²,
     1/χ = λ + α[(d g(Q;Q,Q)/dQ − 2 ∂_Q g(t;Q,1))/D − C β (d g(Q;Q,Q)/dQ − ∂_Q g(q) − g'(q))/D²].
@@ -505,7 +510,7 @@ def replicon(kernel: Kernel, order: Order, f: Fields, samples: Scalar, temperatu
 
 
 def free_energy(order: Order, f: Fields, samples: Scalar, penalty: Scalar, temperature: Scalar | None) -> Scalar:
-    """−Tφ; without temperature its limit ½λQ − (Q−t²)/(2χ) + (α/2)C/D, the penalised loss per weight."""
+    """−Tφ; at zero temperature its limit ½λQ − (Q−t²)/(2χ) + (α/2)C/D, the penalised loss per weight."""
     norm, q, t, response = order
     energy = 0.5 * penalty * norm - 0.5 * (q - t**2) / response + 0.5 * samples * f.rest / f.denominator
     if temperature is None:

@@ -1,4 +1,4 @@
-"""Specialisation of a narrow network: continuous for ReLU and |x|, of first order for erf; where its minima are many."""
+"""Specialisation of a narrow network: continuous for ReLU and |x|, first order for erf; and where replica symmetry fails."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def specialisation(quick: bool) -> dict[str, Any]:
     curves = Study(model, {"activation": list(SHOWN), "start": list(STARTS), "samples": alpha}).run()
     unstable = NarrowNetwork(noise=0.01, activation="erf", samples=alpha).branches()
     overlaps = np.asarray(unstable["overlap"])
-    falls = np.asarray(unstable["stability"]) < 0  # of the three solutions the one between the two others
+    falls = np.asarray(unstable["stability"]) < 0  # the middle one of the three solutions
     middle = np.where(falls & (overlaps > 0), overlaps, np.nan)
     curves = curves.assign(unstable_overlap=("samples", np.nanmax(np.nan_to_num(middle, nan=-1.0), axis=1)))
     size, seeds, places = (36, 2, [3.0]) if quick else (144, 2, [0.4, 1.0, 1.8, 3.2])
@@ -89,7 +89,9 @@ def draw_specialisation(data: dict[str, Any]) -> Any:
     last.set_title("minima of the risk, replica symmetry")
     last.legend(fontsize=8)
     caveat = "short chains remember their start below and near the transition"
-    figure.suptitle(f"A narrow network specialises; chains and descents at d = {size} (points): {caveat}", fontsize=11)
+    figure.suptitle(
+        f"Specialisation of a narrow network; chains and minima at d = {size} (points): {caveat}", fontsize=11
+    )
     return figure
 
 
@@ -97,6 +99,6 @@ RECIPES = {
     "narrow-network-specialisation": Recipe(
         specialisation,
         draw_specialisation,
-        sentence="When the units of a narrow network specialise, continuously or at once, and where replica symmetry misleads.",
+        sentence="When the units of a narrow network specialise, continuously or abruptly, and where replica symmetry fails.",
     )
 }

@@ -1,8 +1,8 @@
 """Hamiltonian Monte Carlo: draws from exp(−U(x)) by leapfrog trajectories, with a step that adapts to its acceptance.
 
-A chain is begun once and continued in pieces. Each piece first tunes the step and then keeps it: draws are made by a chain
-whose law does not depend on them. The number of trajectories between draws is no part of the program, so that pieces of all
-lengths share one.
+A chain is started once and continued in pieces. Each piece first tunes the step and then keeps it fixed, so the transition
+kernel does not depend on the draws. The number of trajectories between draws is not static: pieces of all lengths share one
+compiled program.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-ACCEPTED = 0.8  # of the trajectories, to which the step adapts
-GAIN = 0.2  # of the logarithm of the step, per unit of acceptance, while it is tuned
-SHORTEST = 32  # trajectories that tune at least
+ACCEPTED = 0.8  # target acceptance to which the step adapts
+GAIN = 0.2  # change of the log step per unit of acceptance, while it is tuned
+SHORTEST = 32  # smallest number of tuning trajectories
 
 Energy = Callable[[Array], tuple[Float[Array, ""], Array]]
 
 
 class Walker(NamedTuple):
-    """Where a chain stands: its place, U and the gradient there, its step, and what it accepted in its last piece."""
+    """State of a chain: position, U and its gradient there, step size, and acceptance rate in the last piece."""
 
     x: Float[Array, "..."]
     value: Float[Array, ""]
@@ -32,7 +32,7 @@ class Walker(NamedTuple):
 
 
 def begin(energy: Energy, start: Float[Array, "..."], step: float | Float[Array, ""]) -> Walker:
-    """A chain that has not moved yet."""
+    """A chain at its starting point."""
     dtype = start.dtype
     return Walker(start, *energy(start), jnp.log(jnp.asarray(step, dtype)), jnp.zeros((), dtype))
 
@@ -48,11 +48,11 @@ def proceed(
     kick: Callable[[Array], Array] = lambda p: p,
     drift: Callable[[Array], Array] = lambda p: p,
 ) -> tuple[Walker, Float[Array, "draws ..."]]:
-    """A piece of a chain: an eighth of its length to tune the step, then a draw after every `thin` trajectories.
+    """Run a piece of a chain: tune the step over an eighth of its length, then draw after every `thin` trajectories.
 
     `energy` returns U and its gradient. `kick` turns standard Gaussians into momenta of variance M, `drift` momenta into
-    velocities, M⁻¹p. A trajectory has `leaps` leapfrog steps, which vary by 20 % from one to the next, so that no period
-    of the motion is met exactly.
+    velocities, M⁻¹p. A trajectory has `leaps` leapfrog steps, whose size varies by 20 % between trajectories to avoid
+    resonance with a period of the motion.
 
     >>> bowl = lambda x: (0.5 * jnp.sum(x**2) / 4, x / 4)
     >>> walker = begin(bowl, jnp.zeros(500), 0.1)
@@ -91,7 +91,7 @@ def proceed(
         )
 
     def draw(now, number):
-        # tuning belongs to the first draw, so that the program holds one trajectory only
+        # tuning is part of the first draw, so the program contains the trajectory only once
         first = jnp.where(number == 0, 0, tuning + thin * number)
         now = jax.lax.fori_loop(first, tuning + thin * (number + 1), trajectory, now)
         return now, now.x

@@ -1,4 +1,4 @@
-r"""A narrow two-layer network, fewer units than inputs but many, is trained on a network like itself: specialisation.
+r"""Specialisation of a narrow two-layer network (1 ≪ K ≪ d units) trained on a teacher of the same architecture.
 
 **Data.** Inputs x ~ N(0, 1_d), labels y = f(x) + √Δ ξ of a teacher f(x) = K^{-1/2} Σ_k a_k σ(w*_k·x/√d) with known signs
 a_k = ±1, half of each, and |w*_k|² = d. There are n = αKd samples for the Kd weights.
@@ -6,8 +6,8 @@ a_k = ±1, half of each, and |w*_k|² = d. There are n = αKd samples for the Kd
 **Learner.** The same network with weights w. *bayes*: the mean of the posterior, whose prior is w*_k ~ N(0, 1_d).
 *gibbs*: one draw of exp(−[½Σ(y−ŷ)² + ½λ|w|²]/T). *erm*: a minimum of ½Σ(y−ŷ)² + ½λ|w|².
 
-**Theory** (d → ∞, then K → ∞; corrections 1/K and K/d). Outputs are Gaussian and their covariances those of single units,
-without the constant and linear parts of σ, which d ≪ n parameters hold and which are known perfectly. Unknowns are
+**Theory** (d → ∞, then K → ∞; corrections 1/K and K/d). Outputs are Gaussian and their covariances are those of single
+units, without the constant and linear parts of σ: these depend on d ≪ n parameters and are learnt perfectly. Unknowns are
 Q = |w_k|²/d, t = w_k·w*_k/d and q, the overlap of two draws: see `committee` for φ and its saddle points.
 A Bayes-optimal student (Q = 1, t = q) has
 
@@ -15,24 +15,24 @@ A Bayes-optimal student (Q = 1, t = q) has
 
 of which q = 0, a linear fit, is always a solution. It gives way at α_c = (Δ + g(1))/(2c₂²) unless the activation is odd
 (c₂ = 0): then specialised solutions appear at a spinodal, win at a transition of first order, and are never found from a
-random start. `start` says which solution is meant: the one that is reached from the teacher, or from random weights.
+random start. `start` selects the solution: the one reached from the teacher, or from random weights.
 
-**Stability.** Replica symmetry is an assumption but for *bayes*. `stability` is positive where its solution is stable
-against breaking it. For *erm* with a kink in σ (ReLU, |x|) it never is: there are many minima, the theory is approximate,
-and where a descent ends depends on its start. At α = 4, λ = Δ = 0.05 a ReLU network is unstable below T = 0.0022. Chains
-cooled slowly (d = 144) follow the theory above that; the minima below them, found out of equilibrium, have excess loss
-0.0102(4), predicted 0.0107; a descent from the teacher is caught in higher minima with 0.0084(3). For smooth σ, where
-stability is positive, descents from the teacher agree. An *erm* solution that is lost at a fold (erf, much noise) is told as
-not converged.
+**Stability.** Replica symmetry is an assumption except for *bayes*. `stability` is positive where the replica-symmetric
+solution is stable. For *erm* with a kink in σ (ReLU, |x|) it never is: there are many minima, the theory is approximate,
+and the minimum that is reached depends on the start. At α = 4, λ = Δ = 0.05 a ReLU network is unstable below T = 0.0022.
+Chains cooled slowly (d = 144) follow the theory above that; the minima below them, found out of equilibrium, have excess
+loss 0.0102(4), predicted 0.0107; minimisation from the teacher is trapped in higher minima with 0.0084(3). For smooth σ,
+where stability is positive, minimisation from the teacher agrees. An *erm* solution that is lost at a fold (erf, strong noise)
+is reported as not converged.
 
 **Simulation.** Data are drawn and weights trained: *erm* by L-BFGS, *bayes* and *gibbs* by four chains of Hamiltonian Monte
-Carlo. Informed ones begin at the teacher and at overlap 0.7 with it, to come from above and below; the others at random
-weights. Units are matched to the teacher's. The number of units grows as √d/2, so that 1/K and K/d fall alike, as 1/√d.
-Chains run on, each time twice as long, until in the second half of the run every observable has R̂ ≤ 1.05 and 50 effective
-draws (`methods.averages.chains`); after 2048 trajectories without, the result is NaN, not converged, and its residual R̂ − 1. So
-it is near a transition, and at temperatures far below that at which replica symmetry breaks. Where two solutions coexist, `start`
-says which is sampled, and nothing is averaged over both; but a barrier is only as high as the network is wide, and chains of
-four units cross it (erf, α = 4, Δ = 0.01, d = 64: specialised from random weights).
+Carlo. Informed chains start at the teacher and at overlap 0.7 with it, above and below the solution; the others start at
+random weights. Units are matched to the teacher's. The number of units grows as √d/2, so that 1/K and K/d both fall as 1/√d.
+Chains are extended, doubling their length, until in the second half of the run every observable has R̂ ≤ 1.05 and 50 effective
+draws (`methods.averages.chains`). If that takes more than 2048 trajectories, the result is NaN and not converged, with residual
+R̂ − 1. This happens near a transition, and at temperatures far below the onset of replica-symmetry breaking. Where two solutions
+coexist, `start` selects the one that is sampled, without averaging over both. The barrier between them grows with the width,
+and chains of four units cross it (erf, α = 4, Δ = 0.01, d = 64: specialised from random weights).
 """
 
 from __future__ import annotations
@@ -61,14 +61,17 @@ BAYES = {"learner": "bayes"}
 DRAWN = {"learner": ("bayes", "gibbs")}
 SMALLEST = 1e-3  # noise below which a Bayes-optimal student of a kinked teacher can have further solutions
 FRESH = 8192  # inputs on which a trained network is tested
-CHAINS, DRAWS, THINNEST = 4, 128, 8  # chains, draws of each that are kept, and trajectories between them at most
+CHAINS, DRAWS, THINNEST = 4, 128, 8  # chains, draws kept of each, and largest number of trajectories between draws
 NEAR = 0.7  # overlap with the teacher of the lower half of informed starts
-ITERATIONS, REST = 500, 2e-4  # of a descent, and the gradient per weight at which it rests
-LEGS, GAIN = 8, 1e-4  # descents in succession, and what the last may gain, relatively, where gradients do not vanish
+ITERATIONS, REST = 500, 2e-4  # iterations of a minimisation, and the gradient per weight at which it stops
+LEGS, GAIN = (
+    8,
+    1e-4,
+)  # successive minimisations, and the relative gain of the last one allowed where gradients do not vanish
 
 
 class NarrowNetwork(Model):
-    """A committee with 1 ≪ K ≪ d units learns another: when its units specialise, and what it costs before they do.
+    """A committee with 1 ≪ K ≪ d units learns another: specialisation of its units, and losses before and after it.
 
     >>> import solvable as sv
     >>> out = sv.NarrowNetwork(activation="erf", samples=[2.0, 4.0], noise=0.01).theory()
@@ -80,11 +83,9 @@ class NarrowNetwork(Model):
     title = "Narrow two-layer network"
     family = "replica"
     sentence = (
-        "A two-layer network with many units, but far fewer than inputs, learns another: when its units specialise."
+        "A two-layer network with many units, but far fewer than inputs, learns another: specialisation of its units."
     )
-    method = (
-        "replica saddle point; exact for Bayes, elsewhere with its stability told (kinked empirical risk: approximate)"
-    )
+    method = "replica saddle point; exact for Bayes, otherwise with its stability (kinked empirical risk: approximate)"
     revision = 2
     numerics = Numerics(tolerance=1e-11, max_steps=500, degrees=128, nodes=384)
     runs = "host"
@@ -128,7 +129,7 @@ class NarrowNetwork(Model):
         0.05, low=1e-4, high=1e3, typical=(0.01, 1.0), scale="log", symbol="T",
         meaning="temperature of the measure from which the learner is drawn (gibbs)")  # fmt: skip
     learner: str = choice(
-        "bayes", options=("bayes", "gibbs", "erm"), meaning="mean of the posterior, a draw, or a minimum"
+        "bayes", options=("bayes", "gibbs", "erm"), meaning="posterior mean, Gibbs draw, or risk minimiser"
     )
     activation: str = choice("relu", options=ACTIVATIONS, symbol=r"\sigma", meaning="activation of teacher and student")
     start: str = choice("teacher", options=("teacher", "random"), meaning="weights from which the solution is reached")
@@ -165,11 +166,11 @@ class NarrowNetwork(Model):
         small = not isinstance(self.noise, Tracer) and bool(np.any(np.asarray(self.noise) < SMALLEST))
         if self.learner == "bayes" and small:
             raise InvalidValue(
-                f"noise = {float(np.min(self.noise)):g} with learner = 'bayes' is outside [{SMALLEST:g}, 100]: with less, "
-                "solutions beyond those followed here can exist."
+                f"noise = {float(np.min(self.noise)):g} with learner = 'bayes' is outside [{SMALLEST:g}, 100]: with less "
+                "noise, solutions not covered here can exist."
             )
         if self.units % 2:
-            raise InvalidValue(f"units = {self.units} is odd: half of the signs are positive; use 0, 2, 4, … 512.")
+            raise InvalidValue(f"units = {self.units} is odd, but half of the signs are positive: use 0, 2, 4, … 512.")
 
     def observables(self) -> dict[str, Observable]:
         """Approximate only where the replica-symmetric solution is not known to be exact."""
@@ -217,7 +218,7 @@ class NarrowNetwork(Model):
         if self.start == "teacher":
             return {n: v for n, v in informed.items() if n != "push"}
         plain = jax.tree.map(lambda v: v[-1], found)
-        # an unspecialised start stays where it is unless that is unstable; then it goes where the informed one goes
+        # an unspecialised start stays unspecialised unless that solution is unstable; then it joins the informed one
         leaves = (plain["push"] > 1) | ((plain["stability"] < 0) & (self.learner == "gibbs"))
         chosen = {n: jnp.where(leaves, informed[n], plain[n]) for n in plain if n != "push"}
         return chosen | {"converged": plain["converged"] & chosen["converged"]}
@@ -260,7 +261,7 @@ class NarrowNetwork(Model):
         start = task.teacher if self.start == "teacher" else task.random[0]
         fit = descend(loss, start, tolerance=REST, iterations=ITERATIONS)
         if self.activation in KINKED:
-            # the gradient does not vanish at a kink's minimum: a descent has arrived where another gains nothing
+            # the gradient does not vanish at a minimum with a kink: stop when another minimisation gains nothing
             for _ in range(LEGS):
                 before, fit = fit.value, descend(loss, fit.parameters, tolerance=REST, iterations=ITERATIONS)
                 fit = fit._replace(converged=before - fit.value <= GAIN * before)
@@ -271,7 +272,7 @@ class NarrowNetwork(Model):
         return out | {"converged": fit.converged, "residual": fit.residual}
 
     def _sample(self, loss: PenalisedLoss, task: Task, key: Array) -> dict[str, Any]:
-        """Means over four chains, in two pairs; those that are informed begin above and below, at overlaps 1 and 0.7."""
+        """Means over four chains, in two pairs; informed chains start above and below, at overlaps 1 and 0.7."""
         starts = task.random
         if self.start == "teacher":
             near = jnp.where(jnp.arange(CHAINS) < CHAINS // 2, 1.0, NEAR).astype(starts.dtype)[:, None, None]
@@ -285,16 +286,18 @@ class NarrowNetwork(Model):
         return out | {"converged": run.converged, "residual": run.residual}
 
     def _measured(self, network: Committee, task: Task, one: Array, two: Array) -> dict[str, Array]:
-        """What is reported, of every draw of every pair."""
+        """The reported observables, for every draw of every pair."""
         shape, weights = one.shape[:2], one.shape[2:]
         drawn = [np.asarray(w).reshape(-1, *weights) for w in (one, two)]
-        # Chains from the teacher, too, change their units' places where these have not specialised.
+        # Chains from the teacher also permute their units where these have not specialised.
         parity = "even" if self.activation == "abs" else "odd" if self.activation in ODD else "none"
         teacher = np.asarray(task.teacher)
         first = np.stack([matched(w, teacher, parity) for w in drawn[0]])
         second = np.stack([matched(w, to, parity) for w, to in zip(drawn[1], first, strict=True)])
         seen = measure(network, task, jnp.asarray(first), jnp.asarray(second))
-        if self.learner == "gibbs":  # of a draw, where the others tell of the mean of all draws or of the one minimum
+        if (
+            self.learner == "gibbs"
+        ):  # losses of a single draw; the other learners use the mean of all draws or the minimum
             seen |= {n: seen[f"own_{n}"] for n in ("excess_loss", "train_loss")}
         wanted = [n for n, o in self.observables().items() if o.simulated and n in seen]
         return {n: seen[n].astype(float).reshape(shape) for n in wanted}

@@ -1,4 +1,4 @@
-"""Finite committees ŷ = K^{-1/2} Σ_k a_k σ(w_k·x/√d), a_k = ±1 in turn: drawn, trained, sampled and measured."""
+"""Draw, train, sample and measure finite committees ŷ = K^{-1/2} Σ_k a_k σ(w_k·x/√d), a_k alternating between ±1."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Weights = Float[Array, "units size"]
 
 
 class Committee(eqx.Module):
-    """The network as a function; inputs come divided by √d."""
+    """The network as a function; inputs are already divided by √d."""
 
     activation: str = eqx.field(static=True)
 
@@ -41,7 +41,7 @@ class Task(NamedTuple):
 
 
 def signs(units: int, dtype: jnp.dtype) -> Float[Array, " units"]:
-    """+1 and −1 in turn."""
+    """Alternating signs +1, −1."""
     return jnp.asarray(np.where(np.arange(units) % 2 == 0, 1.0, -1.0), dtype)
 
 
@@ -57,8 +57,8 @@ def draw_task(
     noise: Array,
     dtype: jnp.dtype,
 ) -> Task:
-    """Gaussian inputs and starts; the rows of the teacher have norm √d exactly, for their fluctuation would look like
-    a correction of the theory."""
+    """Draw Gaussian inputs and starts; the teacher's rows have norm exactly √d, because fluctuations of the norm would look
+    like finite-size corrections to the theory."""
     keys = jax.random.split(key, 4)
     weights = jax.random.normal(keys[0], (1 + starts, units, size), dtype)
     teacher = weights[0] * (math.sqrt(size) / jnp.linalg.norm(weights[0], axis=1, keepdims=True))
@@ -86,22 +86,23 @@ class PenalisedLoss(eqx.Module):
 
 
 def descend(loss: PenalisedLoss, start: Weights, *, tolerance: float, iterations: int) -> Minimum:
-    """A minimum of the penalised loss by L-BFGS."""
+    """A minimum of the penalised loss, by L-BFGS."""
     return minimise(loss, start, tolerance=tolerance, iterations=iterations, history=12)
 
 
 class Chains(eqx.Module):
-    """Independent chains of exp(−loss), to be continued in pieces.
+    """Independent chains of exp(−loss), run in pieces.
 
-    The slopes σ' have a mean m, in which all units act as one, Σ_k a_k w_k, and a variance v. The sum is stiffer than the
-    rest by (α(v + Km²) + λ)/(αv + λ) and gets so much more mass. Steps shrink and trajectories lengthen, in steps, as the
-    fourth root of the number of weights, so that the way of a trajectory stays that of a weight's standard deviation.
+    The slopes σ' have a mean m, through which all units act together as Σ_k a_k w_k, and a variance v. The sum is stiffer
+    than the other directions by (α(v + Km²) + λ)/(αv + λ) and its mass is larger by that factor. With the number of weights,
+    the step shrinks and the number of steps grows as its fourth root, so that a trajectory always covers a weight's standard
+    deviation.
     """
 
     loss: PenalisedLoss
 
     def _stiffness(self, units: int) -> tuple[Array, Array]:
-        """Of a single weight, and how many times as much of the sum; both times the temperature."""
+        """Stiffness of a single weight times the temperature, and the factor by which the sum is stiffer."""
         mean, variance = slopes(self.loss.network.activation)
         samples, size = self.loss.inputs.shape
         ratio = samples / (units * size)
@@ -148,10 +149,10 @@ def slopes(activation: str) -> tuple[float, float]:
 
 
 def matched(weights: np.ndarray, to: np.ndarray, parity: str) -> np.ndarray:
-    """Units in the order that overlaps most with `to`, as far as the network stays the same.
+    """Permute units for the largest overlap with `to`, without changing the network's function.
 
-    Units of the same sign a_k may change places; for an even activation a unit may also be reversed, for an odd one units of
-    unlike sign may change places if they are.
+    Units of the same sign a_k may be exchanged. For an even activation a unit may also be reversed; for an odd one, units of
+    opposite sign may be exchanged if they are reversed too.
 
     >>> rows = np.eye(4, 6)
     >>> bool((matched(rows[[2, 1, 0, 3]], rows, "none") == rows).all())
@@ -179,8 +180,8 @@ def measure(
 ) -> dict[str, Float[Array, " n"]]:
     """Overlaps, norm, and the mean product of two students' errors on fresh and on training inputs, pair by pair.
 
-    Of two independent draws the product is, in the mean, the squared error of their mean prediction; of one with itself its
-    own squared error, which is `own_excess_loss` and `own_train_loss`.
+    For two independent draws the product is, on average, the squared error of the mean prediction; for a draw with itself it is
+    that draw's own squared error (`own_excess_loss` and `own_train_loss`).
     """
     size = one.shape[2]
 

@@ -1,4 +1,4 @@
-"""The solutions between which a narrow network chooses: specialised, unstable and unspecialised, with all they predict."""
+"""The competing solutions of a narrow network: specialised, unstable and unspecialised, with their predictions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .committee import (
 
 
 def bayes_branches(kernel: Kernel, alpha: Array, noise: Array) -> dict[str, dict[str, Array]]:
-    """What is reached from the teacher and from random weights; the unstable and the unspecialised solution."""
+    """Solutions reached from the teacher and from random weights; the unstable and the unspecialised solution."""
     lines = bayes_transitions(kernel, noise)
     found = bayes_solution(kernel, alpha, noise, lines)
     one, zero = jnp.ones_like(alpha), jnp.zeros_like(alpha)
@@ -70,8 +70,8 @@ def saddle_points(
     """Saddle points of gibbs, and of erm (no temperature): from the teacher, from half-way, and without specialisation."""
     soft, loose, one = -jnp.log(penalty + 0.2 * samples), -jnp.log(penalty), jnp.ones(())
     starts = [(soft, 0.03, 0.97), (soft, 0.3, 0.8), (soft, 0.5, 0.4)]
-    # Without specialisation the response is another: that of a network which fits the noise, or whose outputs have,
-    # by themselves, the variance of the labels.
+    # Without specialisation the response differs: the network fits the noise, or its outputs alone have the variance of
+    # the labels.
     if temperature is None:
         starts += [(soft, 0.5, 0.0), (0.5 * (soft + loose), 5.0, 0.0), (loose - 1, 30.0, 0.0)]
     else:
@@ -85,7 +85,7 @@ def saddle_points(
     def predicted(x: Array) -> dict[str, Array]:
         order = order_parameters(x, temperature)
         f = fields(kernel, order, noise, temperature)
-        gap = f.g_norm - f.g_replica  # by how much a draw differs from the mean of all
+        gap = f.g_norm - f.g_replica  # variance of a draw around the mean of all draws
         drawn = gap if temperature is not None else 0.0
         excess = f.rest - noise + drawn
         bend = kernel.bend(0 * order.norm, order.norm, 1 + 0 * order.norm)
@@ -103,6 +103,6 @@ def saddle_points(
 
     seen = jax.vmap(predicted)(found.x) | {"converged": found.converged, "residual": found.residual}
     informed = jnp.argmax(found.converged[:2])
-    # of several unspecialised solutions, the lowest
+    # take the lowest of several unspecialised solutions
     plain = 3 + jnp.argmin(jnp.where(found.converged[3:], seen["free_energy"][3:], jnp.inf))
     return {n: v[jnp.stack([informed, jnp.full_like(informed, 2), plain])] for n, v in seen.items()}

@@ -65,13 +65,16 @@ def draw_phase_diagram(data: dict[str, Any]) -> Any:
     figure, axis = plt.subplots(figsize=(5.2, 3.8))
     error = diagram.test_error_theory.transpose("penalty", "samples")
     mesh = axis.pcolormesh(diagram.samples, diagram.penalty, error, cmap="viridis", shading="nearest", rasterized=True)
-    log_axis(axis.xaxis)  # before the contours: their labels are placed in the plane as it is drawn
+    log_axis(axis.xaxis)  # before the contours, whose labels are placed in the current axes
     log_axis(axis.yaxis)
     lines = axis.contour(diagram.samples, diagram.penalty, error, levels=8, colors="white", linewidths=0.6)
     axis.clabel(lines, fontsize=7)
     axis.plot(diagram.best_samples, diagram.best_penalty, color="white", linewidth=3)
     axis.plot(
-        diagram.best_samples, diagram.best_penalty, color=COLOURS[1], label=r"best $\lambda$ (gradient of the theory)"
+        diagram.best_samples,
+        diagram.best_penalty,
+        color=COLOURS[1],
+        label=r"best $\lambda$ (by gradients of the theory)",
     )
     axis.grid(False)
     axis.set(xlabel=label("samples", r"\alpha"), ylabel=label("penalty", r"\lambda"))

@@ -61,7 +61,7 @@ class Perceptron(Model):
     typical_sizes = (50, 100, 200)
     theory_seconds = 5e-4
     simulation_seconds = 0.01
-    inconclusive = 0.2  # of the studies below, at their seeds and sizes
+    inconclusive = 0.2  # share of inconclusive rows in the studies below, at their seeds and sizes
     check_study = (
         {"over": {"loss": ["square", "logistic", "hinge"], "samples": [0.5, 2.0]}, "values": {"noise": 0.1}},
         {"over": {"samples": [0.5, 2.0]}, "values": {"teacher": "linear", "loss": "square", "noise": 0.2}},
@@ -90,7 +90,7 @@ class Perceptron(Model):
         observable("overlap", "student–teacher overlap ŵ·w₀/d", symbol="m"),
         observable("norm", "squared norm of the student |ŵ|²/d", symbol="q", low=0),
         RESPONSE,
-        observable("bayes_error", "error of the Bayes-optimal student: no learner has less", low=0, high=1,
+        observable("bayes_error", "error of the Bayes-optimal student, a lower bound for every learner", low=0, high=1,
                    simulated=False, when={"teacher": "sign"}),
     )  # fmt: skip
 
@@ -119,9 +119,9 @@ class Perceptron(Model):
         }
 
     def _saddle_point(self, numerics: Numerics):
-        """(m, q, V) and what they leave of the teacher's noisy field, 1 − m²/q + Δ, with convergence and residual.
+        """(m, q, V), the unexplained variance 1 − m²/q + Δ of the teacher's noisy field, convergence and residual.
 
-        The unknowns are the logarithms of αm̂, αq̂ and V, so that V > 0 and q > m² whatever the solver tries.
+        The unknowns are the logarithms of αm̂, αq̂ and V, so that V > 0 and q > m² at every iterate.
         """
         labels = jnp.ones(()), jnp.sqrt(2 / (np.pi * (1 + self.noise)))
         if self.loss == "square":
@@ -138,7 +138,7 @@ class Perceptron(Model):
             V = 1 / (penalty + samples * hat.response)
             return jnp.log(jnp.stack([samples * hat.overlap, samples * hat.norm, V]))
 
-        # Ridge regression at the same point is the right start: same scale, same sign, closed form.
+        # Ridge regression at the same point is a good start: same scale, same sign, closed form.
         m, q, V = square_student(self.samples, jnp.maximum(self.penalty, 1e-3), *labels)
         start = jnp.log(jnp.stack([m / V, (q - m**2) / V**2, V]))
         found = solve(
@@ -164,7 +164,7 @@ class Perceptron(Model):
             tolerance=numerics.tolerance,
             max_steps=numerics.max_steps,
         )
-        # The angle between student and teacher, from 1 − q without cancellation.
+        # The angle between student and teacher, computed from 1 − q without cancellation.
         angle = jnp.arctan2(jnp.sqrt(jax.nn.sigmoid(-found.x[0]) + self.noise), jnp.sqrt(jax.nn.sigmoid(found.x[0])))
         return angle / np.pi, found.converged
 
@@ -172,8 +172,8 @@ class Perceptron(Model):
 
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
         samples = counts["samples"]
-        # One draw, because each costs half a second of compilation. Row 0 is the teacher's, the others are the samples'
-        # (inputs and label noise), so that the rows that exist do not depend on the padding.
+        # A single draw, because each costs half a second of compilation. Row 0 is the teacher, the others are samples
+        # (inputs and label noise), so that unmasked rows do not depend on the padding.
         rows, columns = samples.padded + 1, size + 1
         draws = jax.random.normal(key, (rows * columns,), dtype).reshape(rows, columns)
         teacher = draws[0, :size]
@@ -205,7 +205,7 @@ class Perceptron(Model):
         }
 
     def _population_loss(self, q: Array, cosine: Array) -> Array:
-        """E ℓ(y, z) given the weights: z = √q ξ, and the label agrees with sign(ξ·cosine) up to the rest of its field."""
+        """E ℓ(y, z) given the weights, with z = √q ξ and a label whose field is `cosine`·ξ plus an independent part."""
         tilt = cosine / jnp.sqrt(jnp.maximum(1 - cosine**2, 1e-12))
         step, root = 6 / jnp.maximum(jnp.abs(tilt), 1e-3), jnp.sqrt(jnp.maximum(q, 1e-12))
         breaks = jnp.concatenate([jnp.stack([-step, 0 * step, step]), jnp.asarray([-8.0, -1.0, 1.0, 8.0]) / root])

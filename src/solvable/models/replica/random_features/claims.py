@@ -1,4 +1,4 @@
-"""What is claimed of learning on random features, and the numbers that decide."""
+"""Claims about learning on random features, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _descent(stored: Stored) -> list[Measured]:
         rising = np.flatnonzero(np.diff(error) > 0)
         peak = int(rising[-1]) + 1
         height = float(error[peak] - error[: peak + 1].min())
-        # Training errors of the square loss vanish long before it does: it interpolates at p = n.
+        # Training errors of the square loss vanish long before its training loss does: it interpolates at p = n.
         begins = 1.0 if loss == "square" else float(ratio[np.argmax(wrong < 1e-3)])
         place = float(ratio[peak]) / begins
         found += [
@@ -56,9 +56,9 @@ def _orthogonal(stored: Stored) -> list[Measured]:
     for name, words in (("test_error_theory", "small penalty"), ("best_error", "best penalty")):
         gain = lines[name].sel(projection="gaussian") - lines[name].sel(projection="orthogonal")
         found += [
-            Measured(f"least gain in test error over widths, {words}", float(gain.min()), above=0.0),
+            Measured(f"smallest gain in test error over widths, {words}", float(gain.min()), above=0.0),
             Measured(
-                f"gain at the widest (p/d = 30) over the largest gain, {words}",
+                f"gain at the largest width (p/d = 30) over the largest gain, {words}",
                 float(gain.isel(width=-1) / gain.max()),
                 below=0.1,
             ),
@@ -71,13 +71,13 @@ CLAIMS = (
         "One closed formula gives the error of generalised linear learning on random features for any convex loss, on both "
         "sides of interpolation.",
         "gerace2020generalisation",
-        "test error and training loss against p/n on the lines for square, logistic and hinge loss",
+        "test error and training loss against p/n lie on the theory lines for square, logistic and hinge loss",
         "features without nonlinearity reduce to a plain linear model",
         (DESCENT,), _formula, "d = 200, n/d = 3, penalty 1e-4, 16 seeds, p/n from 0.2 to 2",
-        missing="the hinge loss at p/n = 0.36, near interpolation, where minimisation of 10 of 16 seeds did not converge",
+        missing="the hinge loss at p/n = 0.36, near interpolation, where minimisation did not converge for 10 of 16 seeds",
     ),
     Claim(
-        "Logistic regression, too, has double descent, with its peak where it begins to interpolate.",
+        "Logistic regression also shows double descent, with its peak at the onset of interpolation.",
         "gerace2020generalisation",
         "at small penalty the test error has a peak where training errors vanish",
         "the best penalty: monotone; the square loss: a peak at p = n",
@@ -88,15 +88,15 @@ CLAIMS = (
         "Orthogonal projections beat Gaussian ones.",
         "gerace2020generalisation",
         "their test error is lower at every width",
-        "p far from d, where both are alike",
+        "p far from d, where both coincide",
         (PHASES,), _orthogonal, "logistic loss, n/d = 3, penalty 1e-4 and the best one, p/d from 0.3 to 30, in theory",
         missing="simulated points",
     ),
     Claim(
-        "Correlations that the hidden manifold puts into the data matter.",
+        "Correlations that the hidden manifold induces in the data matter.",
         "gerace2020generalisation",
         "the error against d/p at fixed n/p differs from that of inputs with independent entries",
         "d far above p",
-        missing="that comparison: the error against d/p at fixed n/p, beside inputs of independent entries",
+        missing="the error against d/p at fixed n/p, compared with inputs of independent entries",
     ),
 )  # fmt: skip

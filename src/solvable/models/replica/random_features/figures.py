@@ -19,7 +19,7 @@ SMALL = 1e-4
 
 
 def with_best(model: RandomFeatures, data: Any, choice: str, options: tuple[str, ...], width: np.ndarray) -> Any:
-    """A study over a choice and the width, with the best penalty by gradient of the theory, and its error, beside it."""
+    """A study over a choice and the width, with the best penalty (by gradients of the theory) and its error."""
     best = [model.replace(**{choice: option, "width": width}).best_penalty() for option in options]
     return data.assign(
         best_penalty=((choice, "width"), np.stack([b.penalty for b in best])),
@@ -131,7 +131,7 @@ RECIPES = {
     "random-features-double-descent": Recipe(
         double_descent,
         draw_double_descent,
-        sentence="Test error and training loss against the number of random features: the peak at interpolation, and without it.",
+        sentence="Test error and training loss against the number of random features, with and without the interpolation peak.",
     ),
     "random-features-phase-diagram": Recipe(
         phase_diagram,

@@ -1,8 +1,8 @@
 """Generalised linear learning on nonlinear random features: double descent, and the hidden manifold model.
 
-**Two readings.** *Random features*: c is what the learner is given, F a fixed random first layer, and p its width. *Hidden
-manifold*: x is what the learner is given, data in p dimensions on a manifold whose d coordinates c the labels depend on. The
-mathematics is the same; in the second reading samples per input are n/p = `samples`/`width`, and d/p = 1/`width`.
+**Two readings.** *Random features*: the learner is given c; F is a fixed random first layer of width p. *Hidden manifold*: the
+learner is given x, data in p dimensions on a manifold with d coordinates c, on which the labels depend. The mathematics is the
+same; in the second reading samples per input are n/p = `samples`/`width`, and d/p = 1/`width`.
 
 **Data.** Latent inputs c ~ N(0, 1_d). A teacher θ with |θ|² = d labels them through ν = θ·c/√d: y = sign(ν + √Δ ζ)
 (*sign*) or y = ν + √Δ ζ (*linear*). The student sees p features x = σ(Fᵀc/√d) of a random projection F (d×p) with
@@ -14,8 +14,8 @@ E F² = 1: Gaussian entries, or orthogonal (FᵀF = d·1 for p ≤ d, FFᵀ = p�
 κ1 = E zσ(z) and κ⋆² = E σ² − κ1²; this is a Gaussian covariate model with ω = κ1²s + κ⋆² and τ = κ1²s·p/d over the
 spectrum s of FᵀF/d (`methods.risk.covariate`). The order parameters are moments of fields on a fresh input: m = E νz and
 q = E z² with the student's field z = ŵ·x/√p. Activations have no mean: erf(·/√2), sign and tanh are odd, and from relu
-its mean 1/√(2π) is subtracted. (With the mean left in, the features have one further direction of variance O(p), which
-carries nothing about balanced labels.) Other activations: `methods.random_matrices.spectra.nonlinearity` with
+its mean 1/√(2π) is subtracted. (If the mean is kept, the features have one more direction of variance O(p), which
+carries no information about balanced labels.) Other activations: `methods.random_matrices.spectra.nonlinearity` with
 `methods.risk.covariate.learn`.
 
 **Thresholds.** The square loss reaches zero at n = p, where its norm and test error peak for λ → 0. Logistic and hinge losses
@@ -90,7 +90,7 @@ class RandomFeatures(Model):
     theory_seconds = 5e-4
     simulation_seconds = 0.4
     simulation_growth = 2.5
-    inconclusive = 0.25  # of the studies below, at their seeds and sizes
+    inconclusive = 0.25  # share of inconclusive rows in the studies below, at their seeds and sizes
     check_study = (
         {"over": {"loss": ["square", "logistic", "hinge"], "penalty": [0.01, 1.0]},
          "values": {"samples": 1.5, "width": 1.0, "noise": 0.1}},
@@ -174,9 +174,9 @@ class RandomFeatures(Model):
     def best_penalty(
         self, minimise: str | None = None, between: tuple[float, float] = (1e-6, 1e4), numerics: dict | None = None
     ) -> BestPenalty:
-        """The penalty that makes `minimise` smallest, at every point of the other controls: by gradients of the theory.
+        """The penalty that minimises an observable at every point of the other controls, by gradients of the theory.
 
-        `minimise` is `test_error` (`test_loss` for a linear teacher) unless told; the model's own penalty does not matter.
+        `minimise` defaults to `test_error` (`test_loss` for a linear teacher); the model's own penalty is ignored.
         """
         target = minimise or ("test_loss" if self.teacher == "linear" else "test_error")
         if target not in (known := [n for n in ("test_error", "test_loss") if n in self.observables()]):
@@ -199,7 +199,7 @@ class RandomFeatures(Model):
         if (x, y) == ("width", "samples"):
             found = _thresholds(self.replace(width=values, samples=1.0, penalty=1.0), type(self).numerics)
             return {name: np.asarray(found) * np.ones_like(values)}
-        if (x, y) == ("samples", "width"):  # the line grows with the width: read it the other way round
+        if (x, y) == ("samples", "width"):  # the line is monotone in the width, so it can be inverted
             widths = np.geomspace(1e-3, 1e3, 241)
             found = _thresholds(self.replace(width=widths, samples=1.0, penalty=1.0), type(self).numerics)
             line = np.interp(np.log(values), np.log(np.asarray(found)), np.log(widths), left=np.nan, right=np.nan)
@@ -211,7 +211,7 @@ class RandomFeatures(Model):
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
         samples, width = counts["samples"], counts["width"]
         of_features, of_inputs = jax.random.split(key)
-        # The row of a feature, or of a sample, is the same whatever the padding: teacher and test set come first.
+        # Teacher and test set are drawn first, so that the row of a feature or sample does not depend on the padding.
         rows, columns = 1 + TEST_SAMPLES + samples.padded, size + 1
         draws = jax.random.normal(of_inputs, (rows * columns,), dtype).reshape(rows, columns)
         teacher = draws[0, :size]
@@ -221,7 +221,7 @@ class RandomFeatures(Model):
         noisy = field + jnp.sqrt(self.noise).astype(dtype) * draws[1:, size]
         labels = jnp.where(noisy >= 0, jnp.ones_like(noisy), -jnp.ones_like(noisy)) if self.teacher == "sign" else noisy
 
-        present = width.mask(dtype)  # features beyond the actual number are columns of zeros: their weights vanish
+        present = width.mask(dtype)  # padded features are columns of zeros, whose weights vanish
         projection = jax.random.normal(of_features, (width.padded * size,), dtype).reshape(width.padded, size)
         projection = projection * present[:, None]
         if self.projection == "orthogonal":
@@ -251,7 +251,7 @@ class RandomFeatures(Model):
 
 
 def _over_controls(function: Any, model: RandomFeatures, lanes: int) -> Any:
-    """A function of scalar controls at every point of the broadcast ones, some at a time."""
+    """Map a function of scalar controls over the broadcast controls, in chunks."""
     shape = model.shape
     flat = {n: jnp.broadcast_to(v, shape).reshape(-1) for n, v in model.controls().items()}
     found = jax.lax.map(lambda c: function(model.with_values(c)), flat, batch_size=lanes)
@@ -277,7 +277,7 @@ def _thresholds(model: RandomFeatures, numerics: Numerics) -> Array:
 
 
 def _orthogonal(rows: Array, actual: Array) -> Array:
-    """The polar factor of p Gaussian rows of length d (the others are zero), scaled so that entries have variance one.
+    """The polar factor of p Gaussian rows of length d (further rows are zero), scaled to entries of variance one.
 
     For p ≤ d the rows become orthogonal with norm √d, for p > d the columns with norm √p.
     """

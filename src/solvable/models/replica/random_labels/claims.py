@@ -1,4 +1,4 @@
-"""What is claimed of perceptrons with random labels, and the numbers that decide."""
+"""Claims about perceptrons with random labels, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ FIGURE = "random-labels-collapse"
 
 
 def _apart(stored: Stored, penalty: float, samples: float, inputs: str) -> tuple[float, float]:
-    """Training loss on these inputs less that on isotropic ones, relative to the latter."""
+    """Training loss on these inputs minus that on isotropic ones, relative to the latter."""
     losses = stored[f"{FIGURE}.experiment"].isel(size=-1).train_loss_simulated.sel(penalty=penalty, samples=samples)
     (other, spread), (plain, noise) = (mean_and_error(losses.sel(inputs=name)) for name in (inputs, "isotropic"))
     return other / plain - 1, (spread**2 + noise**2) ** 0.5 / plain
@@ -17,7 +17,7 @@ def _apart(stored: Stored, penalty: float, samples: float, inputs: str) -> tuple
 def _collapse(stored: Stored) -> list[Measured]:
     lines = stored[FIGURE].train_loss_theory.sel(penalty=0.0)
     spread = float((lines.max("inputs") - lines.min("inputs")).max())
-    words = "training loss of the {0} spectrum over that of the isotropic one, less 1, at n/p = {1:g}, {2}"
+    words = "training loss of the {0} spectrum over that of the isotropic one, minus 1, at n/p = {1:g}, {2}"
     return [
         Measured("largest spread of the losses over spectra, without penalty (theory)", spread, below=1e-3),
         *(
@@ -43,11 +43,11 @@ def _digits(stored: Stored) -> list[Measured]:
 
 CLAIMS = (
     Claim(
-        "With random labels the least training loss on inputs of a large class, provably on clouds of equal covariance, is that "
-        "on one Gaussian with that covariance.",
+        "With random labels, the minimal training loss on a large class of inputs, provably on clouds of equal covariance, is "
+        "that of a single Gaussian with that covariance.",
         "gerace2024gaussian",
-        "training losses on clouds and on one Gaussian on one curve, at any distance of the means",
-        "labels that know the cloud",
+        "training losses on clouds and on one Gaussian lie on one curve, at any distance of the means",
+        "labels that depend on the cloud",
         missing="stored runs on clouds at several distances (`solvable study random-labels inputs=clouds` measures them), and "
         "the control",
     ),
@@ -55,13 +55,13 @@ CLAIMS = (
         "Without a penalty even the covariance drops out.",
         "gerace2024gaussian",
         "curves of different spectra collapse as the penalty vanishes",
-        "penalty 0.1: they stay apart",
-        (FIGURE,), _collapse, "logistic loss, p = 160, 12 seeds; beyond capacity, n/p from 3 to 8",
+        "penalty 0.1: the curves stay apart",
+        (FIGURE,), _collapse, "logistic loss, p = 160, 12 seeds; above capacity, n/p from 3 to 8",
     ),
     Claim(
         "Real data belong to that class.",
         "gerace2024gaussian",
-        "training losses on real inputs with random labels on the line of Gaussians with their covariance",
+        "training losses on real inputs with random labels lie on the line of Gaussians with the same covariance",
         "true labels",
         (FIGURE,), _digits, "handwritten digits, penalty 0.01; pixels: n/p from 1.5 to 24, 40 seeds; tanh features: n/p from "
         "1.5 to 6, 12 seeds",

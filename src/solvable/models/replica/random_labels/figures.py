@@ -1,4 +1,4 @@
-"""Random labels: covariances that differ with a penalty and collapse without one, and digits beside Gaussians."""
+"""Random labels: covariances that matter with a penalty and drop out without one, and digits beside Gaussians."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def draw_collapse(data: dict[str, Any]) -> Any:
     log_axis(axis.xaxis)
     axis.legend(fontsize=7.5)
     figure.suptitle(
-        f"Labels drawn by coin: Gaussian theory (lines), minimised risks at p = {size} and on digits (points, error of the "
+        f"Random labels: Gaussian theory (lines), minimised risks at p = {size} and on digits (points, error of the "
         "mean). Without a penalty the covariance drops out",
         fontsize=11,
     )
@@ -97,7 +97,7 @@ RECIPES = {
         collapse,
         draw_collapse,
         sentence=(
-            "Training loss on random labels: covariances differ with a penalty and collapse without; digits "
+            "Training loss on random labels: curves of all covariances collapse without a penalty; digits "
             "beside Gaussians."
         ),
     )

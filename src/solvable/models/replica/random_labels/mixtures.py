@@ -1,13 +1,14 @@
-"""Labels that know nothing of the inputs, learnt from several Gaussian clouds: one saddle point with q and V per cloud.
+"""Random labels on several Gaussian clouds: one saddle point with q and V per cloud.
 
-An input is from cloud k with probability r_k, x = μ_k + Ω_k^½z, and its label ±1 is drawn without a look at it. All Ω_k are
+An input is from cloud k with probability r_k, x = μ_k + Ω_k^½z, and its label ±1 is independent of it. All Ω_k are
 diagonal in one basis, with eigenvalues ω^k_i. The student minimises Σ_μ ℓ(y_μ, w·x_μ/√p) + λ|w|²/2 over n = αp samples. With
 the output channel's conjugates of each cloud (`methods.risk.channels`), V̂_k and q̂_k, times α r_k,
 
     R_i = 1/(λ + Σ_k V̂_k ω^k_i),   V_k = ⟨ω^k R⟩,   q_k = ⟨ω^k R² Σ_l q̂_l ω^l⟩     (Gerace et al. 2024, arXiv:2205.13303).
 
-Means of length O(1) do not appear: a student that shifts all the fields of a cloud gains nothing from labels that are
-balanced within it. Clouds of one covariance are one cloud, exactly; clouds that differ are more than their mean covariance.
+Means of length O(1) do not appear: a student that shifts all fields of a cloud gains nothing, because labels are balanced
+within it. Clouds of equal covariance are exactly equivalent to one cloud; clouds that differ are not described by their mean
+covariance.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Scalar = Float[Array, ""]
 
 
 class Mixed(NamedTuple):
-    """Order parameters and training risks of each cloud, and how well the saddle point was found."""
+    """Order parameters and training risks of each cloud, with convergence and residual of the saddle point."""
 
     q: Float[Array, " cloud"]
     V: Float[Array, " cloud"]
@@ -51,9 +52,9 @@ def random_labels_of_clouds(
     tolerance: float = 1e-11,
     max_steps: int = 400,
 ) -> Mixed:
-    """q_k and V_k with the training risks: `spectra` are the ω^k_i, `weights` of the directions and `shares` sum to one.
+    """q_k, V_k and training risks; `spectra` are the ω^k_i, and `weights` of the directions and `shares` each sum to one.
 
-    The solver starts from the single Gaussian with the mean covariance, and for one cloud that is the answer. λ = 0 is fine
+    The solver starts from the single Gaussian with the mean covariance, which is the solution for one cloud. λ = 0 is allowed
     above the capacity.
 
     >>> from solvable.methods.risk.losses import loss_named

@@ -1,32 +1,32 @@
-"""Labels drawn by coin: how small the training loss of a linear classifier gets on noise, and on which inputs that depends.
+"""Random labels: the minimal training loss of a linear classifier, and how it depends on the inputs.
 
-**Data.** n = αp inputs x ∈ R^p with labels ±1 that know nothing of them. Inputs are Gaussian with covariance Ω (*isotropic*,
+**Data.** n = αp inputs x ∈ R^p with independent random labels ±1. Inputs are Gaussian with covariance Ω (*isotropic*,
 *ramp*: eigenvalues spread evenly over [0, 2], *power-law*: the i-th is ∝ i^−a), a mixture of Gaussian *clouds* with jointly
 diagonal covariances and means of length O(1), or real ones: scikit-learn's handwritten *digits* (the 61 pixels of 64 that vary,
 centred, divided by a common number), or p random features tanh(Gx/√61) of them (*digits-tanh*), centred and divided likewise.
 
-**Learner.** ŵ = argmin_w Σ_μ ℓ(y_μ, w·x_μ/√p) + λ|w|²/2: the *sum* of the losses. What is asked is the mean training loss
-there, the penalty not included.
+**Learner.** ŵ = argmin_w Σ_μ ℓ(y_μ, w·x_μ/√p) + λ|w|²/2: the *sum* of the losses. The quantity of interest is
+the mean training loss at ŵ, penalty not included.
 
-**Theory** (Gerace et al. 2024; n, p → ∞ at fixed α). Only the covariance counts. With m = 0 the Gaussian covariate saddle
+**Theory** (Gerace et al. 2024; n, p → ∞ at fixed α). Only the covariance matters. With m = 0 the Gaussian covariate saddle
 point (`methods.risk.covariate`) is, R = 1/(λ + V̂ω) and ⟨·⟩ the mean over eigenvalues,
 
     V = ⟨ωR⟩,   q = q̂⟨ω²R²⟩,   V̂ = (α/V) E[1 − prox′],   q̂ = (α/V²) E[(prox − ω)²],   training loss E[ℓ(1, prox)],
 
-prox = prox_{Vℓ}(1, ω), ω ~ N(0, q). For λ → 0⁺ above the capacity, VV̂ = 1 and qV̂² = q̂, and the covariance is gone too:
+prox = prox_{Vℓ}(1, ω), ω ~ N(0, q). For λ → 0⁺ above the capacity, VV̂ = 1 and qV̂² = q̂, and the covariance drops out too:
 
     α E[1 − prox′] = 1,   q = α E[(prox − ω)²].
 
 Clouds have a q and a V each (`mixtures`); their means drop out, and with one covariance they are a single Gaussian.
-Digits enter by the eigenvalues of their empirical covariance: that they then follow the Gaussian is the universality that
-this model measures and does not assume.
+Digits enter through the eigenvalues of their empirical covariance. That they then follow the Gaussian is the universality that
+this model measures rather than assumes.
 
 **Capacity.** For λ → 0⁺ the loss vanishes up to n = α_c p: α_c = 2 for hinge and logistic (Cover 1965), 1 for the square loss,
-times the fraction of directions in which the inputs vary at all. `penalty = 0` is that limit: below the capacity the training
-loss and error are zero, V is infinite, and so is q for the logistic loss, which has no minimum there; the norms of the least
-interpolator and of the widest margin are taken at λ = 1e-9.
+times the fraction of directions in which the inputs vary. `penalty = 0` is that limit: below the capacity the training loss and
+error are zero, V is infinite, and so is q for the logistic loss, which has no minimum there; the norms of the minimum-norm
+interpolator and of the maximum-margin solution are taken at λ = 1e-9.
 
-**Simulation.** Draw inputs and labels, minimise the risk by an optimiser that knows no prox (`methods.risk.erm`), look at the
+**Simulation.** Draw inputs and labels, minimise the risk with an optimiser that uses no prox (`methods.risk.erm`), measure the
 losses. Digits are drawn without replacement, so n ≤ 1797. `penalty = 0` is simulated at λ = 1e-6.
 """
 
@@ -54,7 +54,7 @@ from .mixtures import random_labels_of_clouds
 SYNTHETIC = ("isotropic", "ramp", "power-law", "clouds")
 DIGITS, PIXELS = 1797, 61
 FLAT = 1e-10
-"""Eigenvalues below this part of the largest count as zero: directions in which the inputs do not vary."""
+"""Eigenvalues below this fraction of the largest count as zero: directions in which the inputs do not vary."""
 LEAST = 1e-9
 """The penalty at which norms below the capacity are computed for λ → 0⁺ (square loss of clouds, hinge loss)."""
 SIMULATED_LEAST = 1e-6
@@ -63,7 +63,7 @@ PANELS = 26
 
 @cache
 def digits() -> np.ndarray:
-    """scikit-learn's handwritten digits: pixels that vary, centred, divided by a number that makes their mean variance one.
+    """scikit-learn's handwritten digits: the pixels that vary, centred and scaled to a mean variance of one.
 
     >>> digits().shape
     (1797, 61)
@@ -73,7 +73,7 @@ def digits() -> np.ndarray:
 
 
 def _centred(rows: Any) -> Any:
-    """Rows less their mean, divided by one number, so that the mean variance is one."""
+    """Centre the rows and scale them by one number to a mean variance of one."""
     rows = rows - rows.mean(0)[None, :]
     return rows / ((rows**2).mean() ** 0.5)
 
@@ -84,7 +84,7 @@ def _tanh_features(projection: Array) -> Array:
 
 
 def _graded(nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights on (0, 1), panels halving towards zero: for poles at any small distance below it."""
+    """Nodes and weights on (0, 1), with panels halving towards zero to resolve poles just below it."""
     edges = np.concatenate([[0.0], 0.5 ** np.arange(PANELS - 1, -1, -1)])
     u, w = legendre(nodes)
     length = np.diff(edges)[:, None]
@@ -92,7 +92,7 @@ def _graded(nodes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _logarithmic(nodes: int, reach: Array) -> tuple[Array, Array]:
-    """Nodes and weights on (0, 1): even panels of the logarithm down to e^−reach, and one panel for what is below."""
+    """Nodes and weights on (0, 1): even panels in the logarithm down to e^−reach, and one panel below."""
     u, w = legendre(nodes)
     length = reach / (PANELS - 1)
     above = jnp.exp(-length * (np.arange(PANELS - 1)[:, None] + u[None, :]).reshape(-1))
@@ -107,7 +107,7 @@ def _two_clouds(model: Any) -> np.ndarray:
 
 
 class RandomLabels(Model):
-    """Least training loss on random labels: Gaussian inputs of any covariance, clouds, and handwritten digits.
+    """Minimal training loss on random labels: Gaussian inputs of any covariance, clouds, and handwritten digits.
 
     >>> import solvable as sv
     >>> model = sv.RandomLabels(inputs="ramp", samples=[1.5, 3.0], penalty=0.0)
@@ -119,8 +119,8 @@ class RandomLabels(Model):
     title = "Random labels: capacity and universality"
     family = "replica"
     sentence = (
-        "Least training loss on labels drawn by coin: capacity, any covariance, clouds, and handwritten digits "
-        "beside them."
+        "Minimal training loss on random labels: capacity, any covariance, clouds, and handwritten digits "
+        "for comparison."
     )
     method = "Gaussian covariate saddle point, one pair of order parameters per cloud"
     numerics = Numerics(nodes=14, spectrum_nodes=10, tolerance=1e-11, max_steps=400)
@@ -129,7 +129,7 @@ class RandomLabels(Model):
     theory_seconds = 1e-3
     simulation_seconds = 0.15
     simulation_growth = 2.5
-    inconclusive = 0.65  # of the studies below, at their seeds and sizes
+    inconclusive = 0.65  # share of inconclusive rows in the studies below, at their seeds and sizes
     check_study = (
         {"over": {"loss": ["square", "logistic", "hinge"], "inputs": ["power-law", "clouds"]},
          "values": {"samples": 1.5}},
@@ -163,7 +163,7 @@ class RandomLabels(Model):
     loss: str = choice("logistic", options=("square", "logistic", "hinge"), symbol=r"\ell", meaning="training loss")
     inputs: str = choice(
         "isotropic", options=(*SYNTHETIC, "digits", "digits-tanh"), symbol=r"\Omega",
-        meaning="what the inputs are: Gaussian with a covariance by name, Gaussian clouds, or handwritten digits")  # fmt: skip
+        meaning="inputs: Gaussian with a named covariance, Gaussian clouds, or handwritten digits")  # fmt: skip
     spectra: Input = input(
         _two_clouds, dims=("cloud", "eigenvalue"), low=0.0, symbol=r"\omega^k_i",
         meaning="eigenvalues of each cloud's covariance in the common basis; one row is a Gaussian of any spectrum")  # fmt: skip
@@ -173,7 +173,8 @@ class RandomLabels(Model):
     projection: Input | None = data(
         dims=("feature", "pixel"), symbol="G", meaning="projection of the pixels (digits-tanh), drawn by `prepare`")  # fmt: skip
     eigenvalues: Input | None = data(
-        dims=("feature",), symbol=r"\omega_i", meaning="of the features' covariance (digits-tanh), by `prepare`")  # fmt: skip
+        dims=("feature",), symbol=r"\omega_i",
+        meaning="eigenvalues of the features' covariance (digits-tanh), from `prepare`")  # fmt: skip
 
     observables_declared = (
         observable("train_loss", "mean loss ℓ over the training samples, penalty not included", symbol=r"\mathcal{L}_t",
@@ -193,11 +194,11 @@ class RandomLabels(Model):
         shares, spectra = np.asarray(self.shares), np.asarray(self.spectra)
         if abs(shares.sum() - 1) > 1e-9 or shares.min() <= 0:
             raise InvalidValue(
-                f"shares = {shares.tolist()} are not positive numbers that sum to 1: one for each cloud."
+                f"shares = {shares.tolist()} must be positive numbers that sum to 1, one for each cloud."
             )
         if spectra.size == 0 or not (spectra.max(1) > 0).all():
             raise InvalidValue(
-                "spectra has a cloud without a positive eigenvalue, where every cloud needs one in (0, ∞)."
+                "spectra has a cloud without a positive eigenvalue: every cloud needs at least one in (0, ∞)."
             )
 
     # --- theory -----------------------------------------------------------------------------------------------------
@@ -213,8 +214,8 @@ class RandomLabels(Model):
             return 2 * x[None, :], weights, one
         if self.inputs == "power-law":
             # ω = (1 − a)x^−a, x uniform in (0, 1): with t = x^(1−a) the mean of ω is the integral over t.
-            # With g = a/(1−a) the mean of ω² is that of t^−g over t: all scales of t have a part in it, until λ < ωV̂. Hence
-            # even panels of log t, where 1/(λ + ωV̂) has poles at ±iπ/g; e^70 leaves room for λ/V̂ = 1e15.
+            # With g = a/(1−a) the mean of ω² is that of t^−g over t: all scales of t contribute until λ < ωV̂. Hence even
+            # panels in log t, where 1/(λ + ωV̂) has poles at ±iπ/g; e^70 allows for λ/V̂ = 1e15.
             g = self.decay / (1 - self.decay)
             reach = jnp.minimum(70 / jnp.maximum(g, 0.1), 30 / jnp.maximum(1 - g, 0.1))
             t, parts = _logarithmic(nodes, jax.lax.stop_gradient(reach))
@@ -234,7 +235,7 @@ class RandomLabels(Model):
         rank = weights @ (jnp.max(spectra, axis=0) > 0).astype(float)
         capacity = jnp.where(rank > 1 - 1e-9, 1.0, rank) * (1.0 if self.loss == "square" else 2.0)
         below = (self.penalty <= 0) & (self.samples <= capacity)
-        # Where nothing is to be solved, something that can be is: its answer is not used.
+        # Where there is nothing to solve, solve a harmless problem instead; its result is not used.
         samples, penalty = self.samples, self.penalty
         if self.loss == "logistic":
             samples = jnp.where(below, 2 * capacity, samples)
@@ -258,11 +259,11 @@ class RandomLabels(Model):
         return values
 
     def transition(self, along: str) -> Array:
-        """Positive beyond the capacity."""
+        """Positive above the capacity."""
         return jnp.log(self.samples / self.theory(only=["capacity"]).capacity)
 
     def transition_lines(self, x: str, y: str, values: np.ndarray) -> dict[str, Any]:
-        """The capacity, in a plane of any control and the samples."""
+        """The capacity in the plane of a control and the samples."""
         if y != "samples" or self.unprepared:
             return {}
         at = self.replace(samples=1.0, **({} if x == "samples" else {x: values}))
@@ -279,7 +280,7 @@ class RandomLabels(Model):
         if self.inputs != "digits-tanh":
             return self
         if (number := round(float(self.samples) * size)) > DIGITS:
-            raise InvalidValue(f"samples gives {number} samples at size = {size}, and there are {DIGITS} digits.")
+            raise InvalidValue(f"samples gives {number} samples at size = {size}, but there are only {DIGITS} digits.")
         projection = jax.random.normal(key, (size, PIXELS), float)
         rows = np.asarray(_tanh_features(projection))
         return self.replace(projection=projection, eigenvalues=_eigenvalues(rows))
@@ -287,7 +288,7 @@ class RandomLabels(Model):
     # --- simulation -------------------------------------------------------------------------------------------------
 
     def _eigenvalues_of(self, size: int) -> Array:
-        """Eigenvalues of the clouds at this size, (cloud, size): quantiles of their law, cell by cell the mean."""
+        """Eigenvalues of the clouds at this size, (cloud, size): means over equal quantile bins of their law."""
         place = np.arange(size)
         if self.inputs == "isotropic":
             return jnp.ones((1, size))
@@ -300,7 +301,7 @@ class RandomLabels(Model):
         return self.spectra[:, ((2 * place + 1) * number) // (2 * size)]
 
     def _draw(self, key: PRNGKeyArray, size: int, rows: int, dtype: Any) -> tuple[Array, Array | None]:
-        """Inputs, and the eigenvalues of the clouds where they are Gaussian."""
+        """Inputs, and the eigenvalues of the clouds if they are Gaussian."""
         if self.inputs in SYNTHETIC:
             omega = self._eigenvalues_of(size).astype(dtype)
             of_inputs, of_clouds, of_means = jax.random.split(key, 3)
@@ -314,12 +315,12 @@ class RandomLabels(Model):
             return means[cloud] + inputs * jnp.sqrt(omega)[cloud], omega
         if self.inputs == "digits":
             if size != PIXELS:
-                raise InvalidValue(f"size = {size} is not {PIXELS}, the number of pixels of the digits that vary.")
+                raise InvalidValue(f"size = {size} is not {PIXELS}, the number of digit pixels that vary.")
             every = jnp.asarray(digits(), dtype)
         else:
             assert self.projection is not None
             if self.projection.shape[0] != size:
-                raise InvalidValue(f"size = {size} is not {self.projection.shape[0]}, the number of features prepared.")
+                raise InvalidValue(f"size = {size} is not {self.projection.shape[0]}, the number of prepared features.")
             every = _tanh_features(self.projection).astype(dtype)
         order = jax.random.permutation(key, DIGITS)
         return every[order[np.minimum(np.arange(rows), DIGITS - 1)]], None
@@ -329,7 +330,7 @@ class RandomLabels(Model):
         real = self.inputs not in SYNTHETIC
         if real and samples.padded > 2 * DIGITS:
             raise InvalidValue(
-                f"samples gives more than {DIGITS} samples at size = {size}, and there are {DIGITS} digits."
+                f"samples gives more than {DIGITS} samples at size = {size}, but there are only {DIGITS} digits."
             )
         of_inputs, of_labels = jax.random.split(key)
         inputs, omega = self._draw(of_inputs, size, samples.padded, dtype)

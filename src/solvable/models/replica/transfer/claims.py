@@ -1,4 +1,4 @@
-"""What is claimed of transferring a first layer, and the numbers that decide."""
+"""Claims about transferring a first layer, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _analytic(stored: Stored) -> list[Measured]:
 
 
 def _gain(table: Any) -> Any:
-    """Test error with random features less that with the source's, by source."""
+    """Test error with random features minus that with the source's features, by source."""
     return table.test_error.sel(map="random") - table.test_error.sel(map="source")
 
 
@@ -43,13 +43,13 @@ def _helps(stored: Stored) -> list[Measured]:
     ]
     for arm, samples, helps in (("1", 1.5, True), ("0.5", 25.0, False)):
         gain = mean_and_error(runs.gain_simulated.sel(arm=arm, samples=samples))
-        asked = {"above": 0.0} if helps else {"below": 0.0}
-        found.append(Measured(f"gain over random features, q = {arm}, n/d = {samples:g} (simulated)", *gain, **asked))
+        bounds = {"above": 0.0} if helps else {"below": 0.0}
+        found.append(Measured(f"gain over random features, q = {arm}, n/d = {samples:g} (simulated)", *gain, **bounds))
     for arm, samples, helps in (("1", 1.5, True), ("1", 25.0, False), ("0.5", 10.0, False)):
         gain = mean_and_error(scratch.sel(arm=arm, samples=samples))
-        asked = {"above": 0.0} if helps else {"below": 0.0}
+        bounds = {"above": 0.0} if helps else {"below": 0.0}
         found.append(
-            Measured(f"gain over both layers trained, q = {arm}, n/d = {samples:g} (simulated)", *gain, **asked)
+            Measured(f"gain over both layers trained, q = {arm}, n/d = {samples:g} (simulated)", *gain, **bounds)
         )
     return found
 
@@ -58,7 +58,7 @@ def _which_part(stored: Stored) -> list[Measured]:
     gain, found = _gain(stored[f"{FIGURE}.plane"]), []
     for q in (0.0, 0.3, 0.6, 0.8):
         apart, error = mean_and_error(gain.sel(feature=1.0, teacher=q) - gain.sel(feature=q, teacher=1.0))
-        words = f"gain with the teacher's correlation {q:g} against that with the manifold's, difference"
+        words = f"difference between the gains with teacher correlation {q:g} and with manifold correlation {q:g}"
         found.append(Measured(words, abs(apart), error, above=0.005))
     return found
 
@@ -67,12 +67,12 @@ CLAIMS = (
     Claim(
         "Given the frozen feature map, the error on the target is known analytically.",
         "gerace2022probing",
-        "test errors of retrained last layers against n/d on the lines",
+        "test errors of retrained last layers against n/d lie on the theory lines",
         "a random map, which reduces to random features",
         (FIGURE,), _analytic, "d = 50, sources of correlation 1, 0.9 and 0.5, n/d from 1.5 to 25, four seeds",
     ),
     Claim(
-        "Transfer helps if the tasks are alike and target samples few; else it hurts.",
+        "Transfer helps if the tasks are similar and target samples few; otherwise it hurts.",
         "gerace2022probing",
         "sign of the gain over random features, and over training both layers on the target, against n/d and correlation",
         "an unrelated source: no gain",
@@ -82,17 +82,17 @@ CLAIMS = (
     Claim(
         "Which part of the tasks differs matters: manifold, teacher, features added or removed.",
         "gerace2022probing",
-        "losing the correlation of manifolds costs another gain than losing that of teachers, here by half a per cent of test "
-        "error at least",
+        "losing the correlation of the manifolds changes the gain differently from losing that of the teachers, by at least half "
+        "a per cent of test error",
         "a symmetric map",
         (FIGURE,), _which_part, "theory at n/d = 8, two sources",
         missing="features added to, and removed from, the target",
     ),
     Claim(
-        "The model repeats what transfer does on real data.",
+        "The model reproduces the behaviour of transfer on real data.",
         "gerace2022probing",
         "the same signs of the gain on pairs of real tasks",
         "labels of the source shuffled",
-        missing="pairs of real tasks: the gain against samples for alike and unlike ones, and with shuffled source labels",
+        missing="pairs of real tasks: the gain against samples for similar and dissimilar ones, and with shuffled source labels",
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""When a first layer learnt elsewhere helps: over samples and correlation, beside random features and training from scratch."""
+"""Gain of a transferred first layer over random features and training from scratch, against samples and correlation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLANE_SAMPLES = 8.0
 
 
 def errors(size: int, source: int, feature: float, teacher: float, samples: np.ndarray) -> np.ndarray:
-    """Theoretical test errors with the source's and with random features, (2, samples): one draw of the target."""
+    """Theoretical test errors with the source's and with random features, (2, samples), for one draw of the target."""
     model = Transfer(features="network", instance=source, feature_correlation=feature, teacher_correlation=teacher)
     ready = model.prepare(jax.random.key(1000 + source), size).replace(
         features="given", layers=None, manifold=None, teacher=None
@@ -90,7 +90,7 @@ def draw_gain(data: dict[str, Any]) -> Any:
     axes[1].set_title("gain over random features (theory)")
     log_axis(axes[1].xaxis)
 
-    # What is learnt from scratch does not know of a source: its measured errors, interpolated, at every correlation.
+    # Training from scratch does not depend on the source: use its measured errors, interpolated, at every correlation.
     scratch = alone.scratch_error_simulated.isel(size=-1).mean("seed")
     known = mean.sel(map="source", samples=slice(None, float(alone.samples[-1]))).transpose("correlation", "samples")
     measured = np.interp(np.log(known.samples), np.log(alone.samples), scratch)
@@ -110,7 +110,7 @@ def draw_gain(data: dict[str, Any]) -> Any:
     axes[3].set(xlabel=label("correlation of teachers", r"q_\theta"), ylabel=label("correlation of manifolds", "q_F"))
     axes[3].set_title(f"gain over random features at n/d = {PLANE_SAMPLES:g} (theory)")
     figure.suptitle(
-        "A first layer learnt on a source, frozen: it helps if the tasks are alike and target samples few; else it hurts",
+        "A frozen first layer learnt on a source helps if the tasks are similar and target samples few; otherwise it hurts",
         fontsize=11,
     )
     return figure
@@ -123,7 +123,7 @@ def _points(axis: Any, curves: Any, name: str, **look: Any) -> None:
 
 
 def _map(figure: Any, axis: Any, x: np.ndarray, y: np.ndarray, values: np.ndarray) -> None:
-    """A map from red (loss) over white to blue (gain), with the line of no gain."""
+    """Draw a map from red (loss) through white to blue (gain), with the line of zero gain."""
     most = float(np.abs(values).max())
     drawn = axis.pcolormesh(x, y, values, cmap="RdBu", vmin=-most, vmax=most, shading="gouraud")
     figure.colorbar(drawn, ax=axis, label="gain in test error")
@@ -136,6 +136,6 @@ RECIPES = {
     "transfer-gain": Recipe(
         gain,
         draw_gain,
-        sentence="What a first layer learnt on a source gains over random features, against target samples and correlation.",
+        sentence="Gain of a first layer learnt on a source over random features, against target samples and correlation.",
     )
 }

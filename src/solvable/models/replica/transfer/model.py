@@ -1,25 +1,25 @@
-"""Transfer between correlated hidden manifolds: a first layer learnt on one task, frozen, and a last layer for the next.
+"""Transfer between correlated hidden manifolds: a first layer learnt on one task, frozen, and a last layer for another.
 
-**Data.** Two tasks, source and target. A latent vector c ~ N(0, 1_d) is seen as x = σ0(F c/√d) ∈ R^D, F with standard Gaussian
+**Data.** Two tasks, source and target. A latent vector c ~ N(0, 1_d) appears as x = σ0(F c/√d) ∈ R^D, F with standard Gaussian
 entries, and labelled by y = sign(θ·c). The target's F_t = q_F F_s + √(1−q_F²) F′ and θ_t = q_θ θ_s + √(1−q_θ²) θ′ are
 correlated with the source's by `feature_correlation` and `teacher_correlation` (Gerace et al. 2022).
 
 **Learners.** On the source a two-layer network v·tanh(Wx), p hidden units, learns both layers from n_s samples by Adam on
 the logistic loss. On the target only a last layer is learnt, on the features h = tanh(Wx) with W frozen:
-ŵ = argmin_w Σ_μ ℓ(y_μ, w·h_μ/√p) + λ|w|²/2, the *sum* of the losses over n samples. Beside it: the same with a random W, of the
-law from which the source's training began (random features), and, on request, both layers trained on the target alone.
+ŵ = argmin_w Σ_μ ℓ(y_μ, w·h_μ/√p) + λ|w|²/2, the *sum* of the losses over n samples. It is compared with a random W from the
+law of the source's initial weights (random features) and, on request, with both layers trained on the target alone.
 
-**Theory.** Given W, target and source being as they are, the last layer is a Gaussian covariate model (`methods.risk.covariate`):
-Ω = E[hhᵀ] and E[hν], ν = θ_t·c/|θ_t|, are all that it needs. Fields are odd in c, so features have no mean. For a trained W
-these moments have no closed form and are averages over `MOMENT_SAMPLES`·p fresh inputs, which `prepare` draws together with the
-tasks; the training on the source has no theory and is carried out. The answer is then exact as n, p, d → ∞ together as
-far as the features act like Gaussians, which is tested here and not assumed: the simulation takes the network itself.
+**Theory.** Given W and both tasks, the last layer is a Gaussian covariate model (`methods.risk.covariate`), which needs only
+Ω = E[hhᵀ] and E[hν], ν = θ_t·c/|θ_t|. Fields are odd in c, so features have no mean. For a trained W these moments have no
+closed form: they are averages over `MOMENT_SAMPLES`·p fresh inputs, which `prepare` draws together with the tasks. Training on
+the source has no theory and is simulated. The result is exact as n, p, d → ∞ together if the features act like Gaussians; this
+is tested here, not assumed, because the simulation uses the network itself.
 
 With `features = "given"` the moments are the fields `omega` and `tau` (by default those measured once at d = 15), and
-the simulation draws Gaussian features that have them: the theory's own assumption, apart from the network. Correlations and
-everything about the source's training matter for `features = "network"` only.
+the simulation draws Gaussian features with these moments: it tests the theory without a network. Correlations and
+the source's training matter for `features = "network"` only.
 
-The source is number `instance` of its law and is trained once for every size; targets and samples differ from seed to seed.
+The source is number `instance` of its law and is trained once per size; targets and samples differ between seeds.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ from solvable.model import Control, Guard, Input, Model, Numerics, Reference, ch
 from .networks import BATCH, TEST_SAMPLES, Source, draw_task, moments, random_network, source, train_network
 
 MOMENT_SAMPLES = 200
-"""Fresh inputs per feature for Ω and E[hν]: their noise makes the teacher seem better explained by one part in as many."""
+"""Fresh inputs per feature for Ω and E[hν]; sampling noise overstates the explained teacher by the inverse of this number."""
 SCRATCH_STEPS = 2400
-"""Of Adam, for both layers on the target alone."""
+"""Steps of Adam when both layers are trained on the target alone."""
 MANIFOLDS = ("sign", "tanh", "linear")
 
 
 TABLE = json.loads(files("solvable.models.replica.transfer").joinpath("moments.json").read_text(encoding="utf-8"))
-"""ω and τ of features that were trained once, and of random ones, for those who bring none of their own."""
+"""Default ω and τ, measured once on trained and on random features."""
 
 
 class Transfer(Model):
     """The last layer of a network is retrained on a target whose first layer was learnt on a correlated source.
 
-    The `size` of a simulation is the latent dimension d. With a network the theory needs its training: `prepare(key, size)`.
+    The `size` of a simulation is the latent dimension d. With a network, train it first: `prepare(key, size)`.
 
     >>> import jax, solvable as sv
     >>> model = sv.Transfer(features="network", epochs=20, samples=2.0).prepare(jax.random.key(0), 8)
@@ -71,7 +71,7 @@ class Transfer(Model):
     title = "Transfer between correlated hidden manifolds"
     family = "replica"
     sentence = (
-        "A first layer learnt on a source task is frozen and its last layer retrained on a correlated target: "
+        "A first layer learnt on a source task is frozen and the last layer retrained on a correlated target: "
         "gain or loss."
     )
     method = "Gaussian covariate saddle point on the moments of the trained map"
@@ -82,7 +82,7 @@ class Transfer(Model):
     theory_seconds = 0.1
     simulation_seconds = 2.0
     simulation_growth = 2.5
-    inconclusive = 0.35  # of the studies below, at their seeds and sizes
+    inconclusive = 0.35  # share of inconclusive rows in the studies below, at their seeds and sizes
     check_study = (
         {"over": {"samples": [2.0, 8.0]}},
         {"values": {"features": "network"}, "seeds": 8},
@@ -132,10 +132,10 @@ class Transfer(Model):
     instance: int = choice(0, low=0, high=1_000_000, meaning="number of the source task and of its training")
     features: str = choice(
         "given", options=("given", "network"),
-        meaning="moments of the features as given, or measured on a network that `prepare` trains on the source")  # fmt: skip
+        meaning="moments of the features: given, or measured on a network that `prepare` trains on the source")  # fmt: skip
     baseline: str = choice(
         "random", options=("random", "scratch"),
-        meaning="what transfer is compared with: random features, or also both layers trained on the target")  # fmt: skip
+        meaning="baseline of transfer: random features, or also both layers trained on the target")  # fmt: skip
 
     manifold: Input | None = data(dims=("pixel", "latent"), symbol="F_t", meaning="the target's manifold")
     teacher: Input | None = data(dims=("latent",), symbol=r"\theta_t", meaning="the target's teacher")
@@ -155,49 +155,47 @@ class Transfer(Model):
                    symbol=r"\mathcal{L}_t", low=0),
         observable("random_error", "test error with random features", low=0, high=1),
         observable("random_train_loss", "training loss with random features", low=0),
-        observable("gain", "test error with random features less that with the source's: negative transfer below zero",
+        observable("gain", "test error with random features minus that with the source's; negative values are negative transfer",
                    low=-1, high=1),
         observable("scratch_error", "test error of both layers trained on the target alone", low=0, high=1, predicted=False,
                    when={"baseline": "scratch"}),
-        observable("scratch_gain", "test error of both layers trained on the target alone less that with the source's features",
+        observable("scratch_gain", "test error of both layers trained on the target alone minus that with the source's features",
                    low=-1, high=1, predicted=False, when={"baseline": "scratch"}),
     )  # fmt: skip
 
     def validate(self) -> None:
         if self.baseline == "scratch" and self.features != "network":
-            raise InvalidValue("baseline = 'scratch' trains a network on the target: it needs features = 'network'.")
+            raise InvalidValue("baseline = 'scratch' trains a network on the target and needs features = 'network'.")
         if isinstance(self.omega, Tracer) or isinstance(self.tau, Tracer):
             return
         omega, tau = np.asarray(self.omega), np.asarray(self.tau)
         if omega.shape[0] != 2:
-            raise InvalidValue(
-                f"omega has {omega.shape[0]} rows, where 2 are meant: the source's features, random ones."
-            )
+            raise InvalidValue(f"omega has {omega.shape[0]} rows but needs 2: the source's features and random ones.")
         if np.any((omega == 0) & (tau > 0)):
             raise InvalidValue(
-                "tau is positive where omega is 0, where it must be 0: a flat direction shows no teacher."
+                "tau is positive where omega is 0, but must be 0 there: a flat direction carries no teacher."
             )
         reach = np.divide(tau, omega, out=np.zeros(omega.shape), where=omega > 0).mean(1)
         if reach.max() > 1 + 1e-6:
             raise InvalidValue(
-                f"tau gives the mean of tau/omega {reach.max():.6g}, outside [0, 1]: 1 is the whole teacher."
+                f"tau makes the mean of tau/omega {reach.max():.6g}, outside [0, 1]: 1 is the whole teacher."
             )
 
-    # --- what is drawn ------------------------------------------------------------------------------------------------
+    # --- tasks and networks -------------------------------------------------------------------------------------------
 
     @property
     def unprepared(self) -> bool:
         return self.features == "network" and self.layers is None
 
     def source(self, size: int) -> Source:
-        """The source at this latent dimension, trained (once)."""
+        """The source at this latent dimension, trained once and cached."""
         number = max(1, round(float(self.source_samples) * size))
         shape = (size, self.inputs * size, self.width * size)
         steps = parts_of(self.epochs * number, most=BATCH)
         return source(self.instance, *shape, number, self.manifold_kind, float(self.rate), steps)
 
     def prepare(self, key: PRNGKeyArray, size: int) -> Transfer:
-        """Train on the source, draw a target and a random first layer, and take the moments of both feature maps."""
+        """Train on the source, draw a target and a random first layer, and measure the moments of both feature maps."""
         learnt = self.source(size)
         keys = jax.random.split(key, 4)
         manifold, teacher = (
@@ -274,7 +272,7 @@ class Transfer(Model):
         assert self.teacher is not None
         if self.manifold.shape[1] != size:
             raise InvalidValue(
-                f"size = {size} is not {self.manifold.shape[1]}, the latent dimension that was prepared."
+                f"size = {size} is not {self.manifold.shape[1]}, the latent dimension of the prepared model."
             )
         manifold, teacher, layers = (v.astype(dtype) for v in (self.manifold, self.teacher, self.layers))
         inputs, labels, _ = draw_task(of_data, manifold, teacher, self.manifold_kind, rows)

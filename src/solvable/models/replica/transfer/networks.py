@@ -1,4 +1,4 @@
-"""What transfer learns with: the network, its training, and the tasks it is trained on."""
+"""The network of the transfer model, its training, and its tasks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from solvable.methods.data.parts import parts_of
 
 TEST_SAMPLES = 8192
 BATCH, SHRINK = 100, 1e-4
-CHUNK = 4096  # inputs whose features are held at a time
+CHUNK = 4096  # inputs whose features are held in memory at a time
 
 
 class Network(NamedTuple):
@@ -30,7 +30,7 @@ class Network(NamedTuple):
 
 
 def random_network(key: PRNGKeyArray, units: int, inputs: int, dtype: Any) -> Network:
-    """W with entries of variance 1/D, v of variance 1/p: random features, and where every training begins.
+    """Random features and initial weights of all training: W with entries of variance 1/D, v of variance 1/p.
 
     >>> random_network(jax.random.key(0), 3, 5, float).first.shape
     (3, 5)
@@ -43,7 +43,7 @@ def random_network(key: PRNGKeyArray, units: int, inputs: int, dtype: Any) -> Ne
 def train_network(
     key: PRNGKeyArray, start: Network, inputs: Array, labels: Array, number: Any, rate: Array, steps: int
 ) -> Network:
-    """Adam on the mean logistic loss of batches of the first `number` samples, all weights shrunk a little."""
+    """Train by Adam on the mean logistic loss of batches of the first `number` samples plus a small ridge penalty."""
     optimiser = optax.adam(rate)
 
     def cost(network: Network, x: Array, y: Array) -> Array:
@@ -83,7 +83,7 @@ class Source(NamedTuple):
 def source(
     instance: int, latent: int, inputs: int, units: int, samples: int, kind: str, rate: float, steps: int
 ) -> Source:
-    """Source number `instance`, trained; the same arguments give the same network, trained once.
+    """Source number `instance`, trained; the result is cached by its arguments.
 
     >>> source(0, 4, 8, 6, 50, "tanh", 0.02, 10).network.first.shape
     (6, 8)
