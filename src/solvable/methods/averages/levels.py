@@ -85,16 +85,17 @@ def _hull(levels, curvature, pull, u):
     return 0.5 * u**2 - pull * sums.log_sum, u - pull * sums.mean, 1 - pull * sums.variance
 
 
-def _touch(levels, curvature, pull, a, b):
+def _step(slope, curvature, most):
+    """Newton's step to a zero of the slope, `most` long at most: close to criticality the curvature is tiny."""
+    return jnp.clip(-slope / jnp.maximum(jnp.abs(curvature), 1e-7), -most, most)
+
+
+def _touch(levels, curvature, pull, a, b, most):
     """A step towards the two points of a common tangent; its slope, from both, converges quadratically with them."""
     (va, sa, ka), (vb, sb, kb) = (_hull(levels, curvature, pull, x) for x in (a, b))
     apart = b - a > 1e-4
     tangent = jnp.where(apart, (vb - va) / jnp.where(apart, b - a, 1.0), 0.5 * (sa + sb))
-    return (
-        a - (sa - tangent) / jnp.maximum(jnp.abs(ka), 3e-3),
-        b - (sb - tangent) / jnp.maximum(jnp.abs(kb), 3e-3),
-        tangent,
-    )
+    return a + _step(sa - tangent, ka, most), b + _step(sb - tangent, kb, most), tangent
 
 
 def level_jumps(levels: Float[Array, " l"], curvature: Array, field_variance: Array, pull: Array) -> Jumps:
@@ -123,11 +124,12 @@ def level_jumps(levels: Float[Array, " l"], curvature: Array, field_variance: Ar
     # The largest steps of the global maximum. Where there is no jump both ends converge to one point, from outside.
     step, where = jax.lax.top_k(best[1:] - best[:-1], pairs)
     a, b = grid[best[where]], grid[best[where + 1]]
-    a, b = jax.lax.fori_loop(0, 24, lambda _, ab: _touch(w, c, p, *ab)[:2], (a, b))
+    pitch = grid[1] - grid[0]
+    a, b = jax.lax.fori_loop(0, 24, lambda _, ab: _touch(w, c, p, *ab, pitch)[:2], (a, b))
     real = (step > 0) & (b - a > 0.01)
     # A jump that is none lies at the left end and has no length. One more step, for the derivative.
     a, b = frozen(jnp.where(real, a, low)), frozen(jnp.where(real, b, low))
-    below, above, tangent = _touch(levels, curvature, pull, a, b)
+    below, above, tangent = _touch(levels, curvature, pull, a, b, pitch)
     kept = [jnp.where(real, x, y) for x, y in ((below, low), (above, low), (tangent, -CUT * root))]
     return Jumps(kept[0], kept[1], kept[2], real, (h, grid[best]), (low, high))
 
@@ -143,12 +145,21 @@ def level_rule(
     """
     jumps = level_jumps(levels, curvature, field_variance, pull)
     root = jnp.sqrt(field_variance)
-    # The panels follow z, and are finer where one level takes over from the next. They need not be exact.
+    # The panels follow z, and are finer where one level takes over from the next. They need not be exact, but in a weak
+    # outer field z passes within much less than a step of the scan.
     gaps = levels[1:] - levels[:-1]
     turns = -0.5 * curvature * (levels[1:] + levels[:-1])[:, None] + GRADED[None, :] / gaps[:, None]
     h, (fields, found) = root * EDGES, jumps.scanned
     along = jnp.interp(h, fields, found) + jnp.minimum(h - fields[0], 0) + jnp.maximum(h - fields[-1], 0)
-    edges = jnp.clip(along, *jumps.ends)
+
+    def nearer(_, u):
+        _, slope, bend = _hull(levels, curvature, pull, u)
+        return u + _step(slope - h, bend, 0.3)
+
+    along = jax.lax.fori_loop(0, 5, nearer, along)
+    for below, above, at in zip(jumps.below, jumps.above, jumps.at, strict=True):
+        along = jnp.where(h < at, jnp.minimum(along, below), jnp.maximum(along, above))
+    edges = jax.lax.cummax(jnp.clip(along, *jumps.ends))
     for turn in jnp.clip(turns, *jumps.ends):
         edges = merge_sorted(edges, turn)
     edges = jax.lax.stop_gradient(edges)

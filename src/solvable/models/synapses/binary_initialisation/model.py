@@ -41,7 +41,9 @@ from solvable.errors import InvalidValue
 from solvable.methods.averages.functions import function_named
 from solvable.methods.averages.quadrature import bent_trapezoid
 from solvable.methods.fixed_points.saddle import solve
-from solvable.model import Control, Guard, Model, Numerics, Reference, choice, control, dimension, observable
+from solvable.model import Control, Guard, Model, Numerics, choice, control, dimension, observable
+
+from .._papers import CRITICAL_MEANS
 
 
 class BinaryInitialisation(Model):
@@ -72,14 +74,7 @@ class BinaryInitialisation(Model):
         {"over": {"neurons": ["deterministic"], "means": ["sparse"]},
          "values": {"variance": 0.5, "bias_variance": 0.1, "depth": 4}, "seeds": 64},
     )  # fmt: skip
-    references = (
-        Reference(
-            "stamatescu2019critical", "G. Stamatescu, F. Gerace, C. Lucibello, I. Fuss and L. B. White", "Critical "
-            "initialisation in continuous approximations of binary neural networks", 2019, "ICLR 2020", arxiv="1902.00177"),
-        Reference(
-            "schoenholz2017deep", "S. S. Schoenholz, J. Gilmer, S. Ganguli and J. Sohl-Dickstein", "Deep information "
-            "propagation", 2017, "ICLR", arxiv="1611.01232"),
-    )  # fmt: skip
+    references = CRITICAL_MEANS
 
     variance: Control = control(
         0.9, low=0.0, high=1.0, typical=(0.1, 0.95), symbol=r"\sigma_m^2", meaning="variance of the initial means")  # fmt: skip
