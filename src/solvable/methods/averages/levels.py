@@ -158,7 +158,8 @@ def level_rule(
 
     along = jax.lax.fori_loop(0, 5, nearer, along)
     for below, above, at in zip(jumps.below, jumps.above, jumps.at, strict=True):
-        along = jnp.where(h < at, jnp.minimum(along, below), jnp.maximum(along, above))
+        # a hair off the ends of the jump: a tie with these would split their derivatives
+        along = jnp.where(h < at, jnp.minimum(along, below - 1e-6), jnp.maximum(along, above + 1e-6))
     edges = jax.lax.cummax(jnp.clip(along, *jumps.ends))
     for turn in jnp.clip(turns, *jumps.ends):
         edges = merge_sorted(edges, turn)
