@@ -20,7 +20,8 @@ correlation c, lengths q = <h²> and correlations c of the fields of two inputs 
 for the sampled surrogate at A(1 + q) and B(1 + q, qc/(1 + q)); with deterministic neurons the first denominator is (1
 − σ_m²)A(q). At the fixed points q_*, c_* the correlation's slope χ = ∂c′/∂c gives the `depth_scale` ξ_c = −1/ln χ,
 and ∂q′/∂q the `length_scale`. Deterministic: c_* = 1, and without biases q_* = 0, χ = σ_m² gain² for tanh: critical
-only at means ±1. Sampled: c_* < 1, never critical.
+only at means ±1. Sampled: c_* < 1, never critical. With tanh the averages are by quadrature: where gain·√q exceeds 4.5
+(means near ±1 with large gains or biases) the result is NaN.
 
 **Simulation.** One network, two inputs ±√r with overlap c_in, its fields layer by layer. Means are ±σ_m, ±1 or 0
 (`sparse`), or uniform.
@@ -221,6 +222,11 @@ class BinaryInitialisation(Model):
         else:
             c, converged, residual = jnp.ones_like(q), found.converged, found.residual
         chi = slope(q, c)
+        if self.activation == "tanh":
+            # The rule's error falls like exp(−0.9 n π/(2r)) for tanh(rz); beyond this slope it exceeds 1e-9 and is not used.
+            noise = 1.0 if self.surrogate == "sampled" else 0.0
+            longest = jnp.maximum(q, jnp.max(lengths)) + noise
+            converged = converged & (self.gain * jnp.sqrt(longest) < numerics.nodes / 14)
         grows = jax.jvp(length, (q,), (jnp.ones_like(q),))[1]
         return {
             "length": lengths,

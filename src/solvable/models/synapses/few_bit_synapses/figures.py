@@ -173,7 +173,7 @@ def draw_levels_and_regions(data: dict[str, Any]) -> Any:
     for i, name in enumerate(table.levels.values):
         here = table.sel(levels=name)
         axes[0].plot(here.distance, here.local_entropy.sel(part=part), color=COLOURS[i], label=f"levels {name}")
-    axes[0].set(xlabel=label("mutual distance over the levels' variance", "d"), xlim=(0, 0.4), ylim=(0, None),
+    axes[0].set(xlabel=label("mutual distance in units of the levels' variance,", "d"), xlim=(0, 0.4), ylim=(0, None),
                 ylabel=label("local entropy per weight", r"\phi"))  # fmt: skip
     axes[0].set_title(f"theory at {part:g} of each capacity: regions dense down to small $d$", fontsize=9)
     axes[0].legend(fontsize=8)
@@ -182,6 +182,7 @@ def draw_levels_and_regions(data: dict[str, Any]) -> Any:
     axes[1].bar(number + 0.2, table.breaking, 0.4, color=COLOURS[0], label=label("dense regions up to", r"\alpha_U"))
     for i, share in enumerate((table.breaking / table.capacity).values):
         axes[1].text(i + 0.2, float(table.breaking[i]) + 0.02, f"{share:.1%}", ha="center", fontsize=8)
+    axes[1].grid(visible=False)
     axes[1].set_xticks(number, [f"{{{name}}}" for name in table.levels.values], fontsize=8.5)
     axes[1].set(xlabel="levels", ylabel=label("patterns per weight", r"\alpha"), ylim=(0, 1.4))
     axes[1].set_title("where dense regions break up, and its share of the capacity", fontsize=9)

@@ -109,8 +109,8 @@ def draw_sharpening(data: dict[str, Any]) -> Any:
         axis.errorbar(here.sharpness, runs.mean("seed"), error, fmt="o", color=colour, markersize=3.5)
 
     def under(axis, table, words):
-        lanes = f"points: $N$ = {table.attrs['size']}, mean of {table.sizes['seed']} systems"
-        axis.set_title(f"{words}\n({lanes}; pale lines: other minima possible)", fontsize=9)
+        lanes = f"points: $N$ = {table.attrs['size']}, {table.sizes['seed']} systems"
+        axis.set_title(f"{words} ({lanes})\npale lines: other minima are possible", fontsize=9)
         axis.set(xlabel=label("sharpness", "q_*"), xlim=(0, 1))
 
     table = data["random"]
@@ -142,7 +142,7 @@ def draw_sharpening(data: dict[str, Any]) -> Any:
     axes[2].set_title(
         f"annealed descent on the means, and a control\n({runs.sizes['seed']} systems a point)", fontsize=9
     )
-    axes[2].legend(fontsize=7.5, loc="center left", bbox_to_anchor=(0.0, 0.35))
+    axes[2].legend(fontsize=7.5, loc="lower left", bbox_to_anchor=(0.0, 0.08))
     return figure
 
 
