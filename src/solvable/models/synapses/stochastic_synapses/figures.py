@@ -142,8 +142,8 @@ def draw_sharpening(data: dict[str, Any]) -> Any:
     axes[2].set_title(
         f"annealed descent on the means, and a control\n({runs.sizes['seed']} systems a point)", fontsize=9
     )
-    axes[2].legend(fontsize=7, ncols=2, loc="upper left")
-    axes[2].set_ylim(-0.05, 1.25)
+    axes[2].legend(fontsize=7, loc="upper left")
+    axes[2].set_ylim(-0.05, 1.45)
     return figure
 
 
