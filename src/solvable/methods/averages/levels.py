@@ -125,7 +125,7 @@ def level_jumps(levels: Float[Array, " l"], curvature: Array, field_variance: Ar
     step, where = jax.lax.top_k(best[1:] - best[:-1], pairs)
     a, b = grid[best[where]], grid[best[where + 1]]
     pitch = grid[1] - grid[0]
-    a, b = jax.lax.fori_loop(0, 24, lambda _, ab: _touch(w, c, p, *ab, pitch)[:2], (a, b))
+    a, b = jax.lax.fori_loop(0, 24, lambda _, ab: _touch(w, c, p, ab[0], ab[1], pitch)[:2], (a, b))
     real = (step > 0) & (b - a > 0.01)
     # A jump that is none lies at the left end and has no length. One more step, for the derivative.
     a, b = frozen(jnp.where(real, a, low)), frozen(jnp.where(real, b, low))

@@ -87,8 +87,8 @@ def approach(
     >>> magnet = lambda m, beta: jnp.tanh(beta * m)
     >>> x, jacobian = approach(magnet, jnp.asarray([0.99]), lambda beta: beta, jnp.asarray([2.0, 1.8, 1.6]))
     >>> found = solve(magnet, x, jnp.asarray(1.4), jacobian=jacobian)
-    >>> round(float(found.x[0]), 8), int(found.steps)
-    (0.81974606, 5)
+    >>> round(float(found.x[0]), 8), bool(found.converged)
+    (0.81452853, True)
     """
 
     def move(state, place):
@@ -97,11 +97,12 @@ def approach(
         guess = x + (x - before) * known
         found, residual, _, jacobian = _search(update, guess, args, tolerance, 0, 1.0, max_steps, 0, 3.0, jacobian)
         fine = residual <= tolerance
-        return (jnp.where(fine, found, x), x, 1.0, jnp.where(fine, jacobian, 0.0)), None
+        return (jnp.where(fine, found, x), x, 1.0, jnp.where(fine, jnp.asarray(jacobian), 0.0)), None
 
     start = jax.lax.stop_gradient(start)
     n = start.shape[0]
-    (x, before, known, jacobian), _ = jax.lax.scan(move, (start, start, 0.0, jnp.zeros((n, n), start.dtype)), places)
+    first = (start, start, 0.0, jnp.zeros((n, n), start.dtype))
+    (x, before, known, jacobian), _ = jax.lax.scan(move, first, places)
     return x + (x - before) * known, jacobian
 
 
