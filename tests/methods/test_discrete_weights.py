@@ -81,6 +81,12 @@ def test_the_global_maximum_is_taken_wherever_it_jumps(levels, c, F, p):
     assert np.diff(u[best]).max() > 0.3  # it does jump
 
 
+@pytest.mark.parametrize(("F", "p"), [(0.42, 1.0002), (0.42, 0.99997), (1.2e-9, 2.44), (7e-6, 2.67)])
+def test_no_mass_is_lost_near_criticality_and_in_weak_fields(F, p):
+    rule = jax.jit(level_rule)(PAIR, *(jnp.asarray(x) for x in (-1.3, F, p)))
+    assert abs(jnp.sum(rule.weight) - 1) < 1e-9
+
+
 def test_capacities_are_those_of_the_literature_and_saturate():
     ask = jax.jit(capacity)
     table = {(-1, 1): 0.83308, (0, 1): 0.58974, (0, 1, 2): 0.74115, (0, 1, 2, 3): 0.81055, tuple(range(5)): 0.85043,

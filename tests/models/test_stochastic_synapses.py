@@ -1,5 +1,7 @@
 """Stochastic binary weights: limits, second methods, the projection, descent against the saddle point."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,7 @@ import solvable as sv
 from solvable.model import simulate_batch
 from solvable.models.synapses.stochastic_synapses.annealing import project
 from solvable.models.synapses.stochastic_synapses.figures import annealed_success
+from solvable.models.synapses.stochastic_synapses.neighbours import all_solutions, around, compare
 from solvable.models.synapses.stochastic_synapses.saddle import clipped
 
 SMALL = {"stages": 4, "steps": 30}
@@ -92,6 +95,25 @@ def test_annealing_solves_few_patterns():
     found = annealed_success([0.3], 201, 4)
     assert found["solved"].mean() == 1
     assert np.all(found["solved_at"] < 1)
+
+
+def test_enumeration_finds_all_solutions_and_their_neighbours():
+    patterns = np.random.default_rng(0).choice([-1.0, 1.0], (3, 7))
+    found = all_solutions(patterns)
+    brute = [w for w in itertools.product([-1.0, 1.0], repeat=7) if np.all(patterns @ w > 0)]
+    assert sorted(map(tuple, found.tolist())) == sorted(brute)
+    near = np.exp(7 * around(found[:1], found))[0]
+    assert abs(near[-1] - len(brute)) < 1e-9
+    assert abs(near[1] - sum(np.sum(found[0] != w) <= 1 for w in found)) < 1e-9
+
+
+def test_solutions_of_descent_have_more_neighbours_than_typical_ones_and_clipped_weights_solve_less():
+    found = compare("random", 0.5, 13, 24)
+    gap = (found["found_near"] - found["typical_near"])[:, 2]
+    gap = gap[np.isfinite(gap)]
+    assert gap.mean() > 2 * gap.std(ddof=1) / np.sqrt(len(gap))
+    runs = annealed_success([0.5], 201, 4, stages=12)
+    assert runs["solved"].mean() > runs["clipped_signs_solved"].mean()
 
 
 def test_what_makes_no_sense_is_refused_in_one_sentence():

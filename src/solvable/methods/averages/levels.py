@@ -85,16 +85,17 @@ def _hull(levels, curvature, pull, u):
     return 0.5 * u**2 - pull * sums.log_sum, u - pull * sums.mean, 1 - pull * sums.variance
 
 
-def _touch(levels, curvature, pull, a, b):
+def _step(slope, curvature, most):
+    """Newton's step to a zero of the slope, `most` long at most: close to criticality the curvature is tiny."""
+    return jnp.clip(-slope / jnp.maximum(jnp.abs(curvature), 1e-7), -most, most)
+
+
+def _touch(levels, curvature, pull, a, b, most):
     """One step towards the two points of a common tangent; its slope, from both, converges quadratically with them."""
     (va, sa, ka), (vb, sb, kb) = (_hull(levels, curvature, pull, x) for x in (a, b))
     apart = b - a > 1e-4
     tangent = jnp.where(apart, (vb - va) / jnp.where(apart, b - a, 1.0), 0.5 * (sa + sb))
-    return (
-        a - (sa - tangent) / jnp.maximum(jnp.abs(ka), 3e-3),
-        b - (sb - tangent) / jnp.maximum(jnp.abs(kb), 3e-3),
-        tangent,
-    )
+    return a + _step(sa - tangent, ka, most), b + _step(sb - tangent, kb, most), tangent
 
 
 def level_jumps(levels: Float[Array, " l"], curvature: Array, field_variance: Array, pull: Array) -> Jumps:
@@ -116,15 +117,19 @@ def level_jumps(levels: Float[Array, " l"], curvature: Array, field_variance: Ar
     value, slope, _ = _hull(w, c, p, grid)
     span = jnp.clip(slope[jnp.asarray([0, -1])], -CUT * root, CUT * root)
     h = span[0] + (span[1] - span[0]) * np.linspace(0.0, 1.0, (pairs + 1) * SCAN)
-    best = jnp.argmin(value[None, :] - h[:, None] * grid[None, :], axis=1)
+    # the index of the least value; XLA's argmin does not vectorise on a CPU and takes four times as long
+    tilted = value[:, None] - h[None, :] * grid[:, None]
+    least = tilted == jnp.min(tilted, axis=0, keepdims=True)
+    best = jnp.max(jnp.where(least, np.arange(grid.shape[0])[:, None], 0), axis=0)
     # The largest steps of the global maximum. Where there is no jump both ends converge to one point, from outside.
     step, where = jax.lax.top_k(best[1:] - best[:-1], pairs)
     a, b = grid[best[where]], grid[best[where + 1]]
-    a, b = jax.lax.fori_loop(0, 24, lambda _, ab: _touch(w, c, p, *ab)[:2], (a, b))
+    pitch = grid[1] - grid[0]
+    a, b = jax.lax.fori_loop(0, 24, lambda _, ab: _touch(w, c, p, ab[0], ab[1], pitch)[:2], (a, b))
     real = (step > 0) & (b - a > 0.01)
     # Entries without a jump lie at the left end and have zero length. One more step, for the derivative.
     a, b = frozen(jnp.where(real, a, low)), frozen(jnp.where(real, b, low))
-    below, above, tangent = _touch(levels, curvature, pull, a, b)
+    below, above, tangent = _touch(levels, curvature, pull, a, b, pitch)
     kept = [jnp.where(real, x, y) for x, y in ((below, low), (above, low), (tangent, -CUT * root))]
     return Jumps(kept[0], kept[1], kept[2], real, (h, grid[best]), (low, high))
 
@@ -140,12 +145,22 @@ def level_rule(
     """
     jumps = level_jumps(levels, curvature, field_variance, pull)
     root = jnp.sqrt(field_variance)
-    # The panels follow z, and are finer where one level takes over from the next. They need not be exact.
+    # The panels follow z, and are finer where one level takes over from the next. They need not be exact, but in a weak
+    # outer field z passes within much less than a step of the scan.
     gaps = levels[1:] - levels[:-1]
     turns = -0.5 * curvature * (levels[1:] + levels[:-1])[:, None] + GRADED[None, :] / gaps[:, None]
     h, (fields, found) = root * EDGES, jumps.scanned
     along = jnp.interp(h, fields, found) + jnp.minimum(h - fields[0], 0) + jnp.maximum(h - fields[-1], 0)
-    edges = jnp.clip(along, *jumps.ends)
+
+    def nearer(_, u):
+        _, slope, bend = _hull(levels, curvature, pull, u)
+        return u + _step(slope - h, bend, 0.3)
+
+    along = jax.lax.fori_loop(0, 5, nearer, along)
+    for below, above, at in zip(jumps.below, jumps.above, jumps.at, strict=True):
+        # a hair off the ends of the jump: a tie with these would split their derivatives
+        along = jnp.where(h < at, jnp.minimum(along, below - 1e-6), jnp.maximum(along, above + 1e-6))
+    edges = jax.lax.cummax(jnp.clip(along, *jumps.ends))
     for turn in jnp.clip(turns, *jumps.ends):
         edges = merge_sorted(edges, turn)
     edges = jax.lax.stop_gradient(edges)

@@ -34,7 +34,7 @@ from jaxtyping import Array, Bool, Float
 from ..averages.levels import level_jumps, level_rule, level_sums
 from ..averages.quadrature import gaussian_panels
 from ..averages.tails import log_tail, tail_ratio, tail_rule
-from .saddle import attached, solve
+from .saddle import approach, attached, solve
 
 Scalar = Float[Array, ""]
 CUT = 9.0
@@ -257,25 +257,18 @@ def local_entropy(
     frozen = jax.tree.map(jax.lax.stop_gradient, args)
     first = jax.lax.stop_gradient(jnp.stack([jnp.log(start.field), start.curvature, jnp.zeros(())]))
 
-    def nearer(state, step):
-        x, before, known, _, _ = state
-        part, exact = step
-        there = begin ** (1 - part) * frozen[3] ** part
-        guess = x + (x - before) * known  # the last step again
-        close, most = jnp.where(exact, tolerance, 1e-5), jnp.where(exact, max_steps, 40)
-        found = solve(update, guess, (*frozen[:3], there, *frozen[4:]), tolerance=close, max_steps=most)
-        return (jnp.where(found.converged, found.x, x), x, 1.0, found.residual, found.converged), None
+    def path(part):
+        return (*frozen[:3], begin ** (1 - part) * frozen[3] ** part, *frozen[4:])
 
-    parts = np.arange(1, STEPS + 1) / STEPS
-    state = (first, first, 0.0, jnp.asarray(jnp.inf), jnp.asarray(False))
-    (x, _, _, residual, done), _ = jax.lax.scan(nearer, state, (parts, parts == 1))
-    x = attached(update, x, args)
+    guess, jacobian = approach(update, first, path, jnp.asarray(np.arange(1, STEPS) / STEPS))
+    found = solve(update, guess, frozen, tolerance=tolerance, max_steps=max_steps, jacobian=jacobian)
+    x = attached(update, found.x, args)
     side, _, _, energy, missing, excess = sides(x, args)
     field, curvature, pull = jnp.exp(x[0]), x[1], x[2]
     rest = 0.0 if copies is None else target / jnp.asarray(copies, float)
     linear = curvature * side.square + field * (target + side.response) + pull * (side.overlap + rest)
     entropy = -0.5 * linear + side.value + samples * energy
-    converged = done & start.converged & (target <= begin) & (missing < 1e-7)
+    converged = found.converged & start.converged & (target <= begin) & (missing < 1e-7)
     lost = jnp.where(converged, 1.0, jnp.nan)
     s2 = scale**2
     # φ is stationary in everything but D, which enters in three places: q̂D, q₁ = Q − D and the noise of the patterns
@@ -283,5 +276,5 @@ def local_entropy(
     return Local(
         entropy * lost, slope * lost / s2, side.square * s2, side.overlap * s2, side.response * s2,
         field / s2, curvature / s2, pull / s2,
-        residual, converged,
+        found.residual, converged,
     )  # fmt: skip

@@ -18,6 +18,9 @@ from .linear_algebra import solve_small
 
 Update = Callable[[Float[Array, " n"], Any], Float[Array, " n"]]
 
+ROUGH = 1e-4
+"""How closely a rough update is solved: about as closely as rough averages are worth."""
+
 
 class Solution(NamedTuple):
     """A fixed point and how well it was found."""
@@ -40,6 +43,7 @@ def solve(
     memory: int = 0,
     reach: float = 3.0,
     rough: Update | None = None,
+    jacobian: Float[Array, "n n"] | None = None,
 ) -> Solution:
     """Find the fixed point x = update(x, args) that is reached from `start`.
 
@@ -50,7 +54,8 @@ def solve(
     linear solve at the fixed point.
 
     A `rough` update, cheaper and almost the same (an average with fewer nodes, say), is solved first to `ROUGH`; the
-    search begins from its solution and Jacobian. It affects how soon a fixed point is found, never its value.
+    search begins from its solution and Jacobian. It affects how soon a fixed point is found, never its value. So does a
+    `jacobian` ∂F/∂x known from a neighbouring fixed point (`approach`).
 
     >>> magnet = lambda m, beta: jnp.tanh(beta * m)
     >>> found = solve(magnet, jnp.asarray([1.0]), jnp.asarray(1.5))
@@ -59,8 +64,46 @@ def solve(
     """
     options = (tolerance, warmup, damping, max_steps, memory, reach)
     return Solution(
-        *_fixed_point(args, update=update, rough=rough, start=jax.lax.stop_gradient(start), options=options)
+        *_fixed_point(
+            args, update=update, rough=rough, start=jax.lax.stop_gradient(start), options=options, known=jacobian
+        )
     )
+
+
+def approach(
+    update: Update,
+    start: Float[Array, " n"],
+    path: Callable[[Array], Any],
+    places: Float[Array, " k"],
+    *,
+    tolerance: float = ROUGH,
+    max_steps: int = 40,
+) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
+    """Follow a fixed point of `update(x, path(place))` along `places`: a start and a Jacobian for `solve` at the next one.
+
+    Places are evenly spaced: each search starts at a linear extrapolation, with the Jacobian of the one before. A place
+    where the search fails is skipped. There is no derivative through it.
+
+    >>> magnet = lambda m, beta: jnp.tanh(beta * m)
+    >>> x, jacobian = approach(magnet, jnp.asarray([0.99]), lambda beta: beta, jnp.asarray([2.0, 1.8, 1.6]))
+    >>> found = solve(magnet, x, jnp.asarray(1.4), jacobian=jacobian)
+    >>> round(float(found.x[0]), 8), bool(found.converged)
+    (0.81452853, True)
+    """
+
+    def move(state, place):
+        x, before, known, jacobian = state
+        args = jax.tree.map(jax.lax.stop_gradient, path(place))
+        guess = x + (x - before) * known
+        found, residual, _, jacobian = _search(update, guess, args, tolerance, 0, 1.0, max_steps, 0, 3.0, jacobian)
+        fine = residual <= tolerance
+        return (jnp.where(fine, found, x), x, 1.0, jnp.where(fine, jnp.asarray(jacobian), 0.0)), None
+
+    start = jax.lax.stop_gradient(start)
+    n = start.shape[0]
+    first = (start, start, 0.0, jnp.zeros((n, n), start.dtype))
+    (x, before, known, jacobian), _ = jax.lax.scan(move, first, places)
+    return x + (x - before) * known, jacobian
 
 
 def attached(update: Update, x: Float[Array, " n"], args: Any) -> Float[Array, " n"]:
@@ -92,13 +135,9 @@ def _implicit(update, x, args, dargs):
     return solve_small(jnp.eye(x.shape[0], dtype=x.dtype) - jacobian, moved)
 
 
-ROUGH = 1e-4
-"""Tolerance for a rough update: about the accuracy of rough averages."""
-
-
 @eqx.filter_custom_jvp
-def _fixed_point(args, *, update, rough, start, options):
-    jacobian, before = None, 0
+def _fixed_point(args, *, update, rough, start, options, known):
+    jacobian, before = known, 0
     if rough is not None:
         found, residual, before, jacobian = _search(rough, start, args, ROUGH, *options[1:])
         # If the rough search fails, start as if there were no rough update.
@@ -111,9 +150,11 @@ def _fixed_point(args, *, update, rough, start, options):
 
 
 @_fixed_point.def_jvp
-def _fixed_point_jvp(primals, tangents, *, update, rough, start, options):
+def _fixed_point_jvp(primals, tangents, *, update, rough, start, options, known):
     (args,), (dargs,) = primals, tangents
-    x, residual, steps, converged = _fixed_point(args, update=update, rough=rough, start=start, options=options)
+    x, residual, steps, converged = _fixed_point(
+        args, update=update, rough=rough, start=start, options=options, known=known
+    )
     dx = _implicit(update, x, args, dargs)
     return (x, residual, steps, converged), (dx, jnp.zeros_like(residual), None, None)
 

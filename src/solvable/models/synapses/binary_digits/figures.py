@@ -50,10 +50,10 @@ def draw_depths_by_means(data: dict[str, Any]) -> Any:
 
     table = data[""]
     figure, axes = plt.subplots(1, 2, figsize=(10.5, 4.4), layout="constrained", sharey=True)
-    rows, columns = np.arange(table.sizes["depth"]), np.arange(table.sizes["variance"])
-    fine = np.linspace(0, columns[-1], 300)
-    variance = np.interp(fine, columns, table.variance)
-    line = np.interp(np.log(-6 / np.log(variance)), np.log(table.depth), rows, left=np.nan, right=np.nan)
+    # Logarithms of depth and depth scale, on which a fixed number of depth scales is a straight line.
+    rows, columns = np.log2(table.depth.values), np.log2(-1 / np.log(table.variance.values))
+    fine = np.linspace(columns[0], columns[-1], 2)
+    line = fine + np.log2(6)
     picture = None
     for axis, name, words in ((axes[0], "accuracy", "surrogate"), (axes[1], "binarised_accuracy", "binarised")):
         mean = table[name].mean("seed")
@@ -62,12 +62,12 @@ def draw_depths_by_means(data: dict[str, Any]) -> Any:
         axis.grid(visible=False)
         axis.set_xticks(columns, [f"{v:g}" for v in table.variance.values], fontsize=7.5)
         axis.set_yticks(rows, [str(int(v)) for v in table.depth.values])
-        axis.set(xlabel=label("square of the initial means", r"\sigma_m^2"), xlim=(-0.5, columns[-1] + 0.5),
-                 ylim=(-0.5, rows[-1] + 0.5))  # fmt: skip
+        axis.set(xlabel=label("square of the initial means", r"\sigma_m^2"), xlim=(columns[0] - 0.4, columns[-1] + 0.4),
+                 ylim=(rows[0] - 0.5, rows[-1] + 0.5))  # fmt: skip
         axis.set_title(f"{words}: width {table.attrs['size']}, {table.attrs['steps']} steps, "
                        f"{table.sizes['seed']} networks", fontsize=9)  # fmt: skip
     axes[0].set_ylabel(label("hidden layers", "L"))
-    axes[0].legend(loc="upper left", fontsize=8, facecolor="0.25", labelcolor="white")
+    axes[0].legend(loc="lower right", fontsize=8, facecolor="0.25", labelcolor="white", framealpha=1, frameon=True)
     figure.colorbar(picture, ax=axes, label="accuracy on unseen digits")
     return figure
 

@@ -27,7 +27,9 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from solvable.methods.data.digits import digit_images
-from solvable.model import Control, Count, Guard, Model, Reference, choice, control, observable
+from solvable.model import Control, Count, Guard, Model, choice, control, observable
+
+from .._papers import CRITICAL_MEANS
 
 TRAINED, BATCH, CLASSES = 1200, 100, 10
 
@@ -91,14 +93,7 @@ class BinaryDigits(Model):
     typical_sizes = (32, 64, 128)
     simulation_seconds = 5.0
     guard = Guard(values={"depth": 2, "steps": 20}, size=16, seeds=2)
-    references = (
-        Reference(
-            "stamatescu2019critical", "G. Stamatescu, F. Gerace, C. Lucibello, I. Fuss and L. B. White", "Critical "
-            "initialisation in continuous approximations of binary neural networks", 2019, "ICLR 2020", arxiv="1902.00177"),
-        Reference(
-            "schoenholz2017deep", "S. S. Schoenholz, J. Gilmer, S. Ganguli and J. Sohl-Dickstein", "Deep information "
-            "propagation", 2017, "ICLR", arxiv="1611.01232"),
-    )  # fmt: skip
+    references = CRITICAL_MEANS
 
     variance: Control = control(
         0.9, low=0.0, low_open=True, high=1.0, typical=(0.1, 0.99), symbol=r"\sigma_m^2",

@@ -24,7 +24,7 @@ BIASES = (0.0, 0.001, 0.01, 0.1)
 def signals(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
-    depth, size, seeds = (4, 40, 2) if quick else (12, 400, 8)
+    depth, size, seeds = (4, 40, 2) if quick else (12, 400, 48)
     table = xr.Dataset(coords={"case": list(CASES), "layer": np.arange(1, depth + 1)}, attrs={"size": size})
     found: dict[str, list[np.ndarray]] = {}
     for values in CASES.values():
@@ -59,7 +59,10 @@ def draw_signals(data: dict[str, Any]) -> Any:
             error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
             axis.errorbar(here.layer, runs.mean("seed"), error, fmt="o", color=COLOURS[i], markersize=3.5)
         axis.set(xlabel=label("layer", "l"), ylabel=label(*words))
-        axis.set_title(rf"$\sigma_m^2 = 0.9$, $\sigma_b^2 = 0.05$ (points: $N$ = {table.attrs['size']})", fontsize=9)
+        axis.set_title(
+            rf"$\sigma_m^2 = 0.9$, $\sigma_b^2 = 0.05$ (points: $N$ = {table.attrs['size']}, {table.sizes['seed']} networks)",
+            fontsize=9,
+        )
     axes[1].legend(fontsize=8)
     axis = axes[2]
     for i, bias in enumerate(scales.bias_variance.values):
@@ -73,7 +76,7 @@ def draw_signals(data: dict[str, Any]) -> Any:
     axis.set(xscale="log", yscale="log", xlabel=label("how far the means start from ±1:", r"1 - \sigma_m^2"),
              ylabel=label("depth scale", r"\xi_c"))  # fmt: skip
     axis.invert_xaxis()
-    axis.set_title("it diverges for tanh without biases alone", fontsize=9)
+    axis.set_title("it diverges only for tanh without biases", fontsize=9)
     axis.legend(fontsize=7.5)
     return figure
 

@@ -20,7 +20,8 @@ correlation c, lengths q = <h²> and correlations c of the fields of two inputs 
 for the sampled surrogate at A(1 + q) and B(1 + q, qc/(1 + q)); with deterministic neurons the first denominator is (1
 − σ_m²)A(q). At the fixed points q_*, c_* the correlation's slope χ = ∂c′/∂c gives the `depth_scale` ξ_c = −1/ln χ,
 and ∂q′/∂q the `length_scale`. Deterministic: c_* = 1, and without biases q_* = 0, χ = σ_m² gain² for tanh: critical
-only at means ±1. Sampled: c_* < 1, never critical.
+only at means ±1. Sampled: c_* < 1, never critical. With tanh the averages are by quadrature: where gain·√q exceeds 4.5
+(means near ±1 with large gains or biases) the result is NaN.
 
 **Simulation.** One network, two inputs ±√r with overlap c_in, its fields layer by layer. Means are ±σ_m, ±1 or 0
 (`sparse`), or uniform.
@@ -41,7 +42,9 @@ from solvable.errors import InvalidValue
 from solvable.methods.averages.functions import function_named
 from solvable.methods.averages.quadrature import bent_trapezoid
 from solvable.methods.fixed_points.saddle import solve
-from solvable.model import Control, Guard, Model, Numerics, Reference, choice, control, dimension, observable
+from solvable.model import Control, Guard, Model, Numerics, choice, control, dimension, observable
+
+from .._papers import CRITICAL_MEANS
 
 
 class BinaryInitialisation(Model):
@@ -72,14 +75,7 @@ class BinaryInitialisation(Model):
         {"over": {"neurons": ["deterministic"], "means": ["sparse"]},
          "values": {"variance": 0.5, "bias_variance": 0.1, "depth": 4}, "seeds": 64},
     )  # fmt: skip
-    references = (
-        Reference(
-            "stamatescu2019critical", "G. Stamatescu, F. Gerace, C. Lucibello, I. Fuss and L. B. White", "Critical "
-            "initialisation in continuous approximations of binary neural networks", 2019, "ICLR 2020", arxiv="1902.00177"),
-        Reference(
-            "schoenholz2017deep", "S. S. Schoenholz, J. Gilmer, S. Ganguli and J. Sohl-Dickstein", "Deep information "
-            "propagation", 2017, "ICLR", arxiv="1611.01232"),
-    )  # fmt: skip
+    references = CRITICAL_MEANS
 
     variance: Control = control(
         0.9, low=0.0, high=1.0, typical=(0.1, 0.95), symbol=r"\sigma_m^2", meaning="variance of the initial means")  # fmt: skip
@@ -226,6 +222,11 @@ class BinaryInitialisation(Model):
         else:
             c, converged, residual = jnp.ones_like(q), found.converged, found.residual
         chi = slope(q, c)
+        if self.activation == "tanh":
+            # The rule's error falls like exp(−0.9 n π/(2r)) for tanh(rz); beyond this slope it exceeds 1e-9 and is not used.
+            noise = 1.0 if self.surrogate == "sampled" else 0.0
+            longest = jnp.maximum(q, jnp.max(lengths)) + noise
+            converged = converged & (self.gain * jnp.sqrt(longest) < numerics.nodes / 14)
         grows = jax.jvp(length, (q,), (jnp.ones_like(q),))[1]
         return {
             "length": lengths,

@@ -12,9 +12,8 @@ from solvable.methods.fixed_points.belief_propagation import pass_messages
 from solvable.render.figures import Recipe
 from solvable.render.plots import COLOURS, label
 
+from .._points import share_solved
 from .model import FewBitSynapses
-
-LEVELS = {"-1, 1": (-1, 1), "0, 1": (0, 1), "-1, 0, 1": (-1, 0, 1)}
 
 
 def breaking_point(levels: Any, low: float, high: float, *, rounds: int = 6, distances: Any = None) -> float:
@@ -34,14 +33,14 @@ def breaking_point(levels: Any, low: float, high: float, *, rounds: int = 6, dis
 
 
 def success(
-    alphas: Any, size: int, seeds: int, levels: Any = (-1, 1), reinforcement: float = 0.003, together: int = 8
+    alphas: Any, size: int, seeds: int, levels: Any = (-1, 1), reinforcement: float | None = 0.003, together: int = 8
 ) -> dict[str, np.ndarray]:
-    """Whether reinforced message passing solved, and after how many sweeps, by α and seed."""
+    """Whether reinforced message passing (without `reinforcement`: plain) solved, and after how many sweeps, by α and seed."""
     w = jnp.asarray(levels, jnp.float32)
 
     def one(key, rows):
         patterns = jnp.where(jax.random.bernoulli(key, 0.5, (rows, size)), 1.0, -1.0).astype(jnp.float32)
-        found = pass_messages(patterns, w, reinforcement=reinforcement, most=1000)
+        found = pass_messages(patterns, w, reinforcement=reinforcement, most=1000, tolerance=1e-4)
         return found.solved, found.sweeps
 
     solved, sweeps = [], []
@@ -78,13 +77,14 @@ def dense_regions(quick: bool) -> dict[str, Any]:
     table["capacity_symmetric"] = ("number", capacities("symmetric"))
     table["breaking"] = breaking_point((-1, 1), 0.7, 0.8, rounds=1 if quick else 5)
     searched = [0.4, 0.5] if quick else [0.5, 0.6, 0.65, 0.7, 0.75, 0.8]
-    size, seeds = (101, 2) if quick else (1001, 12)
-    found = success(searched, size, seeds, reinforcement=0.02 if quick else 0.003)
+    sizes, seeds = ([51, 101], 2) if quick else ([301, 1001], 12)
+    each = [success(searched, n, seeds, reinforcement=0.02 if quick else 0.003) for n in sizes]
     runs = xr.Dataset(
-        {name: (("samples", "seed"), values) for name, values in found.items()},
-        coords={"samples": searched, "seed": np.arange(seeds)},
-        attrs={"size": size},
+        {name: (("size", "samples", "seed"), np.stack([e[name] for e in each])) for name in each[0]},
+        coords={"size": sizes, "samples": searched, "seed": np.arange(seeds)},
     )
+    plain = success(searched, sizes[0], seeds, reinforcement=None)
+    runs["plain_solved"] = (("samples", "seed"), plain["solved"])
     return {"": table, "runs": runs}
 
 
@@ -120,20 +120,73 @@ def draw_dense_regions(data: dict[str, Any]) -> Any:
     axis.legend(fontsize=8)
 
     axis = axes[2]
-    share, number = runs.solved.mean("seed"), runs.sizes["seed"]
-    # Wilson's interval, which has a width also where all or none are solved
-    centre = (share + 0.5 / number) / (1 + 1 / number)
-    half = np.sqrt(share * (1 - share) / number + 0.25 / number**2) / (1 + 1 / number)
-    bars = np.maximum([share - (centre - half), (centre + half) - share], 0)
-    axis.errorbar(
-        runs.samples, share, bars, fmt="o", color=COLOURS[0], label=f"$N$ = {runs.attrs['size']}, {number} systems"
-    )
+    kinds = [(runs.solved.sel(size=n), n, "reinforced", "o", COLOURS[i]) for i, n in enumerate(runs["size"].values)]
+    kinds.append((runs.plain_solved, runs["size"].values[0], "not reinforced", "s", COLOURS[0]))
+    for i, (solved, size, words, marker, colour) in enumerate(kinds):
+        share, bars = share_solved(solved)
+        axis.errorbar(runs.samples + 0.004 * (i - 1), share, bars, fmt=marker, color=colour, markersize=5,
+                      markerfacecolor=colour if marker == "o" else "white", label=f"{words}, $N$ = {size}")  # fmt: skip
     axis.axvline(threshold, color="0.4", linestyle="--", linewidth=1, label=rf"$\alpha_U$ = {threshold:.3f}")
     top = float(table.capacity_symmetric.sel(number=2))
     axis.axvline(top, color="0.4", linestyle=":", linewidth=1, label=rf"$\alpha_c$ = {top:.3f}")
     axis.set(xlabel=label("patterns per weight", r"\alpha"), ylabel="fraction of systems solved", ylim=(-0.05, 1.05))
-    axis.set_title(r"reinforced message passing, weights $\pm 1$, $\gamma = 0.003$", fontsize=9)
-    axis.legend(fontsize=8, loc="lower left")
+    axis.set_title(
+        f"message passing, weights $\\pm 1$, $\\gamma = 0.003$, {runs.sizes['seed']} systems a point", fontsize=9
+    )
+    axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(0.0, 0.4))
+    return figure
+
+
+SETS = {"0, 1": (0, 1), "-1, 1": (-1, 1), "0, 1, 2": (0, 1, 2), "-1, 0, 1": (-1, 0, 1), "0, 1, 2, 3": (0, 1, 2, 3)}
+PARTS = (0.6, 0.8, 0.9, 0.95)
+
+
+def levels_and_regions(quick: bool) -> dict[str, Any]:
+    """φ by distance for several sets of levels, at parts of each one's capacity, and α_U."""
+    import xarray as xr
+
+    sets = dict(list(SETS.items())[:2]) if quick else SETS
+    d = np.linspace(0.03, 0.4, 5 if quick else 38)
+    table = xr.Dataset(coords={"levels": list(sets), "part": list(PARTS), "distance": d})
+    curves, slopes, tops, breaks = [], [], [], []
+    for levels in sets.values():
+        w = np.asarray(levels, float)
+        top = float(FewBitSynapses(levels=w, replicas="none").theory(only=["capacity"]).capacity)
+        model = FewBitSynapses(levels=w, samples=top * np.array(PARTS)[:, None], distance=d[None, :])
+        found = model.theory(only=["local_entropy", "local_slope"])
+        curves.append(np.asarray(found.local_entropy))
+        slopes.append(np.asarray(found.local_slope))
+        tops.append(top)
+        breaks.append(breaking_point(w, 0.8 * top, top, rounds=1 if quick else 4))
+    table["local_entropy"] = (("levels", "part", "distance"), np.stack(curves))
+    table["local_slope"] = (("levels", "part", "distance"), np.stack(slopes))
+    table["capacity"], table["breaking"] = ("levels", tops), ("levels", breaks)
+    return {"": table}
+
+
+def draw_levels_and_regions(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    table = data[""]
+    figure, axes = plt.subplots(1, 2, figsize=(9.6, 4.2), layout="constrained")
+    part = 0.8
+    for i, name in enumerate(table.levels.values):
+        here = table.sel(levels=name)
+        axes[0].plot(here.distance, here.local_entropy.sel(part=part), color=COLOURS[i], label=f"levels {name}")
+    axes[0].set(xlabel=label("mutual distance in units of the levels' variance,", "d"), xlim=(0, 0.4), ylim=(0, None),
+                ylabel=label("local entropy per weight", r"\phi"))  # fmt: skip
+    axes[0].set_title(f"theory at {part:g} of each capacity: regions dense down to small $d$", fontsize=9)
+    axes[0].legend(fontsize=8)
+    number = np.arange(table.sizes["levels"])
+    axes[1].bar(number - 0.2, table.capacity, 0.4, color="0.8", label=label("capacity", r"\alpha_c"))
+    axes[1].bar(number + 0.2, table.breaking, 0.4, color=COLOURS[0], label=label("dense regions up to", r"\alpha_U"))
+    for i, share in enumerate((table.breaking / table.capacity).values):
+        axes[1].text(i + 0.2, float(table.breaking[i]) + 0.02, f"{share:.1%}", ha="center", fontsize=8)
+    axes[1].grid(visible=False)
+    axes[1].set_xticks(number, [f"{{{name}}}" for name in table.levels.values], fontsize=8.5)
+    axes[1].set(xlabel="levels", ylabel=label("patterns per weight", r"\alpha"), ylim=(0, 1.4))
+    axes[1].set_title("where dense regions break up, and its share of the capacity", fontsize=9)
+    axes[1].legend(fontsize=8, loc="upper left")
     return figure
 
 
@@ -142,5 +195,10 @@ RECIPES = {
         dense_regions,
         draw_dense_regions,
         sentence="Dense regions of solutions break up at α_U, more levels soon gain little, and message passing finds solutions.",
-    )
+    ),
+    "few-bit-levels": Recipe(
+        levels_and_regions,
+        draw_levels_and_regions,
+        sentence="For every set of levels that was tried solutions form dense regions up to some nine tenths of the capacity.",
+    ),
 }

@@ -7,9 +7,19 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from solvable.methods.averages.tails import log_tail, tail_ratio
+
+
+def schedule(stages: int = 40, last: float = 0.998) -> np.ndarray:
+    """Sharpness from 0.1 to 0.9 in even steps, then 1 − q in even ratios.
+
+    >>> schedule(3).round(3).tolist()
+    [0.1, 0.5, 0.9, 0.986, 0.998]
+    """
+    return np.concatenate([np.linspace(0.1, 0.9, stages), 1 - np.geomspace(0.1, 1 - last, stages)[1:]])
 
 
 class Annealed(NamedTuple):
@@ -93,6 +103,33 @@ def anneal(
     first = (start, jnp.asarray(False), jnp.ones((), dtype), jnp.zeros_like(start), jnp.zeros((), dtype))
     (m, done, at, kept, change), _ = jax.lax.scan(stage, first, schedule.astype(dtype))
     return Annealed(m, done, at, kept, change)
+
+
+class Descended(NamedTuple):
+    """Weights in [−1, 1] at the end; whether they, and whether their signs, solved all patterns at any step."""
+
+    weights: Float[Array, " n"]
+    solved: Bool[Array, ""]
+    signs_solved: Bool[Array, ""]
+
+
+def descend_clipped(patterns: Float[Array, "p n"], start: Float[Array, " n"], *, steps: int) -> Descended:
+    """The control: gradient descent on the logistic loss of one weight vector in the box [−1, 1]^N, without a distribution.
+
+    The step is the inverse of the largest curvature; the signs are tried after every step.
+    """
+    size, rows = patterns.shape[1], patterns.shape[0]
+    root, rate = math.sqrt(size), 4 / (1 + math.sqrt(rows / size)) ** 2
+
+    def step(_, state):
+        w, solved, by_signs = state
+        pull = patterns.T @ jax.nn.sigmoid(-(patterns @ w) / root) / root
+        w = jnp.clip(w + rate * pull, -1.0, 1.0)
+        signs = jnp.where(w >= 0, 1.0, -1.0).astype(w.dtype)
+        return w, solved | jnp.all(patterns @ w > 0), by_signs | jnp.all(patterns @ signs > 0)
+
+    no = jnp.asarray(False)
+    return Descended(*jax.lax.fori_loop(0, steps, step, (start, no, no)))
 
 
 def loss_of(fields: Array, mask: Array, sharpness: Array) -> tuple[Array, Array]:

@@ -1,0 +1,98 @@
+"""What is claimed of stochastic binary weights, and the numbers that decide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from solvable.contract.claims import Claim, Measured, Stored, deviation, mean_and_error
+
+from .._points import difference, solved_and_error
+
+FIGURE, NEAR = "stochastic-synapses-sharpening", "stochastic-synapses-neighbours"
+
+
+def _apart(table: Any, what: str) -> tuple[float, float]:
+    """What descent found less what is typical, system by system."""
+    return mean_and_error(table[f"found_{what}"] - table[f"typical_{what}"])
+
+
+def _dense(stored: Stored) -> list[Measured]:
+    table, found = stored[NEAR], []
+    for labels in table.labels.values:
+        for size in table["size"].values:
+            for radius in (1, 3):
+                gap = _apart(table.sel(labels=labels, size=size, radius=radius), "near")
+                words = f"entropy within {radius} flips, found less typical, {labels} labels, N = {size}"
+                found.append(Measured(words, *gap, above=0.0))
+    return found
+
+
+def _robust(stored: Stored) -> list[Measured]:
+    table, found = stored[NEAR], []
+    for size in table["size"].values:
+        for labels in table.labels.values:
+            gap = _apart(table.sel(labels=labels, size=size), "flipped_error")
+            words = f"training error after two flips, found less typical, {labels} labels, N = {size}"
+            found.append(Measured(words, *gap, below=0.0))
+        gap = _apart(table.sel(labels="teacher", size=size), "fresh_error")
+        found.append(Measured(f"error on fresh patterns, found less typical, N = {size}", *gap, below=0.0))
+    for labels, names in (
+        ("random", ("sampled_error",)),
+        ("teacher", ("sampled_error", "test_error", "binarised_error")),
+    ):
+        runs = stored[f"{FIGURE}.{labels}"].sel(sharpness=slice(0.0, 0.8))
+        for name in names:
+            gap = deviation(runs[f"{name}_simulated"], runs[f"{name}_expected"])
+            words = f"relative deviation from the theory up to q_* = 0.8, {name.replace('_', ' ')}, {labels} labels"
+            found.append(Measured(words, *gap, below=0.05))
+    return found
+
+
+def _success(stored: Stored) -> list[Measured]:
+    runs, found = stored[f"{FIGURE}.success"], []
+    for size in runs["size"].values:
+        here = runs.sel(size=size)
+        for alpha in (0.5, 0.6, 0.65, 0.7):
+            share = solved_and_error(here.solved.sel(samples=alpha))
+            found.append(Measured(f"fraction solved at α = {alpha:g}, N = {size}", *share, above=0.5))
+        plain = solved_and_error(here.clipped_signs_solved.sel(samples=0.5))
+        gap = difference(solved_and_error(here.solved.sel(samples=0.5)), plain)
+        found.append(Measured(f"fraction solved at α = 0.5 less that by clipped weights, N = {size}", *gap, above=0.5))
+    return found
+
+
+CLAIMS = (
+    Claim(
+        "Learning a distribution over binary weights leads to rare, dense regions of solutions.",
+        "baldassi2018role",
+        "more solutions around those found than around solutions drawn uniformly from all",
+        "the drawn solutions, which are typical",
+        (NEAR,), _dense, "all solutions enumerated, N = 15 and 21, 64 systems, α = 0.5 (random labels) and 0.75 (teacher)",
+        missing="large systems, where typical solutions are isolated",
+        seconds=60,
+    ),
+    Claim(
+        "Solutions in these regions are robust and generalise well.",
+        "baldassi2018role",
+        "smaller errors after flips and on fresh patterns than typical solutions have; errors on the theory's curves",
+        "solutions drawn uniformly from all",
+        (NEAR, FIGURE), _robust, "flips and fresh patterns: N = 15 and 21, 64 systems; against the theory: N = 401, 16 systems",
+        seconds=200,
+    ),
+    Claim(
+        "Plain gradient descent on the means solves the binary perceptron.",
+        "baldassi2018role",
+        "most systems solved up to α about 0.7",
+        "the signs of one weight vector that descends in the box [−1, 1]^N",
+        (FIGURE,), _success, "random labels, N = 201 and 401, 16 systems a point, 39 stages of 40 steps",
+        seconds=150,
+    ),
+    Claim(
+        "The method extends to deep binary networks.",
+        "baldassi2018role",
+        "accuracy of the binary network on digits near that of full precision",
+        "straight-through training",
+        missing="networks trained at full precision and by straight-through gradients; `binary-digits-depth` holds binarised "
+        "accuracies after 400 steps at width 32",
+    ),
+)  # fmt: skip
