@@ -102,7 +102,6 @@ class MixedCumulant(Model):
         {"values": {"activation": "relu", "rate": 0.3, "times": [0.0, 10.0, 30.0]}, "sizes": (4000, 16000), "seeds": 24},
     )  # fmt: skip
     guard = Guard(values={"times": [0.0, 5.0, 10.0]}, size=2000, seeds=8)
-    inconclusive = 0.3
     references = (
         Reference(
             "bardone2024sliding", "L. Bardone and S. Goldt",
@@ -321,7 +320,7 @@ class MixedCumulant(Model):
         if self.activation == "polynomial":
             return 2 * self.coefficients[2] if len(self.coefficients) > 2 else jnp.zeros(())
         known = FUNCTIONS[self.activation]
-        return jnp.asarray(float(hermite_coefficients(known.call, 2, known.kinks)[2]))
+        return hermite_coefficients(known.call, 2, known.kinks)[2]
 
     # --- simulation -------------------------------------------------------------------------------------------------
 
