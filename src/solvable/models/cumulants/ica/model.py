@@ -55,7 +55,7 @@ from solvable.model import (
     observable,
 )
 
-from .contrasts import CONTRASTS, average, first, one_step, population_slope, second, smoothed_slope
+from .contrasts import CONTRASTS, first, one_step, population_slope, second, smoothed_slope, squared_slope
 
 DESCENTS = 256  # smoothed descents over which a realisation averages: α² scatters as much as it is large
 
@@ -198,17 +198,15 @@ class ICA(Model):
             square = self.start**2 * jnp.exp(x) + 24 * self.rate**2 * mean
             return {"scaled_square": square, "growth": growth, "largest_rate": r**2 / 2}
 
-        def noise(alpha: Array) -> Array:
-            rest = jnp.sqrt(1 - alpha**2)
-            return average(r, lambda t, z: first(self.contrast, alpha * t + rest * z) ** 2, nodes)
-
         def field(t: Array, alpha: Array, args: Any) -> Array:
             slope = jnp.abs(population_slope(self.contrast, r, alpha, nodes))
-            return self.rate * slope * (1 - alpha**2) - 0.5 * self.rate**2 * alpha * noise(alpha)
+            noise = squared_slope(self.contrast, r, alpha, nodes)
+            return self.rate * slope * (1 - alpha**2) - 0.5 * self.rate**2 * alpha * noise
 
         run = integrate(field, self.start, self.times, rtol=numerics.rtol, atol=1e-13, max_steps=2000)
         slope = jnp.abs(population_slope(self.contrast, r, self.start, nodes)) * (1 - self.start**2)
-        largest = 2 * slope / (jnp.maximum(self.start, 1e-9) * noise(self.start))
+        noise = squared_slope(self.contrast, r, self.start, nodes)
+        largest = 2 * slope / (jnp.maximum(self.start, 1e-9) * noise)
         return {"overlap": run.values, "largest_rate": largest, "converged": run.reached}
 
     # --- simulation -------------------------------------------------------------------------------------------------
