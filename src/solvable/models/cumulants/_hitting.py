@@ -27,18 +27,20 @@ def hitting_times(
     return np.where(hit.met, np.asarray(hit.steps, float), np.inf)
 
 
-def explosions(rate: float, drive: float, noise: float, paths: int, horizon: float, seed: int = 0) -> np.ndarray:
-    """Times τ = n/d³ at which dA = (δkA³ - ½δ²VA)dτ + δ√V dB explodes from A = 1, or infinity after the `horizon`.
+def explosions(
+    rate: float, drive: float, noise: float, paths: int, horizon: float, beyond: float = 30.0
+) -> np.ndarray:
+    """Times τ = n/d³ at which dA = (δkA³ - ½δ²VA)dτ + δ√V dB, from A = 1, leaves |A| < `beyond`; infinite after the `horizon`.
 
     A = √d α is the scaled overlap of a descent at rate δ/d whose mean step is k α³ (`drive`) and whose squared step is
-    V (`noise`): the limit of plain descent towards a direction of information exponent four. Beyond |A| = 30 what is
-    left of the path takes less than 1/(1800 δk).
+    V (`noise`): the limit of plain descent towards a direction of information exponent four. From |A| = 30
+    the path explodes within 1/(1800 δk).
 
     >>> soon = explosions(0.01, 1.0, 1.0, 8, 100.0)  # almost without noise: dA = δA³dτ ends at τ = 1/(2δ)
     >>> bool(abs(soon.mean() - 50) < 5)
     True
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     a, time, done = np.ones(paths), np.zeros(paths), np.zeros(paths, bool)
     while not done.all():
         # a hundredth of the shorter of the two times at which A changes
@@ -46,5 +48,5 @@ def explosions(rate: float, drive: float, noise: float, paths: int, horizon: flo
         drift = rate * drive * a**3 - 0.5 * rate**2 * noise * a
         moved = a + drift * step + rate * np.sqrt(noise * step) * rng.normal(size=paths)
         a, time = np.where(done, a, moved), np.where(done, time, time + step)
-        done = done | (np.abs(a) > 30) | (time > horizon)
+        done = done | (np.abs(a) > beyond) | (time > horizon)
     return np.where(time > horizon, np.inf, time)

@@ -105,7 +105,7 @@ def draw_stairs(data: dict[str, Any]) -> Any:
     second.annotate(f"beside u, independent, d = {small}:\n{share:.0%} found within n = 20 d³", (0.05, 0.06),
                     xycoords="axes fraction", fontsize=8, color=COLOURS[3])  # fmt: skip
     second.set(ylabel=label("samples", "n/d^3"), ylim=(0, 1.6 * high))
-    second.set_title("v alone, rate 0.3/d: n ~ d³")
+    second.set_title("v by σ = −He₄/10, rate 0.3/d: n ~ d³")
     for axis in axes[1]:
         axis.set(xlabel=label("dimension", "d"))
         log_axis(axis.xaxis)
@@ -194,7 +194,7 @@ RECIPES = {
     "mixed-cumulant-staircase": Recipe(
         stairs,
         draw_stairs,
-        sentence="Correlated latents: the cumulant direction is found after d log d samples; alone it takes d³; beside u, for ever.",
+        sentence="Correlated latents: the cumulant direction is found after d log d samples; independent: after d³, or never.",
     ),
     "mixed-cumulant-networks": Recipe(
         networks,
