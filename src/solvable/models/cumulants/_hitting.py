@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -50,3 +51,15 @@ def explosions(
         a, time = np.where(done, a, moved), np.where(done, time, time + step)
         done = done | (np.abs(a) > beyond) | (time > horizon)
     return np.where(time > horizon, np.inf, time)
+
+
+def median_and_error(times: Any) -> tuple[float, float]:
+    """Median of hitting times, and its standard error by the order statistics half a binomial error away on either side.
+
+    >>> median_and_error(np.arange(101.0))
+    (50.0, 5.0)
+    """
+    there = np.asarray(times, float).reshape(-1)
+    half = 0.5 / np.sqrt(len(there))
+    low, middle, high = np.quantile(there, [0.5 - half, 0.5, 0.5 + half])
+    return float(middle), float(round((high - low) / 2, 12))

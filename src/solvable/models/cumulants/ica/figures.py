@@ -129,7 +129,7 @@ def draw_scaling(data: dict[str, Any]) -> Any:
     best = times.quartic.isel(rate=times.quartic.median("few_lanes").argmin("rate"))
     quantiles(axes[2], d, best, d**2 * np.log(d), COLOURS[1], "s⁴/4 at its best rate", "few_lanes")
     axes[2].plot(d, 0.1 * d, ":", color=COLOURS[1], linewidth=1, label="n ~ d³ log d")
-    axes[2].set(ylabel=label("samples", r"n/(d^2\log d)"), yscale="log", ylim=(0.2, 30))
+    axes[2].set(ylabel=label("samples", r"n/(d^2\log d)"), yscale="log", ylim=(0.2, 200))
     axes[2].set_title("smoothed descent: n ~ d² log d with He₄")
     for axis in axes[1:]:
         axis.set(xlabel=label("dimension", "d"))
@@ -201,7 +201,7 @@ def draw_search(data: dict[str, Any]) -> Any:
             at = np.abs(runs.kurtosis.sel(kind=kind, number=n)).median("image_start")
             axes[2].plot(runs.step, at, MARKERS[j] + "-", color=COLOURS[i], markersize=3, linewidth=0.9,
                          label=str(kind) if j == 0 else None)  # fmt: skip
-    axes[2].set(xlabel="steps of FastICA", ylabel="modulus of the excess kurtosis, fresh samples", yscale="log")
+    axes[2].set(xlabel="steps of FastICA", ylabel="|excess kurtosis|, fresh samples", yscale="log")
     numbers = ", ".join(f"{int(n):,}" for n in runs.number.values)
     axes[2].set_title(f"white {SIDE} × {SIDE} patches, n = {numbers} (●, ■, ▲)", fontsize=9)
     axes[2].legend(fontsize=7)

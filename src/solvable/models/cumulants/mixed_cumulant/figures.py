@@ -102,7 +102,7 @@ def draw_stairs(data: dict[str, Any]) -> Any:
     second.axhline(middle, color=COLOURS[0], linestyle="--", linewidth=1, label="explosion of the limiting diffusion")
     small = ", ".join(str(int(x)) for x in times.small.values)
     share = float(np.isfinite(times.beside).mean())
-    second.annotate(f"beside u, independent, d = {small}:\n{share:.0%} found within n = 20 d³", (0.05, 0.06),
+    second.annotate(f"beside u, independent, d = {small}:\n{share:.0%} found within n = 20 d³", (0.05, 0.68),
                     xycoords="axes fraction", fontsize=8, color=COLOURS[3])  # fmt: skip
     second.set(ylabel=label("samples", "n/d^3"), ylim=(0, 1.6 * high))
     second.set_title("v by σ = −He₄/10, rate 0.3/d: n ~ d³")
