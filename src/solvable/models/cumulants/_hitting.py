@@ -28,9 +28,7 @@ def hitting_times(
     return np.where(hit.met, np.asarray(hit.steps, float), np.inf)
 
 
-def explosions(
-    rate: float, drive: float, noise: float, paths: int, horizon: float, beyond: float = 30.0
-) -> np.ndarray:
+def explosions(rate: float, drive: float, noise: float, paths: int, horizon: float, beyond: float = 30.0) -> np.ndarray:
     """Times τ = n/d³ at which dA = (δkA³ - ½δ²VA)dτ + δ√V dB, from A = 1, leaves |A| < `beyond`; infinite after the `horizon`.
 
     A = √d α is the scaled overlap of a descent at rate δ/d whose mean step is k α³ (`drive`) and whose squared step is

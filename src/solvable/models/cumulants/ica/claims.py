@@ -34,7 +34,11 @@ def _fastica(stored: Stored) -> list[Measured]:
 
 
 def _descent(stored: Stored) -> list[Measured]:
-    return [Measured("exponent of n, d = 12 to 96", *_exponent(stored[f"{SCALING}.hits"].slow, 12, 96), above=2.5, below=3.5)]
+    return [
+        Measured(
+            "exponent of n, d = 12 to 96", *_exponent(stored[f"{SCALING}.hits"].slow, 12, 96), above=2.5, below=3.5
+        )
+    ]
 
 
 def _smoothed(stored: Stored) -> list[Measured]:

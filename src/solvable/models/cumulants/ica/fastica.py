@@ -45,9 +45,7 @@ def spiked(key: Array, number: int, size: int, snr: float) -> Array:
 
 
 @lru_cache(maxsize=4)
-def image_patches(
-    side: int, number: int, seed: int = 0, phases: bool = False, contrast: bool = False
-) -> np.ndarray:
+def image_patches(side: int, number: int, seed: int = 0, phases: bool = False, contrast: bool = False) -> np.ndarray:
     """White grey patches of the two photographs that come with scikit-learn, their means removed: number × (side² - 1).
 
     With `phases` the images' Fourier phases are randomised first: the same spectrum, and nothing else. With `contrast`

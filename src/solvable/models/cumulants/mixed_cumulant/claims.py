@@ -18,11 +18,12 @@ def _pull(stored: Stored) -> list[Measured]:
     error = high / low * np.hypot(low_error / low, high_error / high)
     alone = {d: median_and_error(times.alone.sel(cubic=d)) for d in (32, 64)}
     (few, few_error), (many, many_error) = alone.values()
-    slope = np.log2(many / few), np.hypot(few_error / few, many_error / many) / np.log(2)
+    slope = float(np.log2(many / few))
+    spread = float(np.hypot(few_error / few, many_error / many) / np.log(2))
     share = float(np.isfinite(times.independent).mean())
     return [
         Measured("n/(d log d) at d = 100,000 over that at d = 200, correlated", high / low, float(error), 0.8, 1.25),
-        Measured("exponent of n between d = 32 and 64, v by the fourth order alone", *map(float, slope), 2.0, 5.0),
+        Measured("exponent of n between d = 32 and 64, v by the fourth order alone", slope, spread, 2.5, 3.5),
         Measured("descents that find v within n = 120 d, independent", share, below=0.05),
     ]
 
@@ -48,7 +49,9 @@ def _networks(stored: Stored) -> list[Measured]:
         one, two = aligned("correlated", time), aligned("independent", time)
         found.append(Measured(f"cosine with v at n = {time:g} d, correlated less independent", one[0] - two[0],
                               float(np.hypot(one[1], two[1])), above=0.0))  # fmt: skip
-    right = {arm: runs.accuracy_simulated.sel(arm=arm).isel(time=-1) for arm in ("correlated", "same mean and covariance")}
+    right = {
+        arm: runs.accuracy_simulated.sel(arm=arm).isel(time=-1) for arm in ("correlated", "same mean and covariance")
+    }
     gain = mean_and_error(right["correlated"].values - right["same mean and covariance"].values)
     return [*found, Measured("accuracy in the end less that of a surrogate of mean and covariance", *gain, above=0.0)]
 

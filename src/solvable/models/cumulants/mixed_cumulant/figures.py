@@ -39,10 +39,8 @@ def hits(quick: bool) -> Any:
     together, apart = (MixedCumulant(latents=latents) for latents in LATENTS)
     found = [hitting_times(together.stream(d), lanes, 120 * d, **find) for d in sizes]
     missed = [hitting_times(apart.stream(d), lanes, 120 * d, **find) for d in sizes[:2]]
-    alone = [
-        hitting_times(slow_model(d, snr_u=0.0).stream(d), 64 if quick else 256, 20 * d**3, **find | {"start": (0.0, 1.0)})
-        for d in cubic
-    ]
+    only: dict[str, Any] = {**find, "start": (0.0, 1.0)}
+    alone = [hitting_times(slow_model(d, snr_u=0.0).stream(d), 64 if quick else 256, 20 * d**3, **only) for d in cubic]
     beside = [hitting_times(slow_model(d).stream(d), 64, 20 * d**3, **find) for d in cubic[:3]]
     ratio = 8 / 9
     # mean step ½c_04 c_4 α³/6 with c_04 = -2r², c_4 = 24·(-0.1); squared step E[σ'(z)²] = 16·0.01·3!
@@ -110,7 +108,9 @@ def draw_stairs(data: dict[str, Any]) -> Any:
         axis.set(xlabel=label("dimension", "d"))
         log_axis(axis.xaxis)
         axis.legend(loc="upper right", fontsize=8)
-    figure.suptitle("Samples to |overlap with v| > 0.3: correlated latents pull the cumulant direction along", fontsize=11)
+    figure.suptitle(
+        "Samples to |overlap with v| > 0.3: correlated latents pull the cumulant direction along", fontsize=11
+    )
     return figure
 
 

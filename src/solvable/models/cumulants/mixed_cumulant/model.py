@@ -23,7 +23,9 @@ For d → ∞ the overlaps α_u = w·u and α_v = w·v follow
 whose first part is δ E[yσ'(a)(x_i - a α_i)] and whose second is the growth of |w| by what is across. Here both are averaged
 directly, without a series: given the latents, a is Gaussian. Independent latents have c_11 = 0, and near α_v = 0 the
 direction v is driven by c_04 α_v³ alone: from α ~ d^{-1/2} that takes n ~ d³ samples. Correlated ones have
-c_11 = √(2β_u r/π): α_v is driven by α_u, which grows exponentially, and both are found after n ~ d log d.
+c_11 = √(2β_u r/π): α_v is driven by α_u, which grows exponentially, and both are found after n ~ d log d. Where σ has a
+second-order part and the latents are independent, one neuron goes to u, and the normalisation then pushes v out: it is not
+found at all. The d³ are seen with σ = -He_4/10, which does not see u, at a rate of order 1/d.
 
 - `activation`: a `polynomial` Σ_k a_k He_k with your `coefficients`, or a named one. u is found if c^σ_2 > 0; v alone wants
   c^σ_4 c_04 > 0, that is c^σ_4 < 0.

@@ -20,7 +20,9 @@ def _less(one: tuple[float, float], two: tuple[float, float]) -> tuple[float, fl
 
 
 def _kurtosis(stored: Stored) -> list[Measured]:
-    rise = {arm: _rise(stored, arm, "non_gaussianity") for arm in ("non-linear", "gaussian", "smooth", "random pruning")}
+    rise = {
+        arm: _rise(stored, arm, "non_gaussianity") for arm in ("non-linear", "gaussian", "smooth", "random pruning")
+    }
     more = _less(rise["non-linear"], rise["random pruning"])
     return [
         Measured("rise of the modulus of the kurtosis, non-Gaussian inputs", *rise["non-linear"], above=0.2),
@@ -40,7 +42,11 @@ def _local(stored: Stored) -> list[Measured]:
 
 def _cavity(stored: Stored) -> list[Measured]:
     found, runs = [], stored[FIGURE].isel(round=slice(0, 7))
-    for arm, bounds in (("non-linear", {"above": 0.0}), ("smooth", {"above": 0.0}), ("random pruning", {"above": -0.02, "below": 0.02})):
+    for arm, bounds in (
+        ("non-linear", {"above": 0.0}),
+        ("smooth", {"above": 0.0}),
+        ("random pruning", {"above": -0.02, "below": 0.02}),
+    ):
         at = runs.sel(arm=arm)
         more = mean_and_error((at.kept_effect - at.pruned_effect).mean("round"))
         found.append(Measured(f"cavity effect of kept less that of pruned weights, {arm}", *more, **bounds))

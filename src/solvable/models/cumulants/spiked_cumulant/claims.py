@@ -33,7 +33,9 @@ def _learners(stored: Stored) -> list[Measured]:
     found = []
     for size in (20, 40):
         right = {
-            name: mean_and_error(1 - stored[f"{LEARNERS}.{name}"].sel(size=size, scaled_samples=32.0).test_error_simulated)
+            name: mean_and_error(
+                1 - stored[f"{LEARNERS}.{name}"].sel(size=size, scaled_samples=32.0).test_error_simulated
+            )
             for name in ("network", "features")
         }
         found += [
