@@ -54,8 +54,8 @@ def explosions(rate: float, drive: float, noise: float, paths: int, horizon: flo
 def median_and_error(times: Any) -> tuple[float, float]:
     """Median of hitting times, and its standard error by the order statistics half a binomial error away on either side.
 
-    >>> median_and_error(np.arange(101.0))
-    (50.0, 5.0)
+    >>> median_and_error(np.arange(100.0))
+    (49.5, 4.95)
     """
     there = np.asarray(times, float).reshape(-1)
     half = 0.5 / np.sqrt(len(there))
