@@ -160,7 +160,7 @@ def test_plain_descent_needs_d_cubed_samples_with_the_law_of_an_explosion():
 
 
 def test_fastica_on_the_same_data_succeeds_from_d_cubed_samples_on():
-    """d = 24, 26 steps: 0.64(3) of random starts at n = d³ (896 starts on 56 data sets), none of 640 at n = d².
+    """d = 24, 26 steps: 0.63(3) of 640 random starts at n = d³, none of 384 at n = d² in earlier runs.
 
     Starts share their data set, and success rates of 16 starts scatter from set to set by 0.18: the mean over eight sets has
     an error of 0.06."""
@@ -173,8 +173,8 @@ def test_fastica_on_the_same_data_succeeds_from_d_cubed_samples_on():
             path = np.abs(np.asarray(iterate(spiked(one, number, d, 15.0), starts, 26))[:, :, 0])
             wins.append((path[-1] > 0.8).mean())
         found[number] = np.array(wins)
-    assert found[d**2].sum() == 0  # fewer than 3 of 640 at 95 %, so 128 starts show none with a chance above 0.4
-    assert abs(found[d**3].mean() - 0.64) < 4 * np.hypot(found[d**3].std(ddof=1) / np.sqrt(8), 0.03) < 0.36
+    assert found[d**2].sum() == 0
+    assert abs(found[d**3].mean() - 0.63) < 4 * np.hypot(found[d**3].std(ddof=1) / np.sqrt(8), 0.03) < 0.36
 
 
 def test_searching_stays_small_and_then_jumps():
