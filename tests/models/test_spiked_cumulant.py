@@ -213,13 +213,17 @@ def test_exhaustive_search_finds_the_spike_once_samples_exceed_a_few_per_dimensi
 
 
 def test_a_network_finds_the_spike_where_random_features_do_not():
-    """n/d² = 200 at d = 8: a small twin of the figure, with as many steps as n/d² = 32 has at d = 20."""
+    """n/d² = 200 at d = 8: a small twin of the figure, with as many samples and steps as n/d² = 32 has at d = 20. At n/d² = 40
+    there are 2,560 of a class, and Adam's few steps decide instead of the samples. A test error of 8192 samples has a
+    standard error of 0.0055, the mean of two one of 0.004."""
     shared = {"scaled_samples": 200.0, "snr": 10.0, "epochs": 30}
     network = realisations(sv.SpikedCumulant(learner="network", **shared), 8, 2)
     features = realisations(sv.SpikedCumulant(learner="features", **shared), 8, 2)
     assert network["alignment"].mean() > 0.95
-    assert network["test_error"].mean() < 0.36  # the oracle's is 0.285
-    assert features["test_error"].mean() > network["test_error"].mean() + 0.05
+    # the oracle's is 0.285 and chance 0.5: the network is past the middle, by four errors, and the features are not
+    middle, error = (0.285 + 0.5) / 2, 0.0055 / np.sqrt(2)
+    assert network["test_error"].mean() < middle - 4 * error
+    assert features["test_error"].mean() > middle + 4 * error
 
 
 def test_critical_ratios_are_differentiable():

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from solvable.methods.averages.quadrature import hermite
+from solvable.methods.averages.quadrature import bent_trapezoid, hermite
 
 CONTRASTS = ("kurtosis", "log-cosh", "exponential", "hermite")
 """s⁴/4, log cosh s, -exp(-s²/2), and He_4(s) = s⁴ - 6s² + 3, which has no part of second order."""
@@ -60,51 +61,88 @@ def average(ratio: Array, function: Callable[[Array, Array], Array], nodes: int)
     return jnp.sum(weight * function(t, jnp.asarray(zeta)))
 
 
+def average_along(name: str, ratio: Array, alpha: Array, function: Callable[[Array], Array], nodes: int) -> Array:
+    """E f(a) over samples with g = +1, where a is Gaussian of mean α√r and variance 1 - α²r.
+
+    For an even f this is the average over all samples. The rule is the one that suits the contrast.
+    """
+    # Gauss–Hermite is exact for polynomials and slow for tanh, whose poles are near the real axis.
+    z, w = (jnp.asarray(part) for part in (bent_trapezoid(nodes) if name == "log-cosh" else hermite(nodes)))
+    return jnp.sum(w * function(alpha * jnp.sqrt(ratio) + jnp.sqrt(1 - alpha**2 * ratio) * z))
+
+
 def population_slope(name: str, ratio: Array, alpha: Array, nodes: int) -> Array:
-    """L'(α), L = E G(w·x): by Stein's lemma all that is left of E[x G'(a)] - E[G''(a)] w, along v."""
+    """L'(α), L = E G(w·x): by Stein's lemma all that is left of E[x G'(a)] - E[G''(a)] w, along v.
+
+    The derivative of E G(a), with one integration by parts: √r E[g G'(a)] - αr E[G''(a)].
+    """
+
+    def value(a: Array) -> Array:
+        return jnp.sqrt(ratio) * first(name, a) - alpha * ratio * second(name, a)
+
+    return average_along(name, ratio, alpha, value, nodes)
+
+
+def squared_slope(name: str, ratio: Array, alpha: Array, nodes: int) -> Array:
+    """V = E G'(a)², the noise of a sample in every direction across v and w."""
+    return average_along(name, ratio, alpha, lambda a: first(name, a) ** 2, nodes)
+
+
+class StepLaw(NamedTuple):
+    """A step of FastICA on n samples at overlap α: its mean along v, and n times its variances.
+
+    `noise` is the variance along each direction across v and w, `along` that along v, `across` that along the rest of w.
+    """
+
+    mean: Array
+    noise: Array
+    along: Array
+    across: Array
+
+
+def step_law(name: str, ratio: Array, alpha: Array, nodes: int) -> StepLaw:
+    """Mean and variances of Σ_μ [x_μ G'(a_μ) - G''(a_μ) w]/n."""
     rest = jnp.sqrt(1 - alpha**2)
 
-    def value(t: Array, zeta: Array) -> Array:
-        a = alpha * t + rest * zeta
-        return t * first(name, a) - alpha * second(name, a)
+    def variance(component: Callable[[Array, Array], Array], of_w: Array) -> Array:
+        def value(t: Array, z: Array) -> Array:
+            a = alpha * t + rest * z
+            return component(t, z) * first(name, a) - of_w * second(name, a)
 
-    return average(ratio, value, nodes)
+        return average(ratio, lambda t, z: value(t, z) ** 2, nodes) - average(ratio, value, nodes) ** 2
+
+    return StepLaw(
+        population_slope(name, ratio, alpha, nodes),
+        squared_slope(name, ratio, alpha, nodes),
+        variance(lambda t, z: t, alpha),
+        variance(lambda t, z: z, rest),
+    )
 
 
 def one_step(
     name: str, ratio: Array, alpha: Array, samples: Array, nodes: int, dimension: float | Array | None = None
 ) -> Array:
-    """E[α_1²] after one step of FastICA on a fresh batch of n = γd samples; at a finite dimension, or as d → ∞.
+    """E[α_1²] after one step of FastICA on a fresh batch of n = γd samples, as d → ∞ or at a finite dimension.
 
-    Along v the step has mean L' and variance V_v/n, along the rest of w V_p/n, and along each of d-2 other directions V/n.
+    At a finite dimension it is the ratio of the means of two squared lengths, that along v and the whole.
     """
-    rest = jnp.sqrt(1 - alpha**2)
-    slope = population_slope(name, ratio, alpha, nodes)
-    noise = average(ratio, lambda t, z: first(name, alpha * t + rest * z) ** 2, nodes)
     if dimension is None:
-        return slope**2 / (slope**2 + noise / samples)
+        mean = population_slope(name, ratio, alpha, nodes)
+        return mean**2 / (mean**2 + squared_slope(name, ratio, alpha, nodes) / samples)
+    mean, noise, along, across = step_law(name, ratio, alpha, nodes)
     number = samples * dimension
-
-    def along(t: Array, z: Array) -> Array:
-        a = alpha * t + rest * z
-        return t * first(name, a) - alpha * second(name, a)
-
-    def across(t: Array, z: Array) -> Array:
-        a = alpha * t + rest * z
-        return z * first(name, a) - rest * second(name, a)
-
-    v, p = (
-        average(ratio, lambda t, z, f=f: f(t, z) ** 2, nodes) - average(ratio, f, nodes) ** 2 for f in (along, across)
-    )
-    signal = slope**2 + v / number
-    return signal / (signal + p / number + (dimension - 2) * noise / number)
+    signal = mean**2 + along / number
+    return signal / (signal + across / number + (dimension - 2) * noise / number)
 
 
-def smoothed_slope(a: Array, square: Array, radius: Array, dimension: int) -> Array:
-    """dL_λ/da of the smoothed contrast He_4: an average over all directions at distance λ from w, in closed form.
+def smoothed_slope(a: Array, square: Array, radius: Array, dimension: int, name: str = "hermite") -> Array:
+    """dL_λ/da of a smoothed contrast: an average over all directions at distance λ from w, in closed form.
 
-    `square` is |x|² - a², and `radius` λ.
+    `square` is |x|² - a², `radius` λ, and `name` the contrast, "hermite" or "kurtosis". He_4 has no second-order part. That
+    of s⁴/4 leaves a slope 3λ²a, whose noise outgrows the signal by a factor d at λ = d^{1/4}: smoothing then gains nothing.
     """
     r2, d = radius**2, float(dimension)
     fourth = 4 * a**3 + 12 * a * r2 * (square - a**2) / (d - 1) - 12 * r2**2 * square * a / (d**2 - 1)
+    if name == "kurtosis":
+        return fourth / (4 * (1 + r2) ** 2)
     return fourth / (1 + r2) ** 2 - 12 * a * (1 - r2 / (d - 1)) / (1 + r2)

@@ -45,10 +45,11 @@ def spiked(key: Array, number: int, size: int, snr: float) -> Array:
 
 
 @lru_cache(maxsize=4)
-def image_patches(side: int, number: int, seed: int = 0, phases: bool = False) -> np.ndarray:
+def image_patches(side: int, number: int, seed: int = 0, phases: bool = False, contrast: bool = False) -> np.ndarray:
     """White grey patches of the two photographs that come with scikit-learn, their means removed: number × (side² - 1).
 
-    With `phases` the images' Fourier phases are randomised first: the same spectrum, and nothing else.
+    With `phases` the images' Fourier phases are randomised first: the same spectrum, and nothing else. With `contrast`
+    every patch is scaled to the same variance before whitening, so that bright and flat regions make no heavy tails.
     """
     try:
         from sklearn.datasets import load_sample_images
@@ -61,16 +62,18 @@ def image_patches(side: int, number: int, seed: int = 0, phases: bool = False) -
         grey = np.log1p(np.asarray(image, float).mean(axis=2))
         grey = grey - grey.mean()
         if phases:
-            # phases of a real noise, so that the image stays real
+            # The phases are those of real noise, so that the image stays real.
             turned = np.fft.fft2(rng.normal(size=grey.shape))
             grey = np.fft.ifft2(np.abs(np.fft.fft2(grey)) * turned / np.abs(turned)).real
         top = rng.integers(0, grey.shape[0] - side, number // 2)
         left = rng.integers(0, grey.shape[1] - side, number // 2)
         patches = np.stack([grey[i : i + side, j : j + side].ravel() for i, j in zip(top, left, strict=True)])
         patches = patches - patches.mean(axis=1, keepdims=True)
+        if contrast:
+            patches = patches / np.maximum(patches.std(axis=1, keepdims=True), 1e-6)
         patches = patches - patches.mean(axis=0)
         values, vectors = np.linalg.eigh(patches.T @ patches / len(patches))
-        # each image by itself: two Gaussians of different covariance would not make a Gaussian; the mean is left out
+        # Whiten each image separately: two Gaussians of different covariance do not make a Gaussian. The mean is left out.
         rows.append(patches @ vectors[:, 1:] / np.sqrt(values[1:]))
     white = np.concatenate(rows)
     return white[rng.permutation(len(white))].astype(np.float32)

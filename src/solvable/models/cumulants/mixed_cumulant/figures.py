@@ -4,57 +4,70 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from solvable.methods.training.reduced import reduced_hitting
 from solvable.render.figures import Recipe
 from solvable.render.plots import COLOURS, LINES, MARKERS, label, log_axis
 from solvable.study import Study
 
+from .._hitting import explosions, hitting_times
 from .model import MixedCumulant
 
 LATENTS = ("correlated", "independent")
 LEVEL = 0.3
+SLOW = 0.3  # δd of descents that wait for the cumulants alone
+QUARTIC = (0.0, 0.0, 0.0, 0.0, -0.1)  # σ = -He_4/10: of the orders that v shows, the first
 
 
-def hitting_times(latents: str, size: int, lanes: int, most: float, direction: int = 1) -> Any:
-    """Steps until |α_v| (or |α_u|) exceeds 0.3 from α_u = α_v = d^{-1/2}, and whether it did, lane by lane."""
-    model = MixedCumulant(latents=latents)
-    start = jnp.full((2, lanes), size**-0.5, jnp.float32)
-    find = jax.jit(
-        lambda key: reduced_hitting(model.stream(size), key, start, lambda a: jnp.abs(a[direction]) > LEVEL, int(most))
-    )
-    hit = find(jax.random.key(size))
-    return np.where(hit.met, np.asarray(hit.steps, float), np.inf)
+def slow_model(size: int, **values: Any) -> MixedCumulant:
+    """Independent latents and σ = -He_4/10 at the rate 0.3/d, at which a direction of exponent four can be found."""
+    return MixedCumulant(latents="independent", coefficients=QUARTIC, rate=SLOW / size, **values)
+
+
+def hits(quick: bool) -> Any:
+    """Samples to |α_v| > 0.3 from 1/√d.
+
+    `correlated` and `independent` are at rate 0.1. `alone` has no covariance direction (β_u = 0) and the rate 0.3/d, at
+    which the overlap's diffusion explodes (`explosion`); `beside` has both directions at that rate.
+    """
+    import xarray as xr
+
+    lanes = 32
+    sizes = [200, 1000] if quick else [200, 1000, 5000, 20_000, 100_000]
+    cubic = [12, 24] if quick else [12, 16, 24, 32, 48, 64]
+    find: dict[str, Any] = {"level": LEVEL, "start": (1.0, 1.0), "direction": 1}
+    together, apart = (MixedCumulant(latents=latents) for latents in LATENTS)
+    found = [hitting_times(together.stream(d), lanes, 120 * d, **find) for d in sizes]
+    missed = [hitting_times(apart.stream(d), lanes, 120 * d, **find) for d in sizes[:2]]
+    only: dict[str, Any] = {**find, "start": (0.0, 1.0)}
+    alone = [hitting_times(slow_model(d, snr_u=0.0).stream(d), 64 if quick else 256, 20 * d**3, **only) for d in cubic]
+    beside = [hitting_times(slow_model(d).stream(d), 64, 20 * d**3, **find) for d in cubic[:3]]
+    ratio = 8 / 9
+    # mean step ½c_04 c_4 α³/6 with c_04 = -2r², c_4 = 24·(-0.1); squared step E[σ'(z)²] = 16·0.01·3!
+    limit = explosions(SLOW, 0.4 * ratio**2, 0.96, 500 if quick else 4000, 60.0)
+    return xr.Dataset(
+        {"correlated": (("size", "lane"), found), "independent": (("few", "lane"), missed),
+         "alone": (("cubic", "many_lanes"), alone), "beside": (("small", "some_lanes"), beside),
+         "explosion": ("path", limit)},
+        {"size": sizes, "few": sizes[:2], "cubic": cubic, "small": cubic[:3]},
+    )  # fmt: skip
 
 
 def stairs(quick: bool) -> dict[str, Any]:
-    import xarray as xr
-
     times = np.linspace(0.0, 60.0, 13)
     size, seeds = (2000, 6) if quick else (20_000, 8)
     paths = Study(MixedCumulant(times=times), {"latents": list(LATENTS)}, sizes=[size], seeds=seeds).run()
     fine = Study(MixedCumulant(times=np.linspace(0.0, 60.0, 121)), {"latents": list(LATENTS)}).run()
-    sizes = [200, 1000] if quick else [200, 1000, 5000, 20_000, 100_000]
-    lanes = 32  # another size costs its d log d steps and nothing else: a minute or two of a core at d = 10⁶
-    found = [hitting_times("correlated", d, lanes, 120 * d) for d in sizes]
-    alone = [hitting_times("independent", d, lanes, 120 * d) for d in sizes[:2]]
-    hits = xr.Dataset(
-        {"correlated": (("size", "lane"), found), "independent": (("few", "lane"), alone)},
-        {"size": sizes, "few": sizes[:2]},
-    )
-    return {"": paths, "flow": fine, "hits": hits}
+    return {"": paths, "flow": fine, "hits": hits(quick)}
 
 
 def draw_stairs(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
-    paths, flow, hits = data[""], data["flow"], data["hits"]
+    paths, flow, times = data[""], data["flow"], data["hits"]
     size = int(paths["size"].values[-1])
-    figure, axes = plt.subplots(1, 3, figsize=(12.4, 3.8))
-    for axis, latents in zip(axes, LATENTS, strict=False):
+    figure, axes = plt.subplots(2, 2, figsize=(9.6, 7.4), layout="constrained")
+    for axis, latents in zip(axes[0], LATENTS, strict=True):
         for i, name in enumerate(("overlap_u", "overlap_v")):
             axis.plot(flow.time, flow.sel(latents=latents)[f"{name}_theory"], LINES[i], color=COLOURS[i],
                       label={"overlap_u": "with u (covariance)", "overlap_v": "with v (cumulants)"}[name])  # fmt: skip
@@ -64,26 +77,40 @@ def draw_stairs(data: dict[str, Any]) -> Any:
         axis.set(xlabel=label("time", "n/d"), ylabel="overlap", ylim=(-0.03, 1.0))
         axis.set_title(f"{latents} latents: d → ∞ (lines), d = {size:,}")
         axis.legend()
-    d = hits["size"].values
-    middle = hits.correlated.median("lane")
-    spread = hits.correlated.quantile([0.25, 0.75], "lane")
-    n = d * np.log(d)
-    axes[2].errorbar(d, middle / n, [(middle - spread[0]) / n, (spread[1] - middle) / n], fmt="o", color=COLOURS[1],
-                     label="correlated, median and quartiles")  # fmt: skip
+
+    def quantiles(axis: Any, d: Any, found: Any, unit: Any, colour: str, words: str) -> None:
+        low, middle, high = (np.quantile(found, q, axis=1) / unit for q in (0.25, 0.5, 0.75))
+        axis.errorbar(d, middle, [middle - low, high - middle], fmt="o", color=colour, label=words)
+
+    first, second = axes[1]
+    d = times["size"].values
+    quantiles(first, d, times.correlated, d * np.log(d), COLOURS[1], "median and quartiles")
     growth = float(MixedCumulant().theory(only=("growth",)).growth)
-    axes[2].axhline(
-        0.5 / growth, color=COLOURS[1], linestyle="--", linewidth=1, label="slope of the linear flow, 1/(2κ)"
+    first.axhline(0.5 / growth, color=COLOURS[1], linestyle="--", linewidth=1, label="slope of the linear flow, 1/(2κ)")
+    few = ", ".join(str(int(x)) for x in times.few.values)
+    share = float(np.isfinite(times.independent).mean())
+    first.annotate(f"independent latents, d = {few}:\n{share:.0%} found within n = 120 d", (0.05, 0.06),
+                   xycoords="axes fraction", fontsize=8, color=COLOURS[0])  # fmt: skip
+    first.set(ylabel=label("samples", r"n/(d\log d)"), ylim=(0, 6))
+    first.set_title("correlated: v is found after n ~ d log d")
+    d = times.cubic.values
+    quantiles(second, d, times.alone, d**3.0, COLOURS[0], "v alone, median and quartiles")
+    low, middle, high = np.quantile(times.explosion, [0.25, 0.5, 0.75])
+    second.axhspan(low, high, color=COLOURS[0], alpha=0.12)
+    second.axhline(middle, color=COLOURS[0], linestyle="--", linewidth=1, label="explosion of the limiting diffusion")
+    small = ", ".join(str(int(x)) for x in times.small.values)
+    share = float(np.isfinite(times.beside).mean())
+    second.annotate(f"beside u, independent, d = {small}:\n{share:.0%} found within n = 20 d³", (0.05, 0.68),
+                    xycoords="axes fraction", fontsize=8, color=COLOURS[3])  # fmt: skip
+    second.set(ylabel=label("samples", "n/d^3"), ylim=(0, 1.6 * high))
+    second.set_title("v by σ = −He₄/10, rate 0.3/d: n ~ d³")
+    for axis in axes[1]:
+        axis.set(xlabel=label("dimension", "d"))
+        log_axis(axis.xaxis)
+        axis.legend(loc="upper right", fontsize=8)
+    figure.suptitle(
+        "Samples to |overlap with v| > 0.3: correlated latents pull the cumulant direction along", fontsize=11
     )
-    for few in hits.few.values:
-        share = float(np.isfinite(hits.independent.sel(few=few)).mean())
-        words = f"independent, d = {int(few)}: {share:.0%} found\nwithin n = 120 d"
-        height = 0.06 + 0.13 * (few != hits.few.values[0])
-        axes[2].annotate(words, (0.05, height), xycoords="axes fraction", fontsize=7.5, color=COLOURS[0])
-    axes[2].set(xlabel=label("dimension", "d"), ylabel="n/(d log d) until v is found", ylim=(0, 6))
-    axes[2].set_title("time to |overlap with v| > 0.3")
-    log_axis(axes[2].xaxis)
-    axes[2].legend(loc="upper right", fontsize=7.5)
-    figure.suptitle("Correlated latents: the covariance direction pulls the cumulant direction along", fontsize=11)
     return figure
 
 
@@ -167,7 +194,7 @@ RECIPES = {
     "mixed-cumulant-staircase": Recipe(
         stairs,
         draw_stairs,
-        sentence="Correlated latents: the cumulant direction is found after d log d samples; independent ones: it is forgotten.",
+        sentence="Correlated latents: the cumulant direction is found after d log d samples; independent: after d³, or never.",
     ),
     "mixed-cumulant-networks": Recipe(
         networks,
