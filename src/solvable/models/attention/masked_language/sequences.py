@@ -1,9 +1,10 @@
-"""Sequences of a planted Potts model: the law, what the learners get, and how much of the law a learner knows."""
+"""Sequences of a planted Potts model: the law, the data sets, and scores of what a learner found."""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from threading import Lock
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,10 +21,6 @@ from solvable.methods.sequences.potts import (
     standard_potts,
     zero_sum_colours,
 )
-
-HELD_OUT = 2000
-"""Validation sequences, and as many for the test."""
-
 
 class Planted(NamedTuple):
     """A Potts model that generates sequences."""
@@ -42,7 +39,7 @@ def planted(
     graph: str = "random",
     interaction: str = "random",
 ) -> Planted:
-    """The instance of this number: J and U are drawn from it and nothing else.
+    """Draw J and U from the number of the instance.
 
     >>> planted(0, 20, 10, 1.0).couplings.shape
     (20, 20)
@@ -55,7 +52,7 @@ def planted(
 
 
 class Sequences(NamedTuple):
-    """What the learners get: training sequences, those that choose penalties and stopping, those that judge."""
+    """Sequences for training, for choosing penalties and stopping times, and for the test."""
 
     train: Int[Array, "n L"]
     validation: Int[Array, "v L"]
@@ -67,8 +64,8 @@ class Sequences(NamedTuple):
     mixed: bool
 
 
-def draw_sequences(key: PRNGKeyArray, data: Planted, number: int, held_out: int = HELD_OUT) -> Sequences:
-    """Independent training, validation and test sequences."""
+def draw_sequences(key: PRNGKeyArray, data: Planted, number: int, held_out: int) -> Sequences:
+    """Draw `number` training sequences and `held_out` each for validation and test, all independent."""
     drawn = sample(data.law, key, number + 2 * held_out)
     train, validation, test = jnp.split(drawn.sequences, [number, number + held_out])
     return Sequences(
@@ -76,7 +73,22 @@ def draw_sequences(key: PRNGKeyArray, data: Planted, number: int, held_out: int 
     )
 
 
-# --- what a learner knows -------------------------------------------------------------------------------------------------
+_drawn: dict[Any, tuple[Planted, Sequences]] = {}
+_drawing = Lock()
+
+
+def shared_sequences(key: PRNGKeyArray, data: Planted, number: int, held_out: int) -> Sequences:
+    """Draw sequences once for all learners with this key; the last sixteen sets are kept in memory."""
+    name = (np.asarray(jax.random.key_data(key)).tobytes(), id(data), number, held_out)
+    with _drawing:
+        if name not in _drawn:
+            _drawn[name] = data, draw_sequences(key, data, number, held_out)
+            while len(_drawn) > 16:
+                del _drawn[next(iter(_drawn))]
+        return _drawn[name][1]
+
+
+# --- scores of a learner ----------------------------------------------------------------------------------------------------
 
 
 def map_correlation(learnt: Float[np.ndarray, "L L"], couplings: Float[np.ndarray, "L L"]) -> float:
