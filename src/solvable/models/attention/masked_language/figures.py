@@ -12,7 +12,7 @@ import numpy as np
 from solvable.methods.sequences.potts import zero_sum_colours
 from solvable.render.figures import Early, Recipe
 from solvable.render.pieces import Pieces, threads
-from solvable.render.plots import COLOURS, INK, MARKERS, log_axis
+from solvable.render.plots import COLOURS, MARKERS, log_axis
 from solvable.study import Study, provenance
 
 from ..potts_attention.model import PottsAttention
@@ -283,15 +283,12 @@ def _in_training(axis: Any) -> None:
 
 def _draw_exact(axis: Any, data: Any) -> None:
     """One row of factored attention: the replica theory as lines, trained rows as points."""
-    words = {"test_loss": ("fresh sequences", 1), "train_loss": ("training sequences, below it", -1)}
-    for k, (name, (word, sign)) in enumerate(words.items()):
-        axis.plot(data.samples, sign * (data[name] - data.optimal_loss), color=COLOURS[k], label=f"{word}, theory")
-        if f"{name}_trained" in data:
-            optimal = data.optimal_loss.interp(samples=data.samples_trained.values).values[:, None]
-            style = {"fmt": MARKERS[k], "color": COLOURS[k], "markersize": 5}
-            _line(axis, data.samples_trained, sign * (data[f"{name}_trained"] - optimal), **style)
+    axis.plot(data.samples, data.test_loss - data.optimal_loss, color=COLOURS[0], label="replica theory")
     if "test_loss_trained" in data:
-        axis.plot([], [], MARKERS[0], color="0.4", label=f"trained, $N = {int(data.attrs['size'])}$")
+        optimal = data.optimal_loss.interp(samples=data.samples_trained.values).values[:, None]
+        words = f"trained, $N = {int(data.attrs['size'])}$"
+        excess = data.test_loss_trained - optimal
+        _line(axis, data.samples_trained, excess, fmt=MARKERS[0], color=COLOURS[0], markersize=5, label=words)
     axis.set(xlabel="training sequences per site $M/N$", title="one row of factored attention: exact")
 
 

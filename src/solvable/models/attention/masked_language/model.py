@@ -14,8 +14,8 @@ is not used. All learners with one seed get the same training, validation and te
 
 The penalty of the first two and the stopping time of the third are chosen on validation sequences: every learner at its best.
 
-**Measured**: the masked loss on fresh sequences, its excess over the loss of the true conditionals on the same sequences
-(no learner does better on average), and how well the learnt map shows J. There is no closed theory here (for factored
+**Measured**: the masked loss on fresh sequences, averaged over the hidden colour by the true conditionals; its excess over the
+loss of the true conditionals, below which no learner comes; and how well the learnt map shows J. There is no closed theory here (for factored
 attention with known U there is one: `potts-attention`). `solvable figure what-transformers-learn` draws studies of the arms.
 """
 
@@ -130,7 +130,7 @@ class MaskedLanguage(Model):
     observables_declared = (
         observable("test_loss", "masked cross-entropy on fresh sequences, nats per site", low=0, predicted=False),
         observable("optimal_loss", "the same for the true conditionals", low=0, predicted=False),
-        observable("excess_loss", "test loss above the optimal one, on the same sequences", predicted=False),
+        observable("excess_loss", "test loss above the optimal one, on the same sequences", low=0, predicted=False),
         observable("train_loss", "masked cross-entropy of the training sequences", low=0, predicted=False),
         observable("map_correlation", "correlation of the learnt map with J over all pairs of sites", low=-1, high=1,
                    predicted=False),
@@ -172,9 +172,9 @@ class MaskedLanguage(Model):
         learnt = self._learn(drawn, to_learn)
         true = np.asarray(data.couplings)
         seen: dict[str, Any] = {
-            "test_loss": learnt.test_loss,
+            "test_loss": drawn.optimal + learnt.excess_loss,
             "optimal_loss": drawn.optimal,
-            "excess_loss": learnt.test_loss - drawn.optimal,
+            "excess_loss": learnt.excess_loss,
             "train_loss": learnt.train_loss,
             "map_correlation": map_correlation(learnt.map, true),
             "contact_precision": contact_precision(learnt.map, true),
@@ -186,7 +186,7 @@ class MaskedLanguage(Model):
         if learnt.colours is not None:
             seen["colour_map"] = learnt.colours
         if learnt.curve is not None:
-            seen |= {"curve": learnt.curve - drawn.optimal, "curve_step": learnt.steps, "best_step": learnt.best_step}
+            seen |= {"curve": learnt.curve, "curve_step": learnt.steps, "best_step": learnt.best_step}
         return {n: jnp.asarray(v, float) for n, v in seen.items()} | {
             "converged": jnp.asarray(learnt.converged and drawn.mixed), "residual": jnp.asarray(drawn.apart)
         }  # fmt: skip

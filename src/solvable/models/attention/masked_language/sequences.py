@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from solvable.methods.sequences.monte_carlo import sample
 from solvable.methods.sequences.potts import (
     ManyBody,
-    optimal_loss,
+    conditionals,
     random_graph,
     random_symmetric,
     ring,
@@ -57,8 +57,10 @@ class Sequences(NamedTuple):
     train: Int[Array, "n L"]
     validation: Int[Array, "v L"]
     test: Int[Array, "t L"]
+    truth: Float[Array, "t L C"]
+    """Logarithms of the true conditionals of every site of the test sequences."""
     optimal: float
-    """Masked loss of the true conditionals on the test sequences."""
+    """Masked loss of the true conditionals: their mean entropy on the test sequences."""
     apart: float
     """R̂ − 1 of the chains that drew them."""
     mixed: bool
@@ -68,9 +70,9 @@ def draw_sequences(key: PRNGKeyArray, data: Planted, number: int, held_out: int)
     """Draw `number` training sequences and `held_out` each for validation and test, all independent."""
     drawn = sample(data.law, key, number + 2 * held_out)
     train, validation, test = jnp.split(drawn.sequences, [number, number + held_out])
-    return Sequences(
-        train, validation, test, float(optimal_loss(data.law, test)), float(drawn.mixing.r_hat) - 1, drawn.mixed
-    )
+    truth = conditionals(data.law, test)
+    optimal = -float(jnp.mean(jnp.sum(jnp.exp(truth) * truth, axis=-1)))
+    return Sequences(train, validation, test, truth, optimal, float(drawn.mixing.r_hat) - 1, drawn.mixed)
 
 
 _drawn: dict[Any, tuple[Planted, Sequences]] = {}
