@@ -74,11 +74,11 @@ _judging = Lock()
 
 @lru_cache(maxsize=4)
 def _judges(sites: int, colours: int, groups: int, strengths: tuple[float, ...], instance: int, tested: int, fitted: int,
-            fit_steps: int) -> Judges:  # fmt: skip
+            fit_steps: int, orders: int) -> Judges:  # fmt: skip
     law = planted_law(sites, colours, groups, dict(zip((2, 3, 4), strengths, strict=True)), instance)
     drawn = _drawn(law, jax.random.key(instance), fitted + tested)
     more, test = jnp.split(drawn.sequences, [fitted])
-    fits = graph_fits(law, more, fit_steps, min(FIT_BATCH, fitted), FIT_RATE, FIT_RIDGE)
+    fits = graph_fits(law, more, fit_steps, min(FIT_BATCH, fitted), FIT_RATE, FIT_RIDGE, orders)
     copies = [_drawn(fit, jax.random.key(order), tested) for order, fit in enumerate(fits, start=1)]
     runs = (*copies, drawn)
     return Judges(
@@ -157,7 +157,7 @@ class LongSequences(Model):
     paired = PAIRED
     guard = Guard(
         values={"sites": 5, "colours": 2, "groups": 3, "fitted": 300, "fit_steps": 3, "tested": 50, "depth": 1, "steps": 2,
-                "heads": 1, "width": 2, "networks": 2, "batch": 8},
+                "heads": 1, "width": 2, "networks": 1, "batch": 8, "orders": 1},
         size=100, seeds=2,
     )  # fmt: skip
     references = (
@@ -191,6 +191,7 @@ class LongSequences(Model):
     tested: int = choice(4096, low=10, high=100_000, meaning="fresh sequences, and as many of every clone")
     fitted: int = choice(1_600_000, low=100, high=10_000_000, meaning="sequences to which the laws of lower order are fitted")
     fit_steps: int = choice(15_000, low=1, high=1_000_000, meaning="steps of these fits")
+    orders: int = choice(3, low=1, high=3, meaning="largest order that is fitted and cloned")
 
     dimensions_declared = (
         dimension("step", "steps of training", symbol="t", scale="log", kind="time"),
@@ -219,7 +220,7 @@ class LongSequences(Model):
             raise InvalidValue(f"heads = {self.heads} does not divide width = {self.width}.")
 
     def coordinates(self) -> dict[str, np.ndarray]:
-        orders = np.arange(1, 5)
+        orders = np.array([*range(1, self.orders + 1), 4])
         return {"step": evaluated_steps(self.steps), "network": np.arange(self.networks), "clone": orders, "order": orders,
                 "layer": np.arange(1, self.depth + 1)}  # fmt: skip
 
@@ -228,7 +229,7 @@ class LongSequences(Model):
         strengths = tuple(float(s) for s in (self.pair_strength, self.triplet_strength, self.quadruplet_strength))
         with _judging:
             return _judges(self.sites, self.colours, self.groups, strengths, self.instance, self.tested, self.fitted,
-                           self.fit_steps)  # fmt: skip
+                           self.fit_steps, self.orders)  # fmt: skip
 
     def experiment(self, key: PRNGKeyArray, size: int, counts: Mapping[str, Count], dtype: Any) -> dict[str, Array]:
         judges = self.judges()
