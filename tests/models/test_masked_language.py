@@ -22,7 +22,10 @@ def test_factored_attention_finds_the_graph_with_less_excess_than_dense_coupling
     data, drawn = sequences
     assert drawn.mixed
     penalties = (0.3, 1.0, 3.0)
-    learnt = {kind: learners.learn_couplings(kind, drawn, 4, jax.random.key(1), penalties=penalties) for kind in ("factored", "dense")}
+    learnt = {
+        kind: learners.learn_couplings(kind, drawn, 4, jax.random.key(1), penalties=penalties)
+        for kind in ("factored", "dense")
+    }
     assert all(fit.converged for fit in learnt.values())
     excess = {kind: fit.excess_loss for kind, fit in learnt.items()}
     assert 0 < excess["factored"] < 0.5 * excess["dense"] < 0.05

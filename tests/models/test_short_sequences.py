@@ -41,7 +41,8 @@ def test_pairs_are_all_that_one_layer_learns_and_its_loss_stays_above_their_floo
     assert np.all(ends > float(floors.floors[1]) - 1e-6)
     assert np.all(ends < float(floors.floors[1]) + 0.02)
     share = np.asarray(seen.share)[-1]
-    assert np.all(share[:, 0] > 0.5)
+    assert np.all(share[:, 0] > 0.1)
+    np.testing.assert_allclose(share[0], share[1], atol=1e-3)  # the best pair model is unique
     np.testing.assert_allclose(share[:, 2], 0.0, atol=1e-4)  # four bodies: none
     np.testing.assert_array_equal(np.asarray(seen.displacement)[0], 0.0)
 

@@ -199,9 +199,7 @@ class Transformer(eqx.Module):
         if width % heads:
             raise ValueError(f"{heads} heads do not divide a width of {width}.")
         if positions not in ("learned", "concatenated", "rotary", "none"):
-            raise ValueError(
-                f"positions = {positions!r} is not one of 'learned', 'concatenated', 'rotary', 'none'."
-            )
+            raise ValueError(f"positions = {positions!r} is not one of 'learned', 'concatenated', 'rotary', 'none'.")
         # All weights have an axis of length `width`: one draw of rows of that length, cut into pieces, compiles fast.
         learned = positions in ("learned", "concatenated")
         pieces = [colours + 1, sites if learned else 0, colours, *depth * [4 * width, 2 * mlp * width]]

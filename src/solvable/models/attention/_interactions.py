@@ -61,7 +61,9 @@ def networks(
 def optimiser(model: Any) -> Optimiser:
     """The optimiser that a model declares by the fields of this module."""
     clip = float(model.clip) or None
-    return Optimiser(model.optimiser, rate=float(model.rate), steps=model.steps if model.decay == "cosine" else None, clip=clip)
+    return Optimiser(
+        model.optimiser, rate=float(model.rate), steps=model.steps if model.decay == "cosine" else None, clip=clip
+    )
 
 
 # --- fields that both experiments have ------------------------------------------------------------------------------------
@@ -69,7 +71,9 @@ def optimiser(model: Any) -> Optimiser:
 
 def learner_field() -> Any:
     return choice(
-        "stack", options=("stack", "encoder"), meaning="layers of factored attention with squares between, or a transformer"
+        "stack",
+        options=("stack", "encoder"),
+        meaning="layers of factored attention with squares between, or a transformer",
     )
 
 
@@ -99,11 +103,28 @@ def scale_field() -> Any:
 
 def clip_field() -> Any:
     return control(
-        0.0, low=0.0, high=1000.0, typical=(0.0, 10.0), meaning="largest norm of a gradient; longer ones are cut, 0 cuts none"
+        0.0,
+        low=0.0,
+        high=1000.0,
+        typical=(0.0, 10.0),
+        meaning="largest norm of a gradient; longer ones are cut, 0 cuts none",
     )
 
 
-PAIRED = ("learner", "depth", "optimiser", "decay", "rate", "scale", "clip", "heads", "width", "steps", "batch", "networks")
+PAIRED = (
+    "learner",
+    "depth",
+    "optimiser",
+    "decay",
+    "rate",
+    "scale",
+    "clip",
+    "heads",
+    "width",
+    "steps",
+    "batch",
+    "networks",
+)
 """Everything about the learner: cells that differ here alone learn from the same sequences."""
 
 

@@ -133,7 +133,9 @@ class LongSequences(Model):
     id = "long-sequences"
     title = "The order in which interactions of long sequences are learnt"
     family = "attention"
-    sentence = "Networks learn long sequences with sparse groups of two to four sites, against fitted floors and clones."
+    sentence = (
+        "Networks learn long sequences with sparse groups of two to four sites, against fitted floors and clones."
+    )
     method = "none closed; floors by fits of every order"
     runs = "host"
     typical_sizes = (4_000, 40_000, 400_000)
@@ -189,7 +191,9 @@ class LongSequences(Model):
     steps: int = choice(40_000, low=1, high=10_000_000, meaning="steps of training")
     networks: int = choice(2, low=1, high=64, meaning="networks trained side by side on the same sequences")
     tested: int = choice(4096, low=10, high=100_000, meaning="fresh sequences, and as many of every clone")
-    fitted: int = choice(1_600_000, low=100, high=10_000_000, meaning="sequences to which the laws of lower order are fitted")
+    fitted: int = choice(
+        1_600_000, low=100, high=10_000_000, meaning="sequences to which the laws of lower order are fitted"
+    )
     fit_steps: int = choice(15_000, low=1, high=1_000_000, meaning="steps of these fits")
     orders: int = choice(3, low=1, high=3, meaning="largest order that is fitted and cloned")
 

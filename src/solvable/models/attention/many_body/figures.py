@@ -76,7 +76,10 @@ def simplicity(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
     with threads() as pool:
         tasks = {name: pool.submit(pieces.run, name, some) for name, some in every.items()}
         results = {name: [one.isel(size=0, seed=0, drop=True) for one in task.result()] for name, task in tasks.items()}
-    attributes = {"study": json.dumps({"models": ["short-sequences", "long-sequences"], "settings": settings}), **provenance()}
+    attributes = {
+        "study": json.dumps({"models": ["short-sequences", "long-sequences"], "settings": settings}),
+        **provenance(),
+    }
     parts = {
         "depths": _depths(results["depths"], settings),
         "exact": _exact(results["exact"], settings),
@@ -126,7 +129,9 @@ def _long(found: list[list[xr.Dataset]], settings: dict[str, Any]) -> xr.Dataset
     """Learning curves of every way of training and depth beside the floors; a shorter training is NaN at later steps."""
     by_depth = [xr.concat(runs, xr.Variable("depth", list(DEPTHS)), join="outer") for runs in found]
     whole = xr.concat(by_depth, xr.Variable("setting", list(settings["settings"])), join="outer")
-    whole = whole.rename({f"{n}_simulated": n for n in ("loss", "floor", "floor_fitted", "above", "above_error", "r_hat")})
+    whole = whole.rename(
+        {f"{n}_simulated": n for n in ("loss", "floor", "floor_fitted", "above", "above_error", "r_hat")}
+    )
     whole = whole.rename(displacement_simulated="msd", network="seed").drop_vars("seed")
     first = whole.isel(setting=0, depth=0)
     sets = xr.Variable("set", ["1", "2", "3", "data"])
@@ -217,7 +222,11 @@ def _draw_long(axis: Any, long: Any) -> None:
         name = rf"$\ell_{order}$" if order < 4 else "optimal"
         axis.annotate(name, (steps[1], level), va="bottom", fontsize=8)
     top = float(long.floor.values[0])
-    axis.set(xlabel="steps of training", ylabel="masked loss on fresh sequences (nats)", ylim=(0.85 * float(long.floor.values[-1]), 1.25 * top))
+    axis.set(
+        xlabel="steps of training",
+        ylabel="masked loss on fresh sequences (nats)",
+        ylim=(0.85 * float(long.floor.values[-1]), 1.25 * top),
+    )
     log_axis(axis.xaxis)
     axis.legend()
     axis.set_title("long sequences: stacks beside the floors of every order")

@@ -81,7 +81,14 @@ def learn_couplings(
         maps = np.asarray(contact_scores(couplings))
     excess = float(divergence(data.truth, fit.logits(data.test).astype(data.truth.dtype)))
     return Learnt(
-        excess, float(fit.loss), float(validation), flip * maps, bool(fit.converged), mixed, np.asarray(couplings), penalty
+        excess,
+        float(fit.loss),
+        float(validation),
+        flip * maps,
+        bool(fit.converged),
+        mixed,
+        np.asarray(couplings),
+        penalty,
     )
 
 

@@ -22,6 +22,7 @@ from solvable.methods.sequences.potts import (
     zero_sum_colours,
 )
 
+
 class Planted(NamedTuple):
     """A Potts model that generates sequences."""
 

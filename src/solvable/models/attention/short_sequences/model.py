@@ -138,7 +138,9 @@ class ShortSequences(Model):
     id = "short-sequences"
     title = "The order in which interactions are learnt, exactly"
     family = "attention"
-    sentence = "Networks learn short sequences with interactions of several orders: exact losses on the law and its clones."
+    sentence = (
+        "Networks learn short sequences with interactions of several orders: exact losses on the law and its clones."
+    )
     method = "none closed; exact losses, and the floors of many-body"
     runs = "host"
     typical_sizes = (10_000, 100_000, 1_000_000)
@@ -156,7 +158,9 @@ class ShortSequences(Model):
     )
     paired = PAIRED
     guard = Guard(
-        values={"sites": 4, "colours": 2, "depth": 1, "steps": 4, "heads": 1, "width": 2, "networks": 2}, size=100, seeds=2
+        values={"sites": 4, "colours": 2, "depth": 1, "steps": 4, "heads": 1, "width": 2, "networks": 2},
+        size=100,
+        seeds=2,
     )
     references = (
         Reference(
