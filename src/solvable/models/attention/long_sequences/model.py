@@ -1,17 +1,20 @@
 r"""In which order a network learns interactions: long sequences, held against fits and clones of every order.
 
-**Data.** `size` sequences of L sites and C colours with sparse random groups of two, three and four sites, one Gaussian strength for
-every multiset of colours in a group (`laws.planted_law`), drawn by Gibbs sampling. All learners of one seed get the same sequences.
+**Data.** `size` sequences of L sites and C colours with sparse random groups of two, three and four sites, one Gaussian
+strength for every multiset of colours in a group (`laws.planted_law`), drawn by Gibbs sampling. All learners of one seed
+get the same sequences.
 
-**Learner.** Networks trained side by side in mini-batches to predict a hidden site: N layers of factored attention with squares
-between (`stack`, at most 2^{N−1} + 1 bodies), or a transformer (`encoder`).
+**Learner.** Networks trained side by side in mini-batches to predict a hidden site: N layers of factored attention with
+squares between (`stack`, at most 2^{N−1} + 1 bodies), or a transformer (`encoder`).
 
-**Theory.** None closed. Floors are fitted: laws of one, two and three bodies on the planted graph, by pseudo-likelihood on sequences
-of their own. Their losses bound the least loss of each order from above. Clones of order 1, 2, 3 are drawn from these fits.
+**Theory.** None closed. Floors are fitted: laws of one, two and three bodies on the planted graph, by pseudo-likelihood on
+sequences of their own. Their losses bound the least loss of each order from above. Clones of order 1, 2, 3 are drawn from
+these fits.
 
-**Measured**, at about ten steps per decade: the masked loss on fresh sequences (clone 4) and on the clones; at the end the loss above
-every floor, on the same sequences; how far each layer has moved, |ΔA|²/L + |ΔV|²/C (Rende et al. 2024). Where a training diverges,
-its curve ends. Law, fits and clones depend on the fields of the law alone and are computed once per process.
+**Measured**, at about ten steps per decade: the masked loss on fresh sequences (clone 4) and on the clones; at the end the
+loss above every floor, on the same sequences; how far each layer has moved, |ΔA|²/L + |ΔV|²/C (Rende et al. 2024). Where a
+training diverges, its curve ends. Law, fits and clones depend on the fields of the law alone and are computed once per
+process.
 """
 
 from __future__ import annotations

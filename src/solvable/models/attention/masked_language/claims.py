@@ -162,8 +162,8 @@ CLAIMS = (
         "rende2024mapping",
         "both losses and their gradients agree to rounding at any parameters, and both searches end in the same minimum",
         "a masked site that sees itself: they differ",
-        (), _same_loss, "6 sites, 4 colours, two heads, random parameters, free and softmax maps; minima: 6 sites, 3 colours, one "
-        "head, 400 sequences",
+        (), _same_loss, "6 sites, 4 colours, two heads, random parameters, free and softmax maps; "
+        "minima: 6 sites, 3 colours, one head, 400 sequences",
         command="solvable claims masked-language",
     ),
     Claim(

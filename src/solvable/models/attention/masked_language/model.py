@@ -12,11 +12,13 @@ is not used. All learners with one seed get the same training, validation and te
 - `transformer`: an encoder whose map and values see both tokens and positions, by learned vectors that are added to each
   other or concatenated; `block = "bare"` is one attention layer and a linear head.
 
-The penalty of the first two and the stopping time of the third are chosen on validation sequences: every learner at its best.
+The penalty of the first two and the stopping time of the third are chosen on validation sequences: every learner at its
+best.
 
-**Measured**: the masked loss on fresh sequences, averaged over the hidden colour by the true conditionals; its excess over the
-loss of the true conditionals, below which no learner comes; and how well the learnt map shows J. There is no closed theory here (for factored
-attention with known U there is one: `potts-attention`). `solvable figure what-transformers-learn` draws studies of the arms.
+**Measured**: the masked loss on fresh sequences, averaged over the hidden colour by the true conditionals; its excess over
+the loss of the true conditionals, below which no learner comes; and how well the learnt map shows J. There is no closed
+theory here (for factored attention with known U there is one: `potts-attention`). `solvable figure what-transformers-learn`
+draws studies of the arms.
 """
 
 from __future__ import annotations
@@ -111,7 +113,7 @@ class MaskedLanguage(Model):
     )
     positions: str = choice(
         "added", options=("added", "concatenated"),
-        meaning="position vectors: added to those of the tokens, or beside them, half of the embedding each (transformer)")  # fmt: skip
+        meaning="position vectors: added to the tokens', or beside them, half of the embedding each (transformer)")  # fmt: skip
     steps: int = choice(1000, low=1, high=1_000_000, meaning="steps of Adam (transformer)")
     batch: int = choice(256, low=1, high=100_000, meaning="sequences per step (transformer)")
     recorded: int = choice(12, low=1, high=1000, meaning="times at which the training is evaluated (transformer)")

@@ -1,19 +1,19 @@
 r"""In which order a network learns interactions: short sequences, where every loss is exact and so are the clones.
 
-**Data.** `size` sequences of L sites and C colours, drawn from a law with interactions of several orders: `pure`, with pairs,
-triplets and quadruplets of equal strength β whose tables sum to zero over each colour, so that each order contains nothing of
-lower ones; or `planted`, the four-body law of `many-body` at inverse temperature β. All states can be listed: a million sequences
-are the law itself, but for some 10⁻⁴ nats.
+**Data.** `size` sequences of L sites and C colours, drawn from a law with interactions of several orders: `pure`, with
+pairs, triplets and quadruplets of equal strength β whose tables sum to zero over each colour, so that each order contains
+nothing of lower ones; or `planted`, the four-body law of `many-body` at inverse temperature β. All states can be listed: a
+million sequences are the law itself, but for some 10⁻⁴ nats.
 
 **Learner.** Networks trained side by side to predict a hidden site, each step on all drawn sequences: N layers of factored
 attention with squares between (`stack`, at most 2^{N−1} + 1 bodies), or a transformer (`encoder`).
 
-**Theory.** None closed for the training; the floors of every order are those of `many-body`. A *clone* of order p is the law of
-largest entropy with the same joint law of every p sites.
+**Theory.** None closed for the training; the floors of every order are those of `many-body`. A *clone* of order p is the
+law of largest entropy with the same joint law of every p sites.
 
-**Measured**, at about ten steps per decade and exactly, by listing all states: the loss on the law (clone 4) and on its clones of
-order 1, 2, 3; the share of the p-body part of the true logits that the network's logits have; how far each layer has moved,
-|ΔA|²/L + |ΔV|²/C (Rende et al. 2024).
+**Measured**, at about ten steps per decade and exactly, by listing all states: the loss on the law (clone 4) and on its
+clones of order 1, 2, 3; the share of the p-body part of the true logits that the network's logits have; how far each layer
+has moved, |ΔA|²/L + |ΔV|²/C (Rende et al. 2024).
 """
 
 from __future__ import annotations
