@@ -30,6 +30,8 @@ FULL = {
     "depths": {"law": "planted", "sites": 6, "instance": 0, "inverse_temperature": 1.5, "steps": 800, "networks": 4},
     "exact": {"sites": 5, "colours": 3, "inverse_temperature": 0.4, "steps": 3000, "networks": 3},
     "runs": ("stack, gradient descent", "stack, Adam", "encoder, Adam"),
+    "layers": (("stack, gradient descent", 2.0), ("stack, gradient descent", 3.0), ("stack, Adam", 0.5), ("stack, Adam", 2.0)),
+    "moved": {"steps": 3000, "networks": 8},
     "long": {"networks": 5}, "trained": 400_000, "settings": {"gradient descent": 1_000_000, "Adam": 40_000},
     "encoder": {},
 }  # fmt: skip
@@ -38,11 +40,12 @@ QUICK = {
     "depths": {"law": "planted", "sites": 5, "instance": 0, "inverse_temperature": 1.0, "steps": 300, "networks": 2},
     "exact": {"sites": 5, "colours": 2, "inverse_temperature": 1.0, "steps": 600, "networks": 2},
     "runs": ("stack, gradient descent", "stack, Adam"),
+    "layers": (("stack, gradient descent", 2.0), ("stack, Adam", 2.0)), "moved": {"steps": 300, "networks": 2},
     "long": {"sites": 8, "colours": 4, "groups": 8, "fitted": 6000, "fit_steps": 200, "tested": 1024, "batch": 128, "heads": 4,
              "width": 12, "networks": 1, "pair_strength": 0.7, "triplet_strength": 0.5, "quadruplet_strength": 0.4},
     "trained": 3000, "settings": {"Adam": 400}, "encoder": {"width": 32, "depth": 1},
 }  # fmt: skip
-"""`settings`: ways to train stacks on long sequences, and for how many steps. Sequences must be many: 40,000 leave a three-body
+"""`layers`: arms and initial scales of three layers whose displacements are compared. `settings`: ways to train stacks on long sequences, and for how many steps. Sequences must be many: 40,000 leave a three-body
 fit on the planted graph 0.28 nats above its training loss, 400,000 0.023, 1,600,000 0.003. So must be the steps of plain gradient
 descent: three layers pass the floor of pairs after 60,000 to 90,000 and that of triplets in the last fifth of a million, when the
 rate falls. Without clipping, at rate 1.5, one of two runs of three layers diverged after 110,000 steps."""
@@ -61,6 +64,10 @@ def studies(settings: dict[str, Any]) -> dict[str, list[Study]]:
 
     found = {"depths": [Study(ShortSequences(**settings["depths"], **short[layers(n)]), **large) for n in DEPTHS]}
     found["exact"] = [Study(ShortSequences(**settings["exact"], **short[run]), **large) for run in settings["runs"]]
+    law = settings["exact"] | settings["moved"]
+    found["layers"] = [
+        Study(ShortSequences(**(law | short[arm] | {"scale": scale})), **large) for arm, scale in settings["layers"]
+    ]
     for name, steps in settings["settings"].items():
         arms = [dict(long[f"{layers(n)}, {name}"]) | {"steps": steps} for n in DEPTHS]
         found[name] = [Study(LongSequences(**(settings["long"] | arm)), **trained) for arm in arms]
@@ -83,6 +90,7 @@ def simplicity(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
     parts = {
         "depths": _depths(results["depths"], settings),
         "exact": _exact(results["exact"], settings),
+        "layers": _layers(results["layers"], settings),
         "long": _long([results[name] for name in settings["settings"]], settings),
         "clones": _clones([results[name][-1] for name in settings["settings"]] + results["encoder"], settings),
     }
@@ -123,6 +131,13 @@ def _exact(found: list[xr.Dataset], settings: dict[str, Any]) -> xr.Dataset:
         half_time=(("run", "seed", "order"), first_time(shares > 0.5, record)),
         best_time=(("run", "seed", "clone"), record[np.argmin(whole.loss.values, axis=1)]),
     )
+
+
+def _layers(found: list[xr.Dataset], settings: dict[str, Any]) -> xr.Dataset:
+    """Displacements of three layers from several initial scales."""
+    names = [f"{arm.removeprefix('stack, ')}, scale {scale:g}" for arm, scale in settings["layers"]]
+    msd = xr.concat([one.displacement_simulated for one in found], xr.Variable("run", names))
+    return xr.Dataset({"msd": msd.rename(network="seed").drop_vars("seed")}).drop_attrs()
 
 
 def _long(found: list[list[xr.Dataset]], settings: dict[str, Any]) -> xr.Dataset:
