@@ -30,7 +30,8 @@ FULL = {
     "depths": {"law": "planted", "sites": 6, "instance": 0, "inverse_temperature": 1.5, "steps": 800, "networks": 4},
     "exact": {"sites": 5, "colours": 3, "inverse_temperature": 0.4, "steps": 3000, "networks": 3},
     "runs": ("stack, gradient descent", "stack, Adam", "encoder, Adam"),
-    "layers": (("stack, gradient descent", 2.0), ("stack, gradient descent", 3.0), ("stack, Adam", 0.5), ("stack, Adam", 2.0)),
+    "layers": (("stack, gradient descent", 2.0), ("stack, gradient descent", 3.0),
+               ("stack, Adam", 0.5), ("stack, Adam", 2.0)),
     "moved": {"steps": 3000, "networks": 8},
     "long": {"networks": 5}, "trained": 400_000, "settings": {"gradient descent": 1_000_000, "Adam": 40_000},
     "encoder": {},
@@ -45,10 +46,11 @@ QUICK = {
              "width": 12, "networks": 1, "pair_strength": 0.7, "triplet_strength": 0.5, "quadruplet_strength": 0.4},
     "trained": 3000, "settings": {"Adam": 400}, "encoder": {"width": 32, "depth": 1},
 }  # fmt: skip
-"""`layers`: arms and initial scales of three layers whose displacements are compared. `settings`: ways to train stacks on long sequences, and for how many steps. Sequences must be many: 40,000 leave a three-body
-fit on the planted graph 0.28 nats above its training loss, 400,000 0.023, 1,600,000 0.003. So must be the steps of plain gradient
-descent: three layers pass the floor of pairs after 60,000 to 90,000 and that of triplets in the last fifth of a million, when the
-rate falls. Without clipping, at rate 1.5, one of two runs of three layers diverged after 110,000 steps."""
+"""`layers`: arms and initial scales of three layers whose displacements are compared. `settings`: ways to train stacks
+on long sequences, and for how many steps. Sequences must be many: 40,000 leave a three-body fit on the planted graph
+0.28 nats above its training loss, 400,000 0.023, 1,600,000 0.003. So must be the steps of plain gradient descent: three
+layers pass the floor of pairs after 60,000 to 90,000 and that of triplets in the last fifth of a million, when the rate
+falls. Without clipping, at rate 1.5, one of two runs of three layers diverged after 110,000 steps."""
 
 
 # --- the studies ----------------------------------------------------------------------------------------------------------
