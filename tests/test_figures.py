@@ -136,10 +136,11 @@ def test_what_is_exact_is_shown_first_and_the_networks_land_on_it(tmp_path, monk
     from solvable.models.attention.masked_language import figures as masked_language
     from solvable.render import figures as module
 
-    small = {"sites": 6, "colours": 3, "rows": (30, 60), "depths": (1,), "widths": (4,), "batch": 8, "held_out": 20}
-    small |= {"steps": {3: (30, 60)}, "recorded": 2, "penalties": (1.0,)}
-    small["exact"] = masked_language.QUICK["exact"] | {"size": 10, "seeds": 2}
-    monkeypatch.setattr(masked_language, "QUICK", masked_language.QUICK | small)
+    quick = masked_language.QUICK
+    small = {"law": quick["law"] | {"sites": 6, "colours": 3, "held_out": 20}, "sequences": (30, 60), "widths": (4,)}
+    small |= {"networks": ("1 layer",), "steps": {3: (30, 60)}, "training": {"batch": 8, "recorded": 2}}
+    small |= {"penalties": (1.0,), "exact": quick["exact"] | {"size": 10, "seeds": 2}}
+    monkeypatch.setattr(masked_language, "QUICK", quick | small)
     shown = []
 
     def paint(picture, datasets, files, paint=module._save_picture):

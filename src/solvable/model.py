@@ -247,6 +247,9 @@ class Model(eqx.Module):
     arms_declared: ClassVar[
         Mapping[str, Mapping[str, Any]]
     ] = {}  # named variations: `Study(model, arms=model.arms_declared)`
+    # Fields that do not enter the random keys: cells that differ in these alone have the same key and can draw the same
+    # data, so that learners are compared on equal terms.
+    paired: ClassVar[tuple[str, ...]] = ()
     references: ClassVar[tuple[Reference, ...]] = ()
     numerics: ClassVar[Numerics] = Numerics()
     runs: ClassVar[Literal["vmap", "map", "host"]] = "vmap"
@@ -564,7 +567,13 @@ class Model(eqx.Module):
 
     def key(self, size: int, seed: int) -> PRNGKeyArray:
         """The random key of the cell (this model, size, seed): a hash of its content, not of its place in a sweep."""
-        return jax.random.wrap_key_data(jnp.asarray(key_words(self.specification(), size, seed)), impl="threefry2x32")
+        words = key_words(self.keyed(self.specification()), size, seed)
+        return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
+
+    @classmethod
+    def keyed(cls, specification: Mapping[str, Any]) -> dict[str, Any]:
+        """The part of a specification that random keys depend on: everything except the `paired` fields."""
+        return {n: v for n, v in specification.items() if n not in cls.paired}
 
     def __str__(self) -> str:
         parts = []

@@ -9,9 +9,7 @@ import solvable as sv
 from solvable.errors import InvalidValue
 from solvable.methods.sequences.interactions import interaction_floors, law_loss, log_probabilities
 from solvable.methods.sequences.potts import every_state
-from solvable.models.attention.many_body import figures, long_sequences
-from solvable.models.attention.many_body.training import dwelling, first_time
-from solvable.render.pieces import Pieces
+from solvable.models.attention.many_body.figures import dwelling, first_time
 
 floors_of = eqx.filter_jit(lambda law: interaction_floors(jnp.exp(log_probabilities(law)), 4, 3, 3))
 loss_of, chances = eqx.filter_jit(law_loss), eqx.filter_jit(log_probabilities)
@@ -80,21 +78,3 @@ def test_time_near_a_level_and_first_times_are_counted_in_steps():
     curve = np.array([[1.0, 0.52, 0.5, 0.0]])
     np.testing.assert_array_equal(dwelling(curve, record, np.array([1.0, 0.5, 0.0])), [[10, 30, 0]])
     np.testing.assert_array_equal(first_time(np.array([[False, True, True, True], [False] * 4]), record), [10, np.nan])
-
-
-def test_long_runs_share_sequences_and_take_up_fits_that_were_kept(tmp_path, monkeypatch):
-    size = figures.QUICK | {"sites": 5, "colours": 2, "groups": 4, "sequences": 200, "fitted": 4000, "tested": 2048,
-                            "steps": {"sgd": 20}, "seeds": 2, "batch": 16, "heads": 2, "width": 4}  # fmt: skip
-    strengths, pieces = {2: 1.0, 3: 0.8}, Pieces(tmp_path)
-    sets = long_sequences.shared_sets(strengths, size, pieces)
-    floors, error = sets.floors.mean(1), (sets.floors[:-1] - sets.floors[-1]).std(1) / np.sqrt(2048)
-    assert np.all(floors[:-1] > floors[-1] - 4 * error)  # no fit is better than the law, on the same sequences
-    assert floors[0] > floors[-1] + 0.02
-    record = np.array([0, 20, 30])
-    seen = long_sequences.Trainings(sets, size, record).stack("sgd", 0.1, 2.5, 1)
-    assert seen["loss"].shape == (3, 2, 1)  # one layer is held against fresh sequences alone, not against clones
-    assert np.all(seen["loss"][1] < seen["loss"][0])
-    assert np.isnan(seen["loss"][2]).all()
-    np.testing.assert_allclose(seen["at_end"].mean(1), seen["loss"][1, :, 0], rtol=1e-5)
-    monkeypatch.setattr(long_sequences, "graph_fits", None)
-    np.testing.assert_array_equal(long_sequences.shared_sets(strengths, size, pieces).floors, sets.floors)

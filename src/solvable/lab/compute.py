@@ -71,7 +71,7 @@ def _keys(model: Model, columns: Mapping[str, np.ndarray], size: int, seeds: Any
     words, common = [], model.specification()
     for lane, seed in enumerate(seeds):
         spec = common | {n: float(v[lane]).hex() for n, v in columns.items()}
-        words.append(key_words(spec, size, seed))
+        words.append(key_words(model.keyed(spec), size, seed))
     return jax.random.wrap_key_data(jnp.asarray(np.array(words)), impl="threefry2x32")
 
 

@@ -8,16 +8,21 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..lab._files import write_atomically
 from ..lab.compute import provenance
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from ..study import Study
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -53,6 +58,18 @@ class Pieces:
         if self.say:
             print(f"done: {name}", file=sys.stderr, flush=True)
         return piece
+
+    def run(self, name: str, studies: Iterable[Study]) -> list[xr.Dataset]:
+        """Run studies one after the other and return their results; with a folder, finished cells are kept there."""
+        found = []
+        for number, study in enumerate(studies, start=1):
+            own = None if self.folder is None else self.folder / f"{name}-{number}".replace(" ", "-").replace(",", "")
+            if own is not None:
+                own.parent.mkdir(parents=True, exist_ok=True)
+            found.append(study.run(own, progress=False))
+        if self.say and self.folder is not None:
+            print(f"done: {name}", file=sys.stderr, flush=True)
+        return found
 
     def has(self, name: str, settings: Any) -> bool:
         """Whether the piece is stored."""

@@ -167,15 +167,16 @@ class Transformer(eqx.Module):
     - `width`, `depth`, `heads`: length of the vectors, number of blocks, heads per block (must divide the width).
     - `mlp`: hidden units of the MLP per unit of width; 0 leaves the MLP out.
     - `layer_norm`, `residual`: `False` leaves them out.
-    - `positions`: `"learned"` vectors, `"rotary"` angles (relative positions), or `"none"`.
+    - `positions`: `"learned"` vectors that are added to those of the tokens, `"concatenated"` ones (tokens and positions have
+        half of the width each), `"rotary"` angles (relative positions), or `"none"`.
 
     >>> network = Transformer(5, 8, width=16, depth=2, heads=4, key=jax.random.key(0))
     >>> network(jnp.asarray([0, 1, 2, 3, 4, 0, 1, 2])).shape
     (8, 5)
     """
 
-    tokens: Float[Array, "symbols width"]
-    places: Float[Array, "sites width"] | None
+    tokens: Float[Array, "symbols token_width"]
+    places: Float[Array, "sites place_width"] | None
     blocks: tuple[Block, ...]
     norm: LayerNorm | None
     head: Float[Array, "width colours"]
@@ -199,14 +200,16 @@ class Transformer(eqx.Module):
     ):
         if width % heads:
             raise ValueError(f"{heads} heads do not divide a width of {width}.")
-        if positions not in ("learned", "rotary", "none"):
-            raise ValueError(f"positions = {positions!r} is not one of 'learned', 'rotary', 'none'.")
+        if positions not in ("learned", "concatenated", "rotary", "none"):
+            raise ValueError(f"positions = {positions!r} is not one of 'learned', 'concatenated', 'rotary', 'none'.")
         # All weights have an axis of length `width`: one draw of rows of that length, cut into pieces, compiles fast.
-        learned = positions == "learned"
+        learned = positions in ("learned", "concatenated")
         pieces = [colours + 1, sites if learned else 0, colours, *depth * [4 * width, 2 * mlp * width]]
         draws = jax.random.normal(key, (sum(pieces), width), dtype) / float(np.sqrt(width))
         self.tokens, places, head, *rows = jnp.split(draws, np.cumsum(pieces)[:-1])
         self.places, self.head = places if learned else None, head.T
+        if positions == "concatenated":
+            self.tokens, self.places = self.tokens[:, : width // 2], places[:, width // 2 :]
         # The sum over all residual branches keeps the scale of one.
         gain = jnp.asarray(1 / np.sqrt(2 * depth) if residual else 1.0, dtype)
 
@@ -264,7 +267,11 @@ class Transformer(eqx.Module):
             tokens = jnp.where(masked, self.mask, tokens)
         # A product with one-hot rows instead of indexing: its gradient needs no atomic sums, so runs repeat bit for bit.
         vectors = jax.nn.one_hot(tokens, self.mask + 1, dtype=self.tokens.dtype) @ self.tokens
-        return vectors if self.places is None else vectors + self.places[: tokens.shape[0]]
+        if self.places is None:
+            return vectors
+        places = self.places[: tokens.shape[0]]
+        together = vectors.shape[1] == self.head.shape[0]
+        return vectors + places if together else jnp.concatenate([vectors, places], axis=1)
 
     @property
     def mask(self) -> int:

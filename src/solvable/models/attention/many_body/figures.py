@@ -1,6 +1,6 @@
 """Which orders of interaction a network learns, and when: depths against floors, learning curves, clones of every order.
 
-The full version takes minutes on an accelerator; everything runs over its seeds side by side.
+All data are studies of `short-sequences` and `long-sequences`. The full version takes minutes on an accelerator.
 """
 
 from __future__ import annotations
@@ -8,106 +8,202 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import jax
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
+from solvable.methods.sequences.interactions import interaction_floors
 from solvable.render.figures import Recipe
-from solvable.render.pieces import Pieces
+from solvable.render.pieces import Pieces, threads
 from solvable.render.plots import COLOURS, INK, log_axis
-from solvable.study import provenance
+from solvable.study import Study, provenance
 
-from .long_sequences import learning_curves
+from ..long_sequences.model import LongSequences
+from ..short_sequences.model import ShortSequences, known
 from .model import ManyBodyBias
-from .training import DEPTHS, depths, exact_clones
 
-ORDERS = (2, 3, 4)
+DEPTHS = (1, 2, 3)
 
-SETTINGS = (("sgd", 1.5, 2.0), ("adam", 1e-3, 2.0))
-"""Optimiser, rate (which falls to zero) and initial scale of the networks on long sequences."""
+FULL = {
+    "sequences": 1_000_000,
+    "depths": {"law": "planted", "sites": 6, "instance": 0, "inverse_temperature": 1.5, "steps": 800, "networks": 4},
+    "exact": {"sites": 5, "colours": 3, "inverse_temperature": 0.4, "steps": 3000, "networks": 3},
+    "runs": ("stack, gradient descent", "stack, Adam", "encoder, Adam"),
+    "layers": (("stack, gradient descent", 2.0), ("stack, gradient descent", 3.0),
+               ("stack, Adam", 0.5), ("stack, Adam", 2.0)),
+    "moved": {"steps": 3000, "networks": 8},
+    "long": {"networks": 5}, "trained": 400_000, "settings": {"gradient descent": 1_000_000, "Adam": 40_000},
+    "encoder": {},
+}  # fmt: skip
+QUICK = {
+    "sequences": 100_000,
+    "depths": {"law": "planted", "sites": 5, "instance": 0, "inverse_temperature": 1.0, "steps": 300, "networks": 2},
+    "exact": {"sites": 5, "colours": 2, "inverse_temperature": 1.0, "steps": 600, "networks": 2},
+    "runs": ("stack, gradient descent", "stack, Adam"),
+    "layers": (("stack, gradient descent", 2.0), ("stack, Adam", 2.0)), "moved": {"steps": 300, "networks": 2},
+    "long": {"sites": 8, "colours": 4, "groups": 8, "fitted": 6000, "fit_steps": 200, "tested": 1024, "batch": 128, "heads": 4,
+             "width": 12, "networks": 1, "pair_strength": 0.7, "triplet_strength": 0.5, "quadruplet_strength": 0.4},
+    "trained": 3000, "settings": {"Adam": 400}, "encoder": {"width": 32, "depth": 1},
+}  # fmt: skip
+"""`layers`: arms and initial scales of three layers whose displacements are compared. `settings`: ways to train stacks
+on long sequences, and for how many steps. Sequences must be many: 40,000 leave a three-body fit on the planted graph
+0.28 nats above its training loss, 400,000 0.023, 1,600,000 0.003. So must be the steps of plain gradient descent: three
+layers pass the floor of pairs after 60,000 to 90,000 and that of triplets in the last fifth of a million, when the rate
+falls. Without clipping, at rate 1.5, one of two runs of three layers diverged after 110,000 steps."""
 
-LAWS = {"hierarchy": {2: 1.0, 3: 0.75, 4: 0.55}}
-"""Strength of a group of every order, on long sequences."""
 
-FULL = {"sites": 20, "colours": 10, "groups": 20, "sequences": 400_000, "tested": 4096, "fitted": 1_600_000,
-        "steps": {"sgd": 1_000_000, "adam": 40_000}, "seeds": 2, "batch": 256, "heads": 16, "width": 32,
-        "chains": 4096, "sweeps": 1024, "fit": (15_000, 1024, 0.03, 1e-8),
-        "encoder": {"width": 64, "depth": 2, "heads": 4}}  # fmt: skip
-QUICK = {"sites": 8, "colours": 4, "groups": 8, "sequences": 3000, "tested": 1024, "fitted": 6000,
-         "steps": {"sgd": 400, "adam": 400}, "seeds": 1, "batch": 128, "heads": 4, "width": 12,
-         "chains": 1024, "sweeps": 512, "fit": (200, 256, 0.05, 1e-6),
-         "encoder": {"width": 32, "depth": 1, "heads": 4}}  # fmt: skip
-"""Sequences must be many: 40,000 leave a three-body fit on the planted graph 0.28 nats above its training loss, 400,000
-0.023, 1,600,000 0.003. So must be the steps of plain gradient descent: three layers pass the floor of pairs after 60,000 to
-90,000 and that of triplets in the last fifth of a million, when the rate falls. The rate is near the largest that holds: one of
-two runs of three layers diverged after 110,000 steps, and at twice the rate both do within a hundred."""
-QUICK_SETTINGS, QUICK_LAWS = (("sgd", 0.1, 2.5),), {"hierarchy": {2: 0.7, 3: 0.5, 4: 0.4}}
+# --- the studies ----------------------------------------------------------------------------------------------------------
+
+
+def studies(settings: dict[str, Any]) -> dict[str, list[Study]]:
+    """The studies behind the figure, one cell each: the networks of a cell train side by side on the same sequences."""
+    short, long = ShortSequences.arms_declared, LongSequences.arms_declared
+    large, trained = {"sizes": [settings["sequences"]], "seeds": 1}, {"sizes": [settings["trained"]], "seeds": 1}
+
+    def layers(depth: int) -> str:
+        return f"{depth} layer{'s' * (depth > 1)}"
+
+    found = {"depths": [Study(ShortSequences(**settings["depths"], **short[layers(n)]), **large) for n in DEPTHS]}
+    found["exact"] = [Study(ShortSequences(**settings["exact"], **short[run]), **large) for run in settings["runs"]]
+    law = settings["exact"] | settings["moved"]
+    found["layers"] = [
+        Study(ShortSequences(**(law | short[arm] | {"scale": scale})), **large) for arm, scale in settings["layers"]
+    ]
+    for name, steps in settings["settings"].items():
+        arms = [dict(long[f"{layers(n)}, {name}"]) | {"steps": steps} for n in DEPTHS]
+        found[name] = [Study(LongSequences(**(settings["long"] | arm)), **trained) for arm in arms]
+    encoder = settings["long"] | dict(long["encoder"]) | settings["encoder"] | {"steps": settings["settings"]["Adam"]}
+    found["encoder"] = [Study(LongSequences(**encoder), **trained)]
+    return found
 
 
 def simplicity(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
-    """All trainings: of short sequences, known exactly, and of long ones, drawn."""
-    # Accelerators round the factors of products in single precision unless told otherwise.
-    with jax.default_matmul_precision("highest"):
-        return {"depths": _depths(quick), "exact": _exact(quick), **_long(quick, pieces or Pieces())}
+    """All trainings: of short sequences, whose losses are exact, and of long ones, drawn."""
+    settings, pieces = QUICK if quick else FULL, pieces or Pieces()
+    every = studies(settings)
+    with threads() as pool:
+        tasks = {name: pool.submit(pieces.run, name, some) for name, some in every.items()}
+        results = {name: [one.isel(size=0, seed=0, drop=True) for one in task.result()] for name, task in tasks.items()}
+    attributes = {
+        "study": json.dumps({"models": ["short-sequences", "long-sequences"], "settings": settings}),
+        **provenance(),
+    }
+    parts = {
+        "depths": _depths(results["depths"], settings),
+        "exact": _exact(results["exact"], settings),
+        "layers": _layers(results["layers"], settings),
+        "long": _long([results[name] for name in settings["settings"]], settings),
+        "clones": _clones([results[name][-1] for name in settings["settings"]] + results["encoder"], settings),
+    }
+    return {name: part.assign_attrs(attributes) for name, part in parts.items()}
 
 
-def _depths(quick: bool) -> xr.Dataset:
-    model = ManyBodyBias(sites=5 if quick else 6, inverse_temperature=1.0 if quick else 1.5, depth=0)
-    size = {"heads": 4, "width": 12, "steps": 300 if quick else 800}
-    found = depths(model, **size, rate=1e-2 if quick else 5e-3, seeds=2 if quick else 4)
-    return _with_provenance(found, model=str(model), **size, optimiser="adam, cosine")
+# --- the data of the figure -----------------------------------------------------------------------------------------------
 
 
-def _exact(quick: bool) -> xr.Dataset:
-    sites, colours, seeds = (5, 2, 2) if quick else (5, 3, 3)
-    strengths: dict[int, float] = dict.fromkeys(
-        ORDERS, 1.0 if quick else 0.4
-    )  # so that every order has its share of the loss
-    runs = [
-        ("stack, gradient descent", "sgd", 0.3, 2.0),
-        ("stack, Adam", "adam", 3e-3, 1.0),
-        *(() if quick else (("encoder, Adam", "adam", 1e-3, 0.0),)),
-    ]
-    size = {"heads": 4, "width": 12}
-    steps, points = (600, 50) if quick else (3000, 80)
-    found = exact_clones(sites, colours, strengths, runs, **size, steps=steps, points=points, seeds=seeds)
-    return _with_provenance(found, sites=sites, colours=colours, strengths=strengths, **size, runs=runs)
+def _depths(found: list[xr.Dataset], settings: dict[str, Any]) -> xr.Dataset:
+    """Last losses of one, two, three layers, and the floors of their law."""
+    fields = {n: settings["depths"][n] for n in ("sites", "instance", "inverse_temperature")}
+    theory = ManyBodyBias(**fields, depth=0).theory()
+    ends = [one.loss_simulated.isel(step=-1).sel(clone=4).values for one in found]
+    return xr.Dataset(
+        {"loss": (("depth", "seed"), np.array(ends)), "floor": (("order",), np.asarray(theory.floor))},
+        {"depth": list(DEPTHS), "order": np.arange(1, 5)},
+    )
 
 
-def _long(quick: bool, pieces: Pieces) -> dict[str, xr.Dataset]:
-    size = QUICK if quick else FULL
-    settings, laws = (QUICK_SETTINGS, QUICK_LAWS) if quick else (SETTINGS, LAWS)
-    curves, clones = learning_curves(laws, settings, size, 12 if quick else 70, pieces)
-    left_out = ("seeds", "tested", "fitted", "chains", "sweeps")
-    attributes = {k: v for k, v in size.items() if k not in left_out} | {"laws": laws}
-    return {"long": _with_provenance(curves, **attributes), "clones": _with_provenance(clones, **attributes)}
+def _exact(found: list[xr.Dataset], settings: dict[str, Any]) -> xr.Dataset:
+    """Losses on the law and its clones, shares and displacements; when each order is half learnt and each clone best met."""
+    law = ShortSequences(**settings["exact"])
+    probability = known(law.law, law.sites, law.colours, law.instance, float(law.inverse_temperature)).probability
+    floors = eqx.filter_jit(interaction_floors)(jnp.asarray(probability), law.sites, law.colours, 3)
+    levels = np.append(floors.floors, floors.optimal)
+    names = {"loss_simulated": "loss", "share_simulated": "share", "displacement_simulated": "msd"}
+    runs = [one.rename({k: v for k, v in names.items() if k in one}) for one in found]
+    runs = [one[[v for v in names.values() if v in one]].rename(network="seed", bodies="order") for one in runs]
+    whole: Any = xr.concat(runs, xr.Variable("run", list(settings["runs"])), data_vars="all").drop_vars("seed")
+    whole = whole.reindex(order=np.arange(1, 5)).transpose("run", "step", "seed", ...)
+    record, curve = whole.step.values, np.moveaxis(whole.loss.sel(clone=4).values, 1, -1)
+    shares = np.moveaxis(whole.share.values, 1, -1)
+    return whole.assign(
+        clone_optimal=("clone", found[0].clone_optimal_simulated.values),
+        floor=("order", levels),
+        dwell=(("run", "seed", "order"), dwelling(curve, record, levels)),
+        half_time=(("run", "seed", "order"), first_time(shares > 0.5, record)),
+        best_time=(("run", "seed", "clone"), record[np.argmin(whole.loss.values, axis=1)]),
+    )
 
 
-def _with_provenance(data: xr.Dataset, **study: Any) -> xr.Dataset:
-    return data.assign_attrs(study=json.dumps({"models": ["many-body"], **study}), **provenance())
+def _layers(found: list[xr.Dataset], settings: dict[str, Any]) -> xr.Dataset:
+    """Displacements of three layers from several initial scales."""
+    names = [f"{arm.removeprefix('stack, ')}, scale {scale:g}" for arm, scale in settings["layers"]]
+    msd = xr.concat([one.displacement_simulated for one in found], xr.Variable("run", names))
+    return xr.Dataset({"msd": msd.rename(network="seed").drop_vars("seed")}).drop_attrs()
+
+
+def _long(found: list[list[xr.Dataset]], settings: dict[str, Any]) -> xr.Dataset:
+    """Learning curves of every way of training and depth beside the floors; a shorter training is NaN at later steps."""
+    by_depth = [xr.concat(runs, xr.Variable("depth", list(DEPTHS)), join="outer") for runs in found]
+    whole = xr.concat(by_depth, xr.Variable("setting", list(settings["settings"])), join="outer")
+    whole = whole.rename(
+        {f"{n}_simulated": n for n in ("loss", "floor", "floor_fitted", "above", "above_error", "r_hat")}
+    )
+    whole = whole.rename(displacement_simulated="msd", network="seed").drop_vars("seed")
+    first = whole.isel(setting=0, depth=0)
+    sets = xr.Variable("set", ["1", "2", "3", "data"])
+    curve = whole.loss.sel(clone=4, drop=True)
+    below = (curve < first.floor).transpose("setting", "depth", "seed", "order", "step").values
+    passed = first_time(below, whole.step.values)
+    parts = {
+        "floor": first.floor,
+        "floor_fitted": first.floor_fitted,
+        "r_hat": first.r_hat.rename(clone="set").assign_coords(set=sets),
+        "loss": curve.transpose("setting", "depth", "step", "seed"),
+        "msd": whole.msd.transpose("setting", "depth", "step", "seed", "layer"),
+        "above": whole.above.transpose("setting", "depth", "seed", "order"),
+        "above_error": whole.above_error.transpose("setting", "depth", "seed", "order"),
+        "passed": (("setting", "depth", "seed", "order"), passed),
+    }
+    return xr.Dataset(parts).drop_vars("clone", errors="ignore").drop_attrs().expand_dims(law=["hierarchy"])
+
+
+def _clones(found: list[xr.Dataset], settings: dict[str, Any]) -> xr.Dataset:
+    """Losses of the deepest stacks and of the encoder on all clones."""
+    learners = xr.Variable("learner", [*settings["settings"], "encoder"])
+    loss = xr.concat([one.loss_simulated for one in found], learners, join="outer")
+    loss = loss.rename(network="seed", clone="set").drop_vars("seed").transpose("learner", "step", "seed", "set")
+    loss = loss.assign_coords(set=["1", "2", "3", "data"])
+    return xr.Dataset({"loss": loss}).drop_attrs().expand_dims(law=["hierarchy"])
+
+
+def dwelling(curves: np.ndarray, record: np.ndarray, levels: np.ndarray, width: float = 0.05) -> np.ndarray:
+    """Steps that loss curves (…, step) spend within `width` of the whole fall ℓ_1 − ℓ_opt around each level (…, level)."""
+    near = np.abs(curves[..., None] - levels) < width * (levels[0] - levels[-1])
+    return np.sum(near[..., :-1, :] * np.diff(record)[:, None], axis=-2)
+
+
+def first_time(reached: np.ndarray, record: np.ndarray) -> np.ndarray:
+    """The first recorded step at which something (…, step) is true; NaN if it never is."""
+    return np.where(reached.any(-1), record[np.argmax(reached, -1)], np.nan)
 
 
 # --- the picture ----------------------------------------------------------------------------------------------------------
 
 
 def draw_simplicity(data: dict[str, Any]) -> Any:
+    """Four panels: depth caps the order; clones are left in turn; long learning curves pass the floors; layers move."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(2, 3, figsize=(12.4, 7.0))
-    _draw_depths(axes[0, 0], data["depths"])
-    _draw_shares(axes[0, 1], data["exact"])
-    _draw_exact_clones(axes[0, 2], data["exact"])
+    figure, axes = plt.subplots(2, 2, figsize=(10.8, 7.6), layout="constrained")
     long = data["long"].isel(law=0)
     # The setting in which the deepest network ends lowest.
-    ends = long.loss.sel(depth=3).isel(step=-1).mean("seed")
+    ends = long.loss.sel(depth=3).min("step").mean("seed")
     best = int(np.nanargmin(ends)) if np.isfinite(ends).any() else 0
+    _draw_depths(axes[0, 0], data["depths"])
+    _draw_long_clones(axes[0, 1], data["clones"].isel(law=0).sel(learner="encoder"))
     _draw_long(axes[1, 0], long.isel(setting=best))
     _draw_msd(axes[1, 1], long.isel(setting=best))
-    _draw_long_clones(axes[1, 2], data["clones"].isel(law=0).sel(learner="encoder"), long)
-    figure.suptitle(
-        "Pairs are learnt first and low-order clones left behind in turn, without a halt at the floors between",
-        fontsize=11,
-    )
     return figure
 
 
@@ -120,37 +216,9 @@ def _draw_depths(axis: Any, data: Any) -> None:
         axis.plot(depth + np.linspace(-0.15, 0.15, losses.size), losses, "o", color=INK, markersize=3.5, alpha=0.8)
         axis.annotate(f"≤ {2**i + 1} bodies", (depth, losses.max()), xytext=(0, 7), textcoords="offset points",
                       ha="center", fontsize=8)  # fmt: skip
-    axis.set(xlabel="layers", ylabel="loss (nats)", xticks=DEPTHS, xlim=(0.5, 3.7))
+    axis.set(xlabel="layers", ylabel="masked loss after training (nats)", xticks=DEPTHS, xlim=(0.5, 3.7))
     log_axis(axis.yaxis)
-    axis.set_title("depth caps the order: trained networks and floors")
-
-
-def _draw_shares(axis: Any, data: Any) -> None:
-    for run, style in ((0, "-"), (1, ":")):
-        for order in ORDERS:
-            every = data.share.isel(run=run).sel(order=order)
-            for seed in range(1, every.sizes["seed"]) if run == 0 else ():
-                axis.plot(data.step, every.isel(seed=seed), color=COLOURS[order - 1], linewidth=0.5, alpha=0.35)
-            label = f"{order} bodies" if run == 0 else None
-            axis.plot(data.step, every.isel(seed=0), style, color=COLOURS[order - 1], label=label)
-    axis.set(xlabel="steps", ylabel="share of the true logits' part", ylim=(-0.3, 1.02), xlim=(10, None))
-    log_axis(axis.xaxis)
-    axis.legend(loc="lower right")
-    axis.set_title("three layers: gradient descent (–), Adam (:)")
-
-
-def _draw_exact_clones(axis: Any, data: Any) -> None:
-    for clone in data.clone.values:
-        excess = (data.loss.isel(run=0, seed=0) - data.clone_optimal).sel(clone=clone)
-        label = f"clone of order {clone}" if clone < 4 else "data"
-        axis.plot(data.step, excess, color=COLOURS[clone - 1], label=label)
-        least = int(np.argmin(excess.values)) if clone < 4 else None
-        if least is not None:
-            axis.plot(data.step[least], excess[least], "v", color=COLOURS[clone - 1])
-    axis.set(xlabel="steps", ylabel="loss above the clone's own optimum", xlim=(10, None))
-    log_axis(axis.xaxis)
-    axis.legend()
-    axis.set_title("low-order clones are left behind first (▼ best)")
+    axis.set_title("depth caps the order of interactions: networks stop at a floor")
 
 
 def _draw_long(axis: Any, long: Any) -> None:
@@ -171,11 +239,14 @@ def _draw_long(axis: Any, long: Any) -> None:
         name = rf"$\ell_{order}$" if order < 4 else "optimal"
         axis.annotate(name, (steps[1], level), va="bottom", fontsize=8)
     top = float(long.floor.values[0])
-    axis.set(xlabel="steps", ylabel="test loss (nats)", ylim=(0.85 * float(long.floor.values[-1]), 1.25 * top))
+    axis.set(
+        xlabel="steps of training",
+        ylabel="masked loss on fresh sequences (nats)",
+        ylim=(0.85 * float(long.floor.values[-1]), 1.25 * top),
+    )
     log_axis(axis.xaxis)
     axis.legend()
-    law = json.loads(long.attrs["study"])
-    axis.set_title(f"L = {law['sites']}, C = {law['colours']}, {long.setting.values!s}")
+    axis.set_title("long sequences: stacks beside the floors of every order")
 
 
 def _draw_msd(axis: Any, long: Any) -> None:
@@ -185,14 +256,14 @@ def _draw_msd(axis: Any, long: Any) -> None:
             label = f"layer {layer}" if seed == 0 else None
             axis.plot(long.step[1:], moved.sel(layer=layer).isel(seed=seed)[1:], color=COLOURS[layer - 1],
                       linewidth=1.1, label=label)  # fmt: skip
-    axis.set(xlabel="steps", ylabel=r"MSD $|\Delta A|^2/L + |\Delta V|^2/C$")
+    axis.set(xlabel="steps of training", ylabel=r"squared displacement $|\Delta A|^2/L + |\Delta V|^2/C$")
     log_axis(axis.xaxis)
     log_axis(axis.yaxis)
     axis.legend()
-    axis.set_title("three layers: how far each has moved")
+    axis.set_title("long sequences: how far each of three layers has moved")
 
 
-def _draw_long_clones(axis: Any, clones: Any, long: Any) -> None:
+def _draw_long_clones(axis: Any, clones: Any) -> None:
     names = {"1": "clone of order 1", "2": "clone of order 2", "3": "clone of order 3", "data": "data"}
     for colour, (which, label) in zip((0, 1, 2, 3), names.items(), strict=True):
         curve = clones.loss.sel(set=which).mean("seed")
@@ -200,10 +271,10 @@ def _draw_long_clones(axis: Any, clones: Any, long: Any) -> None:
         if which != "data":
             least = 1 + int(np.nanargmin(curve.values[1:]))
             axis.plot(clones.step[least], curve[least], "v", color=COLOURS[colour])
-    axis.set(xlabel="steps", ylabel="loss of an encoder (nats)")
+    axis.set(xlabel="steps of training", ylabel="masked loss of an encoder (nats)")
     log_axis(axis.xaxis)
     axis.legend()
-    axis.set_title("clones of long sequences, by Gibbs sampling")
+    axis.set_title("low-order clones are left behind in turn (▼ best)")
 
 
 RECIPES = {

@@ -2,21 +2,23 @@
 
 **Data.** Sequences of L sites and C colours, P(s) ∝ exp(β Σ_{i<j} J_ij s_iᵀ U s_j), J ∈ {0, 1} on a sparse random graph (or
 a ring), U a random symmetric matrix (or the identity of the standard Potts model). Gibbs samples; a run that has not mixed
-is not used.
+is not used. All learners with one seed get the same training, validation and test sequences.
 
 **Learners**, all trained to predict a masked colour from all others:
 
-- `factored`: one layer of factored attention, logits_i = Σ_j A_ij V s_j, its map knowing positions only and its values
+- `factored`: one layer of factored attention, logits_i = Σ_j A_ij V s_j, whose map sees positions only and whose values see
   colours only; exactly the form of the conditionals (Rende et al. 2024);
 - `dense`: pseudo-likelihood with a coupling for every pair of sites and colours;
-- `transformer`: an encoder with token and position vectors, whose map and values see both; `block = "bare"` is one
-  attention layer and a linear head.
+- `transformer`: an encoder whose map and values see both tokens and positions, by learned vectors that are added to each
+  other or concatenated; `block = "bare"` is one attention layer and a linear head.
 
-The penalty of the first two and the moment to stop the third are chosen on validation sequences: every learner at its best.
+The penalty of the first two and the stopping time of the third are chosen on validation sequences: every learner at its
+best.
 
-**Measured**: the masked loss on fresh sequences, its excess over the loss of the true conditionals on the same sequences
-(no learner does better on average), and how well the learnt map shows J. There is no closed theory here (for factored
-attention with known U there is one: `potts-attention`). The arms are what `solvable figure what-transformers-learn` compares.
+**Measured**: the masked loss on fresh sequences, averaged over the hidden colour by the true conditionals; its excess over
+the loss of the true conditionals, below which no learner comes; and how well the learnt map shows J. There is no closed
+theory here (for factored attention with known U there is one: `potts-attention`). `solvable figure what-transformers-learn`
+draws studies of the arms.
 """
 
 from __future__ import annotations
@@ -31,10 +33,10 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from solvable.errors import InvalidValue
-from solvable.model import Control, Count, Guard, Model, Reference, choice, control, observable
+from solvable.model import Control, Count, Guard, Input, Model, Reference, choice, control, dimension, input, observable
 
-from .learners import Learnt, learn_couplings, learn_transformers
-from .sequences import contact_precision, coupling_error, draw_sequences, map_correlation, planted
+from .learners import Learnt, learn_couplings, learn_transformer
+from .sequences import Sequences, contact_precision, coupling_error, map_correlation, planted, shared_sequences
 
 
 class MaskedLanguage(Model):
@@ -53,7 +55,7 @@ class MaskedLanguage(Model):
     family = "attention"
     sentence = "What transformers, factored attention and dense couplings learn from masked Potts sequences."
     method = "none closed; the optimal loss is exact"
-    revision = 2
+    revision = 3
     runs = "host"
     typical_sizes = (500, 1000, 2000)
     simulation_seconds = 7.0
@@ -66,9 +68,14 @@ class MaskedLanguage(Model):
             "2 layers": {"learner": "transformer", "depth": 2},
             "3 layers": {"learner": "transformer", "depth": 3},
             "bare layer": {"learner": "transformer", "depth": 1, "block": "bare"},
+            "1 layer, concatenated": {"learner": "transformer", "depth": 1, "positions": "concatenated"},
         }
     )
-    guard = Guard(values={"steps": 5, "sites": 6, "colours": 3}, size=50, seeds=2)
+    paired = (
+        "rate", "learner", "depth", "embedding", "heads", "attention", "block", "positions", "steps", "batch", "recorded",
+        "penalties",
+    )  # fmt: skip
+    guard = Guard(values={"steps": 5, "sites": 6, "colours": 3, "held_out": 100, "penalties": [1.0]}, size=50, seeds=2)
     references = (
         Reference(
             "rende2024mapping", "R. Rende, F. Gerace, A. Laio and S. Goldt",
@@ -96,7 +103,7 @@ class MaskedLanguage(Model):
         meaning="how colours interact: a Gaussian (X+Xᵀ)/2, or equal colours only")  # fmt: skip
     instance: int = choice(3, low=0, high=1_000_000, meaning="number of the draw of J and U")
     depth: int = choice(1, low=1, high=4, meaning="layers (transformer)")
-    embedding: int = choice(32, low=1, high=512, meaning="length of token and position vectors (transformer)")
+    embedding: int = choice(32, low=1, high=512, meaning="width of the transformer: length of its vectors")
     heads: int = choice(1, low=1, high=16, symbol="H", meaning="attention heads (factored, transformer)")
     attention: str = choice(
         "free", options=("free", "softmax"), meaning="map of factored attention: any numbers, or rows of a softmax"
@@ -104,12 +111,28 @@ class MaskedLanguage(Model):
     block: str = choice(
         "full", options=("full", "bare"), meaning="with residual, layer norm and MLP, or attention alone (transformer)"
     )
-    steps: int = choice(1000, low=1, high=1_000_000, meaning="steps of Adam in batches of 256 (transformer)")
+    positions: str = choice(
+        "added", options=("added", "concatenated"),
+        meaning="position vectors: added to the tokens', or beside them, half of the embedding each (transformer)")  # fmt: skip
+    steps: int = choice(1000, low=1, high=1_000_000, meaning="steps of Adam (transformer)")
+    batch: int = choice(256, low=1, high=100_000, meaning="sequences per step (transformer)")
+    recorded: int = choice(12, low=1, high=1000, meaning="times at which the training is evaluated (transformer)")
+    held_out: int = choice(2000, low=10, high=100_000, meaning="validation sequences, and as many for the test")
+    penalties: Input = input(
+        (0.3, 1.0, 3.0, 10.0), dims=("penalty",), low=0.0,
+        meaning="penalties of which the validation loss chooses one (factored, dense)")  # fmt: skip
 
+    dimensions_declared = (
+        dimension("site", "site whose colour is predicted", symbol="i", kind="site"),
+        dimension("partner", "site that is attended to", symbol="j", kind="site"),
+        dimension("colour", "predicted colour", kind="site"),
+        dimension("other", "colour of the partner", kind="site"),
+        dimension("record", "number of the evaluation", kind="time"),
+    )
     observables_declared = (
         observable("test_loss", "masked cross-entropy on fresh sequences, nats per site", low=0, predicted=False),
         observable("optimal_loss", "the same for the true conditionals", low=0, predicted=False),
-        observable("excess_loss", "test loss above the optimal one, on the same sequences", predicted=False),
+        observable("excess_loss", "test loss above the optimal one, on the same sequences", low=0, predicted=False),
         observable("train_loss", "masked cross-entropy of the training sequences", low=0, predicted=False),
         observable("map_correlation", "correlation of the learnt map with J over all pairs of sites", low=-1, high=1,
                    predicted=False),
@@ -117,36 +140,65 @@ class MaskedLanguage(Model):
                    predicted=False),
         observable("coupling_error", "relative error of the couplings in zero-sum gauge", low=0, predicted=False,
                    when={"learner": ("factored", "dense")}),
+        observable("validation_loss", "masked cross-entropy of the validation sequences", low=0, predicted=False),
+        observable("map", "strength with which pairs of sites are seen to interact: attention map, or contact scores",
+                   symbol="A", dims=("site", "partner"), predicted=False),
+        observable("colour_map", "values of the attention in zero-sum gauge, up to a factor", symbol="V",
+                   dims=("colour", "other"), predicted=False, when={"learner": "factored"}),
+        observable("curve", "excess loss during the training", dims=("record",), predicted=False,
+                   when={"learner": "transformer"}),
+        observable("curve_step", "step of that evaluation", dims=("record",), low=0, predicted=False,
+                   when={"learner": "transformer"}),
+        observable("best_step", "evaluated step of least validation loss", low=0, predicted=False,
+                   when={"learner": "transformer"}),
     )  # fmt: skip
 
     def validate(self) -> None:
-        if self.embedding % self.heads and self.learner == "transformer":
+        if self.learner != "transformer":
+            return
+        if self.embedding % self.heads:
             raise InvalidValue(f"heads = {self.heads} does not divide embedding = {self.embedding}.")
+        if self.positions == "concatenated" and self.embedding < 2:
+            raise InvalidValue("embedding = 1 is too short for a token beside a position (positions = 'concatenated').")
+
+    def coordinates(self) -> dict[str, np.ndarray]:
+        sites, colours = np.arange(self.sites), np.arange(self.colours)
+        return {"site": sites, "partner": sites, "colour": colours, "other": colours,
+                "record": np.arange(self.recorded + 1)}  # fmt: skip
 
     def experiment(self, key: PRNGKeyArray, size: int, counts: Mapping[str, Count], dtype: Any) -> dict[str, Array]:
         beta = float(self.inverse_temperature)
         data = planted(self.instance, self.sites, self.colours, beta, self.graph, self.interaction)
         to_draw, to_learn = jax.random.split(key)
-        drawn = draw_sequences(to_draw, data, size)
-        if self.learner == "transformer":
-            run = learn_transformers(
-                drawn.train, [size], drawn.validation, drawn.test, self.colours, to_learn, width=self.embedding,
-                depth=self.depth, heads=self.heads, block=self.block, steps=self.steps, rate=float(self.rate))  # fmt: skip
-            learnt = Learnt(float(run.test_loss[0]), float(run.train_loss[0]), run.maps[0], None, None, True)
-        else:
-            options = {"heads": self.heads, "attention": self.attention} if self.learner == "factored" else {}
-            learnt = learn_couplings(self.learner, drawn, self.colours, to_learn, **options)
+        drawn = shared_sequences(to_draw, data, size, self.held_out)
+        learnt = self._learn(drawn, to_learn)
         true = np.asarray(data.couplings)
-        seen = {
-            "test_loss": learnt.test_loss,
+        seen: dict[str, Any] = {
+            "test_loss": drawn.optimal + learnt.excess_loss,
             "optimal_loss": drawn.optimal,
-            "excess_loss": learnt.test_loss - drawn.optimal,
+            "excess_loss": learnt.excess_loss,
             "train_loss": learnt.train_loss,
             "map_correlation": map_correlation(learnt.map, true),
             "contact_precision": contact_precision(learnt.map, true),
+            "validation_loss": learnt.validation_loss,
+            "map": learnt.map,
         }
         if learnt.couplings is not None:
             seen["coupling_error"] = coupling_error(learnt.couplings, data, beta)
-        return {n: jnp.asarray(v) for n, v in seen.items()} | {
+        if learnt.colours is not None:
+            seen["colour_map"] = learnt.colours
+        if learnt.curve is not None:
+            seen |= {"curve": learnt.curve, "curve_step": learnt.steps, "best_step": learnt.best_step}
+        return {n: jnp.asarray(v, float) for n, v in seen.items()} | {
             "converged": jnp.asarray(learnt.converged and drawn.mixed), "residual": jnp.asarray(drawn.apart)
         }  # fmt: skip
+
+    def _learn(self, drawn: Sequences, key: PRNGKeyArray) -> Learnt:
+        if self.learner == "transformer":
+            return learn_transformer(
+                drawn, self.colours, key, width=self.embedding, depth=self.depth, heads=self.heads, block=self.block,
+                positions={"added": "learned"}.get(self.positions, self.positions), steps=self.steps, batch=self.batch,
+                rate=float(self.rate), recorded=self.recorded)  # fmt: skip
+        options = {"heads": self.heads, "attention": self.attention} if self.learner == "factored" else {}
+        penalties = [float(p) for p in np.asarray(self.penalties)]
+        return learn_couplings(self.learner, drawn, self.colours, key, penalties=penalties, **options)

@@ -1,9 +1,10 @@
-"""Sequences of a planted Potts model: the law, what the learners get, and how much of the law a learner knows."""
+"""Sequences of a planted Potts model: the law, the data sets, and scores of what a learner found."""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from threading import Lock
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,16 +14,13 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from solvable.methods.sequences.monte_carlo import sample
 from solvable.methods.sequences.potts import (
     ManyBody,
-    optimal_loss,
+    conditionals,
     random_graph,
     random_symmetric,
     ring,
     standard_potts,
     zero_sum_colours,
 )
-
-HELD_OUT = 2000
-"""Validation sequences, and as many for the test."""
 
 
 class Planted(NamedTuple):
@@ -42,7 +40,7 @@ def planted(
     graph: str = "random",
     interaction: str = "random",
 ) -> Planted:
-    """The instance of this number: J and U are drawn from it and nothing else.
+    """Draw J and U from the number of the instance.
 
     >>> planted(0, 20, 10, 1.0).couplings.shape
     (20, 20)
@@ -55,28 +53,45 @@ def planted(
 
 
 class Sequences(NamedTuple):
-    """What the learners get: training sequences, those that choose penalties and stopping, those that judge."""
+    """Sequences for training, for choosing penalties and stopping times, and for the test."""
 
     train: Int[Array, "n L"]
     validation: Int[Array, "v L"]
     test: Int[Array, "t L"]
+    truth: Float[Array, "t L C"]
+    """Logarithms of the true conditionals of every site of the test sequences."""
     optimal: float
-    """Masked loss of the true conditionals on the test sequences."""
+    """Masked loss of the true conditionals: their mean entropy on the test sequences."""
     apart: float
     """R̂ − 1 of the chains that drew them."""
     mixed: bool
 
 
-def draw_sequences(key: PRNGKeyArray, data: Planted, number: int, held_out: int = HELD_OUT) -> Sequences:
-    """Independent training, validation and test sequences."""
+def draw_sequences(key: PRNGKeyArray, data: Planted, number: int, held_out: int) -> Sequences:
+    """Draw `number` training sequences and `held_out` each for validation and test, all independent."""
     drawn = sample(data.law, key, number + 2 * held_out)
     train, validation, test = jnp.split(drawn.sequences, [number, number + held_out])
-    return Sequences(
-        train, validation, test, float(optimal_loss(data.law, test)), float(drawn.mixing.r_hat) - 1, drawn.mixed
-    )
+    truth = conditionals(data.law, test)
+    optimal = -float(jnp.mean(jnp.sum(jnp.exp(truth) * truth, axis=-1)))
+    return Sequences(train, validation, test, truth, optimal, float(drawn.mixing.r_hat) - 1, drawn.mixed)
 
 
-# --- what a learner knows -------------------------------------------------------------------------------------------------
+_drawn: dict[Any, tuple[Planted, Sequences]] = {}
+_drawing = Lock()
+
+
+def shared_sequences(key: PRNGKeyArray, data: Planted, number: int, held_out: int) -> Sequences:
+    """Draw sequences once for all learners with this key; the last sixteen sets are kept in memory."""
+    name = (np.asarray(jax.random.key_data(key)).tobytes(), id(data), number, held_out)
+    with _drawing:
+        if name not in _drawn:
+            _drawn[name] = data, draw_sequences(key, data, number, held_out)
+            while len(_drawn) > 16:
+                del _drawn[next(iter(_drawn))]
+        return _drawn[name][1]
+
+
+# --- scores of a learner ----------------------------------------------------------------------------------------------------
 
 
 def map_correlation(learnt: Float[np.ndarray, "L L"], couplings: Float[np.ndarray, "L L"]) -> float:

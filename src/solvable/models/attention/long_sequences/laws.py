@@ -48,10 +48,10 @@ def planted_law(sites: int, colours: int, groups: int, strengths: dict[int, floa
     return SumOfBodies(tuple(parts))
 
 
-def graph_laws(law: SumOfBodies) -> list[TablesOfGroups]:
-    """Laws of one, two, three bodies on the planted graph, all tables zero."""
+def graph_laws(law: SumOfBodies, orders: int = 3) -> list[TablesOfGroups]:
+    """Laws of one, two, ... `orders` bodies on the planted graph, all tables zero."""
     groups, empty = [np.asarray(part.groups) for part in law.parts], []
-    for order in (1, 2, 3):
+    for order in range(1, orders + 1):
         every = [np.arange(law.sites)[:, None]]
         for size in range(2, order + 1):
             found = [tuple(g) for part in groups if part.shape[1] >= size for g in subgroups(part, size).tolist()]
@@ -61,11 +61,11 @@ def graph_laws(law: SumOfBodies) -> list[TablesOfGroups]:
 
 
 def graph_fits(
-    law: SumOfBodies, data: Array, steps: int, batch: int, rate: float, ridge: float
+    law: SumOfBodies, data: Array, steps: int, batch: int, rate: float, ridge: float, orders: int = 3
 ) -> list[TablesOfGroups]:
     """Those laws fitted by pseudo-likelihood: their losses bound the floors from above."""
     rule, loss = Optimiser("adam", rate=rate, steps=steps), GroupPseudoLikelihood(batch, ridge)
     return [
         train(begin, loss, data, rule, steps, jax.random.key(order), record=[steps]).network
-        for order, begin in enumerate(graph_laws(law), 1)
+        for order, begin in enumerate(graph_laws(law, orders), 1)
     ]

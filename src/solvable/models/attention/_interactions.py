@@ -1,0 +1,135 @@
+"""What the experiments on interactions of several orders share: networks, their optimiser, and when they are evaluated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Int
+
+from solvable.methods.training.loops import Optimiser, logits_at_hidden_site
+from solvable.methods.training.squared_attention import InteractionStack
+from solvable.methods.training.transformers import Transformer
+from solvable.model import choice, control
+
+LADDER = (1.0, 1.25, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.3, 8.0)
+"""Evaluated steps are these times powers of ten: trainings of different length are evaluated at the same steps."""
+
+
+def evaluated_steps(steps: int) -> Int[np.ndarray, " recorded"]:
+    """Zero, about ten whole steps per decade, and the last step.
+
+    >>> evaluated_steps(11).tolist()
+    [0, 1, 2, 3, 4, 5, 6, 8, 10, 11]
+    """
+    rungs = [round(10**power * rung) for power in range(len(str(steps))) for rung in LADDER]
+    return np.array(sorted({0, steps, *(n for n in rungs if n <= steps)}))
+
+
+class Tracked(eqx.Module):
+    """A network together with its initial weights, which no loss depends on and no optimiser moves."""
+
+    network: Any
+    begin: Any
+
+    def __call__(self, tokens: Array, masked: Array) -> Array:
+        return self.network(tokens, masked)
+
+    def at_hidden_site(self, tokens: Array, hidden: Array) -> Array:
+        return logits_at_hidden_site(self.network, tokens, hidden)
+
+
+@eqx.filter_jit
+def networks(
+    keys: Any, learner: str, colours: int, sites: int, depth: int, heads: int, width: int, scale: Array
+) -> Tracked:
+    """Stacks of squared attention, or encoders, side by side: one for every key."""
+
+    def one(key):
+        if learner == "stack":
+            stack = InteractionStack(colours, sites, depth, heads, width, key)
+            # `scale` multiplies the initial values of every layer.
+            return eqx.tree_at(lambda s: s.values, stack, tuple(scale * v for v in stack.values))
+        return Transformer(colours, sites, width=width, depth=depth, heads=heads, key=key)
+
+    made = eqx.filter_vmap(one)(keys)
+    return Tracked(made, made if learner == "stack" else None)
+
+
+def optimiser(model: Any) -> Optimiser:
+    """The optimiser that a model declares by the fields of this module."""
+    clip = float(model.clip) or None
+    return Optimiser(
+        model.optimiser, rate=float(model.rate), steps=model.steps if model.decay == "cosine" else None, clip=clip
+    )
+
+
+# --- fields that both experiments have ------------------------------------------------------------------------------------
+
+
+def learner_field() -> Any:
+    return choice(
+        "stack",
+        options=("stack", "encoder"),
+        meaning="layers of factored attention with squares between, or a transformer",
+    )
+
+
+def depth_field() -> Any:
+    return choice(3, low=1, high=4, symbol="N", meaning="layers of the network")
+
+
+def optimiser_field() -> Any:
+    return choice("adam", options=("sgd", "adam"), meaning="gradient descent, or Adam")
+
+
+def decay_field() -> Any:
+    return choice("cosine", options=("cosine", "constant"), meaning="learning rate: falls to zero, or stays")
+
+
+def rate_field(default: float) -> Any:
+    return control(
+        default, low=0.0, low_open=True, high=10.0, typical=(1e-3, 1.0), scale="log", symbol=r"\eta",
+        meaning="learning rate at the start")  # fmt: skip
+
+
+def scale_field() -> Any:
+    return control(
+        1.0, low=0.0, low_open=True, high=10.0, typical=(0.1, 3.0), scale="log", symbol="s",
+        meaning="factor of the initial values of a stack")  # fmt: skip
+
+
+def clip_field() -> Any:
+    return control(
+        0.0,
+        low=0.0,
+        high=1000.0,
+        typical=(0.0, 10.0),
+        meaning="largest norm of a gradient; longer ones are cut, 0 cuts none",
+    )
+
+
+PAIRED = (
+    "learner",
+    "depth",
+    "optimiser",
+    "decay",
+    "rate",
+    "scale",
+    "clip",
+    "heads",
+    "width",
+    "steps",
+    "batch",
+    "networks",
+)
+"""Everything about the learner: cells that differ here alone learn from the same sequences."""
+
+
+def run_keys(key: Any, number: int) -> tuple[Any, Any]:
+    """Keys of the starts and of the batches of so many networks; the first ones do not depend on the number."""
+    each = jax.vmap(lambda n: jax.random.fold_in(key, n))(np.arange(number))
+    both = jax.vmap(jax.random.split)(each)
+    return both[:, 0], both[:, 1]
