@@ -67,7 +67,7 @@ def descents(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
     # seeds are pairs of descents with opposite noise; the last times tell where descents end
-    sizes = {20: 4, 40: 4} if quick else {40: 24, 80: 12, 120: 8}
+    sizes = {20: 4, 40: 4} if quick else {40: 20, 80: 10, 120: 5}
     early, late = np.array([0.5, 1.0, 2.0, 3.0]), (10.0 if quick else 60.0)
     times, names = np.append(early, late), ("overlap", "multiplier", "lowest", "cosine")
     most = 2 * max(sizes.values())
@@ -84,7 +84,7 @@ def descents(quick: bool) -> dict[str, Any]:
     table = xr.Dataset({name: (("matrix_noise", "size", "seed", "time"), v) for name, v in found.items()})
     table = table.assign_coords(matrix_noise=list(BETWEEN), size=list(sizes), time=times)
     fine = np.linspace(0.0, early[-1], 31)
-    model = GradientFlow(initial_overlap=0.0, times=fine, waiting=[0.0], matrix_noise=np.array(BETWEEN))
+    model = GradientFlow(initial_overlap=0.0, times=fine, waiting=[0.0, 1.0], matrix_noise=np.array(BETWEEN))
     mu = np.asarray(model.theory().multiplier)
     theta = 1 / np.array(BETWEEN)
     sigma = np.sqrt(theta + 2)

@@ -94,7 +94,7 @@ def draw_annealing(data: dict[str, Any]) -> Any:
     axes[2].set_title(rf"$\Delta_2 = 0.8$, $m_0 = 0.2$: N → ∞ (lines), N = {int(points['size'][-1])}")
     axes[2].legend(fontsize=8)
     figure.suptitle(
-        "A tensor that is weak at first lets Langevin dynamics follow the matrix (Δ₃ = 1; lines of the left panels: $m_0 = 10^{-4}$)",
+        "A tensor that is weak at first lets Langevin dynamics follow the matrix (Δ₃ = 1; left and middle: $m_0 = 10^{-4}$)",
         fontsize=11,
     )
     return figure
