@@ -39,8 +39,7 @@ def _recovers(stored: Stored) -> list[Measured]:
     return [
         Measured(
             "fraction that recovers at α = 10, N = 256, below the threshold of large N",
-            many[0],
-            many[1] or 0.02,
+            *many,
             below=0.5,
         ),
         Measured("fraction at α = 5, N = 64 less that at N = 256", *shift, above=0.0),
