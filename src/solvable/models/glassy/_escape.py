@@ -151,7 +151,7 @@ def escape_rate(covariance: Covariance, temperature: float, *, half: int = 128, 
     """
     theta = float(covariance.matrix)
     if temperature == 0:
-        return max(theta - math.sqrt(covariance.curvature(1.0)), 0.0) ** 2 / theta
+        return float(max(theta - math.sqrt(covariance.curvature(1.0)), 0.0) ** 2 / theta)
     q = float(plateau(covariance, jnp.asarray(float(temperature))))
     distance = theta - temperature / (1 - q)
     if distance <= 0:
@@ -160,7 +160,7 @@ def escape_rate(covariance: Covariance, temperature: float, *, half: int = 128, 
 
     def excess(rate: float) -> float:
         inside = memory * np.exp(-rate * tau)
-        return rate * (1 + np.trapezoid(inside, tau) / temperature) - distance
+        return rate * (1 + float(np.trapezoid(inside, tau)) / temperature) - distance
 
     low, high = -60.0, math.log(distance + 1e-300)
     for _ in range(80):

@@ -78,7 +78,7 @@ CLAIMS = (
         "Flow succeeds where spurious minima remain.", PASSED,
         "descents reach the signal at Δ₂ = 0.45, between 0.406 (trivial landscape) and 0.5 (flow)",
         "beyond 0.618, where message passing fails too, they do not",
-        (DESCENTS, MINIMA), _between, "p = 3, Δ₃ = 1, random starts, N ≤ 120, t = 60",
+        (DESCENTS, MINIMA), _between, "p = 3, Δ₃ = 1, random starts, N ≤ 80, t = 40",
         would_change="larger systems, in which random starts have smaller overlaps",
     ),
     Claim(
@@ -90,7 +90,7 @@ CLAIMS = (
         "Saddles that were threshold minima point to the signal.", AFRAID,
         "the lowest eigenvector of the Hessian overlaps the signal, by 1 − σ²/θ², only where θ > σ",
         "deeper minima, unstable later",
-        (DESCENTS,), _saddles, "p = 3, Δ₃ = 1, random starts, N ≤ 120, at t = 1",
+        (DESCENTS,), _saddles, "p = 3, Δ₃ = 1, random starts, N ≤ 80, at t = 1",
         missing="minima below the threshold energy", would_change="larger systems",
     ),
 )  # fmt: skip

@@ -67,17 +67,20 @@ def descents(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
     # seeds are pairs of descents with opposite noise; the last times tell where descents end
-    sizes = {20: 4, 40: 4} if quick else {40: 20, 80: 10, 120: 5}
-    early, late = np.array([0.5, 1.0, 2.0, 3.0]), (10.0 if quick else 60.0)
+    sizes = {20: 4, 40: 4} if quick else {40: 20, 80: 10}
+    early, late = np.array([0.5, 1.0, 2.0, 3.0]), (10.0 if quick else 40.0)
     times, names = np.append(early, late), ("overlap", "multiplier", "lowest", "cosine")
     most = 2 * max(sizes.values())
     found = {name: np.full((len(BETWEEN), len(sizes), most, len(times)), np.nan) for name in names}
-    for i, noise in enumerate(BETWEEN):
-        covariance = Covariance(jnp.asarray(noise), jnp.asarray(1.0), 3)
-        for j, (size, seeds) in enumerate(sizes.items()):
+    for j, (size, seeds) in enumerate(sizes.items()):
+
+        def one(key: Any, noise: Any, size: int = size) -> Any:
+            return follow_descent(key, size, Covariance(noise, jnp.asarray(1.0), 3), jnp.zeros(()), times)
+
+        program = jax.jit(one)
+        for i, noise in enumerate(BETWEEN):
             keys = jax.random.split(jax.random.key(100 * size + i), seeds)
-            one = jax.jit(lambda k, c=covariance, n=size: follow_descent(k, n, c, jnp.zeros(()), times))
-            runs = [one(k) for k in keys]
+            runs = [program(key, jnp.asarray(noise)) for key in keys]
             for name in names:  # both signs of the noise are descents of their own
                 values = np.concatenate([np.asarray(r[name]).T for r in runs])
                 found[name][i, j, : len(values)] = values

@@ -65,7 +65,7 @@ CLAIMS = (
     Claim(
         "Gradient algorithms can be judged by the physics of glasses.", REVIEW,
         "fractions of success change at the flow's line, not at that of trivial landscapes",
-        "they change where the landscape becomes trivial", (DESCENTS,), _judged, "p = 3, Δ₃ = 1, N ≤ 120, t = 60",
+        "they change where the landscape becomes trivial", (DESCENTS,), _judged, "p = 3, Δ₃ = 1, N ≤ 80, t = 40",
         missing="success against Δ₂ on a fine grid, at sizes that sharpen the change", would_change="larger systems",
     ),
 )  # fmt: skip
