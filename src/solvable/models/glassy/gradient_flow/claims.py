@@ -87,6 +87,12 @@ CLAIMS = (
         (ESCAPE,), _closed, "p = 3, Δ₃ = 1, N → ∞, t ≤ 4000",
     ),
     Claim(
+        "The flow finds good minima amid exponentially many bad ones.", AFRAID,
+        "a positive complexity of minima where descents succeed", "a minimisation from spurious minima stays there",
+        (DESCENTS, MINIMA), lambda stored: _between(stored)[:-1], "p = 3, Δ₃ = 1, Δ₂ = 0.45, random starts, N ≤ 80, t = 40",
+        missing="minimisations that start from spurious minima",
+    ),
+    Claim(
         "Saddles that were threshold minima point to the signal.", AFRAID,
         "the lowest eigenvector of the Hessian overlaps the signal, by 1 − σ²/θ², only where θ > σ",
         "deeper minima, unstable later",

@@ -23,7 +23,7 @@ def _counts(stored: Stored) -> list[Measured]:
         Measured("Δ₂ at which the complexity without overlap reaches zero", where, above=0.405, below=0.407),
         Measured("largest complexity at overlaps above 0.5, Δ₂ = 0.3", float(peak.max()), above=-1e-4, below=1e-4),
         Measured("distance of that maximum from message passing's overlap",
-                 abs(float(peak.latitude[int(peak.argmax())] - table.likelihood_overlap.sel(matrix_noise=0.3))), below=0.005),
+                 abs(float(peak.latitude[int(np.argmax(peak.values))] - table.likelihood_overlap.sel(matrix_noise=0.3))), below=0.005),
     ]  # fmt: skip
 
 
