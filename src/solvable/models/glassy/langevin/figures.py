@@ -63,8 +63,8 @@ def annealing(quick: bool) -> dict[str, Any]:
     model = Langevin(initial_overlap=1e-4, times=np.linspace(0.0, until, 61), waiting=[0.0, 1.0])
     noises = [0.65, 0.75, 0.8, 0.85, 0.9, 0.95]
     lines = Study(model, {"matrix_noise": noises}, arms=ANNEALED, numerics={"steps": steps, "tolerance": 1e-2}).run()
-    few = model.replace(matrix_noise=0.8, initial_overlap=0.2, disorder="diluted", times=np.linspace(0.0, 12.0, 7))
-    size, seeds = (200, 2) if quick else (1000, 6)
+    few = model.replace(matrix_noise=0.8, initial_overlap=0.2, times=np.linspace(0.0, 8.0, 5))
+    size, seeds = (40, 2) if quick else (100, 16)
     arms = {name: ANNEALED[name] for name in ("constant", "annealed, τ = 6")}
     return {"": lines, "experiment": Study(few, arms=arms, sizes=[size], seeds=seeds).run()}
 

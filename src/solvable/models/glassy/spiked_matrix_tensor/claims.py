@@ -18,12 +18,12 @@ def _counts(stored: Stored) -> list[Measured]:
     last = int(np.flatnonzero(y > 0)[-1])
     where = 1 / float(np.interp(0.0, [-y[last], -y[last + 1]], x[last : last + 2]))
     at = table.minima.sel(matrix_noise=0.3)
-    peak = at.sel(latitude=slice(0.5, None))
+    peak, good = at.sel(latitude=slice(0.5, None)), table.likelihood_overlap.sel(matrix_noise=0.3)
+    top = float(peak.latitude[int(np.argmax(peak.values))])
     return [
         Measured("Δ₂ at which the complexity without overlap reaches zero", where, above=0.405, below=0.407),
         Measured("largest complexity at overlaps above 0.5, Δ₂ = 0.3", float(peak.max()), above=-1e-4, below=1e-4),
-        Measured("distance of that maximum from message passing's overlap",
-                 abs(float(peak.latitude[int(np.argmax(peak.values))] - table.likelihood_overlap.sel(matrix_noise=0.3))), below=0.005),
+        Measured("distance of that maximum from message passing's overlap", abs(top - float(good)), below=0.005),
     ]  # fmt: skip
 
 
