@@ -6,7 +6,9 @@ import pytest
 
 import solvable as sv
 from solvable.model import simulate_batch
-from solvable.models.glassy._landscape import Covariance, draw_system, message_passing, plateau, threshold
+from solvable.models.glassy._landscape import Covariance, draw_system
+from solvable.models.glassy._state_evolution import blind_overlap
+from solvable.models.glassy._thresholds import plateau, sampling
 
 TIMES = [0.0, 0.5, 1.0, 2.0]
 
@@ -26,12 +28,12 @@ def test_in_the_long_run_it_samples_what_message_passing_estimates():
 
 def test_the_threshold_has_its_closed_forms():
     for noise in (0.1, 0.5, 1.0, 1.9, 2.5):
-        assert float(threshold(one(noise), one(1), 3)) == pytest.approx(min(1.0, np.sqrt(noise / 2)), abs=1e-12)
+        assert float(sampling(3, one(noise), one(1))) == pytest.approx(min(1.0, np.sqrt(noise / 2)), abs=1e-12)
         flow = (-noise + np.sqrt(noise**2 + 8 * noise)) / 4
-        assert float(threshold(one(noise), one(0), 3)) == pytest.approx(flow, abs=1e-12)
+        assert float(sampling(3, one(noise), one(0))) == pytest.approx(flow, abs=1e-12)
     # p = 4: two roots of Δ₄ = 3Δ₂²(1-Δ₂), or none
-    assert float(threshold(one(0.3), one(1), 4)) == pytest.approx(0.41260557, abs=1e-7)
-    assert float(threshold(one(0.5), one(1), 4)) == 1.0
+    assert float(sampling(4, one(0.3), one(1))) == pytest.approx(0.41260557, abs=1e-7)
+    assert float(sampling(4, one(0.5), one(1))) == 1.0
 
 
 def test_the_threshold_is_where_the_largest_plateau_says():
@@ -44,7 +46,7 @@ def test_the_threshold_is_where_the_largest_plateau_says():
             covariance = Covariance(one(noise), one(0.8), 3)
             assert float(plateau(covariance, one(temperature))) == pytest.approx(root, abs=1e-5)
             free = 1 / noise > temperature / (1 - root)
-            assert free == (noise < float(threshold(one(0.8), one(temperature), 3)))
+            assert free == (noise < float(sampling(3, one(0.8), one(temperature))))
 
 
 def test_message_passing_is_its_iteration():
@@ -53,7 +55,7 @@ def test_message_passing_is_its_iteration():
         for _ in range(3000):
             force = float(covariance.slope(one(m)))
             m = force / (1 + force)
-        assert float(message_passing(covariance)) == pytest.approx(m if noise < 1 else 0.0, abs=1e-9)
+        assert float(blind_overlap("bayes", covariance)) == pytest.approx(m if noise < 1 else 0.0, abs=1e-9)
 
 
 def test_times_between_the_steps_are_interpolated_as_well_as_steps_themselves():

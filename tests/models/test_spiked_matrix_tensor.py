@@ -9,8 +9,9 @@ from scipy.optimize import brentq
 import solvable as sv
 from solvable.methods.random_matrices.kac_rice import complexity
 from solvable.model import simulate_batch
-from solvable.models.glassy.spiked_matrix_tensor import thresholds
-from solvable.models.glassy.spiked_matrix_tensor.evolution import Landscape, fixed_points, reached, step
+from solvable.models.glassy import _thresholds as thresholds
+from solvable.models.glassy._landscape import Covariance
+from solvable.models.glassy._state_evolution import fixed_points, reached, step
 
 NOISES = np.array([0.5, 1.0, 4.0])
 TABLE = {  # p: maximum-likelihood message passing, gradient flow, Langevin, trivial landscape, at Δ_p = 0.5, 1, 4
@@ -48,7 +49,7 @@ def test_the_fixed_point_of_maximum_likelihood_is_one_minimum_with_the_energy_of
     model = sv.SpikedMatrixTensor(matrix_noise=matrix, tensor_noise=tensor, order=order, learner="likelihood",
                                   initial_overlap=1.0, iterations=2000, latitudes=[0.0])  # fmt: skip
     at = model.theory()
-    q = Landscape(1 / matrix, 1 / tensor, order)
+    q = Covariance(matrix, tensor, order)
     found = complexity(q.value, at.final_overlap)
     assert abs(found.complexity) < 1e-10
     assert found.lowest > 0
@@ -62,7 +63,7 @@ def test_where_gradient_flow_begins_to_succeed_minima_without_overlap_are_expone
         for noise in (0.3, 1.0, 4.0):
             flow = float(thresholds.gradient_flow(order, np.asarray(noise)))
             for matrix in (flow, 0.98 * flow):
-                q = Landscape(1 / matrix, 1 / noise, order)
+                q = Covariance(matrix, noise, order)
                 assert complexity(q.value, jnp.asarray(0.0)).complexity > 1e-6
 
 
@@ -88,7 +89,7 @@ def test_odd_tensors_leave_minima_that_point_away_from_the_signal_after_all_othe
 def test_fixed_points_are_the_roots_of_their_polynomials_and_where_iterations_end(learner, order):
     rng, points = np.random.default_rng(order), 60
     beta, c = np.exp(rng.uniform(-2, 2, points)), np.exp(rng.uniform(-2, 4, points))
-    q = Landscape(jnp.asarray(beta), jnp.asarray(c), order)
+    q = Covariance(jnp.asarray(1 / beta), jnp.asarray(1 / c), order)
     ours = np.stack(fixed_points(learner, q))
     polynomial = np.polynomial.Polynomial
     for i in range(points):
@@ -99,7 +100,7 @@ def test_fixed_points_are_the_roots_of_their_polynomials_and_where_iterations_en
         np.testing.assert_allclose(np.sort(ours[np.isfinite(ours[:, i]), i]), roots, atol=1e-9)
     m = np.full(points, 0.4)
     for _ in range(3000):
-        m = step(learner, Landscape(beta, c, order), m)
+        m = step(learner, Covariance(1 / beta, 1 / c, order), m)
     gap = np.abs(m - np.asarray(reached(learner, q, fixed_points(learner, q), jnp.full(points, 0.4))))
     assert np.sum(gap > 1e-9) <= 2  # next to a transition three thousand iterations are not enough
 

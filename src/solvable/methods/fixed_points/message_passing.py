@@ -18,6 +18,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from solvable.methods.flows.descent import on_sphere
+
 __all__ = ["Passed", "iterate", "normalised"]
 
 Vector = Float[Array, " n"]
@@ -37,8 +39,7 @@ def normalised(field: Vector) -> tuple[Vector, Float[Array, ""]]:
     >>> round(float(x @ x), 12), round(float(chi), 12)
     (2.0, 0.282842712475)
     """
-    scale = jnp.sqrt(field.shape[0] / (field @ field)).astype(field.dtype)
-    return scale * field, scale
+    return on_sphere(field), jnp.sqrt(field.shape[0] / (field @ field)).astype(field.dtype)
 
 
 def iterate(

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
-__all__ = ["Descent", "descend", "steps_at"]
+__all__ = ["Descent", "descend", "on_sphere", "steps_at"]
 
 
 class Descent(NamedTuple):
@@ -42,6 +42,15 @@ def steps_at(times: Float[Array, " time"], size: int) -> Int[Array, " time"]:
     [0, 50, 200]
     """
     return jnp.rint((times - times[0]) * size).astype(jnp.int32)
+
+
+def on_sphere(x: Float[Array, "*batch n"]) -> Float[Array, "*batch n"]:
+    """The point of the sphere |x|² = n in the direction of x, along the last axis.
+
+    >>> on_sphere(jnp.array([[3.0, 4.0], [0.0, 2.0]])).round(6).tolist()
+    [[0.848528, 1.131371], [0.0, 1.414214]]
+    """
+    return x * jnp.sqrt(x.shape[-1] / jnp.sum(x**2, axis=-1, keepdims=True))
 
 
 def descend(

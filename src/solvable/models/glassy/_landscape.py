@@ -1,4 +1,4 @@
-"""The spiked matrix-tensor landscape: its covariance, its thresholds, and finite systems drawn from it.
+"""The spiked matrix-tensor landscape: its covariance, its two-time equations, and finite systems drawn from it.
 
 A signal x* with |x*|² = N is seen through a noisy matrix and a noisy tensor of order p,
 
@@ -21,8 +21,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Float
 
 from solvable.errors import InvalidValue
-from solvable.methods.fixed_points.bisection import bisect
-from solvable.methods.flows.descent import descend
+from solvable.methods.flows.descent import descend, on_sphere
 from solvable.methods.flows.two_time import Mixture, relax
 
 DEGREE = 90  # random groups of each order to which a site of a diluted system belongs
@@ -31,86 +30,28 @@ RESOLUTION = 0.1  # step of a simulated flow, times the curvature of its landsca
 
 
 class Covariance(NamedTuple):
-    """Q(q) = q²/(2Δ₂) + q^p/(pΔ_p); Q' and Q'' are its `slope` and `curvature`."""
+    """Q(q) = βq²/2 + cq^p/p with the strengths β = 1/Δ₂ (`matrix`) and c = 1/Δ_p (`tensor`), and its first two derivatives."""
 
-    matrix_noise: Array
-    tensor_noise: Array
+    matrix_noise: Any
+    tensor_noise: Any
     order: int
 
-    def value(self, q: Array) -> Array:
-        return q**2 / (2 * self.matrix_noise) + q**self.order / (self.order * self.tensor_noise)
+    @property
+    def matrix(self) -> Any:
+        return 1 / self.matrix_noise
 
-    def slope(self, q: Array) -> Array:
-        return q / self.matrix_noise + q ** (self.order - 1) / self.tensor_noise
+    @property
+    def tensor(self) -> Any:
+        return 1 / self.tensor_noise
 
-    def curvature(self, q: Array) -> Array:
-        return 1 / self.matrix_noise + (self.order - 1) * q ** (self.order - 2) / self.tensor_noise
+    def value(self, q: Any) -> Any:
+        return 0.5 * self.matrix * q**2 + self.tensor * q**self.order / self.order
 
+    def slope(self, q: Any) -> Any:
+        return self.matrix * q + self.tensor * q ** (self.order - 1)
 
-# --- thresholds ---------------------------------------------------------------------------------------------------------
-
-
-def threshold(tensor_noise: Array, temperature: Array, order: int) -> Array:
-    """The matrix noise up to which a sampler at this temperature leaves the states that trap it, towards the signal.
-
-    These states, at overlap zero, have a plateau q with (1-q)² Q''(q) = T²; the largest root counts. The signal grows if
-    1/Δ₂ > T/(1-q). At the threshold 1 - q = TΔ₂, hence Δ₂ + (p-1) Δ₂² (1-TΔ₂)^{p-2}/Δ_p = 1: its smallest root, or 1/T if that
-    comes first.
-
-    >>> [round(float(threshold(jnp.asarray(1.0), jnp.asarray(t), 3)), 6) for t in (0.0, 1.0)]
-    [0.5, 0.707107]
-    """
-
-    def excess(noise: Array) -> Array:
-        left = jnp.maximum(1 - temperature * noise, 0.0)
-        return 1 - noise - (order - 1) * noise**2 * left ** (order - 2) / tensor_noise
-
-    return first_root(excess, jnp.minimum(1.0, 1 / jnp.maximum(temperature, 1e-12)))
-
-
-def plateau(covariance: Covariance, temperature: Array) -> Array:
-    """The largest q with (1-q)² Q''(q) = T²: how alike the states at overlap zero stay to themselves; 0 if there is none."""
-    return 1 - first_root(lambda u: temperature**2 - u**2 * covariance.curvature(1 - u), jnp.ones(()))
-
-
-def message_passing(covariance: Covariance) -> Array:
-    """The overlap that approximate message passing, m ← Q'(m)/(1 + Q'(m)), reaches from next to nothing."""
-
-    def gain(m: Array) -> Array:
-        return (1 / covariance.matrix_noise + m ** (covariance.order - 2) / covariance.tensor_noise) * (1 - m) - 1
-
-    return first_root(gain, jnp.ones(()))
-
-
-def likelihood_passing(covariance: Covariance) -> Array:
-    """The same where it looks for the maximum of the likelihood: m ← Q'(m)/√(Q'(1) + Q'(m)²)."""
-
-    def gain(m: Array) -> Array:
-        ratio = 1 / covariance.matrix_noise + m ** (covariance.order - 2) / covariance.tensor_noise
-        return ratio**2 * (1 - m**2) - covariance.slope(jnp.ones(()))
-
-    return first_root(gain, jnp.ones(()))
-
-
-def first_root(function: Callable[[Array], Array], end: Array, grid: int = 512) -> Array:
-    """The first place in [0, end] where a function stops being positive: 0 if it never is, the end if it always is.
-
-    >>> round(float(first_root(lambda x: 2 - x**2, jnp.asarray(3.0))), 9)
-    1.414213562
-    """
-    # roots lie near both ends: so do the points
-    share = jnp.asarray(0.5 - 0.5 * np.cos(np.pi * np.arange(1, grid) / grid))
-    ended = function(share * end) <= 0
-    first = jnp.argmax(ended)
-    low, high = jnp.where(first > 0, share[first - 1], 0.0) * end, share[first] * end
-
-    low, high = bisect(lambda x: function(x) > 0, low, high)
-    root = jax.lax.stop_gradient(0.5 * (low + high))
-    begins = function(0.0 * root) > 0
-    # one step of Newton: nothing moves, and the derivative of the root is that of the equation
-    slope = jax.lax.stop_gradient(jax.grad(function)(root))
-    step = function(root) / jnp.where(slope == 0, 1.0, slope)
-    return jnp.where(begins, jnp.where(jnp.any(ended), root - step, end), 0.0)
+    def curvature(self, q: Any) -> Any:
+        return self.matrix + (self.order - 1) * self.tensor * q ** (self.order - 2)
 
 
 # --- two-time equations -------------------------------------------------------------------------------------------------
@@ -296,11 +237,6 @@ def check_waiting(times: Any, waiting: Any) -> None:
     """Refuse earlier times that are later than all others."""
     if not (isinstance(times, Tracer) or isinstance(waiting, Tracer)) and waiting[-1] > times[-1]:
         raise InvalidValue(f"waiting ends at {float(waiting[-1]):g}, beyond the last of times, {float(times[-1]):g}.")
-
-
-def on_sphere(x: Array) -> Array:
-    """The point of the sphere |x|² = N in the direction of x."""
-    return x * jnp.sqrt(x.shape[-1] / jnp.sum(x**2, axis=-1, keepdims=True))
 
 
 class Run(NamedTuple):

@@ -38,28 +38,23 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from solvable.model import (
-    Control,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    Reference,
-    choice,
-    control,
-    dimension,
-    input,
-    observable,
-)
+from solvable.methods.random_matrices.kac_rice import marginal_energy
+from solvable.model import Control, Guard, Input, Model, Numerics, observable
 
-from .._landscape import (
-    Covariance,
-    check_waiting,
-    draw_system,
-    likelihood_passing,
-    read_path,
-    sample,
+from .._fields import (
+    TWO_TIMES,
+    disorder_field,
+    initial_overlap_field,
+    matrix_noise_field,
+    order_field,
+    tensor_noise_field,
+    times_field,
+    waiting_field,
 )
+from .._landscape import Covariance, check_waiting, draw_system, read_path, sample
+from .._references import AFRAID, PASSED
+from .._state_evolution import blind_overlap
+from .._thresholds import gradient_flow, likelihood_message_passing
 
 START = {"initial_overlap": 0.5, "times": [0.0, 0.5, 1.0, 2.0, 4.0]}  # of the studies that `solvable check` runs
 
@@ -91,41 +86,17 @@ class GradientFlow(Model):
         {"values": START, "over": {"matrix_noise": [0.3, 0.6]}, "sizes": [40, 80], "seeds": 48},
         {"values": START | {"order": 4}, "sizes": [20, 40], "seeds": 32},
     )
-    references = (
-        Reference(
-            "sarao2019passed", "S. Sarao Mannelli, F. Krzakala, P. Urbani and L. Zdeborová", "Passed and spurious: descent "
-            "algorithms and local minima in spiked matrix-tensor models", 2019, "ICML", arxiv="1902.00139"),
-        Reference(
-            "sarao2019afraid", "S. Sarao Mannelli, G. Biroli, C. Cammarota, F. Krzakala and L. Zdeborová",
-            "Who is afraid of big bad minima? Analysis of gradient-flow in a spiked matrix-tensor model", 2019, "NeurIPS 32",
-            arxiv="1907.08226"),
-    )  # fmt: skip
+    references = (PASSED, AFRAID)
 
-    matrix_noise: Control = control(
-        0.4, low=0.0, low_open=True, high=1e12, typical=(0.3, 1.2), symbol=r"\Delta_2",
-        meaning="variance of the noise on the matrix")  # fmt: skip
-    tensor_noise: Control = control(
-        1.0, low=0.0, low_open=True, high=1e12, typical=(0.5, 4.0), scale="log", symbol=r"\Delta_p",
-        meaning="variance of the noise on the tensor")  # fmt: skip
-    initial_overlap: Control = control(
-        0.3, low=0.0, high=1.0, high_open=True, typical=(0.0, 0.8), symbol="m_0",
-        meaning="overlap of the start with the signal")  # fmt: skip
-    order: int = choice(3, low=3, high=6, symbol="p", meaning="order of the tensor")
-    disorder: str = choice(
-        "dense", options=("dense", "diluted"),
-        meaning="how a simulated tensor is drawn: all its entries, or a few at each site")  # fmt: skip
-    times: Input = input(
-        np.linspace(0.0, 4.0, 9), dims=("time",), low=0.0, increasing=True, symbol="t",
-        meaning="times of measurement, increasing; the flow starts at 0")  # fmt: skip
-    waiting: Input = input(
-        lambda model: np.asarray(model.times)[-1] * np.array([0.0, 0.125, 0.375]), dims=("waiting",), low=0.0,
-        increasing=True, symbol="t_w",
-        meaning="earlier times with which the state is compared, not beyond the last time of measurement")  # fmt: skip
+    matrix_noise: Control = matrix_noise_field(0.4, (0.3, 1.2))
+    tensor_noise: Control = tensor_noise_field(1.0, (0.5, 4.0))
+    initial_overlap: Control = initial_overlap_field()
+    order: int = order_field()
+    disorder: str = disorder_field()
+    times: Input = times_field("flow")
+    waiting: Input = waiting_field()
 
-    dimensions_declared = (
-        dimension("time", "time", symbol="t", kind="time"),
-        dimension("waiting", "earlier time", symbol="t_w", kind="pair"),
-    )
+    dimensions_declared = TWO_TIMES
     observables_declared = (
         observable("overlap", "overlap with the signal, x·x*/N", symbol="m", dims=("time",), low=-1, high=1),
         observable("energy", "negative log-likelihood per dimension, H/N", symbol="E", dims=("time",)),
@@ -157,8 +128,10 @@ class GradientFlow(Model):
         if (x, y) != ("tensor_noise", "matrix_noise"):
             return {}
         noise = np.asarray(values, float)
-        flow, passing = (_stable_up_to(noise, slope) for slope in (self.order - 1.0, 1.0))
-        return {"gradient flow": flow, "maximum-likelihood message passing": passing}
+        return {
+            "gradient flow": gradient_flow(self.order, noise),
+            "maximum-likelihood message passing": likelihood_message_passing(self.order, noise),
+        }
 
     # --- theory -----------------------------------------------------------------------------------------------------
 
@@ -172,15 +145,14 @@ class GradientFlow(Model):
             covariance, self.times, self.waiting, numerics.steps, tolerance=numerics.tolerance,
             temperature=0.0, overlap=self.initial_overlap,
         )  # fmt: skip
-        value, slope, curvature = covariance.value(one), covariance.slope(one), covariance.curvature(one)
-        theta, sigma = 1 / self.matrix_noise, jnp.sqrt(curvature)
+        theta, curvature = covariance.matrix, covariance.curvature(one)
         return {
             **path._asdict(),
             "growth_rate": theta + curvature / theta - path.multiplier,
-            "threshold": _stable_up_to(self.tensor_noise, self.order - 1.0),
-            "escape_rate": jnp.maximum(theta - sigma, 0.0) ** 2 / theta,
-            "threshold_energy": -(slope + value * (curvature - slope) / slope) / sigma,
-            "likelihood_passing": likelihood_passing(covariance),
+            "threshold": gradient_flow(self.order, self.tensor_noise),
+            "escape_rate": jnp.maximum(theta - jnp.sqrt(curvature), 0.0) ** 2 / theta,
+            "threshold_energy": marginal_energy(covariance.value),
+            "likelihood_passing": blind_overlap("likelihood", covariance),
         }
 
     # --- simulation -------------------------------------------------------------------------------------------------
@@ -193,8 +165,3 @@ class GradientFlow(Model):
             curvature=jnp.sqrt(self._covariance.curvature(jnp.ones(()))),
         )  # fmt: skip
         return run._asdict()
-
-
-def _stable_up_to(tensor_noise: Any, slope: float) -> Any:
-    """Δ₂ with 1/Δ₂² - 1/Δ₂ = slope/Δ_p: 2/(1 + √(1 + 4 slope/Δ_p)), which loses no digits."""
-    return 2 / (1 + (1 + 4 * slope / tensor_noise) ** 0.5)

@@ -10,70 +10,44 @@ from solvable.render.figures import Recipe
 from solvable.render.plots import COLOURS, LINES, MARKERS, label, log_axis
 from solvable.study import Study
 
+from .._figures import approach, draw_escape_times, draw_growth, draw_runs, growth_table
 from .model import Langevin
 
-NOISES = (0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.85)
-SHOWN = (0.3, 0.4, 0.5, 0.6, 0.85)
+NOISES = (0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8, 0.9)
+SHOWN = (0.3, 0.5, 0.6, 0.65, 0.7, 0.8)
+CRITICAL = 0.5**0.5  # the threshold at p = 3, Δ₃ = 1, T = 1
 
 
 def threshold(quick: bool) -> dict[str, Any]:
-    until, steps = (10.0, 300) if quick else (40.0, 1600)
-    model = Langevin(initial_overlap=0.01, times=np.linspace(0.0, until, 81), waiting=[0.0, 1.0])
-    lines = Study(model, {"matrix_noise": NOISES}, numerics={"steps": steps, "tolerance": 1e-2}).run()
-    small = model.replace(initial_overlap=0.3, times=np.linspace(0.0, 6.0, 13))
+    model = Langevin(initial_overlap=0.3, times=np.linspace(0.0, 6.0, 13), waiting=[0.0, 1.0])
     size, seeds = (40, 4) if quick else (100, 32)
-    points = Study(small, {"matrix_noise": [0.3, 0.5, 0.85]}, sizes=[size], seeds=seeds).run()
-    return {"": lines, "experiment": points}
+    points = Study(model, {"matrix_noise": [0.3, 0.5, 0.85]}, sizes=[size], seeds=seeds).run()
+    growth = growth_table(NOISES[::5] if quick else NOISES, 1.0, "bayes", quick)
+    return {"growth": growth, "near": approach(CRITICAL, 1.0), "experiment": points}
 
 
 def draw_threshold(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
-    lines, points = data[""], data["experiment"]
+    table, points = data["growth"], data["experiment"]
     figure, axes = plt.subplots(1, 3, figsize=(12.4, 3.8))
-    for i, noise in enumerate(SHOWN):
-        at = lines.sel(matrix_noise=noise)
-        axes[0].plot(lines.time, at.overlap_theory, color=COLOURS[i], label=rf"$\Delta_2$ = {noise}")
-        axes[0].plot(lines.time[-1], at.message_passing_theory, ">", color=COLOURS[i], clip_on=False, markersize=6)
-    axes[0].set(xlabel=label("time", "t"), ylabel=label("overlap", "m"), yscale="log", ylim=(0.008, 1.0))
-    axes[0].set_title("from $m_0 = 0.01$; ▸: message passing")
-    axes[0].legend(loc="lower right", fontsize=7)
-    half = 0.5 * lines.message_passing_theory
-    times = [_crossing(lines.time.values, lines.overlap_theory.sel(matrix_noise=n).values, float(half.sel(matrix_noise=n)))
-             for n in NOISES]  # fmt: skip
-    axes[1].plot(NOISES, times, "o-", color=COLOURS[0], markersize=4, label="half of message passing's overlap")
-    axes[1].axvline(
-        float(lines.threshold_theory[0]), color=COLOURS[1], linestyle="--", label=r"Langevin, $\sqrt{\Delta_3/2}$"
-    )
-    axes[1].axvline(1.0, color=COLOURS[2], linestyle=":", label="message passing")
-    axes[1].set(
-        xlabel=label("matrix_noise", r"\Delta_2"), ylabel="time until it is reached", xlim=(0.15, 1.05), ylim=(0, 40)
-    )
-    axes[1].set_title("the time grows long before message passing fails")
-    axes[1].legend(fontsize=7)
-    size = int(points["size"][-1])
-    for i, noise in enumerate(points.matrix_noise.values):
-        at = points.sel(matrix_noise=noise, size=size)
-        runs = at.overlap_simulated
-        error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
-        axes[2].plot(points.time, at.overlap_theory, color=COLOURS[i], label=rf"$\Delta_2$ = {noise:g}")
-        axes[2].errorbar(points.time, runs.mean("seed"), error, fmt=MARKERS[i], color=COLOURS[i], markersize=3.8)
-    axes[2].set(xlabel=label("time", "t"), ylabel=label("overlap", "m"), ylim=(0, 1))
-    axes[2].set_title(f"from $m_0 = 0.3$: N → ∞ (lines), N = {size} (points)")
+    draw_growth(axes[0], table, [n for n in SHOWN if n in table.matrix_noise])
+    axes[0].set_title("from $m_0 = 10^{-4}$; ◂: message passing")
+    axes[0].legend(loc="upper left", fontsize=7)
+    draw_escape_times(axes[1], table, data["near"])
+    axes[1].axvline(CRITICAL, color=COLOURS[2], linestyle=":", label=r"Langevin, $\sqrt{\Delta_3/2}$")
+    axes[1].axvline(1.0, color="0.4", linestyle=":", label="message passing")
+    axes[1].set(xlim=(0.25, 1.05), ylim=(5, 1e5))
+    axes[1].set_title("to half of message passing's overlap")
+    axes[1].legend(fontsize=7, loc="upper left")
+    draw_runs(axes[2], points, "matrix_noise", lambda noise: rf"$\Delta_2$ = {noise:g}")
+    axes[2].set_ylim(0, 1)
+    axes[2].set_title(f"from $m_0 = 0.3$: N → ∞ (lines), N = {int(points['size'][-1])} (points)")
     axes[2].legend(fontsize=7)
     figure.suptitle(
         "Langevin sampling of a spiked matrix-tensor model is held by glassy states (Δ₃ = 1, T = 1)", fontsize=11
     )
     return figure
-
-
-def _crossing(times: np.ndarray, values: np.ndarray, level: float) -> float:
-    """The first time at which a curve reaches a level, NaN if it does not."""
-    above = np.flatnonzero(values >= level)
-    if not len(above) or above[0] == 0:
-        return np.nan
-    i = above[0]
-    return float(np.interp(level, values[i - 1 : i + 1], times[i - 1 : i + 1]))
 
 
 ANNEALED = {
@@ -88,17 +62,19 @@ def annealing(quick: bool) -> dict[str, Any]:
     until, steps = (10.0, 200) if quick else (50.0, 900)
     model = Langevin(initial_overlap=1e-4, times=np.linspace(0.0, until, 61), waiting=[0.0, 1.0])
     noises = [0.65, 0.75, 0.8, 0.85, 0.9, 0.95]
-    return {
-        "": Study(model, {"matrix_noise": noises}, arms=ANNEALED, numerics={"steps": steps, "tolerance": 1e-2}).run()
-    }
+    lines = Study(model, {"matrix_noise": noises}, arms=ANNEALED, numerics={"steps": steps, "tolerance": 1e-2}).run()
+    few = model.replace(matrix_noise=0.8, initial_overlap=0.2, times=np.linspace(0.0, 8.0, 5))
+    size, seeds = (40, 2) if quick else (100, 16)
+    arms = {name: ANNEALED[name] for name in ("constant", "annealed, τ = 6")}
+    return {"": lines, "experiment": Study(few, arms=arms, sizes=[size], seeds=seeds).run()}
 
 
 def draw_annealing(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
-    found = data[""]
+    found, points = data[""], data["experiment"]
     start, until = float(found.overlap_theory[0, 0, 0]), float(found.time[-1])
-    figure, axes = plt.subplots(1, 2, figsize=(8.6, 3.8))
+    figure, axes = plt.subplots(1, 3, figsize=(12.4, 3.8))
     for i, arm in enumerate(ANNEALED):
         grown = found.sel(arm=arm).overlap_theory / start
         axes[0].plot(found.time, grown.sel(matrix_noise=0.8), LINES[i], color=COLOURS[i], label=arm)
@@ -114,8 +90,12 @@ def draw_annealing(data: dict[str, Any]) -> Any:
     )
     axes[1].set(xlabel=label("matrix_noise", r"\Delta_2"), ylabel=f"growth until time {until:g}", yscale="log")
     axes[1].set_title("message passing grows up to $\\Delta_2 = 1$")
+    draw_runs(axes[2], points, "arm", str, divide=True)
+    axes[2].set_title(rf"$\Delta_2 = 0.8$, $m_0 = 0.2$: N → ∞ (lines), N = {int(points['size'][-1])}")
+    axes[2].legend(fontsize=8)
     figure.suptitle(
-        "A tensor that is weak at first lets Langevin dynamics follow the matrix (Δ₃ = 1, $m_0 = 10^{-4}$)", fontsize=11
+        "A tensor that is weak at first lets Langevin dynamics follow the matrix (Δ₃ = 1; left and middle: $m_0 = 10^{-4}$)",
+        fontsize=11,
     )
     return figure
 
@@ -170,7 +150,7 @@ RECIPES = {
     "langevin-threshold": Recipe(
         threshold,
         draw_threshold,
-        sentence="Langevin dynamics takes longer and longer to find a signal that message passing still finds at once.",
+        sentence="The time in which Langevin dynamics leaves its glassy states diverges where message passing still succeeds.",
     ),
     "langevin-annealing": Recipe(
         annealing,

@@ -39,33 +39,24 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from solvable.model import (
-    Control,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    Reference,
-    choice,
-    control,
-    dimension,
-    input,
-    observable,
-)
+from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, observable
 
-from .._landscape import (
-    Covariance,
-    check_waiting,
-    draw_system,
-    message_passing,
-    plateau,
-    read_path,
-    sample,
-    threshold,
+from .._fields import (
+    TWO_TIMES,
+    disorder_field,
+    initial_overlap_field,
+    matrix_noise_field,
+    order_field,
+    tensor_noise_field,
+    times_field,
+    waiting_field,
 )
+from .._landscape import Covariance, check_waiting, draw_system, read_path, sample
+from .._references import MARVELS
+from .._state_evolution import blind_overlap
+from .._thresholds import plateau, sampling
 
 START = {"initial_overlap": 0.5, "times": [0.0, 0.5, 1.0, 2.0, 4.0]}  # of the studies that `solvable check` runs
-SLOWLY = {"protocol": "annealed", "annealing": 4.0, "annealing_time": 1.0}
 
 
 class Langevin(Model):
@@ -100,53 +91,34 @@ class Langevin(Model):
         },
     )
     references = (
-        Reference(
-            "sarao2018marvels", "S. Sarao Mannelli, G. Biroli, C. Cammarota, F. Krzakala, P. Urbani and L. Zdeborová",
-            "Marvels and pitfalls of the Langevin algorithm in noisy high-dimensional inference", 2020, "Physical Review X 10",
-            arxiv="1812.09066"),
+        MARVELS,
         Reference(
             "cugliandolo1993analytical", "L. F. Cugliandolo and J. Kurchan",
             "Analytical solution of the off-equilibrium dynamics "
             "of a long-range spin-glass model", 1993, "Physical Review Letters 71", arxiv="cond-mat/9303036"),
     )  # fmt: skip
 
-    matrix_noise: Control = control(
-        0.4, low=0.0, low_open=True, high=1e12, typical=(0.3, 1.2), symbol=r"\Delta_2",
-        meaning="variance of the noise on the matrix")  # fmt: skip
-    tensor_noise: Control = control(
-        1.0, low=0.0, low_open=True, high=1e12, typical=(0.5, 4.0), scale="log", symbol=r"\Delta_p",
-        meaning="variance of the noise on the tensor")  # fmt: skip
+    matrix_noise: Control = matrix_noise_field(0.4, (0.3, 1.2))
+    tensor_noise: Control = tensor_noise_field(1.0, (0.5, 4.0))
     temperature: Control = control(
         1.0, low=0.0, low_open=True, high=100.0, typical=(0.3, 2.0), symbol="T",
         meaning="temperature of the sampler; at 1 it samples the posterior")  # fmt: skip
-    initial_overlap: Control = control(
-        0.3, low=0.0, high=1.0, high_open=True, typical=(0.0, 0.8), symbol="m_0",
-        meaning="overlap of the start with the signal")  # fmt: skip
+    initial_overlap: Control = initial_overlap_field()
     annealing: Control = control(
         100.0, low=0.0, high=1e6, typical=(1.0, 100.0), scale="log", symbol="c",
         meaning="how much an annealed sampler's tensor is weakened at the start: its factor is 1/(1 + c/Δ_p)")  # fmt: skip
     annealing_time: Control = control(
         2.0, low=0.0, low_open=True, high=1e6, typical=(0.5, 4.0), symbol=r"\tau",
         meaning="time in which that fades")  # fmt: skip
-    order: int = choice(3, low=3, high=6, symbol="p", meaning="order of the tensor")
+    order: int = order_field()
     protocol: str = choice(
         "constant", options=("constant", "annealed"),
         meaning="whether the tensor's weight is constant or grows in time")  # fmt: skip
-    disorder: str = choice(
-        "dense", options=("dense", "diluted"),
-        meaning="how a simulated tensor is drawn: all its entries, or a few at each site")  # fmt: skip
-    times: Input = input(
-        np.linspace(0.0, 4.0, 9), dims=("time",), low=0.0, increasing=True, symbol="t",
-        meaning="times of measurement, increasing; the sampler starts at 0")  # fmt: skip
-    waiting: Input = input(
-        lambda model: np.asarray(model.times)[-1] * np.array([0.0, 0.125, 0.375]), dims=("waiting",), low=0.0,
-        increasing=True, symbol="t_w",
-        meaning="earlier times with which the state is compared, not beyond the last time of measurement")  # fmt: skip
+    disorder: str = disorder_field()
+    times: Input = times_field("sampler")
+    waiting: Input = waiting_field()
 
-    dimensions_declared = (
-        dimension("time", "time", symbol="t", kind="time"),
-        dimension("waiting", "earlier time", symbol="t_w", kind="pair"),
-    )
+    dimensions_declared = TWO_TIMES
     observables_declared = (
         observable("overlap", "overlap with the signal, x·x*/N", symbol="m", dims=("time",), low=-1, high=1),
         observable("energy", "negative log-likelihood per dimension, H/N, with the tensor's weight of that time", symbol="E",
@@ -178,7 +150,7 @@ class Langevin(Model):
     def transition_lines(self, x: str, y: str, values: np.ndarray) -> dict[str, Any]:
         if (x, y) != ("tensor_noise", "matrix_noise"):
             return {}
-        line = jax.vmap(lambda noise: threshold(noise, jnp.asarray(float(self.temperature)), self.order))
+        line = jax.vmap(lambda noise: sampling(self.order, noise, jnp.asarray(float(self.temperature))))
         return {
             "Langevin threshold": np.asarray(line(jnp.asarray(values, float))),
             "message passing": np.ones(len(values)),
@@ -206,9 +178,9 @@ class Langevin(Model):
         )  # fmt: skip
         return {
             **path._asdict(),
-            "threshold": threshold(self.tensor_noise, self.temperature, self.order),
+            "threshold": sampling(self.order, self.tensor_noise, self.temperature),
             "plateau": plateau(self._covariance, self.temperature),
-            "message_passing": message_passing(self._covariance),
+            "message_passing": blind_overlap("bayes", self._covariance),
         }
 
     # --- simulation -------------------------------------------------------------------------------------------------

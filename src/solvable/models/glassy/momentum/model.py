@@ -37,6 +37,7 @@ from jaxtyping import Array
 from solvable.methods.flows.two_time_steps import Kernel, Method, follow, gradient_descent, heavy_ball, nesterov
 from solvable.model import Control, Guard, Model, Numerics, Reference, choice, control, dimension, observable
 
+from .._fields import disorder_field, initial_overlap_field, matrix_noise_field, order_field, tensor_noise_field
 from .._landscape import Covariance, draw_system
 
 ALGORITHMS = ("descent", "heavy_ball", "nesterov")
@@ -75,8 +76,8 @@ class Momentum(Model):
     )
     references = (
         Reference(
-            "sarao2021momentum", "S. Sarao Mannelli and P. Urbani", "Analytical study of momentum-based acceleration methods in "
-            "paradigmatic high-dimensional non-convex problems", 2021, "NeurIPS 34", arxiv="2102.11755"),
+            "saraomannelli2021momentum", "S. Sarao Mannelli and P. Urbani", "Analytical study of momentum-based acceleration "
+            "methods in paradigmatic high-dimensional non-convex problems", 2021, "NeurIPS 34", arxiv="2102.11755"),
     )  # fmt: skip
     arms_declared = MappingProxyType(
         {
@@ -92,23 +93,15 @@ class Momentum(Model):
     momentum: Control = control(
         0.9, low=0.0, high=1.0, typical=(0.0, 0.95), symbol=r"\beta",
         meaning="weight of the last step in a heavy ball's next")  # fmt: skip
-    matrix_noise: Control = control(
-        1.0, low=0.0, low_open=True, high=1e12, typical=(0.3, 1.5), symbol=r"\Delta_2",
-        meaning="variance of the noise on the matrix")  # fmt: skip
-    tensor_noise: Control = control(
-        2 / 3, low=0.0, low_open=True, high=1e12, typical=(0.5, 4.0), scale="log", symbol=r"\Delta_p",
-        meaning="variance of the noise on the tensor")  # fmt: skip
+    matrix_noise: Control = matrix_noise_field(1.0, (0.3, 1.5))
+    tensor_noise: Control = tensor_noise_field(2 / 3, (0.5, 4.0))
     ridge: Control = control(
         10.0, low=0.0, low_open=True, high=1e4, typical=(5.0, 20.0), symbol=r"\omega",
         meaning="strength of the soft constraint to the sphere")  # fmt: skip
-    initial_overlap: Control = control(
-        0.3, low=0.0, high=1.0, high_open=True, typical=(0.0, 0.8), symbol="m_0",
-        meaning="overlap of the start with the signal")  # fmt: skip
+    initial_overlap: Control = initial_overlap_field()
     algorithm: str = choice("heavy_ball", options=ALGORITHMS, meaning="how it descends")
-    order: int = choice(3, low=3, high=6, symbol="p", meaning="order of the tensor")
-    disorder: str = choice(
-        "dense", options=("dense", "diluted"),
-        meaning="how a simulated tensor is drawn: all its entries, or a few at each site")  # fmt: skip
+    order: int = order_field()
+    disorder: str = disorder_field()
     steps: int = choice(200, low=1, high=2000, meaning="number of steps")
     every: int = choice(10, low=1, high=2000, meaning="steps between two measurements")
 

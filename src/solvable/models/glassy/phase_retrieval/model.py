@@ -54,7 +54,7 @@ from jaxtyping import Array
 
 from solvable.errors import InvalidValue
 from solvable.methods.fixed_points.saddle import solve
-from solvable.methods.flows.descent import descend, steps_at
+from solvable.methods.flows.descent import descend, on_sphere, steps_at
 from solvable.methods.random_matrices.reweighted import lowest_direction
 from solvable.model import (
     Control,
@@ -234,12 +234,12 @@ class PhaseRetrieval(Model):
         signal_key, start_key, data_key = jax.random.split(key, 3)
         rows, kappa = counts["samples"], self.normalisation.astype(dtype)
         mask, number = rows.mask(dtype), rows.actual.astype(dtype)
-        signal = _on_sphere(jax.random.normal(signal_key, (size,), dtype))
+        signal = on_sphere(jax.random.normal(signal_key, (size,), dtype))
         w = jax.random.normal(start_key, (size,), dtype)
         if self.start == "informed":
-            aside = _on_sphere(w - (w @ signal / size) * signal)
+            aside = on_sphere(w - (w @ signal / size) * signal)
             w = INFORMED * signal + math.sqrt(1 - INFORMED**2) * aside
-        w = _on_sphere(w)
+        w = on_sphere(w)
         xi = jax.random.normal(data_key, (rows.padded, size), dtype) / math.sqrt(size)
         y = xi @ signal
 
@@ -248,7 +248,7 @@ class PhaseRetrieval(Model):
             pull = (size / number) * ((mask * slope) @ xi)
             # the part along w only changes its length
             pull = pull - (pull @ w / size) * w
-            return _on_sphere(w - pull / STEPS_PER_TIME)
+            return on_sphere(w - pull / STEPS_PER_TIME)
 
         def measure(w: Array) -> dict[str, Array]:
             prediction = xi @ w
@@ -286,7 +286,3 @@ class PhaseRetrieval(Model):
             "reached": reached.astype(dtype),
             "converged": jnp.all(jnp.isfinite(path["loss_path"])),
         }
-
-
-def _on_sphere(w: Array) -> Array:
-    return w * (math.sqrt(w.shape[0]) / jnp.linalg.norm(w))

@@ -10,7 +10,8 @@ from solvable.render.figures import Recipe
 from solvable.render.plots import COLOURS, LINES, label, log_axis
 from solvable.study import Study
 
-from . import thresholds
+from .. import _thresholds as thresholds
+from .._landscape import Covariance
 from .model import SpikedMatrixTensor
 
 ORDERS = (3, 4)
@@ -109,15 +110,13 @@ def minima(quick: bool) -> dict[str, Any]:
 
     from solvable.methods.random_matrices.kac_rice import complexity
 
-    from .evolution import Landscape
-
     latitude = np.linspace(-0.6, 0.95, 63 if quick else 621)
     model = SpikedMatrixTensor(learner="likelihood", matrix_noise=list(SHOWN), latitudes=latitude, initial_overlap=1.0)
     at = model.theory(only=["minima", "final_overlap"])
     energy = np.linspace(-2.4, -1.4, 51 if quick else 401)
 
     def resolved(noise: float) -> np.ndarray:
-        q = Landscape(1 / noise, 1.0, 3)
+        q = Covariance(noise, 1.0, 3)
         count = jax.jit(jax.vmap(lambda e: complexity(q.value, jnp.asarray(0.0), energy=e).complexity))
         return np.asarray(count(jnp.asarray(energy)))
 

@@ -22,7 +22,7 @@ The exact posterior has its overlap at the highest maximum of Φ(m) = ½ln(1−m
 the Bayes-optimal iteration. So there are three phases: *impossible* (Φ is highest at zero), *hard* (a maximum is higher than
 the one that iterations from m = 0⁺ reach), *easy*. The mean number of minima of H at an overlap m is e^{NΣ(m)}
 (`methods.random_matrices.kac_rice`); Σ vanishes at the fixed point of the likelihood, which is one minimum.
-Thresholds of other algorithms are in `thresholds`.
+Thresholds of other algorithms are in `_thresholds`.
 
 **What is seen.** At p = 3 and Δ_p = 1, with Δ₂ falling: the posterior mean and Bayes-optimal message passing at 1, sampling by
 Langevin dynamics at 0.707, maximum-likelihood message passing at 0.618, gradient flow at 0.5. Until 0.406 minima without overlap
@@ -42,6 +42,7 @@ from jaxtyping import Array
 
 from solvable.errors import InvalidValue
 from solvable.methods.fixed_points.message_passing import iterate, normalised
+from solvable.methods.flows.descent import on_sphere
 from solvable.methods.random_matrices.kac_rice import complexity
 from solvable.model import (
     Control,
@@ -49,16 +50,17 @@ from solvable.model import (
     Input,
     Model,
     Numerics,
-    Reference,
     choice,
-    control,
     dimension,
     input,
     observable,
 )
 
-from . import thresholds
-from .evolution import LEARNERS, FixedPoints, Landscape, fixed_points, free_entropy, gain, optimal, reached, step
+from .. import _thresholds
+from .._fields import initial_overlap_field, matrix_noise_field, order_field, tensor_noise_field
+from .._landscape import Covariance
+from .._references import AFRAID, MARVELS, PASSED, THRESHOLDS
+from .._state_evolution import LEARNERS, FixedPoints, fixed_points, free_entropy, gain, optimal, reached, step
 
 ENTRIES = 2**28  # of a dense tensor: one gigabyte in float32
 
@@ -101,33 +103,14 @@ class SpikedMatrixTensor(Model):
         {"over": {"learner": list(LEARNERS)}, "values": {"order": 4, "matrix_noise": 0.12, "initial_overlap": 0.5,
          "iterations": 8}, "sizes": [24, 48], "seeds": 48},
     )  # fmt: skip
-    references = (
-        Reference(
-            "mannelli2020marvels", "S. Sarao Mannelli, G. Biroli, C. Cammarota, F. Krzakala, P. Urbani and L. Zdeborová",
-            "Marvels and pitfalls of the Langevin algorithm in noisy high-dimensional inference", 2020, "Phys. Rev. X 10, "
-            "011057", arxiv="1812.09066"),
-        Reference(
-            "mannelli2019passed", "S. Sarao Mannelli, F. Krzakala, P. Urbani and L. Zdeborová", "Passed & spurious: descent "
-            "algorithms and local minima in spiked matrix-tensor models", 2019, "ICML 36", arxiv="1902.00139"),
-        Reference(
-            "mannelli2019afraid", "S. Sarao Mannelli, G. Biroli, C. Cammarota, F. Krzakala and L. Zdeborová", "Who is afraid "
-            "of big bad minima? Analysis of gradient-flow in a spiked matrix-tensor model", 2019, "NeurIPS 32",
-            arxiv="1907.08226"),
-        Reference(
-            "mannelli2020thresholds", "S. Sarao Mannelli and L. Zdeborová", "Thresholds of descending algorithms in inference "
-            "problems", 2020, "J. Stat. Mech. 034004", arxiv="2001.00479"),
-    )  # fmt: skip
+    references = (MARVELS, PASSED, AFRAID, THRESHOLDS)
 
-    matrix_noise: Control = control(
-        0.5, low=1e-3, high=1e6, typical=(0.1, 2.0), symbol=r"\Delta_2",
-        meaning="variance of the noise on an entry of the matrix")  # fmt: skip
-    tensor_noise: Control = control(
-        1.0, low=1e-3, high=1e6, typical=(0.2, 4.0), scale="log", symbol=r"\Delta_p",
-        meaning="variance of the noise on an entry of the tensor")  # fmt: skip
-    initial_overlap: Control = control(
-        0.2, low=0.0, high=1.0, typical=(0.0, 1.0), symbol="m_0",
-        meaning="overlap of the first estimate with the signal; for fixed points, 0 is the limit from above")  # fmt: skip
-    order: int = choice(3, low=3, high=12, symbol="p", meaning="order of the tensor")
+    matrix_noise: Control = matrix_noise_field(0.5, (0.1, 2.0), low=1e-3, high=1e6)
+    tensor_noise: Control = tensor_noise_field(1.0, (0.2, 4.0), low=1e-3, high=1e6)
+    initial_overlap: Control = initial_overlap_field(
+        0.2, (0.0, 1.0), "overlap of the first estimate with the signal; for fixed points, 0 is the limit from above",
+        reaches_one=True)  # fmt: skip
+    order: int = order_field(high=12)
     learner: str = choice(
         "bayes", options=LEARNERS,
         meaning="message passing for the posterior mean, or for the maximum of the likelihood")  # fmt: skip
@@ -167,7 +150,7 @@ class SpikedMatrixTensor(Model):
 
     def transition(self, along: str) -> Array:
         """Positive where message passing leaves m = 0."""
-        return gain(self.learner, self._landscape, jnp.zeros_like(self.matrix_noise))
+        return gain(self.learner, self._covariance, jnp.zeros_like(self.matrix_noise))
 
     def transition_lines(self, x: str, y: str, values: np.ndarray) -> dict[str, Any]:
         """Thresholds in the plane of both noises: of knowledge and Bayes, or of the likelihood and its landscape."""
@@ -177,15 +160,15 @@ class SpikedMatrixTensor(Model):
             names = ("information", "message passing", "Langevin", "spinodal")
         else:
             names = ("likelihood message passing", "gradient flow", "trivial landscape", "likelihood spinodal")
-        return {name: thresholds.LINES[name](self.order, np.asarray(values, float)) for name in names}
+        return {name: _thresholds.LINES[name](self.order, np.asarray(values, float)) for name in names}
 
     # --- theory -----------------------------------------------------------------------------------------------------
 
     @property
-    def _landscape(self) -> Landscape:
-        return Landscape(1 / self.matrix_noise, 1 / self.tensor_noise, self.order)
+    def _covariance(self) -> Covariance:
+        return Covariance(self.matrix_noise, self.tensor_noise, self.order)
 
-    def _path(self, q: Landscape) -> tuple[Array, Array]:
+    def _path(self, q: Covariance) -> tuple[Array, Array]:
         """Overlaps and energies of the iterates."""
         bayes, first = self.learner == "bayes", self.initial_overlap
 
@@ -204,7 +187,7 @@ class SpikedMatrixTensor(Model):
         return jnp.append(first, overlaps), jnp.append(-q.value(first), energies)
 
     def point(self, numerics: Numerics) -> dict[str, Array]:
-        q, zero = self._landscape, jnp.zeros_like(self.matrix_noise)
+        q, zero = self._covariance, jnp.zeros_like(self.matrix_noise)
         own = fixed_points(self.learner, q, numerics.bisections)
         bayes = own if self.learner == "bayes" else fixed_points("bayes", q, numerics.bisections)
         final, best = reached(self.learner, q, own, self.initial_overlap), optimal(q, bayes)
@@ -233,7 +216,7 @@ class SpikedMatrixTensor(Model):
 
     def point_branches(self, numerics: Numerics) -> dict[str, Array]:
         """Zero and all other fixed points; those of the Bayes-optimal iteration with their free energy −Φ, lowest first."""
-        q = self._landscape
+        q = self._covariance
         found: FixedPoints = fixed_points(self.learner, q, numerics.bisections)
         m = jnp.stack([jnp.zeros_like(found.high), *found])
         there = jnp.isfinite(m)
@@ -252,9 +235,9 @@ class SpikedMatrixTensor(Model):
                 f"size = {size} is larger than {most}: a dense tensor of order {self.order} would have more than 2^28 entries."
             )
         signal_key, start_key, matrix_key, tensor_key = jax.random.split(key, 4)
-        signal = normalised(jax.random.normal(signal_key, (size,), dtype))[0]
+        signal = on_sphere(jax.random.normal(signal_key, (size,), dtype))
         other = jax.random.normal(start_key, (size,), dtype)
-        other = normalised(other - (other @ signal) / size * signal)[0]
+        other = on_sphere(other - (other @ signal) / size * signal)
         beta, c = (1 / self.matrix_noise).astype(dtype), (1 / self.tensor_noise).astype(dtype)
         p, m = self.order, self.initial_overlap.astype(dtype)
         # what an estimate knows of the signal is its norm squared (bayes); on the sphere the norm is one

@@ -19,39 +19,24 @@ from jaxtyping import Array
 
 from solvable.methods.fixed_points.bisection import bisect
 
+from ._landscape import Covariance
+
 LEARNERS = ("bayes", "likelihood")
 
 
-class Landscape(NamedTuple):
-    """Q of a matrix of strength β = 1/Δ₂ and a tensor of strength c = 1/Δ_p, and its derivatives."""
-
-    matrix: Any
-    tensor: Any
-    order: int
-
-    def value(self, q: Any) -> Any:
-        return 0.5 * self.matrix * q**2 + self.tensor * q**self.order / self.order
-
-    def slope(self, q: Any) -> Any:
-        return self.matrix * q + self.tensor * q ** (self.order - 1)
-
-    def curvature(self, q: Any) -> Any:
-        return self.matrix + (self.order - 1) * self.tensor * q ** (self.order - 2)
-
-
-def step(learner: str, q: Landscape, m: Any) -> Any:
+def step(learner: str, q: Covariance, m: Any) -> Any:
     """One iteration of state evolution."""
     pull = q.slope(m)
     return pull / (1 + pull) if learner == "bayes" else pull / (q.slope(1.0) + pull**2) ** 0.5
 
 
-def gain(learner: str, q: Landscape, m: Any) -> Any:
+def gain(learner: str, q: Covariance, m: Any) -> Any:
     """Positive where an iteration raises the overlap, zero at a fixed point m > 0."""
     g = q.matrix + q.tensor * m ** (q.order - 2)
     return g * (1 - m) - 1 if learner == "bayes" else g**2 * (1 - m**2) / q.slope(1.0) - 1
 
 
-def _steepness(learner: str, q: Landscape, m: Any) -> Any:
+def _steepness(learner: str, q: Covariance, m: Any) -> Any:
     """The sign of the gain's derivative."""
     p = q.order
     if learner == "bayes":
@@ -75,16 +60,16 @@ class FixedPoints(NamedTuple):
     high: Array
 
 
-def fixed_points(learner: str, q: Landscape, bisections: int = 60) -> FixedPoints:
+def fixed_points(learner: str, q: Covariance, bisections: int = 60) -> FixedPoints:
     """Every fixed point other than zero, with implicit derivatives.
 
-    >>> q = Landscape(jnp.asarray(1.5), jnp.asarray(2.0), 3)          # (1.5 + 2m)(1 − m) = 1
+    >>> q = Covariance(jnp.asarray(1 / 1.5), jnp.asarray(0.5), 3)          # (1.5 + 2m)(1 − m) = 1
     >>> round(float(fixed_points("bayes", q).high), 12) == round((0.5 + 4.25**0.5) / 4, 12)
     True
     """
     middle = jnp.full(jnp.shape(q.matrix), steepest(learner, q.order))
     zero, one = jnp.zeros_like(middle), jnp.ones_like(middle)
-    frozen = Landscape(*jax.lax.stop_gradient(q[:2]), q.order)
+    frozen = Covariance(*jax.lax.stop_gradient(q[:2]), q.order)
 
     def roots(function: Any, *brackets: tuple[Array, Array, float]) -> Array:
         """Where sign·function turns from positive to negative, in each of the brackets (low, high, sign)."""
@@ -111,7 +96,7 @@ def fixed_points(learner: str, q: Landscape, bisections: int = 60) -> FixedPoint
     return FixedPoints(*jax.vmap(differentiable)(found, there))
 
 
-def reached(learner: str, q: Landscape, found: FixedPoints, start: Array) -> Array:
+def reached(learner: str, q: Covariance, found: FixedPoints, start: Array) -> Array:
     """The fixed point at which iterations from an overlap end (from zero: from 0⁺)."""
     points = jnp.stack(found)
     up = gain(learner, q, start) > 0
@@ -120,12 +105,21 @@ def reached(learner: str, q: Landscape, found: FixedPoints, start: Array) -> Arr
     return jnp.where(up, above, below)
 
 
-def free_entropy(q: Landscape, m: Array) -> Array:
+def blind_overlap(learner: str, q: Covariance) -> Array:
+    """The overlap that iterations reach from m = 0⁺.
+
+    >>> round(float(blind_overlap("bayes", Covariance(jnp.asarray(0.4), jnp.asarray(1.0), 3))), 6)
+    0.686141
+    """
+    return reached(learner, q, fixed_points(learner, q), jnp.zeros_like(q.matrix))
+
+
+def free_entropy(q: Covariance, m: Array) -> Array:
     """Φ(m) = ½ln(1−m) + ½m + ½Q(m), per dimension, zero at m = 0: the posterior has its overlap at the highest maximum."""
     return 0.5 * (jnp.log1p(-m) + m + q.value(m))
 
 
-def optimal(q: Landscape, found: FixedPoints) -> Array:
+def optimal(q: Covariance, found: FixedPoints) -> Array:
     """The overlap of the exact posterior mean: the highest maximum of the free entropy."""
     best, overlap = jnp.zeros_like(found.high), jnp.zeros_like(found.high)
     for m in (found.low, found.high):

@@ -5,8 +5,8 @@ Closed forms where there are (β = 1/Δ₂, c = 1/Δ_p, σ² = Q″(1)); the ove
 - `message passing` (Bayes-optimal): m = 0 is unstable from Δ₂ = 1 on, whatever the tensor;
 - `likelihood message passing`: β² − β = c;
 - `gradient flow`: β² − β = (p−1)c, where marginal minima, y = 2σ, grow an unstable direction towards the signal (β = σ);
-- `Langevin` at temperature one: the plateau q of the glass without overlap, (1−q)²Q″(q) = 1, is left if Δ₂ < 1 − q, which is
-  lost on the line Δ_p = (p−1)Δ₂²(1−Δ₂)^{p−3}. From p = 4 on the line bends back (`langevin_window`);
+- `Langevin` at temperature one (`sampling` at any other): the plateau q of the glass without overlap, (1−q)²Q″(q) = 1, is
+  left if Δ₂ < 1 − q, which is lost on the line Δ_p = (p−1)Δ₂²(1−Δ₂)^{p−3}. From p = 4 on the line bends back (`langevin_window`);
 - `spinodal`: an informed fixed point with overlap m exists up to Δ_p = (p−2)m^{p−3}(1−m)², β = 1/(1−m) − m/((p−2)(1−m)²);
 - `information`: the free entropy of the informed fixed point reaches that of m = 0; `likelihood spinodal` likewise has a
   closed form along the overlap;
@@ -20,17 +20,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from solvable.methods.fixed_points.bisection import bisect
 from solvable.methods.random_matrices.kac_rice import complexity
 
-from .evolution import Landscape, fixed_points, free_entropy, steepest
+from ._landscape import Covariance
+from ._state_evolution import fixed_points, free_entropy, steepest
 
-Floats = np.ndarray | np.floating | float
+Floats = Any  # numbers or arrays, of NumPy or JAX
 Line = Callable[[int, Floats], Floats]
 
 
@@ -40,8 +43,8 @@ def message_passing(order: int, tensor_noise: Floats) -> Floats:
 
 
 def _positive_root(strength: Floats) -> Floats:
-    """1/β with β² − β = strength."""
-    return 2 / (1 + np.sqrt(1 + 4 * strength))
+    """1/β with β² − β = strength, in a form that loses no digits."""
+    return 2 / (1 + (1 + 4 * strength) ** 0.5)
 
 
 def likelihood_message_passing(order: int, tensor_noise: Floats) -> Floats:
@@ -50,7 +53,7 @@ def likelihood_message_passing(order: int, tensor_noise: Floats) -> Floats:
     >>> round(float(likelihood_message_passing(3, np.asarray(1.0))), 9)
     0.618033989
     """
-    return _positive_root(1 / np.asarray(tensor_noise, float))
+    return _positive_root(1 / tensor_noise)
 
 
 def gradient_flow(order: int, tensor_noise: Floats) -> Floats:
@@ -59,7 +62,7 @@ def gradient_flow(order: int, tensor_noise: Floats) -> Floats:
     >>> float(gradient_flow(3, np.asarray(1.0)))
     0.5
     """
-    return _positive_root((order - 1) / np.asarray(tensor_noise, float))
+    return _positive_root((order - 1.0) / tensor_noise)
 
 
 def langevin_window(order: int, tensor_noise: Floats) -> tuple[Floats, Floats]:
@@ -88,6 +91,56 @@ def langevin(order: int, tensor_noise: Floats) -> Floats:
     """
     low, _ = langevin_window(order, tensor_noise)
     return np.where(np.isnan(low), 1.0, low)
+
+
+# --- samplers at any temperature ----------------------------------------------------------------------------------------
+
+
+def sampling(order: int, tensor_noise: Array, temperature: Array) -> Array:
+    """Δ₂ up to which a Langevin sampler at this temperature leaves the states that trap it, towards the signal.
+
+    These states, at overlap zero, have a plateau q with (1−q)²Q″(q) = T²; the largest root counts. The signal grows if
+    1/Δ₂ > T/(1−q). At the threshold 1 − q = TΔ₂, hence Δ₂ + (p−1)Δ₂²(1−TΔ₂)^{p−2}/Δ_p = 1: its smallest root, or 1/T if that
+    comes first. T = 0 is `gradient_flow`, T = 1 `langevin`.
+
+    >>> [round(float(sampling(3, jnp.asarray(1.0), jnp.asarray(t))), 6) for t in (0.0, 1.0)]
+    [0.5, 0.707107]
+    """
+
+    def excess(noise: Array) -> Array:
+        left = jnp.maximum(1 - temperature * noise, 0.0)
+        return 1 - noise - (order - 1) * noise**2 * left ** (order - 2) / tensor_noise
+
+    return first_root(excess, jnp.minimum(1.0, 1 / jnp.maximum(temperature, 1e-12)))
+
+
+def plateau(covariance: Covariance, temperature: Array) -> Array:
+    """The largest q with (1−q)²Q″(q) = T², the overlap of a trapping state with itself; 0 if there is none."""
+    return 1 - first_root(lambda u: temperature**2 - u**2 * covariance.curvature(1 - u), jnp.ones(()))
+
+
+def first_root(function: Callable[[Array], Array], end: Array, grid: int = 512) -> Array:
+    """The first place in [0, end] where a function stops being positive: 0 if it never is, the end if it always is.
+
+    >>> round(float(first_root(lambda x: 2 - x**2, jnp.asarray(3.0))), 9)
+    1.414213562
+    """
+    # Roots lie near both ends: so do the points.
+    share = jnp.asarray(0.5 - 0.5 * np.cos(np.pi * np.arange(1, grid) / grid))
+    ended = function(share * end) <= 0
+    first = jnp.argmax(ended)
+    low, high = jnp.where(first > 0, share[first - 1], 0.0) * end, share[first] * end
+
+    low, high = bisect(lambda x: function(x) > 0, low, high)
+    root = jax.lax.stop_gradient(0.5 * (low + high))
+    begins = function(0.0 * root) > 0
+    # One Newton step: the root does not move, and its derivative is that of the equation.
+    slope = jax.lax.stop_gradient(jax.grad(function)(root))
+    step = function(root) / jnp.where(slope == 0, 1.0, slope)
+    return jnp.where(begins, jnp.where(jnp.any(ended), root - step, end), 0.0)
+
+
+# --- information and spinodals ------------------------------------------------------------------------------------------
 
 
 def _falling(function: Callable[[Floats], Floats], low: float, high: float, shape: tuple[int, ...]) -> Floats:
@@ -150,11 +203,11 @@ def likelihood_spinodal(order: int, tensor_noise: Floats) -> Floats:
 
 
 @partial(jax.jit, static_argnums=0)
-def _information(order: int, tensor_noise: jax.Array) -> jax.Array:
+def _information(order: int, tensor_noise: Array) -> Array:
     """β in [0, 1] at which the informed maximum of the free entropy is as high as m = 0."""
 
-    def unknown(beta: jax.Array) -> jax.Array:
-        q = Landscape(beta, 1 / tensor_noise, order)
+    def unknown(beta: Array) -> Array:
+        q = Covariance(1 / beta, tensor_noise, order)
         return ~(free_entropy(q, fixed_points("bayes", q).high) > 0)  # NaN where there is no such maximum
 
     zero = jnp.zeros_like(tensor_noise)
@@ -171,17 +224,20 @@ def information(order: int, tensor_noise: Floats) -> Floats:
     return np.where(beta > 1e-15, 1 / np.maximum(beta, 1e-15), np.inf)
 
 
+# --- landscapes without spurious minima ---------------------------------------------------------------------------------
+
+
 @partial(jax.jit, static_argnums=(0, 2))
-def _trivial(order: int, tensor_noise: jax.Array, sphere: bool) -> jax.Array:
+def _trivial(order: int, tensor_noise: Array, sphere: bool) -> Array:
     """β at which the largest complexity of minima vanishes."""
 
-    def sigma(m: jax.Array, beta: jax.Array, c: jax.Array) -> jax.Array:
-        return complexity(Landscape(beta, c, order).value, m).complexity
+    def sigma(m: Array, beta: Array, c: Array) -> Array:
+        return complexity(Covariance(1 / beta, 1 / c, order).value, m).complexity
 
-    def highest(beta: jax.Array, c: jax.Array) -> jax.Array:
+    def highest(beta: Array, c: Array) -> Array:
         """The local maximum next to zero, at m ≤ 0, by ternary search."""
 
-        def narrow(_, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        def narrow(_, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
             low, high = bracket
             left, right = low + (high - low) / 3, high - (high - low) / 3
             rising = sigma(left, beta, c) < sigma(right, beta, c)
@@ -190,27 +246,27 @@ def _trivial(order: int, tensor_noise: jax.Array, sphere: bool) -> jax.Array:
         low, high = jax.lax.fori_loop(0, 50, narrow, (jnp.asarray(-0.2), jnp.asarray(0.0)))
         return sigma(0.5 * (low + high), beta, c)
 
-    def rests(beta: jax.Array, c: jax.Array) -> jax.Array:
+    def rests(beta: Array, c: Array) -> Array:
         """Whether there is a single minimum that points away from the signal, as there is one that points to it.
 
         Its overlap −u is a fixed point of maximum likelihood; it is a minimum if no eigenvalue of its Hessian is negative.
         Before it is, that region holds exponentially many.
         """
 
-        def gap(u: jax.Array) -> jax.Array:
+        def gap(u: Array) -> Array:
             return (beta - c * u ** (order - 2)) ** 2 * (1 - u**2) - beta - c
 
         end = jnp.minimum(1.0, (beta / c) ** (1 / (order - 2)))
         u = bisect(lambda u: gap(u) > 0, jnp.zeros(()), end)[0]
-        q = Landscape(beta, c, order)
+        q = Covariance(1 / beta, 1 / c, order)
         sigma, pull = jnp.sqrt(q.curvature(1.0)), q.slope(-u)
         spike = q.curvature(-u) * (1 - u**2) / sigma
         return jnp.sqrt(q.slope(1.0) + pull**2) / sigma >= jnp.maximum(spike, 1.0)
 
-    def one(noise: jax.Array) -> jax.Array:
+    def one(noise: Array) -> Array:
         c = 1 / noise
 
-        def many(beta: jax.Array) -> jax.Array:
+        def many(beta: Array) -> Array:
             if sphere and order % 2:
                 return (highest(beta, c) > 0) | ~rests(beta, c)
             return sigma(jnp.zeros(()), beta, c) > 0

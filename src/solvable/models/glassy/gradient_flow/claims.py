@@ -1,0 +1,102 @@
+"""What is claimed of gradient flow among bad minima, and the numbers that decide."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solvable.contract.claims import Claim, Measured, Stored, mean_and_error
+
+PASSED, AFRAID = "saraomannelli2019passed", "saraomannelli2019afraid"
+ESCAPE, DESCENTS, MINIMA = "gradient-flow-escape", "gradient-flow-descents", "spiked-matrix-tensor-minima"
+SUCCESS = 0.9  # of the overlap of the likelihood's informed fixed point
+
+
+def success_rate(stored: Stored, noise: float, size: int) -> tuple[float, float]:
+    """Fraction of descents that end near the likelihood's informed fixed point, and its error."""
+    import jax.numpy as jnp
+
+    from .._landscape import Covariance
+    from .._state_evolution import fixed_points
+
+    goal = float(fixed_points("likelihood", Covariance(jnp.asarray(noise), jnp.asarray(1.0), 3)).high)
+    ends = stored[DESCENTS].overlap.sel(matrix_noise=noise, size=size).isel(time=-1).values
+    return mean_and_error(ends[np.isfinite(ends)] > SUCCESS * goal)
+
+
+def _slows(stored: Stored) -> list[Measured]:
+    times = stored[f"{ESCAPE}.growth"].escape_time
+    slow = times.sel(matrix_noise=0.4) / times.sel(matrix_noise=0.2)
+    tiny = times.sel(start=1e-8) / times.sel(start=1e-4)
+    return [
+        Measured("time of escape from 1e-4 at Δ₂ = 0.4 over that at 0.2", float(slow.sel(start=1e-4)), above=5),
+        Measured("time from 1e-8 over that from 1e-4, Δ₂ = 0.4", float(tiny.sel(matrix_noise=0.4)), above=2),
+    ]
+
+
+def _between(stored: Stored) -> list[Measured]:
+    table = stored[MINIMA]
+    count = float(np.interp(1 / 0.45, table.strength, table.spurious.sel(order=3)))
+    sizes = stored[DESCENTS]["size"].values
+    found = [Measured(f"fraction that finds the signal at Δ₂ = 0.45, N = {n}", *success_rate(stored, 0.45, n), above=0.25)
+             for n in sizes]  # fmt: skip
+    lost = Measured(f"the same at Δ₂ = 0.7, N = {sizes[-1]}", *success_rate(stored, 0.7, int(sizes[-1])), below=0.25)
+    return [Measured("complexity of spurious minima at Δ₂ = 0.45", count, above=0), *found, lost]
+
+
+def _closed(stored: Stored) -> list[Measured]:
+    near, table = stored[f"{ESCAPE}.near"], stored[f"{ESCAPE}.growth"]
+    power = float(np.polyfit(np.log(near.distance[:4]), np.log(near.rate[:4]), 1)[0])
+    found = [Measured("exponent with which the rate of escape vanishes", power, above=1.95, below=2.05)]
+    for noise in (0.3, 0.4):
+        at = table.sel(matrix_noise=noise)
+        late = at.rate.values[np.isfinite(at.rate.values)][-1]
+        ratio = float(late / at.escape_rate)
+        found.append(Measured(f"rate at t ≈ 3000 over its limit, Δ₂ = {noise:g}", ratio, above=0.9, below=1.1))
+    beyond = float(table.logarithm.sel(matrix_noise=0.6).max())
+    return [*found, Measured("ln(m/m₀) at t ≈ 4000 beyond the threshold, Δ₂ = 0.6", beyond, below=np.log(1e4))]
+
+
+def _saddles(stored: Stored) -> list[Measured]:
+    table, line, found = stored[DESCENTS], stored[f"{DESCENTS}.line"], []
+    for noise in (0.3, 0.7):
+        for size in table["size"].values:
+            seen = table.sel(matrix_noise=noise, size=size, time=1.0)
+            exact = float(line.cosine.sel(matrix_noise=noise))
+            value, error = mean_and_error(seen.cosine)
+            found.append(Measured(f"squared cosine with the signal at t = 1, Δ₂ = {noise:g}, N = {size}", value, error,
+                                  above=exact - 0.15, below=exact + 0.15))  # fmt: skip
+    return found
+
+
+CLAIMS = (
+    Claim(
+        "Gradient flow slows down drastically even in a trivial landscape.", PASSED,
+        "the time of escape grows with Δ₂ below 0.406 and with ln(1/m₀)", "a start at a finite overlap",
+        (ESCAPE,), _slows, "p = 3, Δ₃ = 1, N → ∞",
+    ),
+    Claim(
+        "Flow succeeds where spurious minima remain.", PASSED,
+        "descents reach the signal at Δ₂ = 0.45, between 0.406 (trivial landscape) and 0.5 (flow)",
+        "beyond 0.618, where message passing fails too, they do not",
+        (DESCENTS, MINIMA), _between, "p = 3, Δ₃ = 1, random starts, N ≤ 80, t = 40",
+        would_change="larger systems, in which random starts have smaller overlaps",
+    ),
+    Claim(
+        "The flow's threshold has a closed form, 1/Δ₂² − 1/Δ₂ = (p−1)/Δ_p.", AFRAID,
+        "times of escape ln(1/m₀) θ/(θ−σ)², which diverge with the exponent 2", "beyond it m stays of the order of m₀",
+        (ESCAPE,), _closed, "p = 3, Δ₃ = 1, N → ∞, t ≤ 4000",
+    ),
+    Claim(
+        "The flow finds good minima amid exponentially many bad ones.", AFRAID,
+        "a positive complexity of minima where descents succeed", "a minimisation from spurious minima stays there",
+        (DESCENTS, MINIMA), lambda stored: _between(stored)[:-1], "p = 3, Δ₃ = 1, Δ₂ = 0.45, random starts, N ≤ 80, t = 40",
+        missing="minimisations that start from spurious minima",
+    ),
+    Claim(
+        "Saddles that were threshold minima point to the signal.", AFRAID,
+        "the lowest eigenvector of the Hessian overlaps the signal, by 1 − σ²/θ², only where θ > σ",
+        "deeper minima, unstable later",
+        (DESCENTS,), _saddles, "p = 3, Δ₃ = 1, random starts, N ≤ 80, at t = 1",
+        missing="minima below the threshold energy", would_change="larger systems",
+    ),
+)  # fmt: skip
