@@ -99,7 +99,7 @@ class SpikedMatrixTensor(Model):
         {"over": {"matrix_noise": [0.2, 0.3]}, "values": {"initial_overlap": 0.5, "iterations": 8}, "sizes": [60, 120],
          "seeds": 64},
         {"over": {"matrix_noise": [0.2, 0.3]}, "values": {"learner": "likelihood", "initial_overlap": 0.5, "iterations": 8},
-         "sizes": [60, 120], "seeds": 48},
+         "sizes": [60, 120], "seeds": 96},
         {"over": {"learner": list(LEARNERS)}, "values": {"order": 4, "matrix_noise": 0.12, "initial_overlap": 0.5,
          "iterations": 8}, "sizes": [24, 48], "seeds": 48},
     )  # fmt: skip
