@@ -60,7 +60,7 @@ def test_a_new_model_is_a_package_that_runs(tmp_path, monkeypatch, capsys):
     assert [str(f) for f in findings if not f.kept] == []
     assert sum("reference value" in f.promise for f in findings) == 4
     code, _, err = answer(capsys, "new", "weak-signal")
-    assert (code, "there already" in err) == (2, True)
+    assert (code, "already exists" in err) == (2, True)
 
 
 def test_a_new_model_in_a_checkout_touches_its_own_folder_and_generated_lists(tmp_path):

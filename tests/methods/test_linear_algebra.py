@@ -79,7 +79,7 @@ def test_factors_are_those_of_numpy_whatever_is_vmapped(stack):
 MANY = """
 import jax, jax.numpy as jnp
 jax.config.update("jax_enable_x64", True)
-from solvable.methods.linear_algebra import orthonormal_columns, solve_positive, solve_small
+from solvable.methods.fixed_points.linear_algebra import orthonormal_columns, solve_positive, solve_small
 
 def each(x):
     symmetric = x @ x.T + 64 * jnp.eye(64)

@@ -121,7 +121,7 @@ def test_bad_values_are_refused_in_one_sentence():
         sv.InvalidValue, match="samples gives 2000 samples at size = 200, but there are only 1797 digits"
     ):
         sv.RandomLabels(inputs="digits-tanh", samples=10.0).simulate(0, 200)
-    with pytest.raises(sv.SolvableError, match="needs something drawn"):
+    with pytest.raises(sv.SolvableError, match="must be prepared first"):
         sv.RandomLabels(inputs="digits-tanh").theory()
 
 

@@ -40,7 +40,7 @@ def test_the_same_moments_for_both_maps_leave_nothing_to_gain():
 
 def test_a_prepared_network_has_a_theory_and_a_simulation_of_the_same_names_and_the_source_is_trained_once():
     model = sv.Transfer(**SMALL, samples=4.0)
-    with pytest.raises(sv.SolvableError, match="needs something drawn"):
+    with pytest.raises(sv.SolvableError, match="must be prepared first"):
         model.theory()
     one, two = (model.prepare(jax.random.key(k), 12) for k in (1, 2))
     assert model.source(12) is model.source(12)

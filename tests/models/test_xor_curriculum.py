@@ -218,7 +218,7 @@ def test_random_starts_are_drawn_with_the_scaling_asked_for():
     drawn = model.prepare(jax.random.key(0), 500)
     assert float(jnp.mean(drawn.initial_readout**2)) == pytest.approx(1 / 64, rel=0.6)
     np.testing.assert_allclose(np.diag(drawn.initial_norm), 1.0, atol=0.3)
-    with pytest.raises(sv.SolvableError, match="needs something drawn"):
+    with pytest.raises(sv.SolvableError, match="must be prepared first"):
         model.theory()
 
 
