@@ -122,7 +122,7 @@ def test_study_runs_the_arms_that_a_model_declares(capsys, tmp_path):
 
 def test_show_names_the_arms_of_a_model(capsys):
     shown = answer(capsys, "show", "masked-language")[1]
-    assert re.search(r"bare layer +learner = transformer, depth = 1, block = bare\n", shown.replace(" \n", "\n"))
+    assert re.search(r"bare layer +learner = transformer, depth = 1, block = bare *\n", shown)
     assert "Arms" not in answer(capsys, "show", "perceptron")[1]
 
 

@@ -197,7 +197,7 @@ def figures_text(id: str, folder: Path, draws: bool) -> str:
     from solvable.models import FIGURES
 
     parts = []
-    for listing in (f for f in FIGURES if f.model == id):
+    for listing in (f for f in FIGURES if f.shows(id)):
         file, address = DOCS / "pictures" / f"{listing.name}.png", f"/pictures/{listing.name}.png"
         if draws:
             from solvable.render.figures import draw

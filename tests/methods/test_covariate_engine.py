@@ -319,7 +319,7 @@ def test_the_best_penalty_of_logistic_regression_is_where_a_fine_scan_has_its_mi
 WRONG = {
     "penalty = -1 is outside its range [0, ∞).": lambda: learn("square", Sign(), isotropic(), 1.0, -1),
     "samples = 0 is outside its range (0, ∞).": lambda: learn("square", Sign(), isotropic(), 0.0, 1.0),
-    "samples = [1, 2] is not a number: use jax.vmap": lambda: learn("square", Sign(), isotropic(), [1, 2], 1.0),
+    "samples = [1, 2] is not a number; use jax.vmap": lambda: learn("square", Sign(), isotropic(), [1, 2], 1.0),
     "flips = 0.6 is outside its range [0, 0.5].": lambda: Sign(flips=0.6),
     "noise = nan is outside its range [0, ∞).": lambda: Linear(np.nan),
     "loss = Hinge needs labels ±1": lambda: learn("hinge", Linear(), isotropic(), 1.0, 1.0),

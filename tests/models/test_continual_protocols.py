@@ -186,7 +186,7 @@ def test_gradient_descent_with_drawn_tasks_follows_the_flow():
 
 
 def test_schedules_and_starts_that_make_no_sense_are_refused_in_one_sentence():
-    with pytest.raises(sv.InvalidValue, match="given_fraction has 50 entries along 'intervals' where 100 are meant"):
+    with pytest.raises(sv.InvalidValue, match="given_fraction has 50 entries along 'intervals' instead of 100"):
         sv.ContinualProtocols(protocol="given", given_fraction=np.ones(50))
     with pytest.raises(sv.InvalidValue, match=r"given_fraction has an entry that is not finite or not in \[0, 1\]"):
         sv.ContinualProtocols(protocol="given", given_fraction=np.full(100, 1.2))

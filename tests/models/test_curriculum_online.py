@@ -175,7 +175,7 @@ def test_what_makes_no_sense_is_refused_in_one_sentence():
         sv.InvalidValue, match=r"is impossible at relevant = 0.5: norms must not be negative, and R² ≤ ρ Q_r"
     ):
         sv.CurriculumOnline(initial=[0.9, 0.5, 0.5])
-    with pytest.raises(sv.InvalidValue, match="given_fraction has 3 entries along 'intervals' where 50 are meant"):
+    with pytest.raises(sv.InvalidValue, match="given_fraction has 3 entries along 'intervals' instead of 50"):
         sv.CurriculumOnline(protocol="given", given_fraction=[1.0, 0.0, 0.0])
     with pytest.raises(sv.InvalidValue, match="size = 2 is smaller than 3"):
         sv.CurriculumOnline().simulate(seed=0, size=2)

@@ -56,7 +56,7 @@ def thumbnail(id: str) -> tuple[str, bytes]:
     from ..models import FIGURES
 
     for listing in FIGURES:
-        if listing.model == id:
+        if listing.shows(id):
             try:
                 return "image/png", _drawn(listing)
             except Exception:  # a thumbnail must never cause a failure

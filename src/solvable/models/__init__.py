@@ -26,18 +26,22 @@ class Listing(NamedTuple):
 
 
 class FigureListing(NamedTuple):
-    """A figure's name, the model it shows, and what is to be seen, in one sentence."""
+    """A figure's name, the model beside which it is kept, a caption in one sentence, and other models it shows."""
 
     name: str
     model: str
     module: str
     sentence: str
+    also: tuple[str, ...] = ()
+
+    def shows(self, model: str) -> bool:
+        return model == self.model or model in self.also
 
 
 FILE = Path(__file__).parent / "listing.json"
 _KNOWN = json.loads(FILE.read_text(encoding="utf-8"))
 LISTINGS = tuple(Listing(**line) for line in _KNOWN["models"])
-FIGURES = tuple(FigureListing(**line) for line in _KNOWN["figures"])
+FIGURES = tuple(FigureListing(**{**line, "also": tuple(line.get("also", ()))}) for line in _KNOWN["figures"])
 FAMILIES: dict[str, str] = {line["id"]: line["title"] for line in _KNOWN["families"]}
 """Titles of the families: what the docstring of a family's package says before its colon."""
 

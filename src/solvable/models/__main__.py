@@ -35,7 +35,8 @@ def collect() -> dict[str, Any]:
         for drawn in sorted(file.parent.glob("*figures.py"), key=lambda f: (len(f.name), f.name)):
             name = f"{package}.{drawn.stem}"
             for figure, recipe in importlib.import_module(name).RECIPES.items():
-                figures.append({"name": figure, "model": kind.id, "module": name, "sentence": recipe.sentence})
+                also = {"also": list(recipe.also)} if recipe.also else {}
+                figures.append({"name": figure, "model": kind.id, "module": name, "sentence": recipe.sentence, **also})
     models = _ordered(models, "id", "family", [(line.id, line.family) for line in LISTINGS])
     figures = _ordered(figures, "name", "model", [(f.name, f.model) for f in FIGURES])
     families = [{"id": id, "title": family_title(id)} for id in dict.fromkeys(line["family"] for line in models)]

@@ -10,7 +10,7 @@ import hashlib
 import importlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,7 @@ class Recipe:
 
     With `resumes` (for figures that take minutes), `compute(quick, pieces)` stores finished parts in `Pieces`. With
     `grows`, it is also given `early=`, an `Early` to show intermediate results; `picture` must then accept NaN.
+    `also` names further models whose studies the figure shows.
     """
 
     def __init__(
@@ -102,8 +103,9 @@ class Recipe:
         sentence: str = "",
         resumes: bool = False,
         grows: bool = False,
+        also: Sequence[str] = (),
     ):
-        self.compute, self.picture, self.sentence = compute, picture, sentence
+        self.compute, self.picture, self.sentence, self.also = compute, picture, sentence, tuple(also)
         self.resumes, self.grows = resumes, grows
 
 

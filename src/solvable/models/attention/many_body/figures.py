@@ -282,6 +282,7 @@ RECIPES = {
         simplicity,
         draw_simplicity,
         resumes=True,
+        also=("short-sequences", "long-sequences"),
         sentence="Depth caps the order of interactions that a network learns; low orders and their clones come first.",
     )
 }

@@ -194,7 +194,7 @@ RECIPES = {
     "few-bit-dense-regions": Recipe(
         dense_regions,
         draw_dense_regions,
-        sentence="Beyond α_U dense regions of solutions break up; more levels soon gain little, and message passing finds solutions.",
+        sentence="Beyond α_U dense regions of solutions break up; more levels gain little, and message passing finds solutions.",
     ),
     "few-bit-levels": Recipe(
         levels_and_regions,
