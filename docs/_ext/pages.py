@@ -107,9 +107,10 @@ def fields_table(fields: Iterable[dict[str, Any]]) -> str:
         allowed = code_list(field["options"]) if field["options"] else cell(field["range"])
         if field["typical"]:
             allowed += f" (typically {field['typical'][0]:g} to {field['typical'][1]:g})"
+        default = f"`{field['default']}`" if field["options"] else cell(field["default"])
         meaning = formula_cell(field["meaning"]) + ("; a whole number in a simulation" if field["counts"] else "")
         rows.append(
-            [f"`{field['name']}`", field["kind"], math(field["symbol"]), cell(field["default"]), allowed, meaning]
+            [f"`{field['name']}`", field["kind"], math(field["symbol"]), default, allowed, meaning]
         )
     return table(["field", "kind", "symbol", "default", "range", "meaning"], rows)
 
@@ -208,7 +209,7 @@ def figures_text(id: str, folder: Path, draws: bool) -> str:
         if file.exists():
             shown = f"\n\n```{{image}} {address}\n:alt: {listing.sentence}\n:width: {png_width(file) // 2}px\n```"
         command = fenced("shell", f"solvable figure {listing.name}")
-        parts.append(f"**{listing.name}.** {listing.sentence}{shown}\n\n{command}")
+        parts.append(f"**{listing.name}.** {typeset(listing.sentence)}{shown}\n\n{command}")
     return "## Figures\n\n" + "\n\n".join(parts) if parts else ""
 
 

@@ -1,6 +1,6 @@
 r"""A direction that neither mean nor covariance shows, only cumulants from the fourth on: who finds it, from how many samples?
 
-**Data.** A spike u, uniform on {-1, +1}^d, of direction û = u/√d. Samples of the planted class are x = S(√(β/d) g u + z) with
+**Data.** A spike u of d random signs, with direction û = u/√d. Samples of the planted class are x = S(√(β/d) g u + z) with
 Gaussian z and a latent g of mean zero and variance one; S whitens, so that their covariance is the identity. Only their
 component along û is not Gaussian: s = √r g + √(1-r) z with r = β/(1+β). The null class is N(0, 1_d).
 

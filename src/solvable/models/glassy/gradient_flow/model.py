@@ -108,9 +108,9 @@ class GradientFlow(Model):
                    symbol=r"\Delta_2^*", low=0, high=1, simulated=False),
         observable("escape_rate", "rate at which a small overlap grows in the long run, 0 beyond the threshold",
                    symbol=r"\Lambda_\infty", low=0, simulated=False),
-        observable("threshold_energy", "energy of the marginal minima", symbol=r"E_{\rm th}", simulated=False),
+        observable("threshold_energy", "energy of the marginal minima", symbol=r"E_\mathrm{th}", simulated=False),
         observable("likelihood_passing", "overlap that maximum-likelihood message passing reaches from next to nothing",
-                   symbol=r"m_{\rm ML}", low=0, high=1, simulated=False),
+                   symbol=r"m_\mathrm{ML}", low=0, high=1, simulated=False),
     )  # fmt: skip
     guard = Guard(values={"times": [0.0, 0.5, 1.0, 2.0]}, size=40, seeds=12)
 

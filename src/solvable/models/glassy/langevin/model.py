@@ -129,7 +129,7 @@ class Langevin(Model):
         observable("threshold", "matrix noise up to which the sampler leaves glassy states for the signal", symbol=r"\Delta_2^*",
                    low=0, high=1, simulated=False),
         observable("plateau", "overlap of a glassy state with itself at later times", symbol="q", low=0, high=1, simulated=False),
-        observable("message_passing", "overlap that message passing reaches from next to nothing", symbol=r"m_{\rm AMP}", low=0,
+        observable("message_passing", "overlap that message passing reaches from a tiny one", symbol=r"m_\mathrm{AMP}", low=0,
                    high=1, simulated=False),
     )  # fmt: skip
     guard = Guard(values={"times": [0.0, 0.5, 1.0, 2.0]}, size=40, seeds=12)
