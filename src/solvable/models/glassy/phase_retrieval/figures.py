@@ -30,6 +30,8 @@ def escape(quick: bool) -> dict[str, Any]:
     model = PhaseRetrieval(times=[0.0, 50.0 if quick else 200.0])
     runs = Study(model, {**losses, "samples": samples}, sizes=sizes, seeds=seeds).run()
     runs = runs[[f"{name}_simulated" for name in ("reached", "train_loss", "prediction_variance", "lowest")]]
+    more, larger, number = ([3.0, 6.0], [32, 64], 4) if quick else ([*samples, 12.0], [256, 512], 48)
+    large = Study(model, {"samples": more}, sizes=larger, seeds=number).run()[["reached_simulated"]]
     paths = Study(PhaseRetrieval(times=times), {**losses, "samples": list(FOLLOWED)}, sizes=[sizes[-1]],
                   seeds=4 if quick else 12).run()  # fmt: skip
     paths = paths[[f"{name}_simulated" for name in ("overlap", "lowest_path", "alignment_path")]]
@@ -41,22 +43,24 @@ def escape(quick: bool) -> dict[str, Any]:
     table = xr.Dataset({n: (("samples", "normalisation"), np.asarray(found[n])) for n in names})
     table = table.assign_coords(samples=fine, normalisation=np.array(LOSSES))
     table = table.assign(threshold=("strength", np.array(where))).assign_coords(strength=strengths)
-    return {"": table, "runs": runs, "paths": paths}
+    return {"": table, "runs": runs, "large": large, "paths": paths}
 
 
 def draw_escape(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
-    table, runs, paths = data[""], data["runs"], data["paths"]
+    table, runs, large, paths = data[""], data["runs"], data["large"], data["paths"]
     figure, grid = plt.subplots(2, 3, figsize=(13.5, 7.6), layout="constrained")
     axes = grid.ravel()
-    seeds = runs.sizes["seed"]
     for axis, kappa in zip(axes[:2], LOSSES, strict=True):
-        for size, colour in zip(runs["size"].values, COLOURS, strict=False):
-            share = runs.reached_simulated.sel(normalisation=kappa, size=size).mean("seed")
+        shown = [runs.reached_simulated.sel(normalisation=kappa, size=size) for size in runs["size"].values]
+        if kappa == 0:  # the larger study has twice the seeds
+            shown = [*shown[:-1], *(large.reached_simulated.sel(size=size) for size in large["size"].values)]
+        for reached, colour in zip(shown, COLOURS, strict=False):
+            share, seeds = reached.mean("seed"), reached.sizes["seed"]
             error = np.sqrt(np.maximum(share * (1 - share), 1 / seeds) / seeds)
-            axis.errorbar(runs.samples, share, error, fmt="o-", linewidth=0.8, markersize=4, color=colour,
-                          label=f"descents, N = {int(size)}")  # fmt: skip
+            axis.errorbar(reached.samples, share, error, fmt="o-", linewidth=0.8, markersize=4, color=colour,
+                          label=f"descents, N = {int(reached['size'])}")  # fmt: skip
         threshold = float(table.threshold.sel(strength=kappa))
         axis.axvline(
             threshold, ymax=0.72, color="0.3", linestyle="--", label=rf"Hessian's threshold, $\alpha = {threshold:.2f}$"
