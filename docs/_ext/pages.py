@@ -109,9 +109,7 @@ def fields_table(fields: Iterable[dict[str, Any]]) -> str:
             allowed += f" (typically {field['typical'][0]:g} to {field['typical'][1]:g})"
         default = f"`{field['default']}`" if field["options"] else cell(field["default"])
         meaning = formula_cell(field["meaning"]) + ("; a whole number in a simulation" if field["counts"] else "")
-        rows.append(
-            [f"`{field['name']}`", field["kind"], math(field["symbol"]), default, allowed, meaning]
-        )
+        rows.append([f"`{field['name']}`", field["kind"], math(field["symbol"]), default, allowed, meaning])
     return table(["field", "kind", "symbol", "default", "range", "meaning"], rows)
 
 

@@ -37,7 +37,9 @@ def _recovers(stored: Stored) -> list[Measured]:
     for alpha in (4.0, 5.0, 6.0):
         small, large = (mean_and_error(reached.sel(samples=alpha, size=n)) for n in (256, 512))
         shift = small[0] - large[0], (small[1] ** 2 + large[1] ** 2) ** 0.5
-        found.append(Measured(f"fraction that recovers at α = {alpha:g}, N = 256 less that at N = 512", *shift, above=0.0))
+        found.append(
+            Measured(f"fraction that recovers at α = {alpha:g}, N = 256 less that at N = 512", *shift, above=0.0)
+        )
     many = mean_and_error(reached.sel(samples=10.0, size=512))
     return [*found, Measured("fraction at α = 10, N = 512, below the threshold of large N", *many, below=0.5)]
 
