@@ -150,7 +150,9 @@ def draw_system(key: Array, size: int, covariance: Covariance, overlap: Array, k
     """Draw noise, signal and start: a `dense` tensor of independent entries, or a `diluted` one with a few groups at each site.
 
     The dense one has the exact covariance at any size. In the diluted one every site is in the same number of random groups,
-    with Gaussian couplings of a variance that makes the covariance the same; its memory and time are linear in the size.
+    with Gaussian couplings of a variance that makes the covariance the same; its memory and time are linear in the size. It
+    follows the theory for a short time only: then the state condenses on a few strongly coupled groups, as the spherical
+    constraint allows. At T = 1 and N = 1000 the energy at t = 12 was -2.15, where the theory has -0.92.
     """
     if kind == "dense" and size**covariance.order > MOST_ENTRIES:
         most = int(MOST_ENTRIES ** (1 / covariance.order) + 1e-9)
