@@ -44,7 +44,7 @@ def order_field(high: int = 6) -> Any:
 def disorder_field() -> Any:
     return choice(
         "dense", options=("dense", "diluted"),
-        meaning="how a simulated tensor is drawn: all its entries, or a few at each site, which holds for short times only")  # fmt: skip
+        meaning="how a simulated tensor is drawn: all its entries, or a few at each site (for short times only)")  # fmt: skip
 
 
 def times_field(mover: str) -> Any:
