@@ -12,7 +12,11 @@ from jaxtyping import Array, Int
 from solvable.methods.training.loops import Optimiser, logits_at_hidden_site
 from solvable.methods.training.squared_attention import InteractionStack
 from solvable.methods.training.transformers import Transformer
-from solvable.model import choice, control
+from solvable.model import Reference, choice, control
+
+SIMPLICITY = Reference(
+    "rende2024distributional", "R. Rende, F. Gerace, A. Laio and S. Goldt", "A distributional simplicity bias in the learning "
+    "dynamics of transformers", 2024, "NeurIPS", arxiv="2410.19637")  # fmt: skip
 
 LADDER = (1.0, 1.25, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.3, 8.0)
 """Evaluated steps are these times powers of ten: trainings of different length are evaluated at the same steps."""

@@ -37,10 +37,11 @@ from solvable.methods.sequences.interactions import SumOfBodies, law_loss
 from solvable.methods.sequences.monte_carlo import sample
 from solvable.methods.training.loops import MaskedTokens, evaluate, masked_loss, train
 from solvable.methods.training.squared_attention import InteractionStack, displacement
-from solvable.model import Control, Count, Guard, Model, Reference, choice, control, dimension, observable
+from solvable.model import Control, Count, Guard, Model, choice, control, dimension, observable
 
 from .._interactions import (
     PAIRED,
+    SIMPLICITY,
     clip_field,
     decay_field,
     depth_field,
@@ -165,11 +166,7 @@ class LongSequences(Model):
                 "heads": 1, "width": 2, "networks": 1, "batch": 8, "orders": 1},
         size=100, seeds=2,
     )  # fmt: skip
-    references = (
-        Reference(
-            "rende2024distributional", "R. Rende, F. Gerace, A. Laio and S. Goldt", "A distributional simplicity bias in "
-            "the learning dynamics of transformers", 2024, "NeurIPS", arxiv="2410.19637"),
-    )  # fmt: skip
+    references = (SIMPLICITY,)
 
     pair_strength: Control = control(
         1.0, low=0.0, high=5.0, typical=(0.0, 1.5), meaning="strength of a group of two sites")  # fmt: skip

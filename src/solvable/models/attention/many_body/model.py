@@ -51,6 +51,8 @@ from solvable.methods.training.loops import Optimiser, train
 from solvable.methods.training.squared_attention import InteractionStack
 from solvable.model import Control, Guard, Model, Numerics, Reference, choice, control, dimension, observable
 
+from .._interactions import SIMPLICITY
+
 MOST_STATES = 20_000
 MOST_WEIGHTS = 2_000
 RIDGE = 0.1
@@ -116,9 +118,7 @@ class ManyBodyBias(Model):
     )
     finite_size = 100.0  # a fit with P parameters on n sequences is about P/2n off, and P is in the hundreds
     references = (
-        Reference(
-            "rende2024distributional", "R. Rende, F. Gerace, A. Laio and S. Goldt", "A distributional simplicity bias in "
-            "the learning dynamics of transformers", 2024, "NeurIPS", arxiv="2410.19637"),
+        SIMPLICITY,
         Reference(
             "rende2024mapping", "R. Rende, F. Gerace, A. Laio and S. Goldt", "Mapping of attention mechanisms to a "
             "generalized Potts model", 2024, "Phys. Rev. Res. 6, 023057", arxiv="2304.07235"),

@@ -42,10 +42,11 @@ from solvable.methods.sequences.interactions import (
 )
 from solvable.methods.training.loops import train
 from solvable.methods.training.squared_attention import InteractionStack, displacement
-from solvable.model import Control, Count, Guard, Model, Reference, choice, control, dimension, observable
+from solvable.model import Control, Count, Guard, Model, choice, control, dimension, observable
 
 from .._interactions import (
     PAIRED,
+    SIMPLICITY,
     clip_field,
     decay_field,
     depth_field,
@@ -162,11 +163,7 @@ class ShortSequences(Model):
         size=100,
         seeds=2,
     )
-    references = (
-        Reference(
-            "rende2024distributional", "R. Rende, F. Gerace, A. Laio and S. Goldt", "A distributional simplicity bias in "
-            "the learning dynamics of transformers", 2024, "NeurIPS", arxiv="2410.19637"),
-    )  # fmt: skip
+    references = (SIMPLICITY,)
 
     inverse_temperature: Control = control(
         0.4, low=0.0, low_open=True, high=3.0, typical=(0.1, 1.5), symbol=r"\beta",

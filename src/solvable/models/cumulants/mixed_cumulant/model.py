@@ -75,6 +75,12 @@ PROBES = 4096  # fresh samples on which a loss is measured
 REACH = 9.0  # of |λ|
 
 
+def _start_field(direction: str) -> Any:
+    return control(
+        0.05, low=-1.0, high=1.0, low_open=True, high_open=True, typical=(0.0, 0.3), symbol=rf"\alpha_{direction}^0",
+        meaning=f"initial overlap with {direction}")  # fmt: skip
+
+
 class MixedCumulant(Model):
     """A covariance spike and a cumulant spike with independent or correlated latents: how soon the second is found.
 
@@ -128,26 +134,8 @@ class MixedCumulant(Model):
         symbol=r"\delta",
         meaning="learning rate",
     )
-    start_u: Control = control(
-        0.05,
-        low=-1.0,
-        high=1.0,
-        low_open=True,
-        high_open=True,
-        typical=(0.0, 0.3),
-        symbol=r"\alpha_u^0",
-        meaning="initial overlap with u",
-    )
-    start_v: Control = control(
-        0.05,
-        low=-1.0,
-        high=1.0,
-        low_open=True,
-        high_open=True,
-        typical=(0.0, 0.3),
-        symbol=r"\alpha_v^0",
-        meaning="initial overlap with v",
-    )
+    start_u: Control = _start_field("u")
+    start_v: Control = _start_field("v")
     snr_m: Control = control(
         1.0,
         low=0.0,
