@@ -5,14 +5,15 @@ BIN := $(VENV)/bin
 EXTRAS := dev,docs,explore,cluster
 BROWSER := chromium libatomic1
 
-.PHONY: demo test verify verify-tests verify-browser verify-models verify-model verify-cluster verify-again durations listing faults slurm bench docs check figures browser pictures clean help
+.PHONY: demo test verify verify-tests verify-browser verify-models verify-model verify-full verify-cluster verify-again durations listing faults slurm bench docs check figures browser pictures clean help
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo     what transformers learn from masked language modelling, with a picture (three minutes at most; what is exact comes first)"
 	@echo "make test     linters, types, tests; every model by its contract, reference values, simulation and first view"
-	@echo "make verify   all long tests, the corners and larger studies of every model, and make slurm; goes on where it was interrupted"
+	@echo "make verify   all long tests, a check of every model and its corners, and make slurm; goes on where it was interrupted"
 	@echo "              in parts: make verify-tests, verify-browser, verify-models, verify-cluster"
+	@echo "make verify-full  the larger agreement studies of every model (hours on two cores; meant for a GPU)"
 	@echo "make durations  measures how long every test takes, which decides what is left to make verify"
 	@echo "make listing  what solvable list prints and the README's table, from what models declare"
 	@echo "make slurm    sweeps on a Slurm cluster of one node, started for the purpose (root on Debian; three minutes)"
@@ -83,12 +84,20 @@ verify-tests: $(VENV)/ready browser
 verify-browser: $(VENV)/ready browser
 	$(call part,browser,$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/explorer/test_browser.py --durations-file=tests/durations.json)
 
+# Two models at a time, each in a process of its own; the parts that have passed are not repeated.
+define models
+@$(BIN)/solvable list --json | $(BIN)/python -c "import json,sys; print(*(m['id'] for m in json.load(sys.stdin)['models']), sep='\n')" | \
+  xargs -P 2 -I {} $(MAKE) --no-print-directory verify-model MODEL={} $(1)
+endef
+
 verify-models: $(VENV)/ready
-	@for model in $$($(BIN)/solvable list --json | $(BIN)/python -c "import json,sys; print(*(m['id'] for m in json.load(sys.stdin)['models']))"); do \
-	  $(MAKE) --no-print-directory verify-model MODEL=$$model || exit 1; done
+	$(call models,OPTIONS=--corners)
+
+verify-full: $(VENV)/ready
+	$(call models,OPTIONS=--full)
 
 verify-model: $(VENV)/ready
-	$(call part,model-$(MODEL),$(BIN)/solvable check --full --corners $(MODEL))
+	$(call part,model-$(MODEL)$(OPTIONS),$(BIN)/solvable check $(OPTIONS) $(MODEL))
 
 verify-cluster: $(VENV)/ready
 	$(call part,cluster,$(MAKE) slurm)

@@ -207,13 +207,15 @@ class Guard:
 
     `values` are the fields, some of which `simulated_values` replace in the simulation; `size` (by default the smallest
     typical one) and `seeds` are those of the simulation. Reference values at the same choices and shapes reuse the
-    compiled programs.
+    compiled programs. `corner_points` is the number of points of each corner case (see `testing.corner_cases`); fewer suit
+    a theory that optimises.
     """
 
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     simulated_values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     size: int | None = None
     seeds: int = 8
+    corner_points: int = 16
 
 
 INSTANT, KEPT = 0.05, 30.0
@@ -433,6 +435,11 @@ class Model(eqx.Module):
     def stated_accuracy(self) -> float:
         """The largest change that finer numerics may cause: `accuracy`, unless the choices need coarser averages."""
         return type(self).accuracy
+
+    @property
+    def accurate_observables(self) -> tuple[str, ...]:
+        """Observables with `stated_accuracy`: all, unless a search fixes its objective far better than its argument."""
+        return tuple(self.observables())
 
     @property
     def has_theory(self) -> bool:

@@ -320,7 +320,9 @@ def moved(model: Model, coarse: Outcome) -> tuple[float, str]:
     settings = {n: v for n, v in type(model).numerics.items() if n not in type(model).search_settings}
     fine = model.theory(finer(settings))
     worst, where = 0.0, "nothing"
-    for name in coarse:
+    for name in model.accurate_observables:
+        if name not in coarse:  # measured only
+            continue
         a, b = np.asarray(coarse[name]), np.asarray(fine[name])
         if model.observables()[name].random and a.shape != b.shape:  # different draws: compare their distributions
             lanes, drawn = a.reshape(-1, a.shape[-1]), b.reshape(1, -1, b.shape[-1])

@@ -104,8 +104,8 @@ def _admissible(model: Model, row: dict[str, float]) -> dict[str, float]:
     return own
 
 
-def _corner(model: Model, name: str, number: int = 16) -> list[Finding]:
-    points, limit = whole_range(model, number), model.stated_accuracy
+def _corner(model: Model, name: str) -> list[Finding]:
+    points, limit = whole_range(model, type(model).guard.corner_points), model.stated_accuracy
     outcome = points.theory()
     done = np.asarray(outcome.converged)
     worst, seen = moved(points, outcome) if type(model).numerics else (0.0, "no numerics")

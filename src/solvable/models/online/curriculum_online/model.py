@@ -115,7 +115,7 @@ class CurriculumOnline(Model):
                     "given_fraction": [1.0, 1.0, 0.4, 0.0, 0.0, 0.0, 0.0, 0.0],
                     "given_pace": [3.0, 2.8, 2.0, 1.2, 1.0, 0.8, 0.6, 0.5]}, "seeds": 16},
     )  # fmt: skip
-    guard = Guard(values={"protocol": "anti"})
+    guard = Guard(values={"protocol": "anti"}, corner_points=6)
     references = (
         Reference(
             "saglietti2022analytical", "L. Saglietti, S. Sarao Mannelli and A. Saxe", "An analytical theory of curriculum "

@@ -100,7 +100,7 @@ class SoftCommittee(Model):
         },
         {"values": {"times": [0.0, 2.0, 5.0, 10.0], "start": "random", "students": 3}, "seeds": 8},
     )
-    guard = Guard(values={"times": [0.0, 2.0]})
+    guard = Guard(values={"times": [0.0, 2.0]}, corner_points=6)
     references = (
         Reference(
             "saad1995online", "D. Saad and S. A. Solla", "On-line learning in soft committee machines", 1995,

@@ -151,7 +151,7 @@ class XorCurriculum(Model):
         {"over": {"loss": ["logistic", "square"]}, "values": {"rate": 0.5}, "seeds": 16},
         {"values": {"protocol": "anti", "biases": "trained"}, "seeds": 16},
     )
-    guard = Guard(values={"protocol": "hard"})
+    guard = Guard(values={"protocol": "hard"}, corner_points=6)
     references = (
         Reference(
             "mannelli2024tilting", "S. Sarao Mannelli, Y. Ivashynka, A. Saxe and L. Saglietti", "Tilting the odds at the "
