@@ -40,5 +40,5 @@ def test_clipping_keeps_a_training_that_would_diverge(model):
 
 
 def test_heads_that_do_not_divide_the_width_of_an_encoder_are_refused():
-    with pytest.raises(InvalidValue, match="heads = 3 does not divide width = 32"):
+    with pytest.raises(InvalidValue, match="heads = 3 does not divide width = 16"):
         LongSequences(learner="encoder", heads=3)

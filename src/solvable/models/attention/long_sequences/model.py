@@ -142,14 +142,14 @@ class LongSequences(Model):
     )
     method = "none closed; floors by fits of every order"
     runs = "host"
-    typical_sizes = (4_000, 40_000, 400_000)
-    simulation_seconds = 600.0
+    typical_sizes = (1_000, 4_000, 16_000)
+    simulation_seconds = 20.0
     simulation_growth = 0.2
     arms_declared = MappingProxyType(
         {
             **{
                 f"{depth} layer{'s' * (depth > 1)}, gradient descent": {
-                    "depth": depth, "optimiser": "sgd", "rate": 1.0, "scale": 2.0, "clip": 1.0, "steps": 1_000_000
+                    "depth": depth, "optimiser": "sgd", "rate": 1.0, "scale": 2.0, "clip": 1.0, "steps": 10_000
                 }
                 for depth in (1, 2, 3)
             },
@@ -177,24 +177,24 @@ class LongSequences(Model):
     rate: Control = rate_field(1e-3)
     scale: Control = scale_field()
     clip: Control = clip_field()
-    sites: int = choice(20, low=4, high=200, symbol="L", meaning="length of a sequence")
-    colours: int = choice(10, low=2, high=30, symbol="C", meaning="number of colours (tokens) of a site")
-    groups: int = choice(20, low=1, high=1000, meaning="interacting groups of every order")
+    sites: int = choice(10, low=4, high=200, symbol="L", meaning="length of a sequence")
+    colours: int = choice(4, low=2, high=30, symbol="C", meaning="number of colours (tokens) of a site")
+    groups: int = choice(8, low=1, high=1000, meaning="interacting groups of every order")
     instance: int = choice(0, low=0, high=1_000_000, meaning="number of the draw of the law")
     learner: str = learner_field()
     depth: int = depth_field()
     optimiser: str = optimiser_field()
     decay: str = decay_field()
-    heads: int = choice(16, low=1, high=64, meaning="attention heads of a layer")
-    width: int = choice(32, low=1, high=512, meaning="length of the inner vectors (of an encoder: of its embedding)")
-    batch: int = choice(256, low=1, high=100_000, meaning="sequences per step")
-    steps: int = choice(40_000, low=1, high=10_000_000, meaning="steps of training")
+    heads: int = choice(4, low=1, high=64, meaning="attention heads of a layer")
+    width: int = choice(16, low=1, high=512, meaning="length of the inner vectors (of an encoder: of its embedding)")
+    batch: int = choice(128, low=1, high=100_000, meaning="sequences per step")
+    steps: int = choice(1000, low=1, high=10_000_000, meaning="steps of training")
     networks: int = choice(2, low=1, high=64, meaning="networks trained side by side on the same sequences")
-    tested: int = choice(4096, low=10, high=100_000, meaning="fresh sequences, and as many of every clone")
+    tested: int = choice(512, low=10, high=100_000, meaning="fresh sequences, and as many of every clone")
     fitted: int = choice(
-        1_600_000, low=100, high=10_000_000, meaning="sequences to which the laws of lower order are fitted"
+        16_000, low=100, high=10_000_000, meaning="sequences to which the laws of lower order are fitted"
     )
-    fit_steps: int = choice(15_000, low=1, high=1_000_000, meaning="steps of these fits")
+    fit_steps: int = choice(300, low=1, high=1_000_000, meaning="steps of these fits")
     orders: int = choice(3, low=1, high=3, meaning="largest order that is fitted and cloned")
 
     dimensions_declared = (
