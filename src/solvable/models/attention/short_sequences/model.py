@@ -145,7 +145,7 @@ class ShortSequences(Model):
     method = "none closed; exact losses, and the floors of many-body"
     runs = "host"
     typical_sizes = (10_000, 100_000, 1_000_000)
-    simulation_seconds = 30.0
+    simulation_seconds = 6.0
     simulation_growth = 0.1
     arms_declared = MappingProxyType(
         {
@@ -181,8 +181,8 @@ class ShortSequences(Model):
     decay: str = decay_field()
     heads: int = choice(4, low=1, high=64, meaning="attention heads of a layer")
     width: int = choice(12, low=1, high=256, meaning="length of the inner vectors (of an encoder: of its embedding)")
-    steps: int = choice(800, low=1, high=1_000_000, meaning="steps, each on all drawn sequences")
-    networks: int = choice(3, low=1, high=64, meaning="networks trained side by side on the same sequences")
+    steps: int = choice(200, low=1, high=1_000_000, meaning="steps, each on all drawn sequences")
+    networks: int = choice(2, low=1, high=64, meaning="networks trained side by side on the same sequences")
 
     dimensions_declared = (
         dimension("step", "steps of training", symbol="t", scale="log", kind="time"),
