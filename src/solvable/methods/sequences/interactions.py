@@ -269,7 +269,24 @@ class PopulationLoss(eqx.Module):
 # --- sums of laws, and laws to fit ------------------------------------------------------------------------------------------
 
 
-class SumOfBodies(eqx.Module):
+class _SitesFirst(eqx.Module):
+    """The chains of a sampler as rows of sites, for laws whose logits are computed afresh at every site."""
+
+    def begin(self, states: Int[Array, "n L"]) -> Int[Array, "L n"]:
+        return jnp.asarray(states, jnp.int32).T
+
+    def weights(self, work: Any, site: Any) -> None:
+        """Exponentials are needed here."""
+        return None
+
+    def assign(self, work: Int[Array, "L n"], site: Any, colours: Int[Array, " n"]) -> Int[Array, "L n"]:
+        return work.at[site].set(colours)
+
+    def states(self, work: Int[Array, "L n"]) -> Int[Array, "n L"]:
+        return work.T
+
+
+class SumOfBodies(_SitesFirst):
     """log w(s) = Σ of the log-weights of several many-body laws on the same sites, of any orders and strengths.
 
     >>> from solvable.methods.sequences.potts import ring, standard_potts
@@ -298,24 +315,11 @@ class SumOfBodies(eqx.Module):
             total = total + part.log_weights(states)
         return total
 
-    def begin(self, states: Int[Array, "n L"]) -> Int[Array, "L n"]:
-        return jnp.asarray(states, jnp.int32).T
-
     def logits(self, work: Int[Array, "L n"], site: Any) -> Float[Array, "n C"]:
         total = self.parts[0].logits(work, site)
         for part in self.parts[1:]:
             total = total + part.logits(work, site)
         return total
-
-    def weights(self, work: Any, site: Any) -> None:
-        """Exponentials are needed here."""
-        return None
-
-    def assign(self, work: Int[Array, "L n"], site: Any, colours: Int[Array, " n"]) -> Int[Array, "L n"]:
-        return work.at[site].set(colours)
-
-    def states(self, work: Int[Array, "L n"]) -> Int[Array, "n L"]:
-        return work.T
 
 
 def subgroups(groups: Any, order: int) -> Int[np.ndarray, "T order"]:
@@ -329,7 +333,7 @@ def subgroups(groups: Any, order: int) -> Int[np.ndarray, "T order"]:
     )
 
 
-class TablesOfGroups(eqx.Module):
+class TablesOfGroups(_SitesFirst):
     """log w(s) = Σ_g θ_g[s_{g₁}, …] with a separate table for every group of sites, of any order: a law to be fitted.
 
     >>> law = TablesOfGroups.zeros(3, 2, [[(0,), (1,), (2,)], [(0, 1), (1, 2)]])
@@ -388,9 +392,6 @@ class TablesOfGroups(eqx.Module):
             total = total + jnp.sum(jnp.take_along_axis(table, index, axis=1), axis=0)
         return total
 
-    def begin(self, states: Int[Array, "n L"]) -> Int[Array, "L n"]:
-        return jnp.asarray(states, jnp.int32).T
-
     def logits(self, work: Int[Array, "L n"], site: Any) -> Float[Array, "n C"]:
         total = jnp.zeros((work.shape[1], self.colours), self.dtype)
         colour = jnp.arange(self.colours, dtype=jnp.int32)[None, None, :]
@@ -403,16 +404,6 @@ class TablesOfGroups(eqx.Module):
             found = table.reshape(-1)[cells]
             total = total + jnp.sum(jnp.where(member[:, None, None] >= 0, found, 0.0), axis=0)
         return total
-
-    def weights(self, work: Any, site: Any) -> None:
-        """Exponentials are needed here."""
-        return None
-
-    def assign(self, work: Int[Array, "L n"], site: Any, colours: Int[Array, " n"]) -> Int[Array, "L n"]:
-        return work.at[site].set(colours)
-
-    def states(self, work: Int[Array, "L n"]) -> Int[Array, "n L"]:
-        return work.T
 
 
 class GroupPseudoLikelihood(eqx.Module):

@@ -49,9 +49,10 @@ from solvable.methods.sequences.interactions import (
 from solvable.methods.sequences.potts import ManyBody, every_state
 from solvable.methods.training.loops import Optimiser, train
 from solvable.methods.training.squared_attention import InteractionStack
-from solvable.model import Control, Guard, Model, Numerics, Reference, choice, control, dimension, observable
+from solvable.model import Control, Guard, Model, Numerics, choice, control, dimension, observable
 
 from .._interactions import SIMPLICITY
+from .._papers import MAPPING, MASKED_REGRESSION
 
 MOST_STATES = 20_000
 MOST_WEIGHTS = 2_000
@@ -119,12 +120,8 @@ class ManyBodyBias(Model):
     finite_size = 100.0  # a fit with P parameters on n sequences is about P/2n off, and P is in the hundreds
     references = (
         SIMPLICITY,
-        Reference(
-            "rende2024mapping", "R. Rende, F. Gerace, A. Laio and S. Goldt", "Mapping of attention mechanisms to a "
-            "generalized Potts model", 2024, "Phys. Rev. Res. 6, 023057", arxiv="2304.07235"),
-        Reference(
-            "gerace2024transformers", "F. Gerace", "What do transformers learn when trained via masked language modelling?",
-            2024, "talk, 16 April 2024"),
+        MAPPING,
+        MASKED_REGRESSION,
     )  # fmt: skip
 
     inverse_temperature: Control = control(

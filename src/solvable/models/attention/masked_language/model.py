@@ -35,6 +35,7 @@ from jaxtyping import Array, PRNGKeyArray
 from solvable.errors import InvalidValue
 from solvable.model import Control, Count, Guard, Input, Model, Reference, choice, control, dimension, input, observable
 
+from .._papers import MAPPING
 from .learners import Learnt, learn_couplings, learn_transformer
 from .sequences import Sequences, contact_precision, coupling_error, map_correlation, planted, shared_sequences
 
@@ -77,10 +78,7 @@ class MaskedLanguage(Model):
     )  # fmt: skip
     guard = Guard(values={"steps": 5, "sites": 6, "colours": 3, "held_out": 100, "penalties": [1.0]}, size=50, seeds=2)
     references = (
-        Reference(
-            "rende2024mapping", "R. Rende, F. Gerace, A. Laio and S. Goldt",
-            "Mapping of attention mechanisms to a generalized Potts model", 2024, "Phys. Rev. Research 6, 023057",
-            arxiv="2304.07235"),
+        MAPPING,
         Reference(
             "bhattacharya2020single", "N. Bhattacharya, N. Thomas, R. Rao, J. Dauparas, P. K. Koo, D. Baker, Y. S. Song "
             "and S. Ovchinnikov", "Single layers of attention suffice to predict protein contacts", 2020,

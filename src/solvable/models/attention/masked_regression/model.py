@@ -57,6 +57,7 @@ from solvable.model import (
     observable,
 )
 
+from .._papers import MASKED_REGRESSION
 from .covariances import autoregressive, draw_spins, glass, localised, paramagnet, ring, two_levels, wave
 from .regressions import Regressions, leading, regress_all
 
@@ -121,9 +122,7 @@ class MaskedRegression(Model):
         Reference(
             "wortsman2026random", "A. Wortsman Zurich, F. Gerace, B. Loureiro and Y. M. Lu",
             "A random matrix theory of masked self-supervised regression", 2026, arxiv="2601.23208"),
-        Reference(
-            "gerace2024transformers", "F. Gerace", "What do transformers learn when trained via masked language modelling?",
-            2024, "talk, 16 April 2024"),
+        MASKED_REGRESSION,
         Reference(
             "baik2005phase", "J. Baik, G. Ben Arous and S. Péché", "Phase transition of the largest eigenvalue for "
             "nonnull complex sample covariance matrices", 2005, "Ann. Probab. 33, 1643", arxiv="math/0403022"),

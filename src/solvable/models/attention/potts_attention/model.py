@@ -42,8 +42,9 @@ from jaxtyping import Array, Float
 from solvable.errors import InvalidValue
 from solvable.methods.averages.chains import R_HAT, ensemble_r_hat
 from solvable.methods.fixed_points.saddle import solve
-from solvable.model import Control, Input, Model, Numerics, Reference, choice, control, data, observable
+from solvable.model import Control, Input, Model, Numerics, choice, control, data, observable
 
+from .._papers import MAPPING
 from .softmax_regression import Channel, alike, conjugates, fresh_loss, minimise_cross_entropy, resolved, trained_loss
 
 MASKED_SITES = 5
@@ -84,10 +85,7 @@ class PottsAttention(Model):
         {"values": {"graph": "dense"}, "over": {"samples": [6.0]}, "sizes": (30, 60, 120)},
     )
     references = (
-        Reference(
-            "rende2024mapping", "R. Rende, F. Gerace, A. Laio and S. Goldt",
-            "Mapping of attention mechanisms to a generalized Potts model", 2024, "Phys. Rev. Research 6, 023057",
-            arxiv="2304.07235"),
+        MAPPING,
     )  # fmt: skip
 
     samples: Control = control(

@@ -34,8 +34,9 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from solvable.errors import InvalidValue
-from solvable.model import Control, Count, Guard, Input, Model, Reference, choice, control, dimension, input, observable
+from solvable.model import Control, Count, Guard, Input, Model, choice, control, dimension, input, observable
 
+from .._papers import CONTINUAL, MASLOW, OPTIMAL_PROTOCOLS
 from .._two_tasks import rate_field, students_field
 from .learning import HEADS, TRAINED, Images, draw_digits, lane, learn, linear_similarity
 
@@ -72,17 +73,7 @@ class ContinualDigits(Model):
             "focus then replay": {"protocol": "focus"},
         }
     )
-    references = (
-        Reference(
-            "lee2022maslow", "S. Lee, S. Sarao Mannelli, C. Clopath, S. Goldt and A. Saxe", "Maslow's hammer for catastrophic "
-            "forgetting: node re-use vs node activation", 2022, "ICML", arxiv="2205.09029"),
-        Reference(
-            "lee2021continual", "S. Lee, S. Goldt and A. Saxe", "Continual learning in the teacher-student setup: impact of "
-            "task similarity", 2021, "ICML", arxiv="2107.04384"),
-        Reference(
-            "mori2025optimal", "F. Mori, S. Sarao Mannelli and F. Mignacco", "Optimal protocols for continual learning via "
-            "statistical physics and control theory", 2025, "ICLR", arxiv="2409.18061"),
-    )  # fmt: skip
+    references = (MASLOW, CONTINUAL, OPTIMAL_PROTOCOLS)
 
     mixing: Control = control(
         0.5, low=0.0, high=1.0, symbol=r"\gamma", meaning="weight of the digits of task 1 in the images of task 2")  # fmt: skip

@@ -55,6 +55,7 @@ from solvable.model import (
     observable,
 )
 
+from .._papers import CONTINUAL, MASLOW, SPECIALISATION
 from .._two_tasks import (
     activation_field,
     check_overlaps,
@@ -118,15 +119,9 @@ class ContinualLearning(Model):
     )  # fmt: skip
     guard = Guard(values={"points": 3})
     references = (
-        Reference(
-            "lee2022maslow", "S. Lee, S. Sarao Mannelli, C. Clopath, S. Goldt and A. Saxe", "Maslow's hammer for catastrophic "
-            "forgetting: node re-use vs node activation", 2022, "ICML", arxiv="2205.09029"),
-        Reference(
-            "lee2021continual", "S. Lee, S. Goldt and A. Saxe", "Continual learning in the teacher-student setup: impact of "
-            "task similarity", 2021, "ICML", arxiv="2107.04384"),
-        Reference(
-            "jarvis2025specialisation", "D. Jarvis, S. Lee, C. C. J. Dominé, A. M. Saxe and S. Sarao Mannelli",
-            "A theory of initialisation's impact on specialisation", 2025, "ICLR", arxiv="2503.02526"),
+        MASLOW,
+        CONTINUAL,
+        SPECIALISATION,
         Reference(
             "kirkpatrick2017overcoming", "J. Kirkpatrick et al.", "Overcoming catastrophic forgetting in neural networks", 2017,
             "PNAS 114, 3521", arxiv="1612.00796"),

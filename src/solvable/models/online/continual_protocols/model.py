@@ -49,7 +49,6 @@ from solvable.model import (
     Input,
     Model,
     Numerics,
-    Reference,
     choice,
     control,
     dimension,
@@ -57,6 +56,7 @@ from solvable.model import (
     observable,
 )
 
+from .._papers import CONTINUAL, OPTIMAL_PROTOCOLS, SAAD_SOLLA
 from .._two_tasks import (
     activation_field,
     check_overlaps,
@@ -112,17 +112,7 @@ class ContinualProtocols(Model):
         {"values": {"similarity": 0.7, "noise": 0.01, "protocol": "focus", "intervals": 20}, "seeds": 16},
     )
     guard = Guard(values={"protocol": "no-replay"}, corner_points=6)
-    references = (
-        Reference(
-            "mori2025optimal", "F. Mori, S. Sarao Mannelli and F. Mignacco", "Optimal protocols for continual learning via "
-            "statistical physics and control theory", 2025, "ICLR", arxiv="2409.18061"),
-        Reference(
-            "lee2021continual", "S. Lee, S. Goldt and A. Saxe", "Continual learning in the teacher-student setup: impact of "
-            "task similarity", 2021, "ICML", arxiv="2107.04384"),
-        Reference(
-            "saad1995online", "D. Saad and S. A. Solla", "On-line learning in soft committee machines", 1995,
-            "Phys. Rev. E 52, 4225", doi="10.1103/PhysRevE.52.4225"),
-    )  # fmt: skip
+    references = (OPTIMAL_PROTOCOLS, CONTINUAL, SAAD_SOLLA)
 
     similarity: Control = similarity_field(0.3, typical=(0.0, 0.9))
     rate: Control = rate_field(r"\eta_w", "learning rate of the first layer, at pace 1")

@@ -73,6 +73,8 @@ from solvable.model import (
     observable,
 )
 
+from .._papers import OPTIMAL_PROTOCOLS
+
 PROTOCOLS = ("curriculum", "anti", "mixed", "optimal", "optimal-difficulty", "given")
 
 
@@ -120,9 +122,7 @@ class CurriculumOnline(Model):
         Reference(
             "saglietti2022analytical", "L. Saglietti, S. Sarao Mannelli and A. Saxe", "An analytical theory of curriculum "
             "learning in teacher-student networks", 2022, "NeurIPS 35", arxiv="2106.08068"),
-        Reference(
-            "mori2025optimal", "F. Mori, S. Sarao Mannelli and F. Mignacco", "Optimal protocols for continual learning via "
-            "statistical physics and control theory", 2025, "ICLR", arxiv="2409.18061"),
+        OPTIMAL_PROTOCOLS,
     )  # fmt: skip
 
     relevant: Control = control(

@@ -43,6 +43,7 @@ from solvable.methods.fixed_points.linear_algebra import cholesky, orthonormal_c
 from solvable.methods.fixed_points.saddle import solve
 from solvable.model import Control, Model, Numerics, Reference, choice, control, dimension, observable
 
+from .._papers import SAAD_SOLLA
 from .relu_loss import relu_curvature, relu_gradient, relu_loss
 
 FAMILY = {"start": "family", "splits": 0}
@@ -107,9 +108,7 @@ class ReluLandscape(Model):
         Reference(
             "arjevani2020analytic", "Y. Arjevani and M. Field", "Analytic characterization of the Hessian in shallow ReLU "
             "models: a tale of symmetry", 2020, "NeurIPS 33", arxiv="2008.01805"),
-        Reference(
-            "saad1995online", "D. Saad and S. A. Solla", "On-line learning in soft committee machines", 1995,
-            "Phys. Rev. E 52, 4225", doi="10.1103/PhysRevE.52.4225"),
+        SAAD_SOLLA,
     )  # fmt: skip
 
     correlation: Control = control(

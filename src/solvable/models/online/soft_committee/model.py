@@ -61,6 +61,8 @@ from solvable.model import (
     observable,
 )
 
+from .._papers import SAAD_SOLLA
+
 
 def _small_asymmetric_overlaps(model: SoftCommittee) -> np.ndarray:
     """Initial overlaps with a small, different bias of every unit towards one teacher unit: a plateau, then specialisation."""
@@ -102,9 +104,7 @@ class SoftCommittee(Model):
     )
     guard = Guard(values={"times": [0.0, 2.0]}, corner_points=6)
     references = (
-        Reference(
-            "saad1995online", "D. Saad and S. A. Solla", "On-line learning in soft committee machines", 1995,
-            "Phys. Rev. E 52, 4225", doi="10.1103/PhysRevE.52.4225"),
+        SAAD_SOLLA,
         Reference(
             "biehl1995learning", "M. Biehl and H. Schwarze", "Learning by on-line gradient descent", 1995,
             "J. Phys. A 28, 643", doi="10.1088/0305-4470/28/3/018"),

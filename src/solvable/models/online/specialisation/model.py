@@ -58,6 +58,8 @@ from solvable.model import (
     observable,
 )
 
+from .._papers import SAAD_SOLLA, SPECIALISATION
+
 
 class State(NamedTuple):
     """Q (student×student), R (student×feature) and V (feature×student)."""
@@ -130,15 +132,11 @@ class Specialisation(Model):
     )  # fmt: skip
     guard = Guard(values={"times": [0.0, 1.0, 4.0]})
     references = (
-        Reference(
-            "jarvis2025specialisation", "D. Jarvis, S. Lee, C. C. J. Dominé, A. M. Saxe and S. Sarao Mannelli",
-            "A theory of initialisation's impact on specialisation", 2025, "ICLR", arxiv="2503.02526"),
+        SPECIALISATION,
         Reference(
             "saxe2014exact", "A. M. Saxe, J. L. McClelland and S. Ganguli", "Exact solutions to the nonlinear dynamics of "
             "learning in deep linear neural networks", 2014, "ICLR", arxiv="1312.6120"),
-        Reference(
-            "saad1995online", "D. Saad and S. A. Solla", "On-line learning in soft committee machines", 1995,
-            "Phys. Rev. E 52, 4225", doi="10.1103/PhysRevE.52.4225"),
+        SAAD_SOLLA,
     )  # fmt: skip
 
     readout_scale: Control = control(

@@ -42,6 +42,7 @@ from .._labels import (
     refuse_loss_without_labels,
     teacher_field,
 )
+from .._papers import LEARNING_CURVES
 
 
 class Perceptron(Model):
@@ -70,10 +71,7 @@ class Perceptron(Model):
         Reference(
             "gardner1989three", "E. Gardner and B. Derrida", "Three unfinished works on the optimal storage capacity of "
             "networks", 1989, "J. Phys. A 22, 1983", doi="10.1088/0305-4470/22/12/004"),
-        Reference(
-            "loureiro2021learning", "B. Loureiro, C. Gerbelot, H. Cui, S. Goldt, F. Krzakala, M. Mézard and L. Zdeborová",
-            "Learning curves of generic features maps for realistic datasets with a teacher-student model", 2021,
-            "NeurIPS 34", arxiv="2102.08127"),
+        LEARNING_CURVES,
         Reference(
             "barbier2019optimal", "J. Barbier, F. Krzakala, N. Macris, L. Miolane and L. Zdeborová", "Optimal errors and "
             "phase transitions in high-dimensional generalized linear models", 2019, "PNAS 116, 5451", arxiv="1708.03395"),

@@ -66,6 +66,7 @@ from .._labels import (
     refuse_loss_without_labels,
     teacher_field,
 )
+from .._papers import LEARNING_CURVES
 
 TEST_SAMPLES = 4096
 
@@ -102,10 +103,7 @@ class RandomFeatures(Model):
         Reference(
             "gerace2020generalisation", "F. Gerace, B. Loureiro, F. Krzakala, M. Mézard and L. Zdeborová", "Generalisation "
             "error in learning with random features and the hidden manifold model", 2020, "ICML 37", arxiv="2002.09339"),
-        Reference(
-            "loureiro2021learning", "B. Loureiro, C. Gerbelot, H. Cui, S. Goldt, F. Krzakala, M. Mézard and L. Zdeborová",
-            "Learning curves of generic features maps for realistic datasets with a teacher-student model", 2021,
-            "NeurIPS 34", arxiv="2102.08127"),
+        LEARNING_CURVES,
         Reference(
             "mei2022generalization", "S. Mei and A. Montanari", "The generalization error of random features regression: "
             "precise asymptotics and the double descent curve", 2022, "Comm. Pure Appl. Math. 75, 667",

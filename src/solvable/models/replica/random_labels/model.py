@@ -49,6 +49,7 @@ from solvable.methods.risk.erm import minimise_risk
 from solvable.methods.risk.losses import loss_named
 from solvable.model import Control, Input, Model, Numerics, Reference, choice, control, data, input, observable
 
+from .._papers import LEARNING_CURVES
 from .mixtures import random_labels_of_clouds
 
 SYNTHETIC = ("isotropic", "ramp", "power-law", "clouds")
@@ -142,10 +143,7 @@ class RandomLabels(Model):
         Reference(
             "cover1965geometrical", "T. M. Cover", "Geometrical and statistical properties of systems of linear "
             "inequalities with applications in pattern recognition", 1965, "IEEE Trans. Electron. Comput. 14, 326"),
-        Reference(
-            "loureiro2021learning", "B. Loureiro, C. Gerbelot, H. Cui, S. Goldt, F. Krzakala, M. Mézard and L. Zdeborová",
-            "Learning curves of generic features maps for realistic datasets with a teacher-student model", 2021,
-            "NeurIPS 34", arxiv="2102.08127"),
+        LEARNING_CURVES,
     )  # fmt: skip
 
     samples: Control = control(

@@ -43,6 +43,7 @@ from solvable.methods.risk.erm import minimise_risk
 from solvable.methods.risk.losses import loss_named
 from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, data, input, observable
 
+from .._papers import LEARNING_CURVES
 from .networks import BATCH, TEST_SAMPLES, Source, draw_task, moments, random_network, source, train_network
 
 MOMENT_SAMPLES = 200
@@ -93,10 +94,7 @@ class Transfer(Model):
             "gerace2022probing", "F. Gerace, L. Saglietti, S. Sarao Mannelli, A. Saxe and L. Zdeborová", "Probing transfer "
             "learning with a model of synthetic correlated datasets", 2022, "Mach. Learn.: Sci. Technol. 3, 015030",
             arxiv="2106.05418"),
-        Reference(
-            "loureiro2021learning", "B. Loureiro, C. Gerbelot, H. Cui, S. Goldt, F. Krzakala, M. Mézard and L. Zdeborová",
-            "Learning curves of generic features maps for realistic datasets with a teacher-student model", 2021,
-            "NeurIPS 34", arxiv="2102.08127"),
+        LEARNING_CURVES,
     )  # fmt: skip
 
     samples: Control = control(
