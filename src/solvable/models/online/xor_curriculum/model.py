@@ -25,9 +25,10 @@ four clusters,
 
 No closed form is known for the logistic loss: the averages are sums over fixed Sobol points in K dimensions, the same in all
 clusters, so that units without overlap stay without. The flow is integrated with error control, and no step crosses the
-change of stage. Given the overlaps, `test_error` is the probability of a wrong sign of f, not smoothed: in each cluster one
-normal direction of the fields, that of the mean gradient of f, is integrated exactly by finding the zeros of f along it; the
-other directions are averaged over Sobol points.
+change of stage. It is followed with two sets of points, and has not converged where their test losses differ. Given the
+overlaps, `test_error` is the probability of a wrong sign of f, not smoothed: in each cluster one normal direction of the
+fields, that of the mean gradient of f, is integrated exactly by finding the zeros of f along it; the other directions are
+averaged over Sobol points.
 
 **Start.** `random`: w ~ N(0, 1/d), v ~ N(0, 1), or N(0, 1/K) with `scaling` `inverse-root`; overlaps are measured on those
 weights, because the escape from M = 0 depends on them. `given`: any.
@@ -137,21 +138,21 @@ class XorCurriculum(Model):
     sentence = "Easy or hard samples of an XOR of clusters first: gain of a curriculum against width and training time."
     method = "order-parameter flow, averages over Sobol points"
     revision = 2
-    numerics = Numerics(nodes=1024, lines=512, brackets=33, tolerance=1e-8)
+    numerics = Numerics(nodes=1024, lines=512, brackets=33, tolerance=1e-6)
     converges_along = "stage"
     # Error of averages over Sobol points, compared with 16 384 points: 0.005 at most (0.02 with 256), 0.001 on average. For
-    # the test error alone, given the overlaps: 0.0005.
+    # the test error alone, given the overlaps: 0.0005. What two sets of points do not agree on to this accuracy is NaN.
     accuracy = 1e-2
     batch_accuracy = 1e-8
     gradient_accuracy = 1e-4  # finite differences of a function that is smooth on the scale of `softness`
     theory_lanes = 16
-    theory_seconds = 0.2
+    theory_seconds = 0.4
     typical_sizes = (200, 400, 800)
     check_study = (
         {"over": {"loss": ["logistic", "square"]}, "values": {"rate": 0.5}, "seeds": 16},
         {"values": {"protocol": "anti", "biases": "trained"}, "seeds": 16},
     )
-    guard = Guard(values={"protocol": "hard"}, corner_points=6)
+    guard = Guard(values={"protocol": "hard"}, corner_points=4)
     references = (
         Reference(
             "mannelli2024tilting", "S. Sarao Mannelli, Y. Ivashynka, A. Saxe and L. Saglietti", "Tilting the odds at the "
@@ -249,12 +250,12 @@ class XorCurriculum(Model):
         worth = label * output
         return jnp.maximum(-worth, 0.0) + jnp.log(1 + jnp.exp(-jnp.abs(worth)))
 
-    def _draws(self, nodes: int) -> np.ndarray:
+    def _draws(self, nodes: int, scramble: int = 0) -> np.ndarray:
         """Fixed normal points, the same in each of the four clusters, stacked on the cluster's centre: (K + 2, 4·nodes).
 
         Their mean is zero, and their covariance is close to the identity if they are many.
         """
-        uniform = qmc.Sobol(self.students, scramble=True, rng=0).random(nodes)
+        uniform = qmc.Sobol(self.students, scramble=True, rng=scramble).random(nodes)
         normal = ndtri(np.clip(uniform, 1e-12, 1 - 1e-12)).T
         normal = normal - normal.mean(axis=1, keepdims=True)
         if nodes > 2 * self.students:
@@ -324,9 +325,11 @@ class XorCurriculum(Model):
         return jnp.stack(pair[self.protocol])
 
     def point(self, numerics: Numerics) -> dict[str, Array]:
-        draws = jnp.asarray(self._draws(numerics.nodes))
+        # The flow follows two sets of points. Where a plateau amplifies their difference, neither average is good enough.
+        sets = jnp.asarray(np.stack([self._draws(numerics.nodes, scramble) for scramble in (0, 1)]))
 
-        def drift(stage: Array, state: Overlaps, model: XorCurriculum) -> Overlaps:
+        def drift(stage: Array, state: Overlaps, given: tuple[XorCurriculum, Array]) -> Overlaps:
+            model, draws = given
             second = jnp.where(stage < 1.0, 0, 1)
             if model.protocol == "mixed":
                 both = jax.vmap(lambda x: model._velocity(state, x, draws))(jnp.stack([model.easy, model.hard]))
@@ -337,23 +340,27 @@ class XorCurriculum(Model):
 
         start = Overlaps(self.initial_norm, self.initial_overlap, self.initial_readout, jnp.zeros(self.students))
         # The drift is smooth, but only on the scale of `softness`: use a solver of fifth order rather than eighth.
-        flow = integrate(
-            drift, start, jnp.linspace(0.0, 2.0, 2 * self.points + 1), self, rtol=numerics.tolerance,
-            atol=0.1 * numerics.tolerance, max_steps=STEPS, solver="tsit5", jumps=jnp.ones(1),
-        )  # fmt: skip
-        path: Overlaps = flow.values
+        flows = jax.vmap(
+            lambda draws: integrate(
+                drift, start, jnp.linspace(0.0, 2.0, 2 * self.points + 1), (self, draws), rtol=numerics.tolerance,
+                atol=0.1 * numerics.tolerance, max_steps=STEPS, solver="tsit5", jumps=jnp.ones(1),
+            )
+        )(sets)  # fmt: skip
         lines = jnp.asarray(self._draws(numerics.lines)[: self.students, : numerics.lines].T)
 
         def loss(state: Overlaps) -> Array:
-            fields, _ = self._fields(state, self.hard, draws)
+            fields, _ = self._fields(state, self.hard, sets[0])
             labels = jnp.asarray(np.repeat(LABELS, numerics.nodes))
             return jnp.mean(self._cost(state.readout @ _rounded(fields, self.softness)[0], labels))
 
+        each = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), flows.values)
+        losses = jax.lax.map(loss, each).reshape(2, -1)
+        agreed = jnp.abs(losses[0] - losses[1]) <= 0.5 * type(self).accuracy
+        path: Overlaps = jax.tree.map(lambda x: x[0], flows.values)
         errors = jax.lax.map(lambda state: self._error(state, lines, numerics.brackets), path)
-        losses = jax.lax.map(loss, path)
         return {
-            **self._observed(path, errors, losses),
-            "converged": until_failure(flow.reached & jnp.isfinite(losses)),
+            **self._observed(path, errors, losses[0]),
+            "converged": until_failure(flows.reached[0] & jnp.isfinite(losses[0]) & agreed),
         }
 
     def _observed(self, path: Overlaps, errors: Array, losses: Array) -> dict[str, Array]:
