@@ -26,8 +26,11 @@ def known() -> dict[str, float]:
 
 
 def expected(nodeid: str, seconds: dict[str, float]) -> float:
-    """Processor seconds of a test. One that was never measured but is slow for most models takes as long as for those: a
-    new model adds no line to the file."""
+    """Processor seconds of a test.
+
+    A test that was never measured for a model counts as slow if it is slow for most models, so that a new model adds no
+    line to the file.
+    """
     test, _, parameter = nodeid.partition("[")
     if nodeid in seconds or parameter[:-1] not in MODELS:
         return seconds.get(nodeid, 0.0)

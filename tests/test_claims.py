@@ -46,7 +46,7 @@ def test_a_verdict_follows_the_data():
     assert judge(claim, stored | {"what-transformers-learn.sequences": deep}).verdict == SHOWN
 
 
-def test_noise_leaves_a_claim_open_and_what_is_missing_leaves_it_partly_shown():
+def test_noisy_data_leave_a_claim_open_and_missing_data_leave_it_partly_shown():
     claim = Claim("It grows.", "paper", "a positive slope", measure=lambda _: [Measured("slope", 1.0, 0.1, above=0)])
     assert judge(claim, {}).verdict == SHOWN
     assert judge(dataclasses.replace(claim, missing="real data"), {}).verdict == PARTLY
@@ -55,7 +55,7 @@ def test_noise_leaves_a_claim_open_and_what_is_missing_leaves_it_partly_shown():
     assert judge(dataclasses.replace(claim, measure=lambda _: [Measured("slope", np.nan, above=0)]), {}).verdict == OPEN
 
 
-def test_the_ledger_is_printed_and_given_as_json(capsys):
+def test_the_ledger_is_printed_as_text_and_as_json(capsys):
     code, out, _ = answer(capsys, "claims", "masked-regression")
     assert code == 0
     assert "SHOWN" in out

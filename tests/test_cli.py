@@ -126,7 +126,7 @@ def test_show_names_the_arms_of_a_model(capsys):
     assert "Arms" not in answer(capsys, "show", "perceptron")[1]
 
 
-def test_an_unknown_arm_is_answered_with_the_nearest(capsys):
+def test_an_unknown_arm_suggests_the_nearest(capsys):
     code, out, err = answer(capsys, "study", "continual-digits", "--arms", "shared,head copid", "--json")
     sentence = "continual-digits has no arm 'head copid'; did you mean 'head copied'?"
     assert (code, json.loads(out)["error"], err) == (2, sentence, f"solvable: {sentence}\n")
@@ -203,14 +203,14 @@ def test_with_json_a_refusal_is_json_too(capsys):
 
 
 @pytest.mark.parametrize("words", [["--help"], ["list"], ["theory", "--help"], ["figure"]])
-def test_help_and_list_answer_without_importing_jax(words):
+def test_help_and_list_do_not_import_jax(words):
     program = "import sys; from solvable.cli.app import main\ntry: main(sys.argv[1:])\nfinally: assert 'jax' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=LONG,
                           env=os.environ | {"PYTHONPATH": SOURCE})  # fmt: skip
     assert done.returncode == 0, done.stderr  # speed is measured in benchmarks
 
 
-def test_control_c_leaves_a_store_that_resumes_and_says_how(tmp_path):
+def test_control_c_leaves_a_store_that_resumes_and_prints_how(tmp_path):
     words = ["study", "perceptron", "loss=square", "--over", "samples=0.3:3:40", "--size", "30,40", "--seeds", "20",
              "--out", str(tmp_path / "run")]  # fmt: skip
     program = "import sys; from solvable.cli.app import main; main()"

@@ -24,7 +24,7 @@ def test_every_model_with_a_theory_has_reference_values():
 
 
 @pytest.mark.parametrize("id", MODELS)
-def test_listing_and_class_tell_the_same(id):
+def test_listing_and_class_agree(id):
     line, kind = sv.listings()[id], sv.model_class(id)
     assert (line.id, line.name, line.family) == (kind.id, kind.__name__, kind.family)
     assert line.sentence.endswith(".")
@@ -53,7 +53,7 @@ def test_a_reference_value_may_be_that_of_a_realisation():
     assert "is not an object with a size and a seed" in result.seen
 
 
-def test_a_model_that_promises_too_much_is_told_so():
+def test_a_model_that_breaks_its_promises_is_reported():
     class Ghostly(sv.Perceptron):
         """Claims an observable that it does not predict."""
 
@@ -63,7 +63,7 @@ def test_a_model_that_promises_too_much_is_told_so():
     assert not kept["the theory gives exactly the declared observables"]
 
 
-def test_a_model_that_breaks_physics_has_not_converged_whatever_it_says():
+def test_a_model_that_breaks_physics_does_not_count_as_converged():
     class Unphysical(sv.Perceptron):
         """Has a negative squared norm."""
 
@@ -78,7 +78,7 @@ def test_a_model_that_breaks_physics_has_not_converged_whatever_it_says():
     assert not kept["the theory converges over the typical ranges"]
 
 
-def test_a_model_that_breaks_its_accuracy_is_told_so():
+def test_a_model_that_misses_its_accuracy_is_reported():
     class Coarse(sv.Perceptron):
         """Has a training loss that depends on the number of nodes."""
 

@@ -150,7 +150,7 @@ def test_every_test_and_source_file_that_the_documents_name_exists():
             assert "ID" in name or (root / name).exists(), (page.name, name)
 
 
-def test_the_build_has_no_warning_and_loads_nothing_from_elsewhere(tmp_path):
+def test_the_build_has_no_warning_and_loads_no_external_files(tmp_path):
     pytest.importorskip("furo")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", str(DOCS), str(tmp_path)]
     done = subprocess.run(
@@ -183,7 +183,7 @@ def test_every_word_of_the_vocabulary_is_used():
     assert stale == set()
 
 
-def test_the_generated_vocabulary_has_every_word_with_what_it_means():
+def test_the_generated_vocabulary_has_every_word_with_its_meanings():
     pages = pytest.importorskip("pages")
     from solvable.models import LISTINGS
 

@@ -15,7 +15,7 @@ from solvable.render.plots import plot_study
 
 DATA = sorted(MODELS.glob("*/*/data/*.nc"), key=lambda file: file.name)
 SLACK = 2e-6  # tolerance for simulations in single precision
-# Quantities that must be monotonic: file, variable, and the dimension along which it falls (−1) or rises (1).
+# Quantities that must be monotone: file, variable, and the dimension along which it falls (−1) or rises (1).
 ONE_WAY = [
     ("perceptron-learning-curves.theory", "bayes_error_theory", "samples", -1),
     ("potts-attention-learning-curves.couplings", "coupling_error_theory", "samples", -1),
@@ -40,7 +40,7 @@ def models_of(study):
 
 
 @pytest.mark.parametrize("file", DATA, ids=lambda file: file.stem)
-def test_what_a_figure_shows_is_what_was_computed_and_lies_within_its_bounds(file):
+def test_figures_show_the_computed_values_within_their_bounds(file):
     """The data record their origin, their hash matches, and every observable stays within its declared bounds."""
     data = kept(file)
     study = json.loads(data.attrs["study"])
@@ -61,7 +61,7 @@ def test_what_a_figure_shows_is_what_was_computed_and_lies_within_its_bounds(fil
 
 
 @pytest.mark.parametrize(("name", "variable", "along", "way"), ONE_WAY)
-def test_what_physics_says_goes_one_way_does(name, variable, along, way):
+def test_monotone_observables_are_monotone(name, variable, along, way):
     data = kept(kept_in(name.split(".")[0]) / f"{name}.nc")
     steps = (
         data.sortby(along)[variable].diff(along).values if along in data.coords else data[variable].diff(along).values
@@ -71,19 +71,19 @@ def test_what_physics_says_goes_one_way_does(name, variable, along, way):
     assert np.all(way * steps >= -1e-9)
 
 
-def test_data_that_were_changed_are_not_what_they_say(tmp_path):
+def test_changed_data_fail_their_checksum(tmp_path):
     data = kept(DATA[0])
     name = next(n for n, v in data.data_vars.items() if v.dtype.kind == "f")
     data[name].values[...] += 1e-6
     assert data.attrs["sha256"] != fingerprint(data)
 
 
-def test_every_figure_of_minutes_has_its_data():
+def test_every_figure_has_stored_data():
     assert {f.name for f in FIGURES} - {file.name.split(".")[0] for file in DATA} == set()
 
 
 @pytest.mark.parametrize("name", ["what-transformers-learn", "perceptron-phase-diagram", "soft-committee-plateau"])
-def test_a_figure_comes_as_png_and_pdf_with_its_data(name, tmp_path):
+def test_a_figure_is_saved_as_png_and_pdf_with_its_data(name, tmp_path):
     files = {f.suffix: f for f in draw(name, tmp_path)}
     assert set(files) == {".png", ".pdf", ".nc"}
     picture = plt.imread(files[".png"])[..., :3]
@@ -95,7 +95,7 @@ def test_a_figure_comes_as_png_and_pdf_with_its_data(name, tmp_path):
         assert data.attrs["device"]
 
 
-def test_an_interrupted_figure_goes_on_where_it_was_and_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
+def test_an_interrupted_figure_resumes_and_leaves_no_files(tmp_path, monkeypatch, capsys):
     from solvable.models.replica.perceptron import figures as perceptron
 
     made, impatient = [], [True]
@@ -132,7 +132,7 @@ def test_an_interrupted_figure_goes_on_where_it_was_and_leaves_nothing_behind(tm
     assert not list(tmp_path.glob(".*"))
 
 
-def test_what_is_exact_is_shown_first_and_the_networks_land_on_it(tmp_path, monkeypatch, capsys):
+def test_exact_curves_are_shown_first_and_networks_are_added(tmp_path, monkeypatch, capsys):
     from solvable.models.attention.masked_language import figures as masked_language
     from solvable.render import figures as module
 
@@ -162,11 +162,11 @@ def test_what_is_exact_is_shown_first_and_the_networks_land_on_it(tmp_path, monk
     assert known.to_series().to_dict() == {"factored": True, "dense": True, "1 layer": False}
     assert np.isfinite(last["sequences"].excess_loss).all()
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("Computing what can be known exactly")
+    assert lines[0].startswith("Computing the exact results")
     assert sum(line.startswith(str(tmp_path / "what-transformers-learn.png")) for line in lines) == 2
 
 
-def test_pieces_of_other_settings_are_made_again(tmp_path):
+def test_pieces_of_other_settings_are_recomputed(tmp_path):
     pieces = Pieces(tmp_path)
     make = [lambda v=v: {"value": np.array(v)} for v in (1, 2)]
     assert pieces.get("one", {"steps": 10}, make[0])["value"] == 1
@@ -181,7 +181,7 @@ def test_every_model_has_a_figure():
     assert shown == set(sv.listings())
 
 
-def test_an_unknown_figure_is_answered_with_the_nearest_name():
+def test_an_unknown_figure_suggests_the_nearest_name():
     with pytest.raises(sv.UnknownName, match="did you mean 'soft-committee-plateau'"):
         figure_named("soft-comittee-plateau")
 

@@ -32,7 +32,7 @@ def table(tmp_path):
     return file
 
 
-def test_forecast_tells_gain_level_and_power_law_in_a_table_and_in_words(capsys, table):
+def test_forecast_reports_gain_level_and_power_law_in_a_table_and_in_words(capsys, table):
     code, out, err = answer(capsys, "forecast", table, "--at", "90,180")
     assert (code, err) == (0, "")
     assert "mean squared error" in out
@@ -74,7 +74,7 @@ def test_logistic_forecast_of_words_is_kept_whole_in_a_new_folder(capsys, tmp_pa
     assert "already exists" in err
 
 
-def test_warnings_go_to_standard_error_and_nothing_fails(capsys, tmp_path):
+def test_warnings_go_to_standard_error_without_failing(capsys, tmp_path):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(120, 20)) / np.sqrt(rng.chisquare(3, size=120))[:, None]
     np.savez(tmp_path / "data.npz", X=x, y=x[:, 0] + 0.3 * rng.normal(size=120))
@@ -119,7 +119,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_bad_input_ends_in_one_sentence_exit_code_two_and_nothing_written(kind, capsys, tmp_path):
+def test_bad_input_ends_in_one_sentence_exit_code_two_and_no_output(kind, capsys, tmp_path):
     change, words, says = BAD[kind]
     file = tmp_path / "data.csv"
     file.write_text("\n".join(change(lines())))

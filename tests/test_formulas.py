@@ -30,7 +30,7 @@ def spoken(text):
         ("w*_k", "<msubsup><mi>w</mi><mi>k</mi><mo>*</mo></msubsup>"),
     ],
 )
-def test_what_is_written_is_set_as_mathematics(text, inside):
+def test_written_formulas_are_set_as_mathematics(text, inside):
     assert inside in formula(text)
 
 
@@ -73,7 +73,7 @@ def test_formulas_are_found_among_words(text, found):
 
 
 @pytest.mark.parametrize("text", ["(x_1", "x_1)", "[((α", "))) β", "_", "^", "√", "α.", "", " ", "*α*", "α_{", "{α"])
-def test_nothing_is_lost_where_brackets_do_not_match(text):
+def test_unbalanced_brackets_lose_no_text(text):
     assert with_formulas(text, str) == text
 
 

@@ -128,7 +128,7 @@ def test_a_kind_has_its_page(kinds, page, id):
         assert ("quantile" in series["dims"]) == (id == "kind-random-limit")
 
 
-def test_a_kept_theory_is_computed_once_a_point_and_never_to_draw(kinds):
+def test_a_stored_theory_is_computed_once_per_point_and_never_for_drawing(kinds):
     kinds.CALLS.clear()
     study = sv.Study(kinds.Slow(), {"bias": [0.2, 0.4, 0.6, 0.8]}, sizes=[20], seeds=3)
     study.run(progress=False)
@@ -143,7 +143,7 @@ def test_a_kept_theory_is_computed_once_a_point_and_never_to_draw(kinds):
     assert len(kinds.CALLS) <= 3  # the contract at the defaults, and beside a realisation
 
 
-def test_typed_data_stay_what_they_are(kinds):
+def test_typed_data_keep_their_types(kinds):
     walk = kinds.Walk()
     assert walk.bonds.indices.dtype == np.int32
     assert walk.start.dtype == bool
@@ -174,7 +174,7 @@ def test_wrong_data_are_refused_in_one_sentence(kinds, values, sentence):
 
 
 @pytest.mark.parametrize(("shift", "verdict"), [(0.0, "agree"), (0.5, "disagree")])
-def test_random_limits_are_told_apart_by_their_law(shift, verdict):
+def test_random_limits_are_distinguished_by_their_law(shift, verdict):
     rng = np.random.default_rng(0)
     draws = rng.normal(size=(1, 2, 4000))
     seen = rng.normal(size=(1, 2, 400)) + shift
@@ -182,7 +182,7 @@ def test_random_limits_are_told_apart_by_their_law(shift, verdict):
     assert Agreement(tuple(rows), (100, 400)).verdict == verdict
 
 
-def test_a_random_limit_that_differs_as_its_power_says_is_a_finite_size_effect():
+def test_a_random_limit_that_differs_by_the_declared_power_is_a_finite_size_effect():
     rng = np.random.default_rng(1)
     sizes = np.array([100, 400])
     draws = rng.normal(size=(1, 2, 20000))

@@ -18,7 +18,7 @@ from solvable.models.__main__ import README, as_text, collect, with_table
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_listing_and_the_readme_say_what_the_models_declare():
+def test_the_listing_and_the_readme_match_the_declarations():
     """`make listing` updates both."""
     listing = collect()
     assert FILE.read_text(encoding="utf-8") == as_text(listing)
@@ -30,7 +30,7 @@ def test_the_listing_and_the_readme_say_what_the_models_declare():
     assert all(line["sentence"] for line in listing["figures"])
 
 
-def test_drawing_knows_no_dimension_by_name():
+def test_drawing_does_not_depend_on_names_of_dimensions():
     declared = [d for id in sv.listings() for d in sv.model_class(id).dimensions_declared]
     kinds = {"time", "pair", "site", "mode", "draw", "label"}  # known kinds, some of which are also names
     names = {d.name for d in declared} - kinds
@@ -86,7 +86,7 @@ def test_a_new_model_in_a_checkout_touches_its_own_folder_and_generated_lists(tm
 
 
 @pytest.mark.parametrize("name", ["My-Model", "perceptron", "two words", "-x"])
-def test_a_senseless_name_is_refused_in_one_sentence(name, capsys, tmp_path, monkeypatch):
+def test_an_invalid_name_is_refused_in_one_sentence(name, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, out, err = (
         answer(capsys, "new", "--json", "--", name) if name.startswith("-") else answer(capsys, "new", name)

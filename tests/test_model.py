@@ -105,7 +105,7 @@ def test_a_wrong_value_is_refused_in_one_sentence_that_names_field_value_and_ran
     assert str(caught.value) == sentence
 
 
-def test_a_misspelt_field_is_answered_with_the_nearest_name():
+def test_a_misspelt_field_suggests_the_nearest_name():
     with pytest.raises(sv.UnknownName, match="toy has no field 'gian'; did you mean 'gain'?"):
         Toy.create(gian=1)
     with pytest.raises(sv.UnknownName, match="numerics has no setting 'node'"):
@@ -125,7 +125,7 @@ def test_jit_vmap_and_grad_over_a_model():
     assert slope == 2.0
 
 
-def test_what_did_not_converge_is_nan_in_value_and_gradient_and_only_in_its_lane():
+def test_an_unconverged_lane_alone_is_nan_in_value_and_gradient():
     model = Toy(gain=[1.0, 9.9, 2.0])
     out = model.theory()
     assert list(out.status) == ["converged", "not converged", "converged"]
@@ -135,7 +135,7 @@ def test_what_did_not_converge_is_nan_in_value_and_gradient_and_only_in_its_lane
     np.testing.assert_array_equal(np.isnan(slope), [False, True, False])
 
 
-def test_replace_lets_defaults_follow_the_choices_but_keeps_what_was_given():
+def test_replace_updates_defaults_but_keeps_given_values():
     assert Toy().replace(units=5).weights.shape == (5,)
     with pytest.raises(sv.InvalidValue):
         Toy(weights=[1.0, 1.0, 2.0]).replace(units=5)
@@ -199,7 +199,7 @@ def test_a_theory_in_several_batches_is_the_same_as_in_one():
     np.testing.assert_array_equal(whole.curve, parts.curve)
 
 
-def test_without_64_bit_floats_a_theory_refuses_in_one_sentence():
+def test_a_theory_without_64_bit_floats_is_refused_in_one_sentence():
     program = (
         "import solvable as sv\n"
         "model = sv.Perceptron(loss='square')\n"
@@ -232,7 +232,7 @@ class _Costly(sv.Model):
         return {"number": 2 * self.strength, "spectrum": spectrum, "spectrum_converged": self.strength < 2.0}
 
 
-def test_a_theory_gives_only_what_is_asked_for():
+def test_a_theory_returns_only_the_requested_observables():
     model = _Costly(strength=[1.0, 3.0])
     whole, part = model.theory(), model.theory(only=["number"])
     assert list(part) == ["number"]
@@ -245,7 +245,7 @@ def test_a_theory_gives_only_what_is_asked_for():
     assert set(whole) == {"number", "spectrum"}
 
 
-def test_what_is_not_predicted_cannot_be_asked_for():
+def test_unpredicted_observables_cannot_be_requested():
     with pytest.raises(
         sv.UnknownName, match="costly does not predict 'numbr' with these choices; did you mean 'number'"
     ):
@@ -274,7 +274,7 @@ class Falling(sv.Model):
         return self.point(None)
 
 
-def test_what_fails_in_time_keeps_its_values_until_then_and_says_how_far_it_came():
+def test_a_flow_that_fails_keeps_its_values_until_then_and_reports_the_time():
     out = Falling(speed=[0.5, 2.0, 5.0]).theory()
     reached = np.array([[True] * 5, [True] * 2 + [False] * 3, [True] + [False] * 4])
     np.testing.assert_array_equal(out.converged, [True, False, False])

@@ -43,7 +43,7 @@ def test_lines_connect_what_the_study_holds_unless_they_may_be_finer(study):
     assert notes(figure) == []
 
 
-def test_finer_lines_go_through_the_stored_theory_and_the_figure_says_that_they_are(study):
+def test_finer_lines_pass_through_the_stored_theory_and_are_labelled(study):
     figure = study.plot("test_loss", along="samples")
     stored = study.dataset().test_loss_theory
     drawn = lines(figure)
@@ -56,13 +56,13 @@ def test_finer_lines_go_through_the_stored_theory_and_the_figure_says_that_they_
     assert notes(figure) == [FINER_NOTE]
 
 
-def test_the_note_stands_once_below_the_last_observable(study):
+def test_the_note_appears_once_below_the_last_observable(study):
     figure = study.plot(["test_loss", "norm", "overlap", "test_error"], along="samples")
     assert notes(figure) == [FINER_NOTE]
     assert [len(axis.texts) for axis in figure.axes if axis.get_visible()] == [0, 0, 0, 1]
 
 
-def test_a_theory_that_takes_its_time_is_drawn_as_it_is_stored(study, monkeypatch):
+def test_a_slow_theory_is_drawn_as_stored(study, monkeypatch):
     monkeypatch.setattr(sv.Perceptron, "theory_seconds", 1.0)
     figure = study.plot("test_loss", along="samples")
     assert [len(x) for x, _ in lines(figure)] == [4, 4]

@@ -115,7 +115,7 @@ def test_sampled_sequences_have_lower_energy_than_random_ones(capsys, kept, tmp_
     assert "already exists" in err
 
 
-def test_fit_that_did_not_converge_says_so_with_exit_code_one(capsys, family):
+def test_unconverged_fit_is_reported_with_exit_code_one(capsys, family):
     code, out, err = answer(capsys, "potts", "fit", family, "--alphabet", "rna", "--iterations", "1", "--json")
     assert code == 1
     assert json.loads(out)["converged"] is False
@@ -136,7 +136,7 @@ BAD_FILES = {
 
 
 @pytest.mark.parametrize("kind", BAD_FILES)
-def test_bad_file_ends_in_one_sentence_with_a_line_number_and_nothing_written(kind, capsys, tmp_path):
+def test_bad_file_ends_in_one_sentence_with_a_line_number_and_no_output(kind, capsys, tmp_path):
     file = tmp_path / "bad.fasta"
     file.write_text(BAD_FILES[kind])
     code, out, err = answer(capsys, "potts", "fit", file, "--alphabet", "rna", "--out", tmp_path / "model", "--json")
@@ -170,7 +170,7 @@ def test_bad_file_ends_in_one_sentence_with_a_line_number_and_nothing_written(ki
         ("energies", "nowhere", "FAMILY"),
     ],
 )
-def test_wrong_words_end_in_one_sentence_and_exit_code_two(words, capsys, family, kept, tmp_path, monkeypatch):
+def test_wrong_arguments_end_in_one_sentence_and_exit_code_two(words, capsys, family, kept, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     places = {"FAMILY": str(family), "KEPT": str(kept)}
     code, _, err = answer(capsys, "potts", *(places.get(word, word) for word in words))
@@ -219,7 +219,7 @@ commands._progress = progress
 """
 
 
-def test_interrupted_fit_leaves_nothing_behind(tmp_path):
+def test_interrupted_fit_leaves_no_files(tmp_path):
     rng = np.random.default_rng(0)
     (tmp_path / "work").mkdir()
     file = tmp_path / "work" / "large.fasta"

@@ -46,7 +46,7 @@ def test_branches_are_nan_padded_and_sorted():
     assert out["free_energy"][0, 0] < out["free_energy"][0, 1]
 
 
-def test_the_gradient_finds_the_penalty_that_theory_knows_to_be_best():
+def test_the_gradient_finds_the_known_best_penalty():
     for noise in (0.1, 1.0):
         best = sv.optimise(sv.Perceptron(loss="square", teacher="linear", noise=noise), "penalty", minimise="test_loss")
         assert abs(best.controls["penalty"] - noise) < 1e-6
@@ -77,6 +77,6 @@ def test_peaks_and_levels_are_located_and_absence_is_nan():
 
 
 @pytest.mark.parametrize("what", ["nonsense", "peak of nonsense", "nonsense = 1", "test_loss = one"])
-def test_a_wrong_question_is_refused(what):
+def test_an_invalid_search_is_refused(what):
     with pytest.raises(sv.SolvableError):
         sv.locate(sv.Perceptron(loss="square"), along="samples", what=what)

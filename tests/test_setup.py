@@ -22,7 +22,7 @@ PINS = [
 
 
 @pytest.mark.parametrize("pin", PINS, ids=lambda pin: pin.name)
-def test_a_pinned_version_is_for_every_python_that_is_promised(pin):
+def test_pinned_versions_exist_for_every_promised_python(pin):
     try:
         installed = importlib.metadata.distribution(pin.name)
     except importlib.metadata.PackageNotFoundError:
@@ -34,14 +34,14 @@ def test_a_pinned_version_is_for_every_python_that_is_promised(pin):
     assert not refused, f"{pin} is for Python {admitted}, not for {', '.join(refused)}: pin an older version"
 
 
-def test_what_is_promised_is_what_the_project_declares():
+def test_promised_versions_are_those_that_the_project_declares():
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     declared = SpecifierSet(re.search(r'requires-python = "(.*)"', text)[1])
     assert [python for python in PROMISED if declared.contains(python)] == list(PROMISED)
     assert not declared.contains("3.10.99")
 
 
-def test_versions_are_pinned_and_most_of_them_are_installed():
+def test_versions_are_pinned_and_most_are_installed():
     assert all([s.operator for s in pin.specifier] == ["=="] for pin in PINS)
     installed = {re.sub(r"[-_.]+", "-", d.name).lower(): d.version for d in importlib.metadata.distributions()}
     names = [re.sub(r"[-_.]+", "-", pin.name).lower() for pin in PINS]
@@ -106,7 +106,7 @@ def test_the_other_order_installs_the_same(project):
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
-def test_a_change_of_what_is_declared_installs_again_in_either_order(project, name):
+def test_a_changed_declaration_reinstalls_in_either_order(project, name):
     project.make(".venv/ready")
     old = [project.folder / ".venv" / stamp for stamp in ("ready-core", "ready")]
     for file in old:

@@ -26,7 +26,7 @@ def small(**changes):
     return sv.Study(RIDGE, **options)
 
 
-def test_the_dataset_is_labelled_and_theory_stands_at_the_realised_ratio(tmp_path):
+def test_the_dataset_is_labelled_and_theory_is_evaluated_at_the_realised_ratio(tmp_path):
     study = small(over={"samples": [0.52, 2.0]})
     data = study.run(tmp_path / "run", progress=False)
     assert data.test_error_simulated.dims == ("samples", "size", "seed")
@@ -58,7 +58,7 @@ def test_a_stored_study_opens_with_its_results_and_resumes_with_nothing_to_do(tm
     assert Store.open(tmp_path / "run").verify() == []
 
 
-def test_an_extended_study_computes_only_what_is_new(tmp_path):
+def test_an_extended_study_computes_only_new_cells(tmp_path):
     first = small().run(tmp_path / "run", progress=False)
     more = small(seeds=6, over={"samples": [0.5, 0.7, 1.0, 2.0]})
     more.attach(tmp_path / "run")
@@ -108,7 +108,7 @@ def test_choices_that_go_together_may_be_swept_together_and_others_are_refused()
         ({"over": {"loss": ["square", "hing"]}}, "loss = 'hing' is not one of"),
     ],
 )
-def test_a_wrong_study_is_refused_in_one_sentence(options, sentence):
+def test_an_invalid_study_is_refused_in_one_sentence(options, sentence):
     with pytest.raises(sv.SolvableError, match=sentence):
         sv.Study(RIDGE, **options)
 
@@ -193,7 +193,7 @@ def _verdict(amplitude=0.0, offset=0.0, noise=0.01, power=1.0, sizes=(100, 200, 
     return [r.verdict for r in table]
 
 
-def test_agreement_verdicts_name_what_they_see():
+def test_agreement_verdicts_match_the_deviation():
     assert set(_verdict()) == {"agree"}
     assert set(_verdict(noise=0.5)) == {"inconclusive"}
     assert set(_verdict(amplitude=8.0)) == {"finite-size"}
@@ -216,7 +216,7 @@ def test_holm_steps_down():
     assert holm([0.01, 0.012, 0.016, 0.04], 0.05) == [True, True, True, True]
 
 
-def test_a_fraction_that_every_seed_counts_alike_is_not_infinitely_certain():
+def test_a_fraction_equal_in_every_seed_is_not_infinitely_certain():
     zeros = np.zeros((1, 1, 8))
     rows = compare("x", [{}], zeros, zeros + 1e-4, np.array([100]), power=1.0, counted=np.array([[50]]))
     assert judge(rows)[0].verdict == "inconclusive"
@@ -231,7 +231,7 @@ def test_cells_that_did_not_converge_are_undefined_not_averaged():
     )
 
 
-def test_a_study_without_a_sweep_draws_what_has_a_dimension_of_its_own():
+def test_a_study_without_a_sweep_draws_observables_with_their_own_dimension():
     """Single numbers beside a curve have no axis to be drawn along and are left out."""
     study = sv.Study(sv.ManyBodyBias(sites=3, colours=2, bodies=2, depth=0), sizes=[50], seeds=2)
     study.run(progress=False)
@@ -274,7 +274,7 @@ def test_run_agreement_and_plot_assemble_the_dataset_once(tmp_path, assemblies):
     assert len(assemblies) == 1
 
 
-def test_what_somebody_else_commits_is_in_the_next_dataset(tmp_path, assemblies):
+def test_blocks_committed_by_others_are_in_the_next_dataset(tmp_path, assemblies):
     small().run(tmp_path / "run", progress=False)
     more = small(seeds=6)
     more.attach(tmp_path / "run")
@@ -287,7 +287,7 @@ def test_what_somebody_else_commits_is_in_the_next_dataset(tmp_path, assemblies)
     assert len(assemblies) == 4  # before, after, and by the two that ran
 
 
-def test_a_dataset_that_was_changed_by_its_caller_leaves_the_study_as_it_was():
+def test_changing_a_returned_dataset_leaves_the_study_unchanged():
     study = small()
     data = study.run(progress=False)
     sound = data.copy(deep=True)

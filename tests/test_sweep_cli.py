@@ -48,7 +48,7 @@ def run(finished, tmp_path):
     return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
-def test_a_finished_sweep_says_so_and_run_again_computes_nothing(capsys, run):
+def test_a_finished_sweep_reports_it_and_a_second_run_computes_nothing(capsys, run):
     code, out, _ = answer(capsys, "sweep", "status", str(run), "--json")
     result = json.loads(out)
     assert code == 0
@@ -64,7 +64,7 @@ def test_a_finished_sweep_says_so_and_run_again_computes_nothing(capsys, run):
     assert "84 of 84 done" in answer(capsys, "sweep", "status", str(run))[1]
 
 
-def test_work_tells_what_it_did_and_verify_finds_damage_until_then(capsys, run):
+def test_work_reports_its_blocks_and_verify_finds_damage(capsys, run):
     assert answer(capsys, "sweep", "verify", str(run))[0] == 0
     next((run / "blocks").glob("*/*.npz")).unlink()
     code, out, _ = answer(capsys, "sweep", "verify", str(run), "--json")
@@ -102,7 +102,7 @@ def test_compact_moves_blocks_into_archives_that_every_command_reads(capsys, run
     assert json.loads(answer(capsys, "sweep", "gc", str(run), "--older", "0", "--json")[1])["removed"] == 0
 
 
-def test_a_gpu_that_is_not_there_is_one_sentence(finished):
+def test_a_missing_gpu_is_reported_in_one_sentence(finished):
     environment = os.environ | {"PYTHONPATH": SOURCE, "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, "-m", "solvable", "sweep", "work", str(finished), "--device", "gpu"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, env=environment)
@@ -215,7 +215,7 @@ def test_wrong_input_gives_one_sentence_and_code_two(capsys, words, finished, tm
 
 
 @pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["status", "RUN"], ["verify", "RUN"], ["gc", "RUN"]])
-def test_help_status_verify_and_gc_answer_without_importing_jax(words, finished):
+def test_help_status_verify_and_gc_do_not_import_jax(words, finished):
     program = "import sys; from solvable.cli.app import main\ntry: main(sys.argv[1:])\nfinally: assert 'jax' not in sys.modules"
     words = ["sweep", *(str(finished) if w == "RUN" else w for w in words)]
     done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=LONG,
@@ -237,7 +237,7 @@ def _children(process: int) -> list[int]:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc for the workers")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["control-c", "terminated"])
-def test_an_interrupted_sweep_ends_its_workers_and_says_how_to_resume(tmp_path, how):
+def test_an_interrupted_sweep_ends_its_workers_and_prints_how_to_resume(tmp_path, how):
     run = tmp_path / "run"
     words = ["sweep", "run", str(run), "perceptron", "loss=square", "samples=0.5", "--over", "penalty=0.1:1:40",
              "--size", "16", "--seeds", "40", "--workers", "2"]  # fmt: skip

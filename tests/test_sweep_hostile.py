@@ -70,7 +70,7 @@ def document(run, kind):
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_hostile_blocks_are_refused_by_export_and_told_by_verify(capsys, run, what):
+def test_hostile_blocks_are_refused_by_export_and_reported_by_verify(capsys, run, what):
     [file] = (run / "blocks").glob("*/*.npz")
     data = HOSTILE[what]()
     file.write_bytes(data)

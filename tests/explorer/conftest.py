@@ -42,7 +42,7 @@ def running(surroundings):
 
 @pytest.fixture
 def fresh(surroundings):
-    """A server of one's own, to be mistreated."""
+    """A separate server that a test may break."""
     server = Running()
     yield server
     server.close()

@@ -1,4 +1,4 @@
-"""The explorer's server in a thread of this process, and a client that says exactly what it is told to say."""
+"""The explorer's server in a thread of this process, and a client that sends exactly the given bytes."""
 
 import http.client
 import json
@@ -32,7 +32,7 @@ class Answer:
 
 
 class Running:
-    """A server on a free port; `session` is the cookie of a browser that was let in."""
+    """A server on a free port; `session` is the cookie of a logged-in browser."""
 
     def __init__(self, study=None, run=None, *, rate=1e6, burst=1e6, warm=False):
         listener = socket.socket()
@@ -51,7 +51,7 @@ class Running:
         self.session = self.enter()
 
     def enter(self) -> str:
-        """Exchange the token; the cookie that a browser would keep."""
+        """Exchange the token for the cookie that a browser would keep."""
         answer = self.ask("GET", f"/?token={self.door.token}", cookie=None)
         assert answer.status == 303, answer
         return answer.headers["set-cookie"].split(";")[0]
@@ -74,7 +74,7 @@ class Running:
         return self.ask("POST", path, json.dumps(value).encode(), cookies, cookie)
 
     def raw(self, text: bytes) -> bytes:
-        """Bytes as they are; what comes back until the server closes, or has said nothing more for some seconds."""
+        """Send raw bytes; return the reply until the server closes the connection or is silent for some seconds."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=LONG) as connection:
             connection.sendall(text)
             got = b""
@@ -87,7 +87,7 @@ class Running:
             return got
 
     def events(self, job, cookie: str | None = "ours") -> list[tuple[str, dict]]:
-        """Everything that a job tells, until its end."""
+        """All events of a job until its end."""
         answer = self.get(f"/api/jobs/{job}/events", cookie=cookie)
         assert answer.status == 200, answer
         found = []

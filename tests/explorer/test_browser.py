@@ -47,7 +47,7 @@ def chromium():
 
 
 class Visit:
-    """A page, everything it asked for, and everything it complained about."""
+    """A page, all of its requests, and everything it logged."""
 
     def __init__(self, chromium, address, **settings):
         settings = {"viewport": {"width": 1280, "height": 860}, "color_scheme": "light"} | settings
@@ -84,20 +84,20 @@ class Visit:
         )
 
     def after(self, act):
-        """Do something and wait until the plot has been drawn anew, and is no preview."""
+        """Do something and wait until the plot has been redrawn and is not a preview."""
         before = self.page.evaluate("window.drawings")
         act()
         self.until(lambda: self.page.evaluate("window.drawings") > before)
 
     def until(self, true):
-        """Wait for a state of the page, which goes on meanwhile."""
+        """Wait for a state of the page while it keeps running."""
         end = time.monotonic() + LONG
         while not true():
             assert time.monotonic() < end, "waited too long"
             self.page.wait_for_timeout(50)
 
     def query(self, true):
-        """The query of the address, which follows when the hand rests, once something is true of it."""
+        """The query of the address, which is updated after a pause, once a condition holds for it."""
         self.until(lambda: true(urlsplit(self.page.url).query))
         return urlsplit(self.page.url).query
 
@@ -145,7 +145,7 @@ def simulate(visit, sizes, seeds, points):
 @pytest.mark.parametrize(
     "query", ["?model=perceptron", "?model=random-features&x=width:0.3:10:60:log&show=test_error,train_loss"]
 )
-def test_a_first_drawing_stands_before_the_plotting_library_is_there_and_then_makes_room(visit, query):
+def test_a_first_sketch_appears_before_the_plotting_library_loads_and_is_then_replaced(visit, query):
     held = []
     visit.page.route("**/plotly.js", lambda route: held.append(route))
     visit.page.goto(visit.base + "/" + query, wait_until="commit")
@@ -158,7 +158,7 @@ def test_a_first_drawing_stands_before_the_plotting_library_is_there_and_then_ma
     visit.find(".plot .main-svg").first.wait_for()
     assert visit.find(".sketch").count() == 0
     then = [visit.find(".plot .scatterlayer .js-line").nth(k).bounding_box() for k in range(2)]
-    for early, late in zip(first, then, strict=True):  # where it stood, but for the room of the axes
+    for early, late in zip(first, then, strict=True):  # in the same position, except for the space of the axes
         assert abs(early["x"] - late["x"]) < 40
         assert abs(early["y"] - late["y"]) < 40
         assert abs(early["width"] - late["width"]) < 60
@@ -206,7 +206,7 @@ def test_the_stories_of_the_tour_name_only_what_exists():
             kind.create(**{n: _meant(kind, n, v) for n, v in pairs})
 
 
-def test_the_written_tour_has_the_views_of_the_page_s_own():
+def test_the_written_tour_has_the_views_of_the_page():
     written = (ROOT / "docs" / "tour.md").read_text(encoding="utf-8")
     stories = json.loads((STATIC / "tour.json").read_text(encoding="utf-8"))["stories"]
     for step in (step for story in stories for step in story["steps"]):
@@ -331,7 +331,7 @@ def test_choosing_a_vertical_axis_opens_a_plane_with_its_own_ranges(visit):
     assert visit.find("[data-axis=y] input[type=text]").first.input_value() == "0"
 
 
-def test_what_is_taken_away_is_what_is_shown(visit):
+def test_exports_hold_the_shown_view(visit):
     visit.open("?model=perceptron&show=test_error&penalty=0.5")
     visit.page.get_by_text("Export this view").click()
     visit.page.get_by_text("sv.Perceptron(penalty=0.5)").wait_for()
@@ -369,7 +369,7 @@ def test_the_observables_are_switched_on_and_off_but_never_all_off(visit):
     assert visit.find("[data-observable=test_error]").get_attribute("aria-pressed") == "true"
 
 
-def test_the_values_stand_in_a_table_too(visit):
+def test_the_values_are_also_in_a_table(visit):
     visit.open("?model=perceptron&show=test_error&x=samples:0.5:5:8:log")
     visit.page.get_by_text("Values as a table").click()
     rows = visit.find(".values tbody tr")
@@ -422,12 +422,12 @@ def test_every_move_of_a_slider_is_drawn(visit):
     visit.open("?model=perceptron&show=test_error")
     curves = set()
     for k in range(10):
-        moved(visit.page, "penalty", 40 + 29 * k)  # how fast, is in benchmarks/explorer.py
+        moved(visit.page, "penalty", 40 + 29 * k)  # speed is measured in benchmarks/explorer.py
         curves.add(tuple(visit.curve()))
     assert len(curves) == 10
 
 
-def test_a_bad_value_is_answered_beside_its_field_in_the_words_of_the_command_line(visit):
+def test_a_bad_value_shows_the_command_line_message_beside_its_field(visit):
     visit.forgiven = ("422",)
     visit.open("?model=perceptron&show=test_error")
     before = visit.curve()
@@ -445,7 +445,7 @@ def test_a_bad_value_is_answered_beside_its_field_in_the_words_of_the_command_li
     assert not refusal.is_visible()
 
 
-def test_a_bad_range_is_answered_beside_the_axis(visit):
+def test_a_bad_range_shows_a_message_beside_the_axis(visit):
     visit.forgiven = ("422",)
     visit.open("?model=perceptron&show=test_error")
     box = visit.page.get_by_label("from of the horizontal axis")
@@ -454,7 +454,7 @@ def test_a_bad_range_is_answered_beside_the_axis(visit):
     visit.find("[data-axis=x] .refusal").get_by_text("outside its range").wait_for()
 
 
-def test_a_silent_server_and_an_unknown_model_are_said_in_a_sentence(visit):
+def test_a_silent_server_and_an_unknown_model_show_one_sentence(visit):
     visit.forgiven = ("404", "ERR_FAILED", "Failed to load resource")
     visit.page.goto(f"{visit.base}/?model=no-such-model")
     visit.page.get_by_role("alert").get_by_text("there is no").wait_for()
@@ -471,7 +471,7 @@ def test_a_silent_server_and_an_unknown_model_are_said_in_a_sentence(visit):
     visit.page.unroute("**/api/theory")
 
     def answered():
-        # The whole curve, asked for when the hand rests, may be answered first; then there is nothing to try again.
+        # The full curve, requested after a pause, may arrive first; then there is nothing to retry.
         again.evaluate_all("(found) => found.forEach((button) => button.click())")  # unlike click, waits for none
         return not silence.is_visible()
 
@@ -529,7 +529,7 @@ def test_dark_follows_the_system_and_the_button_overrules_it_for_good(chromium, 
     visit.end()
 
 
-def test_everything_is_reached_and_worked_by_keyboard_alone_with_the_focus_in_sight(visit):
+def test_everything_works_by_keyboard_alone_with_visible_focus(visit):
     visit.find(".card").first.wait_for()
     keys = visit.page.keyboard
     focus = """() => {
@@ -613,9 +613,7 @@ def test_a_stored_study_is_shown_with_its_own_points_and_verdict(chromium, tmp_p
 # --- a model of another package ---------------------------------------------------------------------------------------
 
 
-def test_a_model_of_another_package_shows_its_branches_and_transition_lines_and_its_words_as_words(
-    surroundings, chromium
-):
+def test_a_model_of_another_package_shows_branches_transition_lines_and_escaped_text(surroundings, chromium):
     with served() as address:
         visit = Visit(chromium, address)
         visit.open("?model=toy&show=test_error&x=samples:0.5:8:12:log")

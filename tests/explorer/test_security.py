@@ -1,4 +1,4 @@
-"""Attacks. Nobody but the browser that holds the token is answered, and it only with what the page may ask."""
+"""Attacks. Only the browser that holds the token gets replies, and only to requests that the page may send."""
 
 import base64
 import http.client
@@ -32,7 +32,7 @@ def json_headers(running, **more):
 
 
 @pytest.mark.parametrize("path", GET)
-def test_without_a_cookie_nothing_is_read(running, path):
+def test_without_a_cookie_every_read_is_refused(running, path):
     response = running.get(path, cookie=None)
     assert response.status == 401
     assert b"token" in response.body
@@ -40,7 +40,7 @@ def test_without_a_cookie_nothing_is_read(running, path):
 
 
 @pytest.mark.parametrize("path", POST)
-def test_without_a_cookie_nothing_is_done(running, path):
+def test_without_a_cookie_every_action_is_refused(running, path):
     assert running.post(path, {"view": VIEW}, cookie=None).status == 401
 
 
@@ -67,7 +67,7 @@ def test_a_token_given_twice_is_refused(running):
         assert running.get(f"/?{query}", cookie=None).status == 401
 
 
-def test_the_token_opens_nothing_elsewhere(running):
+def test_the_token_is_accepted_nowhere_else(running):
     token = running.door.token
     for path in ("/api/models", "/static/index.html", "/plotly.js", "//", "/index.html"):
         assert running.get(f"{path}?token={token}", cookie=None).status == 401
@@ -91,17 +91,17 @@ def test_the_token_has_256_bits_and_the_cookie_is_for_this_page_only(running):
     assert secret != running.door.token
 
 
-def test_every_session_has_a_secret_of_its_own(running):
+def test_every_session_has_its_own_secret(running):
     assert len({running.enter() for _ in range(5)}) == 5
 
 
-def test_a_browser_that_is_in_keeps_its_session(running):
+def test_a_logged_in_browser_keeps_its_session(running):
     response = running.get(f"/?token={running.door.token}")
     assert response.status == 303
     assert "set-cookie" not in response.headers
 
 
-def test_a_tampered_cookie_is_worth_nothing(running):
+def test_a_tampered_cookie_is_refused(running):
     name, _, secret = running.session.partition("=")
     odd = (secret[:-1], secret + "A", secret.swapcase(), secret[::-1], "", '"', "a" * 5000, "\xff\xfe", f'"{secret}x"')
     for value in odd:
@@ -110,12 +110,12 @@ def test_a_tampered_cookie_is_worth_nothing(running):
         assert running.get("/api/models", cookie=cookie).status == 401
 
 
-def test_the_cookie_of_another_server_is_worth_nothing(running, fresh):
+def test_the_cookie_of_another_server_is_refused(running, fresh):
     secret = fresh.session.partition("=")[2]
     assert running.get("/api/models", cookie=f"{running.door.cookie}={secret}").status == 401
 
 
-def test_only_so_many_sessions_are_remembered(fresh):
+def test_the_number_of_sessions_is_limited(fresh):
     first = fresh.session
     for _ in range(security.MOST_SESSIONS):
         fresh.enter()
@@ -131,7 +131,7 @@ def test_only_so_many_sessions_are_remembered(fresh):
      "127.0.0.1:{port}.evil.example", "127.0.0.1:{port}@evil.example", "", " ", "127.0.0.2:{port}", "127.1:{port}",
      "2130706433:{port}", "user@127.0.0.1:{port}"],
 )  # fmt: skip
-def test_a_rebound_name_is_not_answered(running, host):
+def test_a_rebound_host_name_is_refused(running, host):
     response = running.get("/api/models", headers={"Host": host.format(port=running.port)})
     assert response.status in (400, 421)
     response = running.get(
@@ -141,7 +141,7 @@ def test_a_rebound_name_is_not_answered(running, host):
     assert "set-cookie" not in response.headers
 
 
-def test_the_names_of_this_machine_are_answered(running):
+def test_the_host_names_of_this_machine_are_accepted(running):
     for host in ("127.0.0.1", "localhost", "LOCALHOST", "[::1]"):
         assert running.get("/api/models", headers={"Host": f"{host}:{running.port}"}).status == 200
 
@@ -171,7 +171,7 @@ def test_a_post_without_an_origin_is_refused(running):
     assert not running.explorer.jobs.jobs
 
 
-def test_what_the_browser_says_comes_from_another_site_is_refused(running):
+def test_requests_marked_cross_site_are_refused(running):
     for site in ("cross-site", "same-site"):  # another port of this machine is the same site
         assert running.get("/api/models", headers={"Sec-Fetch-Site": site}).status == 403
         assert running.post("/api/theory", {"view": VIEW}, **{"Sec-Fetch-Site": site}).status == 403
@@ -179,7 +179,7 @@ def test_what_the_browser_says_comes_from_another_site_is_refused(running):
 
 
 def test_a_link_in_another_page_still_lets_its_reader_in(running):
-    """After a redirect a strict cookie would stay behind, so that the browser is asked to come again by itself."""
+    """After a redirect a strict cookie would not be sent, so the browser is asked to repeat the request itself."""
     response = running.get(f"/?token={running.door.token}", headers={"Sec-Fetch-Site": "cross-site"}, cookie=None)
     assert response.status == 200
     assert response.headers["refresh"] == "0; url=/"
@@ -223,7 +223,7 @@ def test_unknown_methods_are_refused(running, method):
 
 
 @pytest.mark.parametrize("path", [*POST])
-def test_reading_changes_nothing(running, path):
+def test_reads_have_no_side_effects(running, path):
     response = running.get(f"{path}?view={quote(json.dumps(VIEW))}")
     assert response.status in (404, 405)
     assert not running.explorer.jobs.jobs
@@ -240,7 +240,7 @@ def test_posting_to_a_page_is_refused(running):
         assert running.post(path, {}).status == 405
 
 
-def test_there_is_no_web_socket(running):
+def test_web_sockets_are_refused(running):
     response = running.raw(
         f"GET /api/models HTTP/1.1\r\nHost: 127.0.0.1:{running.port}\r\nCookie: {running.session}\r\nUpgrade: websocket\r\n"
         "Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
@@ -330,14 +330,14 @@ def test_an_odd_length_is_refused(running, length):
      b'{"view": {"model": "toy"}, "more": 1}'],
     ids=lambda d: d[:24].decode("latin-1"),
 )  # fmt: skip
-def test_what_is_not_plain_json_is_refused(running, data):
+def test_anything_but_plain_json_is_refused(running, data):
     response = body(running, data)
     assert response.status == 400
     assert set(response.json) == {"error"}
     assert len(response.error) < 200
 
 
-def test_lone_surrogates_do_no_harm(running):
+def test_lone_surrogates_are_harmless(running):
     response = body(running, b'{"view": {"model": "\\ud800"}}')
     assert response.status == 422
     response.body.decode("utf-8")
@@ -408,7 +408,7 @@ def test_long_values_are_not_echoed_whole(running):
 @pytest.mark.parametrize(
     "text", ["a\r\nSet-Cookie: x=y", "a%0d%0aSet-Cookie:%20x=y", "\r\n\r\n<html>", "//evil.example", "é€"]
 )
-def test_nothing_in_a_query_becomes_a_header(running, text):
+def test_query_text_never_becomes_a_header(running, text):
     response = running.get(f"/?token={running.door.token}&model={quote(text)}", cookie=None)
     assert response.status == 303
     assert "x=y" not in response.headers["set-cookie"]
@@ -422,13 +422,13 @@ def test_the_redirect_stays_on_this_server(running):
         assert re.match(r"/(\?|$)", response.headers["location"])
 
 
-def test_names_of_files_are_the_servers_own(running):
+def test_file_names_are_chosen_by_the_server(running):
     response = running.post("/api/export", {"view": {**VIEW, "observables": ["test_error"]}, "format": "csv"})
     assert response.headers["content-disposition"] == 'attachment; filename="toy.csv"'
     assert running.post("/api/export", {"view": VIEW, "format": '../../x"\r\n'}).status == 422
 
 
-def test_a_failure_inside_is_told_without_its_details(fresh, monkeypatch, capfd):
+def test_an_internal_failure_is_reported_without_details(fresh, monkeypatch, capfd):
     def fail(*_):
         raise RuntimeError("a secret detail")
 
@@ -442,7 +442,7 @@ def test_a_failure_inside_is_told_without_its_details(fresh, monkeypatch, capfd)
 # --- headers ----------------------------------------------------------------------------------------------------------
 
 
-def test_every_answer_carries_the_headers(running):
+def test_every_response_carries_the_headers(running):
     answers = [
         running.get("/"), running.get("/api/models"), running.get("/nothing"), running.get("/plotly.js"),
         running.get("/static/none"), running.get("/thumbnails/toy.png"), running.get("/", cookie=None),
@@ -472,8 +472,8 @@ def test_the_server_listens_on_the_loopback_only():
         assert listener.getsockname()[0] == "127.0.0.1"
 
 
-def test_noise_is_never_answered_with_a_failure_of_ours(running, capfd):
-    """Random bytes in addresses, cookies and headers: refused or answered, without a traceback."""
+def test_random_requests_never_cause_a_server_error(running, capfd):
+    """Random bytes in addresses, cookies and headers: refused or served, without a traceback."""
     draw = random.Random(7)
 
     def noise(most):
@@ -499,7 +499,7 @@ def test_noise_is_never_answered_with_a_failure_of_ours(running, capfd):
 # --- too much ---------------------------------------------------------------------------------------------------------
 
 
-def test_too_many_requests_are_refused_and_then_answered_again(surroundings):
+def test_too_many_requests_are_refused_then_accepted_again(surroundings):
     server = Running(rate=0.5, burst=5)
     try:
         answers = [server.get("/api/status").status for _ in range(30)]
@@ -533,7 +533,7 @@ def test_too_many_simulations_are_refused(fresh):
     assert statuses[-1] == 429
 
 
-def test_the_simulation_of_another_session_is_nobodys_business(fresh):
+def test_simulations_of_other_sessions_are_inaccessible(fresh):
     sleepy = {"model": "sleepy", "values": {"delay": 600.0}, "sizes": [2], "seeds": 2}
     job = fresh.post("/api/simulate", {"view": sleepy}).json["job"]
     other = fresh.enter()
@@ -620,7 +620,7 @@ def test_a_run_that_names_an_unknown_model_is_refused(run):
     "text",
     ["", "{}", "[]", "null", "[" * 100_000, '{"models": 3}', '{"models": {"toy": {}}, "several": false}', "\x00"],
 )
-def test_a_run_whose_study_makes_no_sense_is_refused(run, text):
+def test_a_run_with_an_invalid_study_is_refused(run, text):
     next((run / "documents").glob("study-*.json")).write_text(text)
     refused(run)
 

@@ -1,4 +1,4 @@
-"""What the page asks for: models, curves, files. The sentences are those of the command line."""
+"""Requests of the page: models, curves, files. Messages are those of the command line."""
 
 import itertools
 import json
@@ -114,13 +114,13 @@ def test_an_observable_with_its_own_dimension_brings_its_coordinate(running):
     assert swept["x"]["field"] == "samples"
 
 
-def test_a_theory_that_needs_something_drawn_says_so(running):
+def test_a_theory_that_needs_drawn_data_reports_it(running):
     reply = theory(running, {"model": "soft-committee", "values": {"start": "random"}}).json
     assert reply["series"] == []
     assert "needs a random draw" in reply["note"]
 
 
-def test_what_did_not_converge_is_null_and_counted(running):
+def test_unconverged_values_are_null_and_counted(running):
     reply = theory(running, {"model": "toy", "x": {"field": "penalty", "from": 0, "to": 10, "points": 11}}).json
     error = reply["series"][0]
     assert [v is None for v in error["values"]] == [False] * 6 + [True] * 5
@@ -129,7 +129,7 @@ def test_what_did_not_converge_is_null_and_counted(running):
     assert reply["partly"] == 0
 
 
-def test_branches_are_series_of_their_own(running):
+def test_branches_are_separate_series(running):
     view = {"model": "toy", "x": {"field": "penalty", "from": 0, "to": 2, "points": 3}, "observables": ["test_error"]}
     first, second = theory(running, view, branches=True).json["series"]
     assert (first["branch"], second["branch"]) == (0, 1)
@@ -171,7 +171,7 @@ def test_neither_values_nor_points_nor_the_swept_control_compile_again(traces):
 
 @pytest.fixture
 def held(monkeypatch):
-    """Theories wait until they are let go."""
+    """Theories wait until they are released."""
     go, begun = threading.Event(), []
 
     def wait(view, wanted=lambda: True):
@@ -201,7 +201,7 @@ def test_a_request_overtaken_by_a_newer_one_is_not_computed(fresh, held):
     assert held.begun == [{"penalty": 0.1}, {"penalty": 0.3}]
 
 
-def test_status_tells_what_is_compiled_for_the_first_time(fresh, held):
+def test_status_reports_first_compilations(fresh, held):
     assert fresh.get("/api/status").json == {"compiling": []}
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(theory, fresh, TOY)
@@ -212,7 +212,7 @@ def test_status_tells_what_is_compiled_for_the_first_time(fresh, held):
     assert fresh.get("/api/status").json == {"compiling": []}
 
 
-def test_what_is_compiled_does_not_wait_for_what_is_not(fresh, monkeypatch):
+def test_compiled_views_do_not_wait_for_compilations(fresh, monkeypatch):
     assert theory(fresh, TOY).status == 200
     go = threading.Event()
     real = compute
@@ -234,7 +234,7 @@ def test_a_slow_curve_gets_a_coarse_program_in_the_background(fresh, monkeypatch
     wide = {**TOY, "x": {**TOY["x"], "points": 60}}
     assert theory(fresh, wide).json["coarse"] == 0
     monkeypatch.setattr("solvable.explorer.theory.SLOW", 0.0)
-    moved = itertools.count(1)  # what was compiled tells nothing of how slow it is: the curves after it do
+    moved = itertools.count(1)  # the first call includes compilation: later curves show how slow the theory is
     until(lambda: theory(fresh, wide, values={"penalty": 0.5 + 0.001 * next(moved)}).json["coarse"])
     assert theory(fresh, TOY | {"x": None}).json["coarse"] == 0
 
@@ -323,7 +323,7 @@ ODD += [
 
 
 @pytest.mark.parametrize("view", ODD, ids=[json.dumps(v)[:70] for v in ODD])
-def test_an_odd_view_is_refused_in_one_sentence(running, view):
+def test_an_invalid_view_is_refused_in_one_sentence(running, view):
     for path in ("/api/theory", "/api/reproduce"):
         reply = running.post(path, {"view": view})
         assert reply.status == 422
@@ -333,7 +333,7 @@ def test_an_odd_view_is_refused_in_one_sentence(running, view):
         assert "Traceback" not in reply.error
 
 
-def test_files_hold_what_is_on_the_screen(running):
+def test_exported_files_hold_the_shown_view(running):
     import csv
     import io
 
@@ -358,7 +358,7 @@ def test_pictures_are_drawn_by_our_own_plotting(running, format, begin):
     assert f'filename="toy.{format}"' in reply.headers["content-disposition"]
 
 
-def test_an_export_that_cannot_be_made_says_why(running):
+def test_a_failed_export_says_why(running):
     assert "there is no export to 'exe'" in running.post("/api/export", {"view": SQUARE, "format": "exe"}).error
     experiment = running.post("/api/export", {"view": {"model": "rooted-trees"}, "format": "csv"})
     assert "no closed theory" in experiment.error

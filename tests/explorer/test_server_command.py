@@ -1,4 +1,4 @@
-"""`solvable explore`: the address, Ctrl-C, refusals, and what is not imported."""
+"""`solvable explore`: the address, Ctrl-C, refusals, and packages that are not imported."""
 
 import http.client
 import json
@@ -54,7 +54,7 @@ def enter(address):
 
 
 def listen(address, cookie):
-    """Start a long simulation and listen to it in a thread of its own."""
+    """Start a long simulation and listen to it in a separate thread."""
     at = urlsplit(address)
     connection = http.client.HTTPConnection(at.hostname, at.port, timeout=LONG)
     headers = {"Cookie": cookie, "Content-Type": "application/json", "Origin": f"http://{at.netloc}"}
@@ -68,7 +68,7 @@ def listen(address, cookie):
 
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
-def test_it_ends_cleanly_and_takes_its_worker_along(surroundings, kind):
+def test_the_server_and_its_worker_end_cleanly(surroundings, kind):
     server = explore("--json")
     try:
         started = json.loads(server.stdout.readline())
@@ -126,14 +126,14 @@ def test_a_stored_study_is_opened(surroundings, tmp_path):
         server.communicate(timeout=LONG)
 
 
-def test_what_is_no_run_is_refused(capsys, tmp_path):
+def test_a_folder_that_is_not_a_run_is_refused(capsys, tmp_path):
     code, out, err = answer(capsys, "explore", tmp_path / "none", "--no-browser", "--json")
     assert code == 2
     assert "There is no run at" in json.loads(out)["error"]
     assert "Traceback" not in err
 
 
-def test_a_port_that_is_taken_or_none_is_refused(capsys):
+def test_a_taken_or_invalid_port_is_refused(capsys):
     import socket
 
     with socket.socket() as taken:
@@ -149,7 +149,7 @@ def test_a_port_that_is_taken_or_none_is_refused(capsys):
 
 
 @pytest.mark.parametrize("missing", ["starlette", "uvicorn", "latex2mathml", "plotly"])
-def test_a_missing_package_is_told_in_one_sentence(capsys, monkeypatch, missing):
+def test_a_missing_package_is_reported_in_one_sentence(capsys, monkeypatch, missing):
     import importlib.util
 
     real = importlib.util.find_spec
@@ -159,7 +159,7 @@ def test_a_missing_package_is_told_in_one_sentence(capsys, monkeypatch, missing)
     assert err == f"solvable: the explorer needs {missing}: pip install 'solvable[explore]'\n"
 
 
-def test_nothing_of_the_server_is_imported_by_the_laboratory():
+def test_the_laboratory_does_not_import_the_server():
     code = (
         "import sys, solvable.study, solvable.cli.app, solvable.lab.check, solvable.render.plots\n"
         "found = [m for m in ('starlette', 'uvicorn', 'plotly', 'latex2mathml', 'anyio') if m in sys.modules]\n"

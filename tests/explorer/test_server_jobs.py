@@ -1,4 +1,4 @@
-"""Simulations: points as they come, verdicts, cancelling, and what happens when the worker dies."""
+"""Simulations: points as they arrive, verdicts, cancelling, and the death of a worker."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def done(running):
     return running.simulated(VIEW)
 
 
-def test_points_land_progress_counts_and_the_verdict_comes(done):
+def test_points_progress_and_the_verdict_arrive(done):
     assert done.last[0] == "done"
     assert kinds(done.events).index("points") < kinds(done.events).index("agreement")
     final = [data for kind, data in done.events if kind == "progress"][-1]
@@ -59,7 +59,7 @@ def test_points_are_those_of_the_study_bit_by_bit(done):
         assert point["dims"] == (["time"] if name == "curve" else [])
 
 
-def test_who_listens_late_hears_it_all(running, done):
+def test_late_listeners_receive_everything(running, done):
     again = running.events(done.job)
     assert [e for e in again if e[0] != "progress"] == [e for e in done.events if e[0] != "progress"]
 
@@ -101,7 +101,7 @@ def test_a_job_is_cancelled_and_the_next_one_runs(running):
     assert running.simulated(SLEEPY | {"values": {"delay": 0.0}}).last[0] == "done"
 
 
-def test_a_block_that_does_not_end_is_ended(running):
+def test_a_block_that_does_not_end_is_stopped(running):
     before = running.explorer.jobs.process
     job = running.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 600.0}}}).json["job"]
     until(lambda: running.explorer.jobs.jobs[job].events)
@@ -118,7 +118,7 @@ def test_a_job_is_cancelled_before_its_worker_is_ready(fresh):
     assert fresh.simulated(SLEEPY | {"values": {"delay": 0.0}}).last[0] == "done"
 
 
-def test_theories_are_answered_while_a_simulation_runs(running):
+def test_theories_are_computed_while_a_simulation_runs(running):
     job = running.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 600.0}}}).json["job"]
     assert running.post("/api/theory", {"view": VIEW}).status == 200
     assert not running.explorer.jobs.jobs[job].ended
@@ -135,7 +135,7 @@ def test_one_simulation_at_a_time_per_session(running):
     running.events(job)
 
 
-def test_what_fails_in_a_simulation_is_told_without_its_details(running):
+def test_a_failed_simulation_is_reported_without_details(running):
     ran = running.simulated(SLEEPY | {"values": {"mood": "angry"}})
     assert ran.last == ("failed", {"error": "the simulation failed: RuntimeError."})
     assert "secret" not in str(ran.events)  # that is for the terminal
@@ -160,7 +160,7 @@ def test_a_simulation_that_is_too_large_for_a_page_is_refused(running):
     )
 
 
-def test_ended_jobs_are_forgotten_in_the_end(running):
+def test_finished_jobs_are_eventually_forgotten(running):
     for _ in range(20):
         running.simulated(VIEW | {"x": None, "sizes": [20], "seeds": 2})
     assert len(running.explorer.jobs.jobs) <= 17

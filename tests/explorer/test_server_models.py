@@ -1,4 +1,4 @@
-"""Every registered model, as the page meets it: described, its first curve, a small simulation."""
+"""Every registered model on the page: its description, its first curve, a small simulation."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def test_a_small_simulation_lands_on_the_page(running, id):
 
 
 @pytest.mark.parametrize("id", IDS)
-def test_the_first_view_can_be_taken_away(running, id):
+def test_the_first_view_can_be_exported(running, id):
     view = running.get(f"/api/models/{id}").json["default_view"]
     about = running.post("/api/reproduce", {"view": view}).json
     compile(about["python"], id, "exec")

@@ -1,4 +1,4 @@
-"""What is taken away gives the numbers that were on the screen: the program and the commands are run as they are."""
+"""Exports reproduce the numbers on the screen: the program and the commands are run unchanged."""
 
 import json
 import os
@@ -57,7 +57,7 @@ VIEWS = {
     ],
 )
 def screen(request, running):
-    """A view, what the page shows of it, and what it offers to take away."""
+    """A view, the numbers that the page shows, and its exports."""
     view = VIEWS[request.param]
     curves = running.post("/api/theory", {"view": view}).json
     points = running.simulated(view).points if view["sizes"] else {}
@@ -89,7 +89,7 @@ def check_points(points, view, data):
         np.testing.assert_array_equal(point["mean"], seeds.mean(0))
 
 
-def test_the_program_gives_what_is_on_the_screen(screen, tmp_path):
+def test_the_program_reproduces_the_shown_view(screen, tmp_path):
     view, series, points, away = screen
     check = (
         "\nimport json\n"
@@ -123,7 +123,7 @@ def test_the_program_gives_what_is_on_the_screen(screen, tmp_path):
         assert (tmp_path / f"{view['model']}.png").stat().st_size > 4000
 
 
-def test_the_commands_give_what_is_on_the_screen(screen, tmp_path):
+def test_the_commands_reproduce_the_shown_view(screen, tmp_path):
     view, series, points, away = screen
     out = None
     for line in away["shell"].splitlines():

@@ -29,7 +29,7 @@ def data(run):
     return sv.open(run).dataset()
 
 
-def test_the_study_tells_its_dimensions(opened):
+def test_the_study_lists_its_dimensions(opened):
     reply = opened.get("/api/study").json
     assert reply["name"] == "my study"
     assert reply["model"] == "toy"
@@ -63,7 +63,7 @@ def test_an_observable_along_its_own_dimension(opened, data):
     assert np.shape(reply["points"][0]["mean"]) == (3,)
 
 
-def test_what_does_not_exist_there_is_null(opened):
+def test_missing_values_are_null(opened):
     reply = opened.post("/api/study/series", {"x": "samples", "observables": ["extra"], "at": {"kind": "plain"}}).json
     assert reply["series"] == []
     assert reply["points"][0]["mean"] == [None, None, None]
@@ -74,7 +74,7 @@ BAD = [{"x": "nope"}, {"x": 3}, {"observables": ["nope"]}, {"observables": "test
 
 
 @pytest.mark.parametrize("asked", BAD, ids=str)
-def test_a_bad_question_about_the_study_gets_one_sentence(opened, asked):
+def test_a_bad_request_about_the_study_gets_one_sentence(opened, asked):
     reply = opened.post("/api/study/series", {"observables": ["test_error"], **asked})
     assert reply.status == 422
     assert "\n" not in reply.error
@@ -98,13 +98,13 @@ def test_the_study_is_reproduced_by_opening_it(opened, data, run):
     assert names["data"].equals(data)
 
 
-def test_without_a_study_there_is_none(running):
+def test_without_a_study_the_page_has_none(running):
     assert running.get("/api/study").status == 404
     assert running.post("/api/study/series", {"x": "samples"}).status == 404
     assert running.post("/api/export", {"view": {"study": True}, "format": "csv"}).status == 422
 
 
-def test_what_others_compute_meanwhile_is_seen(surroundings, tmp_path):
+def test_blocks_committed_by_others_are_seen(surroundings, tmp_path):
     from toys import Toy
 
     sv.Study(Toy(), {"samples": [1.0, 2.0]}, sizes=[20], seeds=2).run(tmp_path / "run", progress=False)

@@ -59,7 +59,7 @@ class Toy(Model):
 
 
 class Sleepy(Model):
-    """An experiment that takes its time, prints, and may fail."""
+    """A slow experiment that prints and may fail."""
 
     id = "sleepy"
     title = "Sleepy"

@@ -41,7 +41,7 @@ def all_there(store):
     return all(same(store.read(key(number)), content(number)) for number in NUMBERS)
 
 
-def test_compacting_moves_blocks_into_one_file_and_readers_notice_nothing(run):
+def test_compacting_moves_blocks_into_one_file_unnoticed_by_readers(run):
     old = Store.open(run.path)
     before = old.done()
     assert run.compact() == (9, 1)
@@ -87,7 +87,7 @@ def test_stopping_at_any_system_call_of_a_compaction_loses_nothing(run, monkeypa
         shutil.rmtree(path)
 
 
-def test_every_damage_to_an_archive_is_found_and_heals_when_the_blocks_are_committed_again(run):
+def test_every_damage_to_an_archive_is_found_and_repaired_by_committing_again(run):
     run.compact()
     [file] = files_in(run, "archives/*")
     whole, draw = file.read_bytes(), random.Random(0)
@@ -146,7 +146,7 @@ def with_index(index):
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_hostile_archives_are_told_and_harm_nobody(run, what):
+def test_hostile_archives_are_reported_and_harmless(run, what):
     data = HOSTILE[what]()
     Path(run.path, "archives").mkdir()
     Path(run.path, "archives", f"{_records.sha256(data)}.pack").write_bytes(data)

@@ -43,7 +43,7 @@ def test_a_small_sweep_still_has_blocks_for_several_workers():
     assert len(blocks) >= FEW_BLOCKS
 
 
-def test_a_block_of_several_batches_computes_what_its_batches_do():
+def test_a_block_of_several_batches_equals_its_batches():
     model = sv.Perceptron(loss="square")
     [block] = [b for b in sv.Study(model, {}, sizes=[20], seeds=7).plan() if b["kind"] == "simulation"]
     several = {**block, "lanes": 3}

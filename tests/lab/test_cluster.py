@@ -192,7 +192,7 @@ def refused(context, port):
         return True
 
 
-def test_a_scheduler_with_certificates_hears_those_who_have_one_and_no_stranger(tmp_path, certificates, monkeypatch):
+def test_a_scheduler_with_certificates_accepts_only_clients_that_have_one(tmp_path, certificates, monkeypatch):
     port = free_port()
     address = f"tls://127.0.0.1:{port}"
     files = ["--tls-ca-file", certificates.ca, "--tls-cert", certificates.cert, "--tls-key", certificates.key]
@@ -233,7 +233,7 @@ def test_a_certificate_of_our_own_is_private_valid_by_the_strictest_rules_and_go
 # --- the other launchers, and what is refused ---------------------------------------------------------------------------
 
 
-def test_a_cluster_within_the_process_computes_the_very_bits_of_what_is_missing(capsys, tmp_path):
+def test_an_in_process_cluster_computes_missing_blocks_bit_for_bit(capsys, tmp_path):
     run = tmp_path / "run"
     assert answer(capsys, "sweep", "run", run, *SMALL)[0] == 0
     whole = contents(run)
@@ -245,7 +245,7 @@ def test_a_cluster_within_the_process_computes_the_very_bits_of_what_is_missing(
 
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="asks /proc for the workers")
-def test_an_interrupted_driver_ends_its_tasks_and_says_how_to_resume(tmp_path, monkeypatch):
+def test_an_interrupted_driver_ends_its_tasks_and_prints_how_to_resume(tmp_path, monkeypatch):
     run = tmp_path / "run"
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([holding(tmp_path / "site", after=0)[0], SOURCE]))
     with processes(tmp_path) as start:
@@ -259,7 +259,7 @@ def test_an_interrupted_driver_ends_its_tasks_and_says_how_to_resume(tmp_path, m
     assert f"Resume with: solvable sweep run {run} perceptron" in logged
 
 
-def test_a_worker_that_is_told_finishes_its_block_and_begins_no_other(capsys, tmp_path):
+def test_a_worker_asked_to_stop_finishes_its_block_and_starts_no_other(capsys, tmp_path):
     run = tmp_path / "run"
     held, release = holding(tmp_path / "site", after=1)
     assert answer(capsys, "sweep", "run", run, *LARGE, "--slurm", "-")[0] == 0
@@ -279,7 +279,7 @@ def test_a_worker_that_is_told_finishes_its_block_and_begins_no_other(capsys, tm
     assert logged["left"] > 0
 
 
-def test_a_driver_whose_scheduler_does_not_come_back_gives_up_and_says_so(tmp_path, monkeypatch):
+def test_a_driver_whose_scheduler_does_not_return_gives_up_with_a_message(tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "CONNECT", 5.0)
     monkeypatch.setattr(cluster, "PATIENCE", 0.1)
     port, lines = free_port(), []
@@ -310,7 +310,7 @@ def test_a_run_that_cannot_be_watched_is_not_taken_for_a_lost_scheduler(tmp_path
         run_tasks(str(tmp_path), "local", 1, blocks=1, watch=watch)
 
 
-def test_a_task_that_cannot_see_the_run_says_so(tmp_path):
+def test_a_task_that_cannot_see_the_run_reports_it(tmp_path):
     [dead] = run_tasks(str(tmp_path / "nowhere"), "local", 1, blocks=1)
     assert isinstance(dead, Dead)
     assert dead.code == 2
@@ -337,7 +337,7 @@ def sbatch(tmp_path, monkeypatch):
     return tmp_path / "script"
 
 
-def test_a_pool_asks_slurm_for_what_it_was_told_and_is_encrypted(tmp_path, sbatch, certificates):
+def test_a_pool_requests_the_given_resources_from_slurm_and_is_encrypted(tmp_path, sbatch, certificates):
     pytest.importorskip("dask_jobqueue")
     jobs = Jobs(queue="long", walltime="2:00:00", memory="3G", cores=4, sbatch="--comment='a b'", interface="lo")
     security = cluster._security(cluster._needed("distributed"), certificates)
@@ -396,7 +396,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("words", BAD, ids=" ".join)
-def test_what_is_no_cluster_is_refused_in_one_sentence(capsys, words, tmp_path, monkeypatch):
+def test_an_invalid_cluster_is_refused_in_one_sentence(capsys, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "FILE").write_text("dear diary")
     code, out, err = answer(capsys, "sweep", "run", "run", *SMALL, *words)
@@ -417,7 +417,7 @@ def run_page(name, folder):
     return folder / "runs" / name
 
 
-def test_the_page_has_no_commands_but_those_that_are_tried_here_or_on_slurm():
+def test_every_command_of_the_page_is_tested_here_or_on_slurm():
     assert set(cluster_page.blocks()) == {"laptop", "by-hand", "dask", "tls", "array", "pool", "afterwards"}
 
 

@@ -36,14 +36,14 @@ def test_every_block_is_computed_committed_and_reported_in_the_order_of_the_plan
     np.testing.assert_array_equal(store.read(block_id(BLOCKS[2]))["square"], [4, 9])
 
 
-def test_it_stops_between_two_blocks_when_it_is_no_longer_wanted(store):
+def test_work_stops_between_two_blocks_on_request(store):
     plan = Plan(store, "plan-a")
     executor = Executor(plan, squares, store.commit)
     assert not executor.run_all(plan.rows, wanted=lambda: len(store.done()) < 2)
     assert list(store.done()) == [block_id(b) for b in BLOCKS[:2]]
 
 
-def test_what_is_remembered_of_a_block_is_its_seconds_and_what_the_caller_adds(store):
+def test_a_block_records_its_seconds_and_the_callers_extras(store):
     plan, remembered = Plan(store, "plan-a"), []
     Executor(plan, squares, lambda *words: remembered.append(words), lambda: {"shard": "0/1"}).run(plan.rows[0])
     [(block, arrays, meta)] = remembered
@@ -52,7 +52,7 @@ def test_what_is_remembered_of_a_block_is_its_seconds_and_what_the_caller_adds(s
     assert meta["seconds"] >= 0
 
 
-def test_a_block_that_is_not_what_it_is_named_after_is_neither_computed_nor_committed(store):
+def test_a_block_that_does_not_match_its_id_is_neither_computed_nor_committed(store):
     plan = Plan(store, "plan-a")
     wrong = plan.rows[0]._replace(position=1)
     with pytest.raises(StoreError, match="Block .* does not match its specification in the plan"):
@@ -60,7 +60,7 @@ def test_a_block_that_is_not_what_it_is_named_after_is_neither_computed_nor_comm
     assert not store.done()
 
 
-def test_a_study_refuses_a_plan_that_is_not_true():
+def test_a_study_refuses_a_plan_that_does_not_match():
     study = sv.Study(sv.Perceptron(loss="square"), {"samples": [0.5, 2.0]})
     store = study.attach()
     study.stored_plan()

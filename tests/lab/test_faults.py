@@ -75,7 +75,7 @@ def test_sixty_faults_lose_duplicate_and_change_no_cell_and_no_more_blocks_are_c
     assert tally.reruns <= tally.ended + tally.workers
 
 
-def test_the_campaign_itself_tells_of_a_wrong_cell_and_of_a_lost_one(tmp_path):
+def test_the_campaign_reports_a_wrong_and_a_lost_cell(tmp_path):
     sweep = campaign.Round(tmp_path, 5)
     blocks = [row.block for row in sweep.plan.rows]
     for block, spec in sweep.plan:
@@ -91,12 +91,12 @@ def test_the_campaign_itself_tells_of_a_wrong_cell_and_of_a_lost_one(tmp_path):
     assert not tally.sound
 
 
-def test_verify_finds_every_one_of_many_damages(tmp_path):
+def test_verify_finds_every_random_damage(tmp_path):
     assert campaign.damage_everything(tmp_path, 120, seed=3) == (120, 120)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
-def test_a_file_system_that_is_full_stops_workers_with_one_sentence_and_costs_nothing(tmp_path):
+def test_a_full_file_system_stops_workers_with_one_sentence_without_loss(tmp_path):
     in_a_fresh_process(full_file_system, tmp_path)
 
 
@@ -144,7 +144,7 @@ def a_block_that_kills(folder):
     assert bits(store) == expected(store)
 
 
-def test_a_worker_that_is_killed_over_the_same_block_again_and_again_has_nothing_held_against_it(tmp_path):
+def test_a_block_is_not_blamed_when_its_worker_is_killed_repeatedly(tmp_path):
     in_a_fresh_process(killed_again_and_again, tmp_path)
 
 
@@ -312,7 +312,7 @@ def test_a_single_cell_that_does_not_fit_is_a_failure_and_not_a_loop(store):
 # --- plans in pieces --------------------------------------------------------------------------------------------------
 
 
-def test_a_plan_in_many_pieces_is_the_plan_in_one(tmp_path, monkeypatch):
+def test_a_plan_in_many_pieces_equals_the_plan_in_one(tmp_path, monkeypatch):
     whole = planned(str(tmp_path / "whole"), 40, 3)
     monkeypatch.setattr(plans, "PIECE_CELLS", 17)
     monkeypatch.setattr(plans, "INDEX_BLOCKS", 3)
@@ -323,7 +323,7 @@ def test_a_plan_in_many_pieces_is_the_plan_in_one(tmp_path, monkeypatch):
     assert [plan_of(pieces).specification(r.block, r) for r in rows] == [s for _, s in plan_of(whole)][::-1]
 
 
-def test_a_plan_whose_pieces_are_gone_or_senseless_is_refused_in_one_sentence(store):
+def test_a_plan_with_missing_or_invalid_pieces_is_refused_in_one_sentence(store):
     plan = plan_of(store)
     [piece] = Path(store.path, "documents").glob("piece-*")
     piece.unlink()

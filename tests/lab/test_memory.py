@@ -13,7 +13,7 @@ from solvable.lab.sweep import work
 
 
 @pytest.mark.parametrize("text", ["", "much", "4 PB", "-1GB", "0", "nan", "1e99", "4G B", "inf"])
-def test_what_is_no_amount_of_memory_is_refused(text):
+def test_an_invalid_amount_of_memory_is_refused(text):
     with pytest.raises(sv.InvalidValue, match="memory = "):
         memory.bytes_of(text)
 
@@ -43,7 +43,7 @@ def test_the_tightest_control_group_around_a_process_counts(tmp_path):
     assert 0 < memory.available() < 1 << 50
 
 
-def test_the_budget_is_shared_by_the_workers_of_a_machine_unless_it_is_said(monkeypatch):
+def test_the_memory_budget_is_shared_by_the_workers_of_a_machine_unless_given(monkeypatch):
     monkeypatch.delenv("SOLVABLE_MEMORY", raising=False)
     monkeypatch.setattr(memory, "available", lambda: 10_000)
     monkeypatch.setattr(memory, "available_on_device", lambda: None)
@@ -53,7 +53,7 @@ def test_the_budget_is_shared_by_the_workers_of_a_machine_unless_it_is_said(monk
     assert memory.budget(workers=4) == 4_000
 
 
-def test_what_a_program_needs_is_known_before_it_runs_and_grows_with_its_lanes():
+def test_the_memory_of_a_program_is_known_before_it_runs_and_grows_with_its_lanes():
     study = sv.Study(
         sv.Perceptron(loss="square", samples=1.0), {"penalty": np.geomspace(0.1, 1, 4)}, sizes=[64], seeds=8
     )

@@ -83,7 +83,7 @@ def test_numpy_itself_can_read_a_block(run):
         assert same(dict(back), EVERYTHING)
 
 
-def test_same_arrays_give_the_same_bytes_whatever_their_order_layout_or_moment(tmp_path, monkeypatch):
+def test_equal_arrays_give_equal_bytes_whatever_their_order_layout_or_time(tmp_path, monkeypatch):
     first = Store.create(tmp_path / "a").commit(KEY, EVERYTHING)
     monkeypatch.setattr("time.time", lambda: 1e9)
     shuffled = {name: np.array(EVERYTHING[name], order="F") for name in reversed(EVERYTHING)}
@@ -188,7 +188,7 @@ def test_documents_work_where_hard_links_do_not(run, monkeypatch):
 # Opening
 
 
-def test_create_refuses_politely_a_folder_that_holds_something_else(tmp_path):
+def test_create_refuses_a_folder_that_holds_something_else(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     for make in (Store.create, Store.open_or_create):
         with pytest.raises(StoreError, match=r"thesis\.tex") as caught:
@@ -197,7 +197,7 @@ def test_create_refuses_politely_a_folder_that_holds_something_else(tmp_path):
     assert os.listdir(tmp_path) == ["thesis.tex"]
 
 
-def test_opening_what_is_no_run_is_one_sentence(tmp_path, run):
+def test_opening_a_folder_that_is_not_a_run_is_refused_in_one_sentence(tmp_path, run):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("x")
     strange = {
@@ -233,7 +233,7 @@ def test_open_or_create_is_the_same_run_and_survives_pickling_as_another_writer(
 # Manifests
 
 
-def test_done_is_told_by_manifests_and_not_by_files(run):
+def test_manifests_and_not_files_decide_what_is_done(run):
     run.commit(KEY, ARRAYS)
     shutil.rmtree(Path(run.path) / "manifests")
     assert run.done() == {}
@@ -244,7 +244,7 @@ def test_done_is_told_by_manifests_and_not_by_files(run):
     assert run.verify() == []
 
 
-def test_what_a_shrunken_or_vanished_manifest_said_no_longer_counts(run):
+def test_entries_of_a_shrunken_or_missing_manifest_no_longer_count(run):
     run.commit(KEY, ARRAYS)
     Store.open(run.path).commit(OTHER, ARRAYS)
     reader = Store.open(run.path)
@@ -296,7 +296,7 @@ def test_equal_bytes_by_two_writers_count_once(run):
     assert run.verify() == []
 
 
-def test_the_first_of_two_different_contents_stays_and_verify_tells(run):
+def test_the_first_of_two_different_contents_stays_and_verify_reports_it(run):
     first = run.commit(KEY, {"x": np.zeros(3)})
     kept = Store.open(run.path).commit(KEY, {"x": np.ones(3)})
     assert kept == first == Store.open(run.path).done()[KEY]
@@ -318,7 +318,7 @@ def test_of_two_different_contents_the_one_on_disk_wins(run):
     assert [problem.kind for problem in run.verify()] == ["conflict"]
 
 
-def test_a_damaged_block_heals_when_committed_again(run):
+def test_a_damaged_block_is_repaired_by_committing_again(run):
     run.commit(KEY, ARRAYS)
     path = Path(run.path) / f"blocks/{KEY[:2]}/{KEY}.npz"
     for damage in (lambda: path.write_bytes(b"x"), path.unlink, lambda: shutil.rmtree(path.parent)):
@@ -336,7 +336,7 @@ def test_a_damaged_block_heals_when_committed_again(run):
 @pytest.mark.parametrize(
     "bad", ["", "..", "a" * 63, "A" * 64, "a" * 64 + "\n", "../" + "a" * 61, "g" * 64, None, 5, b"a" * 64]
 )
-def test_what_is_no_block_id_is_refused(run, bad):
+def test_an_invalid_block_id_is_refused(run, bad):
     for action in (
         lambda: run.commit(bad, ARRAYS),
         lambda: run.read(bad),
@@ -351,7 +351,7 @@ def test_what_is_no_block_id_is_refused(run, bad):
 @pytest.mark.parametrize(
     "bad", ["", ".", "..", "../run", "a/b", ".hidden", "-a", "A", "a\n", "a\0", "x" * 82, "é", None]
 )
-def test_what_is_no_document_name_is_refused(run, bad):
+def test_an_invalid_document_name_is_refused(run, bad):
     for action in (lambda: run.write_document(bad, {}), lambda: run.read_document(bad)):
         with pytest.raises(StoreError, match="cannot be called") as caught:
             action()

@@ -200,7 +200,7 @@ def test_stopping_at_any_system_call_of_a_commit_leaves_the_old_state_or_the_new
 
 
 @pytest.mark.parametrize("lose_names", [False, True])
-def test_a_power_cut_at_any_system_call_takes_nothing_that_was_committed(started, monkeypatch, lose_names):
+def test_a_power_cut_at_any_system_call_loses_no_commit(started, monkeypatch, lose_names):
     fresh = copies(started)
     calls = calls_of_a_commit(monkeypatch, next(fresh))
     for stop_at in range(len(calls) + 1):  # the last one stops after the commit returned
@@ -246,7 +246,7 @@ def test_a_writer_vouches_only_for_what_would_survive_a_power_cut(tmp_path, monk
 
 
 @pytest.mark.parametrize("when", ["before", "after", "middle"])
-def test_stopping_anywhere_while_creating_a_run_or_a_document_can_be_taken_up_again(tmp_path, monkeypatch, when):
+def test_creating_a_run_or_a_document_resumes_after_any_interruption(tmp_path, monkeypatch, when):
     def begin(path):
         Store.open_or_create(path).write_document("study", {"a": 0.1})
 
@@ -263,7 +263,7 @@ def test_stopping_anywhere_while_creating_a_run_or_a_document_can_be_taken_up_ag
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
-def test_a_full_or_failing_disk_is_one_sentence_and_costs_nothing(started, monkeypatch, code):
+def test_a_full_or_failing_disk_is_reported_in_one_sentence_without_loss(started, monkeypatch, code):
     fresh = copies(started)
     calls = calls_of_a_commit(monkeypatch, next(fresh))
     for stop_at in [number for number, name in enumerate(calls) if name in ("write", "fsync", "close", "rename")]:
@@ -299,7 +299,7 @@ def test_short_writes_of_a_block_are_continued(run, monkeypatch):
     assert same(Store.open(run.path).read(KEY), content(0))
 
 
-def test_a_short_write_to_the_manifest_is_a_full_disk_and_nothing_is_written_behind_it(started, monkeypatch):
+def test_a_short_write_to_the_manifest_is_a_full_disk_and_ends_writing(started, monkeypatch):
     writer = Store.open(started)
     writer.commit(KEY, content(0))
     third = block_id({"number": 2})
@@ -320,7 +320,7 @@ def test_a_short_write_to_the_manifest_is_a_full_disk_and_nothing_is_written_beh
     assert [problem.kind for problem in writer.verify()] == ["torn"]
 
 
-def test_clean_temporaries_spares_the_young(run):
+def test_clean_temporaries_keeps_recent_files(run):
     run.commit(KEY, ARRAYS)
     left = [Path(run.path) / name / f".tmp-{'0' * 32}" for name in ("", "manifests", f"blocks/{KEY[:2]}")]
     for path in left:
@@ -398,7 +398,7 @@ def test_two_writers_at_once_on_one_run(tmp_path):
     assert run.verify() == []
 
 
-def test_import_is_light_and_knows_no_heavy_package():
+def test_importing_loads_no_heavy_package():
     script = """
         import sys, time
         import numpy

@@ -164,7 +164,7 @@ def test_a_manifest_cannot_ask_for_more_memory_than_the_file_has(run):
     tracemalloc.stop()
 
 
-def test_garbage_in_manifests_is_ignored_and_told(run):
+def test_garbage_in_manifests_is_ignored_and_reported(run):
     run.commit(KEY, ARRAYS)
     sealed = [
         {"block": "../../../etc/passwd", "sha256": "0" * 64, "bytes": 1, "time": "", "meta": {}},
@@ -238,7 +238,7 @@ def test_a_pipe_in_place_of_a_file_does_not_hang(run):
     assert {problem.kind for problem in run.verify()} == {"unexpected", "unreadable"}
 
 
-def test_strange_things_in_the_folder_are_told(run):
+def test_unknown_files_in_the_folder_are_reported(run):
     run.commit(KEY, ARRAYS)
     root = Path(run.path)
     (root / "notes.txt").write_text("mine")

@@ -67,7 +67,7 @@ def finished(tmp_path_factory):
     return path
 
 
-def test_two_worker_processes_compute_the_very_bits_of_one_process_even_where_threads_would_change_them(tmp_path):
+def test_two_worker_processes_match_one_process_bit_for_bit_even_where_threads_matter(tmp_path):
     # With one process or two, every block is computed with one thread; at this size two threads give other bits.
     words = ["perceptron", "loss=square", "samples=3", "--over", "penalty=0.1,1", "--size", "300", "--seeds", "24"]
     for name, workers in (("inline", "0"), ("workers", "2")):
@@ -80,7 +80,7 @@ def test_two_worker_processes_compute_the_very_bits_of_one_process_even_where_th
     assert status(tmp_path / "workers").complete
 
 
-def test_a_worker_killed_in_the_middle_loses_nothing_and_what_it_did_is_not_done_again(finished, tmp_path):
+def test_a_killed_worker_loses_no_committed_block_and_none_is_repeated(finished, tmp_path):
     planned(tmp_path / "run")
     held, _ = holding(tmp_path / "site", after=3)
     environment = one_thread(with_path(held, SOURCE))
@@ -117,7 +117,7 @@ def test_a_dead_worker_is_reported_and_the_other_finishes_its_share(finished, tm
     assert contents(tmp_path / "run") == contents(finished)
 
 
-def test_a_worker_that_cannot_begin_says_why(tmp_path):
+def test_a_worker_that_cannot_start_says_why(tmp_path):
     [dead] = run_workers(str(tmp_path / "nowhere"), 1)
     assert dead.code == 2
     assert "There is no run at" in str(dead)
@@ -175,7 +175,7 @@ def test_damaged_blocks_are_computed_again(finished, tmp_path):
     assert sv.open(tmp_path / "run").dataset().drop_attrs().identical(sv.open(finished).dataset().drop_attrs())
 
 
-def test_a_worker_does_its_own_shard_first_and_then_helps_until_nothing_is_left(finished, tmp_path):
+def test_a_worker_does_its_own_shard_first_and_then_helps_with_the_rest(finished, tmp_path):
     planned(tmp_path / "run")
     store = Store.open(tmp_path / "run")
     parts = [{row.block for row in share} for share in shares(Plan(store, plans(store)[0]).rows, 3)]
@@ -236,7 +236,7 @@ def test_an_impossible_shard_is_refused(tmp_path, shard):
         work(tmp_path, shard)
 
 
-def test_a_run_without_study_plan_or_sense_is_refused_in_one_sentence(tmp_path):
+def test_a_run_without_a_valid_study_or_plan_is_refused_in_one_sentence(tmp_path):
     store = Store.create(tmp_path / "run")
     with pytest.raises(StoreError, match="contains no study"):
         status(tmp_path / "run")
@@ -303,7 +303,7 @@ def test_a_split_into_blocks_of_an_older_format_is_refused_in_one_sentence(tmp_p
         status(tmp_path / "run")
 
 
-def test_a_split_that_makes_no_sense_is_refused_in_one_sentence(tmp_path):
+def test_an_invalid_split_is_refused_in_one_sentence(tmp_path):
     study = sv.Study(sv.Perceptron(loss="square", samples=0.5), {"penalty": [0.1, 1.0]})
     store = study.attach(tmp_path / "run")
     [(block, _)] = study.stored_plan()
@@ -350,7 +350,7 @@ def test_netcdf_gives_back_the_dataset(finished, tmp_path):
         assert again.converged_simulated.dtype == bool
 
 
-def test_an_export_that_cannot_be_is_refused_in_one_sentence(tmp_path, monkeypatch):
+def test_an_impossible_export_is_refused_in_one_sentence(tmp_path, monkeypatch):
     data = xr.Dataset({"x_theory": ("loss", [1.5])})
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(sv.SolvableError, match="zarr is not installed"):

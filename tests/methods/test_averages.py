@@ -100,7 +100,7 @@ def test_relu_I4_of_two_fields_used_twice_is_their_I2(distance):
 @pytest.mark.parametrize(
     ("distance", "accuracy"), [(1.0, 1e-11), (0.1, 2e-8), (1e-2, 5e-8), (1e-5, 1e-8), (0.0, 1e-12)]
 )
-def test_doubling_the_nodes_of_relu_I4_moves_nothing(distance, accuracy):
+def test_doubling_the_nodes_of_relu_I4_changes_nothing(distance, accuracy):
     cov = covariance_with_near_copies(distance)
     np.testing.assert_allclose(all_I4(16)(cov), all_I4(32)(cov), atol=accuracy)
     np.testing.assert_allclose(all_I4(32)(cov), all_I4(64)(cov), atol=5e-10)

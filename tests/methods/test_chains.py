@@ -1,4 +1,4 @@
-"""Diagnostics of chains against known cases and a twin in NumPy; runs that end when chains have met, or say that not."""
+"""Diagnostics of chains against known cases and a twin in NumPy; runs that end once chains have met."""
 
 import jax
 import jax.numpy as jnp
@@ -75,13 +75,13 @@ def test_r_hat_sees_shifts_drifts_widths_and_heavy_tails():
     x = autoregressive(0.0, 4, 400)
     assert r_hat(jnp.asarray(x)) < 1.01
     assert r_hat(jnp.asarray(x + np.arange(4)[:, None])) > 1.5
-    assert r_hat(jnp.asarray(x + np.linspace(0, 3, 400))) > 1.2  # all chains drift alike
+    assert r_hat(jnp.asarray(x + np.linspace(0, 3, 400))) > 1.2  # all chains drift in the same way
     assert r_hat(jnp.asarray(x * np.array([1, 1, 1, 5])[:, None])) > 1.1  # the means agree
     heavy = np.random.default_rng(0).standard_cauchy((4, 400))
     assert r_hat(jnp.asarray(heavy)) < 1.01 < r_hat(jnp.asarray(heavy + 2 * (np.arange(4) == 0)[:, None]))
 
 
-def test_chains_that_never_move_agree_only_where_they_are_equal_and_what_is_not_finite_has_no_diagnosis():
+def test_constant_chains_agree_only_where_equal_and_non_finite_ones_have_no_diagnosis():
     still = jnp.ones((4, 20))
     assert r_hat(still) == 1
     assert r_hat(still.at[0].set(2.0)) == jnp.inf
@@ -117,7 +117,7 @@ def test_a_double_well_at_low_temperature_is_flagged_and_at_high_temperature_met
     assert min(each.effective for each in warm.diagnoses.values()) >= 50
     assert not cold.converged
     assert cold.residual > 0.5  # R̂ − 1 of the sides
-    assert cold.diagnoses["other"].r_hat < 1.05  # which the other coordinate knows nothing of
+    assert cold.diagnoses["other"].r_hat < 1.05  # independent of the other coordinate
     assert cold.steps == 64 * (1 + 1 + 2 + 4 + 8)
 
 

@@ -214,7 +214,7 @@ def test_of_several_starts_the_best_minimum_is_returned():
 # --- what did not work ------------------------------------------------------------------------------------------------
 
 
-def test_a_search_that_ends_too_early_or_meets_infinity_does_not_say_that_it_converged():
+def test_a_search_that_ends_early_or_meets_infinity_is_not_converged():
     given = (jnp.asarray(1.0), {"push": jnp.full(8, 0.2)}, {"push": Box(-1.0, 1.0)}, 2.0)
     problem = (lambda x, u: jnp.sin(3 * x) + u["push"], lambda x: x**2, *given)
     short = optimise(*problem, iterations=3)
@@ -230,7 +230,7 @@ def test_a_search_that_ends_too_early_or_meets_infinity_does_not_say_that_it_con
     assert np.isnan(blown.gap)
 
 
-def test_schedules_that_make_no_sense_are_refused_in_one_sentence():
+def test_invalid_schedules_are_refused_in_one_sentence():
     good, given = student_schedule(6), partial(evaluate, student_drift, student_cost, STUDENT, sets=TASKS, horizon=3.0)
     with pytest.raises(sv.InvalidValue, match="fraction in interval 2 is .* must be non-negative and sum to one"):
         given({**good, "fraction": good["fraction"].at[2, 0].add(0.1)})

@@ -141,7 +141,7 @@ def test_coefficients_by_the_trapezoidal_rule_do_not_move_with_its_step():
     np.testing.assert_allclose(equivalent(np.tanh, 0.1), equivalent(np.tanh, 0.03), atol=1e-14)
 
 
-def test_an_unknown_activation_is_answered_in_one_sentence():
+def test_an_unknown_activation_is_refused_in_one_sentence():
     with pytest.raises(sv.UnknownName, match="there is no activation 'tahn'"):
         activation_named("tahn")
 

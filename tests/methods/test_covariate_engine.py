@@ -55,7 +55,7 @@ def padded(s: Spectrum) -> list[np.ndarray]:
 
 
 def learned(loss, cases):
-    """`learn` at (spectrum, samples, penalty, noise, flips), many at once and always as many."""
+    """`learn` at (spectrum, samples, penalty, noise, flips), in batches of one fixed size."""
     full = [*cases, *[cases[-1]] * (LANES - len(cases))]
     spectra = Spectrum(*(jnp.asarray(np.stack(v)) for v in zip(*(padded(c[0]) for c in full), strict=True)))
     numbers = [jnp.asarray(np.array([float(c[i]) for c in full])) for i in range(1, 5)]
@@ -87,7 +87,7 @@ def test_random_labels_with_a_penalty_follow_their_own_covariance():
     np.testing.assert_allclose(square.train_loss, 0.1951519003, atol=1e-9)
 
 
-def test_without_penalty_what_has_no_minimum_is_nan_and_says_why():
+def test_without_penalty_a_missing_minimum_is_nan_with_a_reason():
     words = {code: text.partition(":")[0] for code, text in enumerate(STATUSES)}
     cases = [(isotropic(), a, 0.0, 0.0, 0.1) for a in (0.5, 1.0, 2.98, 3.01)]
     for loss in ("logistic", "hinge"):
@@ -121,7 +121,7 @@ def test_convex_losses_are_always_stable():
 
 
 def triple(p, seed):
-    """Covariances of everything with everything, drawn; a teacher in k = p/2 inputs of its own."""
+    """Random covariances of all variables; a teacher in its own k = p/2 inputs."""
     rng, k = np.random.default_rng(seed), p // 2
     mixing = rng.normal(size=(k + p, 2 * p)) * np.linspace(0.3, 1.5, 2 * p)
     joint = mixing @ mixing.T / (2 * p)
@@ -264,7 +264,7 @@ def test_a_loss_with_a_weight_for_each_label_agrees_with_scikit_learn():
     assert (np.abs(mean - np.array([found.m, found.q])) < 4 * error + np.array([found.m, found.q]) / p).all()
 
 
-def test_your_own_loss_is_the_built_in_one_where_they_are_the_same():
+def test_a_custom_loss_equals_the_built_in_one():
     mine = smooth_loss(lambda y, z: jnp.logaddexp(0.0, -y * z))
     for samples, penalty in ((0.5, 1e-4), (4.0, 0.01)):
         numbers = [jnp.asarray(v) for v in (samples, penalty)]
@@ -332,7 +332,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("sentence", WRONG)
-def test_wrong_input_is_answered_in_one_sentence(sentence):
+def test_wrong_input_is_refused_in_one_sentence(sentence):
     with pytest.raises(sv.SolvableError) as problem:
         WRONG[sentence]()
     assert sentence in str(problem.value)

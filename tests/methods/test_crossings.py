@@ -1,4 +1,4 @@
-"""Probabilities of signs: known zeros, many zeros, none, derivatives against differences, nothing plausible for NaN."""
+"""Probabilities of signs: known zeros, many zeros, none, derivatives against differences, NaN for NaN."""
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ def test_lanes_with_different_numbers_of_zeros():
         assert float(found) == pytest.approx(exact, abs=3e-9)
 
 
-def test_zero_counts_half_and_no_number_stays_none():
+def test_zero_counts_half_and_nan_stays_nan():
     assert float(probability_negative(lambda z, a: a * z, 0.0)) == 0.5
     assert float(probability_negative(lambda z, a: a + z**2, 1e-9)) == 0.0
     assert float(probability_negative(lambda z, a: a - z**2, -1e-9)) == 1.0
@@ -63,5 +63,5 @@ def test_an_average_over_the_other_directions_is_the_probability_in_all_of_them(
     assert float(jax.grad(wanted)(0.6)) == pytest.approx(float(difference), rel=1e-5)
 
 
-def test_a_second_derivative_is_no_number_rather_than_a_wrong_one():
+def test_a_second_derivative_is_nan_rather_than_wrong():
     assert np.isnan(jax.hessian(lambda x: probability_negative(cubic, x))(jnp.array([-1.0, 0.3, 2.1]))).all()

@@ -1,4 +1,4 @@
-"""The loop of every online simulation: what is drawn does not depend on what is measured, and stages follow each other."""
+"""The loop of every online simulation: draws do not depend on measurements, and stages follow each other."""
 
 import jax
 import jax.numpy as jnp

@@ -146,7 +146,7 @@ def test_copies_tend_to_the_densest_regions_and_one_copy_is_typical():
     np.testing.assert_allclose(found.entropy, known, atol=2e-6)
 
 
-def test_what_is_farther_than_typical_solutions_is_no_number(dense):
+def test_distances_beyond_typical_solutions_are_nan(dense):
     found = dense(PAIR, jnp.full(2, 0.6), jnp.asarray([0.7, 0.5]))
     assert np.isnan(found.entropy[0])
     assert not np.isnan(found.entropy[1])
@@ -184,7 +184,7 @@ def test_marginals_of_a_large_system_are_the_saddle_point(levels, alpha):
         assert abs(ours.mean() - float(exact)) < 4 * ours.std(ddof=1) / np.sqrt(lanes) + 2 * abs(float(exact)) / size
 
 
-def test_reinforcement_solves_and_without_it_nothing_is_solved():
+def test_reinforced_message_passing_solves_and_plain_does_not():
     size, alpha = 501, 0.5
     x = jnp.sign(jax.random.normal(jax.random.key(3), (2, round(alpha * size), size), jnp.float32))
     found = jax.jit(jax.vmap(lambda x: pass_messages(x, PAIR, reinforcement=0.005)))(x)

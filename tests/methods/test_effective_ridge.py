@@ -1,4 +1,4 @@
-"""What a sample tells about ridge regression with more rows, against brute force and simulation."""
+"""Predictions for ridge regression with more rows from a sample, against brute force and simulation."""
 
 import numpy as np
 import pytest
@@ -73,7 +73,7 @@ def test_effective_ridge_of_a_sample_is_that_of_its_population():
         assert seen[0] == pytest.approx(exact[0], rel=0.02)
 
 
-def test_what_a_sample_measures_does_not_depend_on_its_number_of_rows():
+def test_estimates_from_a_sample_do_not_depend_on_its_number_of_rows():
     truth, seen = None, []
     for rows in (400, 1200):
         x, y, _, truth = drawn(rows, 300, seed=5)
@@ -90,7 +90,7 @@ def test_all_kappa_are_seen_with_many_rows_and_not_with_few():
     assert few.df2[-1] <= 0.85 * 49
 
 
-def test_shapes_tell_the_gain_of_a_gaussian_sample():
+def test_shapes_give_the_gain_of_a_gaussian_sample():
     x, y, _, truth = drawn(600, 200, seed=3)
     sample = decompose(x, y)
     ridges = np.geomspace(1e-4, 1.0, 30)

@@ -37,7 +37,7 @@ def test_minimisers_match_scikit_learn_and_ignore_padding(data, name, penalty):
     assert fit.residual < (1e-8 if name != "hinge" else 1e-5)
 
 
-def test_the_certificate_tells_an_unfinished_fit(data):
+def test_the_certificate_detects_an_unfinished_fit(data):
     from solvable.methods.risk.erm import hinge_interior, newton
 
     _, _, padded, labels, mask = data

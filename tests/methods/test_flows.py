@@ -108,7 +108,7 @@ def test_an_event_ends_the_flow_at_its_root():
 
 def test_a_stiff_flow_is_handed_to_the_implicit_solver_and_needs_far_fewer_steps():
     def field(t, y, rate):
-        return -rate * (y - jnp.cos(t)) - jnp.sin(t)  # y = cos(t) attracts at a rate of its own
+        return -rate * (y - jnp.cos(t)) - jnp.sin(t)  # y = cos(t) attracts at the given rate
 
     def follow(rate, solver):
         return integrate(field, jnp.asarray(1.5), jnp.asarray(TIMES), rate, solver=solver, max_steps=40_000)
@@ -125,12 +125,12 @@ def test_a_stiff_flow_is_handed_to_the_implicit_solver_and_needs_far_fewer_steps
     np.testing.assert_allclose(mild.values, np.cos(TIMES) + 0.5 * np.exp(-TIMES), atol=1e-6)
 
 
-def test_a_failure_says_how_far_it_came_and_ends_there():
+def test_a_failure_reports_the_time_reached_and_ends_there():
     flow = jax.jit(partial(explosion, max_steps=4000))(jnp.asarray(0.4))
     np.testing.assert_array_equal(flow.reached, TIMES < 2.5)
     np.testing.assert_allclose(flow.end_time, 2.5, rtol=1e-6)
     assert float(flow.end) > 1e6
-    assert int(flow.steps) < 400  # steps that would be too short end it, not their number
+    assert int(flow.steps) < 400  # it is ended by steps that would be too short, not by their number
 
 
 def test_an_unknown_solver_is_refused_with_the_list():

@@ -83,7 +83,7 @@ def test_floors_agree_with_a_quasi_newton_fit_of_redundant_tables():
             return -(table * log_softmax(logits, 1)).sum(), slope.reshape(-1)
 
         slow = minimize(loss, np.zeros(features.shape[1] * 3), jac=True, method="L-BFGS-B", options={"maxiter": 3000})
-        # All sites are alike here.
+        # All sites are equivalent here.
         np.testing.assert_allclose(found.floors[order - 1], slow.fun, atol=2e-7)
 
 
@@ -101,7 +101,7 @@ def test_states_that_never_occur_and_separable_conditionals_are_no_obstacle():
     chance = jnp.zeros((2, 2, 2)).at[0, 0, 0].set(0.5).at[1, 1, 1].set(0.25).at[1, 1, 0].set(0.25).reshape(-1)
     found = floors_of(chance, 3, 2, 3)
     assert found.converged.all()
-    # s_0 = s_1 always: they tell each other for free. s_2 is a coin where they are 1, and 0 elsewhere.
+    # s_0 = s_1 always, so each determines the other. s_2 is a coin where they are 1, and 0 elsewhere.
     np.testing.assert_allclose(found.floors[1:], np.log(2) / 6, atol=1e-10)
     np.testing.assert_allclose(found.optimal, np.log(2) / 6, rtol=1e-12)
 
@@ -115,7 +115,7 @@ def test_the_gradient_of_a_floor_is_that_at_fixed_weights():
     np.testing.assert_allclose(slope, (floor(0.8 + h) - floor(0.8 - h)) / (2 * h), rtol=1e-6)
 
 
-def test_a_fit_that_ran_out_of_steps_says_so_and_its_floor_is_no_number():
+def test_a_fit_that_ran_out_of_steps_is_flagged_and_its_floor_is_nan():
     few = jax.jit(lambda p: interaction_floors(p, 5, 3, 2, most_steps=2))(probability(cosine_law(1.0)))
     assert not few.converged.any()
     assert np.isnan(few.floors).all()

@@ -39,7 +39,7 @@ def test_pure_landscapes_have_their_known_complexities_of_all_critical_points_an
 
 @pytest.mark.parametrize("order", [3, 4])
 def test_the_lowest_minima_of_a_pure_landscape_are_the_ground_state_of_one_step_of_replica_symmetry_breaking(order):
-    """e = −½ min over χ, μ of χQ′(1) + μQ(1) + ln(1 + μ/χ)/μ: no Kac, no Rice."""
+    """e = −½ min over χ, μ of χQ′(1) + μQ(1) + ln(1 + μ/χ)/μ: independent of the Kac–Rice formula."""
 
     count = jax.jit(lambda e: complexity(pure(order), jnp.asarray(0.0), signal=nothing, energy=e).complexity)
 

@@ -1,4 +1,4 @@
-"""The minimiser finds minima, says honestly when it does not, and needs no more evaluations than SciPy's."""
+"""The minimiser finds minima, reports when it does not, and needs no more evaluations than SciPy's."""
 
 import equinox as eqx
 import jax
@@ -67,7 +67,7 @@ def test_given_curvatures_make_a_badly_scaled_bowl_round():
     np.testing.assert_allclose(scaled.parameters["a"], 1 / bowl.hessian, rtol=1e-9)
 
 
-def test_what_has_no_minimum_or_no_time_is_not_called_converged():
+def test_a_search_without_a_minimum_or_enough_steps_is_not_converged():
     falling = minimise(lambda x: (jnp.sum(-jnp.exp(x)), -jnp.exp(x)), jnp.zeros(3), iterations=50)
     short = minimise(rosenbrock, jnp.full(6, -1.2), iterations=3)
     broken = minimise(lambda x: (jnp.sum(x) * jnp.nan, x * jnp.nan), jnp.ones(3))

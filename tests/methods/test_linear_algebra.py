@@ -1,4 +1,4 @@
-"""Linear systems: right, differentiable, and never waiting for one another."""
+"""Linear systems: correct, differentiable, and free of deadlocks."""
 
 import subprocess
 import sys
@@ -32,7 +32,7 @@ def test_small_systems_are_those_of_numpy(count):
     np.testing.assert_allclose(mine, wanted, rtol=0, atol=1e-11 * np.abs(wanted).max())
 
 
-def test_small_systems_keep_their_precision_and_say_when_there_is_no_solution():
+def test_small_systems_keep_their_precision_and_flag_singular_ones():
     matrix, right = drawn(4, 0)
     assert solve_small(jnp.asarray(matrix, jnp.float32), jnp.asarray(right, jnp.float32)).dtype == jnp.float32
     assert not np.isfinite(solve_small(jnp.ones((3, 3)), jnp.arange(3.0))).any()
@@ -96,6 +96,6 @@ print("done")
 
 
 def test_many_stacks_in_one_program_do_not_wait_for_one_another():
-    """With JAX 0.10 and LAPACK's own stacks this waits for ever on two cores."""
+    """With JAX 0.10 and LAPACK's batched routines this deadlocks on two cores."""
     run = subprocess.run([sys.executable, "-c", MANY], capture_output=True, text=True, timeout=LONG)
     assert run.stdout.strip() == "done", run.stderr

@@ -102,7 +102,7 @@ def test_infinite_penalty_guesses_the_larger_class():
     assert result.loss[0] == pytest.approx(-(0.3 * np.log(0.3) + 0.7 * np.log(0.7)), abs=1e-4)
 
 
-def test_what_does_not_converge_is_nan_and_says_so(monkeypatch):
+def test_unconverged_points_are_nan_and_flagged(monkeypatch):
     from solvable.tools import logistic_replica
 
     monkeypatch.setattr(logistic_replica, "TURNS", 1)

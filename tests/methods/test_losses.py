@@ -57,7 +57,7 @@ GENERIC = {
 
 @pytest.mark.parametrize("name", GENERIC)
 def test_the_proximal_point_of_any_loss_is_found_wherever_it_lies(name):
-    """A wide proximal operator sends Newton's steps to and fro between the two ends of the bracket."""
+    """A wide proximal operator makes Newton's steps alternate between the two ends of the bracket."""
     function, slope = GENERIC[name]
     loss, centres = Custom(function), jnp.linspace(-400, 400, 4001)
     ones = jnp.ones_like(centres)
@@ -67,7 +67,7 @@ def test_the_proximal_point_of_any_loss_is_found_wherever_it_lies(name):
         z = np.asarray(found)
         with np.errstate(over="ignore"):
             pull = width * slope(z)
-        # What rounding leaves: of the terms, and of the last digits of z.
+        # Rounding errors: of the terms, and of the last digits of z.
         rounding = 1 + np.abs(centres) + np.abs(pull) + (1 + np.abs(z)) * (1 + width * loss.curvature(ones, found))
         assert (np.abs(z - centres + pull) <= 1e-14 * rounding).all(), width
 
@@ -81,6 +81,6 @@ def test_slopes_and_curvatures_agree_with_differentiation():
         np.testing.assert_allclose(loss.curvature(y, z), generic.curvature(y, z), atol=1e-12)
 
 
-def test_an_unknown_loss_is_answered_with_the_nearest_name():
+def test_an_unknown_loss_suggests_the_nearest_name():
     with pytest.raises(LookupError, match="did you mean 'hinge'"):
         loss_named("hing")

@@ -1,4 +1,4 @@
-"""Message passing at finite size: Onsager's term is what makes its fields Gaussian."""
+"""Message passing at finite size: the Onsager term makes its fields Gaussian."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Parts of equal length hold every row once, in order, and a filling that is told from them."""
+"""Parts of equal length hold every row once, in order, and padding that can be distinguished."""
 
 import jax
 import jax.numpy as jnp

@@ -149,7 +149,7 @@ def test_lists_of_members_hold_every_sequence_once_per_site():
     assert one_colour.rows.shape == even.rows.shape == found.rows.shape  # one program for all
 
 
-def test_packing_keeps_each_pair_once_and_loses_nothing():
+def test_packing_keeps_each_pair_exactly_once():
     for sites in (4, 5):
         _, couplings = random_potts(sites=sites)
         pairs = pl.pack(couplings)

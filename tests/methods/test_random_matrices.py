@@ -256,7 +256,7 @@ def test_masses_sum_to_one_and_are_not_negative():
         assert found.min() >= 0
 
 
-def test_a_contour_twice_as_fine_moves_nothing():
+def test_a_contour_twice_as_fine_gives_the_same_result():
     points = jnp.linspace(-3.0, 0.9, 20)
     for samples, penalty in ((number(2.0), number(0.3)), (number(2 / 3), number(0.5))):
         coarse, fine = (masked_below(samples, penalty, points, step=step) for step in (0.5, 0.25))
@@ -332,7 +332,7 @@ def test_white_spike_has_the_closed_forms_of_baik_ben_arous_peche(samples, stren
     np.testing.assert_allclose([right, left], (1 - ratio / strength**2) / (1 + ratio / strength), rtol=1e-9)
 
 
-def test_below_threshold_the_outlier_is_the_edge_and_nothing_is_learnt():
+def test_below_threshold_the_outlier_is_the_edge_without_overlap():
     threshold, edge, outlier, right, left = pca_spike(*UNEVEN, number(2.0), number(3.0))
     assert threshold > 3.0
     assert outlier == edge

@@ -70,7 +70,7 @@ def test_squared_lengths_have_the_law_of_chi_squared(freedom):
         np.testing.assert_allclose(draws, exact, rtol=4e-6)
 
 
-def test_what_is_recorded_does_not_change_the_samples():
+def test_recording_does_not_change_the_samples():
     start = jnp.full((2, 3), 0.3)
     often = reduced_descent(STREAM, jax.random.key(4), start, jnp.array([0, 7, 33, 64, 101]))
     once = reduced_descent(STREAM, jax.random.key(4), start, jnp.array([101]))

@@ -44,7 +44,7 @@ def test_dense_eigenvalues_and_eigenvectors_are_the_predicted_ones():
         x = np.random.default_rng(seed).normal(size=(n, d))
         y, z = x[:, 0], x[:, 1]
         a = (3 * z**2 - y**2) / (1 + y**2)
-        rest = np.delete(x, 1, axis=1)  # what z is measured along is a direction of its own
+        rest = np.delete(x, 1, axis=1)  # the projection z is along a separate direction
         values, vectors = np.linalg.eigh((rest.T * a) @ rest / d)
         found = lowest(jnp.asarray(a), jnp.asarray(y**2), jnp.full(n, 1 / n), jnp.float64(n / d))
         rows.append([values[0] - found.lowest, vectors[0, 0] ** 2 - found.overlap, values[1] - found.edge])

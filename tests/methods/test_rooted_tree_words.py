@@ -124,7 +124,7 @@ def test_a_longer_text_begins_like_a_shorter_one(million):
     assert million.words[: len(short.words)] == short.words
 
 
-def test_only_small_primes_are_divided_out_when_asked():
+def test_only_small_primes_are_divided_out_on_request():
     known, whole = rooted_trees(500, 5), rooted_trees(500)
     for n in range(1, 501):
         assert known.word(n) == "".join(f"1{dyck_word(a)}0" for p, a in factors(n) if p <= 5)

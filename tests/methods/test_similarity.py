@@ -1,4 +1,4 @@
-"""Similarity of representations: both measures against brute force, and what they must not see."""
+"""Similarity of representations: both measures against brute force, and their invariances."""
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +33,7 @@ def test_the_imbalance_is_the_mean_rank_of_nearest_neighbours(seed):
     np.testing.assert_allclose(information_imbalance(jnp.asarray(first), jnp.asarray(second)), wanted, rtol=1e-12)
 
 
-def test_the_imbalance_says_who_knows_more():
+def test_the_imbalance_shows_which_representation_is_richer():
     plane = drawn(0, 400, 2)
     whole, part = jnp.asarray(plane), jnp.asarray(plane[:, :1])
     assert information_imbalance(whole, part) < 0.15

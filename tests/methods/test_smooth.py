@@ -58,7 +58,7 @@ def test_four_fields_one_by_one_are_those_of_the_closed_form():
     np.testing.assert_allclose(found, activation("erf").table_I4(cov, *units), atol=1e-7)
 
 
-def test_a_kink_costs_accuracy_as_it_is_said():
+def test_a_kink_costs_accuracy_as_documented():
     c = [jnp.asarray(x) for x in (1.0, 0.4, 0.8)]
     exact = activation("relu").I2(*c)
     errors = [abs(float(smooth(lambda x: jnp.maximum(x, 0.0), nodes=n).I2(*c) - exact)) for n in (32, 128)]

@@ -1,4 +1,4 @@
-"""Softmax regression: averages, the proximal operator and the minimiser against plain, slow ways to the same numbers."""
+"""Softmax regression: averages, the proximal operator and the minimiser against plain, slow implementations."""
 
 import equinox as eqx
 import jax
@@ -25,7 +25,7 @@ prox, fit_rows = eqx.filter_jit(softmax_prox), eqx.filter_jit(minimise_cross_ent
 
 
 def simplex(classes):
-    """Loadings of classes that are all alike, BBᵀ = (1 − 11ᵀ/C)/(C − 1)."""
+    """Loadings of equivalent classes, BBᵀ = (1 − 11ᵀ/C)/(C − 1)."""
     values, vectors = np.linalg.eigh((np.eye(classes) - 1 / classes) / (classes - 1))
     return (vectors * np.sqrt(np.maximum(values, 0)))[:, 1:]
 
@@ -92,7 +92,7 @@ def test_derivatives_of_the_averages_are_those_of_differences(symmetric):
         np.testing.assert_allclose(slopes[:, i], (4 * fine - coarse) / (3 * step), rtol=1e-7, atol=1e-9)
 
 
-def test_alike_classes_may_be_averaged_one_for_all():
+def test_equal_classes_may_be_averaged_once():
     B, shares = jnp.asarray(simplex(3)), jnp.full(3, 1 / 3)
     at = jnp.asarray(0.9), jnp.asarray(2.0), jnp.asarray(1.1)
 

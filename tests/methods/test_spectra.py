@@ -1,4 +1,4 @@
-"""Joint spectra: from matrices, by hand, by name; what is refused, and in which words."""
+"""Joint spectra: from matrices, by hand, by name; refusals and their messages."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -113,7 +113,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("sentence", WRONG)
-def test_wrong_input_is_answered_in_one_sentence_with_field_and_value(sentence):
+def test_wrong_input_is_refused_in_one_sentence_with_field_and_value(sentence):
     with pytest.raises(sv.SolvableError) as problem:
         WRONG[sentence]()
     message = str(problem.value)

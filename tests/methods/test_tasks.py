@@ -1,4 +1,4 @@
-"""The flow of several tasks against that of one, and what shared heads and silent units must mean."""
+"""The flow of several tasks against that of one, and the meaning of shared heads and silent units."""
 
 import jax
 import jax.numpy as jnp
@@ -40,7 +40,7 @@ def test_each_task_alone_moves_the_student_as_the_flow_of_one_teacher_does(name,
         np.testing.assert_allclose(losses[task], committee_loss(g, alone, gram, targets[task]), rtol=1e-12)
 
 
-def test_units_without_a_readout_are_carried_along_and_change_nothing_else():
+def test_units_without_a_readout_are_carried_along_without_effect():
     g = activation("erf")
     state, gram, targets = some_student()
     silent = targets[:, :3] * jnp.asarray([1.0, 1.0, 1.0])[None, :]
@@ -60,7 +60,7 @@ def test_two_equal_tasks_with_a_shared_head_are_one_task_in_any_mixture():
             np.testing.assert_allclose(part, alone[0], rtol=1e-12, atol=1e-14)
 
 
-def test_tasks_without_a_head_of_their_own_must_say_which_one_they_use():
+def test_tasks_without_their_own_head_must_name_one():
     state, gram, targets = some_student(heads=1)
     with pytest.raises(sv.InvalidValue, match="2 tasks have 1 heads"):
         task_losses(activation("erf"), state, gram, targets)
@@ -77,7 +77,7 @@ def test_a_student_with_an_activation_by_quadrature_learns_tasks_as_with_its_clo
         np.testing.assert_allclose(one, other, atol=1e-8)
 
 
-def test_units_that_are_alike_are_found_and_derivatives_pass_the_tie():
+def test_equal_units_are_found_and_derivatives_pass_the_tie():
     norm = jnp.asarray([[1.0, 0.2, 0.3, 0.3], [0.2, 1.0, 0.3, 0.3], [0.3, 0.3, 2.0, 0.1], [0.3, 0.3, 0.1, 2.0]])
     alike = equal_units(norm, jnp.zeros((4, 1)), jnp.ones((2, 4)))
     assert alike.first.tolist() == [0, 0, 2, 2]

@@ -75,7 +75,7 @@ def test_rows_are_drawn_evenly():
 
 
 @pytest.mark.parametrize("loss", [MaskedTokens(batch=16), NextToken(batch=16)], ids=["masked", "next"])
-def test_a_small_data_set_is_learned_by_heart(loss):
+def test_a_small_data_set_is_memorised(loss):
     """Every row of these data is fixed by any one of its words but the first."""
     data = (jnp.arange(12)[:, None] + jnp.arange(SITES)[None, :] ** 2) % 5
     model = network(causal=isinstance(loss, NextToken))

@@ -1,4 +1,4 @@
-"""The transformer sees what it may see, and nothing else."""
+"""The transformer sees only the tokens that it may see."""
 
 import equinox as eqx
 import jax
@@ -24,7 +24,7 @@ def sequence(seed=0):
 
 
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
-def test_later_tokens_move_nothing_earlier_in_a_causal_network(positions):
+def test_later_tokens_do_not_affect_earlier_ones_in_a_causal_network(positions):
     network, tokens = made(causal=True, positions=positions), sequence()
     changed = tokens.at[5:].set((tokens[5:] + 1) % COLOURS)
     before, after = apply(network, tokens), apply(network, changed)
@@ -107,7 +107,7 @@ def test_replicas_and_sequences_are_batched_and_single_precision():
     assert np.abs(logits[0] - logits[1]).max() > 0.1
 
 
-def test_senseless_settings_are_refused():
+def test_invalid_settings_are_refused():
     with pytest.raises(ValueError, match="3 heads do not divide a width of 16"):
         made(heads=3)
     with pytest.raises(ValueError, match="'sinus' is not one of"):

@@ -184,7 +184,7 @@ def test_a_batch_is_its_members():
         np.testing.assert_allclose(relax(spiked(0.5, 1.0), 0.05, 40, overlap=m).overlap, row, atol=1e-12)
 
 
-def test_what_is_not_accurate_is_nan_from_there_on():
+def test_inaccurate_values_are_nan_from_there_on():
     path = relax(PURE, 0.04, 200, tolerance=1e-4)
     good = np.asarray(path.converged)
     assert good[0]

@@ -51,7 +51,7 @@ def test_descent_in_a_random_matrix_follows_its_semicircle(method):
 
 
 def test_without_noise_the_signal_alone_is_followed():
-    """x has a part along the signal and one across it: two numbers that descend by themselves."""
+    """x has a part along the signal and one across it: two numbers that descend independently."""
     signal, ridge, rate = Kernel(lambda q: q**3 / 3, lambda q: q**2, lambda q: 2 * q), 4.0, 0.05
     path = follow(NOTHING, heavy_ball(60, rate, 0.5), ridge=ridge, overlap=0.4, signal=signal)
     x = np.array([0.4, np.sqrt(1 - 0.16)])

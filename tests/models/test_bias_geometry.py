@@ -172,7 +172,7 @@ def test_rules_have_exactly_their_gram_matrix_also_where_they_coincide():
         np.testing.assert_allclose(frame @ frame.T / 50, model._mixture.gram, atol=1e-12)
 
 
-def test_what_makes_no_sense_is_refused_in_one_sentence():
+def test_invalid_values_are_refused_in_one_sentence():
     with pytest.raises(
         sv.InvalidValue,
         match=r"similarity = 1 is outside its range \[-0.919\d+, 0.979\d+\] for tilt_plus = 0.3 and tilt_minus = 0.1: "

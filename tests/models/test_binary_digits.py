@@ -1,4 +1,4 @@
-"""Binary networks on digits: what the surrogate computes, and that depth wants means near one."""
+"""Binary networks on digits: the surrogate's computation, and deep networks need means near one."""
 
 import jax
 import jax.numpy as jnp

@@ -29,7 +29,7 @@ def test_erf_and_sampled_surrogates_are_never_critical():
     assert np.max(found.depth_scale) < 3
     identical = sv.BinaryInitialisation(surrogate="sampled", variance=0.9, input_overlap=1.0).theory().correlation
     assert identical[0] == 1
-    assert np.all(identical[1:] < 0.9)  # two copies of an input part ways
+    assert np.all(identical[1:] < 0.9)  # two copies of an input diverge
 
 
 def test_closed_forms_of_erf_are_the_averages():
@@ -69,7 +69,7 @@ def test_finite_networks_follow_the_maps(values):
         assert np.all(np.abs(mean - theory[name]) < 4.5 * error + 6 * np.abs(theory[name]) / size), name
 
 
-def test_what_makes_no_sense_is_refused_in_one_sentence():
+def test_invalid_values_are_refused_in_one_sentence():
     with pytest.raises(sv.InvalidValue, match="variance = 0.9 is outside its range .* for uniform means"):
         sv.BinaryInitialisation(means="uniform")
     with pytest.raises(sv.InvalidValue, match=r"variance = 2 is outside its range \[0, 1\]"):

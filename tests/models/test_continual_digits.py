@@ -1,4 +1,4 @@
-"""Two tasks of mixed digits: the learner is that of the theory, and what it forgets depends on the mixing."""
+"""Two tasks of mixed digits: the learner is that of the theory, and forgetting depends on the mixing."""
 
 import jax
 import jax.numpy as jnp
@@ -51,7 +51,7 @@ def test_seeds_are_paired_over_mixings_and_protocols(found):
     assert len(np.unique(before[0, 0, :, 2])) == 6
 
 
-def test_one_step_is_that_of_the_theorys_learner():
+def test_one_step_equals_that_of_the_theory():
     """The first update, written out in double precision from the same draws."""
     given = {
         "seeds": 1,
@@ -79,7 +79,7 @@ def test_one_step_is_that_of_the_theorys_learner():
     np.testing.assert_allclose(seen[1], wanted, rtol=1e-5)
 
 
-def test_linear_readouts_say_how_similar_the_tasks_are():
+def test_linear_readouts_show_how_similar_the_tasks_are():
     alike = np.array([[linear_similarity(draw_digits(s)[1], g) for g in (0.0, 0.5, 1.0)] for s in range(12)])
     np.testing.assert_allclose(alike[:, 2], 1.0, atol=1e-9)
     assert np.all(alike[:, 0] < alike[:, 1])
@@ -127,7 +127,7 @@ def test_wrong_values_are_refused_in_one_sentence(values, sentence):
 
 
 def test_the_theorys_predictions_carry_over_to_digits():
-    """A shared student forgets the more the less similar; a specialised one forgets less, and no more at γ = 0 than at 0.2."""
+    """A shared student forgets more the less similar the tasks; a specialised one forgets less, and no more at γ = 0 than 0.2."""
     mixing = [0.0, 0.2, 0.5, 1.0]
     stages = {"first_stage": 100, "second_stage": 100, "seeds": 48}
     own, shared, copied = (
@@ -141,7 +141,7 @@ def test_the_theorys_predictions_carry_over_to_digits():
 
 
 def test_a_cell_of_a_study_is_the_same_network_on_digits_of_its_own():
-    """Step by step that of the comparison, started from the digits and the key of the cell."""
+    """Every step equals that of the comparison, started from the digits and the key of the cell."""
     model = sv.ContinualDigits(mixing=0.3, protocol="focus", first_stage=2.0, second_stage=1.0, intervals=4, rate=0.7)
     seen = sv.Study(model, sizes=[40], seeds=2).run(progress=False).isel(size=0, seed=1)
     to_draw, to_learn = jax.random.split(model.key(40, 1))
@@ -173,6 +173,6 @@ def test_a_protocol_is_its_fractions():
     assert model.replace(protocol="given", given_fraction=given).fractions().tolist() == given
 
 
-def test_more_images_than_there_are_is_refused():
+def test_more_images_than_available_are_refused():
     with pytest.raises(sv.InvalidValue, match="size = 121 is more than the 120 images of each digit"):
         sv.ContinualDigits().simulate(size=121)

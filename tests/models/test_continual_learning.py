@@ -61,7 +61,7 @@ def test_the_same_task_again_with_a_copied_head_is_neither_forgotten_nor_new():
     same = outcome(head="copied")
     at_switch = np.asarray(same.test_loss[-1, 3])
     np.testing.assert_allclose(at_switch[0], at_switch[1], rtol=1e-9)
-    # the units go on learning the rest with the second head, so the first one may lose no more than what was left to learn
+    # the units keep learning with the second head, so the loss of the first may rise by no more than what it still had to learn
     assert float(same.forgetting[-1]) < at_switch[0] < 1e-2 * float(same.forgetting[0])
     assert np.all(np.diff(np.asarray(same.forgetting)) < 0)  # copying the head removes the intermediate maximum
 
@@ -110,7 +110,7 @@ def test_impossible_overlaps_and_sizes_are_refused_in_one_sentence():
         sv.ContinualLearning().simulate(seed=0, size=3)
 
 
-def test_a_stage_that_fails_leaves_what_came_before():
+def test_a_stage_that_fails_keeps_earlier_values():
     failed, plain = outcome(consolidation=1000.0), outcome()  # too stiff for an explicit solver, see the next test
     assert not failed.converged.any()
     np.testing.assert_array_equal(np.isfinite(failed.test_loss).all(-1), failed.converged_along)
@@ -127,7 +127,7 @@ def test_strong_consolidation_is_stiff_and_solved_by_switching_to_an_implicit_so
     np.testing.assert_allclose(stiff.test_loss, plain.test_loss, rtol=1e-8)
 
 
-def test_a_rate_that_is_too_large_leaves_what_came_before_and_says_in_which_stage_it_failed():
+def test_a_rate_that_is_too_large_keeps_earlier_values_and_names_the_failed_stage():
     model = sv.ContinualLearning(activation="relu", points=3, rate=[1.0, 20.0, 20.0], readout_rate=[1.0, 0.0, 20.0])
     outcome = model.theory()
     np.testing.assert_array_equal(outcome.converged, [True, False, False])

@@ -61,7 +61,7 @@ def test_a_given_schedule_is_followed_and_the_optimal_one_given_again_has_the_sa
     np.testing.assert_allclose(given.test_loss, outcome("focus").test_loss[2], rtol=1e-9)
 
 
-def test_a_paused_student_forgets_nothing_and_pace_is_a_change_of_both_rates():
+def test_a_paused_student_does_not_forget_and_pace_changes_both_rates():
     still = sv.ContinualProtocols(protocol="given", given_pace=np.zeros(100)).theory()
     np.testing.assert_allclose(still.test_loss, np.broadcast_to(still.test_loss[0], (101, 2)), rtol=1e-12)
     assert abs(float(still.forgetting)) < 1e-15
@@ -185,7 +185,7 @@ def test_gradient_descent_with_drawn_tasks_follows_the_flow():
         )
 
 
-def test_schedules_and_starts_that_make_no_sense_are_refused_in_one_sentence():
+def test_invalid_schedules_and_starts_are_refused_in_one_sentence():
     with pytest.raises(sv.InvalidValue, match="given_fraction has 50 entries along 'intervals' instead of 100"):
         sv.ContinualProtocols(protocol="given", given_fraction=np.ones(50))
     with pytest.raises(sv.InvalidValue, match=r"given_fraction has an entry that is not finite or not in \[0, 1\]"):

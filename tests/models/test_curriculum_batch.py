@@ -16,7 +16,7 @@ def phase(samples, level, penalty, pull):
     return Phase(jnp.asarray([samples]), jnp.asarray([level]), jnp.asarray(penalty), jnp.asarray(pull))
 
 
-def test_without_a_pull_the_first_phase_is_forgotten_and_with_an_infinite_one_nothing_else_is_learnt():
+def test_without_a_pull_the_first_phase_is_forgotten_and_with_an_infinite_one_it_is_kept():
     result = sv.CurriculumBatch(samples_easy=0.6, samples_hard=0.6, first_penalty=[0.01, 3.0, 0.1],
                               consolidation=[0.0, 0.0, 1e8], penalty=[0.1, 0.1, 1e-8]).theory()  # fmt: skip
     np.testing.assert_allclose(result.test_error[0], result.test_error[1], atol=1e-12)
@@ -24,7 +24,7 @@ def test_without_a_pull_the_first_phase_is_forgotten_and_with_an_infinite_one_no
     assert abs(result.first_error[0] - result.first_error[1]) > 0.005
 
 
-def test_inputs_that_are_all_alike_leave_the_perceptron():
+def test_identical_input_distributions_give_the_perceptron():
     """Δ = 1 everywhere and a teacher of squared norm ρ: only its direction is seen by a sign."""
     result = sv.CurriculumBatch(protocol="joint", easy=1.0, hard=1.0, penalty=0.1, relevant=0.3).theory()
     # logistic regression with n/d = 2 and λ = 0.1 (the perceptron's documented value)
@@ -33,7 +33,7 @@ def test_inputs_that_are_all_alike_leave_the_perceptron():
     np.testing.assert_allclose(jnp.sum(result.norm), 4.145803620748, atol=1e-9)
 
 
-def test_any_number_of_phases_a_phase_without_pull_back_starts_anew_and_a_pull_through_silence_keeps_its_place():
+def test_phases_without_pull_back_restart_and_a_pull_without_samples_keeps_the_weights():
     rho = jnp.asarray(0.4)
     ends = learn([phase(0.8, 0.1, 0.2, 0.0), phase(0.5, 1.0, 0.05, 0.7), phase(0.7, 0.5, 0.1, 1.3)], rho)
     assert len(ends) == 3
@@ -76,7 +76,7 @@ def test_risk_minimisation_agrees_with_theory_within_error_bars(protocol):
         assert np.all(np.abs(mean - theory[name]) < 4.5 * error + 2.0 / size * np.abs(theory[name])), name
 
 
-def test_what_makes_no_sense_is_refused_in_one_sentence():
+def test_invalid_values_are_refused_in_one_sentence():
     with pytest.raises(sv.InvalidValue, match=r"relevant = 1 is outside its range \(0, 1\)"):
         sv.CurriculumBatch(relevant=1.0)
     with pytest.raises(sv.InvalidValue, match=r"consolidation = -1 is outside its range \[0, 1e\+08\]"):

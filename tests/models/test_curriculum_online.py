@@ -62,7 +62,7 @@ def test_easy_samples_without_irrelevant_noise_only_decay_the_irrelevant_weights
 
 
 def test_which_order_wins_at_a_constant_rate_depends_on_the_horizon():
-    """Late easy samples quiet the noise of a rate that does not fall: anti-curriculum wins at long times."""
+    """Late easy samples reduce the noise of a constant rate: anti-curriculum wins at long times."""
 
     def error(protocol, horizon):
         return float(sv.CurriculumOnline(protocol=protocol, share=0.4, horizon=horizon).theory().final_error)
@@ -166,7 +166,7 @@ def test_gradient_descent_follows_the_flow():
             np.testing.assert_allclose(runs[:, 0], np.broadcast_to(exact[0], runs[:, 0].shape), atol=2e-6)
 
 
-def test_what_makes_no_sense_is_refused_in_one_sentence():
+def test_invalid_values_are_refused_in_one_sentence():
     with pytest.raises(sv.InvalidValue, match=r"relevant = 1 is outside its range \(0, 1\)"):
         sv.CurriculumOnline(relevant=1.0)
     with pytest.raises(sv.InvalidValue, match="initial has 2 entries but needs three"):

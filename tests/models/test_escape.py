@@ -1,4 +1,4 @@
-"""Growth of a vanishing overlap: against the two-time equations themselves, and limits of its rate in the long run."""
+"""Growth of a vanishing overlap: against the two-time equations themselves, and limits of its rate at long times."""
 
 import numpy as np
 import pytest

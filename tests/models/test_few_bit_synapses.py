@@ -47,7 +47,7 @@ def test_more_levels_gain_less_and_less_and_stay_below_their_limits():
 
 
 def test_local_entropy_of_zero_and_one_by_brute_force():
-    """{0, 1} at D = 0.075: at the saddle point, every average anew by a search over a grid of 4,000 fields."""
+    """{0, 1} at D = 0.075: at the saddle point, every average recomputed by a search over a grid of 4,000 fields."""
     from solvable.methods.fixed_points.discrete_weights import local_entropy
 
     w, alpha, D = np.array([0.0, 1.0]), 0.4, 0.075
@@ -83,7 +83,7 @@ def test_search_solves_at_a_half_and_takes_more_sweeps_with_slower_reinforcement
     assert slow["sweeps"].mean() > fast["sweeps"].mean()
 
 
-def test_what_makes_no_sense_is_refused_in_one_sentence():
+def test_invalid_values_are_refused_in_one_sentence():
     with pytest.raises(sv.InvalidValue, match="levels = .* are not 2 to 64 increasing numbers"):
         sv.FewBitSynapses(levels=[1.0, -1.0])
     with pytest.raises(sv.InvalidValue, match=r"distance = 2 is outside its range"):

@@ -16,7 +16,7 @@ def test_the_threshold_is_where_the_signal_leaves_the_spectrum():
         assert sv.locate(model, along="matrix_noise") == pytest.approx(min(exact, 1.2), abs=1e-7)
 
 
-def test_a_small_overlap_grows_at_the_rate_that_the_multiplier_tells():
+def test_a_small_overlap_grows_at_the_rate_given_by_the_multiplier():
     """p = 4, Δ₂ = 1/3, Δ₄ = 4: d ln m/dt = Λ(t) once C(t, 0) is small, above its limit (θ-σ)²/θ = 0.377."""
     model = sv.create("gradient-flow", order=4, matrix_noise=1 / 3, tensor_noise=4.0, initial_overlap=1e-8,
                       times=[0.0, 8.0, 9.0, 10.0], waiting=[0.0, 1.0])  # fmt: skip
@@ -69,7 +69,7 @@ def test_a_matrix_alone_is_a_power_of_its_spectrum():
         assert x @ a / size == pytest.approx(float(outcome.correlation[i, 0]), abs=0.02)
 
 
-def test_a_flow_that_is_followed_too_coarsely_is_no_number():
+def test_a_flow_that_is_followed_too_coarsely_is_nan():
     outcome = sv.create("gradient-flow", matrix_noise=0.3, times=[0.0, 100.0, 200.0, 400.0]).theory()
     assert not bool(outcome.converged)
     assert np.isnan(outcome.overlap[1:]).all()

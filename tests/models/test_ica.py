@@ -33,7 +33,7 @@ def test_derivatives_and_slopes_are_those_of_the_contrast_and_its_series(name):
     grad = jax.vmap(jax.grad(lambda x: contrast(name, x)))
     np.testing.assert_allclose(first(name, s), grad(s), atol=1e-12)
     np.testing.assert_allclose(second(name, s), jax.vmap(jax.grad(lambda x: first(name, x)))(s), atol=1e-12)
-    # L'(α) = Σ c_k ℓ_k α^{k-1}/(k-1)!, ℓ_k = r^{k/2} h_k; at small α the fourth order is all there is
+    # L'(α) = Σ c_k ℓ_k α^{k-1}/(k-1)!, ℓ_k = r^{k/2} h_k; at small α only the fourth order remains
     c = np.asarray(coefficients(lambda z: contrast(name, z), 8))
     ell = np.asarray(RATIO) ** (np.arange(9) / 2) * hermite_moments(raw_moments("rademacher", 8))
     alpha = 0.1
@@ -109,7 +109,7 @@ def test_the_smoothed_slope_is_that_of_the_averaged_contrast():
         s = (a + radius * sides @ x) / np.sqrt(1 + radius**2)
         return np.mean(s**4 - 6 * s**2 + 3)
 
-    # a moves while |x|² stays: what is across shrinks with it
+    # a changes while |x|² is fixed, so the orthogonal part shrinks with it
     def value(a):
         across = x @ x - a**2
         return ((a**4 + 6 * a**2 * radius**2 * across / 2 + 3 * radius**4 * across**2 / 8) / (1 + radius**2) ** 2
@@ -135,7 +135,7 @@ def test_smoothed_descent_needs_d_squared_log_d_samples():
     assert abs(np.mean(found[64] < np.median(found[16])) - 0.5) < 4 * 0.5 * np.sqrt(2 / 256)
 
 
-def test_smoothing_gains_nothing_if_the_contrast_has_a_second_order_part():
+def test_smoothing_does_not_help_if_the_contrast_has_a_second_order_part():
     """s⁴/4 needs δ < 1.17/d, and so d times as many samples; at δ = 0.6/d, nearly its best rate, against He_4 at δ = 0.2."""
     ratios = []
     for size in (16, 32):
@@ -159,7 +159,7 @@ def test_plain_descent_needs_d_cubed_samples_with_the_law_of_an_explosion():
         assert np.all(np.abs(share - levels) < 4 * np.sqrt(levels * (1 - levels) * (1 / 256 + 1 / 4000)))
 
 
-def test_fastica_on_the_same_data_succeeds_from_d_cubed_samples_on():
+def test_fastica_on_the_same_data_succeeds_with_d_cubed_samples():
     """d = 24, 26 steps: 0.63(3) of 640 random starts at n = d³, none of 384 at n = d² in earlier runs.
 
     Starts share their data set, and success rates of 16 starts scatter from set to set by 0.18: the mean over eight sets has
@@ -179,7 +179,7 @@ def test_fastica_on_the_same_data_succeeds_from_d_cubed_samples_on():
 
 def test_searching_stays_small_and_then_jumps():
     """At n = d³ the map α → α_1 of fresh batches has an unstable fixed point α* = 0.31, where 4r⁴γα⁴(1 - α²) = 15: below it
-    FastICA searches, and from 0.4 the map passes 0.8 in two steps (0.57, 0.90). So it does on one data set."""
+    FastICA searches, and from 0.4 the map passes 0.8 in two steps (0.57, 0.90). The same happens on one data set."""
     d, path = 24, []
     for seed in range(4):
         one, two = jax.random.split(jax.random.key(seed))
@@ -236,5 +236,5 @@ def test_components_have_the_moments_of_the_spike():
 
 
 def test_contrasts_that_cannot_be_smoothed_are_refused():
-    with pytest.raises(sv.InvalidValue, match="contrast = 'log-cosh' is not smoothed"):
+    with pytest.raises(sv.InvalidValue, match="contrast = 'log-cosh' is not available with learner = 'smoothed'"):
         ICA(learner="smoothed", contrast="log-cosh")

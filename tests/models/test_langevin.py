@@ -17,7 +17,7 @@ def one(x):
     return jnp.asarray(float(x))
 
 
-def test_in_the_long_run_it_samples_what_message_passing_estimates():
+def test_at_long_times_sampling_agrees_with_message_passing():
     """m = AMP's overlap, C between distant times the same (Nishimori), μ = 1/(1-m) + Q'(1) - Q'(m)."""
     outcome = sv.create("langevin", times=[0.0, 4.0, 8.0, 12.0], waiting=[0.0, 4.0, 6.0]).theory()
     m = float(outcome.message_passing)
@@ -36,7 +36,7 @@ def test_the_threshold_has_its_closed_forms():
     assert float(sampling(4, one(0.5), one(1))) == 1.0
 
 
-def test_the_threshold_is_where_the_largest_plateau_says():
+def test_the_threshold_follows_from_the_largest_plateau():
     """By a scan of q for the largest root, at several temperatures."""
     q = np.linspace(0, 1, 400_001)
     for temperature in (0.5, 1.0, 1.4):
@@ -49,7 +49,7 @@ def test_the_threshold_is_where_the_largest_plateau_says():
             assert free == (noise < float(sampling(3, one(0.8), one(temperature))))
 
 
-def test_message_passing_is_its_iteration():
+def test_message_passing_equals_its_iteration():
     for noise, order in ((0.4, 3), (0.9, 3), (1.1, 3), (0.6, 4)):
         covariance, m = Covariance(one(noise), one(1.0), order), 1e-4
         for _ in range(3000):
@@ -68,7 +68,7 @@ def test_times_between_the_steps_are_interpolated_as_well_as_steps_themselves():
     )
 
 
-def test_a_tensor_that_is_annealed_for_ever_is_no_tensor():
+def test_infinitely_slow_annealing_removes_the_tensor():
     annealed = sv.create("langevin", protocol="annealed", annealing=1e6, annealing_time=1e6, times=TIMES).theory()
     alone = sv.create("langevin", tensor_noise=1e9, times=TIMES).theory()
     np.testing.assert_allclose(annealed.overlap, alone.overlap, atol=1e-5)
@@ -113,10 +113,10 @@ def test_finite_systems_follow_the_curves(disorder):
         assert np.all(np.abs(seen.mean(axis=0) - exact) < 5 * error + 0.03 * np.abs(exact).max()), name
 
 
-def test_what_makes_no_sense_is_refused_in_one_sentence():
+def test_invalid_values_are_refused_in_one_sentence():
     with pytest.raises(sv.InvalidValue, match="waiting ends at 9, beyond the last of times, 2"):
         sv.create("langevin", times=TIMES, waiting=[0.0, 9.0])
-    with pytest.raises(sv.InvalidValue, match="too large for a dense tensor of order 4"):
+    with pytest.raises(sv.InvalidValue, match="the largest for a dense tensor of order 4; use"):
         sv.create("langevin", order=4).simulate(0, 300)
     with pytest.raises(sv.InvalidValue, match="temperature = 0 is outside its range"):
         sv.create("langevin", temperature=0.0)

@@ -1,4 +1,4 @@
-"""Frozen and defrosted layers: what must hold exactly, and what freezing does to a small network."""
+"""Frozen and defrosted layers: exact limits, and the effect of freezing on a small network."""
 
 import jax
 import jax.numpy as jnp
@@ -55,7 +55,7 @@ def test_all_frozen_on_the_same_task_stays_at_the_source_networks_error(seen):
     assert np.all(np.abs(found["test_error"][:, -1] - found["source_error"]) < 0.02)  # only its head has moved
 
 
-def test_with_many_samples_freezing_nothing_is_best(seen):
+def test_with_many_samples_no_freezing_is_best(seen):
     found = seen["much known"]
     errors = found["test_error"].mean(0)
     assert errors[0] < errors[1] < errors[2] - 0.02
@@ -94,7 +94,7 @@ def test_frozen_layers_are_the_sources_bit_by_bit_and_all_others_move():
             assert same == [i < number] * 2
 
 
-def test_padding_teaches_nothing():
+def test_padding_does_not_affect_training():
     x, y = np.random.default_rng(0).normal(size=(8, 5)), np.where(np.arange(8) % 3, 1.0, -1.0)
     network = Network.drawn(jax.random.key(1), 5, 4, 1, jnp.float64)
     padded = Samples(jnp.asarray(x), jnp.asarray(y), Count(jnp.asarray(6), 8).mask())
@@ -133,12 +133,12 @@ def test_test_target_and_source_share_no_image():
         (20, 40.0, "at most 768 are kept for the target, samples = 38.4"),
     ],
 )
-def test_more_than_the_digits_have_is_refused_in_one_sentence(size, samples, sentence):
+def test_sizes_beyond_the_digits_are_refused_in_one_sentence(size, samples, sentence):
     with pytest.raises(sv.InvalidValue, match=sentence):
         sv.LayerDefrosting(tasks="digits", samples=samples).simulate(0, size)
 
 
-def test_there_is_no_theory_and_the_model_says_so():
+def test_the_model_reports_that_it_has_no_theory():
     with pytest.raises(sv.SolvableError, match="no closed theory"):
         sv.LayerDefrosting().theory()
 
@@ -153,7 +153,7 @@ def test_a_network_that_is_no_longer_finite_is_never_right():
     [(0.5, 7.5, (0.243, 0.250, 0.275, 0.369)), (0.5, 2.0, (0.322, 0.320, 0.348, 0.379))],
 )
 def test_errors_of_an_independent_small_reproduction_are_met(correlation, samples, errors):
-    """Its teachers' gain is not known and its seeds were two to four: agreement to the noise between seeds is meant."""
+    """Its teachers' gain is not known and it used two to four seeds, so agreement is required only within the noise of seeds."""
     model = sv.LayerDefrosting(correlation=correlation, samples=samples)
     out = simulate_batch(model, {}, jax.random.split(jax.random.key(5), 8), 20)
     np.testing.assert_allclose(np.asarray(out["test_error"]).mean(0), errors, atol=0.04)

@@ -24,7 +24,7 @@ def test_no_fit_is_better_than_the_law_on_the_same_sequences(model):
     assert model.replace(depth=2, rate=0.1).judges() is judges  # computed once for all learners
 
 
-def test_networks_learn_and_are_held_against_the_floors_on_the_same_sequences(model):
+def test_networks_learn_and_are_compared_with_the_floors_on_the_same_sequences(model):
     seen = model.simulate(seed=0, size=400)
     assert seen.loss.shape == (len(model.coordinates()["step"]), 2, 4)
     fresh = np.asarray(seen.loss)[:, :, 3]
@@ -33,7 +33,7 @@ def test_networks_learn_and_are_held_against_the_floors_on_the_same_sequences(mo
     assert np.all(np.asarray(seen.above)[:, -1] > -4 * np.asarray(seen.above_error)[:, -1])  # the law is the best
 
 
-def test_clipping_keeps_a_training_that_would_diverge(model):
+def test_clipping_prevents_divergence_of_training(model):
     wild = model.replace(depth=2, optimiser="sgd", rate=5.0, scale=3.0, steps=20)
     assert np.isnan(np.asarray(wild.simulate(seed=0, size=400).loss)[-1]).any()
     assert np.isfinite(np.asarray(wild.replace(clip=0.1).simulate(seed=0, size=400).loss)).all()

@@ -28,7 +28,7 @@ def test_floors_fall_with_the_order_down_to_the_optimal_loss(swept):
     np.testing.assert_allclose(swept.floor[0], np.log(3), rtol=1e-12)  # β = 0: white noise
 
 
-def test_the_order_of_the_energy_says_it_all():
+def test_conditionals_of_the_order_of_the_energy_are_exact():
     # The theory takes ℓ_p = optimal for p = bodies from the energy; here it is fitted.
     model = sv.ManyBodyBias(sites=4, bodies=3, lower_strength=0.5, depth=0)
     found = floors_of(model.law())
@@ -65,9 +65,9 @@ def test_networks_stay_above_the_floor_of_their_depth_and_come_close(swept):
 
 
 def test_combinations_too_large_to_enumerate_are_refused():
-    with pytest.raises(InvalidValue, match="bodies = 4 is more than the 3 sites"):
+    with pytest.raises(InvalidValue, match="bodies = 4 exceeds sites = 3"):
         sv.ManyBodyBias(sites=3)
-    with pytest.raises(InvalidValue, match="make more than the 20000 states"):
+    with pytest.raises(InvalidValue, match="give more than 20000 states"):
         sv.ManyBodyBias(sites=10)
     with pytest.raises(InvalidValue, match="needs fits of .* weights"):
         sv.ManyBodyBias(sites=5, colours=7, bodies=5)

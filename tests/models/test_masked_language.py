@@ -1,4 +1,4 @@
-"""Masked language modelling of planted Potts sequences: learners, what they may see, and what they find."""
+"""Masked language modelling of planted Potts sequences: learners, their inputs, and their results."""
 
 import equinox as eqx
 import jax
@@ -94,7 +94,7 @@ def test_transformers_learn_and_more_sequences_help(sequences):
     assert large.excess_loss == large.curve[list(large.steps).index(large.best_step)]
 
 
-def test_scores_of_a_map_are_what_they_say():
+def test_scores_of_a_map_match_their_definitions():
     couplings = np.zeros((4, 4))
     couplings[0, 1] = couplings[1, 0] = couplings[2, 3] = couplings[3, 2] = 1.0
     assert law.contact_precision(couplings, couplings) == 1.0
@@ -126,13 +126,13 @@ def test_the_learners_that_the_figure_compares_are_arms_of_a_study():
     assert optimal[0, 0] != optimal[0, 1]
 
 
-def test_what_a_learner_is_does_not_enter_the_key_of_its_data_but_the_law_does():
+def test_the_key_of_the_data_depends_on_the_law_and_not_on_the_learner():
     model = sv.MaskedLanguage(**SMALL)
     alike = model.replace(learner="transformer", depth=2, steps=7, penalties=[3.0])
     assert (jax.random.key_data(model.key(60, 0)) == jax.random.key_data(alike.key(60, 0))).all()
     assert (jax.random.key_data(model.key(60, 0)) != jax.random.key_data(model.replace(instance=4).key(60, 0))).any()
 
 
-def test_vectors_beside_each_other_cannot_be_one_number():
+def test_concatenated_vectors_need_an_embedding_of_at_least_two():
     with pytest.raises(sv.InvalidValue, match="embedding = 1 is too short"):
         sv.MaskedLanguage(learner="transformer", embedding=1, positions="concatenated")

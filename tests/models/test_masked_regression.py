@@ -54,7 +54,7 @@ def test_reference_values(choices, cases):
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 
-def test_white_data_teach_nothing_and_cost_what_the_closed_form_says():
+def test_white_data_cannot_be_predicted_and_have_the_closed_form_error():
     samples = np.array([0.5, 0.5, 1.5, 4.0])
     found = theory({"covariance": "ring"}, precision=1.0, bond=0.0, samples=samples, penalty=[0.0, 0.7, 0.0, 0.3])
     closed = 1 / (1 - 1 / samples / (1 + found["effective_penalty"]) ** 2)
@@ -85,7 +85,7 @@ def test_spectrum_has_no_trace_and_its_masses_sum_to_one():
     np.testing.assert_allclose(found @ centres, 0.0, atol=0.01)  # bins of width 0.1
 
 
-def test_interpolation_peak_stands_at_n_equal_d_and_is_gone_at_the_optimal_penalty():
+def test_interpolation_peak_is_at_n_equal_d_and_disappears_at_the_optimal_penalty():
     samples = np.array([150, 190, 200, 210, 260]) / 200
     weak = theory({}, samples=samples, penalty=1e-4)["test_loss"]
     best = theory({}, samples=samples, penalty=0.3)["test_loss"]
@@ -238,7 +238,7 @@ def test_gradients_match_central_differences():
     np.testing.assert_allclose(slope, difference / 2e-4, rtol=1e-6, atol=1e-8)
 
 
-def test_doubling_the_numerics_moves_nothing():
+def test_doubling_the_numerics_changes_nothing():
     coarse = theory({"covariance": "paramagnet"}, samples=1.5, penalty=0.2)
     fine = sv.MaskedRegression(covariance="paramagnet", samples=1.5, penalty=0.2).theory({"step": 0.25, "nodes": 128})
     for name in fine:
@@ -256,7 +256,7 @@ def test_doubling_the_numerics_moves_nothing():
         {"penalty": -1.0},
     ],
 )
-def test_senseless_combinations_are_refused_in_one_sentence(values):
+def test_invalid_combinations_are_refused_in_one_sentence(values):
     with pytest.raises(sv.InvalidValue) as refusal:
         sv.MaskedRegression(**values)
     assert str(refusal.value).count("\n") == 0

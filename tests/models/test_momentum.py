@@ -56,7 +56,7 @@ def test_diluted_systems_follow_the_same_path(algorithm):
         assert np.all(np.abs(seen.mean(axis=0) - exact) < 5 * error + 0.02 * np.abs(exact).max()), name
 
 
-def test_a_rate_at_which_the_iterates_leave_is_no_number():
+def test_a_rate_at_which_the_iterates_diverge_gives_nan():
     outcome = sv.create("momentum", algorithm="descent", rate=[0.01, 1.0], **SHORT).theory()
     assert list(np.asarray(outcome.converged)) == [True, False]
     assert np.isnan(outcome.loss[1]).all()

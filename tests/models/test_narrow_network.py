@@ -15,7 +15,7 @@ NOISY = {"samples": 4.0, "penalty": 0.05, "noise": 0.05}
 
 
 def covariance_by_quadrature(f, a, b, t, kinked):
-    """E f(u) f(v) less the product of means and the linear part, in NumPy: in polar coordinates for what is homogeneous."""
+    """E f(u) f(v) less the product of means and the linear part, in NumPy: in polar coordinates for homogeneous activations."""
     if kinked:
         angle = np.arange(200_000) * (2 * np.pi / 200_000)
         x, y, w = np.cos(angle), np.sin(angle), np.full(200_000, 2 / 200_000)
@@ -68,7 +68,7 @@ def test_the_derivatives_of_a_kernel_are_its_derivatives(name):
 
 
 def test_relu_learns_like_the_absolute_value_at_a_quarter_of_noise_and_penalty():
-    """Their even parts are proportional, and the odd part of a ReLU is linear: nobody's weights depend on it."""
+    """Their even parts are proportional, and the odd part of a ReLU is linear, so no weights depend on it."""
     small = sv.NarrowNetwork(learner="erm", activation="relu", **NOISY).theory()
     four = sv.NarrowNetwork(learner="erm", activation="abs", samples=4.0, penalty=0.2, noise=0.2).theory()
     np.testing.assert_allclose([small.overlap, small.norm], [four.overlap, four.norm], rtol=1e-9)
@@ -192,7 +192,7 @@ def test_a_stable_minimum_agrees_with_theory_within_error_bars():
         assert abs(mean - theory[name]) < 5 * error + 0.2 / np.sqrt(100) * abs(theory[name]), name
 
 
-def test_a_noisy_relu_network_is_where_the_theory_says_that_it_may_not_be_trusted():
+def test_a_noisy_relu_network_lies_where_the_theory_is_unstable():
     """Descents from the teacher end in minima that are not the typical ones, with a sixth less excess loss or lower; at the
     posterior's temperature, where replica symmetry is stable, networks agree."""
     minimum = sv.NarrowNetwork(learner="erm", **NOISY)
@@ -217,7 +217,7 @@ def test_chains_from_the_teacher_and_from_random_weights_meet_on_the_same_data(s
     np.testing.assert_allclose(informed.excess_loss, blind.excess_loss, rtol=0.08)
 
 
-def test_chains_too_cold_to_meet_say_so_and_give_no_number():
+def test_chains_too_cold_to_meet_are_flagged_and_nan():
     cold = sv.NarrowNetwork(learner="gibbs", temperature=2e-4, penalty=0.05, samples=4.0).simulate(0, 36)
     assert not cold.converged
     assert cold.residual > 0.2
@@ -237,6 +237,6 @@ def test_a_posterior_s_excess_loss_is_the_theory_s_within_error_bars():
     ("wrong", "sentence"),
     [({"units": 3}, "units = 3 is odd"), ({"noise": 1e-4}, "noise = 0.0001 with learner = 'bayes'")],
 )
-def test_bad_input_is_answered_in_one_sentence(wrong, sentence):
+def test_bad_input_is_refused_in_one_sentence(wrong, sentence):
     with pytest.raises(sv.InvalidValue, match=sentence):
         sv.NarrowNetwork(**wrong)

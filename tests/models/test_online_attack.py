@@ -83,7 +83,7 @@ def test_a_slow_twin_with_gauss_hermite_averages_follows_the_same_path():
 
 
 def by_sixty_digits(model):
-    """κ, q, test error and cost at all times and in the long run, from the equations of κ and q as they are documented."""
+    """κ, q, test error and cost at all times and in the limit of long times, from the documented equations of κ and q."""
     decimal.getcontext().prec = 60
     big = decimal.Decimal
     cost, rate, p, tau = (big(float(x)) for x in (model.cost, model.rate, model.preference, model.similarity))
@@ -171,7 +171,7 @@ def test_the_optimal_attack_is_stationary_and_cheaper_than_any_greedy_one(batch)
     assert np.all(best.converged)
     greedy = sv.OnlineAttack(preference=np.array([[0.7], [1.0], [1.4]]), cost=COSTS, rate=0.5, batch=batch).theory()
     assert np.all(np.asarray(greedy.steady_cost) > np.asarray(best.steady_cost)[None])
-    # what an optimal attacker pays is ½Δ²κ
+    # an optimal attacker pays ½Δ²κ
     np.testing.assert_allclose(best.steady_cost, 2 * np.asarray(best.steady_position), rtol=1e-10)
     model = OnlineAttack(strategy="optimal", rate=0.5, batch=batch)
     policy, _, _ = model._policy(model.numerics)
@@ -211,14 +211,14 @@ def test_attacked_learners_follow_the_flow(strategy):
         assert np.all(np.abs(seen.mean(axis=0) - exact) < 4 * error + 2 / size * np.abs(exact) + 1e-6), name
 
 
-def test_a_learning_rate_at_which_the_learner_diverges_is_no_number():
+def test_a_learning_rate_at_which_the_learner_diverges_gives_nan():
     outcome = sv.OnlineAttack(strategy="constant", rate=[1.9, 2.1]).theory()
     assert list(np.asarray(outcome.converged)) == [True, False]
     assert np.isnan(outcome.steady_cost[1])
     assert np.isnan(outcome.distance[1]).all()
 
 
-def test_attacks_that_make_no_sense_are_refused_in_one_sentence():
+def test_invalid_attacks_are_refused_in_one_sentence():
     with pytest.raises(sv.InvalidValue, match=r"similarity = 1 is outside its range \[-1, 1\)"):
         sv.OnlineAttack(similarity=1.0)
     with pytest.raises(sv.InvalidValue, match="times must be at least two increasing numbers"):

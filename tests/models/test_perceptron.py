@@ -39,7 +39,7 @@ def test_ridge_regression_matches_the_marchenko_pastur_law():
 
 
 def test_logistic_point_matches_a_slow_independent_solver():
-    """Nested adaptive quadrature and scalar minimisation, damped iteration: the way of the field's own scripts."""
+    """Nested adaptive quadrature and scalar minimisation, damped iteration: the usual implementation in the literature."""
     alpha, lam = 1.0, 0.5
     m, q, V = 0.6, 0.8, 1.2
     for _ in range(60):

@@ -44,7 +44,7 @@ def test_the_signal_leaves_the_bulk_of_trapped_states_at_the_published_ratio():
     assert sv.locate(normal, along="samples", between=(5, 10), points=9) == pytest.approx(7.09396, abs=1e-4)
 
 
-def test_the_edge_of_trapped_states_says_how_far_the_approximation_is_off():
+def test_the_edge_of_trapped_states_measures_the_error_of_the_approximation():
     plain = sv.PhaseRetrieval(samples=[5.0, 14.0]).theory()
     np.testing.assert_allclose(plain.edge, [0.150, 0.054], atol=1e-3)
     normal = sv.PhaseRetrieval(samples=[3.0, 5.0, 10.0], normalisation=1.0).theory()
@@ -76,15 +76,15 @@ def test_descents_go_down_and_few_measurements_trap_some_of_them():
     reached, loss = np.asarray(runs["reached"]), np.asarray(runs["train_loss"])
     assert reached.mean() < 0.8
     assert np.all(np.isfinite(loss) == (reached == 0))
-    # a flow that has almost stopped has no strongly negative direction left
+    # a flow that has almost stopped has no strongly negative direction
     assert np.nanmin(np.asarray(runs["lowest"])) > -0.3
     assert 0.05 < np.nanmean(loss) < 0.25
 
 
-def test_what_has_no_edge_is_refused_in_one_sentence():
-    with pytest.raises(sv.InvalidValue, match=r"normalisation = 0 with state = 'initial'.*range is \[0.05, 10\]"):
+def test_settings_without_an_edge_are_refused_in_one_sentence():
+    with pytest.raises(sv.InvalidValue, match=r"normalisation = 0 with state = 'initial' is outside \[0.05, 10\]"):
         sv.PhaseRetrieval(state="initial")
-    with pytest.raises(sv.InvalidValue, match="start = 'informed' with state = 'initial'"):
+    with pytest.raises(sv.InvalidValue, match="start = 'informed' is not allowed with state = 'initial'"):
         sv.PhaseRetrieval(state="initial", normalisation=1.0, start="informed")
     with pytest.raises(sv.InvalidValue, match=r"samples = 2 is outside its range \[2.5, 1000\]"):
         sv.PhaseRetrieval(samples=2.0)

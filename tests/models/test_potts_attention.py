@@ -50,7 +50,7 @@ def test_many_samples_find_the_truth_at_the_rate_of_fisher_information():
     assert abs(out.overlap - beta) < 0.01
     assert abs(out.norm - beta**2) < 0.05
     assert 0 < out.optimal_loss - out.train_loss < 0.003
-    # E tr H at the truth, by another quadrature: colours are alike, UUᵀ/C = (1 − 11ᵀ/3)/2.
+    # E tr H at the truth, by another quadrature: colours are equivalent, UUᵀ/C = (1 − 11ᵀ/3)/2.
     nodes, weights = np.polynomial.hermite_e.hermegauss(30)
     grid, mass = (
         np.array(list(itertools.product(nodes, repeat=3))),
@@ -58,7 +58,7 @@ def test_many_samples_find_the_truth_at_the_rate_of_fisher_information():
     )
     mass = mass.prod(1) / mass.prod(1).sum()
     centre = (np.eye(3) - 1 / 3) / 2
-    p = softmax(beta**2 * centre[0] + beta * np.sqrt(0.5) * grid, axis=1)  # a common shift of the logits is nothing
+    p = softmax(beta**2 * centre[0] + beta * np.sqrt(0.5) * grid, axis=1)  # a common shift of the logits has no effect
     trace = 0.5 * mass @ (1 - (p**2).sum(1))
     assert abs(alpha * out.coupling_error * trace - 1.0101229) < 1e-5  # 1 + O(1/α); the reference value
 
@@ -71,13 +71,13 @@ def test_limits_strong_penalty_and_high_temperature():
     entropy = -shares @ np.log(shares)
     assert entropy < np.log(3) - 0.01
     np.testing.assert_allclose(given.colour_entropy, entropy, rtol=1e-10)
-    # A learner without weights says "uniform"; what p(y) would tell is a bias that it does not have.
+    # A learner without weights predicts "uniform"; it has no bias that could represent p(y).
     np.testing.assert_allclose(given.test_loss, np.log(3), atol=1e-3)
     hot = sv.PottsAttention(penalty=1e3, inverse_temperature=1e-3).theory()
     np.testing.assert_allclose([hot.test_loss, hot.optimal_loss], np.log(3), atol=1e-5)
 
 
-def test_few_samples_without_penalty_have_no_minimiser_and_no_number():
+def test_few_samples_without_penalty_have_no_minimiser_and_are_nan():
     theory = sv.PottsAttention(samples=1.0, penalty=0.0).theory()
     assert not theory.converged
     assert all(np.isnan(theory[name]) for name in theory)
@@ -87,7 +87,7 @@ def test_few_samples_without_penalty_have_no_minimiser_and_no_number():
 
 
 def test_averages_that_cannot_resolve_the_softmax_are_flagged():
-    """Two colours just above the separability threshold: the weights are huge, and few nodes give another number."""
+    """Two colours just above the separability threshold: the weights are huge, and few nodes give a different value."""
     edge = sv.PottsAttention(colours=2, samples=4.0, penalty=0.0)
     assert not edge.theory({"nodes": 16}).converged
     assert edge.theory().converged
@@ -143,7 +143,7 @@ def test_overlaps_obey_cauchy_schwarz_and_no_learner_beats_the_truth(log_samples
         ({"interaction": "random", "graph": "dense"}, "graph = 'dense' needs interaction = 'potts'"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_one_sentence(values, sentence):
+def test_invalid_values_are_refused_in_one_sentence(values, sentence):
     with pytest.raises(sv.InvalidValue, match=sentence):
         sv.PottsAttention(**values)
 

@@ -51,7 +51,7 @@ def test_flipped_labels_are_fitted_by_many_weights_and_pruning_restores_the_prob
     assert flipped["divergence"].min() < 1.2 * flipped["coin_divergence"]
 
 
-def test_clean_labels_are_learnt_better_and_pruning_to_nothing_costs(found):
+def test_clean_labels_are_learnt_better_and_pruning_all_weights_hurts(found):
     assert found["accuracy"][1, 0] > found["accuracy"][2:, 0].mean() + 0.05
     assert found["divergence"][1, -1] > found["divergence"][1].min()
 
@@ -64,7 +64,7 @@ def test_divergence_and_calibration_by_hand():
     assert float(divergence(jnp.asarray(q), logits)) == pytest.approx(0, abs=1e-12)
     certain = divergence(jnp.ones(3), jnp.full(3, -1e4))  # as wrong as it can be
     np.testing.assert_allclose(certain, 9 * np.log(10), rtol=1e-9)
-    # Confidences 0.7, 0.6 and 0.5 against chances 0.9, 0.8 and 0.5 of being right, each in a bin of its own.
+    # Confidences 0.7, 0.6 and 0.5 against chances 0.9, 0.8 and 0.5 of being right, each in its own bin.
     np.testing.assert_allclose(calibration_error(jnp.asarray(p), logits), (0.2 + 0.2) / 3, rtol=1e-9)
 
 

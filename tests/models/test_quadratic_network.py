@@ -41,7 +41,7 @@ def test_the_loss_falls_as_one_over_the_square_of_time(inputs, teachers):
     constant = (inputs - teachers) * (teachers + 2) / (8 * (inputs + 2))
     assert float(found.decay) == pytest.approx(constant)
     half, full = np.asarray(found.test_loss)[1:] * np.array([500.0, 1000.0]) ** 2
-    # what is left falls as ln(t)/t: extrapolated, all but ln(2)/t of it is gone
+    # the deviation falls as ln(t)/t: after extrapolation only ln(2)/t of it remains
     assert 2 * full - half == pytest.approx(constant, rel=1e-3)
     assert abs(full - constant) < 0.6 * abs(half - constant)
     assert float(found.null[-1]) * 1000 == pytest.approx((teachers + 2) / (2 * (inputs + 2)), rel=5e-3)
@@ -55,7 +55,7 @@ def test_a_teacher_of_full_rank_is_learnt_exponentially():
     assert float(found.decay) == 0.0
 
 
-def test_the_threshold_counts_what_is_free():
+def test_the_threshold_counts_free_parameters():
     """A matrix of rank m has dm − m(m−1)/2 free numbers; for rank one 2d − 1 samples fix it, for full rank all of them."""
     for d in (2, 8, 12):
         assert sample_threshold(d, 1) == 2 * d - 1
@@ -67,12 +67,12 @@ def test_minima_are_the_teacher_above_the_threshold_and_others_below():
     found = recover(6, 1, 6, numbers, 6)
     assert np.all(found["reached"][1] == 1)
     assert np.all(found["reached"][0] == 0)
-    assert np.all(found["final_train"] < 1e-8)  # all samples are met, on both sides
+    assert np.all(found["final_train"] < 1e-8)  # all samples are fitted on both sides
     assert np.median(found["final_loss"][0]) > 1e-2
 
 
 def test_too_few_units_are_refused_for_the_flow_in_one_sentence():
-    with pytest.raises(sv.InvalidValue, match="units = 3 is less than inputs = 6 with learner = 'flow'"):
+    with pytest.raises(sv.InvalidValue, match="units = 3 is less than inputs = 6: learner = 'flow'"):
         sv.QuadraticNetwork(units=3)
-    with pytest.raises(sv.InvalidValue, match="teachers = 7 is more than inputs = 6"):
+    with pytest.raises(sv.InvalidValue, match="teachers = 7 exceeds inputs = 6"):
         sv.QuadraticNetwork(teachers=7)

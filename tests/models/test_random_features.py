@@ -78,7 +78,7 @@ def test_the_best_penalty_removes_the_peak_and_no_scan_finds_a_better_one(loss):
     assert bool(jnp.all(jnp.diff(best.value) < 0))
     assert not bool(jnp.all(jnp.diff(scan[:, 0]) < 0))
     assert float(jnp.max(best.value - scan.min(1))) <= 1e-12
-    assert float(jnp.max(scan.min(1) - best.value)) < 2e-3  # a scan comes near
+    assert float(jnp.max(scan.min(1) - best.value)) < 2e-3  # a scan comes close
     if loss == "square":
         return
     again = sv.optimise(model.replace(width=float(width[12])), "penalty", minimise="test_error")
@@ -137,7 +137,7 @@ def test_many_features_are_kernel_ridge_regression():
 
 
 @pytest.mark.parametrize("loss", ["square", "logistic", "hinge"])
-def test_few_samples_teach_nothing_and_all_losses_are_hebbian_under_a_strong_penalty(loss):
+def test_few_samples_give_chance_error_and_all_losses_are_hebbian_under_a_strong_penalty(loss):
     few = sv.RandomFeatures(loss=loss, samples=1e-4, width=1.5).theory()
     assert abs(few.test_error - 0.5) < 0.01
     strong = sv.RandomFeatures(loss=loss, samples=2.0, width=1.5, penalty=1e5).theory()

@@ -54,7 +54,7 @@ def test_with_a_penalty_every_covariance_has_a_curve_of_its_own_and_much_data_co
 
 
 @pytest.mark.parametrize(("loss", "capacity"), [("square", 1.0), ("hinge", 2.0)])
-def test_below_the_capacity_the_loss_is_zero_and_says_so_and_above_it_grows(loss, capacity):
+def test_below_the_capacity_the_loss_is_zero_and_flagged_and_above_it_grows(loss, capacity):
     samples = capacity * np.array([0.3, 1.0, 1.01, 1.1, 2.0])
     found = of_spectrum(RAMP, loss=loss, samples=samples, penalty=0.0)
     assert bool(found.converged.all())

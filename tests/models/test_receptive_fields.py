@@ -1,4 +1,4 @@
-"""Pruning by magnitude: masks, limits, moments against direct ones, and what Gaussian inputs must show."""
+"""Pruning by magnitude: masks, limits, moments against direct ones, and the exact results for Gaussian inputs."""
 
 import jax
 import jax.numpy as jnp

@@ -45,7 +45,7 @@ def test_twelve_curvatures_with_their_multiplicities_are_the_whole_spectrum():
     np.testing.assert_allclose(np.sort(twelve), full, atol=1e-12)
 
 
-def test_a_minimiser_that_knows_no_symmetry_and_no_closed_form_ends_at_the_same_loss():
+def test_a_general_minimiser_ends_at_the_same_loss():
     """L-BFGS over all weights, the loss by a Gauss rule over angles for every pair instead of arctangents."""
     nodes, weights = np.polynomial.legendre.leggauss(60)
     m = 6
@@ -108,14 +108,14 @@ def test_random_descents_get_stuck_at_equal_width_and_not_with_a_unit_more():
     assert reached[1] >= 0.99
 
 
-def test_a_fixed_point_that_was_not_found_is_no_number():
+def test_a_fixed_point_that_was_not_found_is_nan():
     lost = sv.ReluLandscape().theory({"warmup": 1, "max_steps": 4}, only=["test_loss", "overlap"])
     assert not lost.converged
     assert np.isnan(lost.test_loss)
     assert np.all(np.isnan(lost.overlap))
 
 
-def test_what_makes_no_sense_is_refused_in_one_sentence():
+def test_invalid_values_are_refused_in_one_sentence():
     with pytest.raises(sv.InvalidValue, match=r"teachers = 4 is not a whole number in \[5, 40\]"):
         sv.ReluLandscape(teachers=4)
     with pytest.raises(sv.InvalidValue, match=r"correlation = -0.1 is outside its range \[0, 0.95\]"):

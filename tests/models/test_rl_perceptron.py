@@ -65,7 +65,7 @@ def test_fixed_points_stand_still_and_their_stability_is_that_of_the_flow():
         rates = [result[0], 2 * np.sqrt(point.norm) * result[1] + result[2]]
         np.testing.assert_allclose(rates, 0, atol=1e-12)
     np.testing.assert_allclose([saddle.alignment, saddle.norm], [0.74082, 0.01548], atol=1e-5)
-    # the pair is born where the threshold says
+    # the pair appears at the threshold
     share = float(sv.RLPerceptron(steps=8).threshold())
     born = share / (1 - share)
     assert len(sv.RLPerceptron(steps=8, punishment=1.0001 * born).fixed_points()) == 2
@@ -96,7 +96,7 @@ def test_the_best_rate_learns_faster_than_other_rates_and_has_no_trap():
     for rate in (1.0, 3.0, 10.0):
         overlap, norm = solve_ivp(constant, (0, 100), [0.3, 1.0], t_eval=[20, 100], rtol=1e-6, args=(rate,)).y
         assert np.all(best[1:] > overlap / np.sqrt(norm) + 1e-3)
-    # a constant rate is caught by this punishment
+    # a constant rate is trapped by this punishment
     assert len(sv.RLPerceptron(steps=8, punishment=0.2).fixed_points()) == 2
     assert punished[-1] > 0.99
 
@@ -247,13 +247,13 @@ def test_students_end_on_the_side_of_the_separatrix_on_which_they_begin():
     assert learnt[1] > 0.8
 
 
-def test_a_flow_that_needs_too_many_steps_is_no_number():
+def test_a_flow_that_needs_too_many_steps_is_nan():
     short = sv.RLPerceptron(steps=8, schedule="best-rate", times=[0.0, 20.0, 100.0]).theory({"max_steps": 5})
     assert not short.converged
     assert np.isnan(short.final_error)
 
 
-def test_fields_that_do_not_go_together_are_refused_in_one_sentence():
+def test_incompatible_fields_are_refused_in_one_sentence():
     with pytest.raises(sv.InvalidValue, match="needed = 6 is more than the steps = 4 of an episode"):
         sv.RLPerceptron(rule="enough", steps=4)
     with pytest.raises(sv.InvalidValue, match="goes with rule = 'all', not 'enough'"):

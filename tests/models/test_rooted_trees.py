@@ -1,4 +1,4 @@
-"""Rooted trees read by a transformer: what is scored, what is seen, and that it learns more than its neighbours tell."""
+"""Rooted trees read by a transformer: scored words, visible words, and learning beyond the neighbouring words."""
 
 import equinox as eqx
 import jax
@@ -25,7 +25,7 @@ def test_the_network_passes_the_markov_chains_that_read_the_same_text():
 
 
 def oracle(ids, words, causal):
-    """A 'network' that finds its window in the text and says what stands there (next: one place later)."""
+    """A 'network' that finds its window in the text and predicts the word there (next: one position later)."""
     text = jnp.asarray(ids, jnp.int32)
 
     def predict(row, masked=None):
@@ -67,7 +67,7 @@ def test_a_scored_word_is_hidden_from_the_network():
         return jnp.where(masked[:, None], 0.0, 50.0 * jax.nn.one_hot(row, words, dtype=jnp.float32))
 
     found = evaluate(watch, Scores("masked"), jnp.asarray(windows(corpus.ids[500:], 32)))
-    np.testing.assert_allclose(found["loss"], np.log(words), rtol=1e-6)  # nothing leaks from the places in sight
+    np.testing.assert_allclose(found["loss"], np.log(words), rtol=1e-6)  # nothing leaks from visible positions
     assert len(seen) == 1
     assert seen[0].shape == (32,)
 
@@ -78,7 +78,7 @@ def test_only_hidden_words_teach_and_every_group_hides_one():
     def sees_all_but(row, masked):
         groups = jnp.sum(masked.reshape(-1, HIDDEN), 1)
         fair = jnp.all(groups == 1)
-        shown = 50.0 * jax.nn.one_hot((row + 1) % 40, 40, dtype=jnp.float32)  # surely wrong where it is in sight
+        shown = 50.0 * jax.nn.one_hot((row + 1) % 40, 40, dtype=jnp.float32)  # certainly wrong where it is visible
         return jnp.where(masked[:, None] & fair, 0.0, shown)
 
     loss = eqx.filter_jit(Reading("masked", 5, 32))(sees_all_but, text, jax.random.key(0))
@@ -106,7 +106,7 @@ def test_tables_belong_to_their_task():
 
 
 @pytest.mark.parametrize(("values", "sentence"), [({"heads": 3}, "heads = 3"), ({"context": 50}, "context = 50")])
-def test_senseless_networks_are_refused_in_one_sentence(values, sentence):
+def test_invalid_networks_are_refused_in_one_sentence(values, sentence):
     with pytest.raises(sv.InvalidValue, match=sentence):
         sv.RootedTrees(**values)
 
@@ -116,7 +116,7 @@ def test_a_text_too_short_for_its_window_is_refused():
         sv.RootedTrees().simulate(0, 300)
 
 
-def test_there_is_no_theory_and_the_model_says_so():
+def test_the_model_reports_that_it_has_no_theory():
     assert not sv.RootedTrees().has_theory
     with pytest.raises(sv.SolvableError, match="no closed theory"):
         sv.RootedTrees().theory()

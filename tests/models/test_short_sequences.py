@@ -1,4 +1,4 @@
-"""Interactions of short sequences, learnt by networks: exact losses, clones, and what cells share."""
+"""Interactions of short sequences, learnt by networks: exact losses, clones, and data shared between cells."""
 
 import jax
 import jax.numpy as jnp
@@ -54,13 +54,13 @@ def test_arms_learn_from_the_same_sequences():
     assert (jax.random.key_data(one.key(100, 3)) != jax.random.key_data(one.replace(instance=2).key(100, 3))).any()
 
 
-def test_trainings_of_different_length_are_evaluated_at_the_same_steps():
+def test_runs_of_different_length_are_evaluated_at_the_same_steps():
     short, long = evaluated_steps(4000), evaluated_steps(1_000_000)
     np.testing.assert_array_equal(short, long[: len(short)])
     assert long[-1] == 1_000_000
 
 
-def test_an_interrupted_study_goes_on(tmp_path):
+def test_an_interrupted_study_resumes(tmp_path):
     study = Study(ShortSequences(**SMALL, steps=3, depth=1), sizes=[100], seeds=2)
     first = study.run(tmp_path / "run", progress=False)
     again = Study(ShortSequences(**SMALL, steps=3, depth=1), sizes=[100], seeds=2)
@@ -70,7 +70,7 @@ def test_an_interrupted_study_goes_on(tmp_path):
 
 
 def test_combinations_that_cannot_be_computed_are_refused():
-    with pytest.raises(InvalidValue, match="make more than the 2000 states"):
+    with pytest.raises(InvalidValue, match="give more than 2000 states"):
         ShortSequences(sites=7, colours=3)
     with pytest.raises(InvalidValue, match="heads = 4 does not divide width = 6"):
         ShortSequences(learner="encoder", width=6)

@@ -89,7 +89,7 @@ def test_one_unit_follows_the_textbook_equations():
 
     times = [0.0, 3.0, 10.0]
     exact = solve_ivp(textbook, (0, 10), (0.1, 0.5), "DOP853", times, rtol=1e-11, atol=1e-12).y
-    # the second student and teacher unit have no readout: they see the task and take no part in it
+    # the second student and teacher unit have no readout: they receive the task's inputs but do not contribute
     outcome = committee(
         rate=eta,
         times=times,

@@ -37,7 +37,7 @@ def test_a_slow_linear_network_with_a_tiny_first_layer_follows_the_closed_form()
         closed = linear_contributions(start, 1e-3 * model.cosines[:, 0], 1.0, time)
         np.testing.assert_allclose(result.contribution[i, 0], closed, rtol=1e-4)
     np.testing.assert_allclose(result.final_specialisation, result.inherited, atol=1e-6)
-    # what lies across the feature does not stand still: a large first layer departs from the closed form
+    # weights orthogonal to the feature are not constant: a large first layer departs from the closed form
     large = model.replace(first_scale=1.0, readout_scale=0.3, angle=1.4).theory()
     assert float(large.inherited) - float(large.final_specialisation) > 0.05
 
@@ -118,7 +118,7 @@ def test_gradient_descent_follows_the_flow_of_two_features():
         assert np.all(np.abs(seen.mean(axis=0) - exact) < 4 * error + 8 / size), name
 
 
-def test_networks_that_cannot_be_are_refused_in_one_sentence():
+def test_impossible_networks_are_refused_in_one_sentence():
     with pytest.raises(sv.InvalidValue, match="features = 2 needs activation = 'linear'"):
         sv.Specialisation(features=2)
     with pytest.raises(sv.InvalidValue, match="features = 3 is more than the students = 2"):

@@ -68,7 +68,7 @@ def test_the_exact_norm_is_the_sum_over_all_pairs_of_spikes():
 
 
 def test_exact_norms_at_growing_dimension_tend_to_the_linear_regime():
-    """d = 1000: 0.62496, 1.27233, 1.94160 against 0.62426, 1.27164, 1.94091; the difference is log 2/d: ±u are alike."""
+    """d = 1000: 0.62496, 1.27233, 1.94160 against 0.62426, 1.27164, 1.94091; the difference is log 2/d: ±u are equivalent."""
     theory = sv.SpikedCumulant(snr=[10.0, 20.0, 40.0], samples=2.0).theory(only=("log_norm",)).log_norm
     exact = np.array([log_norm(TWO, snr, 2000, 1000) / 1000 for snr in (10.0, 20.0, 40.0)])
     np.testing.assert_allclose(exact, [0.62496, 1.27233, 1.94160], atol=1e-5)
@@ -165,7 +165,7 @@ def test_heavy_tails_are_refused_and_have_norms_of_low_degree():
         sv.SpikedCumulant(latent="moments", moments=[1.0, 0.0, 1.0, 0.0, 0.5, 0.0])
 
 
-def test_a_gaussian_latent_leaves_nothing_to_find():
+def test_a_gaussian_latent_cannot_be_detected():
     outcome = sv.SpikedCumulant(latent="gaussian").theory()
     assert float(outcome.low_degree_norm) == 1.0
     assert "log_norm" not in outcome

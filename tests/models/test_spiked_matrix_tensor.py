@@ -176,10 +176,10 @@ def test_the_energy_of_the_data_has_the_covariance_that_defines_the_model():
     np.testing.assert_allclose(np.var(out["energy"][:, 0]), expected, rtol=5 * np.sqrt(2 / lanes))
 
 
-def test_what_makes_no_sense_is_refused_in_one_sentence():
+def test_invalid_values_are_refused_in_one_sentence():
     with pytest.raises(sv.InvalidValue, match=r"matrix_noise = 0 is outside its range \[0.001, 1e\+06\]"):
         sv.SpikedMatrixTensor(matrix_noise=0.0)
     with pytest.raises(sv.InvalidValue, match=r"order = 2 is not a whole number in \[3, 12\]"):
         sv.SpikedMatrixTensor(order=2)
-    with pytest.raises(sv.InvalidValue, match="size = 200 is larger than 128"):
+    with pytest.raises(sv.InvalidValue, match="size = 200 exceeds 128"):
         sv.SpikedMatrixTensor(order=4).simulate(seed=0, size=200)

@@ -59,7 +59,7 @@ def test_the_projection_is_exact_and_survives_what_underflows():
 
 
 def test_descent_at_sharp_weights_is_finite_and_on_the_theory():
-    """α = 0.5, q_* = 0.95: next to nothing is left of the gradient."""
+    """α = 0.5, q_* = 0.95: the gradient has almost vanished."""
     model, size, lanes = sv.StochasticSynapses(samples=0.5, sharpness=0.95), 201, 8
     keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(1), i))(jnp.arange(lanes))
     found = simulate_batch(model, {}, keys, size)
@@ -116,6 +116,6 @@ def test_solutions_of_descent_have_more_neighbours_than_typical_ones_and_clipped
     assert runs["solved"].mean() > runs["clipped_signs_solved"].mean()
 
 
-def test_what_makes_no_sense_is_refused_in_one_sentence():
+def test_invalid_values_are_refused_in_one_sentence():
     with pytest.raises(sv.InvalidValue, match=r"sharpness = 1 is outside its range \(0, 1\)"):
         sv.StochasticSynapses(sharpness=1.0)

@@ -32,7 +32,7 @@ def test_a_random_first_layer_on_a_flat_manifold_is_random_features():
     np.testing.assert_allclose([measured.train_loss, measured.random_train_loss], float(known.train_loss), rtol=0.03)
 
 
-def test_the_same_moments_for_both_maps_leave_nothing_to_gain():
+def test_equal_moments_of_both_maps_give_no_gain():
     omega, tau = np.tile(np.linspace(0.5, 2, 8), (2, 1)), np.tile(np.linspace(0.1, 0.6, 8), (2, 1))
     found = sv.Transfer(loss="square", omega=omega, tau=tau).theory()
     assert abs(float(found.gain)) < 1e-15

@@ -16,7 +16,7 @@ from solvable.models.online.xor_curriculum.model import CENTRES, LABELS, Overlap
 FEW = {"nodes": 128}
 
 
-def test_four_units_along_the_centres_know_the_labels_and_two_cannot():
+def test_four_units_along_the_centres_fit_the_labels_and_two_cannot():
     ticket = {"initial_overlap": CENTRES, "initial_readout": [1.0, 1.0, -1.0, -1.0], "hard": 0.1, "horizon": 1e-6}
     four = sv.XorCurriculum(initial_norm=np.eye(4)[:, :4] @ (CENTRES @ CENTRES.T), **ticket).theory(FEW)
     assert four.final_error < 1e-3
@@ -181,7 +181,7 @@ def test_finer_numerics_move_the_path_by_less_than_the_stated_accuracy():
             )
 
 
-def test_a_flow_that_blows_up_is_no_number_from_there_on_and_no_exception():
+def test_a_flow_that_blows_up_is_nan_from_there_on_without_an_exception():
     wild = sv.XorCurriculum(loss="square", rate=20.0, hard=10.0).theory({"nodes": 32})
     assert not wild.converged
     assert np.isnan(wild.final_error)
@@ -213,7 +213,7 @@ def test_gradient_descent_follows_the_flow(loss, protocol):
             assert np.all(np.abs(runs.mean(axis=0) - exact) < 4.5 * error + 5 / size + 0.005), (observable, size)
 
 
-def test_random_starts_are_drawn_with_the_scaling_asked_for():
+def test_random_starts_are_drawn_with_the_requested_scaling():
     model = sv.XorCurriculum(start="random", students=64, scaling="inverse-root")
     drawn = model.prepare(jax.random.key(0), 500)
     assert float(jnp.mean(drawn.initial_readout**2)) == pytest.approx(1 / 64, rel=0.6)
@@ -222,7 +222,7 @@ def test_random_starts_are_drawn_with_the_scaling_asked_for():
         model.theory()
 
 
-def test_what_makes_no_sense_is_refused_in_one_sentence():
+def test_invalid_values_are_refused_in_one_sentence():
     with pytest.raises(sv.InvalidValue, match=r"hard = 0 is outside its range \(0, 10\]"):
         sv.XorCurriculum(hard=0.0)
     with pytest.raises(sv.InvalidValue, match="initial_overlap has 3 columns but needs two"):

@@ -4,8 +4,8 @@ It submits the array script that `solvable sweep run --slurm` writes, tells one 
 another, lets the time limit end a third that hangs, and submits the same script again; meanwhile a pool of dask workers
 (`--cluster slurm`) loses one of its jobs. Nothing may be lost, and every bit must be that of one process alone.
 
-Needs root on Debian or its kin (the packages slurm-wlm and munge are installed if they are missing); elsewhere it says
-that it was skipped, and why, and ends with code 0. Everything it starts is ended by process id. `make slurm`, three
+Needs root on Debian or a derivative (the packages slurm-wlm and munge are installed if they are missing); elsewhere it prints
+why it was skipped and ends with code 0. Everything it starts is ended by process id. `make slurm`, three
 minutes.
 """
 
@@ -40,7 +40,7 @@ BEGUN = time.monotonic()
 
 
 class Failed(Exception):
-    """Something did not hold, in one sentence."""
+    """A failed check, described in one sentence."""
 
 
 def say(sentence: str) -> None:
@@ -71,7 +71,7 @@ def tool(name: str) -> str | None:
 
 
 def reason_not_to_run() -> str | None:
-    """Why it cannot run here, if it cannot."""
+    """The reason why it cannot run here, if there is one."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return "a Slurm cluster of one's own needs Linux and root"
     if not all(map(tool, DAEMONS)) and tool("apt-get") is None:
@@ -142,7 +142,7 @@ PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP
 
 @contextmanager
 def one_node(folder: Path) -> Iterator[dict[str, str]]:
-    """A Slurm cluster; gives the environment in which its commands work, and ends it whatever happens."""
+    """A Slurm cluster: yields the environment for its commands, and is always ended afterwards."""
     for name in ("munge", "state", "spool"):
         (folder / name).mkdir(mode=0o755)
     key = folder / "munge" / "key"
@@ -186,7 +186,7 @@ def one_node(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def slurm(environment: Mapping[str, str], *words: str, quiet: bool = False) -> str:
-    """What a command of Slurm prints."""
+    """The output of a Slurm command."""
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60)
     if done.returncode and not quiet:
         raise Failed(f"{' '.join(words)} left with code {done.returncode}: {done.stderr.strip()}")
@@ -199,7 +199,7 @@ def state(environment: Mapping[str, str], job: str) -> str:
     return shown.partition("JobState=")[2].partition(" ")[0]
 
 
-# --- what is looked at --------------------------------------------------------------------------------------------------
+# --- observations -------------------------------------------------------------------------------------------------------
 
 
 def contents(run: Path) -> dict[str, str]:
@@ -207,7 +207,7 @@ def contents(run: Path) -> dict[str, str]:
 
 
 def processes_with(*texts: str) -> list[int]:
-    """The processes whose words contain all of these."""
+    """The processes whose command lines contain all of these words."""
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -231,7 +231,7 @@ def solvable(environment: Mapping[str, str], *words: object, codes: tuple[int, .
 
 
 def hang(process: int) -> None:
-    """Keep a process from doing anything for the rest of its life; Slurm wakes what it signals, so again and again."""
+    """Keep a process stopped; Slurm wakes processes that it signals, so the stop is repeated."""
 
     def again() -> None:
         with suppress(ProcessLookupError):
@@ -244,9 +244,9 @@ def hang(process: int) -> None:
 
 def disturbed_array(environment: Mapping[str, str], folder: Path) -> str:
     """Submit the generated script, and disturb each of its three tasks; returns the job, whose third task hangs."""
-    run, script = folder / "array run", folder / "job.sh"  # a path with a space, as users have them
+    run, script = folder / "array run", folder / "job.sh"  # a path with a space, as users may have
     options = ["--tasks", 3, "--walltime", 1, "--queue", "main", "--job-memory", "500M"]
-    # Of a minute, Slurm would else give notice at once. What the user asks for wins over what the script says.
+    # With a limit of a minute Slurm would send its warning at once. Options of the user override those of the script.
     extra = f"--output={folder}/%A_%a.out --comment='two words' --signal=B:USR1@1"
     solvable(environment, "run", run, *STUDY, "--slurm", script, *options, "--sbatch", extra)
     job = slurm(environment, "sbatch", "--parsable", str(script)).strip()
@@ -268,7 +268,7 @@ def disturbed_array(environment: Mapping[str, str], folder: Path) -> str:
 
 
 def disturbed_pool(environment: Mapping[str, str], folder: Path) -> None:
-    """A pool of dask workers in Slurm jobs, of which one is cancelled on the way."""
+    """A pool of dask workers in Slurm jobs, one of which is cancelled."""
     run = folder / "pool"
     words = ["run", run, *STUDY, "--cluster", "slurm", "--workers", 2, "--walltime", "10", "--job-memory", "1G"]
     words += ["--interface", "lo", "--sbatch", f"--output={folder}/pool-%j.out"]
@@ -297,7 +297,7 @@ def disturbed_pool(environment: Mapping[str, str], folder: Path) -> None:
 
 
 def page(environment: Mapping[str, str], folder: Path) -> None:
-    """The commands for Slurm of docs/cluster.md, as they stand there but for smaller numbers."""
+    """The commands for Slurm of docs/cluster.md, unchanged except for smaller numbers."""
     for name in ("array", "pool"):
         run = folder / "page" / "runs" / name
         run.parent.mkdir(parents=True, exist_ok=True)
@@ -349,7 +349,7 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="solvable-slurm-") as made:
         folder = Path(made)
-        folder.chmod(0o755)  # munge wants it so
+        folder.chmod(0o755)  # required by munge
         source = str(Path(sv.__file__).parents[1])
         os.environ["PYTHONPATH"] = source
         os.environ["SOLVABLE_CACHE"] = str(folder / "programs")

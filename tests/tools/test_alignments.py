@@ -48,7 +48,7 @@ def test_bad_file_is_refused_in_one_sentence_that_names_the_line(kind, tmp_path)
 
 
 @pytest.mark.parametrize("path", ["missing.fasta", "."])
-def test_what_is_no_file_is_refused(path, tmp_path):
+def test_a_path_that_is_not_a_file_is_refused(path, tmp_path):
     with pytest.raises(InvalidValue, match="cannot be read|not a file"):
         read_fasta(tmp_path / path)
 
@@ -69,7 +69,7 @@ def test_inserts_are_kept_as_upper_case_or_left_out(tmp_path):
     assert read_fasta(file, "rna", inserts="keep").sequences.tolist() == [[0, 1, 2, 2, 4], [0, 4, 4, 4, 3]]
 
 
-def test_unknown_letters_become_gaps_when_asked(tmp_path):
+def test_unknown_letters_become_gaps_on_request(tmp_path):
     file = tmp_path / "family.fasta"
     file.write_bytes(b">a\nACBX\n>b\nZZ*A\n")
     assert read_fasta(file, "protein", unknown="gap").sequences.tolist() == [[0, 1, 20, 20], [20, 20, 20, 0]]

@@ -1,4 +1,4 @@
-"""Forecasts of learning curves: what they claim, where they refuse, and where they say that they do not know."""
+"""Forecasts of learning curves: their accuracy, refusals, and warnings."""
 
 import json
 import warnings
@@ -162,7 +162,7 @@ def test_same_rows_and_seed_give_the_same_forecast_and_scale_of_columns_does_not
 
 
 @pytest.mark.parametrize("scale", [1e-90, 1e90])
-def test_errors_are_told_in_the_units_of_the_targets(scale):
+def test_errors_are_reported_in_the_units_of_the_targets(scale):
     x, y = drawn(60, 8)
     plain, scaled = quiet(x, y), quiet(x, scale * y)
     assert scaled.gain == pytest.approx(plain.gain, rel=1e-6)
@@ -171,7 +171,7 @@ def test_errors_are_told_in_the_units_of_the_targets(scale):
     assert scaled.curve["measured"] / scale**2 == pytest.approx(plain.curve["measured"], rel=1e-6)
 
 
-def test_repeated_rows_and_targets_beyond_what_was_measured_are_told():
+def test_repeated_rows_and_targets_beyond_the_measured_range_are_reported():
     x, y = drawn(60, 8)
     with pytest.warns(UserWarning, match="5 rows repeat others"):
         forecast(np.concatenate([x, x[:5]]), np.concatenate([y, y[:5]]), curve=False, bands=False)
@@ -231,7 +231,7 @@ WITH_NAN = np.where(np.arange(300).reshape(60, 5) == 7, np.nan, X)
         (np.ones((60, 3)), Y, {"constant": "drop"}, "nothing to learn from"),
     ],
 )
-def test_what_cannot_be_forecast_is_refused_in_one_sentence(x, y, options, says):
+def test_data_that_cannot_be_forecast_are_refused_in_one_sentence(x, y, options, says):
     with pytest.raises(InvalidValue) as problem:
         forecast(x, y, **options)
     assert says in str(problem.value)

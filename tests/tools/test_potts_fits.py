@@ -1,4 +1,4 @@
-"""A fit of one's own sequences: gauge, contacts, energies, samples, and a folder that keeps it."""
+"""Fits of sequences: gauge, contacts, energies, samples, and storage in a folder."""
 
 import itertools
 
@@ -125,7 +125,7 @@ def test_damaged_or_foreign_folders_are_refused_in_one_sentence(found, tmp_path)
         assert "\n" not in str(refusal.value)
 
 
-def test_failed_save_leaves_nothing(found, tmp_path, monkeypatch):
+def test_failed_save_leaves_no_files(found, tmp_path, monkeypatch):
     monkeypatch.setattr(Store, "write_document", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         found.save(tmp_path / "model")
@@ -170,7 +170,7 @@ def test_picture_marks_the_strongest_pairs(found):
     }
 
 
-def test_chains_that_do_not_mix_say_so(found):
+def test_unmixed_chains_are_reported(found):
     ferromagnet = np.broadcast_to(6 * (np.eye(4, dtype=np.float32) - 0.25), found.pairs.shape)
     stuck = potts.PottsFit(found.alphabet, 0 * found.fields, ferromagnet)
     with pytest.warns(NotMixed):

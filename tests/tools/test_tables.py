@@ -1,4 +1,4 @@
-"""Tables from files: what is read, and what is refused in one sentence that names the place."""
+"""Tables from files: reading, and refusals in one sentence that names the line and column."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ GOOD = "age,height,sick\n1,2.5,yes\n3,4e0,no\n"
         ("a.csv", '"age","height","sick"\n"1",2.5,"yes"\n\n3,4,no'),
     ],
 )
-def test_csv_is_read_with_any_common_mark(name, text, tmp_path):
+def test_csv_is_read_with_any_common_separator(name, text, tmp_path):
     (tmp_path / name).write_text(text, encoding="utf-8", newline="")
     table = read_table(tmp_path / name)
     assert table.features.tolist() == [[1.0, 2.5], [3.0, 4.0]]

@@ -58,7 +58,7 @@ def test_an_encoder_is_followed_on_the_text_and_on_its_clones():
         (b"too short", "the text is too short: it has 9 characters"),
     ],
 )
-def test_bad_files_are_answered_in_one_sentence(content, sentence, tmp_path, capsys):
+def test_bad_files_are_refused_in_one_sentence(content, sentence, tmp_path, capsys):
     file = tmp_path / "text.txt"
     if content is not None:
         file.write_bytes(content)

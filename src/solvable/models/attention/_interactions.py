@@ -1,4 +1,4 @@
-"""What the experiments on interactions of several orders share: networks, their optimiser, and when they are evaluated."""
+"""Shared by the experiments on interactions of several orders: networks, their optimiser, and evaluation steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIMPLICITY = Reference(
     "dynamics of transformers", 2024, "NeurIPS", arxiv="2410.19637")  # fmt: skip
 
 LADDER = (1.0, 1.25, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.3, 8.0)
-"""Evaluated steps are these times powers of ten: trainings of different length are evaluated at the same steps."""
+"""Evaluated steps are these multiples of powers of ten, so training runs of different length share them."""
 
 
 def evaluated_steps(steps: int) -> Int[np.ndarray, " recorded"]:
@@ -33,7 +33,7 @@ def evaluated_steps(steps: int) -> Int[np.ndarray, " recorded"]:
 
 
 class Tracked(eqx.Module):
-    """A network together with its initial weights, which no loss depends on and no optimiser moves."""
+    """A network together with its initial weights, which are not trained and do not affect the loss."""
 
     network: Any
     begin: Any
@@ -49,7 +49,7 @@ class Tracked(eqx.Module):
 def networks(
     keys: Any, learner: str, colours: int, sites: int, depth: int, heads: int, width: int, scale: Array
 ) -> Tracked:
-    """Stacks of squared attention, or encoders, side by side: one for every key."""
+    """Stacks of squared attention, or encoders, batched: one for every key."""
 
     def one(key):
         if learner == "stack":
@@ -63,7 +63,7 @@ def networks(
 
 
 def optimiser(model: Any) -> Optimiser:
-    """The optimiser that a model declares by the fields of this module."""
+    """The optimiser declared by a model with the fields of this module."""
     clip = float(model.clip) or None
     return Optimiser(
         model.optimiser, rate=float(model.rate), steps=model.steps if model.decay == "cosine" else None, clip=clip
@@ -77,7 +77,7 @@ def learner_field() -> Any:
     return choice(
         "stack",
         options=("stack", "encoder"),
-        meaning="layers of factored attention with squares between, or a transformer",
+        meaning="layers of factored attention with squares in between, or a transformer",
     )
 
 
@@ -90,7 +90,9 @@ def optimiser_field() -> Any:
 
 
 def decay_field() -> Any:
-    return choice("cosine", options=("cosine", "constant"), meaning="learning rate: falls to zero, or stays")
+    return choice(
+        "cosine", options=("cosine", "constant"), meaning="learning-rate schedule: decay to zero, or constant"
+    )
 
 
 def rate_field(default: float) -> Any:
@@ -102,7 +104,7 @@ def rate_field(default: float) -> Any:
 def scale_field() -> Any:
     return control(
         1.0, low=0.0, low_open=True, high=10.0, typical=(0.1, 3.0), scale="log", symbol="s",
-        meaning="factor of the initial values of a stack")  # fmt: skip
+        meaning="factor on the initial values of a stack")  # fmt: skip
 
 
 def clip_field() -> Any:
@@ -111,7 +113,7 @@ def clip_field() -> Any:
         low=0.0,
         high=1000.0,
         typical=(0.0, 10.0),
-        meaning="largest norm of a gradient; longer ones are cut, 0 cuts none",
+        meaning="largest norm of a gradient; longer ones are clipped, 0 means no clipping",
     )
 
 
@@ -129,11 +131,11 @@ PAIRED = (
     "batch",
     "networks",
 )
-"""Everything about the learner: cells that differ here alone learn from the same sequences."""
+"""Fields of the learner: cells that differ only in these learn from the same sequences."""
 
 
 def run_keys(key: Any, number: int) -> tuple[Any, Any]:
-    """Keys of the starts and of the batches of so many networks; the first ones do not depend on the number."""
+    """Keys of the initial weights and of the batches of `number` networks; the first ones do not depend on `number`."""
     each = jax.vmap(lambda n: jax.random.fold_in(key, n))(np.arange(number))
     both = jax.vmap(jax.random.split)(each)
     return both[:, 0], both[:, 1]

@@ -1,1 +1,1 @@
-"""Higher cumulants: what is learnt from statistics beyond the covariance, and what pruning keeps of it."""
+"""Higher cumulants: learning from statistics beyond the covariance, and what pruning keeps."""

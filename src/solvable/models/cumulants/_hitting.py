@@ -1,4 +1,4 @@
-"""Times at which descents by overlaps find a hidden direction, and the diffusion that plain descents tend to."""
+"""Times at which simulated overlaps find a hidden direction, and the limiting diffusion of plain descent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from solvable.methods.training.reduced import Stream, reduced_hitting
 def hitting_times(
     stream: Stream, lanes: int, most: float, *, level: float, start: Sequence[float] = (1.0,), direction: int = 0
 ) -> np.ndarray:
-    """Samples until |α| along a direction exceeds `level`, lane by lane; infinite where `most` were not enough.
+    """Number of samples until |α| along a direction exceeds `level`, for each lane; infinite if `most` are not enough.
 
     `start` holds the initial overlaps in units of d^{-1/2}, one for each direction.
     """
@@ -29,7 +29,7 @@ def hitting_times(
 
 
 def explosions(rate: float, drive: float, noise: float, paths: int, horizon: float, beyond: float = 30.0) -> np.ndarray:
-    """Times τ = n/d³ at which dA = (δkA³ - ½δ²VA)dτ + δ√V dB, from A = 1, leaves |A| < `beyond`; infinite after the `horizon`.
+    """Times τ = n/d³ at which dA = (δkA³ - ½δ²VA)dτ + δ√V dB, from A = 1, leaves |A| < `beyond`; infinite beyond `horizon`.
 
     A = √d α is the scaled overlap of a descent at rate δ/d whose mean step is k α³ (`drive`) and whose squared step is
     V (`noise`): the limit of plain descent towards a direction of information exponent four. From |A| = 30
@@ -42,7 +42,7 @@ def explosions(rate: float, drive: float, noise: float, paths: int, horizon: flo
     rng = np.random.default_rng(0)
     a, time, done = np.ones(paths), np.zeros(paths), np.zeros(paths, bool)
     while not done.all():
-        # a hundredth of the shorter of the two times at which A changes
+        # a hundredth of the shorter of the two time scales of A
         step = 0.01 / (rate * drive * a**2 + rate**2 * noise)
         drift = rate * drive * a**3 - 0.5 * rate**2 * noise * a
         moved = a + drift * step + rate * np.sqrt(noise * step) * rng.normal(size=paths)
@@ -52,7 +52,7 @@ def explosions(rate: float, drive: float, noise: float, paths: int, horizon: flo
 
 
 def median_and_error(times: Any) -> tuple[float, float]:
-    """Median of hitting times, and its standard error by the order statistics half a binomial error away on either side.
+    """Median of hitting times, and its standard error from the order statistics half a binomial error on either side.
 
     >>> median_and_error(np.arange(100.0))
     (49.5, 4.95)

@@ -1,4 +1,4 @@
-"""Iterative pruning with rewinding, in one program: train, remove weights, start the survivors again, repeat."""
+"""Iterative pruning with rewinding, in one program: train, remove weights, reset the rest, repeat."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def forward(network: Network, x: Array) -> Array:
 
 
 def weights_left(total: int, share: Array, pruned: int | Array) -> Array:
-    """How many of `total` weights are left once a share of the remaining ones was removed `pruned` times.
+    """How many of `total` weights remain after a share of the remaining ones is removed `pruned` times.
 
     >>> [int(weights_left(100, jnp.asarray(0.25), n)) for n in range(4)]
     [100, 75, 56, 42]
@@ -61,7 +61,7 @@ def train(
     steps: int,
     rate: Array,
 ) -> Network:
-    """Adam on the weights that are left; pruned ones come back as zeros."""
+    """Train the remaining weights with Adam; pruned ones are returned as zeros."""
 
     def step(state, number):
         network, first, second = state
@@ -93,10 +93,10 @@ def train_and_prune(
     share: Array,
     random: bool = False,
 ) -> dict[str, Array]:
-    """What `measure(network, masks, masks of the next round)` finds at the end of every round.
+    """Return `measure(network, masks, masks of the next round)` at the end of every round.
 
-    Every round starts from the same weights and sees the same batches: without pruning all rounds are one. The smallest
-    weights go, or `random` ones.
+    Every round starts from the same weights and sees the same batches, so without pruning all rounds are equal. The
+    smallest weights are removed, or `random` ones.
     """
     to_train, to_choose = jax.random.split(key)
     total = sum(start[name].size for name in prunable)

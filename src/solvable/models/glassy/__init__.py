@@ -1,1 +1,1 @@
-"""Rough landscapes: descent and sampling among exponentially many minima, and how to count these."""
+"""Rough landscapes: descent and sampling among exponentially many minima, and how many minima there are."""

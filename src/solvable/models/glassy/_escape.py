@@ -1,18 +1,19 @@
-r"""How a vanishing overlap with the signal grows, from the first moment to times of 10⁴ and to the limit t → ∞.
+r"""Growth of a vanishing overlap with the signal, from the start to times of 10⁴ and in the limit t → ∞.
 
-While m is small it does not act on correlation and response, and obeys a linear equation in the landscape without a signal.
+While m is small it does not affect correlation and response, and obeys a linear equation in the landscape without a signal.
 For y = ln(m/m₀) in the limit m₀ → 0, with θ = 1/Δ₂,
 
     dy/dt = θ − μ(t) + ∫₀^t R(t,s) Q″(C(t,s)) e^{y(s)−y(t)} ds.
 
 `growth` takes C, R and μ from `two_time_log.relax_log` at m = 0, whose steps are equal in ln t, and solves this equation by
-implicit steps on the same grid. An overlap m₀ has escaped when y = ln(m/m₀), so one solution holds for every small m₀.
+implicit steps on the same grid. An overlap that starts at m₀ reaches m when y = ln(m/m₀), so one
+solution serves every small m₀.
 
-In the long run y = Λt. In the states that trap a sampler, C(τ) decays to the plateau q, (1−q)²Q″(q) = T², by
+At long times y = Λt. In the states that trap a sampler, C(τ) decays to the plateau q, (1−q)²Q″(q) = T², as
 
     dc/dτ = −(T/(1−q)) c − (1/T) ∫₀^τ K(τ−u) ċ(u) du,     c = C − q,     K = Q′(C) − Q′(q),
 
-and Λ(1 + K̂(Λ)/T) = θ − T/(1−q), K̂ being the Laplace transform (`escape_rate`). At marginal plateaus c falls as τ^{−a} with
+and Λ(1 + K̂(Λ)/T) = θ − T/(1−q), with K̂ the Laplace transform of K (`escape_rate`). At marginal plateaus c falls as τ^{−a} with
 Γ(1−a)²/Γ(1−2a) = TQ‴(q)/(2Q″(q)^{3/2}), so K̂ ~ Λ^{a−1} and Λ vanishes at the threshold with the exponent 1/a
 (`divergence_exponent`). At zero temperature a = 1/2 and Λ = (θ−σ)²/θ.
 """
@@ -31,13 +32,13 @@ from ._landscape import Covariance
 from ._thresholds import plateau
 
 LEAD, DIFFERENCES = 25 / 12, (4.0, -3.0, 4 / 3, -1 / 4)  # backward differences of fourth order
-POINTS = 6  # of an interpolation in ln t
+POINTS = 6  # of the interpolation in ln t
 
 
 class Growth(NamedTuple):
-    """ln(m/m₀) for m₀ → 0 at times that are equally spaced in their logarithm, its rate, and the landscape's multiplier.
+    """ln(m/m₀) for m₀ → 0 at times equally spaced in ln t, its growth rate, and the landscape's multiplier.
 
-    `error` estimates the error of the correlation, response and multiplier behind it (see `LogTwoTime`).
+    `error` estimates the error of the underlying correlation, response and multiplier (see `LogTwoTime`).
     """
 
     times: np.ndarray
@@ -47,7 +48,7 @@ class Growth(NamedTuple):
     error: np.ndarray
 
     def escape_time(self, initial: float, level: float) -> float:
-        """When an overlap that starts at `initial` reaches `level`; NaN where it does not, or only later."""
+        """The time at which an overlap that starts at `initial` reaches `level`; NaN if it does not within `times`."""
         needed = math.log(level / initial)
         above = np.flatnonzero(self.logarithm >= needed)
         if not len(above) or above[0] == 0:
@@ -65,7 +66,9 @@ def growth(
     logit_step: float = 0.35,
     tolerance: float = 0.02,
 ) -> Growth:
-    """Follow ln(m/m₀), m₀ → 0, up to the time `until`. Beyond `tolerance` on the error of the landscape values are NaN.
+    """Follow ln(m/m₀), m₀ → 0, up to the time `until`.
+
+    Values are NaN where the estimated error of the landscape's solution exceeds `tolerance`.
 
     >>> found = growth(Covariance(0.4, 1.0, 3), 0.0, 20.0, log_step=0.2, logit_step=0.4)
     >>> round(float(found.logarithm[-1]), 1)
@@ -84,7 +87,7 @@ def growth(
     correlation, response = np.asarray(path.correlation), np.asarray(path.response)
     kernel = times[:, None] * weight * response * (beta + (p - 1) * c * correlation ** (p - 2))
 
-    # Rows are equally spaced in ln t: earlier times lie at the same places between them at every row.
+    # Rows are equally spaced in ln t, so the interpolation weights for earlier times are the same in every row.
     spacing = 2 * log_step
     back = -np.log(ratio) / spacing
     base = np.floor(np.maximum(back - POINTS // 2 + 1, 0)).astype(int)
@@ -122,7 +125,7 @@ def growth(
 
 
 def decay_exponent(covariance: Covariance, temperature: float) -> float:
-    """The exponent a, 0 < a ≤ 1/2, with which correlations in trapping states approach their plateau; NaN without a plateau.
+    """The exponent a, 0 < a ≤ 1/2, with which correlations in trapping states approach their plateau; NaN if there is none.
 
     >>> round(decay_exponent(Covariance(0.5**0.5, 1.0, 3), 1.0), 4), decay_exponent(Covariance(0.5, 1.0, 3), 0.0)
     (0.4326, 0.5)
@@ -144,7 +147,7 @@ def decay_exponent(covariance: Covariance, temperature: float) -> float:
 
 
 def escape_rate(covariance: Covariance, temperature: float, *, half: int = 128, doublings: int = 36) -> float:
-    """Λ, the rate at which a vanishing overlap grows in the long run; zero beyond the threshold.
+    """Λ, the rate at which a vanishing overlap grows at long times; zero beyond the threshold.
 
     >>> [round(escape_rate(Covariance(0.4, 1.0, 3), t), 3) for t in (0.0, 1e-3)]
     [0.057, 0.057]
@@ -172,7 +175,7 @@ def escape_rate(covariance: Covariance, temperature: float, *, half: int = 128, 
 def _relaxation(
     covariance: Covariance, temperature: float, q: float, half: int, doublings: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """τ and K(τ) in a trapping state, by steps that double: slices of both functions are averaged (Fuchs et al. 1991)."""
+    """τ and K(τ) in a trapping state, by repeated doubling of the step and averages over slices (Fuchs et al. 1991)."""
     scale = 1 - q
     slope_q = covariance.slope(q)
     gain = scale / temperature**2
@@ -191,7 +194,7 @@ def _relaxation(
     found = [(times[: half + 1].copy(), m[: half + 1].copy())]
     for _ in range(doublings):
         for n in range(half + 1, size + 1):
-            # τ₀ ḟ + f + ∫ m(τ−u) ḟ(u) du = 0, the integral split in the middle
+            # τ₀ ḟ + f + ∫ m(τ−u) ḟ(u) du = 0, with the integral split in the middle
             middle = n // 2
             k = np.arange(2, middle + 1)
             total = m[n - middle] * f[middle] - m[n - 1] * df[1] - f[n - 1] * dm[1]
@@ -210,7 +213,7 @@ def _relaxation(
             f[n], m[n] = value, kernel(value)
             df[n], dm[n] = (f[n] + f[n - 1]) / 2, (m[n] + m[n - 1]) / 2
         found.append((h * np.arange(half + 1, size + 1), m[half + 1 :].copy()))
-        # twice the step: every second point, and averages of two slices
+        # Double the step: keep every second point and average pairs of slices.
         f[: half + 1], m[: half + 1] = f[::2].copy(), m[::2].copy()
         df[1 : half + 1], dm[1 : half + 1] = ((v[1::2] + v[2::2]) / 2 for v in (df, dm))
         h *= 2

@@ -1,6 +1,6 @@
-"""Fields and dimensions that the models of the spiked matrix-tensor landscape share.
+"""Fields and dimensions shared by the models of the spiked matrix-tensor landscape.
 
-A field belongs to one class, so each declaration is made by a function. Its arguments are what differs between the models.
+A field object belongs to one class, so each declaration is a function, with what differs between models as arguments.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def tensor_noise_field(default: float, typical: Interval, low: float = 0.0, high
 def initial_overlap_field(
     default: float = 0.3,
     typical: Interval = (0.0, 0.8),
-    meaning: str = "overlap of the start with the signal",
+    meaning: str = "initial overlap with the signal",
     reaches_one: bool = False,
 ) -> Any:
     return control(
@@ -44,20 +44,20 @@ def order_field(high: int = 6) -> Any:
 def disorder_field() -> Any:
     return choice(
         "dense", options=("dense", "diluted"),
-        meaning="how a simulated tensor is drawn: all its entries, or a few at each site (for short times only)")  # fmt: skip
+        meaning="how a simulated tensor is drawn: dense, or a few entries per site (valid at short times only)")  # fmt: skip
 
 
 def times_field(mover: str) -> Any:
     return input(
         np.linspace(0.0, 4.0, 9), dims=("time",), low=0.0, increasing=True, symbol="t",
-        meaning=f"times of measurement, increasing; the {mover} starts at 0")  # fmt: skip
+        meaning=f"measurement times, increasing; the {mover} starts at 0")  # fmt: skip
 
 
 def waiting_field() -> Any:
     return input(
         lambda model: np.asarray(model.times)[-1] * np.array([0.0, 0.125, 0.375]), dims=("waiting",), low=0.0,
         increasing=True, symbol="t_w",
-        meaning="earlier times with which the state is compared, not beyond the last time of measurement")  # fmt: skip
+        meaning="earlier times at which the state is compared with later ones, at most the last measurement time")  # fmt: skip
 
 
 TWO_TIMES = (

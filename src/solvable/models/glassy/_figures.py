@@ -1,4 +1,4 @@
-"""What the figures of Langevin dynamics and of gradient flow share: escapes in theory, and curves beside simulations."""
+"""Shared by the figures of Langevin dynamics and gradient flow: escape in theory, and theory beside simulations."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ._escape import decay_exponent, escape_rate, growth
 from ._landscape import Covariance
 from ._state_evolution import blind_overlap
 
-STARTS = (1e-4, 1e-8)  # overlaps from which an escape is timed
+STARTS = (1e-4, 1e-8)  # initial overlaps of the timed escapes
 
 
 def growth_table(noises: Any, temperature: float, learner: str, quick: bool, order: int = 3) -> Any:
-    """ln(m/m₀) of a vanishing overlap against time, for several values of Δ₂ at Δ_p = 1, and the times of escape."""
+    """ln(m/m₀) of a vanishing overlap against time, for several values of Δ₂ at Δ_p = 1, and the escape times."""
     import jax.numpy as jnp
     import xarray as xr
 
@@ -40,7 +40,7 @@ def growth_table(noises: Any, temperature: float, learner: str, quick: bool, ord
 
 
 def approach(critical: float, temperature: float, order: int = 3) -> Any:
-    """The rate of escape close to its threshold at Δ_p = 1, and the exponent with which it vanishes there."""
+    """The escape rate close to the threshold at Δ_p = 1, and the exponent with which it vanishes there."""
     import xarray as xr
 
     distance = np.geomspace(1e-3, 0.3 * critical, 13)
@@ -51,7 +51,7 @@ def approach(critical: float, temperature: float, order: int = 3) -> Any:
 
 
 def draw_growth(axis: Any, table: Any, shown: Any, start: float = STARTS[0]) -> None:
-    """Lines of m(t) from a small overlap to half of message passing's, which the triangles show."""
+    """Draw m(t) from a small overlap to half of message passing's overlap, which triangles mark."""
     for i, noise in enumerate(shown):
         at, final = table.sel(matrix_noise=noise), float(table.final.sel(matrix_noise=noise))
         m = start * np.exp(np.minimum(at.logarithm.values, 30.0))
@@ -64,18 +64,18 @@ def draw_growth(axis: Any, table: Any, shown: Any, start: float = STARTS[0]) -> 
 
 
 def draw_escape_times(axis: Any, table: Any, near: Any) -> None:
-    """Times of escape from two overlaps, and their limits for a vanishing one."""
+    """Draw escape times from two initial overlaps, and their limits for a vanishing one."""
     critical = float(near.threshold)
     for i, start in enumerate(table.start.values):
         axis.plot(table.matrix_noise, table.escape_time.sel(start=start), MARKERS[i], color=COLOURS[i], markersize=4.5,
                   label=rf"from $m_0 = 10^{{{round(np.log10(start)):d}}}$")  # fmt: skip
         axis.plot(critical - near.distance, np.log(1 / start) / near.rate, "--", color=COLOURS[i], linewidth=1.2)
     axis.plot([], [], "--", color="0.4", label=rf"$\ln(1/m_0)/\Lambda$, exponent {float(near.exponent):.2f}")
-    axis.set(xlabel=label("matrix_noise", r"\Delta_2"), ylabel="time of escape", yscale="log")
+    axis.set(xlabel=label("matrix_noise", r"\Delta_2"), ylabel="escape time", yscale="log")
 
 
 def draw_runs(axis: Any, points: Any, over: str, names: Any, *, divide: bool = False) -> None:
-    """Lines of the theory and points with errors of the simulation, of the overlap against time."""
+    """Draw the overlap against time: theory as lines, simulation as points with error bars."""
     size = int(points["size"][-1])
     for i, value in enumerate(points[over].values):
         at = points.sel({over: value, "size": size})

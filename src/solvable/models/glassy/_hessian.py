@@ -1,4 +1,4 @@
-"""The Hessian of the likelihood along descents of finite systems: its lowest eigenvalue, and where that points."""
+"""The Hessian of the likelihood along descents of finite systems: its lowest eigenvalue and eigenvector."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEPS_PER_TIME = 25
 def follow_descent(key: Array, size: int, covariance: Covariance, overlap: Array, times: Any) -> dict[str, Array]:
     """Gradient flow on a dense tensor: overlap, multiplier, lowest eigenvalue on the sphere, squared cosine with the signal.
 
-    The two signs of the noise are two descents; the leading axis of every value is time, the second the sign.
+    The two signs of the noise give two descents. The first axis of every value is time, the second the sign.
     """
     system = draw_system(key, size, covariance, overlap, "dense", jnp.float32)
     signs = jnp.arange(2)
@@ -39,7 +39,7 @@ def follow_descent(key: Array, size: int, covariance: Covariance, overlap: Array
         along = point / jnp.sqrt(float(size))
         project = jnp.eye(size) - jnp.outer(along, along)
         hessian = project @ (mu * jnp.eye(size) - 0.5 * (slopes + slopes.T)) @ project
-        # the direction of x itself is no direction of the sphere: it is moved above the spectrum
+        # x itself is not a direction on the sphere: its eigenvalue is moved above the spectrum
         values, vectors = jnp.linalg.eigh(hessian + 1e3 * jnp.outer(along, along))
         tangent = project @ system.signal
         cosine = vectors[:, 0] @ tangent / jnp.linalg.norm(tangent)

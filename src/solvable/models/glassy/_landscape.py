@@ -58,7 +58,7 @@ class Covariance(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The two-time solution where it is asked for."""
+    """The two-time solution at the requested times."""
 
     overlap: Float[Array, " time"]
     energy: Float[Array, " time"]
@@ -80,22 +80,22 @@ def read_path(
 ) -> Reading:
     """Solve the two-time equations up to the last time on about `steps` steps, and interpolate between them.
 
-    C(t, t') has a kink at t = t'. As a function of t' and t - t' it is smooth, and interpolated in these.
+    C(t, t') has a kink at t = t', but is smooth in t' and t - t': it is interpolated in these variables.
     """
     count = steps // 2
-    spare = 2  # points of the grid beyond the last time, so that squares of points around every pair of times are there
+    spare = 2  # grid points beyond the last time, so that every pair of times has a full square of points around it
     step = times[-1] / (2 * count)
     strengths = {2: 1 / (2 * covariance.matrix_noise)}
     strengths[covariance.order] = 1 / (covariance.order * covariance.tensor_noise)
     path = relax(
         Mixture(strengths), step, 2 * (count + spare), temperature=temperature, overlap=overlap, couplings=couplings,
-        tolerance=tolerance, accuracy=1e-9,  # nearby points may take one sweep more or less: no derivative may see it
+        tolerance=tolerance, accuracy=1e-9,  # tight, since the number of sweeps may differ between nearby points
     )  # fmt: skip
 
     def stencil(t: Array) -> tuple[Array, Array]:
         place = t / (2 * step)
         near = jnp.round(place)
-        place = jnp.where(jnp.abs(place - near) < 1e-9 * (1 + near), near, place)  # a point of the grid is itself
+        place = jnp.where(jnp.abs(place - near) < 1e-9 * (1 + near), near, place)  # snap to grid points
         first = jnp.maximum(jnp.ceil(place) - STENCIL + 1, 0.0)
         return first.astype(jnp.int32), _lagrange(place - first)
 
@@ -123,7 +123,7 @@ STENCIL = 6  # points of an interpolation
 
 
 def _lagrange(place: Array) -> Array:
-    """Weights of the values at 0, 1, …, STENCIL - 1 in a polynomial's value at a place."""
+    """Weights of the values at 0, 1, …, STENCIL - 1 in the interpolating polynomial at `place`."""
     nodes = jnp.arange(STENCIL, dtype=float)
     apart = jnp.where(jnp.eye(STENCIL, dtype=bool), 1.0, nodes[:, None] - nodes[None, :])
     factors = jnp.where(jnp.eye(STENCIL, dtype=bool), 1.0, (place - nodes)[None, :] / apart)
@@ -151,13 +151,13 @@ def draw_system(key: Array, size: int, covariance: Covariance, overlap: Array, k
 
     The dense one has the exact covariance at any size. In the diluted one every site is in the same number of random groups,
     with Gaussian couplings of a variance that makes the covariance the same; its memory and time are linear in the size. It
-    follows the theory for a short time only: then the state condenses on a few strongly coupled groups, as the spherical
-    constraint allows. At T = 1 and N = 1000 the energy at t = 12 was -2.15, where the theory has -0.92.
+    follows the theory for a short time only: then the state condenses on a few strongly coupled groups, which the
+    spherical constraint allows. At T = 1 and N = 1000 the energy at t = 12 was -2.15, while the theory gives -0.92.
     """
     if kind == "dense" and size**covariance.order > MOST_ENTRIES:
         most = int(MOST_ENTRIES ** (1 / covariance.order) + 1e-9)
         raise InvalidValue(
-            f"size = {size} is too large for a dense tensor of order {covariance.order}, at most {most}: take "
+            f"size = {size} exceeds {most}, the largest for a dense tensor of order {covariance.order}; use "
             "disorder = 'diluted'."
         )
     orders, keys = (2, covariance.order), jax.random.split(key, 3)
@@ -165,7 +165,7 @@ def draw_system(key: Array, size: int, covariance: Covariance, overlap: Array, k
     shapes = [
         (size,) * order if kind == "dense" else (number, size) for order, number in zip(orders, copies, strict=True)
     ]
-    drawn = jax.random.normal(keys[0], (2 * size + sum(map(math.prod, shapes)),), dtype)  # at once: it compiles sooner
+    drawn = jax.random.normal(keys[0], (2 * size + sum(map(math.prod, shapes)),), dtype)  # one call compiles faster
     signal, across, *noise = jnp.split(drawn, np.cumsum([size, size, math.prod(shapes[0])]))
     signal = on_sphere(signal)
     across = on_sphere(across - (across @ signal / size) * signal)
@@ -201,7 +201,7 @@ def draw_system(key: Array, size: int, covariance: Covariance, overlap: Array, k
 def _dense(g: Array) -> Callable[[Array], Array]:
     """The force -∇h of h(x) = -(order N^{order-1})^{-1/2} Σ G_{i…k} x_i…x_k with independent normal G."""
     order, size = g.ndim, len(g)
-    # the derivative with respect to each of the indices in turn, brought to the front
+    # the derivative with respect to each index in turn, moved to the front
     moved = sum((jnp.moveaxis(g, place, 0) for place in range(1, order)), g) / math.sqrt(order * size ** (order - 1))
 
     def force(x: Array) -> Array:
@@ -215,7 +215,7 @@ def _dense(g: Array) -> Callable[[Array], Array]:
 
 
 def _diluted(key: Array, g: Float[Array, "copy site"], order: int) -> Callable[[Array], Array]:
-    """The same with a few copies of N groups of sites only: group i of a copy is made of the i-th sites of permutations."""
+    """The same force with only a few copies of N groups of sites: group i of a copy holds the i-th sites of permutations."""
     copies, size = g.shape
     keys = jax.random.split(key, (copies, order - 1))
     shuffled = jax.vmap(jax.vmap(lambda k: jax.random.permutation(k, size)))(keys)
@@ -223,7 +223,7 @@ def _diluted(key: Array, g: Float[Array, "copy site"], order: int) -> Callable[[
     values = g / math.sqrt(order * copies)
     neighbours, couplings = [], []
     for place in range(order):
-        group = jnp.argsort(members[:, place], axis=1)  # the group in which a site has this place
+        group = jnp.argsort(members[:, place], axis=1)  # the group in which a site takes this place
         others = [jnp.take_along_axis(members[:, o], group, axis=1) for o in range(order) if o != place]
         neighbours.append(jnp.stack(others))
         couplings.append(jnp.take_along_axis(values, group, axis=1))
@@ -236,13 +236,13 @@ def _diluted(key: Array, g: Float[Array, "copy site"], order: int) -> Callable[[
 
 
 def check_waiting(times: Any, waiting: Any) -> None:
-    """Refuse earlier times that are later than all others."""
+    """Raise `InvalidValue` if `waiting` extends beyond the last of `times`."""
     if not (isinstance(times, Tracer) or isinstance(waiting, Tracer)) and waiting[-1] > times[-1]:
         raise InvalidValue(f"waiting ends at {float(waiting[-1]):g}, beyond the last of times, {float(times[-1]):g}.")
 
 
 class Run(NamedTuple):
-    """What was measured of a simulated sampler, averaged over both signs of the noise."""
+    """Measurements of a simulated sampler, averaged over both signs of the noise."""
 
     overlap: Float[Array, " time"]
     energy: Float[Array, " time"]
@@ -260,12 +260,12 @@ def sample(
     curvature: Array,
     tensor: Callable[[Array], Array] = jnp.ones_like,
 ) -> Run:
-    """Langevin dynamics on the sphere, or gradient flow where there is no temperature, measured at increasing times from 0.
+    """Run Langevin dynamics on the sphere, or gradient flow if `temperature` is None, and measure at increasing times from 0.
 
     Half a step of noise, a step of the force (Heun, projected to the sphere), half a step of noise: second order in the step.
-    Noise that is added and projected turns a point by an angle of cosine e^{-Th/2} on average, as on the sphere itself; like the
-    landscape's it has the opposite sign in the mirror image, so that what is linear in the noise averages out.
-    `tensor` is the factor of the tensor's observation at time t, which an annealed sampler changes.
+    Adding noise and projecting turns a point by an angle whose mean cosine is e^{-Th/2}, as on the sphere itself. As in the
+    landscape, the noise has the opposite sign in the mirror image, so that terms linear in the noise cancel.
+    `tensor` is the weight of the tensor's observation at time t, which an annealed sampler varies.
     """
     dtype, size = system.start.dtype, system.start.shape[-1]
     warm = jnp.zeros(()) if temperature is None else temperature
@@ -274,7 +274,7 @@ def sample(
     index = jnp.arange(len(every))
     later, same = every[:, None] > every[None, :], every[:, None] == every[None, :]
     place = jnp.sum(later | (same & (index[:, None] > index[None, :])), axis=1)
-    stops = jnp.zeros_like(every).at[place].set(every)  # all of them in order
+    stops = jnp.zeros_like(every).at[place].set(every)  # all times in order
     stretches = jnp.diff(stops, prepend=0.0)
     steps = jnp.ceil(stretches * (curvature + warm) / RESOLUTION)
     lengths = (stretches / jnp.maximum(steps, 1.0)).astype(dtype)

@@ -1,4 +1,4 @@
-"""Papers that several of these models rest on."""
+"""Papers behind several of these models."""
 
 from __future__ import annotations
 

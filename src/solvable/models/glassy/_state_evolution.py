@@ -5,8 +5,8 @@ With Q′(m) = m g(m), g = β + c m^{p−2}, one iteration and its fixed points 
     Bayes-optimal:       m ↦ Q′(m)/(1 + Q′(m)),             g(m)(1 − m) = 1,
     maximum likelihood:  m ↦ Q′(m)/√(Q′(1) + Q′(m)²),       g(m)²(1 − m²) = Q′(1) = β + c.
 
-Both maps increase with m, so that iterations are monotone and end at the next fixed point. The left-hand sides ("gain")
-fall, may rise, and fall again: their extrema are found first, and between these every root by bisection.
+Both maps increase with m, so iterations are monotone and converge to the next fixed point. The left-hand sides ("gain")
+fall, may rise, and fall again: their extrema are found first, then every root between them by bisection.
 """
 
 from __future__ import annotations
@@ -47,13 +47,15 @@ def _steepness(learner: str, q: Covariance, m: Any) -> Any:
 
 
 def steepest(learner: str, order: int) -> float:
-    """Where that sign is positive if it is anywhere: the maximum of the function above."""
+    """The overlap at which `_steepness` is largest: it is positive there if it is positive anywhere."""
     return (order - 3) / (order - 1) if learner == "bayes" else max(order - 4, 0) ** 0.5 / (order - 1) ** 0.5
 
 
 class FixedPoints(NamedTuple):
-    """Fixed points with m > 0, NaN where there is none: the lowest, which iterations from m = 0⁺ reach if it is there, an
-    unstable one, and the highest."""
+    """Fixed points with m > 0: the lowest, an unstable one and the highest; NaN where there is none.
+
+    Iterations from m = 0⁺ reach the lowest if it exists.
+    """
 
     low: Array
     unstable: Array
@@ -72,7 +74,7 @@ def fixed_points(learner: str, q: Covariance, bisections: int = 60) -> FixedPoin
     frozen = Covariance(*jax.lax.stop_gradient(q[:2]), q.order)
 
     def roots(function: Any, *brackets: tuple[Array, Array, float]) -> Array:
-        """Where sign·function turns from positive to negative, in each of the brackets (low, high, sign)."""
+        """The root at which sign·function turns from positive to negative in each bracket (low, high, sign)."""
         lows, highs = (jnp.stack([bracket[i] for bracket in brackets]) for i in (0, 1))
         signs = jnp.asarray([bracket[2] for bracket in brackets])
         positive = jax.vmap(lambda m, sign: sign * function(m) > 0)
@@ -97,7 +99,7 @@ def fixed_points(learner: str, q: Covariance, bisections: int = 60) -> FixedPoin
 
 
 def reached(learner: str, q: Covariance, found: FixedPoints, start: Array) -> Array:
-    """The fixed point at which iterations from an overlap end (from zero: from 0⁺)."""
+    """The fixed point that iterations from the overlap `start` reach (zero means 0⁺)."""
     points = jnp.stack(found)
     up = gain(learner, q, start) > 0
     above = jnp.nanmin(jnp.where(points >= start[None], points, jnp.nan), axis=0, initial=jnp.inf)
@@ -115,7 +117,7 @@ def blind_overlap(learner: str, q: Covariance) -> Array:
 
 
 def free_entropy(q: Covariance, m: Array) -> Array:
-    """Φ(m) = ½ln(1−m) + ½m + ½Q(m), per dimension, zero at m = 0: the posterior has its overlap at the highest maximum."""
+    """Φ(m) = ½ln(1−m) + ½m + ½Q(m), per dimension, zero at m = 0: its highest maximum is the overlap of the posterior."""
     return 0.5 * (jnp.log1p(-m) + m + q.value(m))
 
 

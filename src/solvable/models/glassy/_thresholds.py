@@ -1,19 +1,20 @@
-r"""Where algorithms begin to find the spike: the noise Δ₂ below which each succeeds, against p and Δ_p.
+r"""Thresholds of algorithms for finding the spike: the noise Δ₂ below which each succeeds, against p and Δ_p.
 
-Closed forms where there are (β = 1/Δ₂, c = 1/Δ_p, σ² = Q″(1)); the overlap starts at zero:
+Closed forms where they exist (β = 1/Δ₂, c = 1/Δ_p, σ² = Q″(1)); the initial overlap is zero:
 
-- `message passing` (Bayes-optimal): m = 0 is unstable from Δ₂ = 1 on, whatever the tensor;
+- `message passing` (Bayes-optimal): m = 0 is unstable for Δ₂ < 1, whatever the tensor;
 - `likelihood message passing`: β² − β = c;
 - `gradient flow`: β² − β = (p−1)c, where marginal minima, y = 2σ, grow an unstable direction towards the signal (β = σ);
-- `Langevin` at temperature one (`sampling` at any other): the plateau q of the glass without overlap, (1−q)²Q″(q) = 1, is
-  left if Δ₂ < 1 − q, which is lost on the line Δ_p = (p−1)Δ₂²(1−Δ₂)^{p−3}. From p = 4 on the line bends back (`langevin_window`);
+- `Langevin` at temperature one (`sampling` at any other): the sampler leaves the plateau q of the glass without overlap,
+  (1−q)²Q″(q) = 1, if Δ₂ < 1 − q, with equality on the line Δ_p = (p−1)Δ₂²(1−Δ₂)^{p−3}. For p ≥ 4 the line bends back
+  (`langevin_window`);
 - `spinodal`: an informed fixed point with overlap m exists up to Δ_p = (p−2)m^{p−3}(1−m)², β = 1/(1−m) − m/((p−2)(1−m)²);
 - `information`: the free entropy of the informed fixed point reaches that of m = 0; `likelihood spinodal` likewise has a
   closed form along the overlap;
 - `trivial landscape`: the complexity of minima is nowhere positive at overlaps m ≥ 0; it is largest at m = 0. With all overlaps
   (`trivial_sphere`) odd p need a smaller Δ₂: against the signal the tensor weakens the pull of the matrix.
 
-Infinite where the tensor alone is enough, NaN where there is no such line.
+Values are infinite where the tensor alone suffices, and NaN where there is no such line.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def gradient_flow(order: int, tensor_noise: Floats) -> Floats:
 
 
 def langevin_window(order: int, tensor_noise: Floats) -> tuple[Floats, Floats]:
-    """The values of Δ₂ < 1 between which the plateau of Langevin dynamics at temperature one is not left; NaN: none.
+    """The interval of Δ₂ < 1 in which Langevin dynamics at temperature one stays on its plateau; NaN if there is none.
 
     >>> [round(float(x), 6) for x in langevin_window(4, np.asarray(0.3))]
     [0.412606, 0.866951]
@@ -125,7 +126,7 @@ def first_root(function: Callable[[Array], Array], end: Array, grid: int = 512) 
     >>> round(float(first_root(lambda x: 2 - x**2, jnp.asarray(3.0))), 9)
     1.414213562
     """
-    # Roots lie near both ends: so do the points.
+    # Roots lie near both ends, so points are denser there.
     share = jnp.asarray(0.5 - 0.5 * np.cos(np.pi * np.arange(1, grid) / grid))
     ended = function(share * end) <= 0
     first = jnp.argmax(ended)
@@ -134,7 +135,7 @@ def first_root(function: Callable[[Array], Array], end: Array, grid: int = 512) 
     low, high = bisect(lambda x: function(x) > 0, low, high)
     root = jax.lax.stop_gradient(0.5 * (low + high))
     begins = function(0.0 * root) > 0
-    # One Newton step: the root does not move, and its derivative is that of the equation.
+    # One Newton step leaves the root in place and gives it the implicit derivative.
     slope = jax.lax.stop_gradient(jax.grad(function)(root))
     step = function(root) / jnp.where(slope == 0, 1.0, slope)
     return jnp.where(begins, jnp.where(jnp.any(ended), root - step, end), 0.0)
@@ -144,7 +145,7 @@ def first_root(function: Callable[[Array], Array], end: Array, grid: int = 512) 
 
 
 def _falling(function: Callable[[Floats], Floats], low: float, high: float, shape: tuple[int, ...]) -> Floats:
-    """Where a function turns from positive to negative."""
+    """The root at which a function turns from positive to negative."""
     ends = bisect(lambda x: function(x) > 0, jnp.full(shape, low), jnp.full(shape, high))
     return np.asarray(0.5 * (ends[0] + ends[1]))
 
@@ -156,8 +157,10 @@ def _inverse(strength: Floats) -> Floats:
 
 
 def spinodals(order: int, tensor_noise: Floats) -> tuple[Floats, Floats]:
-    """Δ₂ up to which there is an informed fixed point of the Bayes-optimal iteration, and Δ₂ from which on the fixed point
-    next to zero keeps iterations from it. NaN where the overlap changes continuously.
+    """Upper and lower spinodal of the Bayes-optimal iteration; NaN where the overlap changes continuously.
+
+    An informed fixed point exists up to the upper Δ₂. Above the lower Δ₂, the fixed point next to zero keeps iterations
+    from reaching it.
 
     >>> upper, lower = spinodals(3, np.asarray(0.5))          # 1/Δ₂ = 2/√Δ₃ − 1/Δ₃; at p = 3 the lower one is Δ₂ = 1
     >>> round(float(upper), 9), float(lower)
@@ -178,14 +181,14 @@ def spinodals(order: int, tensor_noise: Floats) -> tuple[Floats, Floats]:
 
 
 def spinodal(order: int, tensor_noise: Floats) -> Floats:
-    """Δ₂ up to which there is an informed fixed point of the Bayes-optimal iteration; NaN where none comes by a jump."""
+    """Δ₂ up to which there is an informed fixed point of the Bayes-optimal iteration; NaN where none appears by a jump."""
     return spinodals(order, tensor_noise)[0]
 
 
 def likelihood_spinodal(order: int, tensor_noise: Floats) -> Floats:
-    """Δ₂ up to which there is an informed fixed point of maximum likelihood; NaN where none comes by a jump.
+    """Δ₂ up to which there is an informed fixed point of maximum likelihood; NaN where none appears by a jump.
 
-    On it β = c r, r = (p−2)m^{p−4}(1−m²) − m^{p−2}, and c = (1 + r)/((r + m^{p−2})²(1 − m²)).
+    There β = c r, r = (p−2)m^{p−4}(1−m²) − m^{p−2}, and c = (1 + r)/((r + m^{p−2})²(1 − m²)).
     """
     noise, p = np.asarray(tensor_noise, float), order
 
@@ -215,7 +218,7 @@ def _information(order: int, tensor_noise: Array) -> Array:
 
 
 def information(order: int, tensor_noise: Floats) -> Floats:
-    """Δ₂ up to which the posterior knows of the signal.
+    """Δ₂ up to which the posterior is informative about the signal.
 
     >>> [round(float(x), 4) for x in information(3, np.asarray([0.2, 0.5, 1.5]))]
     [inf, 1.1749, 1.0]
@@ -246,11 +249,11 @@ def _trivial(order: int, tensor_noise: Array, sphere: bool) -> Array:
         low, high = jax.lax.fori_loop(0, 50, narrow, (jnp.asarray(-0.2), jnp.asarray(0.0)))
         return sigma(0.5 * (low + high), beta, c)
 
-    def rests(beta: Array, c: Array) -> Array:
-        """Whether there is a single minimum that points away from the signal, as there is one that points to it.
+    def has_opposite_minimum(beta: Array, c: Array) -> Array:
+        """Whether a single minimum points away from the signal, as one points towards it.
 
         Its overlap −u is a fixed point of maximum likelihood; it is a minimum if no eigenvalue of its Hessian is negative.
-        Before it is, that region holds exponentially many.
+        Until then that region holds exponentially many minima.
         """
 
         def gap(u: Array) -> Array:
@@ -268,10 +271,10 @@ def _trivial(order: int, tensor_noise: Array, sphere: bool) -> Array:
 
         def many(beta: Array) -> Array:
             if sphere and order % 2:
-                return (highest(beta, c) > 0) | ~rests(beta, c)
+                return (highest(beta, c) > 0) | ~has_opposite_minimum(beta, c)
             return sigma(jnp.zeros(()), beta, c) > 0
 
-        # between gradient flow, where σ = β and minima are many, and a matrix so strong that the tensor is nothing
+        # between gradient flow, where σ = β and minima are many, and a matrix so strong that the tensor is negligible
         begin = 0.5 + jnp.sqrt(0.25 + (order - 1) * c)
         low, high = bisect(many, begin, 10 * begin)
         return 0.5 * (low + high)
@@ -289,7 +292,7 @@ def trivial_landscape(order: int, tensor_noise: Floats) -> Floats:
 
 
 def trivial_sphere(order: int, tensor_noise: Floats) -> Floats:
-    """The same for all overlaps. Odd tensors leave one spurious minimum that points away from the signal: it is not counted.
+    """The same for all overlaps; the one minimum that odd tensors leave away from the signal is not counted.
 
     >>> round(float(trivial_sphere(3, np.asarray(1.0))), 4)
     0.3826

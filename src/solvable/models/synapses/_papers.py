@@ -1,4 +1,4 @@
-"""Papers that several models of this family rest on."""
+"""Papers behind several models of this family."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fractions of systems that were solved, with error bars, for the figures and claims of this family."""
+"""Fractions of solved systems with error bars, for the figures and claims of this family."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 
 
 def share_solved(solved: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The fraction solved along the last axis and its error bars, below and above, by Wilson's interval of one standard error.
+    """The fraction solved along the last axis, and its lower and upper error bars: Wilson's interval of one standard error.
 
-    The interval has a width also where all systems are solved, or none.
+    The interval has a nonzero width even if all systems are solved, or none.
 
     >>> share, bars = share_solved([[1, 1, 1, 1], [1, 1, 0, 0]])
     >>> share.tolist(), bars.round(3).tolist()

@@ -1,3 +1,3 @@
-"""Networks that learn interactions of long sequences, held against fits and clones of every order."""
+"""Networks that learn interactions of long sequences, compared with fits and clones of every order."""
 
 from .model import LongSequences as LongSequences

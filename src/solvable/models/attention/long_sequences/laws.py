@@ -1,4 +1,4 @@
-"""Laws of sequences with interactions of several orders, and laws of lower order fitted to what they draw."""
+"""Laws of sequences with interactions of several orders, and laws of lower order fitted to their samples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from solvable.methods.training.loops import Optimiser, train
 
 
 def pure_law(sites: int, colours: int, strengths: dict[int, float], seed: int) -> SumOfBodies:
-    """Interactions of every order that contain nothing of lower ones: tables sum to zero over each of their colours."""
+    """Interactions of every order without lower-order parts: tables sum to zero over each of their colours."""
     rng, parts = np.random.default_rng(seed), []
     for order, strength in strengths.items():
         groups = np.array(list(itertools.combinations(range(sites), order)))
@@ -63,7 +63,7 @@ def graph_laws(law: SumOfBodies, orders: int = 3) -> list[TablesOfGroups]:
 def graph_fits(
     law: SumOfBodies, data: Array, steps: int, batch: int, rate: float, ridge: float, orders: int = 3
 ) -> list[TablesOfGroups]:
-    """Those laws fitted by pseudo-likelihood: their losses bound the floors from above."""
+    """These laws fitted by pseudo-likelihood: their losses bound the floors from above."""
     rule, loss = Optimiser("adam", rate=rate, steps=steps), GroupPseudoLikelihood(batch, ridge)
     return [
         train(begin, loss, data, rule, steps, jax.random.key(order), record=[steps]).network

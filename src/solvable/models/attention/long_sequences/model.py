@@ -1,20 +1,20 @@
-r"""In which order a network learns interactions: long sequences, held against fits and clones of every order.
+r"""The order in which a network learns interactions: long sequences, compared with fits and clones of every order.
 
 **Data.** `size` sequences of L sites and C colours with sparse random groups of two, three and four sites, one Gaussian
 strength for every multiset of colours in a group (`laws.planted_law`), drawn by Gibbs sampling. All learners of one seed
 get the same sequences.
 
 **Learner.** Networks trained side by side in mini-batches to predict a hidden site: N layers of factored attention with
-squares between (`stack`, at most 2^{N−1} + 1 bodies), or a transformer (`encoder`).
+squares in between (`stack`, at most 2^{N−1} + 1 bodies), or a transformer (`encoder`).
 
-**Theory.** None closed. Floors are fitted: laws of one, two and three bodies on the planted graph, by pseudo-likelihood on
-sequences of their own. Their losses bound the least loss of each order from above. Clones of order 1, 2, 3 are drawn from
+**Theory.** No closed theory. Floors are fitted: laws of one, two and three bodies on the planted graph, by pseudo-likelihood
+on separate sequences. Their losses bound the smallest loss of each order from above. Clones of order 1, 2, 3 are drawn from
 these fits.
 
 **Measured**, at about ten steps per decade: the masked loss on fresh sequences (clone 4) and on the clones; at the end the
-loss above every floor, on the same sequences; how far each layer has moved, |ΔA|²/L + |ΔV|²/C (Rende et al. 2024). Where a
-training diverges, its curve ends. Law, fits and clones depend on the fields of the law alone and are computed once per
-process.
+loss above every floor, on the same sequences; how far each layer has moved, |ΔA|²/L + |ΔV|²/C (Rende et al. 2024). If
+training diverges, its curve ends there. Law, fits and clones depend only on the fields of the law and are computed once
+per process.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ FIT_BATCH, FIT_RATE, FIT_RIDGE = 1024, 0.03, 1e-8
 
 
 class Judges(NamedTuple):
-    """What all networks on one law are held against."""
+    """The reference for all networks trained on one law: clones, floors and fresh sequences."""
 
     law: SumOfBodies
     tests: tuple[Array, ...]
@@ -97,7 +97,7 @@ def _judges(sites: int, colours: int, groups: int, strengths: tuple[float, ...],
 
 def _drawn(law: Any, key: Any, number: int) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # whether chains mixed is part of the result
+        warnings.simplefilter("ignore")  # the result itself reports whether chains mixed
         return sample(law, key, number, sweeps=64, most_sweeps=1024)
 
 
@@ -123,7 +123,7 @@ class _Watch(eqx.Module):
 
 
 class LongSequences(Model):
-    """Networks learn long sequences with interactions of two, three and four bodies: floors, clones, layers that move.
+    """Networks learn long sequences with interactions of two, three and four bodies: floors, clones and displacements of layers.
 
     The `size` of a simulation is the number of training sequences.
 
@@ -138,9 +138,9 @@ class LongSequences(Model):
     title = "The order in which interactions of long sequences are learnt"
     family = "attention"
     sentence = (
-        "Networks learn long sequences with sparse groups of two to four sites, against fitted floors and clones."
+        "Networks learn long sequences with sparse groups of two to four sites, compared with fitted floors and clones."
     )
-    method = "none closed; floors by fits of every order"
+    method = "no closed theory; floors by fits of every order"
     runs = "host"
     typical_sizes = (1_000, 4_000, 16_000)
     simulation_seconds = 20.0
@@ -179,8 +179,8 @@ class LongSequences(Model):
     clip: Control = clip_field()
     sites: int = choice(10, low=4, high=200, symbol="L", meaning="length of a sequence")
     colours: int = choice(4, low=2, high=30, symbol="C", meaning="number of colours (tokens) of a site")
-    groups: int = choice(8, low=1, high=1000, meaning="interacting groups of every order")
-    instance: int = choice(0, low=0, high=1_000_000, meaning="number of the draw of the law")
+    groups: int = choice(8, low=1, high=1000, meaning="interacting groups of each order")
+    instance: int = choice(0, low=0, high=1_000_000, meaning="index of the random law")
     learner: str = learner_field()
     depth: int = depth_field()
     optimiser: str = optimiser_field()
@@ -190,16 +190,16 @@ class LongSequences(Model):
     batch: int = choice(128, low=1, high=100_000, meaning="sequences per step")
     steps: int = choice(1000, low=1, high=10_000_000, meaning="steps of training")
     networks: int = choice(2, low=1, high=64, meaning="networks trained side by side on the same sequences")
-    tested: int = choice(512, low=10, high=100_000, meaning="fresh sequences, and as many of every clone")
+    tested: int = choice(512, low=10, high=100_000, meaning="number of fresh sequences, and of those of each clone")
     fitted: int = choice(
         16_000, low=100, high=10_000_000, meaning="sequences to which the laws of lower order are fitted"
     )
-    fit_steps: int = choice(300, low=1, high=1_000_000, meaning="steps of these fits")
-    orders: int = choice(3, low=1, high=3, meaning="largest order that is fitted and cloned")
+    fit_steps: int = choice(300, low=1, high=1_000_000, meaning="steps of the fits")
+    orders: int = choice(3, low=1, high=3, meaning="largest order to fit and clone")
 
     dimensions_declared = (
         dimension("step", "steps of training", symbol="t", scale="log", kind="time"),
-        dimension("network", "networks that differ in their starts and batches"),
+        dimension("network", "networks that differ in initial weights and batches"),
         dimension("clone", "order of the clone; 4 is the law itself", kind="label"),
         dimension("order", "order of the fitted law; 4 is the law itself", symbol="p", kind="site"),
         dimension("layer", "layer of the network", symbol="l", kind="label"),
@@ -207,7 +207,7 @@ class LongSequences(Model):
     observables_declared = (
         observable("loss", "masked loss on fresh sequences and on clones", dims=("step", "network", "clone"), low=0,
                    predicted=False),
-        observable("displacement", "mean square displacement of a layer from its start", low=0,
+        observable("displacement", "mean square displacement of a layer from its initial weights", low=0,
                    dims=("step", "network", "layer"), predicted=False, when={"learner": "stack"}),
         observable("floor", "loss of the fitted law of every order on fresh sequences", symbol=r"\ell_p", dims=("order",),
                    low=0, predicted=False),
@@ -247,7 +247,7 @@ class LongSequences(Model):
             record=evaluated_steps(self.steps), measure=_Watch(), held_out=judges.tests,
         )  # fmt: skip
         ends = np.asarray(evaluate(run.network, _by_sequence, judges.tests[-1], True))
-        above = ends[:, None] - judges.floors  # on the same sequences, so that what is hard about them does not count
+        above = ends[:, None] - judges.floors  # on the same sequences, so that their difficulty cancels
         seen = {
             **run.measures,
             "floor": judges.floors.mean(1),

@@ -1,4 +1,4 @@
-"""What is claimed of the order in which transformers learn interactions, and the numbers that decide."""
+"""Claims about the order in which transformers learn interactions, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ MOVED = 0.1
 
 
 def _shares(stored: Stored) -> list[tuple[int, tuple[float, float], float]]:
-    """Depth N; of the step from the floor of N bodies down to that of N + 1, the share that is left at the end of training,
-    with its error and its least value."""
+    """Depth N, and the share of the step from the floor of N bodies to that of N + 1 that remains after training.
+
+    The share comes with its error and its smallest value.
+    """
     data, found = stored[f"{FIGURE}.depths"], []
     for depth in data.depth.values:
         above, own = (float(data.floor.sel(order=n)) for n in (depth, depth + 1))
@@ -26,7 +28,7 @@ def _shares(stored: Stored) -> list[tuple[int, tuple[float, float], float]]:
 
 
 def _long_shares(stored: Stored) -> list[tuple[int, tuple[float, float]]]:
-    """The same of the stacks that gradient descent trains longest, on long sequences; a run that diverged is left out."""
+    """The same for the stacks trained longest by gradient descent on long sequences; diverged runs are left out."""
     data, found = stored[f"{FIGURE}.long"].isel(law=0, setting=0), []
     for depth in data.depth.values:
         step = float(data.floor.sel(order=depth) - data.floor.sel(order=depth + 1))
@@ -60,7 +62,7 @@ def _caps(stored: Stored) -> list[Measured]:
         step = f"step from {depth} to {depth + 1} bodies that {_layers(depth)} leaves"
         found += [
             Measured(f"share of the {step}, {SHORT}", *left, below=0.1),
-            Measured("its least value over seeds", least, above=0.0),
+            Measured("its smallest value over seeds", least, above=0.0),
         ]
     return [
         *found,
@@ -69,7 +71,7 @@ def _caps(stored: Stored) -> list[Measured]:
 
 
 def _best_steps(stored: Stored) -> dict[str, Any]:
-    """By clone, and for the data, the recorded step after which the encoder's loss is least, of every seed."""
+    """The recorded step with the encoder's smallest loss on each clone and on the data, for every seed."""
     runs = stored[f"{FIGURE}.clones"].isel(law=0).sel(learner="encoder")
     there = runs.loss.dropna("step").isel(step=slice(1, None))
     return {str(name): there.step[there.sel(set=name).argmin("step")] for name in there.set.values}
@@ -95,7 +97,7 @@ def _ordered(stored: Stored) -> list[Measured]:
 
 
 def _slope(steps: np.ndarray, losses: np.ndarray, at: float) -> tuple[float, float]:
-    """Fall of a learning curve per e-fold of time around a step, and the steepest anywhere: from half to twice the time."""
+    """Fall of a learning curve per e-fold of time around a step (from half to twice the time), and its steepest anywhere."""
     there = np.isfinite(losses) & (steps > 0)
     times, losses = np.log(steps[there]), losses[there]
     middle = np.append(times[(times > times[0] + np.log(2)) & (times < times[-1] - np.log(2))], np.log(at))
@@ -125,7 +127,7 @@ def _saturates(stored: Stored) -> list[Measured]:
 
 
 def _apart(moved: Any) -> tuple[float, float]:
-    """Decades from the time at which the first layer has moved to that of the last one."""
+    """Decades between the times at which the first and the last layer have moved."""
     decades = []
     steps = np.log(moved.step.values[1:])
     for seed in range(moved.sizes["seed"]):
@@ -170,7 +172,7 @@ CLAIMS = (
         "four-body laws; 6 sites, 3 colours: Adam on the exact law, four seeds; 20 sites, 10 colours: gradient descent at rate "
         "1.5, a million steps, two seeds, of which one of three layers diverged (Adam, stopped after 40,000 steps, leaves three "
         "layers above the floor of three bodies)",
-        missing="a law of five bodies: squared stacks carry up to 2^(N−1) + 1 of them, which differs from N + 1 from N = 3 on",
+        missing="a law of five bodies: squared stacks represent up to 2^(N−1) + 1, which differs from N + 1 for N ≥ 3",
     ),
     Claim(
         "Depth caps the order of interaction that a stack of squared factored attention can hold.",
@@ -194,18 +196,18 @@ CLAIMS = (
     Claim(
         "Low orders saturate while higher ones go on improving.",
         "rende2024distributional",
-        "the loss on the data falls on after that on low-order clones has stopped; learning curves rest at the floors",
+        "the loss on the data keeps falling after that on low-order clones has stopped; learning curves pause at the floors",
         "a smooth fall through the floors",
         (FIGURE,), _saturates, "20 sites, 10 colours, two seeds; gradient descent for a million steps, Adam for 40,000",
     ),
     Claim(
-        "Layers come into play one after the other.",
+        "Layers start to learn one after the other.",
         "rende2024distributional",
         "mean square displacements of the layers leave zero at different times, here at least a factor of two apart",
         "all layers move together",
         (FIGURE,), _one_by_one,
-        "20 sites, 10 colours, two seeds, where what differs comes later: under gradient descent layer 1 halts after some 8,000 "
-        "steps while the others go on; short sequences: 5 sites, 3 colours, three seeds, and eight from other initial scales",
+        "20 sites, 10 colours, two seeds, where layers differ only later: under gradient descent layer 1 halts after some 8,000 "
+        "steps while the others continue; short sequences: 5 sites, 3 colours, three seeds, and eight from other initial scales",
         would_change="a setting of depth, rate or data in which layers also start a factor of two apart on long sequences, or "
         "under Adam; on short ones, under gradient descent, they start in their order, a decade apart",
     ),
@@ -214,7 +216,7 @@ CLAIMS = (
         "rende2024distributional",
         "clones of a corpus by models of two, three and five bodies are left behind in that order",
         "tokens shuffled within their windows",
-        missing="stored runs on a corpus (`solvable text FILE` makes them for an encoder): one of the paper's size, training on "
-        "the next token, and the control",
+        missing="stored runs on a corpus (`solvable text FILE` produces them for an encoder): one of the paper's size, training "
+        "on the next token, and the control",
     ),
 )  # fmt: skip

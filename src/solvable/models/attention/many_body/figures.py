@@ -49,8 +49,8 @@ QUICK = {
     "trained": 3000, "settings": {"Adam": 400}, "encoder": {"width": 32, "depth": 1},
 }  # fmt: skip
 """`layers`: arms and initial scales of three layers whose displacements are compared. `settings`: ways to train stacks
-on long sequences, and for how many steps. Sequences must be many: 40,000 leave a three-body fit on the planted graph
-0.28 nats above its training loss, 400,000 0.023, 1,600,000 0.003. So must be the steps of plain gradient descent: three
+on long sequences, and for how many steps. Many sequences are needed: 40,000 leave a three-body fit on the planted graph
+0.28 nats above its training loss, 400,000 0.023, 1,600,000 0.003. So are many steps of plain gradient descent: three
 layers pass the floor of pairs after 60,000 to 90,000 and that of triplets in the last fifth of a million, when the rate
 falls. Without clipping, at rate 1.5, one of two runs of three layers diverged after 110,000 steps."""
 
@@ -81,7 +81,7 @@ def studies(settings: dict[str, Any]) -> dict[str, list[Study]]:
 
 
 def simplicity(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
-    """All trainings: of short sequences, whose losses are exact, and of long ones, drawn."""
+    """All training runs: on short sequences, with exact losses, and on long sampled ones."""
     settings, pieces = QUICK if quick else FULL, pieces or Pieces()
     every = studies(settings)
     with threads() as pool:
@@ -105,7 +105,7 @@ def simplicity(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
 
 
 def _depths(found: list[xr.Dataset], settings: dict[str, Any]) -> xr.Dataset:
-    """Last losses of one, two, three layers, and the floors of their law."""
+    """Final losses of one, two, three layers, and the floors of their law."""
     fields = {n: settings["depths"][n] for n in ("sites", "instance", "inverse_temperature")}
     theory = ManyBodyBias(**fields, depth=0).theory()
     ends = [one.loss_simulated.isel(step=-1).sel(clone=4).values for one in found]
@@ -116,7 +116,7 @@ def _depths(found: list[xr.Dataset], settings: dict[str, Any]) -> xr.Dataset:
 
 
 def _exact(found: list[xr.Dataset], settings: dict[str, Any]) -> xr.Dataset:
-    """Losses on the law and its clones, shares and displacements; when each order is half learnt and each clone best met."""
+    """Losses on the law and its clones, shares and displacements; when each order is half learnt, each clone best fitted."""
     law = ShortSequences(**settings["exact"])
     probability = known(law.law, law.sites, law.colours, law.instance, float(law.inverse_temperature)).probability
     floors = eqx.filter_jit(interaction_floors)(jnp.asarray(probability), law.sites, law.colours, 3)
@@ -145,7 +145,7 @@ def _layers(found: list[xr.Dataset], settings: dict[str, Any]) -> xr.Dataset:
 
 
 def _long(found: list[list[xr.Dataset]], settings: dict[str, Any]) -> xr.Dataset:
-    """Learning curves of every way of training and depth beside the floors; a shorter training is NaN at later steps."""
+    """Learning curves by optimiser and depth, and the floors; shorter runs are NaN at later steps."""
     by_depth = [xr.concat(runs, xr.Variable("depth", list(DEPTHS)), join="outer") for runs in found]
     whole = xr.concat(by_depth, xr.Variable("setting", list(settings["settings"])), join="outer")
     whole = whole.rename(
@@ -194,7 +194,7 @@ def first_time(reached: np.ndarray, record: np.ndarray) -> np.ndarray:
 
 
 def draw_simplicity(data: dict[str, Any]) -> Any:
-    """Four panels: depth caps the order; clones are left in turn; long learning curves pass the floors; layers move."""
+    """Four panels: depth caps the order; clones are left behind in turn; long learning curves pass the floors; layers move."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(2, 2, figsize=(10.8, 7.6), layout="constrained")
@@ -232,7 +232,7 @@ def _draw_long(axis: Any, long: Any) -> None:
             curve = curves.isel(seed=seed).values
             axis.plot(steps[1:], curve[1:], color=COLOURS[depth - 1], linewidth=1.1, label=label)
             last = np.flatnonzero(np.isfinite(curve))[-1]
-            if last < np.flatnonzero(np.isfinite(curves).any("seed"))[-1]:  # others go on: this one has diverged
+            if last < np.flatnonzero(np.isfinite(curves).any("seed"))[-1]:  # this run diverged, while others continue
                 axis.plot(steps[last], curve[last], "x", color=COLOURS[depth - 1], markersize=6)
                 axis.annotate("one diverged", (steps[last], curve[last]), xytext=(-6, -20), textcoords="offset points",
                               ha="right", fontsize=7, color=COLOURS[depth - 1])  # fmt: skip

@@ -1,4 +1,4 @@
-"""What conditionals of limited order can learn from sequences with many-body interactions: exact floors, fits, networks.
+"""What conditionals of limited order can learn from many-body interactions: exact floors, fits, networks.
 
 **Data.** Sequences of L sites and C colours, P(s) ∝ exp β[E_p(s) + w Σ_{q<p} E_q(s)], where E_q(s) = Σ_g U[s_{g₁}, …, s_{g_q}]/√n
 over n groups g of q sites. `random`: U Gaussian, made symmetric over its q! permutations and divided by √q!, and every group
@@ -9,7 +9,7 @@ sites: a p-body interaction. Networks of N layers of factored attention with squ
 reach 2^{N−1}+1 bodies.
 
 **Theory** (M → ∞ sequences). ℓ_p, the smallest masked-token loss with p bodies: a convex problem over all C^{L−1}
-contexts, solved with a certificate (`methods.sequences.interactions`). From p = `bodies` on it is the loss of the true
+contexts, solved with a certificate (`methods.sequences.interactions`). For p ≥ `bodies` it is the loss of the true
 conditionals.
 
 **Simulation.** Draw M sequences exactly; fit a sum of tables over all groups of p−1 sites (another, redundant
@@ -85,7 +85,7 @@ def planted(energy: str, sites: int, colours: int, bodies: int, instance: int) -
 
 
 class ManyBodyBias(Model):
-    """The simplicity bias of masked prediction: how low the loss can be with pairs, triplets, quadruplets of tokens.
+    """The simplicity bias of masked prediction: the lowest loss with pairs, triplets and quadruplets of tokens.
 
     >>> import solvable as sv
     >>> found = sv.ManyBodyBias(energy="cosine", inverse_temperature=0.5).theory()
@@ -97,8 +97,8 @@ class ManyBodyBias(Model):
     title = "Many-body interactions and the order that a learner reaches"
     family = "attention"
     sentence = (
-        "Tokens interact in pairs, triplets, quadruplets: the lowest masked-token loss of every order, and who "
-        "reaches it."
+        "Tokens interact in pairs, triplets, quadruplets: the lowest masked-token loss of every order, and which "
+        "learners reach it."
     )
     method = "exact floors by convex optimisation"
     numerics = Numerics(tolerance=1e-12, steps=200)
@@ -129,11 +129,11 @@ class ManyBodyBias(Model):
         meaning="inverse temperature β of the law of sequences; 0 is white noise")  # fmt: skip
     lower_strength: Control = control(
         0.0, low=0.0, high=10.0, typical=(0.0, 1.0), symbol="w",
-        meaning="strength of the interactions of fewer bodies (pairs up to bodies − 1) beside those of `bodies`")  # fmt: skip
+        meaning="strength of interactions of fewer bodies (pairs up to bodies − 1) relative to those of `bodies`")  # fmt: skip
     sites: int = choice(5, low=3, high=12, symbol="L", meaning="number of sites of a sequence")
     colours: int = choice(3, low=2, high=10, symbol="C", meaning="number of colours (tokens) of a site")
     bodies: int = choice(4, low=2, high=6, symbol="p", meaning="number of sites of the largest interacting groups")
-    instance: int = choice(0, low=0, high=1_000_000, meaning="number of the draw of groups and of U (random)")
+    instance: int = choice(0, low=0, high=1_000_000, meaning="index of the random groups and U (random)")
     energy: str = choice("random", options=("random", "cosine"), meaning="how colours interact within a group")
     depth: int = choice(
         1, low=0, high=4, symbol="N",
@@ -152,15 +152,15 @@ class ManyBodyBias(Model):
 
     def validate(self) -> None:
         if self.bodies > self.sites:
-            raise InvalidValue(f"bodies = {self.bodies} is more than the {self.sites} sites of a sequence.")
+            raise InvalidValue(f"bodies = {self.bodies} exceeds sites = {self.sites}, the length of a sequence.")
         if self.colours**self.sites > MOST_STATES:
             raise InvalidValue(
-                f"colours = {self.colours} on sites = {self.sites} make more than the {MOST_STATES} states enumerated here."
+                f"colours = {self.colours} and sites = {self.sites} give more than {MOST_STATES} states, too many to enumerate."
             )
         weights = monomial_count(self.sites - 1, self.colours, self.bodies - 2) * (self.colours - 1)
         if weights > MOST_WEIGHTS:
             raise InvalidValue(
-                f"bodies = {self.bodies} needs fits of {weights} weights at this size, more than {MOST_WEIGHTS}."
+                f"bodies = {self.bodies} needs fits of {weights} weights at this size, more than the allowed {MOST_WEIGHTS}."
             )
 
     def coordinates(self) -> dict[str, np.ndarray]:
@@ -185,7 +185,7 @@ class ManyBodyBias(Model):
         found = interaction_floors(
             probability, self.sites, self.colours, self.bodies - 1,
             tolerance=numerics.tolerance, most_steps=numerics.steps)  # fmt: skip
-        # The energy has no larger groups than `bodies`: conditionals of that order are the true ones.
+        # The energy has no groups larger than `bodies`, so conditionals of that order are the true ones.
         return {
             "floor": jnp.append(found.floors, optimal),
             "optimal_loss": optimal,
@@ -215,7 +215,7 @@ class ManyBodyBias(Model):
 
 @eqx.filter_jit
 def _sampled(law: SumOfBodies, key: Array, size: int) -> tuple[Array, Array, Array]:
-    """How often every state was drawn, the loss of the true conditionals on what was drawn, and all probabilities."""
+    """Counts of every state, the loss of the true conditionals on the drawn sequences, and all probabilities."""
     probability = jnp.exp(log_probabilities(law))
     below = jnp.cumsum(probability)
     drawn = jnp.searchsorted(below, jax.random.uniform(key, (size,)) * below[-1])
@@ -230,7 +230,7 @@ def _measured(network: Any, rows: Any) -> Array:
 
 @eqx.filter_jit
 def _fitted(seen: Array, probability: Array, sites: int, colours: int, bodies: int) -> tuple[Array, Array]:
-    """Loss on the population of the fits of every order to counted states: tables over all groups of p−1 other sites."""
+    """Population loss of the fits of every order to counted states: tables over all groups of p−1 other sites."""
     contexts = every_state(sites - 1, colours)
     each = [
         group_features(contexts, colours, list(itertools.combinations(range(sites - 1), order - 1)))

@@ -1,4 +1,4 @@
-"""What is claimed of transformers on Potts sequences, and the numbers that decide."""
+"""Claims about transformers on Potts sequences, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _same_loss(_: Stored) -> list[Measured]:
         return negative_log_pseudolikelihood(network.fields, composed, sequences) / (number * sites)
 
     def unmasked(network: FactoredAttention) -> jax.Array:
-        """The same network where every site sees its own token too."""
+        """The same network with every site also seeing its own token."""
         seen = jax.nn.softmax(network.maps, axis=2) if network.attention == "softmax" else network.maps
         tokens = one_hot(sequences, colours, network.values.dtype)
         logits = jnp.einsum("hij,hab,mjb->mia", seen, network.values, tokens) + network.fields[None]
@@ -74,7 +74,7 @@ def _same_loss(_: Stored) -> list[Measured]:
         masked, plain, seen = map(float, losses)
         found += [
             Measured(f"relative difference of the losses, {attention} map", abs(plain - masked) / masked, below=1e-12),
-            Measured("the same of their gradients", float(slopes), below=1e-12),
+            Measured("the same for their gradients", float(slopes), below=1e-12),
             Measured(
                 "relative difference of the losses if a site sees itself", abs(seen - masked) / masked, above=1e-3
             ),
@@ -83,9 +83,10 @@ def _same_loss(_: Stored) -> list[Measured]:
 
 
 def _same_minimiser() -> list[Measured]:
-    """Masked training and pseudo-likelihood, each minimised by its own code from its own start, on the same sequences.
+    """Masked training and pseudo-likelihood, minimised by separate code from separate starts on the same sequences.
 
-    With one head the couplings are those of the layer; both searches end in the same minimum, up to the gauge of A and V."""
+    With one head the couplings are those of the layer; both searches end in the same minimum, up to the gauge of A and V.
+    """
     import jax
     import jax.numpy as jnp
 
@@ -127,7 +128,7 @@ def _same_minimiser() -> list[Measured]:
     )
     apart = np.linalg.norm(mine - theirs) / np.linalg.norm(theirs)
     return [
-        Measured("relative difference of the least objectives", abs(value / float(fit.objective) - 1), below=1e-8),
+        Measured("relative difference of the smallest objectives", abs(value / float(fit.objective) - 1), below=1e-8),
         Measured("relative difference of the couplings at the minima", float(apart), below=1e-4),
     ]
 
@@ -161,7 +162,7 @@ CLAIMS = (
         "Masked training of that layer is inference of the inverse Potts problem by pseudo-likelihood.",
         "rende2024mapping",
         "both losses and their gradients agree to rounding at any parameters, and both searches end in the same minimum",
-        "a masked site that sees itself: they differ",
+        "they differ if a masked site sees itself",
         (), _same_loss, "6 sites, 4 colours, two heads, random parameters, free and softmax maps; "
         "minima: 6 sites, 3 colours, one head, 400 sequences",
         command="solvable claims masked-language",
@@ -169,10 +170,10 @@ CLAIMS = (
     Claim(
         "An ordinary transformer needs several layers for the same pairwise data.",
         "rende2024mapping",
-        "at equal width and data, trained to the end, one layer stays clearly above two and three",
+        "at equal width and data, trained to convergence, one layer stays clearly above two and three",
         "no dependence on depth",
         (FIGURE,), _depth, "20 sites, 10 colours, widths 8 to 64, 8,000 to 216,000 steps of Adam, three seeds",
-        would_change="one layer at twice the excess loss of three in some setting of width, schedule and embedding; here "
+        would_change="a width, schedule and embedding for which one layer has twice the excess loss of three; here "
         "positions are added to the tokens, and the arm `1 layer, concatenated` of `masked-language` puts them side by side",
         seconds=720,
     ),

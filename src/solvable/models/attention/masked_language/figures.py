@@ -37,10 +37,10 @@ QUICK = {
     "penalties": (1.0, 3.0),
     "exact": {"inverse_temperature": 2.0, "low": 0.7, "high": 20.0, "samples": (1.5, 6.0), "size": 200, "seeds": 8},
 }  # fmt: skip
-"""`steps`: how long transformers train, each time with a rate that falls to zero, and on how many sequences; where
-several lengths are tried, the validation loss chooses. `narrow`: the lengths for embeddings below the widest one.
-`bare`: further lengths for a bare layer, which learns slowly and steps fast. (Layers with residuals and MLPs do not gain:
-72,000 steps on 64,000 sequences leave one layer where 24,000 do and overfit with two and three.)
+"""`steps`: how long transformers train, each time with a rate that decays to zero, and on how many sequences; of
+several lengths, the validation loss chooses one. `narrow`: the lengths for embeddings below the widest one.
+`bare`: further lengths for a bare layer, which learns slowly but steps fast. (Layers with residuals and MLPs gain nothing:
+72,000 steps on 64,000 sequences do no better than 24,000 for one layer, and overfit for two and three.)
 `exact`: the learning curve of one row of factored attention, which is known in closed form, and trained rows."""
 FITTED = ("factored", "dense")
 SCORES = ("excess_loss", "map_correlation", "contact_precision", "coupling_error")
@@ -54,7 +54,7 @@ def studies(settings: dict[str, Any]) -> dict[str, list[Study]]:
     """The studies behind the figure, by name of the learner.
 
     Every study of a learner has the dimensions arm (one), embedding, size (number of sequences) and seed; those of a transformer
-    differ in the number of steps. Cells of equal seed and size share their sequences, whatever the learner.
+    differ in the number of steps. Cells of equal seed and size share their sequences for all learners.
     """
     model = MaskedLanguage(**settings["law"], **settings["training"], penalties=np.array(settings["penalties"]))
     arms, seeds, widths = MaskedLanguage.arms_declared, settings["seeds"], settings["widths"]
@@ -87,7 +87,7 @@ def _exact_studies(inverse_temperature: float, low: float, high: float, samples:
 def compute(quick: bool, pieces: Pieces | None = None, early: Early | None = None) -> dict[str, Any]:
     """Every learner on the same law: against the number of sequences, the embedding and the training steps.
 
-    What is done so far is shown early: first the exact curve, then fits, then transformers.
+    Partial results are shown early: first the exact curve, then fits, then transformers.
     """
     settings, pieces = QUICK if quick else FULL, pieces or Pieces()
     every = studies(settings)
@@ -106,15 +106,15 @@ def compute(quick: bool, pieces: Pieces | None = None, early: Early | None = Non
             early.show(assemble(every, results, settings), sentence)
 
     if early is not None:
-        early.say("Computing what can be known exactly; then networks are trained to predict masked tokens.")
+        early.say("Computing the exact results; networks that predict masked tokens are trained next.")
     list(run(["exact curve"]))
-    show("what is exact; now factored attention, dense couplings and transformers are trained.")
+    show("the exact results are ready; factored attention, dense couplings and transformers are trained next.")
     list(run(["exact rows", *FITTED]))
-    show("factored attention and dense couplings are there.")
+    show("factored attention and dense couplings are ready.")
     networks = settings["networks"]
     for number, name in enumerate(run(reversed(networks)), start=1):
         if number < len(networks):
-            show(f"transformers of {name} are there.")
+            show(f"transformers of {name} are ready.")
     return assemble(every, results, settings)
 
 
@@ -122,7 +122,7 @@ def compute(quick: bool, pieces: Pieces | None = None, early: Early | None = Non
 
 
 def _measured(some: list[Study], found: list[Any], settings: dict[str, Any]) -> Any:
-    """All trainings of one learner by length, width, number of sequences and seed; NaN where there is none (yet)."""
+    """All training runs of one learner by length, width, number of sequences and seed; NaN where there is none yet."""
     import xarray as xr
 
     (arm,) = some[0].arms
@@ -144,7 +144,7 @@ def _steps(study: Study) -> int:
 
 
 def assemble(every: dict[str, list[Study]], results: dict[str, list[Any]], settings: dict[str, Any]) -> dict[str, Any]:
-    """All that is known so far as labelled datasets; of several lengths of training the validation loss chooses."""
+    """All results so far as labelled datasets; of several training lengths, the validation loss chooses one."""
     import xarray as xr
 
     networks = list(settings["networks"])
@@ -198,7 +198,7 @@ def assemble(every: dict[str, list[Study]], results: dict[str, list[Any]], setti
 
 
 def _exact(results: dict[str, list[Any]], settings: dict[str, Any]) -> Any:
-    """The losses of one row of factored attention by the theory and, where they are trained already, by training."""
+    """The losses of one row of factored attention by theory and, if already available, by training."""
     import xarray as xr
 
     (theory,) = results["exact curve"]
@@ -215,7 +215,8 @@ def _exact(results: dict[str, list[Any]], settings: dict[str, Any]) -> Any:
 def picture(data: dict[str, Any]) -> Any:
     """Excess losses above: exact, by number of sequences, by embedding, during training; maps and colours below.
 
-    Numbers that an early picture does not have (NaN) are left out."""
+    Numbers missing from an early picture (NaN) are left out.
+    """
     import matplotlib.pyplot as plt
 
     rows, width, length, maps = (data[name] for name in ("sequences", "width", "length", "maps"))
@@ -305,7 +306,7 @@ def _draw_widths(axis: Any, rows: Any, width: Any) -> None:
         if np.isnan(mine.excess_loss).all():
             continue
         _line(axis, width.width, mine.excess_loss, label=network, **_style(k))
-        # Hollow: only shorter trainings than at the largest width were tried.
+        # Hollow: training was shorter than at the largest width.
         tried = width.length.where(np.isfinite(mine.excess_by_length).all("seed")).max("length")
         short = (tried < tried.max()).values
         axis.plot(width.width[short], mine.excess_loss.mean("seed")[short], MARKERS[k], color=COLOURS[k],

@@ -19,14 +19,14 @@ from solvable.methods.training.transformers import Transformer
 from .sequences import Sequences
 
 POOL = 4096
-"""Training sets are padded to this length, or to it times a power of 16: one compiled program serves many sizes."""
+"""Training sets are padded to this length times a power of 16, so that one compiled program serves many sizes."""
 
 
 class Learnt(NamedTuple):
     """A trained learner, evaluated on the test sequences."""
 
     excess_loss: float
-    """Mean divergence of its conditionals from the true ones: the part of its expected loss above the optimum."""
+    """Mean divergence of its conditionals from the true ones: its expected loss above the optimum."""
     train_loss: float
     validation_loss: float
     map: Float[np.ndarray, "L L"]
@@ -46,7 +46,7 @@ class Learnt(NamedTuple):
 def divergence(truth: Float[Array, "*rest C"], logits: Float[Array, "*rest C"]) -> Float[Array, ""]:
     """Mean of Σ_c p_c ln(p_c/q_c) for true logarithms ln p and the learner's logits of q.
 
-    The average over the hidden colour is exact: far less noise than the difference of two losses on the same sequences.
+    The average over the hidden colour is exact, which leaves far less noise than a difference of two losses.
 
     >>> float(divergence(jnp.log(jnp.array([[0.5, 0.5]])), jnp.array([[3.0, 3.0]])))
     0.0
@@ -60,7 +60,7 @@ def divergence(truth: Float[Array, "*rest C"], logits: Float[Array, "*rest C"]) 
 def learn_couplings(
     kind: str, data: Sequences, colours: int, key: PRNGKeyArray, *, penalties: Sequence[float], **options: Any
 ) -> Learnt:
-    """Fit factored attention or dense couplings at each penalty; return the fit of least validation loss."""
+    """Fit factored attention or dense couplings at each penalty; return the fit with the lowest validation loss."""
     fits = []
     for penalty in penalties:
         if kind == "factored":
@@ -96,7 +96,7 @@ def learn_couplings(
 
 
 class Trainee(eqx.Module):
-    """A transformer and the number of rows of the padded pool that are its training set."""
+    """A transformer, and the number of rows of the padded pool that form its training set."""
 
     network: Transformer
     rows: Int[Array, ""]
@@ -132,7 +132,7 @@ def padded(sequences: Int[Array, "n L"]) -> Int[Array, "rows L"]:
 
 
 def recorded_steps(steps: int, number: int) -> Int[np.ndarray, " recorded"]:
-    """Zero and `number` more steps, half of them in geometric and half in equal intervals; small ones may repeat.
+    """Zero and `number` more steps, half geometrically and half equally spaced; small ones may repeat.
 
     >>> recorded_steps(1000, 6).tolist()
     [0, 1, 32, 333, 667, 1000, 1000]
@@ -170,7 +170,7 @@ def learn_transformer(
     rate: float,
     recorded: int,
 ) -> Learnt:
-    """Train by Adam with warm-up and cosine decay; evaluate at the recorded step of least validation loss."""
+    """Train by Adam with warm-up and cosine decay; evaluate at the recorded step with the lowest validation loss."""
     bare = {"mlp": 0, "layer_norm": False, "residual": False} if block == "bare" else {}
     start, run_key = jax.random.split(key)
     sites = data.train.shape[1]

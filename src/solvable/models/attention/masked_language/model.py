@@ -1,24 +1,24 @@
 """What do transformers learn from masked language modelling? Sequences of a planted Potts model, and four learners.
 
 **Data.** Sequences of L sites and C colours, P(s) ∝ exp(β Σ_{i<j} J_ij s_iᵀ U s_j), J ∈ {0, 1} on a sparse random graph (or
-a ring), U a random symmetric matrix (or the identity of the standard Potts model). Gibbs samples; a run that has not mixed
-is not used. All learners with one seed get the same training, validation and test sequences.
+a ring), U a random symmetric matrix (or the identity of the standard Potts model). Sequences are drawn by Gibbs sampling; runs
+that have not mixed are discarded. All learners with one seed get the same training, validation and test sequences.
 
 **Learners**, all trained to predict a masked colour from all others:
 
 - `factored`: one layer of factored attention, logits_i = Σ_j A_ij V s_j, whose map sees positions only and whose values see
   colours only; exactly the form of the conditionals (Rende et al. 2024);
 - `dense`: pseudo-likelihood with a coupling for every pair of sites and colours;
-- `transformer`: an encoder whose map and values see both tokens and positions, by learned vectors that are added to each
-  other or concatenated; `block = "bare"` is one attention layer and a linear head.
+- `transformer`: an encoder whose map and values see both tokens and positions, through learned vectors that are added or
+  concatenated; `block = "bare"` is one attention layer and a linear head.
 
-The penalty of the first two and the stopping time of the third are chosen on validation sequences: every learner at its
-best.
+The penalty of the first two and the stopping time of the third are chosen on validation sequences, so that every learner is
+at its best.
 
 **Measured**: the masked loss on fresh sequences, averaged over the hidden colour by the true conditionals; its excess over
-the loss of the true conditionals, below which no learner comes; and how well the learnt map shows J. There is no closed
-theory here (for factored attention with known U there is one: `potts-attention`). `solvable figure what-transformers-learn`
-draws studies of the arms.
+the loss of the true conditionals, a lower bound for every learner; and how well the learnt map reproduces J. There is no
+closed theory here (for factored attention with known U there is one: `potts-attention`).
+`solvable figure what-transformers-learn` draws studies of the arms.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class MaskedLanguage(Model):
     title = "Masked language modelling of Potts sequences"
     family = "attention"
     sentence = "What transformers, factored attention and dense couplings learn from masked Potts sequences."
-    method = "none closed; the optimal loss is exact"
+    method = "no closed theory; the optimal loss is exact"
     revision = 3
     runs = "host"
     typical_sizes = (500, 1000, 2000)
@@ -94,12 +94,15 @@ class MaskedLanguage(Model):
     sites: int = choice(10, low=3, high=500, symbol="L", meaning="length of a sequence")
     colours: int = choice(5, low=2, high=50, symbol="C", meaning="number of colours")
     graph: str = choice(
-        "random", options=("random", "ring"), symbol="J", meaning="who interacts: every site picks two, or a ring"
+        "random",
+        options=("random", "ring"),
+        symbol="J",
+        meaning="which sites interact: every site picks two, or a ring",
     )
     interaction: str = choice(
         "random", options=("random", "potts"), symbol="U",
         meaning="how colours interact: a Gaussian (X+Xᵀ)/2, or equal colours only")  # fmt: skip
-    instance: int = choice(3, low=0, high=1_000_000, meaning="number of the draw of J and U")
+    instance: int = choice(3, low=0, high=1_000_000, meaning="index of the random J and U")
     depth: int = choice(1, low=1, high=4, meaning="layers (transformer)")
     embedding: int = choice(32, low=1, high=512, meaning="width of the transformer: length of its vectors")
     heads: int = choice(1, low=1, high=16, symbol="H", meaning="attention heads (factored, transformer)")
@@ -111,21 +114,21 @@ class MaskedLanguage(Model):
     )
     positions: str = choice(
         "added", options=("added", "concatenated"),
-        meaning="position vectors: added to the tokens', or beside them, half of the embedding each (transformer)")  # fmt: skip
+        meaning="position vectors: added to token vectors, or concatenated, half the embedding each (transformer)")  # fmt: skip
     steps: int = choice(1000, low=1, high=1_000_000, meaning="steps of Adam (transformer)")
     batch: int = choice(256, low=1, high=100_000, meaning="sequences per step (transformer)")
-    recorded: int = choice(12, low=1, high=1000, meaning="times at which the training is evaluated (transformer)")
-    held_out: int = choice(2000, low=10, high=100_000, meaning="validation sequences, and as many for the test")
+    recorded: int = choice(12, low=1, high=1000, meaning="number of evaluations during training (transformer)")
+    held_out: int = choice(2000, low=10, high=100_000, meaning="validation sequences, and as many test sequences")
     penalties: Input = input(
         (0.3, 1.0, 3.0, 10.0), dims=("penalty",), low=0.0,
-        meaning="penalties of which the validation loss chooses one (factored, dense)")  # fmt: skip
+        meaning="penalties from which the validation loss chooses one (factored, dense)")  # fmt: skip
 
     dimensions_declared = (
         dimension("site", "site whose colour is predicted", symbol="i", kind="site"),
         dimension("partner", "site that is attended to", symbol="j", kind="site"),
         dimension("colour", "predicted colour", kind="site"),
         dimension("other", "colour of the partner", kind="site"),
-        dimension("record", "number of the evaluation", kind="time"),
+        dimension("record", "index of the evaluation", kind="time"),
     )
     observables_declared = (
         observable("test_loss", "masked cross-entropy on fresh sequences, nats per site", low=0, predicted=False),
@@ -139,15 +142,15 @@ class MaskedLanguage(Model):
         observable("coupling_error", "relative error of the couplings in zero-sum gauge", low=0, predicted=False,
                    when={"learner": ("factored", "dense")}),
         observable("validation_loss", "masked cross-entropy of the validation sequences", low=0, predicted=False),
-        observable("map", "strength with which pairs of sites are seen to interact: attention map, or contact scores",
+        observable("map", "learnt interaction strength of pairs of sites: attention map, or contact scores",
                    symbol="A", dims=("site", "partner"), predicted=False),
         observable("colour_map", "values of the attention in zero-sum gauge, up to a factor", symbol="V",
                    dims=("colour", "other"), predicted=False, when={"learner": "factored"}),
-        observable("curve", "excess loss during the training", dims=("record",), predicted=False,
+        observable("curve", "excess loss during training", dims=("record",), predicted=False,
                    when={"learner": "transformer"}),
         observable("curve_step", "step of that evaluation", dims=("record",), low=0, predicted=False,
                    when={"learner": "transformer"}),
-        observable("best_step", "evaluated step of least validation loss", low=0, predicted=False,
+        observable("best_step", "evaluated step with the lowest validation loss", low=0, predicted=False,
                    when={"learner": "transformer"}),
     )  # fmt: skip
 
@@ -157,7 +160,9 @@ class MaskedLanguage(Model):
         if self.embedding % self.heads:
             raise InvalidValue(f"heads = {self.heads} does not divide embedding = {self.embedding}.")
         if self.positions == "concatenated" and self.embedding < 2:
-            raise InvalidValue("embedding = 1 is too short for a token beside a position (positions = 'concatenated').")
+            raise InvalidValue(
+                "embedding = 1 is too short for positions = 'concatenated': a token and a position need at least 2."
+            )
 
     def coordinates(self) -> dict[str, np.ndarray]:
         sites, colours = np.arange(self.sites), np.arange(self.colours)

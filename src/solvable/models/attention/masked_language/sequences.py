@@ -1,4 +1,4 @@
-"""Sequences of a planted Potts model: the law, the data sets, and scores of what a learner found."""
+"""Sequences of a planted Potts model: the law, the data sets, and scores of a learner's map."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def planted(
     graph: str = "random",
     interaction: str = "random",
 ) -> Planted:
-    """Draw J and U from the number of the instance.
+    """Draw J and U from the index of the instance.
 
     >>> planted(0, 20, 10, 1.0).couplings.shape
     (20, 20)
@@ -53,7 +53,7 @@ def planted(
 
 
 class Sequences(NamedTuple):
-    """Sequences for training, for choosing penalties and stopping times, and for the test."""
+    """Sequences for training, for choosing penalties and stopping times, and for testing."""
 
     train: Int[Array, "n L"]
     validation: Int[Array, "v L"]
@@ -103,7 +103,7 @@ def map_correlation(learnt: Float[np.ndarray, "L L"], couplings: Float[np.ndarra
 
 
 def contact_precision(learnt: Float[np.ndarray, "L L"], couplings: Float[np.ndarray, "L L"]) -> float:
-    """Share of true contacts among the highest entries of a map, as many as there are contacts."""
+    """Share of true contacts among the highest entries of a map, as many entries as there are contacts."""
     pairs = np.triu_indices(len(couplings), 1)
     true = couplings[pairs] != 0
     chosen = np.argsort(-(learnt + learnt.T)[pairs], kind="stable")[: true.sum()]

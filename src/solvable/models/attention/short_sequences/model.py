@@ -1,18 +1,18 @@
-r"""In which order a network learns interactions: short sequences, where every loss is exact and so are the clones.
+r"""The order in which a network learns interactions: short sequences, with exact losses and exact clones.
 
 **Data.** `size` sequences of L sites and C colours, drawn from a law with interactions of several orders: `pure`, with
-pairs, triplets and quadruplets of equal strength β whose tables sum to zero over each colour, so that each order contains
-nothing of lower ones; or `planted`, the four-body law of `many-body` at inverse temperature β. All states can be listed: a
-million sequences are the law itself, but for some 10⁻⁴ nats.
+pairs, triplets and quadruplets of equal strength β whose tables sum to zero over each colour, so that no order
+contains lower ones; or `planted`, the four-body law of `many-body` at inverse temperature β. All states can be enumerated:
+a million sequences represent the law itself to about 10⁻⁴ nats.
 
 **Learner.** Networks trained side by side to predict a hidden site, each step on all drawn sequences: N layers of factored
-attention with squares between (`stack`, at most 2^{N−1} + 1 bodies), or a transformer (`encoder`).
+attention with squares in between (`stack`, at most 2^{N−1} + 1 bodies), or a transformer (`encoder`).
 
-**Theory.** None closed for the training; the floors of every order are those of `many-body`. A *clone* of order p is the
+**Theory.** No closed theory of the training; the floors of every order are those of `many-body`. A *clone* of order p is the
 law of largest entropy with the same joint law of every p sites.
 
-**Measured**, at about ten steps per decade and exactly, by listing all states: the loss on the law (clone 4) and on its
-clones of order 1, 2, 3; the share of the p-body part of the true logits that the network's logits have; how far each layer
+**Measured**, at about ten steps per decade and exactly, by enumerating all states: the loss on the law (clone 4) and on its
+clones of order 1, 2, 3; the share of the p-body part of the true logits that the network has learnt; how far each layer
 has moved, |ΔA|²/L + |ΔV|²/C (Rende et al. 2024).
 """
 
@@ -79,7 +79,7 @@ class Known(NamedTuple):
 
 @lru_cache(maxsize=8)
 def known(law: str, sites: int, colours: int, instance: int, inverse_temperature: float) -> Known:
-    """The law of these fields with its clones."""
+    """The law given by these fields, with its clones."""
     made: SumOfBodies
     if law == "pure":
         made = pure_law(sites, colours, dict.fromkeys(BODIES, inverse_temperature), instance)
@@ -125,9 +125,9 @@ _loss = PopulationLoss()
 
 
 class ShortSequences(Model):
-    """Networks learn short sequences with interactions of two, three and four bodies: which order comes when.
+    """Networks learn short sequences with interactions of two, three and four bodies: when each order is learnt.
 
-    The `size` of a simulation is the number of sequences drawn; a million of them are the law itself.
+    The `size` of a simulation is the number of sequences drawn; a million represent the law itself.
 
     >>> import solvable as sv
     >>> model = sv.ShortSequences(sites=4, colours=2, depth=1, steps=20, networks=1)
@@ -142,7 +142,7 @@ class ShortSequences(Model):
     sentence = (
         "Networks learn short sequences with interactions of several orders: exact losses on the law and its clones."
     )
-    method = "none closed; exact losses, and the floors of many-body"
+    method = "no closed theory; exact losses, and the floors of many-body"
     runs = "host"
     typical_sizes = (10_000, 100_000, 1_000_000)
     simulation_seconds = 6.0
@@ -171,10 +171,10 @@ class ShortSequences(Model):
     rate: Control = rate_field(5e-3)
     scale: Control = scale_field()
     clip: Control = clip_field()
-    law: str = choice("pure", options=("pure", "planted"), meaning="how sequences interact")
+    law: str = choice("pure", options=("pure", "planted"), meaning="law of the interactions")
     sites: int = choice(5, low=4, high=8, symbol="L", meaning="length of a sequence")
     colours: int = choice(3, low=2, high=5, symbol="C", meaning="number of colours (tokens) of a site")
-    instance: int = choice(1, low=0, high=1_000_000, meaning="number of the draw of the law")
+    instance: int = choice(1, low=0, high=1_000_000, meaning="index of the random law")
     learner: str = learner_field()
     depth: int = depth_field()
     optimiser: str = optimiser_field()
@@ -186,7 +186,7 @@ class ShortSequences(Model):
 
     dimensions_declared = (
         dimension("step", "steps of training", symbol="t", scale="log", kind="time"),
-        dimension("network", "networks that differ in their starts"),
+        dimension("network", "networks that differ in their initial weights"),
         dimension("clone", "order of the clone; 4 is the law itself", kind="label"),
         dimension("bodies", "number of interacting sites", symbol="p", kind="label"),
         dimension("layer", "layer of the network", symbol="l", kind="label"),
@@ -194,9 +194,9 @@ class ShortSequences(Model):
     observables_declared = (
         observable("loss", "masked loss on the law and on its clones, exact", dims=("step", "network", "clone"), low=0,
                    predicted=False),
-        observable("share", "share of the part of the true logits with so many bodies", high=1,
+        observable("share", "learnt share of the part of the true logits with this many bodies", high=1,
                    dims=("step", "network", "bodies"), predicted=False),
-        observable("displacement", "mean square displacement of a layer from its start", low=0,
+        observable("displacement", "mean square displacement of a layer from its initial weights", low=0,
                    dims=("step", "network", "layer"), predicted=False, when={"learner": "stack"}),
         observable("clone_optimal", "loss of the true conditionals of a clone on itself", dims=("clone",), low=0,
                    predicted=False),
@@ -205,7 +205,7 @@ class ShortSequences(Model):
     def validate(self) -> None:
         if self.colours**self.sites > MOST_STATES:
             raise InvalidValue(
-                f"colours = {self.colours} on sites = {self.sites} make more than the {MOST_STATES} states listed here."
+                f"colours = {self.colours} and sites = {self.sites} give more than {MOST_STATES} states, too many to enumerate."
             )
         if self.learner == "encoder" and self.width % self.heads:
             raise InvalidValue(f"heads = {self.heads} does not divide width = {self.width}.")

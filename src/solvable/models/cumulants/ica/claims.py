@@ -1,4 +1,4 @@
-"""What is claimed of independent component analysis in high dimensions, and the numbers that decide."""
+"""Claims about independent component analysis in high dimensions, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAPER, SCALING, SEARCH = "ricci2025feature", "ica-scaling", "ica-search"
 
 
 def _exponent(times: Any, few: int, many: int) -> tuple[float, float]:
-    """Of the median between two sizes, along the first dimension."""
+    """Scaling exponent of the median between two sizes, along the first dimension."""
     (one, one_error), (two, two_error) = (median_and_error(times.sel({times.dims[0]: d})) for d in (few, many))
     span = np.log(many / few)
     return float(np.log(two / one) / span), float(np.hypot(one_error / one, two_error / two) / span)
@@ -28,8 +28,10 @@ def _fastica(stored: Stored) -> list[Measured]:
     return [
         Measured("squared overlap after one step, n = 10 d⁴", *ends[10.0], above=0.5),
         Measured("the same at n = d⁴/100", *ends[0.01], below=0.2),
-        Measured("d times the same at n = d⁴ where the direction is Gaussian", *null, below=2.0),
-        Measured("starts that find it at n = d³ in 26 steps on the same data", *mean_and_error(sets), below=0.1),
+        Measured("d times the same at n = d⁴ for a Gaussian direction", *null, below=2.0),
+        Measured(
+            "fraction of starts that find it at n = d³ in 26 steps on the same data", *mean_and_error(sets), below=0.1
+        ),
     ]
 
 
@@ -63,7 +65,7 @@ def _images(stored: Stored) -> list[Measured]:
             Measured(f"steps to half of the rise, {kind}", *mean_and_error(steps), above=2.0),
         ]
     null = mean_and_error(np.abs(shapes.sel(kind="phases randomised").isel(step=-1)))
-    return [*found, Measured("modulus of the kurtosis in the end, phases randomised", *null, below=0.2)]
+    return [*found, Measured("modulus of the final kurtosis, phases randomised", *null, below=0.2)]
 
 
 CLAIMS = (

@@ -1,7 +1,7 @@
-r"""Contrasts of independent component analysis, and exact averages of what its algorithms do with them.
+r"""Contrasts of independent component analysis, and exact averages of the steps of its algorithms.
 
 Along the hidden direction v a whitened sample has the component t = √r g + √(1-r) z with g = ±1. A unit vector w with overlap α
-sees a = αt + √(1-α²)ζ: given g, t and a are jointly Gaussian, so that every average is one over two signs and two Gaussians.
+sees a = αt + √(1-α²)ζ: given g, t and a are jointly Gaussian, so every average is over a sign and two Gaussians.
 
 >>> import jax.numpy as jnp
 >>> slope = population_slope("kurtosis", jnp.asarray(0.9), jnp.asarray(0.4), 64)
@@ -22,7 +22,7 @@ from jaxtyping import Array
 from solvable.methods.averages.quadrature import bent_trapezoid, hermite
 
 CONTRASTS = ("kurtosis", "log-cosh", "exponential", "hermite")
-"""s⁴/4, log cosh s, -exp(-s²/2), and He_4(s) = s⁴ - 6s² + 3, which has no part of second order."""
+"""s⁴/4, log cosh s, -exp(-s²/2), and He_4(s) = s⁴ - 6s² + 3, which has no second-order part."""
 
 
 def contrast(name: str, s: Array) -> Array:
@@ -53,7 +53,7 @@ def second(name: str, s: Array) -> Array:
 
 
 def average(ratio: Array, function: Callable[[Array, Array], Array], nodes: int) -> Array:
-    """E f(t, ζ), by a Gauss–Hermite rule in each Gaussian: exact for polynomials, 1e-10 and better for the others."""
+    """E f(t, ζ), by a Gauss–Hermite rule in each Gaussian: exact for polynomials, accurate to 1e-10 or better for the others."""
     z, w = hermite(nodes)
     signs, noise, zeta = (g.reshape(-1) for g in np.meshgrid([-1.0, 1.0], z, z, indexing="ij"))
     weight = 0.5 * np.einsum("s,i,j->sij", np.ones(2), w, w).reshape(-1)
@@ -64,7 +64,7 @@ def average(ratio: Array, function: Callable[[Array, Array], Array], nodes: int)
 def average_along(name: str, ratio: Array, alpha: Array, function: Callable[[Array], Array], nodes: int) -> Array:
     """E f(a) over samples with g = +1, where a is Gaussian of mean α√r and variance 1 - α²r.
 
-    For an even f this is the average over all samples. The rule is the one that suits the contrast.
+    For an even f this is the average over all samples. The quadrature rule depends on the contrast.
     """
     # Gauss–Hermite is exact for polynomials and slow for tanh, whose poles are near the real axis.
     z, w = (jnp.asarray(part) for part in (bent_trapezoid(nodes) if name == "log-cosh" else hermite(nodes)))
@@ -72,7 +72,7 @@ def average_along(name: str, ratio: Array, alpha: Array, function: Callable[[Arr
 
 
 def population_slope(name: str, ratio: Array, alpha: Array, nodes: int) -> Array:
-    """L'(α), L = E G(w·x): by Stein's lemma all that is left of E[x G'(a)] - E[G''(a)] w, along v.
+    """L'(α), L = E G(w·x): by Stein's lemma the only part of E[x G'(a)] - E[G''(a)] w that remains, along v.
 
     The derivative of E G(a), with one integration by parts: √r E[g G'(a)] - αr E[G''(a)].
     """
@@ -84,14 +84,15 @@ def population_slope(name: str, ratio: Array, alpha: Array, nodes: int) -> Array
 
 
 def squared_slope(name: str, ratio: Array, alpha: Array, nodes: int) -> Array:
-    """V = E G'(a)², the noise of a sample in every direction across v and w."""
+    """V = E G'(a)², the noise of a sample in every direction orthogonal to v and w."""
     return average_along(name, ratio, alpha, lambda a: first(name, a) ** 2, nodes)
 
 
 class StepLaw(NamedTuple):
     """A step of FastICA on n samples at overlap α: its mean along v, and n times its variances.
 
-    `noise` is the variance along each direction across v and w, `along` that along v, `across` that along the rest of w.
+    `noise` is the variance along each direction orthogonal to v and w, `along` that along v, `across` that along the part of w
+    orthogonal to v.
     """
 
     mean: Array
@@ -124,7 +125,7 @@ def one_step(
 ) -> Array:
     """E[α_1²] after one step of FastICA on a fresh batch of n = γd samples, as d → ∞ or at a finite dimension.
 
-    At a finite dimension it is the ratio of the means of two squared lengths, that along v and the whole.
+    At a finite dimension it is a ratio of two mean squared lengths: that along v over the total.
     """
     if dimension is None:
         mean = population_slope(name, ratio, alpha, nodes)

@@ -30,7 +30,7 @@ def iterate(x: Array, starts: Array, steps: int, name: str = "kurtosis") -> Arra
 
 
 def excess_kurtosis(x: Array, w: Array) -> Array:
-    """Of the projections of the rows of x on unit vectors (last axis of w)."""
+    """Excess kurtosis of the projections of the rows of x on unit vectors (last axis of w)."""
     a = jnp.tensordot(w, x, axes=[[-1], [-1]])
     return jnp.mean(a**4, axis=-1) / jnp.mean(a**2, axis=-1) ** 2 - 3
 
@@ -46,16 +46,16 @@ def spiked(key: Array, number: int, size: int, snr: float) -> Array:
 
 @lru_cache(maxsize=4)
 def image_patches(side: int, number: int, seed: int = 0, phases: bool = False, contrast: bool = False) -> np.ndarray:
-    """White grey patches of the two photographs that come with scikit-learn, their means removed: number × (side² - 1).
+    """Whitened greyscale patches of scikit-learn's two photographs, their means removed: number × (side² - 1).
 
-    With `phases` the images' Fourier phases are randomised first: the same spectrum, and nothing else. With `contrast`
-    every patch is scaled to the same variance before whitening, so that bright and flat regions make no heavy tails.
+    With `phases` the images' Fourier phases are randomised first, which keeps only the spectrum. With `contrast`
+    every patch is scaled to the same variance before whitening, so that bright and flat regions do not cause heavy tails.
     """
     try:
         from sklearn.datasets import load_sample_images
     except ImportError:
         raise SolvableError(
-            "the images come with scikit-learn, which is not installed: pip install scikit-learn."
+            "the images come with scikit-learn, which is not installed; run `pip install scikit-learn`."
         ) from None
     rng, rows = np.random.default_rng(seed), []
     for image in load_sample_images().images:
@@ -73,7 +73,7 @@ def image_patches(side: int, number: int, seed: int = 0, phases: bool = False, c
             patches = patches / np.maximum(patches.std(axis=1, keepdims=True), 1e-6)
         patches = patches - patches.mean(axis=0)
         values, vectors = np.linalg.eigh(patches.T @ patches / len(patches))
-        # Whiten each image separately: two Gaussians of different covariance do not make a Gaussian. The mean is left out.
+        # Whiten each image separately: a mixture of Gaussians with different covariances is not Gaussian. The mean is left out.
         rows.append(patches @ vectors[:, 1:] / np.sqrt(values[1:]))
     white = np.concatenate(rows)
     return white[rng.permutation(len(white))].astype(np.float32)

@@ -1,4 +1,4 @@
-"""Three scaling laws of independent component analysis in one picture; and FastICA's search, also on images."""
+"""Three scaling laws of independent component analysis in one figure, and FastICA's search, also on images."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def hits(quick: bool) -> Any:
 
 
 def one_steps(quick: bool) -> Any:
-    """α_1² of FastICA from α_0 = d^{-1/2}, by n/d⁴; also where the direction is Gaussian, at n = d⁴."""
+    """α_1² of FastICA from α_0 = d^{-1/2}, by n/d⁴; also for a Gaussian direction, at n = d⁴."""
     import xarray as xr
 
     ratio = jnp.asarray(SNR / (1 + SNR))
@@ -101,7 +101,7 @@ def draw_scaling(data: dict[str, Any]) -> Any:
                          label=f"d = {int(d)}")  # fmt: skip
     axes[0].set(
         xlabel=label("samples", "n/d^4"),
-        ylabel="overlap after one step, root mean square",
+        ylabel="root-mean-square overlap after one step",
         xscale="log",
         ylim=(0, 1.02),
     )
@@ -144,7 +144,7 @@ KINDS = ("images", "equal contrast", "phases randomised", "spiked cumulant")
 
 
 def patches(kind: str) -> Any:
-    """40,000 white patches of images; or as many samples of a spiked cumulant in as many dimensions."""
+    """40,000 whitened image patches, or as many samples of a spiked cumulant in as many dimensions."""
     if kind == "spiked cumulant":
         return spiked(jax.random.key(0), 40_000, SIDE**2 - 1, SNR)
     how = {"phases": kind == "phases randomised", "contrast": kind == "equal contrast"}
@@ -189,13 +189,15 @@ def draw_search(data: dict[str, Any]) -> Any:
     for i in range(12):
         axes[0].plot(runs.step, three[:, i], color=COLOURS[i % 6], linewidth=0.9)
     axes[0].set(xlabel="steps of FastICA", ylabel="overlap with the hidden direction", ylim=(0, 1.02))
-    axes[0].set_title("n = d³, d = 24: it searches, then jumps")
+    axes[0].set_title("n = d³, d = 24: a search, then a jump")
     found = (runs.overlap.isel(step=-1) > 0.8).mean("start")
     axes[1].plot(runs.theta, found, "o-", color=COLOURS[0])
     axes[1].set(
-        xlabel=label("exponent", r"\log n/\log d"), ylabel="starts that find it in 26 steps", ylim=(-0.02, 1.02)
+        xlabel=label("exponent", r"\log n/\log d"),
+        ylabel="fraction of starts that find it in 26 steps",
+        ylim=(-0.02, 1.02),
     )
-    axes[1].set_title("repeated on the same data: from about d³")
+    axes[1].set_title("repeated on the same data: success from about d³")
     for i, kind in enumerate(runs.kind.values):
         for j, n in enumerate(runs.number.values):
             at = np.abs(runs.kurtosis.sel(kind=kind, number=n)).median("image_start")
@@ -213,11 +215,11 @@ RECIPES = {
     "ica-scaling": Recipe(
         scaling,
         draw_scaling,
-        sentence="One non-Gaussian direction takes d⁴ samples in a step of FastICA, d³ by descent, d² log d by smoothed descent.",
+        sentence="One non-Gaussian direction takes d⁴ samples in one FastICA step, d³ by descent, d² log d by smoothed descent.",
     ),
     "ica-search": Recipe(
         search,
         draw_search,
-        sentence="FastICA on one data set searches and then jumps, from about d³ samples on; images hardly make it search.",
+        sentence="With d³ samples or more, FastICA on one data set searches and then jumps; on images it hardly needs to search.",
     ),
 }

@@ -1,30 +1,31 @@
-r"""One non-Gaussian direction in d dimensions, nothing known of it: how many samples does independent component analysis need?
+r"""One unknown non-Gaussian direction in d dimensions: how many samples does independent component analysis need?
 
 **Data.** White samples x = t v + x_⊥ with Gaussian x_⊥ and t = √r g + √(1-r) z along the hidden unit vector v; g = ±1 and
-r = β/(1+β). Whitening has removed what mean and covariance would show. The excess kurtosis of t is -2r².
+r = β/(1+β). Whitening has removed all trace of it in mean and covariance. The excess kurtosis of t is -2r².
 
 **Learners** look for a unit vector w that makes E G(w·x) extreme, from an overlap α_0 = w·v.
 
 - `fastica`: w ← Σ_μ [x_μ G'(w·x_μ) - G''(w·x_μ) w], normalised, on a fresh batch of n = γd samples at every step.
-- `descent`: one sample a step, w ← w ± (δ/d) G'(a)(x - a w), normalised; a = w·x.
-- `smoothed`: the same with the contrast He_4 averaged over all directions at distance λ = d^{1/4} from w, which makes a slope
-  at α = 0 out of the fourth cumulant. Its rate is δ(1+λ²)²/(4√d), its time n/d².
+- `descent`: one sample per step, w ← w ± (δ/d) G'(a)(x - a w), normalised; a = w·x.
+- `smoothed`: the same with the contrast He_4 averaged over all directions at distance λ = d^{1/4} from w, which turns
+  the fourth cumulant into a slope at α = 0. Its rate is δ(1+λ²)²/(4√d), its time n/d².
 
-**Theory** (after Ricci, Bardone and Goldt 2025; derived here). With L(α) = E G(w·x) Stein's lemma leaves L'(α) v of FastICA's
-mean step: with infinite data one step is enough. Every other direction gets noise of variance V/n, V = E G'(a)², so that as d → ∞
+**Theory** (after Ricci, Bardone and Goldt 2025; derived here). With L(α) = E G(w·x), Stein's lemma reduces FastICA's mean
+step to L'(α) v: with infinite data one step is enough. Every other direction gets noise of variance V/n, V = E G'(a)², so as
+d → ∞
 
     α_1² = L'(α_0)²/(L'(α_0)² + V/γ).
 
-L' ~ α³, so that from α_0 ~ d^{-1/2} one step gains nothing if n ≪ d³, and finds v only if n ≫ d⁴. Descent follows
+L' ~ α³, so from α_0 ~ d^{-1/2} one step gains nothing if n ≪ d³, and finds v only if n ≫ d⁴. Descent follows
 
     dα/dt = δ |L'(α)| (1-α²) - ½ δ² α E[G'(a)²],    t = n/d.
 
 From α = A d^{-1/2} with δ = δ_1/d and τ = n/d³ this becomes dA = (δ_1|ℓ_4|A³ - ½δ_1²VA)dτ + δ_1√V dB, |ℓ_4| = 2r²: A explodes
-after a random τ of order one, so that n ~ d³. The smoothed loss has the slope 3|ℓ_4|α/√d instead: A = √d α obeys
+after a random τ of order one, so n ~ d³. The smoothed loss has the slope 3|ℓ_4|α/√d instead: A = √d α obeys
 
     dA = (3δ|ℓ_4| - 12δ²) A dτ + √24 δ dB,    τ = n/d²,
 
-and what is compared is E[A²], the mean over 256 descents in each realisation. It grows exponentially until α ~ d^{-1/4}, which
+and E[A²], the mean over 256 descents in each realisation, is compared. It grows exponentially until α ~ d^{-1/4}, which
 takes n ≈ d² log d/(4(3δ|ℓ_4| - 12δ²)). At finite d the noise is weaker by the factor 1 - 3/√d and the drift by 1 - 1/√d.
 """
 
@@ -57,7 +58,7 @@ from solvable.model import (
 
 from .contrasts import CONTRASTS, first, one_step, population_slope, second, smoothed_slope, squared_slope
 
-DESCENTS = 256  # smoothed descents over which a realisation averages: α² scatters as much as it is large
+DESCENTS = 256  # smoothed descents averaged in a realisation: the spread of α² is as large as its mean
 
 
 class ICA(Model):
@@ -117,7 +118,7 @@ class ICA(Model):
         high_open=True,
         typical=(0.05, 0.6),
         symbol=r"\alpha_0",
-        meaning="initial overlap; of smoothed descent, √d times it",
+        meaning="initial overlap; for smoothed descent, √d times it",
     )
     samples: Control = control(
         500.0,
@@ -141,13 +142,13 @@ class ICA(Model):
         meaning="learning rate",
     )
     learner: str = choice(
-        "fastica", options=("fastica", "descent", "smoothed"), meaning="how the direction is looked for"
+        "fastica", options=("fastica", "descent", "smoothed"), meaning="algorithm that looks for the direction"
     )
-    contrast: str = choice("kurtosis", options=CONTRASTS, meaning="contrast G; smoothed descent has He_4")
+    contrast: str = choice("kurtosis", options=CONTRASTS, meaning="contrast G; smoothed descent uses He_4")
     steps: int = choice(1, high=100, meaning="steps of FastICA, each on a fresh batch")
     times: Input = input(
         np.linspace(0.0, 60.0, 5), dims=("time",), low=0.0, increasing=True, symbol="t",
-        meaning="times of measurement: samples per dimension; of smoothed descent, samples over d²")  # fmt: skip
+        meaning="measurement times: samples per dimension; for smoothed descent, samples over d²")  # fmt: skip
 
     dimensions_declared = (
         dimension("step", "steps of FastICA", symbol="k", kind="site"),
@@ -160,15 +161,17 @@ class ICA(Model):
                    when={"learner": "descent"}),
         observable("scaled_square", "mean squared overlap times the dimension", symbol=r"d\,\langle\alpha^2\rangle",
                    dims=("time",), low=0, power=0.5, when={"learner": "smoothed"}),
-        observable("growth", "rate at which a smoothed descent's overlap grows, per d² samples", symbol=r"\kappa",
+        observable("growth", "growth rate of the overlap in smoothed descent, per d² samples", symbol=r"\kappa",
                    simulated=False, when={"learner": "smoothed"}),
-        observable("largest_rate", "learning rate above which noise beats the signal at the start", symbol=r"\delta_c", low=0,
+        observable("largest_rate", "learning rate above which noise exceeds the signal at the start", symbol=r"\delta_c", low=0,
                    simulated=False, when={"learner": ("descent", "smoothed")}),
     )  # fmt: skip
 
     def validate(self) -> None:
         if self.learner == "smoothed" and self.contrast not in ("kurtosis", "hermite"):
-            raise InvalidValue(f"contrast = {self.contrast!r} is not smoothed: learner = 'smoothed' has He_4.")
+            raise InvalidValue(
+                f"contrast = {self.contrast!r} is not available with learner = 'smoothed', which uses He_4."
+            )
 
     def coordinates(self) -> dict[str, np.ndarray]:
         return {"time": np.asarray(self.times), "step": np.arange(self.steps + 1)}
@@ -184,14 +187,14 @@ class ICA(Model):
         if self.learner == "fastica":
             path = [self.start**2]
             for _ in range(self.steps):
-                # its root has no derivative at zero, nor need it have one there
+                # the square root has no derivative at zero, and none is needed there
                 here = jnp.sqrt(jnp.maximum(path[-1], 1e-300))
                 path.append(one_step(self.contrast, r, here, self.samples, nodes))
             return {"squared_overlap": jnp.stack(path)}
         if self.learner == "smoothed":
             growth = 3 * self.rate * 2 * r**2 - 12 * self.rate**2
             time = self.times - self.times[0]
-            # (e^{2κτ} - 1)/2κ, also where κ = 0
+            # (e^{2κτ} - 1)/2κ, also for κ = 0
             x = 2 * growth * time
             small = jnp.abs(x) < 1e-6
             mean = time * jnp.where(small, 1 + x / 2, jnp.expm1(x) / jnp.where(small, 1.0, x))
@@ -212,18 +215,18 @@ class ICA(Model):
     # --- simulation -------------------------------------------------------------------------------------------------
 
     def components(self, bits: Array) -> tuple[Array, None]:
-        """t of a sample."""
+        """The component t of a sample."""
         r = self._ratio.astype(jnp.float32)
         sign = jnp.where((bits[0] & 1) == 0, 1.0, -1.0).astype(jnp.float32)
         return (jnp.sqrt(r) * sign + jnp.sqrt(1 - r) * normal(bits[0]))[None], None
 
     @property
     def sign(self) -> float:
-        """Whether L is to be made large or small: the sign of c_4 ℓ_4, ℓ_4 < 0."""
+        """Whether L is maximised or minimised: the sign of c_4 ℓ_4, ℓ_4 < 0."""
         return 1.0 if self.contrast in ("log-cosh", "exponential") and self.learner != "smoothed" else -1.0
 
     def stream(self, size: int) -> Stream:
-        """What an online learner sees and does, for `reduced_descent` at any number of lanes."""
+        """Samples and update of an online learner, for `reduced_descent` with any number of lanes."""
         rate = self.rate.astype(jnp.float32) / np.float32(size)
         if self.learner == "smoothed":
             radius = jnp.asarray(size**0.25, jnp.float32)
@@ -246,7 +249,7 @@ class ICA(Model):
         return {"overlap": path} if self.learner == "descent" else {"scaled_square": size * jnp.mean(path**2, axis=1)}
 
     def _fixed_point(self, key: Array, size: int, number: Array, dtype: Any) -> Array:
-        """Full steps of FastICA, a batch after the other in pieces of equal length; v is the first axis."""
+        """Full steps of FastICA, one batch after another in pieces of equal length; v is the first axis."""
         rows = 512
         rest = jax.random.normal(jax.random.fold_in(key, 2**31 - 1), (size - 1,), dtype)
         begin = self.start.astype(dtype)

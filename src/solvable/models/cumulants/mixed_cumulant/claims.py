@@ -1,4 +1,4 @@
-"""What is claimed of correlated latents, and the numbers that decide."""
+"""Claims about correlated latents, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def _pull(stored: Stored) -> list[Measured]:
     share = float(np.isfinite(times.independent).mean())
     return [
         Measured("n/(d log d) at d = 100,000 over that at d = 200, correlated", high / low, float(error), 0.8, 1.25),
-        Measured("exponent of n between d = 32 and 64, v by the fourth order alone", slope, spread, 2.5, 3.5),
-        Measured("descents that find v within n = 120 d, independent", share, below=0.05),
+        Measured("exponent of n between d = 32 and 64, v through the fourth order alone", slope, spread, 2.5, 3.5),
+        Measured("fraction of descents that find v within n = 120 d, independent", share, below=0.05),
     ]
 
 
@@ -53,7 +53,10 @@ def _networks(stored: Stored) -> list[Measured]:
         arm: runs.accuracy_simulated.sel(arm=arm).isel(time=-1) for arm in ("correlated", "same mean and covariance")
     }
     gain = mean_and_error(right["correlated"].values - right["same mean and covariance"].values)
-    return [*found, Measured("accuracy in the end less that of a surrogate of mean and covariance", *gain, above=0.0)]
+    return [
+        *found,
+        Measured("final accuracy less that of a surrogate with the same mean and covariance", *gain, above=0.0),
+    ]
 
 
 CLAIMS = (
@@ -67,15 +70,15 @@ CLAIMS = (
     Claim(
         "The thresholds of one neuron are nearly sharp.",
         PAPER,
-        "overlaps of descents on the lines of the flow",
+        "overlaps of descents agree with the flow",
         "an activation whose fourth coefficient has the wrong sign: v is repelled",
         (STAIRS,), _flow, "d = 20,000, 8 seeds",
-        missing="the logarithm squared of the paper's bound, which the flow's d log d cannot tell from it",
+        missing="a distinction between the flow's d log d and the squared logarithm of the paper's bound",
     ),
     Claim(
         "Two-layer networks show the same staircase.",
         PAPER,
-        "the overlap of first-layer weights with v grows earlier where latents are correlated",
+        "the overlap of first-layer weights with v grows earlier when latents are correlated",
         "Gaussian surrogates of equal mean and covariance",
         (NETWORKS,), _networks, "d = 100, 16 units, 4 seeds, n up to 2000 d",
     ),

@@ -15,8 +15,8 @@ from .model import MixedCumulant
 
 LATENTS = ("correlated", "independent")
 LEVEL = 0.3
-SLOW = 0.3  # δd of descents that wait for the cumulants alone
-QUARTIC = (0.0, 0.0, 0.0, 0.0, -0.1)  # σ = -He_4/10: of the orders that v shows, the first
+SLOW = 0.3  # δd of descents that depend on the cumulants alone
+QUARTIC = (0.0, 0.0, 0.0, 0.0, -0.1)  # σ = -He_4/10: the lowest order in which v shows
 
 
 def slow_model(size: int, **values: Any) -> MixedCumulant:
@@ -159,7 +159,7 @@ def draw_networks(data: dict[str, Any]) -> Any:
 
 
 def weights(quick: bool) -> dict[str, Any]:
-    """All weights at d = 2000, 48 seeds, both kinds of latents: 48 × 4·10⁷ random numbers and more."""
+    """All weights at d = 2000, 48 seeds, both kinds of latents: more than 48 × 4·10⁷ random numbers."""
     size, seeds, times = (200, 8, [0.0, 5.0, 10.0]) if quick else (2000, 48, [0.0, 2.5, 5.0, 10.0])
     model = MixedCumulant(times=times)
     over = {"latents": list(LATENTS), "simulated": ["weights", "overlaps"]}
@@ -194,7 +194,7 @@ RECIPES = {
     "mixed-cumulant-staircase": Recipe(
         stairs,
         draw_stairs,
-        sentence="Correlated latents: the cumulant direction is found after d log d samples; independent: after d³, or never.",
+        sentence="The cumulant direction is found after d log d samples if latents are correlated, after d³ or never if not.",
     ),
     "mixed-cumulant-networks": Recipe(
         networks,
@@ -204,6 +204,6 @@ RECIPES = {
     "mixed-cumulant-weights": Recipe(
         weights,
         draw_weights,
-        sentence="Descents of all weights at d = 2000 and descents of the overlaps alone have the mean overlaps of the flow.",
+        sentence="Descents of all weights at d = 2000 and of the overlaps alone have the same mean overlaps as the flow.",
     ),
 }

@@ -1,4 +1,4 @@
-r"""Two classes differ along u in their covariance and along v only in higher cumulants: v is expensive, unless u pulls it along.
+r"""Two classes differ along u in covariance and along v only in higher cumulants: v is expensive unless u pulls it along.
 
 **Data.** Labels y = ±1, equally likely. For y = -1 inputs are x ~ N(0, 1_d). For y = +1
 
@@ -7,7 +7,7 @@ r"""Two classes differ along u in their covariance and along v only in higher cu
 with orthonormal u and v; S whitens along v, so that the component t = x·v has variance one, t = √r ν + √(1-r) z with
 r = β_v/(1+β_v), while s = x·u has variance 1 + β_u. The latents are `independent`, or `correlated`: ν = sign(λ).
 
-**Learner.** A spherical perceptron σ(w·x), |w| = 1, on the correlation loss 1 - yσ(w·x): one fresh sample a step,
+**Learner.** A spherical perceptron σ(w·x), |w| = 1, on the correlation loss 1 - yσ(w·x): one fresh sample per step,
 
     w ← (w + (δ/d) y σ'(a)(x - a w))/|…|,    a = w·x,  time t = steps/d.
 
@@ -20,20 +20,20 @@ For d → ∞ the overlaps α_u = w·u and α_v = w·v follow
 
     dα_i/dt = δ [∂_iΦ - α_i (α_u ∂_uΦ + α_v ∂_vΦ)] - ½ δ² α_i E[σ'(a)²],
 
-whose first part is δ E[yσ'(a)(x_i - a α_i)] and whose second is the growth of |w| by what is across. Here both are averaged
+whose first part is δ E[yσ'(a)(x_i - a α_i)] and whose second is the growth of |w| by orthogonal steps. Here both are averaged
 directly, without a series: given the latents, a is Gaussian. Independent latents have c_11 = 0, and near α_v = 0 the
-direction v is driven by c_04 α_v³ alone: from α ~ d^{-1/2} that takes n ~ d³ samples. Correlated ones have
-c_11 = √(2β_u r/π): α_v is driven by α_u, which grows exponentially, and both are found after n ~ d log d. Where σ has a
-second-order part and the latents are independent, one neuron goes to u, and the normalisation then pushes v out: it is not
-found at all. The d³ are seen with σ = -He_4/10, which does not see u, at a rate of order 1/d.
+direction v is driven by c_04 α_v³ alone: from α ~ d^{-1/2} this takes n ~ d³ samples. Correlated ones have
+c_11 = √(2β_u r/π): α_v is driven by α_u, which grows exponentially, and both are found after n ~ d log d. If σ has a
+second-order part and the latents are independent, a neuron converges to u, and the normalisation then pushes v out: it is
+never found. The d³ law appears with σ = -He_4/10, which is blind to u, at a rate of order 1/d.
 
-- `activation`: a `polynomial` Σ_k a_k He_k with your `coefficients`, or a named one. u is found if c^σ_2 > 0; v alone wants
-  c^σ_4 c_04 > 0, that is c^σ_4 < 0.
-- `simulated`: `overlaps` follows α_u and α_v alone, which has the same law at every d and costs the same at d = 10⁶ as at 100;
-  `weights` follows all of w.
+- `activation`: a `polynomial` Σ_k a_k He_k with your `coefficients`, or a named one. u is found if c^σ_2 > 0; v alone
+  requires c^σ_4 c_04 > 0, that is c^σ_4 < 0.
+- `simulated`: `overlaps` tracks only α_u and α_v, with the same law at every d and the same cost at d = 10⁶ as at 100;
+  `weights` tracks all of w.
 - `learner = "network"` trains a two-layer ReLU network by online descent on the logistic loss instead, where the classes also
-  differ in their mean by √β_m m. Its accuracy and overlaps with m, u, v are measured on the way (`networks.py`), also if it
-  is shown a Gaussian `surrogate` of the positive class with the same mean, or the same mean and covariance.
+  differ in their mean by √β_m m. Its accuracy and overlaps with m, u, v are measured during training (`networks.py`), also if it
+  sees a Gaussian `surrogate` of the positive class with the same mean, or the same mean and covariance.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ from .networks import staircase
 
 SMOOTH = ("tanh", "erf", "sigmoid", "softplus", "gelu", "swish")
 PROBES = 4096  # fresh samples on which a loss is measured
-REACH = 9.0  # of |λ|
+REACH = 9.0  # cutoff of |λ|
 
 
 def _start_field(direction: str) -> Any:
@@ -82,7 +82,7 @@ def _start_field(direction: str) -> Any:
 
 
 class MixedCumulant(Model):
-    """A covariance spike and a cumulant spike with independent or correlated latents: how soon the second is found.
+    """A covariance spike and a cumulant spike with independent or correlated latents: how soon the cumulant spike is found.
 
     >>> import solvable as sv
     >>> model = sv.MixedCumulant(times=[0.0, 40.0])
@@ -100,7 +100,7 @@ class MixedCumulant(Model):
     converges_along = "time"
     accuracy = 1e-7
     gradient_accuracy = 1e-5
-    batch_accuracy = 1e-10  # rounding decides where adaptive steps end
+    batch_accuracy = 1e-10  # rounding errors affect adaptive steps
     typical_sizes = (1000, 4000, 16000)
     theory_seconds = 0.02
     simulation_seconds = 0.5
@@ -142,16 +142,22 @@ class MixedCumulant(Model):
         high=1e3,
         typical=(0.0, 4.0),
         symbol=r"\beta_m",
-        meaning="strength of the mean, seen by networks only",
+        meaning="strength of the mean (networks only)",
     )
     latents: str = choice("correlated", options=("correlated", "independent"), meaning="joint law of the two latents")
     activation: str = choice("polynomial", options=("polynomial", "relu", *SMOOTH), meaning="activation σ")
-    learner: str = choice("perceptron", options=("perceptron", "network"), meaning="what learns")
-    simulated: str = choice("overlaps", options=("overlaps", "weights"), meaning="what a simulated perceptron keeps")
+    learner: str = choice(
+        "perceptron", options=("perceptron", "network"), meaning="a spherical perceptron, or a two-layer network"
+    )
+    simulated: str = choice(
+        "overlaps",
+        options=("overlaps", "weights"),
+        meaning="what a simulated perceptron tracks: its overlaps, or all weights",
+    )
     surrogate: str = choice(
         "none",
         options=("none", "mean", "covariance"),
-        meaning="Gaussian class that a network sees in training: with the true mean, or covariance too",
+        meaning="Gaussian class on which a network is trained: with the true mean, or the true mean and covariance",
     )
     units: int = choice(16, high=4096, symbol="K", meaning="hidden units of the network")
     times: Input = input(
@@ -160,7 +166,7 @@ class MixedCumulant(Model):
         low=0.0,
         increasing=True,
         symbol="t",
-        meaning="times of measurement, in samples per dimension since the start",
+        meaning="measurement times, in samples per dimension since the start",
     )
     coefficients: Input = input(
         np.array([0.0, 0.0, 0.5, 0.0, -0.02]), dims=("order",), symbol="a_k",
@@ -175,9 +181,9 @@ class MixedCumulant(Model):
         observable("test_loss", "correlation loss 1 - E[yσ(w·x)]", symbol=r"\mathcal{L}", dims=("time",),
                    when={"learner": "perceptron"}),
         observable("mixing", "c_11: how strongly the directions drive each other", symbol="c_{11}", simulated=False),
-        observable("kurtosis", "c_04: what there is of the cumulant direction alone", symbol="c_{04}", simulated=False),
+        observable("kurtosis", "c_04: fourth-order signal of the cumulant direction alone", symbol="c_{04}", simulated=False),
         observable("growth", "rate at which small overlaps grow", symbol=r"\kappa", simulated=False),
-        observable("accuracy", "of a network on fresh samples of the true classes", dims=("time",), low=0, high=1,
+        observable("accuracy", "accuracy of a network on fresh samples of the true classes", dims=("time",), low=0, high=1,
                    predicted=False, when={"learner": "network"}),
         observable("aligned_m", "largest cosine of a first-layer weight with the mean", dims=("time",), low=0, high=1,
                    predicted=False, when={"learner": "network"}),
@@ -193,12 +199,10 @@ class MixedCumulant(Model):
             and self.coefficients is not None
             and "coefficients" not in self._from_defaults
         ):
-            raise InvalidValue(
-                f"coefficients are for activation = 'polynomial', and activation is {self.activation!r}."
-            )
+            raise InvalidValue(f"coefficients are for activation = 'polynomial', but activation = {self.activation!r}.")
         starts = [np.asarray(v) for v in (self.start_u, self.start_v) if not isinstance(v, Tracer)]
         if len(starts) == 2 and np.any(starts[0] ** 2 + starts[1] ** 2 >= 1):
-            raise InvalidValue("start_u and start_v are the overlaps of a unit vector with orthogonal ones: "
+            raise InvalidValue("start_u and start_v are overlaps of one unit vector with two orthogonal ones: "
                                "their squares must add up to less than 1.")  # fmt: skip
 
     def coordinates(self) -> dict[str, np.ndarray]:
@@ -245,7 +249,7 @@ class MixedCumulant(Model):
         )
 
     def _latents(self, nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """λ, ν and their weights: |λ| on the half line, where nothing has a kink, and signs."""
+        """λ, ν and their weights: |λ| on the half line, where the integrand is smooth, and signs."""
         u, w = legendre(nodes)
         size, weight = REACH * u, REACH * w * 2 * np.exp(-((REACH * u) ** 2) / 2) / math.sqrt(2 * math.pi)
         signs = [(1, 1), (-1, -1)] if self.latents == "correlated" else [(1, 1), (1, -1), (-1, 1), (-1, -1)]
@@ -263,12 +267,12 @@ class MixedCumulant(Model):
         def over(x: Array) -> Array:
             return jnp.sum(weight * x)
 
-        # the noise of s and of t goes with that of a: its covariances are α_u and α_v(1-r)
+        # the noise of s and t is correlated with that of a: the covariances are α_u and α_v(1-r)
         s = over(along * first + alpha[0] / width * second)
         t = over(across * first + alpha[1] * (1 - r) / width * second)
         whole = over(mean * first + width * second)
         _, _, null_square, null = self._inner(jnp.zeros(()), jnp.ones(()), nodes)
-        # of the other class nothing is left: E σ'(a)(x_i - aα_i) = 0 for Gaussian x
+        # the other class does not contribute: E σ'(a)(x_i - aα_i) = 0 for Gaussian x
         drift = 0.5 * (jnp.stack([s, t]) - alpha * whole)
         return drift, 0.5 * (over(square) + null_square), 0.5 * (over(value) - null)
 
@@ -328,7 +332,7 @@ class MixedCumulant(Model):
         return jnp.stack([s, t]), jnp.where(positive, 1.0, -1.0).astype(jnp.float32)
 
     def stream(self, size: int) -> Stream:
-        """What the perceptron sees and does, for `reduced_descent` at any number of lanes."""
+        """Samples and update of the perceptron, for `reduced_descent` with any number of lanes."""
         step = self.rate.astype(jnp.float32) / np.float32(size)
         return Stream(self.components, lambda a, square, y: step * y * self.slope(a), size, 3, 2)
 
@@ -357,7 +361,7 @@ class MixedCumulant(Model):
         }
 
     def _all_weights(self, key: Array, weight_key: Array, start: Array, ends: Array, size: int, dtype: Any) -> Array:
-        """The same with all weights; u and v are the first two axes."""
+        """Overlaps of a descent of all weights; u and v are the first two axes."""
         rest = jax.random.normal(weight_key, (size - 2,), dtype)
         rest = rest / jnp.linalg.norm(rest) * jnp.sqrt(1 - start @ start)
         step_size = self.rate.astype(dtype) / np.asarray(size, dtype)

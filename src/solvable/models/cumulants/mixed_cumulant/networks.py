@@ -1,4 +1,4 @@
-"""A two-layer network on the mixed cumulant model, by online descent; and on Gaussian classes with its first moments."""
+"""A two-layer network trained by online descent on the mixed cumulant model, or on Gaussian classes with equal moments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEST = 8192
 
 
 def draw(model: MixedCumulant, key: Array, number: int, size: int, surrogate: str, dtype: Any) -> tuple[Array, Array]:
-    """Samples and labels. Along the first three axes: the mean m, u and v; elsewhere both classes are Gaussian.
+    """Samples and labels. The first three axes are the mean m, u and v; along the others both classes are Gaussian.
 
     A surrogate's positive class is Gaussian with the true mean, and with the true covariance or without it.
     """
@@ -65,7 +65,7 @@ def staircase(model: MixedCumulant, key: Array, size: int, dtype: Any) -> dict[s
     def step(number: Array, weights: Any) -> Any:
         x, y = draw(model, jax.random.fold_in(sample_key, number), BATCH, size, model.surrogate, dtype)
         slope = jax.grad(loss)(weights, x, y)
-        # one rate for all: first-layer weights see inputs of length √d, hence rate/d
+        # one rate for all layers: first-layer weights see inputs of length √d, hence rate/d
         return jax.tree.map(lambda v, g: v - rate * g * np.float32(np.sqrt(k)), weights, slope)
 
     def measure(weights: Any) -> tuple[Array, ...]:

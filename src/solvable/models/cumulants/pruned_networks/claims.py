@@ -1,4 +1,4 @@
-"""What is claimed of pruned networks under label noise, and the numbers that decide."""
+"""Claims about pruned networks under label noise, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ CLAIMS = (
     Claim(
         "Pruning ends at similar sizes whatever the start.",
         PAPER,
-        "peak and minimum of the divergence at the same number of weights from widths that differ by a factor eight",
+        "peak and minimum of the divergence lie at the same number of weights for widths that differ by a factor of eight",
         "numbers of weights proportional to the width",
         (FIGURE,), _sizes, SETTINGS + ", linear rule, flips 0.25, 4 seeds",
     ),
@@ -66,13 +66,13 @@ CLAIMS = (
         "more weights are best for harder teachers",
         "the same number for all",
         (FIGURE,), _difficulty, SETTINGS + ", 50 units, flips 0.1, 6 seeds",
-        missing="seeds enough to tell the best sizes apart, and tasks of which more weights learn more",
-        would_change="more samples: 500 do not teach a parity, whose best network is a coin",
+        missing="enough seeds to tell the best sizes apart, and tasks on which more weights learn more",
+        would_change="more samples: 500 do not suffice to learn a parity, whose best network is a coin",
     ),
     Claim(
         "Pruned networks know the true label probabilities far better.",
         PAPER,
-        "the divergence from them falls, below what a tuned temperature or a coin reaches",
+        "the divergence from them falls below that of a tuned temperature or a coin",
         "a full network at its best temperature",
         (FIGURE,), _probabilities, SETTINGS + "; 200 units at flips 0.25, 50 units at flips 0.1",
     ),

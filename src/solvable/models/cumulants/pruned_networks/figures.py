@@ -1,4 +1,4 @@
-"""Divergence, calibration and accuracy against the weights that are left, by starting width and by teacher."""
+"""Divergence, calibration and accuracy against the number of weights left, by initial width and by teacher."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TEACHERS: dict[str, dict[str, Any]] = {
 
 
 def runs(cases: dict[str, tuple[int, dict[str, Any]]], seeds: int, settings: dict[str, Any], fewest: int) -> Any:
-    """Every case (width, fields) pruned down to about `fewest` weights; rounds that a case does not need are NaN."""
+    """Every case (width, fields) pruned down to about `fewest` weights; rounds beyond that are NaN."""
     import xarray as xr
 
     found: dict[str, list[np.ndarray]] = {name: [] for name in (*CURVES, *NUMBERS)}

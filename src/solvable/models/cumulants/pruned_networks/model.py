@@ -1,20 +1,20 @@
-r"""Networks pruned by magnitude under label noise: sparse double descent, and what they know of the true probabilities.
+r"""Networks pruned by magnitude under label noise: sparse double descent, and how well they estimate the true probabilities.
 
 **Data.** n Gaussian inputs x in d dimensions and a teacher of M units with unit weights a_m and fields u_m = a_m·x: a
-*committee* t = M^{−½} Σ_m tanh(g u_m), or a *parity* t = Π_m tanh(g u_m). Labels are *flipped*: sign(t), turned over with
+*committee* t = M^{−½} Σ_m tanh(g u_m), or a *parity* t = Π_m tanh(g u_m). Labels are *flipped*: sign(t), reversed with
 probability ε; or *soft*: positive with probability 1/(1 + e^{−s t}). Either way P(y|x) is known.
 
 **Learner.** `size` ReLU units with biases and a logistic readout, Adam on all samples at once. After every round a share of
-the remaining weights of both layers together is removed, the smallest ones or random ones; the others go back to their
-initial values and are trained again. Biases stay.
+the remaining weights of both layers together is removed, the smallest ones or random ones; the others are reset to their
+initial values and trained again. Biases are never pruned.
 
-**Theory.** None closed. Exact are the divergence of a coin, E[ln 2 − H(y|x)], which is ln 2 − H(ε) for flipped labels, and
-that a network left without weights cannot do better.
+**Theory.** No closed theory. The divergence of a coin is known exactly: E[ln 2 − H(y|x)], which is ln 2 − H(ε) for flipped
+labels. A network without weights cannot do better.
 
 **Simulation.** At the end of every round, on fresh inputs: the divergence KL(P‖Q) of the network's probabilities Q from the
 true ones (logarithms cut at 10⁻⁹), the calibration error in ten bins of confidence, the accuracy against the teacher's likelier
-label, and the divergence once the logits are divided by the best temperature in hindsight, which is what a pruned network is
-to be compared with. *Peak* and *best* are the numbers of weights at which the divergence is largest and smallest.
+label, and the divergence with logits divided by the best temperature in hindsight, the baseline for a pruned network.
+*Peak* and *best* are the numbers of weights at which the divergence is largest and smallest.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def divergence(positive: Array, logits: Array) -> Array:
 
 
 def entropy(positive: Array) -> Array:
-    """Of a label, in nats."""
+    """Entropy of a label, in nats."""
     return -jax.scipy.special.xlogy(positive, positive) - jax.scipy.special.xlogy(1 - positive, 1 - positive)
 
 
@@ -87,7 +87,7 @@ class PrunedNetworks(Model):
     sentence = (
         "Sparse double descent: networks pruned by magnitude under label noise, their probabilities and calibration."
     )
-    method = "none closed; a coin, a tuned temperature and random pruning beside it"
+    method = "no closed theory; compared with a coin, a tuned temperature and random pruning"
     typical_sizes = (25, 50, 100)
     simulation_seconds = 2.0
     simulation_growth = 1.0
@@ -112,21 +112,21 @@ class PrunedNetworks(Model):
     )  # fmt: skip
 
     flip: Control = control(
-        0.25, low=0.0, high=0.5, symbol=r"\varepsilon", meaning="probability that a label is turned over (flipped)")  # fmt: skip
+        0.25, low=0.0, high=0.5, symbol=r"\varepsilon", meaning="probability that a label is reversed (flipped)")  # fmt: skip
     scale: Control = control(
         6.0, low=0.0, high=1000.0, typical=(0.5, 20.0), symbol="s",
-        meaning="factor of the teacher's log-odds (soft)")  # fmt: skip
+        meaning="scale of the teacher's log-odds (soft)")  # fmt: skip
     gain: Control = control(
         1.0, low=0.0, low_open=True, high=100.0, typical=(0.3, 10.0), scale="log", symbol="g",
         meaning="gain of the teacher's units: near 0 a committee is linear")  # fmt: skip
     share: Control = control(
         0.3, low=0.0, high=1.0, high_open=True, typical=(0.1, 0.5), symbol="p",
-        meaning="part of the remaining weights that every round removes")  # fmt: skip
+        meaning="fraction of the remaining weights removed in every round")  # fmt: skip
     rate: Control = control(
         0.01, low=0.0, low_open=True, high=1.0, typical=(1e-3, 3e-2), scale="log", symbol=r"\eta",
         meaning="learning rate of Adam")  # fmt: skip
-    labels: str = choice("flipped", options=("flipped", "soft"), meaning="how the teacher's labels are noisy")
-    teacher: str = choice("committee", options=("committee", "parity"), meaning="how the teacher joins its units")
+    labels: str = choice("flipped", options=("flipped", "soft"), meaning="kind of label noise")
+    teacher: str = choice("committee", options=("committee", "parity"), meaning="how the teacher combines its units")
     teachers: int = choice(1, high=1000, symbol="M", meaning="units of the teacher")
     pruning: str = choice("magnitude", options=("magnitude", "random"), meaning="which weights are removed")
     input_dimension: int = choice(10, high=10_000, symbol="d", meaning="dimension of the inputs")
@@ -147,12 +147,12 @@ class PrunedNetworks(Model):
                    predicted=False),
         observable("train_accuracy", "fraction of training labels, noise included, that are fitted", dims=("round",), low=0,
                    high=1, predicted=False),
-        observable("weights", "weights that are left, biases not counted", dims=("round",), low=0, predicted=False),
+        observable("weights", "weights left, not counting biases", dims=("round",), low=0, predicted=False),
         observable("coin_divergence", "divergence of a coin", low=0, predicted=False),
         observable("best_divergence", "smallest divergence of all rounds", low=0, predicted=False),
-        observable("best_weights", "weights at which that is", low=0, predicted=False),
-        observable("peak_weights", "weights at which the divergence is largest", low=0, predicted=False),
-        observable("fitting_weights", "fewest weights with which all training labels are fitted", low=0, predicted=False),
+        observable("best_weights", "number of weights with the smallest divergence", low=0, predicted=False),
+        observable("peak_weights", "number of weights with the largest divergence", low=0, predicted=False),
+        observable("fitting_weights", "smallest number of weights that fits all training labels", low=0, predicted=False),
     )  # fmt: skip
 
     def coordinates(self) -> dict[str, np.ndarray]:
@@ -171,7 +171,7 @@ class PrunedNetworks(Model):
     def experiment(self, key: PRNGKeyArray, size: int, counts: Mapping[str, Count], dtype: Any) -> dict[str, Array]:
         to_draw, to_learn = jax.random.split(key)
         d, n = self.input_dimension, self.examples
-        # One call for all that is random: compiling random numbers takes longer than anything else.
+        # One call for all random numbers, whose compilation takes longer than anything else.
         parts = np.cumsum([self.teachers * d, n * d, n, self.tested * d, size * d, size])
         drawn = jax.random.normal(to_draw, (parts[-1],), dtype)
         directions, x, chance, fresh, first, second = jnp.split(drawn, parts[:-1])

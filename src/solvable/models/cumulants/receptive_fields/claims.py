@@ -1,4 +1,4 @@
-"""What is claimed of pruning and receptive fields, and the numbers that decide."""
+"""Claims about pruning and receptive fields, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ CLAIMS = (
     Claim(
         "Pruning by magnitude raises the non-Gaussianity of preactivations round after round.",
         PAPER,
-        "their kurtosis grows as weights go, more than under random pruning",
-        "Gaussian inputs of equal covariance: none",
+        "their kurtosis grows as weights are removed, more than under random pruning",
+        "Gaussian inputs of equal covariance: no kurtosis",
         (FIGURE,), _kurtosis, SETTINGS,
     ),
     Claim(
@@ -67,10 +67,10 @@ CLAIMS = (
         "localisation grows more with non-Gaussian inputs than with Gaussian ones of equal covariance",
         "Gaussian inputs localise as much",
         (FIGURE,), _local, SETTINGS,
-        would_change="natural images, deeper networks, or a task that short-range weights do not solve",
+        would_change="natural images, deeper networks, or a task that short-range weights cannot solve",
     ),
     Claim(
-        "The weights that survive are those that carry the non-Gaussianity.",
+        "The surviving weights are those that carry the non-Gaussianity.",
         PAPER,
         "the cavity effect of kept weights exceeds that of pruned ones",
         "random pruning: no difference",

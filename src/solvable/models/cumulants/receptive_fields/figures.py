@@ -89,8 +89,8 @@ RECIPES = {
         rounds,
         draw_rounds,
         sentence=(
-            "Pruning raises the kurtosis of preactivations with non-Gaussian inputs only, at random as much as by "
-            "magnitude; localisation grows in every arm."
+            "Pruning raises the kurtosis of preactivations with non-Gaussian inputs only, and random pruning does so as "
+            "much as pruning by magnitude; localisation grows in every arm."
         ),
     )
 }

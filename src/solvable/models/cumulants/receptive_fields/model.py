@@ -1,21 +1,21 @@
 r"""Pruning by magnitude on inputs with and without higher cumulants: kurtosis, localisation and the weights that survive.
 
 **Data.** A Gaussian process z on a ring of `size` sites, with correlations C = exp(−r/ξ) (`exponential`) or exp(−r²/ξ²)
-(`smooth`) at distance r. Inputs are x = erf(g z)/Z with E x² = 1 (*non-linear*), or Gaussian with the very covariance of
-these, E x x′ = asin(2g²C/(1 + 2g²)) / asin(2g²/(1 + 2g²)) (*gaussian*). The task tells ξ₁ from ξ₂.
+(`smooth`) at distance r. Inputs are x = erf(g z)/Z with E x² = 1 (*non-linear*), or Gaussian with the same
+covariance, E x x′ = asin(2g²C/(1 + 2g²)) / asin(2g²/(1 + 2g²)) (*gaussian*). The task is to tell ξ₁ from ξ₂.
 
 **Learner.** K ReLU units on preactivations h_k = w_k·x + b_k and a logistic readout, Adam on fresh inputs. After every
-round a share of the first layer's remaining weights is removed, the smallest ones or random ones; the others go back to
-their initial values and are trained again.
+round a share of the first layer's remaining weights is removed, the smallest ones or random ones; the others are reset
+to their initial values and trained again.
 
-**Theory.** None closed. Exact is: Gaussian inputs have Gaussian preactivations within a class, whatever the masks, and
+**Theory.** No closed theory. Gaussian inputs have Gaussian preactivations within a class, whatever the masks, hence
 excess kurtosis zero; the measured mean of its modulus has a floor of (2/π · 24/n)^½ at n inputs.
 
 **Simulation.** At the end of every round, on fresh inputs, within each class, averaged over both classes and over units
 that have weights: the excess kurtosis κ_k of h_k; the localisation |Σ_j w_j² e^{2πij/D}|/Σ_j w_j² and the participation
 Σ w⁴/(Σ w²)²; the *cavity effect* of a weight, |κ_k| minus the same without it, averaged over the weights that the next
-pruning keeps and over those that it removes, in units with at least two weights. That random pruning leaves fewer and
-sparser weights as well is what magnitude is to be compared with.
+pruning keeps and over those that it removes, in units with at least two weights. Random pruning, which also leaves fewer
+and sparser weights, is the baseline for pruning by magnitude.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .._pruning import Network, forward, train_and_prune
 
 
 def ring_correlation(sites: int, length: Array, kind: str) -> Array:
-    """Correlation of z at each distance on the ring; what is no covariance (a wide smooth one) loses that part.
+    """Correlation of z at each distance on the ring; negative eigenvalues (of a wide smooth correlation) are removed.
 
     >>> ring_correlation(6, jnp.asarray(2.0), "exponential").round(3).tolist()
     [1.0, 0.607, 0.368, 0.223, 0.368, 0.607]
@@ -55,13 +55,13 @@ def circulant_root(correlation: Array) -> Array:
 
 
 def erf_covariance(correlation: Array, gain: Array) -> Array:
-    """Covariance of erf(g z)/Z where that of z is given, E z² = 1."""
+    """Covariance of erf(g z)/Z given that of z, E z² = 1."""
     most = 2 * gain**2 / (1 + 2 * gain**2)
     return jnp.arcsin(most * correlation) / jnp.arcsin(most)
 
 
 def excess_kurtosis(second: Array, fourth: Array) -> Array:
-    """From the second and fourth moments."""
+    """Excess kurtosis from the second and fourth moments."""
     return fourth / second**2 - 3
 
 
@@ -76,7 +76,7 @@ def cavity_effects(weights: Array, x: Array) -> tuple[Array, Array]:
         fourth - 4 * w * ((h**3).T @ x) / n + 6 * w**2 * ((h**2).T @ x**2) / n - 4 * w**3 * (h.T @ x**3) / n
         + w**4 * jnp.mean(x**4, axis=0, keepdims=True)
     )  # fmt: skip
-    usable = without2 > 1e-5 * second  # nothing is left of a unit with one weight
+    usable = without2 > 1e-5 * second  # false for a unit with a single weight
     there = second > 0
     whole = jnp.where(there, excess_kurtosis(jnp.where(there, second, 1), fourth), 0)
     left = jnp.where(usable, excess_kurtosis(jnp.where(usable, without2, 1), without4), 0)
@@ -84,7 +84,7 @@ def cavity_effects(weights: Array, x: Array) -> tuple[Array, Array]:
 
 
 def mean_over(values: Array, mask: Array) -> Array:
-    """Mean where the mask is one; NaN where it is one nowhere."""
+    """Mean where the mask is one; NaN if it is one nowhere."""
     count = jnp.sum(mask)
     return jnp.where(count > 0, jnp.sum(values * mask) / jnp.maximum(count, 1), jnp.nan)
 
@@ -104,7 +104,7 @@ class ReceptiveFields(Model):
     sentence = (
         "Iterative magnitude pruning on inputs with and without higher cumulants: kurtosis and localised filters."
     )
-    method = "none closed; Gaussian inputs of equal covariance and random pruning beside it"
+    method = "no closed theory; compared with Gaussian inputs of equal covariance and random pruning"
     typical_sizes = (20, 40, 80)
     simulation_seconds = 3.0
     simulation_growth = 1.0
@@ -138,7 +138,7 @@ class ReceptiveFields(Model):
         meaning="correlation length of the second class, in sites")  # fmt: skip
     share: Control = control(
         0.25, low=0.0, high=1.0, high_open=True, typical=(0.1, 0.5), symbol="p",
-        meaning="part of the remaining weights that every round removes")  # fmt: skip
+        meaning="fraction of the remaining weights removed in every round")  # fmt: skip
     rate: Control = control(
         0.01, low=0.0, low_open=True, high=1.0, typical=(1e-3, 3e-2), scale="log", symbol=r"\eta",
         meaning="learning rate of Adam")  # fmt: skip
@@ -165,7 +165,7 @@ class ReceptiveFields(Model):
                    predicted=False),
         observable("kurtosis", "mean excess kurtosis of preactivations", symbol=r"\kappa", dims=("round",), low=-2,
                    predicted=False),
-        observable("non_gaussianity", "mean modulus of that kurtosis", symbol=r"|\kappa|", dims=("round",), low=0,
+        observable("non_gaussianity", "mean modulus of the excess kurtosis", symbol=r"|\kappa|", dims=("round",), low=0,
                    predicted=False),
         observable("localisation", "length of the mean phase on the ring, weighted by squared weights", dims=("round",),
                    low=0, high=1, predicted=False),
@@ -195,7 +195,7 @@ class ReceptiveFields(Model):
         return shape
 
     def measure(self, network: Network, masks: Any, following: Any, x: Array) -> dict[str, Array]:
-        """All that is reported of a trained network, on inputs x of both classes."""
+        """All observables of a trained network, on inputs x of both classes."""
         w, mask, kept = network["first"], masks["first"], following["first"]
         live = (mask.sum(axis=1) > 0).astype(w.dtype)
         several = jnp.where(mask.sum(axis=1, keepdims=True) > 1, mask, 0)
@@ -219,7 +219,7 @@ class ReceptiveFields(Model):
     def experiment(self, key: PRNGKeyArray, size: int, counts: Mapping[str, Count], dtype: Any) -> dict[str, Array]:
         to_start, to_learn = jax.random.split(key)
         shape = self.sampler(size, dtype)
-        # One call for all that is drawn before the training: compiling random numbers takes longer than anything else.
+        # One call for all random numbers before training, whose compilation takes longer than anything else.
         parts = np.cumsum([self.units * size, self.units])
         normal = jax.random.normal(to_start, (parts[-1] + 2 * self.tested * size,), dtype)
         first, second, tested = jnp.split(normal, parts)

@@ -1,4 +1,4 @@
-"""What is claimed of a spike in the fourth cumulant, and the numbers that decide."""
+"""Claims about a spike in the fourth cumulant, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _possible(stored: Stored) -> list[Measured]:
     few, many = (mean_and_error(runs.success_simulated.sel(samples=x)) for x in (0.25, 3.0))
     return [
         Measured("critical strength at n = d (the paper's figure: about 10.7)", critical, above=10.5, below=11.0),
-        Measured("spikes found by exhaustive search at n = 3d", *many, above=0.8),
+        Measured("fraction of spikes found by exhaustive search at n = 3d", *many, above=0.8),
         Measured("the same at n = d/4", *few, below=0.3),
     ]
 
@@ -47,7 +47,7 @@ def _learners(stored: Stored) -> list[Measured]:
     return [
         *found,
         Measured("accuracy of a network at n = d²/2, d = 40", *mean_and_error(1 - few), below=0.55),
-        Measured("accuracy of a network where the latent is Gaussian", *mean_and_error(1 - null), below=0.55),
+        Measured("accuracy of a network with a Gaussian latent", *mean_and_error(1 - null), below=0.55),
     ]
 
 

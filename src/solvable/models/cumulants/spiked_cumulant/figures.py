@@ -59,7 +59,7 @@ def draw_norms(data: dict[str, Any]) -> Any:
     axes[1].fill_between(at.samples, at.critical_snr_theory, 1e5, color=COLOURS[0], alpha=0.12)
     axes[1].plot([1.0], [10.7826], "o", color=COLOURS[1])
     axes[1].annotate("10.78 at n = d", (1.0, 10.7826), xytext=(8, 6), textcoords="offset points", fontsize=8)
-    axes[1].text(0.7, 3e3, "classes can be told apart", fontsize=8)
+    axes[1].text(0.7, 3e3, "classes can be distinguished", fontsize=8)
     axes[1].text(0.12, 1.3, "they cannot", fontsize=8)
     axes[1].set(
         xlabel=label("samples", "n/d"), ylabel=label("critical strength", r"\beta_*"), yscale="log", ylim=(1, 1e5)
@@ -113,7 +113,7 @@ def draw_learners(data: dict[str, Any]) -> Any:
                 axis.errorbar(at.scaled_samples, values.mean("seed"), error, fmt=MARKERS[i] + "-", color=COLOURS[i],
                               markersize=4, linewidth=0.8, label=f"{word}, d = {int(size)}", **shade)  # fmt: skip
     axes[0].axhline(oracle, color=COLOURS[6], linestyle="--", linewidth=1)
-    axes[0].text(0.55, oracle - 0.012, "whoever knows the spike", fontsize=8)
+    axes[0].text(0.55, oracle - 0.012, "a test that knows the spike", fontsize=8)
     axes[0].axhline(0.5, color=COLOURS[6], linestyle=":", linewidth=1)
     axes[0].set(ylabel="test accuracy")
     axes[0].set_title("a network learns, random features do not")
@@ -130,7 +130,7 @@ def draw_learners(data: dict[str, Any]) -> Any:
         error = np.sqrt(mean * (1 - mean) / values.sizes["seed"])
         axes[2].errorbar(runs.samples, mean, error, fmt=MARKERS[j] + "-", color=COLOURS[3 + j], markersize=4, linewidth=0.8,
                          label=f"d = {int(size)}")  # fmt: skip
-    axes[2].set(xlabel=label("samples", "n/d"), ylabel="spike found", ylim=(-0.02, 1.05))
+    axes[2].set(xlabel=label("samples", "n/d"), ylabel="fraction of spikes found", ylim=(-0.02, 1.05))
     axes[2].set_title("searching all $2^d$ spikes needs n ~ d")
     axes[2].legend()
     figure.suptitle("Who finds a spike in the fourth cumulant (β = 10)", fontsize=11)
@@ -141,11 +141,11 @@ RECIPES = {
     "spiked-cumulant-norms": Recipe(
         norms,
         draw_norms,
-        sentence="Norms of a spiked cumulant's likelihood ratio: exact ones jump at a critical strength, polynomials' at n ~ d².",
+        sentence="Norms of a spiked cumulant's likelihood ratio: jumps at a critical strength; for polynomials, at n ~ d².",
     ),
     "spiked-cumulant-learners": Recipe(
         learners,
         draw_learners,
-        sentence="A two-layer network finds the spike from about 10 d² samples on, random features do not; search needs n ~ d.",
+        sentence="A two-layer network finds the spike with about 10 d² samples, random features do not; search needs n ~ d.",
     ),
 }

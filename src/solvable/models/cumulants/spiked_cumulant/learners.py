@@ -1,6 +1,6 @@
-"""Who must find the spike from labelled samples: a two-layer network, and random features with a ridge.
+"""Learners that find the spike from labelled samples: a two-layer network, and random features with a ridge penalty.
 
-Both see 4/5 of their samples and choose among epochs, or strengths of the ridge, by the others; the test set is fresh.
+Both train on 4/5 of their samples and use the rest to choose the epoch, or the ridge penalty; the test set is fresh.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from jaxtyping import Array
 from solvable.methods.fixed_points.linear_algebra import solve_positive
 
 BATCH = 64
-RATE = 2e-3  # of Adam
+RATE = 2e-3  # learning rate of Adam
 TEST = 8192
-HELD = 4096  # samples of validation at most
+HELD = 4096  # maximum number of validation samples
 RIDGES = (1e-4, 1e-2, 1.0)  # per sample
 Draw = Callable[[Array, int], tuple[Array, Array]]
 
@@ -47,16 +47,16 @@ def error_of(outputs: Array, labels: Array) -> Array:
 
 
 def _validation(number: Array) -> Array:
-    """How many samples are kept back: a fifth, at most `HELD`."""
+    """The number of validation samples: a fifth, at most `HELD`."""
     return jnp.clip(number // 5, 2, HELD)
 
 
 def fit_network(
     keys: Sequence[Array], draw: Draw, number: Array, size: int, epochs: int, dtype: Any
 ) -> tuple[Array, Array]:
-    """Test error and first-layer weights of a network of 4d units, at the epoch that validation prefers.
+    """Test error and first-layer weights of a network of 4d units, at the epoch with the lowest validation error.
 
-    A batch of an epoch is drawn again from the key of its place: the same samples in every epoch, without storing them.
+    Each batch is redrawn from the key of its position, which gives the same samples in every epoch without storing them.
     """
     sample_key, held_key, weight_key, order_key, test_key = keys
     network = begin(weight_key, size, 4 * size, dtype)
@@ -70,7 +70,7 @@ def fit_network(
 
     def step(i: Array, carry: tuple[Network, Network, Network, Array, Array]) -> tuple[Any, ...]:
         net, mean, square, epoch, _ = carry
-        # from another place in every epoch
+        # start at another position in every epoch
         place = (i + jax.random.randint(jax.random.fold_in(order_key, epoch), (), 0, 1 << 30, jnp.int32)) % batches
         x, y = draw(jax.random.fold_in(sample_key, place), BATCH)
         slope = jax.grad(loss)(net, x, y)
@@ -101,7 +101,7 @@ def fit_network(
 def fit_features(
     keys: Sequence[Array], draw: Draw, number: Array, size: int, epochs: int, dtype: Any
 ) -> tuple[Array, Array]:
-    """The same with a frozen first layer: ridge regression on its features, the strength by validation."""
+    """The same with a frozen first layer: ridge regression on its features, with the penalty chosen by validation."""
     sample_key, held_key, weight_key, _, test_key = keys
     network = begin(weight_key, size, 4 * size, dtype)
     kept = _validation(number)

@@ -1,4 +1,4 @@
-r"""A direction that neither mean nor covariance shows, only cumulants from the fourth on: who finds it, from how many samples?
+r"""A direction hidden from mean and covariance, visible only in cumulants of order four or more: how many samples reveal it?
 
 **Data.** A spike u of d random signs, with direction û = u/√d. Samples of the planted class are x = S(√(β/d) g u + z) with
 Gaussian z and a latent g of mean zero and variance one; S whitens, so that their covariance is the identity. Only their
@@ -7,28 +7,28 @@ component along û is not Gaussian: s = √r g + √(1-r) z with r = β/(1+β). 
 - `latent`: Rademacher, uniform, Laplace, Gaussian (the null case), or your own by its `moments` E[g^0] … E[g^(2m-1)]: then the
   law with m atoms that has them.
 
-**Tests.** With ℓ_u the likelihood ratio of one sample, two independent spikes of overlap λ see each other through the pair
+**Tests.** With ℓ_u the likelihood ratio of one sample, two independent spikes of overlap λ interact through the pair
 function f(λ) = E_Q[ℓ_u ℓ_v] = Σ_k (rλ)^k h_k²/k!, h_k = E He_k(g), and the norm of the likelihood ratio of n samples is
 
     ‖L‖² = E_λ f(λ)^n.
 
-The classes cannot be told apart (strongly) while it is bounded. With n = γd its logarithm per dimension tends to
-R = max_λ [γ log f - I(λ)], I the entropy that an overlap costs. Near λ = 0 the entropy wins (λ² against λ⁴), so that the
-maximum appears at once, near λ = 1: a discontinuous transition at β_*(γ), or at γ_*(β) = min_λ I/log f. Polynomials of low
-degree D, which stand for what takes polynomial time, see less: their norm is Σ_{m≤D} E[λ^m] [λ^m] f^n. It stays finite while
-n ≪ d^{p/2}, p being the first order with h_p ≠ 0: n ~ d² for symmetric latents. With n = c d^{p/2} it tends to
+The classes cannot be (strongly) distinguished while it is bounded. With n = γd its logarithm per dimension tends to
+R = max_λ [γ log f - I(λ)], with I the entropic cost of an overlap. Near λ = 0 the entropy wins (λ² against λ⁴), so
+the maximum appears near λ = 1: a discontinuous transition at β_*(γ), or at γ_*(β) = min_λ I/log f. Polynomials of low
+degree D, which stand for polynomial-time tests, detect less: their norm is Σ_{m≤D} E[λ^m] [λ^m] f^n. It stays finite while
+n ≪ d^{p/2}, with p the first order with h_p ≠ 0: n ~ d² for symmetric latents. With n = c d^{p/2} it tends to
 Σ_j (c r^p h_p²/p!)^j (pj-1)!!/j!.
 
-A latent with heavier tails than a Gaussian's has f = ∞ at every λ > 0. It is refused unless `norm` is "low-degree".
+A latent with heavier tails than a Gaussian's has f = ∞ at every λ > 0. It is rejected unless `norm` is "low-degree".
 
-**Learners.** (Only their simulations; the theory says what is possible.)
+**Learners.** (Simulated only; the theory says what is possible.)
 
-- `oracle`: knows the spike and compares likelihoods; its error is the least there is. Beside it the best test of degree four,
-  which knows nothing: Σ_μ E_u He_4(x_μ·û). The shift of its mean, in standard deviations of the null, is (‖L^{≤4}‖² - 1)^{1/2}.
-- `search`: tries all 2^d spikes on n = γd planted samples and takes the likeliest.
-- `network`: a two-layer ReLU network of 4d units, Adam on the squared loss, n = c d^{p/2} samples of either class. A fifth of
-  them is kept for validation and chooses the epoch; the test set is fresh.
-- `features`: the same with a frozen first layer and a ridge whose strength validation chooses.
+- `oracle`: knows the spike and compares likelihoods; its error is the smallest possible. Also the best test of degree four,
+  which does not know the spike: Σ_μ E_u He_4(x_μ·û). Its mean shift, in null standard deviations, is (‖L^{≤4}‖² - 1)^{1/2}.
+- `search`: tries all 2^d spikes on n = γd planted samples and takes the most likely.
+- `network`: a two-layer ReLU network of 4d units, Adam on the squared loss, n = c d^{p/2} samples of each class. A fifth of
+  them is kept for validation, which chooses the epoch; the test set is fresh.
+- `features`: the same with a frozen first layer and a ridge penalty chosen by validation.
 
 After Székely, Bardone, Gerace and Goldt 2023; closed forms and limits are derived here.
 """
@@ -67,15 +67,15 @@ from .norms import (
 
 LATENTS = ("rademacher", "uniform", "laplace", "gaussian", "moments")
 BOUNDED = ("rademacher", "uniform", "moments")
-ATOMS = ("rademacher", "moments")  # without a density, f grows without end as β does, and β_* is finite at every γ
+ATOMS = ("rademacher", "moments")  # without a density: f grows without bound as β does, and β_* is finite at every γ
 SYMMETRIC = ("rademacher", "uniform", "laplace")
-DRAWS = 2048  # samples on which a realisation averages, per class
-REPEATS = 8  # data sets of which a realisation takes the mean of the test of degree four
-SEARCHED = 16  # dimension up to which all spikes are tried
+DRAWS = 2048  # samples per class that a realisation averages over
+REPEATS = 8  # data sets over which a realisation averages the test of degree four
+SEARCHED = 16  # largest dimension for exhaustive search
 
 
 class SpikedCumulant(Model):
-    """A spike in the fourth cumulant: likelihood-ratio norms, thresholds, and who finds it from how many samples.
+    """A spike in the fourth cumulant: likelihood-ratio norms, thresholds, and the samples that each learner needs.
 
     >>> import solvable as sv
     >>> model = sv.SpikedCumulant(samples=1.0)
@@ -100,7 +100,7 @@ class SpikedCumulant(Model):
         {"values": {"latent": "uniform", "snr": 10.0, "scaled_samples": 4.0}, "seeds": 48},
     )
     guard = Guard(values={"scaled_samples": 1.0}, size=25, seeds=8)
-    inconclusive = 0.4  # of the test of degree four, whose standard deviation is one
+    inconclusive = 0.4  # for the test of degree four, whose standard deviation is one
     references = (
         Reference(
             "szekely2023learning", "E. Székely, L. Bardone, F. Gerace and S. Goldt",
@@ -128,14 +128,14 @@ class SpikedCumulant(Model):
         8, low=3, high=24, symbol="D", meaning="largest degree of the polynomials of the low-degree norm"
     )
     learner: str = choice(
-        "oracle", options=("oracle", "search", "network", "features"), meaning="who looks for the spike"
+        "oracle", options=("oracle", "search", "network", "features"), meaning="learner that looks for the spike"
     )
     epochs: int = choice(30, high=1000, meaning="passes of the network over its samples")
     moments: Input = data(
         np.array([1.0, 0.0, 1.0, 0.0, 1.5, 0.0]), dims=("order",), symbol=r"m_k",
         meaning="moments E[g^0] … E[g^(2m-1)] of your own latent, mean 0 and variance 1, for latent = 'moments'")  # fmt: skip
 
-    # values and chances of the latent's atoms, where it is given by its moments: static, as the law of a named one is
+    # values and probabilities of the atoms of a latent given by its moments: static, like the law of a named latent
     _atoms: str = eqx.field(default="", init=False, static=True, repr=False)
 
     observables_declared = (
@@ -147,19 +147,19 @@ class SpikedCumulant(Model):
                    simulated=False, when={"norm": "exact", "latent": BOUNDED}),
         observable("critical_snr", "signal-to-noise ratio from which the norm explodes", symbol=r"\beta_*", low=0,
                    simulated=False, when={"norm": "exact", "latent": ATOMS}),
-        observable("jump", "overlap that takes over at the critical number of samples", symbol=r"\lambda_*", low=0, high=1,
+        observable("jump", "overlap that dominates from the critical number of samples", symbol=r"\lambda_*", low=0, high=1,
                    simulated=False, when={"norm": "exact", "latent": BOUNDED}),
         observable("low_degree_norm", "norm of the best polynomial of the largest degree, n = c d^{p/2}",
                    symbol=r"\|L^{\leq D}\|^2", low=1, simulated=False),
         observable("pair_function", "mean product of the likelihood ratios of two spikes", symbol="f(\\lambda)", low=1,
                    status="exact", when={"norm": "exact", "latent": BOUNDED, "learner": "oracle"}),
-        observable("oracle_error", "error of whoever knows the spike", symbol=r"\varepsilon_B", low=0, high=0.5,
+        observable("oracle_error", "error of a test that knows the spike", symbol=r"\varepsilon_B", low=0, high=0.5,
                    status="exact", when={"latent": BOUNDED, "learner": "oracle"}),
         observable("separation", "shift of the best test of degree four, in standard deviations of the null",
                    symbol=r"\Delta_4", when={"latent": SYMMETRIC, "learner": "oracle"}),
         observable("success", "whether exhaustive search finds the spike", low=0, high=1, predicted=False,
                    when={"learner": "search"}),
-        observable("search_overlap", "overlap of the likeliest spike with the true one", low=0, high=1, predicted=False,
+        observable("search_overlap", "overlap of the most likely spike with the true one", low=0, high=1, predicted=False,
                    when={"learner": "search"}),
         observable("test_error", "error of the learner on fresh samples", symbol=r"\varepsilon_g", low=0, high=1,
                    predicted=False, when={"learner": ("network", "features")}),
@@ -184,7 +184,7 @@ class SpikedCumulant(Model):
         return latent_named(self.latent)
 
     def transition(self, along: str) -> Array:
-        """Samples above the critical number: the norm explodes where this changes sign."""
+        """Samples minus the critical number: the norm explodes where this changes sign."""
         if self.norm != "exact" or self.latent not in BOUNDED:
             return super().transition(along)
         return self.samples - self.theory(only=("critical_samples",)).critical_samples
@@ -228,9 +228,9 @@ class SpikedCumulant(Model):
     # --- simulation -------------------------------------------------------------------------------------------------
 
     def _planted(self, noise: Array, spike: Array, latent: Latent) -> Array:
-        """Samples of the planted class, by the definition: a latent along the spike, noise, and whitening.
+        """Samples of the planted class by its definition: a latent along the spike, noise, and whitening.
 
-        `noise` is Gaussian and has one column more than a sample: of it the latents are made, by their ranks.
+        `noise` is Gaussian, with one column more than a sample, which is transformed into the latents.
         """
         z, h = noise[:, :-1], noise[:, -1]
         if self.latent == "laplace":
@@ -275,7 +275,7 @@ class SpikedCumulant(Model):
         number = jnp.rint(self.scaled_samples * float(size) ** (self._power() / 2)).astype(jnp.int32)
 
         def draw(sample_key: Array, rows: int) -> tuple[Array, Array]:
-            """Planted and null samples in turn, and their labels."""
+            """Alternating planted and null samples, and their labels."""
             noise, null = jax.random.normal(sample_key, (2, rows // 2, size + 1), dtype)
             x = jnp.stack([self._planted(noise, spike, latent), null[:, :-1]], axis=1).reshape(-1, size)
             return x, jnp.tile(jnp.asarray([1.0, -1.0], dtype), rows // 2)
@@ -294,7 +294,7 @@ class SpikedCumulant(Model):
         spike, other, null = _signs(noise[0, :-1]), noise[1, :-1], noise[DRAWS + 2 :, :-1]
         planted, found = self._planted(noise[2 : DRAWS + 2], spike, latent), {}
         if self.latent in BOUNDED and self.norm == "exact":
-            # another direction with the overlap asked for
+            # another direction with the requested overlap
             other = other - (other @ spike) * spike
             lam = self.pair_overlap.astype(dtype)
             second = lam * spike + jnp.sqrt(1 - lam**2) * other / jnp.linalg.norm(other)
@@ -322,7 +322,7 @@ class SpikedCumulant(Model):
 
         def chunk(i: Array, sums: Array) -> Array:
             noise = jax.random.normal(jax.random.fold_in(key, i), (2 * rows + 1, size + 1), dtype)
-            # a spike for every few samples: the test does not know it, and the mean over spikes is what is wanted
+            # a new spike for every few samples: the test does not know it, and averages over spikes
             planted = statistic(self._planted(noise[:rows], _signs(noise[-1, :-1]), latent))
             null = statistic(noise[rows : 2 * rows, :-1])
             here = ((i * rows + jnp.arange(rows, dtype=jnp.int32)).astype(float) < REPEATS * number).astype(dtype)
@@ -339,7 +339,7 @@ class SpikedCumulant(Model):
         spike_key, sample_key = jax.random.split(key)
         spike = _signs(jax.random.normal(spike_key, (size,), dtype))
         x = self._planted(jax.random.normal(sample_key, (count.padded, size + 1), dtype), spike, latent)
-        # a spike and its opposite are alike unless the latent is skewed
+        # a spike and its opposite are equivalent unless the latent is skewed
         both = int(latent.name == "moments" and abs(latent.hermite[3]) > 1e-12)
         bits = (np.arange(2 ** (size - 1 + both))[:, None] >> np.arange(size)[None, :]) & 1
         every = jnp.asarray((1 - 2 * bits) / math.sqrt(size), dtype)
@@ -358,7 +358,7 @@ def _signs(z: Array) -> Array:
 
 
 def _oracle_error(latent: Latent, ratio: Array, rest: Array, nodes: int) -> Array:
-    """½ - ½ ∫ (p - φ) over p > φ, p the density along the spike: its ends are found on a grid and refined by halves."""
+    """½ - ½ ∫ (p - φ) over p > φ, p the density along the spike; its ends are found on a grid and refined by bisection."""
     root, wide = jnp.sqrt(ratio), jnp.sqrt(rest)
     values = np.array([-EDGE, EDGE]) if latent.name == "uniform" else latent.values
     near = wide * np.linspace(-10.0, 10.0, nodes)[None, :] + root * values[:, None]
@@ -368,7 +368,7 @@ def _oracle_error(latent: Latent, ratio: Array, rest: Array, nodes: int) -> Arra
         """log p - log φ."""
         if latent.name == "uniform":
             low, high = (-EDGE * root - x) / wide, (EDGE * root - x) / wide
-            turn = x > 0  # far out, of two numbers near one the difference is that of two small ones
+            turn = x > 0  # in the tail, use the complements: the difference of two small numbers keeps its digits
             ends = jnp.where(turn, -low, high), jnp.where(turn, -high, low)
             inside = jax.scipy.special.ndtr(ends[0]) - jax.scipy.special.ndtr(ends[1])
             return jnp.log(jnp.maximum(inside, 1e-300) / (2 * EDGE * root)) + x**2 / 2 + 0.5 * math.log(2 * math.pi)
@@ -395,5 +395,5 @@ def _oracle_error(latent: Latent, ratio: Array, rest: Array, nodes: int) -> Arra
     turns = above[1:] != above[:-1]
 
     low, high = bisect(lambda x: (excess(x) > 0) == above[:-1], s[:-1], s[1:], 45)
-    ends = mass(jax.lax.stop_gradient(0.5 * (low + high)))  # p = φ at an end: it need not be followed
+    ends = mass(jax.lax.stop_gradient(0.5 * (low + high)))  # p = φ at an end, so its derivative does not contribute
     return 0.5 - 0.5 * jnp.sum(jnp.where(turns, jnp.where(above[:-1], ends, -ends), 0.0))

@@ -1,6 +1,6 @@
-r"""Likelihood-ratio norms of a spiked cumulant: exact at any n and d, of low degree, and where n grows like d.
+r"""Likelihood-ratio norms of a spiked cumulant: exact at any n and d, of low degree, and in the limit n ~ d.
 
-Two spikes of overlap λ see each other through f(λ) = E_Q[ℓ_u ℓ_v] = Σ_k ρ^k h_k²/k!, with ρ = rλ, r = β/(1+β) and the Hermite
+Two spikes of overlap λ interact through f(λ) = E_Q[ℓ_u ℓ_v] = Σ_k ρ^k h_k²/k!, with ρ = rλ, r = β/(1+β) and the Hermite
 moments h_k of the latent. By Mehler's formula this is an average over two independent latents g and g',
 
     f = E (1-ρ²)^{-1/2} exp{ -ρ²(g-g')²/(2(1-ρ²)) + ρ g g'/(1+ρ) },
@@ -34,14 +34,17 @@ from solvable.methods.averages.hermite import atoms_with_moments, hermite_moment
 from solvable.methods.averages.quadrature import legendre
 from solvable.methods.fixed_points.bisection import bisect
 
-ORDER = 24  # of the largest Hermite moment that is kept
-SMALL, SERIES = 0.05, 14  # ρ below which f is summed, and to which order: f - 1 is of order ρ⁴ and would be lost
-EDGE = math.sqrt(3.0)  # of a uniform variable
-FAR = 20.0  # u = artanh λ beyond which λ is one, to all digits
+ORDER = 24  # order of the largest Hermite moment
+SMALL, SERIES = (
+    0.05,
+    14,
+)  # ρ below which f is a series, and its order: f - 1 is of order ρ⁴ and would be lost to rounding
+EDGE = math.sqrt(3.0)  # bound of a uniform variable of variance one
+FAR = 20.0  # u = artanh λ beyond which λ is one to all digits
 
 
 class Latent(NamedTuple):
-    """The law of g: its values and their chances (none where it is continuous), and h_0, h_1, …"""
+    """The law of g: its values and their probabilities (none if it is continuous), and h_0, h_1, …"""
 
     name: str
     values: np.ndarray
@@ -50,12 +53,12 @@ class Latent(NamedTuple):
 
     @property
     def exponent(self) -> int:
-        """The first order of its law that is not a Gaussian's; 0 if there is none."""
+        """The first order in which its law differs from a Gaussian's; 0 if there is none."""
         return information_exponent(self.hermite)
 
 
 def latent_named(name: str, moments: Any = None, order: int = ORDER) -> Latent:
-    """A latent by its name, or (`"moments"`) by its moments E[g^0], E[g^1], …: then the law with the fewest atoms.
+    """A latent by name, or (`"moments"`) the law with the fewest atoms that has the moments E[g^0], E[g^1], ….
 
     >>> latent_named("laplace").hermite[:5].tolist(), latent_named("moments", [1.0, 0.0, 1.0, 0.5]).exponent
     ([1.0, 0.0, 0.0, 0.0, 3.0], 3)
@@ -72,16 +75,16 @@ def latent_named(name: str, moments: Any = None, order: int = ORDER) -> Latent:
 def latent_with_atoms(values: np.ndarray, chances: np.ndarray, order: int = ORDER) -> Latent:
     """A latent that takes few values."""
     moments = chances @ values[:, None] ** np.arange(order + 1)
-    moments[:3] = 1.0, 0.0, 1.0  # to the last digit: the orders that are Gaussian are
+    moments[:3] = 1.0, 0.0, 1.0  # exact, so that Gaussian orders cancel to the last digit
     return Latent("moments", values, chances, hermite_moments(moments))
 
 
 def log_pair(latent: Latent, ratio: Array, rest: Array, overlap: Array, missing: Array) -> Array:
-    """log f at an overlap in [0, 1]; `ratio` is r, `rest` 1 - r and `missing` 1 - λ, each to its own last digit."""
+    """log f at an overlap in [0, 1]; `ratio` is r, `rest` 1 - r and `missing` 1 - λ, each to full precision."""
     rho = ratio * overlap
     gap = rest * (1 + ratio) + ratio**2 * missing * (1 + overlap)  # 1 - ρ²
     little = jnp.minimum(rho, SMALL)
-    # the even orders, of which most latents have no others, and the odd ones
+    # even orders, the only ones of most latents, and odd ones
     terms = latent.hermite[: SERIES + 1] ** 2 / np.exp(gammaln(np.arange(SERIES + 1) + 1.0))
     series = little**4 * _horner(terms[4::2], little**2)
     if np.any(terms[3::2]):
@@ -113,7 +116,7 @@ def _log_mehler(latent: Latent, rho: Array, gap: Array) -> Array:
 
 
 def _log_uniform(rho: Array, gap: Array) -> Array:
-    """One of both averages is a difference of error functions; the other has steps of width √gap at ±√3ρ."""
+    """One of the two averages is a difference of error functions; the other has steps of width √gap at ±√3ρ."""
     root, (u, w) = jnp.sqrt(gap), legendre(16)
     steps = EDGE * rho + root * np.array([-8.0, -4.0, -2.0, 0.0, 2.0, 4.0, 8.0])
     edges = jnp.concatenate([jnp.zeros(1), jnp.clip(steps, 0.0, EDGE), jnp.full(1, EDGE)])
@@ -124,7 +127,7 @@ def _log_uniform(rho: Array, gap: Array) -> Array:
 
 
 def refuse_infinite(latent: str) -> None:
-    """One sentence about a latent whose norm does not exist."""
+    """Raise `InvalidValue` for a latent whose norm does not exist."""
     raise InvalidValue(
         f"latent = {latent!r} has heavier tails than a Gaussian: its likelihood-ratio norm is infinite from one sample on, "
         "and only norms of low degree exist (norm = 'low-degree')."
@@ -156,7 +159,7 @@ def log_norm(latent: Latent, snr: float, samples: int | float, dimension: int) -
 
 
 def _log_opposite(latent: Latent, rho: np.ndarray, gap: np.ndarray) -> np.ndarray:
-    """log f at -ρ: the second latent with its sign turned."""
+    """log f at -ρ: the second latent with its sign reversed."""
     g, other = np.meshgrid(latent.values, -latent.values)
     weight = np.outer(latent.chances, latent.chances).ravel()[:, None]
     exponents = -((rho**2 / gap)[None] * ((g - other) ** 2).ravel()[:, None]) / 2
@@ -165,7 +168,7 @@ def _log_opposite(latent: Latent, rho: np.ndarray, gap: np.ndarray) -> np.ndarra
 
 
 def low_degree_norm(hermite: np.ndarray, snr: float, samples: int | float, dimension: int, degree: int) -> float:
-    """Norm of the best polynomial of that degree in all n samples: Σ_{m ≤ D} E[λ^m] [λ^m] f^n.
+    """Norm of the best polynomial of the given degree in all n samples: Σ_{m ≤ D} E[λ^m] [λ^m] f^n.
 
     The coefficients b_m of f^n follow from those of f, a_k = r^k h_k²/k!, by m b_m = Σ_k (k(n+1) - m) a_k b_{m-k}.
     """
@@ -198,10 +201,10 @@ def low_degree_limit(latent: Latent, ratio: Array, scaled: Array, degree: int) -
 
 
 class Linear(NamedTuple):
-    """What the exact norm does where n = γd.
+    """The exact norm for n = γd.
 
     `rate` is the limit of log‖L‖²/d and `overlap` the λ that dominates (zero below the transition); `critical` is γ_*(β),
-    `jump` the λ that takes over there. `residual` is how well the two stationarity conditions hold, in units of u.
+    `jump` the λ that takes over there. `residual` is the larger error of the two stationarity conditions, in units of u.
     """
 
     rate: Array
@@ -212,15 +215,15 @@ class Linear(NamedTuple):
 
 
 def _entropy(u: Array) -> Array:
-    """I(λ) = λu - log cosh u at λ = tanh u: what an overlap λ of two random spikes costs, per dimension."""
+    """I(λ) = λu - log cosh u at λ = tanh u: the entropic cost of an overlap λ of two random spikes, per dimension."""
     tail = jnp.exp(-2 * u)
     return math.log(2.0) - 2 * u * tail / (1 + tail) - jnp.log1p(tail)
 
 
 def _along(latent: Latent) -> Callable[[Array, Array, Array], tuple[Array, Array]]:
-    """log f and its derivative with λ, at λ = tanh u: 1 - λ keeps its digits however near to one λ is.
+    """log f and its derivative with respect to λ, at λ = tanh u: 1 - λ keeps its digits however close λ is to one.
 
-    Compiled on its own, so that it is traced once and not wherever it is used.
+    Compiled separately, so that it is traced once and not at every use.
     """
 
     @jax.jit
@@ -238,13 +241,15 @@ def _grid(nodes: int) -> np.ndarray:
 
 
 def _root(function: Callable[[Array], Array], low: Array, high: Array, steps: int = 50) -> Array:
-    """Where a function that is positive at `low` and negative at `high` changes sign: by halves, then Newton's last step,
-    through which the derivative with everything it depends on is exact."""
+    """The root of a function that is positive at `low` and negative at `high`, by bisection and a final Newton step.
+
+    The Newton step makes derivatives with respect to all parameters exact.
+    """
     low, high = bisect(lambda x: function(x) > 0, low, high, steps)
     at = jax.lax.stop_gradient(0.5 * (low + high))
     value, slope = jax.jvp(function, (at,), (jnp.ones_like(at),))
     slope = jax.lax.stop_gradient(slope)
-    # at a fold of the solutions there is no derivative, and nothing to improve
+    # at a fold of the solutions there is no derivative, and the Newton step is skipped
     step = jnp.where(jnp.abs(slope) > 1e-12, value / jnp.where(jnp.abs(slope) > 1e-12, slope, 1.0), 0.0)
     return at - jnp.clip(step, -1e-3 * (1 + at), 1e-3 * (1 + at))
 
@@ -252,7 +257,7 @@ def _root(function: Callable[[Array], Array], low: Array, high: Array, steps: in
 def linear_regime(latent: Latent, snr: Array, samples: Array, nodes: int) -> Linear:
     """max_λ [γ log f - I], where λ = tanh u and I' = u, so that a maximum is a solution of u = γ (log f)'(tanh u).
 
-    The best of a grid in u, refined between its neighbours. u may be as large as it likes: at u = 16 already 1 - λ = 1e-14.
+    The best point of a grid in u, refined between its neighbours. u has no upper bound: at u = 16, 1 - λ is already 1e-14.
     """
     ratio, rest = snr / (1 + snr), 1 / (1 + snr)
     pair = _along(latent)
@@ -266,8 +271,10 @@ def linear_regime(latent: Latent, snr: Array, samples: Array, nodes: int) -> Lin
     cost = _entropy(grid)
 
     def cell(signs: Array, heights: Array, last: Array) -> tuple[Array, Array]:
-        """The ends of the interval in which `signs` turns from plus to minus, the highest of several; the last one has
-        its end beyond the grid. Heights alone would not do: they are flat where λ is one to all digits."""
+        """The ends of the interval in which `signs` turns from plus to minus; of several, the highest.
+
+        The last interval ends beyond the grid. Heights alone are not enough: they are flat where λ is one to all digits.
+        """
         after = jnp.concatenate([signs[1:], -jnp.ones(1)])
         best = jnp.argmax(jnp.where((signs > 0) & (after <= 0), heights, -jnp.inf))
         beyond = jnp.concatenate([grid, jnp.maximum(last, FAR)[None] + 1])
@@ -299,10 +306,10 @@ def linear_regime(latent: Latent, snr: Array, samples: Array, nodes: int) -> Lin
 
 
 def critical_snr(latent: Latent, samples: Array, nodes: int, most: float = 200.0) -> tuple[Array, Array]:
-    """β_*(γ), where the maximum touches zero, and whether it was found (β up to e^200 is looked at).
+    """β_*(γ), where the maximum touches zero, and whether it was found (among β up to e^200).
 
-    Where the latent has a density, f stays finite as β → ∞, and there may be none. By halves of log β on a grid of u,
-    then by Newton's method for both conditions.
+    Where the latent has a density, f stays finite as β → ∞, and there may be none. Found by bisection of log β on a
+    grid of u, then by Newton's method for both conditions.
     """
     grid = jnp.asarray(np.concatenate([_grid(nodes), [400.0]]))  # the last: λ = 1
 
@@ -318,7 +325,7 @@ def critical_snr(latent: Latent, samples: Array, nodes: int, most: float = 200.0
     ends = jnp.full_like(samples, -12.0), jnp.full_like(samples, most)
     _, high = bisect(lambda x: ~(jnp.max(excess(x)) > 0), *ends, 42)
     near = grid[jnp.argmax(excess(high))]
-    # where λ is one to all digits, the condition itself says which u that is
+    # where λ is one to all digits, the condition itself gives u
     near = jnp.where(near < FAR, near, samples * both(high, near)[1])
     start = jax.lax.stop_gradient(jnp.stack([near, high]))
 
@@ -335,6 +342,6 @@ def critical_snr(latent: Latent, samples: Array, nodes: int, most: float = 200.0
     y = jax.lax.stop_gradient(jax.lax.fori_loop(0, 12, newton, start))
     left = conditions(y, samples)
     along = jax.lax.stop_gradient(jax.jacfwd(conditions)(y, samples)[0, 1])
-    x = y[1] - left[0] / along  # the derivative with γ is that of this last step
+    x = y[1] - left[0] / along  # the derivative with respect to γ comes from this last step
     good = (high < most - 1) & jnp.all(jnp.abs(left) < 1e-9) & (jnp.abs(y[1] - high) < 0.2)
     return jnp.exp(x), good

@@ -1,4 +1,4 @@
-"""What is claimed of gradient flow among bad minima, and the numbers that decide."""
+"""Claims about gradient flow among bad minima, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def _slows(stored: Stored) -> list[Measured]:
     slow = times.sel(matrix_noise=0.4) / times.sel(matrix_noise=0.2)
     tiny = times.sel(start=1e-8) / times.sel(start=1e-4)
     return [
-        Measured("time of escape from 1e-4 at Δ₂ = 0.4 over that at 0.2", float(slow.sel(start=1e-4)), above=5),
-        Measured("time from 1e-8 over that from 1e-4, Δ₂ = 0.4", float(tiny.sel(matrix_noise=0.4)), above=2),
+        Measured("escape time from 1e-4 at Δ₂ = 0.4 over that at 0.2", float(slow.sel(start=1e-4)), above=5),
+        Measured("escape time from 1e-8 over that from 1e-4, Δ₂ = 0.4", float(tiny.sel(matrix_noise=0.4)), above=2),
     ]
 
 
@@ -37,7 +37,7 @@ def _between(stored: Stored) -> list[Measured]:
     table = stored[MINIMA]
     count = float(np.interp(1 / 0.45, table.strength, table.spurious.sel(order=3)))
     sizes = stored[DESCENTS]["size"].values
-    found = [Measured(f"fraction that finds the signal at Δ₂ = 0.45, N = {n}", *success_rate(stored, 0.45, n), above=0.25)
+    found = [Measured(f"fraction that find the signal at Δ₂ = 0.45, N = {n}", *success_rate(stored, 0.45, n), above=0.25)
              for n in sizes]  # fmt: skip
     lost = Measured(f"the same at Δ₂ = 0.7, N = {sizes[-1]}", *success_rate(stored, 0.7, int(sizes[-1])), below=0.25)
     return [Measured("complexity of spurious minima at Δ₂ = 0.45", count, above=0), *found, lost]
@@ -46,7 +46,7 @@ def _between(stored: Stored) -> list[Measured]:
 def _closed(stored: Stored) -> list[Measured]:
     near, table = stored[f"{ESCAPE}.near"], stored[f"{ESCAPE}.growth"]
     power = float(np.polyfit(np.log(near.distance[:4]), np.log(near.rate[:4]), 1)[0])
-    found = [Measured("exponent with which the rate of escape vanishes", power, above=1.95, below=2.05)]
+    found = [Measured("exponent with which the escape rate vanishes", power, above=1.95, below=2.05)]
     for noise in (0.3, 0.4):
         at = table.sel(matrix_noise=noise)
         late = at.rate.values[np.isfinite(at.rate.values)][-1]
@@ -71,7 +71,7 @@ def _saddles(stored: Stored) -> list[Measured]:
 CLAIMS = (
     Claim(
         "Gradient flow slows down drastically even in a trivial landscape.", PASSED,
-        "the time of escape grows with Δ₂ below 0.406 and with ln(1/m₀)", "a start at a finite overlap",
+        "the escape time grows with Δ₂ below 0.406 and with ln(1/m₀)", "a start at a finite overlap",
         (ESCAPE,), _slows, "p = 3, Δ₃ = 1, N → ∞",
     ),
     Claim(
@@ -83,17 +83,17 @@ CLAIMS = (
     ),
     Claim(
         "The flow's threshold has a closed form, 1/Δ₂² − 1/Δ₂ = (p−1)/Δ_p.", AFRAID,
-        "times of escape ln(1/m₀) θ/(θ−σ)², which diverge with the exponent 2", "beyond it m stays of the order of m₀",
+        "escape times ln(1/m₀) θ/(θ−σ)², which diverge with the exponent 2", "beyond it m stays of the order of m₀",
         (ESCAPE,), _closed, "p = 3, Δ₃ = 1, N → ∞, t ≤ 4000",
     ),
     Claim(
         "The flow finds good minima amid exponentially many bad ones.", AFRAID,
-        "a positive complexity of minima where descents succeed", "a minimisation from spurious minima stays there",
+        "a positive complexity of minima where descents succeed", "minimisations that start at spurious minima stay there",
         (DESCENTS, MINIMA), lambda stored: _between(stored)[:-1], "p = 3, Δ₃ = 1, Δ₂ = 0.45, random starts, N ≤ 80, t = 40",
-        missing="minimisations that start from spurious minima",
+        missing="minimisations that start at spurious minima",
     ),
     Claim(
-        "Saddles that were threshold minima point to the signal.", AFRAID,
+        "Saddles that were threshold minima point towards the signal.", AFRAID,
         "the lowest eigenvector of the Hessian overlaps the signal, by 1 − σ²/θ², only where θ > σ",
         "deeper minima, unstable later",
         (DESCENTS,), _saddles, "p = 3, Δ₃ = 1, random starts, N ≤ 80, at t = 1",

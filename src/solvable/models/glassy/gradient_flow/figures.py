@@ -1,4 +1,4 @@
-"""How long gradient flow needs to leave marginal minima for the signal."""
+"""The time gradient flow takes to leave marginal minima for the signal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ NOISES = (0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.48, 0.5, 0.55, 0.6)
 SHOWN = (0.2, 0.3, 0.4, 0.45, 0.5, 0.6)
 CRITICAL = 0.5  # the threshold at p = 3, Δ₃ = 1
 TRIVIAL = float(trivial_landscape(3, np.asarray(1.0)))
-BETWEEN = (0.3, 0.45, 0.7)  # no spurious minima; flow and spurious minima; beyond flow and message passing
+# No spurious minima; flow succeeds among spurious minima; both flow and message passing fail.
+BETWEEN = (0.3, 0.45, 0.7)
 
 
 def escape(quick: bool) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def draw_escape(data: dict[str, Any]) -> Any:
     axes[1].text(TRIVIAL - 0.006, 2.5, "no spurious\nminima to\nthe left", fontsize=8, ha="right")
     axes[1].text(CRITICAL + 0.008, 2.5, "flow fails\nto the right\n($m_0 \\to 0$)", fontsize=8, color=COLOURS[2])
     axes[1].set(xlim=(0.17, 0.65), ylim=(2, 3e4))
-    axes[1].set_title("slower, also without spurious minima")
+    axes[1].set_title("slower even without spurious minima")
     axes[1].legend(fontsize=7, loc="upper left")
     draw_runs(axes[2], points, "matrix_noise", lambda noise: rf"$\Delta_2$ = {noise:g}")
     axes[2].set_ylim(0, 1)
@@ -66,7 +67,7 @@ def descents(quick: bool) -> dict[str, Any]:
     import jax.numpy as jnp
     import xarray as xr
 
-    # seeds are pairs of descents with opposite noise; the last times tell where descents end
+    # seeds are pairs of descents with opposite noise; the last times show where descents end
     sizes = {20: 4, 40: 4} if quick else {40: 20, 80: 10}
     early, late = np.array([0.5, 1.0, 2.0, 3.0]), (10.0 if quick else 40.0)
     times, names = np.append(early, late), ("overlap", "multiplier", "lowest", "cosine")
@@ -81,7 +82,7 @@ def descents(quick: bool) -> dict[str, Any]:
         for i, noise in enumerate(BETWEEN):
             keys = jax.random.split(jax.random.key(100 * size + i), seeds)
             runs = [program(key, jnp.asarray(noise)) for key in keys]
-            for name in names:  # both signs of the noise are descents of their own
+            for name in names:  # each sign of the noise is a separate descent
                 values = np.concatenate([np.asarray(r[name]).T for r in runs])
                 found[name][i, j, : len(values)] = values
     table = xr.Dataset({name: (("matrix_noise", "size", "seed", "time"), v) for name, v in found.items()})
@@ -138,7 +139,9 @@ def draw_descents(data: dict[str, Any]) -> Any:
     axes[2].axvspan(TRIVIAL, CRITICAL, color="0.9", zorder=0)
     axes[2].set(xlabel=label("matrix_noise", r"\Delta_2"), ylabel=f"overlap $|m|$ at t = {float(table.time[-1]):g}")
     axes[2].set_title("grey: many spurious minima, flow succeeds")
-    figure.suptitle("Descents of finite systems from random starts, and the Hessian on their way (Δ₃ = 1)", fontsize=11)
+    figure.suptitle(
+        "Descents of finite systems from random starts, and the Hessian along the way (Δ₃ = 1)", fontsize=11
+    )
     return figure
 
 
@@ -146,7 +149,7 @@ RECIPES = {
     "gradient-flow-escape": Recipe(
         escape,
         draw_escape,
-        sentence="Gradient flow escapes from marginal minima in a time that diverges at a closed threshold.",
+        sentence="Gradient flow escapes from marginal minima in a time that diverges at a threshold known in closed form.",
     ),
     "gradient-flow-descents": Recipe(
         descents,

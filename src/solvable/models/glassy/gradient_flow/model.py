@@ -5,7 +5,7 @@ minima.
 (`matrix_noise`), and a noisy tensor of order p, T_{i1…ip} = √((p-1)!) N^{-(p-1)/2} x*_{i1}…x*_{ip} + noise of
 variance Δ_p (`tensor_noise`).
 
-**Learner.** dx/dt = -μ(t) x - ∇H on the sphere |x|² = N, H being the negative log-likelihood, from a random point of
+**Learner.** dx/dt = -μ(t) x - ∇H on the sphere |x|² = N, with H the negative log-likelihood, from a random point of
 overlap m₀ = x·x*/N (`initial_overlap`).
 
 **Theory** (Sarao Mannelli et al. 2019a, 2019b). H has mean -N Q(m) and covariance N Q(x·y/N), Q(q) = q²/(2Δ₂) +
@@ -17,13 +17,13 @@ q^p/(pΔ_p). For N → ∞ the two-time equations of Langevin dynamics (see `lan
     μ(t) = m Q'(m) + ∫₀^t R(t,s) [Q'(C(t,s)) + C(t,s) Q''(C(t,s))] ds.
 
 Without a signal the flow ends among marginal minima, where μ = 2σ, σ² = Q''(1). Their Hessian is a random matrix of
-edge 2σ, less the rank-one part θ x*x*ᵀ/N, θ = 1/Δ₂, of the signal. That has an eigenvalue of its own, towards the
-signal, if θ > σ, hence up to
+edge 2σ minus the rank-one part θ x*x*ᵀ/N, θ = 1/Δ₂, of the signal. The signal's eigenvalue leaves the bulk if θ > σ,
+hence up to
 
     1/Δ₂² - 1/Δ₂ = (p-1)/Δ_p    (`threshold`).
 
 While m is small, it grows at the rate Λ(t) = θ + σ²/θ - μ(t) (`growth_rate`), which tends to (θ-σ)²/θ
-(`escape_rate`): to escape from m₀ takes a time ln(1/m₀) θ/(θ-σ)².
+(`escape_rate`): escaping from m₀ takes a time ln(1/m₀) θ/(θ-σ)².
 
 **Simulation.** The flow itself, at finite N, from drawn noise: a dense tensor of independent normal entries, or a
 diluted one. Every realisation is a pair with noise of opposite signs.
@@ -56,7 +56,7 @@ from .._references import AFRAID, PASSED
 from .._state_evolution import blind_overlap
 from .._thresholds import gradient_flow, likelihood_message_passing
 
-START = {"initial_overlap": 0.5, "times": [0.0, 0.5, 1.0, 2.0, 4.0]}  # of the studies that `solvable check` runs
+START = {"initial_overlap": 0.5, "times": [0.0, 0.5, 1.0, 2.0, 4.0]}  # in the studies that `solvable check` runs
 
 
 class GradientFlow(Model):
@@ -100,16 +100,16 @@ class GradientFlow(Model):
     observables_declared = (
         observable("overlap", "overlap with the signal, x·x*/N", symbol="m", dims=("time",), low=-1, high=1),
         observable("energy", "negative log-likelihood per dimension, H/N", symbol="E", dims=("time",)),
-        observable("multiplier", "force along x, which the sphere takes up", symbol=r"\mu", dims=("time",)),
+        observable("multiplier", "radial force, balanced by the constraint to the sphere", symbol=r"\mu", dims=("time",)),
         observable("growth_rate", "rate at which a small overlap grows", symbol=r"\Lambda", dims=("time",), simulated=False),
         observable("correlation", "overlap of the states at two times, x(t)·x(t_w)/N", symbol="C", dims=("time", "waiting"),
                    low=-1, high=1),
         observable("threshold", "matrix noise up to which the flow leaves marginal minima for the signal",
                    symbol=r"\Delta_2^*", low=0, high=1, simulated=False),
-        observable("escape_rate", "rate at which a small overlap grows in the long run, 0 beyond the threshold",
+        observable("escape_rate", "rate at which a small overlap grows at long times, 0 beyond the threshold",
                    symbol=r"\Lambda_\infty", low=0, simulated=False),
         observable("threshold_energy", "energy of the marginal minima", symbol=r"E_\mathrm{th}", simulated=False),
-        observable("likelihood_passing", "overlap that maximum-likelihood message passing reaches from next to nothing",
+        observable("likelihood_passing", "overlap that maximum-likelihood message passing reaches from a tiny one",
                    symbol=r"m_\mathrm{ML}", low=0, high=1, simulated=False),
     )  # fmt: skip
     guard = Guard(values={"times": [0.0, 0.5, 1.0, 2.0]}, size=40, seeds=12)

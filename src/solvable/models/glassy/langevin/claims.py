@@ -1,4 +1,4 @@
-"""What is claimed of posterior sampling by Langevin dynamics, and the numbers that decide."""
+"""Claims about posterior sampling by Langevin dynamics, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _needs_more(stored: Stored) -> list[Measured]:
     limit = float(near.exponent)
     return [
         Measured("threshold of Langevin dynamics", float(near.threshold), above=0.7, below=0.71),
-        Measured("time of escape from 1e-4 at Δ₂ = 0.7 over that at 0.5", slow, above=10),
+        Measured("escape time from 1e-4 at Δ₂ = 0.7 over that at 0.5", slow, above=10),
         Measured("exponent with which the rate vanishes, within 0.01 of the threshold", power, above=limit - 0.1,
                  below=limit + 0.1),
         Measured("final overlap of message passing at Δ₂ = 0.9", float(table.final.sel(matrix_noise=0.9)), above=0.1),
@@ -45,8 +45,8 @@ def _glass(stored: Stored) -> list[Measured]:
     ratio = float(late.rate.sel(matrix_noise=0.5) / late.escape_rate.sel(matrix_noise=0.5))
     return [
         Measured("C(t_w + 5, t_w) at t_w = 15 less that at 0.5", after[2] - after[0], above=0.1),
-        Measured("rate at t = 10⁴ over the rate of the plateau's states, Δ₂ = 0.5", ratio, above=0.95, below=1.05),
-        Measured("rate of the plateau's states at Δ₂ = 0.8, beyond the threshold",
+        Measured("rate at t = 10⁴ over the rate of states on the plateau, Δ₂ = 0.5", ratio, above=0.95, below=1.05),
+        Measured("rate of states on the plateau at Δ₂ = 0.8, beyond the threshold",
                  float(late.escape_rate.sel(matrix_noise=0.8)), below=1e-12),
         Measured("the same 0.001 below the threshold", float(near.rate[0]), above=0),
     ]  # fmt: skip
@@ -64,7 +64,7 @@ def _annealing(stored: Stored) -> list[Measured]:
     close = float(lines.sel(matrix_noise=0.95, arm=names[-1])) / 1e-4
     return [
         Measured("growth until t = 50 at Δ₂ = 0.8, τ = 20, over that of the constant protocol", values[3] / values[0], above=2),
-        Measured("the least ratio of growths from one τ to the next", min(np.divide(values[1:], values[:-1])), above=1),
+        Measured("smallest ratio of growths from one τ to the next", min(np.divide(values[1:], values[:-1])), above=1),
         *(Measured(f"deviation of the overlap from the theory, Δ₂ = 0.8, {arm}, N = 100", *gap, below=0.15)
           for arm, gap in gaps.items()),
         Measured("growth until t = 50 at Δ₂ = 0.95, τ = 20", close, above=1),
@@ -79,12 +79,12 @@ CLAIMS = (
     ),
     Claim(
         "Langevin sampling needs more signal than message passing.", PAPER,
-        "the time of escape diverges at Δ₂ = √(Δ₃/2), while message passing recovers up to Δ₂ = 1", "Δ₃ ≥ 2: no gap",
+        "the escape time diverges at Δ₂ = √(Δ₃/2), while message passing recovers up to Δ₂ = 1", "Δ₃ ≥ 2: no gap",
         (THRESHOLD,), _needs_more, "p = 3, Δ₃ = 1, N → ∞, overlaps from 1e-4 and 1e-8, t ≤ 10⁴",
     ),
     Claim(
         "Residual glassiness is the cause.", PAPER,
-        "aging with a plateau q, (1−q)²Q″(q) = T², whose states alone set the rate of escape", "an informed start: no slowing",
+        "aging with a plateau q, (1−q)²Q″(q) = T², whose states alone set the escape rate", "an informed start: no slowing",
         (THRESHOLD, AGING), _glass, "p = 3, Δ₃ = 1, N → ∞; aging at Δ₂ = 0.9, Δ₃ = 0.5",
     ),
     Claim(

@@ -1,4 +1,4 @@
-"""Where Langevin dynamics is held by glassy states and message passing is not; how annealing helps; how the held ones age."""
+"""Where glassy states trap Langevin dynamics but not message passing; how annealing helps; how trapped samplers age."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def draw_threshold(data: dict[str, Any]) -> Any:
     axes[2].set_title(f"from $m_0 = 0.3$: N → ∞ (lines), N = {int(points['size'][-1])} (points)")
     axes[2].legend(fontsize=7)
     figure.suptitle(
-        "Langevin sampling of a spiked matrix-tensor model is held by glassy states (Δ₃ = 1, T = 1)", fontsize=11
+        "Langevin sampling of a spiked matrix-tensor model is trapped by glassy states (Δ₃ = 1, T = 1)", fontsize=11
     )
     return figure
 
@@ -142,7 +142,7 @@ def draw_aging(data: dict[str, Any]) -> Any:
     axis.set(xlabel=r"time after waiting, $\tau$", ylabel=r"correlation, $C(t_w + \tau, t_w)$", ylim=(0, 1))
     axis.set_title(f"N → ∞ (lines), N = {size} (points)")
     axis.legend(fontsize=8)
-    figure.suptitle("A sampler without signal ages: the older, the slower (Δ₂ = 0.9, Δ₃ = 0.5)", fontsize=10)
+    figure.suptitle("A sampler without a signal ages: the older, the slower (Δ₂ = 0.9, Δ₃ = 0.5)", fontsize=10)
     return figure
 
 
@@ -150,16 +150,16 @@ RECIPES = {
     "langevin-threshold": Recipe(
         threshold,
         draw_threshold,
-        sentence="The time in which Langevin dynamics leaves its glassy states diverges where message passing still succeeds.",
+        sentence="The time Langevin dynamics takes to leave its glassy states diverges where message passing still succeeds.",
     ),
     "langevin-annealing": Recipe(
         annealing,
         draw_annealing,
-        sentence="A small overlap grows in annealed Langevin dynamics where it does not with a constant tensor.",
+        sentence="A small overlap grows under annealed Langevin dynamics where it does not with a constant tensor.",
     ),
     "langevin-aging": Recipe(
         aging,
         draw_aging,
-        sentence="Correlations of a Langevin sampler in the glassy phase decay the more slowly the longer it has waited.",
+        sentence="Correlations of a Langevin sampler in the glassy phase decay more slowly the longer it has run.",
     ),
 }

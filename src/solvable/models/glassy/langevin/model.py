@@ -1,28 +1,28 @@
-r"""Langevin dynamics samples the posterior of a signal that is seen through a noisy matrix and a noisy tensor.
+r"""Langevin dynamics samples the posterior of a signal observed through a noisy matrix and a noisy tensor.
 
-**Data.** A signal x* with |x*|² = N. Observed are a matrix, Y_ij = x*_i x*_j/√N + noise of variance Δ₂
+**Data.** A signal x* with |x*|² = N. We observe a matrix, Y_ij = x*_i x*_j/√N + noise of variance Δ₂
 (`matrix_noise`), and a tensor of order p, T_{i1…ip} = √((p-1)!) N^{-(p-1)/2} x*_{i1}…x*_{ip} + noise of variance Δ_p
 (`tensor_noise`).
 
 **Sampler.** With H(x) the negative log-likelihood of a guess on the sphere |x|² = N, dx/dt = -μ(t) x - ∇H + η,
-⟨η(t)η(t')⟩ = 2Tδ(t-t'), μ keeping x on the sphere. At T = 1 it samples the posterior: no estimator does better than
-the mean of what it samples in the end. It starts at random with overlap m₀ = x·x*/N (`initial_overlap`). With
-`protocol="annealed"` the tensor is divided by 1 + (c/Δ_p) e^{-t/τ}: the matrix shows the way first.
+⟨η(t)η(t')⟩ = 2Tδ(t-t'), where μ keeps x on the sphere. At T = 1 it samples the posterior: no estimator does better
+than the mean of its samples at long times. It starts at random with overlap m₀ = x·x*/N (`initial_overlap`). With
+`protocol="annealed"` the tensor is divided by 1 + (c/Δ_p) e^{-t/τ}: the matrix guides the sampler first.
 
 **Theory** (Sarao Mannelli et al. 2018). H has mean -N Q(m) and covariance N Q(x·y/N), Q(q) = q²/(2Δ₂) + q^p/(pΔ_p).
 For N → ∞ the overlap m(t), the correlation C(t, t') = x(t)·x(t')/N and the response R(t, t') obey closed equations:
-for t > t'
+for t > t',
 
     ∂_t C(t,t') = -μ(t) C(t,t') + Q'(m(t)) m(t') + ∫₀^t R(t,s) Q''(C(t,s)) C(s,t') ds + ∫₀^{t'} Q'(C(t,s)) R(t',s) ds,
     ∂_t R(t,t') = -μ(t) R(t,t') + ∫_{t'}^t R(t,s) Q''(C(t,s)) R(s,t') ds,    R(t⁺,t) = 1,
     dm/dt = -μ(t) m(t) + Q'(m(t)) + ∫₀^t R(t,s) Q''(C(t,s)) m(s) ds,
     μ(t) = T + m Q'(m) + ∫₀^t R(t,s) [Q'(C(t,s)) + C(t,s) Q''(C(t,s))] ds,
 
-and the energy is E = -Q(m) - ∫₀^t R(t,s) Q'(C(t,s)) ds. Where the tensor is annealed, tensor parts of Q' and Q''
-between t and s are divided by both factors, that of the signal's force by one. Values beyond a time where the
-estimated error exceeds the tolerance are NaN.
+and the energy is E = -Q(m) - ∫₀^t R(t,s) Q'(C(t,s)) ds. Where the tensor is annealed, the tensor parts of Q' and
+Q'' between t and s are divided by the factors of both times, that of the signal's force by one. Values are NaN from the
+time at which the estimated error exceeds the tolerance.
 
-Glassy states at overlap zero hold the sampler: in them C has a plateau q, the largest root of (1-q)² Q''(q) = T². The
+Glassy states at overlap zero trap the sampler: in them C has a plateau q, the largest root of (1-q)² Q''(q) = T². The
 signal grows only if 1/Δ₂ > T/(1-q), hence up to a `threshold`, Δ₂ = √(Δ₃/2) at p = 3, T = 1, while message passing, m
 ← Q'(m)/(1 + Q'(m)), finds it up to Δ₂ = 1.
 
@@ -56,7 +56,7 @@ from .._references import MARVELS
 from .._state_evolution import blind_overlap
 from .._thresholds import plateau, sampling
 
-START = {"initial_overlap": 0.5, "times": [0.0, 0.5, 1.0, 2.0, 4.0]}  # of the studies that `solvable check` runs
+START = {"initial_overlap": 0.5, "times": [0.0, 0.5, 1.0, 2.0, 4.0]}  # in the studies that `solvable check` runs
 
 
 class Langevin(Model):
@@ -106,10 +106,10 @@ class Langevin(Model):
     initial_overlap: Control = initial_overlap_field()
     annealing: Control = control(
         100.0, low=0.0, high=1e6, typical=(1.0, 100.0), scale="log", symbol="c",
-        meaning="how much an annealed sampler's tensor is weakened at the start: its factor is 1/(1 + c/Δ_p)")  # fmt: skip
+        meaning="how much annealing weakens the tensor at the start: its factor is 1/(1 + c/Δ_p)")  # fmt: skip
     annealing_time: Control = control(
         2.0, low=0.0, low_open=True, high=1e6, typical=(0.5, 4.0), symbol=r"\tau",
-        meaning="time in which that fades")  # fmt: skip
+        meaning="time scale on which this weakening decays")  # fmt: skip
     order: int = order_field()
     protocol: str = choice(
         "constant", options=("constant", "annealed"),
@@ -121,9 +121,9 @@ class Langevin(Model):
     dimensions_declared = TWO_TIMES
     observables_declared = (
         observable("overlap", "overlap with the signal, x·x*/N", symbol="m", dims=("time",), low=-1, high=1),
-        observable("energy", "negative log-likelihood per dimension, H/N, with the tensor's weight of that time", symbol="E",
+        observable("energy", "negative log-likelihood per dimension, H/N, with the tensor's weight at that time", symbol="E",
                    dims=("time",)),
-        observable("multiplier", "temperature and force along x, which keep it on the sphere", symbol=r"\mu", dims=("time",)),
+        observable("multiplier", "multiplier of the sphere: temperature plus radial force", symbol=r"\mu", dims=("time",)),
         observable("correlation", "overlap of the states at two times, x(t)·x(t_w)/N", symbol="C", dims=("time", "waiting"),
                    low=-1, high=1),
         observable("threshold", "matrix noise up to which the sampler leaves glassy states for the signal", symbol=r"\Delta_2^*",
@@ -141,7 +141,7 @@ class Langevin(Model):
         return {"time": np.asarray(self.times), "waiting": np.asarray(self.waiting)}
 
     def transition(self, along: str) -> Array:
-        """Positive where the sampler leaves the glassy states: where matrix noise is below the threshold."""
+        """Positive where the sampler leaves the glassy states, that is where matrix noise is below the threshold."""
         q = jnp.vectorize(lambda a, b, t: plateau(Covariance(a, b, self.order), t))(
             self.matrix_noise, self.tensor_noise, self.temperature
         )

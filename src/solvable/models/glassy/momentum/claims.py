@@ -1,4 +1,4 @@
-"""What is claimed of descent with momentum in a rough landscape, and the numbers that decide."""
+"""Claims about descent with momentum in a rough landscape, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _same_place(stored: Stored) -> list[Measured]:
         places[arm] = (
             float(np.interp(0.0, [-y[last], -y[last + 1]], x[last : last + 2])) if last + 1 < len(x) else x[-1]
         )
-    return [Measured(f"where a vanishing overlap stops growing, {arm}, less that of fast descent", places[arm] - places[FAST],
+    return [Measured(f"Δ₂ where a vanishing overlap stops growing, {arm}, less that of fast descent", places[arm] - places[FAST],
                      above=-0.05, below=0.05) for arm in ARMS[1:]]  # fmt: skip
 
 
@@ -57,13 +57,13 @@ CLAIMS = (
     ),
     Claim(
         "Momentum makes descent faster.", PAPER,
-        "fewer steps to a given loss", "descent at the effective rate α/(1−β): no gain is left",
+        "fewer steps to a given loss", "descent at the effective rate α/(1−β) is as fast",
         (FIGURE,), _faster, "p = 3, Δ₂ = 0.4, Δ₃ = 1, ω = 10, α = 0.004, N → ∞",
     ),
     Claim(
         "Momentum does not move the threshold of recovery.", PAPER,
         "a vanishing overlap stops growing at the same Δ₂", "a shift",
         (FIGURE,), _same_place, "p = 3, Δ₃ = 1, ω = 10, steps 300 to 600, m₀ = 1e-8",
-        missing="later steps: the place still moves towards the threshold of marginal minima, 0.439",
+        missing="later steps: the point still moves towards the threshold of marginal minima, 0.439",
     ),
 )  # fmt: skip

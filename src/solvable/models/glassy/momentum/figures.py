@@ -1,4 +1,4 @@
-"""Momentum makes descent faster, and does not move the place where it finds the signal."""
+"""Momentum makes descent faster, but does not move the threshold at which it finds the signal."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _cosine(data: Any, source: str) -> Any:
 
 
 def _upright(axis: Any) -> Any:
-    """Places by the horizontal axis' numbers and the part of the height."""
+    """Coordinates in data units horizontally and as a fraction of the height vertically."""
     return axis.get_xaxis_transform()
 
 
@@ -85,8 +85,10 @@ def draw_speed(data: dict[str, Any]) -> Any:
     axes[2].set(
         xlabel=label("matrix_noise", r"\Delta_2"), ylabel=f"growth of ln m, steps {half} to {last}", yscale="symlog"
     )
-    axes[2].set_title("a vanishing overlap stops growing at one place")
-    figure.suptitle("Momentum is a larger step: faster, to the same places (α = 0.004, ω = 10, Δ₃ = 1)", fontsize=11)
+    axes[2].set_title("a vanishing overlap stops growing at the same Δ₂")
+    figure.suptitle(
+        "Momentum acts as a larger step: faster, with the same result (α = 0.004, ω = 10, Δ₃ = 1)", fontsize=11
+    )
     return figure
 
 
@@ -94,6 +96,6 @@ RECIPES = {
     "momentum-speed": Recipe(
         speed,
         draw_speed,
-        sentence="Heavy ball and Nesterov's method descend faster than gradient descent, and find a signal no better.",
+        sentence="Heavy ball and Nesterov's method descend faster than gradient descent, but find the signal no more often.",
     )
 }

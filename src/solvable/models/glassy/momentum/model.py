@@ -1,11 +1,10 @@
-r"""Gradient descent, heavy ball and Nesterov's method in a rough landscape with a hidden signal, exactly at any
-learning rate.
+r"""Gradient descent, heavy ball and Nesterov's method in a rough landscape with a hidden signal, exact at any rate.
 
 **Data.** A signal x* with |x*|² = N, seen through a noisy matrix (variance Δ₂, `matrix_noise`) and a noisy tensor of
 order p (variance Δ_p, `tensor_noise`). Their negative log-likelihood has mean -N Q(m), m = x·x*/N, and covariance N
 Q(x·y/N), Q(q) = q²/(2Δ₂) + q^p/(pΔ_p).
 
-**Learner.** It minimises the loss L(x) = H(x) + (ω/4) N (|x|²/N - 1)², ω being the `ridge`, from a random point of
+**Learner.** It minimises the loss L(x) = H(x) + (ω/4) N (|x|²/N - 1)², with ω the `ridge`, from a random point of
 the sphere |x|² = N with overlap m₀ (`initial_overlap`). With F = -∇L, rate α and momentum β, the `algorithm` is
 
 - `descent`: x_{t+1} = x_t + αF(x_t);
@@ -13,11 +12,11 @@ the sphere |x|² = N with overlap m₀ (`initial_overlap`). With F = -∇L, rate
 - `nesterov`: x_{t+1} = y_t + αF(y_t), y_{t+1} = x_{t+1} + t/(t+3) (x_{t+1} - x_t), y_0 = x_0.
 
 **Theory** (after Sarao Mannelli and Urbani 2021). All are linear first-order methods: gradients are taken at z_t =
-x_0 + Σ_{s<t} B_ts F_s with a triangle B of numbers. For N → ∞, with C_ts = z_t·z_s/N and R_ts = ∂z_t/∂ξ_s,
+x_0 + Σ_{s<t} B_ts F_s with a triangular matrix B. For N → ∞, with C_ts = z_t·z_s/N and R_ts = ∂z_t/∂ξ_s,
 
     F_t = ξ_t + Σ_{u<t} Q''(C_tu) R_tu z_u - ω (C_tt - 1) z_t + Q'(m_t) x*,    ⟨ξ_t ξ_u⟩ = Q'(C_tu),
 
-from which all scalar products follow row by row. Steps are as large as they are: the theory knows no continuous time.
+from which all scalar products follow row by row. Steps may have any size: there is no continuous-time limit.
 At an iterate x_t the loss per dimension is -Q(m) - Σ_u Q'(x_t·z_u/N) ∂x_t/∂ξ_u + (ω/4)(|x_t|²/N - 1)².
 
 **Simulation.** The methods themselves, at finite N, on drawn noise: a dense tensor of independent normal entries, or
@@ -57,7 +56,7 @@ class Momentum(Model):
     id = "momentum"
     title = "Descent with momentum in a rough landscape"
     family = "glassy"
-    sentence = "Heavy ball and Nesterov's method are faster than gradient descent, and find the signal no more often."
+    sentence = "Heavy ball and Nesterov's method are faster than gradient descent, but find the signal no more often."
     method = "exact discrete-time mean-field equations of linear first-order methods"
     accuracy = 1e-10
     batch_accuracy = 1e-10
@@ -92,14 +91,14 @@ class Momentum(Model):
         meaning="learning rate")  # fmt: skip
     momentum: Control = control(
         0.9, low=0.0, high=1.0, typical=(0.0, 0.95), symbol=r"\beta",
-        meaning="weight of the last step in a heavy ball's next")  # fmt: skip
+        meaning="weight of the previous step in the next one of heavy ball")  # fmt: skip
     matrix_noise: Control = matrix_noise_field(1.0, (0.3, 1.5))
     tensor_noise: Control = tensor_noise_field(2 / 3, (0.5, 4.0))
     ridge: Control = control(
         10.0, low=0.0, low_open=True, high=1e4, typical=(5.0, 20.0), symbol=r"\omega",
-        meaning="strength of the soft constraint to the sphere")  # fmt: skip
+        meaning="strength of the soft spherical constraint")  # fmt: skip
     initial_overlap: Control = initial_overlap_field()
-    algorithm: str = choice("heavy_ball", options=ALGORITHMS, meaning="how it descends")
+    algorithm: str = choice("heavy_ball", options=ALGORITHMS, meaning="descent algorithm")
     order: int = order_field()
     disorder: str = disorder_field()
     steps: int = choice(200, low=1, high=2000, meaning="number of steps")
@@ -142,7 +141,7 @@ class Momentum(Model):
             "gradient_loss": ahead,
             "norm": seen.norm,
             "overlap": seen.overlap,
-            # too large a rate: the iterates leave for infinity
+            # the iterates diverge if the rate is too large
             "converged": jnp.all(jnp.isfinite(path.energy)),
         }
 
@@ -162,7 +161,7 @@ class Momentum(Model):
             return jnp.mean(system.measure(x, 1.0)[0] + ridge / 4 * stretch(x)[:, 0] ** 2)
 
         def step(state: tuple[Array, Array, Array], number: Array) -> tuple[tuple[Array, Array, Array], None]:
-            """From iterate, the one before and the point of the gradient to the next ones."""
+            """Advance the iterate, the previous one and the point at which the gradient is taken."""
             x, before, ahead = state
             if self.algorithm == "descent":
                 new = x + rate * force(x)

@@ -1,4 +1,4 @@
-"""What is claimed of gradient flow in phase retrieval, and the numbers that decide."""
+"""Claims about gradient flow in phase retrieval, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -38,18 +38,20 @@ def _recovers(stored: Stored) -> list[Measured]:
         small, large = (mean_and_error(reached.sel(samples=alpha, size=n)) for n in (256, 512))
         shift = small[0] - large[0], (small[1] ** 2 + large[1] ** 2) ** 0.5
         found.append(
-            Measured(f"fraction that recovers at α = {alpha:g}, N = 256 less that at N = 512", *shift, above=0.0)
+            Measured(
+                f"fraction that recovers the signal at α = {alpha:g}, N = 256 less that at N = 512", *shift, above=0.0
+            )
         )
     many = mean_and_error(reached.sel(samples=10.0, size=512))
-    return [*found, Measured("fraction at α = 10, N = 512, below the threshold of large N", *many, below=0.5)]
+    return [*found, Measured("fraction at α = 10, N = 512, below the large-N threshold", *many, below=0.5)]
 
 
 CLAIMS = (
     Claim(
         "With few measurements the flow is trapped in spurious minima.", PAPER,
-        "loss and predictions of trapped runs on the theory of threshold states", "a start near the signal",
+        "loss and predictions of trapped runs agree with the theory of threshold states", "a start near the signal",
         (FIGURE,), _trapped, "κ = 0, α from 3 to 5, N = 256, 24 descents, t = 200",
-        would_change="longer descents of larger systems: trapped ones still descend",
+        would_change="longer descents of larger systems: trapped runs still descend",
     ),
     Claim(
         "Above a critical ratio these points become unstable towards the signal.", PAPER,
@@ -59,8 +61,8 @@ CLAIMS = (
     ),
     Claim(
         "The flow then escapes and recovers the signal.", PAPER,
-        "the fraction of successes moves right with N, towards 13.8", "a threshold fixed in N",
+        "the curve of the success rate moves to larger α as N grows, towards 13.8", "a threshold fixed in N",
         (FIGURE,), _recovers, "κ = 0, N = 256 and 512, 48 descents, t = 200",
-        missing="larger systems", would_change="successes at α = 10 that become rare as N grows by orders of magnitude",
+        missing="larger systems", would_change="success at α = 10 becoming rare as N grows by orders of magnitude",
     ),
 )  # fmt: skip

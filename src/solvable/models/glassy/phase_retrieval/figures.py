@@ -1,4 +1,4 @@
-"""Gradient flow in phase retrieval: how often it escapes, from which states, and what their Hessian says on the way."""
+"""Gradient flow in phase retrieval: how often it escapes, from which states, and the Hessian along the way."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def draw_escape(data: dict[str, Any]) -> Any:
         )
         axis.set(
             xlabel=label("samples", r"\alpha"),
-            ylabel="fraction that finds the signal",
+            ylabel="fraction that find the signal",
             xlim=(2, 16),
             ylim=(-0.08, 1.45),
         )
@@ -102,7 +102,7 @@ def draw_escape(data: dict[str, Any]) -> Any:
                           color=colour, label=name)  # fmt: skip
     for axis in axes[4:]:
         log_axis(axis.xaxis)
-        axis.set(xlabel="training time $t$ (the start stands at 0.1)")
+        axis.set(xlabel="training time $t$ (the start is drawn at 0.1)")
         axis.legend(fontsize=7.5)
     axes[4].axhline(0, color="0.5", linewidth=0.8, zorder=0)
     axes[4].set_yscale("symlog", linthresh=1.0)
@@ -111,7 +111,7 @@ def draw_escape(data: dict[str, Any]) -> Any:
     axes[5].set(ylabel="squared cosine with the signal", ylim=(0, 1.3))
     axes[5].set_title(f"and where its eigenvector points, N = {size}")
     figure.suptitle(
-        "Phase retrieval: at these sizes descents escape far below the threshold that the Hessian has for large N",
+        "Phase retrieval: at these sizes descents escape far below the Hessian's large-N threshold",
         fontsize=11,
     )
     return figure

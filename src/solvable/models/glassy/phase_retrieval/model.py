@@ -8,7 +8,7 @@ y = ξ·w*/√N.
     ℓ = ρ(y) (ŷ² − y²)²/4,        ρ(y) = 1/(1 + κy²),
 
 in the time of dw/dt = −∇L/α. κ = 0 (`normalisation`) is the loss of Sarao Mannelli et al. (2020); κ > 0 tames the largest
-measurements. Recovered is |m| = |w·w*|/N → 1.
+measurements. The signal is recovered if |m| = |w·w*|/N → 1.
 
 **Theory.** With ℓ″ = a and μ = αE[ℓ′ŷ], the Hessian on the sphere is H = (1/N)Σ_μ a_μ ξ_μξ_μᵀ − μ. Its bulk, and the eigenvalue
 that points to w* where there is one, follow from the law of (y, ŷ) (`methods.random_matrices.reweighted`). With g the resolvent
@@ -16,29 +16,30 @@ at the lower edge, w* has left the bulk if
 
     α E[ag(1−y²)/(1+ag)] > 1        (`margin` above zero).
 
-The law is that of a `state` without overlap:
+The law is that of one of two kinds of `state`, both without overlap:
 
-- `initial`: y and ŷ are independent, as in any start. What follows is exact as N grows, for κ > 0: with κ = 0 the weights a
-  have no lower bound, and the bulk has no edge.
+- `initial`: y and ŷ are independent, as at any random start. The result is exact as N grows, for κ > 0; for κ = 0 the weights
+  a have no lower bound and the bulk has no edge.
 - `trapped`: the marginal minima at which the flow ages, by one step of replica-symmetry breaking at zero temperature
   (`threshold_states`): given y the cavity field has the density ∝ exp(−h²/2 − s min_z[(z−h)²/2χ + ℓ(z, y)]), ŷ = z, and
 
     αE[ℓ′²] = 1/(χ(χ+s)),        αE[(χa/(1+χa))²] = 1        (marginal: g = χ at the edge).
 
-  This is an approximation. A marginal state has its edge at zero; where ŷ jumps as h changes sign (κ < χ and y² > 1/(χ−κ)) the
-  edge found here is not there, and says how far the approximation is off: 0.05 at κ = 0 and α = 14, 0.15 at α = 5. For κ = 1
-  and α ≥ 3 it is below 0.002.
+  This is an approximation. A marginal state has its edge at zero. Where ŷ jumps as h changes sign (κ < χ and y² > 1/(χ−κ)) the
+  computed edge is not zero, and measures the error of the approximation: 0.05 at κ = 0 and α = 14, 0.15 at α = 5. For
+  κ = 1 and α ≥ 3 it is below 0.002.
 
-**Thresholds.** w* leaves the bulk of trapped states at α = 13.80 for κ = 0 and 7.09 for κ = 1: the limit of large N above which
-trapped states are unstable towards the signal, so that none of them can hold the flow.
+**Thresholds.** w* leaves the bulk of trapped states at α = 13.80 for κ = 0 and 7.09 for κ = 1: above these values
+trapped states of large systems are unstable towards the signal, so that none of them can trap the flow.
 
-**What is seen** (N = 64 to 256, 24 descents up to t = 200). They escape far below these thresholds: at κ = 0 half of them between
-α = 4 and 6 and all at 10, with no shift in N beyond errors. Trapped ones lie above the theory's loss, by 46 % at α = 3 and
-18 % at α = 5 (κ = 0, N = 256). The Hessian points to the signal early, and for few measurements loses it before the flow stops.
+**Observations** (N = 64 to 256, 24 descents up to t = 200). Descents escape far below these thresholds: at κ = 0 half of them
+between α = 4 and 6 and all at 10, with no shift in N beyond errors. The loss of trapped ones exceeds the theory's by 46 % at
+α = 3 and 18 % at α = 5 (κ = 0, N = 256). The Hessian points to the signal early on, but with few measurements no longer
+does when the flow stops.
 
-**Simulation.** Descent from a random start, step 0.1, every measurement in memory; loss, overlap, and the lowest
-eigenvalue of the dense Hessian with the squared cosine between its eigenvector and w*, at the times asked for. A run that
-recovers the signal has no trapped state: what is measured of one is then NaN.
+**Simulation.** Descent from a random start, step 0.1, all measurements in memory. Loss, overlap, the lowest
+eigenvalue of the dense Hessian and the squared cosine between its eigenvector and w* are recorded at the requested times. A
+run that recovers the signal has no trapped state: observables of that state are then NaN.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ from .threshold_states import Law, losses, start_law, trapped_law
 
 STEPS_PER_TIME = 10  # of a simulated descent
 RECOVERED = 0.99  # overlap from which the signal counts as found
-INFORMED = 0.9  # overlap of a start that knows the signal
+INFORMED = 0.9  # overlap of an informed start
 
 
 class PhaseRetrieval(Model):
@@ -93,7 +94,7 @@ class PhaseRetrieval(Model):
     method = "one step of replica-symmetry breaking, outlier of a reweighted covariance"
     numerics = Numerics(nodes=64, tolerance=1e-12, max_steps=200)
     accuracy = 1e-6
-    gradient_accuracy = 1e-5  # the edge of a marginal state is zero: differences of it are rounding
+    gradient_accuracy = 1e-5  # the edge of a marginal state is zero: finite differences of it are rounding errors
     theory_lanes = 16
     theory_seconds = 0.02
     typical_sizes = (64, 128, 256)
@@ -132,11 +133,11 @@ class PhaseRetrieval(Model):
     state: str = choice(
         "trapped",
         options=("trapped", "initial"),
-        meaning="where the Hessian is taken: where flows age, or at their start",
+        meaning="where the Hessian is taken: at the states in which flows age, or at the start",
     )
     start: str = choice(
         "random", options=("random", "informed"),
-        meaning=f"what a simulation starts from: a random point, or one with the overlap {INFORMED}")  # fmt: skip
+        meaning=f"start of a simulation: a random point, or one with overlap {INFORMED}")  # fmt: skip
     times: Input = input(
         np.array([0.0, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0]), dims=("time",), low=0.0, increasing=True, symbol="t",
         meaning="times at which a simulated descent is measured, increasing from its start")  # fmt: skip
@@ -145,13 +146,13 @@ class PhaseRetrieval(Model):
     observables_declared = (
         observable("train_loss", "mean loss of a measurement in the state", symbol=r"\ell", status="approximate", low=0),
         observable("lowest", "lowest eigenvalue of the state's Hessian", symbol=r"\lambda_{\min}", status="approximate"),
-        observable("alignment", "squared cosine between the eigenvector of that and the signal", symbol="c^2",
+        observable("alignment", "squared cosine between its eigenvector and the signal", symbol="c^2",
                    status="approximate", low=0, high=1),
         observable("prediction_variance", "mean square of the predictions in the state", symbol=r"\langle\hat y^2\rangle",
                    status="approximate", low=0),
         observable("edge", "lower edge of the bulk of the state's Hessian", symbol=r"\lambda_-", status="approximate",
                    simulated=False),
-        observable("margin", "how far beyond its transition the signal is: it has left the bulk where this is positive",
+        observable("margin", "distance of the signal from its transition: it has left the bulk where this is positive",
                    symbol=r"\Gamma", status="approximate", simulated=False),
         observable("response", "response of a prediction to its cavity field", symbol=r"\chi", status="approximate", low=0,
                    simulated=False, when={"state": "trapped"}),
@@ -173,25 +174,25 @@ class PhaseRetrieval(Model):
             return
         if self.start == "informed":
             raise InvalidValue(
-                "start = 'informed' with state = 'initial': its Hessian is known for random starts only."
+                "start = 'informed' is not allowed with state = 'initial': the initial Hessian is known for random starts only."
             )
         if not isinstance(self.normalisation, Tracer) and np.any(self.normalisation < 0.05):
             raise InvalidValue(
-                f"normalisation = {float(np.min(self.normalisation)):g} with state = 'initial': without it the bulk of the "
-                "Hessian has no lower edge; the range is [0.05, 10]."
+                f"normalisation = {float(np.min(self.normalisation)):g} with state = 'initial' is outside [0.05, 10]: without "
+                "normalisation the bulk of the Hessian has no lower edge."
             )
 
     def coordinates(self) -> dict[str, np.ndarray]:
         return {"time": np.asarray(self.times)}
 
     def transition(self, along: str) -> Array:
-        """How far beyond its transition the signal is: it leaves the bulk of the Hessian where this changes sign."""
+        """Distance of the signal from its transition: it leaves the bulk of the Hessian where this changes sign."""
         return self.theory(only=["margin"]).margin
 
     # --- theory -----------------------------------------------------------------------------------------------------
 
     def _law(self, numerics: Numerics) -> tuple[Law, dict[str, Array], Array, Array]:
-        """Nodes of the state's law, what it was found by, whether it was, and how well."""
+        """Nodes of the state's law, its parameters, whether they converged, and their residual."""
         if self.state == "initial":
             return start_law(self.normalisation, numerics.nodes), {}, jnp.asarray(True), jnp.zeros(())
 
@@ -203,7 +204,7 @@ class PhaseRetrieval(Model):
             marginal = model.samples * (law.chance @ soft**2)
             return x - jnp.log(jnp.stack([saddle, marginal]))
 
-        # what solutions look like, roughly, where there are few and many measurements, and little and much normalisation
+        # rough solutions for few and many measurements, and for weak and strong normalisation
         near = 1.3 * (1 + self.normalisation) / (self.samples - 1)
         raised = 1 + 3 * self.normalisation / (self.normalisation + 0.7) * jnp.minimum(1.0, 3 / self.samples)
         begin = jnp.log(jnp.stack([near, 1.4 * near * raised]))
@@ -256,7 +257,7 @@ class PhaseRetrieval(Model):
             along = w / math.sqrt(size)
             hessian = jnp.matmul((mask * curvature)[None, :] * xi.T, xi, precision="highest")
             hessian = hessian - (mask @ (slope * prediction) / size) * jnp.eye(size, dtype=dtype)
-            # on the sphere: w itself is no direction, and is moved into the middle of the spectrum
+            # w itself is not a direction on the sphere: its eigenvalue is moved into the middle of the spectrum
             hw = hessian @ along
             middle = jnp.trace(hessian) / size
             hessian = hessian - jnp.outer(hw, along) - jnp.outer(along, hw)

@@ -1,14 +1,14 @@
-r"""The law of labels and predictions in which gradient flow is trapped: one step of replica-symmetry breaking at T = 0.
+r"""The law of labels and predictions where gradient flow is trapped, by one step of replica-symmetry breaking at T = 0.
 
 With y ~ N(0, 1) the label's amplitude and h the cavity field, whose density given y is ∝ exp(−h²/2 − s f(h, y)),
 
     f(h, y) = min_z [(z − h)²/2χ + ℓ(z, y)],        ℓ(z, y) = ρ(y) (z² − y²)²/4,
 
-the prediction ŷ is the minimiser z. Between z and h there is h = z + χℓ′(z), dh = (1 + χℓ″(z)) dz for z ≥ z₀, so that averages
-over z need no minimisation; z₀ = 0 where ε = 1 − χρy² is positive, z₀² = −ε/χρ where it is not: there ŷ jumps at h = 0.
+the prediction ŷ is the minimiser z. They are related by h = z + χℓ′(z), dh = (1 + χℓ″(z)) dz for z ≥ z₀, so averages over
+z need no minimisation; z₀ = 0 where ε = 1 − χρy² is positive, z₀² = −ε/χρ where it is not: there ŷ jumps at h = 0.
 
-The averages have 1/(1 + χℓ″) in them, which is ε + 3χρz² in both cases. z = √(ε/3χρ) sinh v and z = z₀ cosh v make it harmless
-where ε is small, and y = y_c ± u² does so for the average over y around the y_c at which ε vanishes.
+The averages contain 1/(1 + χℓ″), and 1 + χℓ″ = ε + 3χρz² in both cases. Substituting z = √(ε/3χρ) sinh v or z = z₀ cosh v
+makes it harmless where ε is small; y = y_c ± u² does the same for the average over y around the y_c at which ε vanishes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 
 from solvable.methods.averages.quadrature import legendre
 
-REACH = 9.0  # standard deviations of y and h beyond which nothing counts
+REACH = 9.0  # cutoff of y and h in standard deviations
 
 
 class Law(NamedTuple):
@@ -35,14 +35,14 @@ class Law(NamedTuple):
 
 
 def losses(z: Array, y: Array, normalisation: Array) -> tuple[Array, Array, Array]:
-    """ℓ, ℓ′ and ℓ″ in the prediction z, with ρ = 1/(1 + κy²)."""
+    """ℓ, ℓ′ and ℓ″ at the prediction z, with ρ = 1/(1 + κy²)."""
     rho = 1 / (1 + normalisation * y**2)
     gap = z**2 - y**2
     return rho * gap**2 / 4, rho * gap * z, rho * (3 * z**2 - y**2)
 
 
 def start_law(normalisation: Array, nodes: int) -> Law:
-    """A start that knows nothing: y and ŷ are independent and Gaussian."""
+    """The law at an uninformed start: y and ŷ are independent and Gaussian."""
     u, w = legendre(nodes)
     u, w = jnp.asarray(u), jnp.asarray(w)
     # denser at zero, where 1/(1 + 3κŷ²) has its poles
@@ -55,7 +55,7 @@ def start_law(normalisation: Array, nodes: int) -> Law:
 def trapped_law(chi: Array, s: Array, normalisation: Array, nodes: int) -> Law:
     """The law at response χ and replica parameter s."""
     u, w = (jnp.asarray(v) for v in legendre(nodes))
-    # y from 0 to y_c and from there on, the half of the axis that symmetry leaves
+    # y from 0 to y_c and beyond: by symmetry half of the axis is enough
     steep = chi - normalisation
     middle = 1 / jnp.sqrt(jnp.maximum(steep, (3 * REACH) ** -2))
     far = middle > REACH
@@ -71,7 +71,7 @@ def trapped_law(chi: Array, s: Array, normalisation: Array, nodes: int) -> Law:
     epsilon = 1 - stiff * y**2
     jumps = epsilon < 0
     width = jnp.sqrt(jnp.abs(epsilon) / jnp.where(jumps, stiff, 3 * stiff))
-    # h = (1 − χρy²)z + χρz³ is REACH at most
+    # h = (1 − χρy²)z + χρz³ is at most REACH
     top = _highest(epsilon, stiff)
     ratio = top / width
     last = jnp.where(jumps, jnp.arccosh(jnp.where(jumps, ratio, 2.0)), jnp.arcsinh(ratio))

@@ -1,4 +1,4 @@
-"""What is claimed of wide networks with quadratic activations, and the numbers that decide."""
+"""Claims about wide networks with quadratic activations, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def _recovers(stored: Stored) -> list[Measured]:
         found += [
             Measured(f"median loss on samples at 0.75 n_c, {name}", float(low.final_train.median()), below=1e-6),
             Measured(
-                f"median loss on fresh inputs there, of the start's, {name}", float(low.final_loss.median()), above=1e-3
+                f"median loss on fresh inputs there, relative to the start, {name}",
+                float(low.final_loss.median()),
+                above=1e-3,
             ),
             Measured(f"the same at 1.5 n_c, {name}", float(high.final_loss.median()), below=1e-5),
         ]
@@ -65,8 +67,8 @@ CLAIMS = (
     ),
     Claim(
         "Gradient descent recovers the teacher under the same conditions.", PAPER,
-        "no loss on fresh inputs above n_c; below it, a large one where the samples are met", "fewer samples than n_c",
-        (FIGURE,), _recovers, "d = 8 and 16, 16 seeds", missing="plain gradient descent: minima are those of L-BFGS",
+        "no loss on fresh inputs above n_c; a large one below, although the samples are fitted", "fewer samples than n_c",
+        (FIGURE,), _recovers, "d = 8 and 16, 16 seeds", missing="plain gradient descent: the minima were found by L-BFGS",
     ),
     Claim(
         "Rates of convergence with many samples are known.", PAPER,

@@ -1,4 +1,4 @@
-"""Networks with quadratic activations: from how many samples on the teacher is found, and how the loss then falls."""
+"""Networks with quadratic activations: how many samples it takes to find the teacher, and how the loss then falls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RANKS = (1, 4, 6)
 
 
 def recover(inputs: int, teachers: int, units: int, numbers: np.ndarray, seeds: int) -> dict[str, np.ndarray]:
-    """Minima on the first n of the same samples, for several n and seeds in one program."""
+    """Minima on the first n of the same samples, for several n and seeds in one compiled program."""
     most = int(numbers.max())
 
     def one(key: Any, number: Any) -> dict[str, Any]:
@@ -85,14 +85,14 @@ def draw_recovery(data: dict[str, Any]) -> Any:
                          color=colour, label=f"fresh inputs; {words}")  # fmt: skip
     axes[0].axvline(1, ymax=0.6, color="0.3", linestyle="--", label="threshold $n_c$")
     axes[0].set(xlabel=r"samples, $n/n_c$", ylabel="fraction of minima that are the teacher", ylim=(-0.06, 1.75))
-    axes[0].set_title("the teacher is found from\nabout $n_c$ samples on")
+    axes[0].set_title("the teacher is found with\n$n_c$ samples or more")
     axes[0].legend(fontsize=7.5, ncols=2, loc="upper left")
 
     axes[1].axvline(1, ymax=0.72, color="0.3", linestyle="--")
-    axes[1].axhline(1e-5, color="0.6", linewidth=0.8, label="counted as found below")
+    axes[1].axhline(1e-5, color="0.6", linewidth=0.8, label="counts as found below")
     axes[1].set_yscale("log")
-    axes[1].set(xlabel=r"samples, $n/n_c$", ylabel="final loss on fresh inputs, of the start's")
-    axes[1].set_title("below $n_c$ the samples are met\nand the teacher is missed")
+    axes[1].set(xlabel=r"samples, $n/n_c$", ylabel="loss on fresh inputs, final / initial")
+    axes[1].set_title("below $n_c$ the samples are fitted\nbut the teacher is missed")
     axes[1].set_ylim(1e-15, 1e5)
     axes[1].legend(fontsize=7.5, loc="upper right")
 
@@ -124,6 +124,6 @@ RECIPES = {
     "quadratic-network-recovery": Recipe(
         recovery,
         draw_recovery,
-        sentence="From how many samples on a wide network of squares finds its teacher, and how its loss then falls.",
+        sentence="How many samples a wide network of squares needs to find its teacher, and how its loss then falls.",
     )
 }

@@ -1,28 +1,28 @@
-r"""A wide network of squares learns a narrow one: how many samples it needs, and how quickly it then forgets the rest.
+r"""A wide network of squares learns a narrow one: how many samples it needs, and how fast its loss then falls.
 
 **Data.** Inputs x ~ N(0, 1_d). A teacher of m* units labels them, y = (1/m*) Σ_i (w*_i·x)² = xᵀA*x. Only A* = (1/m*) Σ w*w*ᵀ
 matters, of rank m*; its eigenvalues other than zero are the `spectrum` (a teacher with more than d units is one with d).
 
-**Learner.** f(x) = (1/m) Σ_i (w_i·x)² = xᵀAx, A = (1/m) Σ wwᵀ, by gradient flow on
+**Learner.** f(x) = (1/m) Σ_i (w_i·x)² = xᵀAx, A = (1/m) Σ wwᵀ, trained by gradient flow on
 
     E_n = (1/4n) Σ_k (f(x_k) − y_k)²,        dw_i/dt = −(m/2) ∂E_n/∂w_i = −G w_i,        G = ∂E_n/∂A,
 
 so that dA/dt = −(AG + GA) is closed in A.
 
 **Theory** (Sarao Mannelli, Vanden-Eijnden and Zdeborová 2020). For m ≥ d all minima of E_n are zeros, whose A agrees with A* on
-the samples; with A ≥ 0 of any rank, A* is the only one from
+the samples. By counting constraints, among all A ≥ 0 only A* does so if there are at least
 
     n_c = d(m*+1) − m*(m*+1)/2        (`threshold`; m* = d: d(d+1)/2)
 
-samples on, by counting. With many samples, D = A − A*,
+samples. With many samples and D = A − A*,
 
     E = ½ Tr D² + ¼ (Tr D)²,        G = D + ½ Tr D,
 
-and from A(0) = a₀ (`scale`) the flow stays diagonal in the frame of A*, one equation for every eigenvalue,
+and from A(0) = a₀ (`scale`) the flow stays diagonal in the eigenbasis of A*, with one equation per eigenvalue,
 
     da_i/dt = −2a_i (a_i − a*_i + ½T),        T = Tr D.
 
-It is exact for every d. In the d − m* directions that A* does not have, a → (m*+2)/(2(d+2)t), while the others follow
+It is exact for every d. In the d − m* directions in the null space of A*, a → (m*+2)/(2(d+2)t), while the others follow
 with D = −½T, T = 2(d−m*)a/(m*+2): the loss falls as
 
     t²E → (d−m*)(m*+2)/(8(d+2))        (`decay`),
@@ -31,9 +31,9 @@ whatever the spectrum. A teacher of full rank is learnt exponentially, E ~ exp(�
 of 2a*_i(δ_ij + ½).
 
 **Simulation.** The `size` is the number of samples n. `flow`: the network itself, from W(0) with A(0) = a₀, follows the gradient
-of its loss (automatic differentiation, Runge–Kutta); measured are the mean losses on the samples and, from D, on fresh
-inputs. `minimum`: L-BFGS from Gaussian weights, m = `units` of them, to the end; the teacher counts as found where the loss on
-fresh inputs is below 1e-5 of the start's. With m < d there can be spurious minima.
+of its loss (automatic differentiation, Runge–Kutta), and the mean losses on the samples and, from D, on fresh inputs are
+measured. `minimum`: L-BFGS from Gaussian weights of m = `units` units, until it converges; the teacher counts as found if the
+loss on fresh inputs is below 1e-5 of its initial value. With m < d there can be spurious minima.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ from solvable.model import (
 )
 
 FLOW, MINIMUM = {"learner": "flow"}, {"learner": "minimum"}
-RECOVERED = 1e-5  # of the loss on fresh inputs at the start
-STEPS = 20  # of Runge–Kutta, at least, between two times
+RECOVERED = 1e-5  # relative to the initial loss on fresh inputs
+STEPS = 20  # minimum number of Runge–Kutta steps between two times
 
 
 def sample_threshold(inputs: int, teachers: int) -> float:
-    """n_c: samples from which the teacher is the only network that fits them.
+    """n_c: the number of samples from which the teacher is the only network that fits them.
 
     >>> sample_threshold(8, 1), sample_threshold(8, 4), sample_threshold(8, 8)
     (15.0, 30.0, 36.0)
@@ -106,7 +106,7 @@ class QuadraticNetwork(Model):
     method = "exact flow of eigenvalues, counting of constraints"
     numerics = Numerics(rtol=1e-11, atol=1e-13, max_steps=32768)
     accuracy = 1e-6  # the escape from a small start amplifies the error of the steps
-    batch_accuracy = 1e-9  # steps adapt to the point
+    batch_accuracy = 1e-9  # step sizes adapt to the point
     typical_sizes = (200, 800, 3200)
     simulation_seconds = 1.0
     simulation_growth = 1.0
@@ -115,7 +115,7 @@ class QuadraticNetwork(Model):
         {"over": {"teachers": [1, 4, 6]}, "sizes": [1600, 6400], "seeds": 16, "judge": ["test_loss", "trace"]},
     )
     guard = Guard(values={"times": [0.0, 0.5, 2.0, 6.0]}, size=1000, seeds=8)
-    finite_size = 100.0  # with n samples of d²/2 unknowns, losses are off by d²/n or so
+    finite_size = 100.0  # with n samples of d²/2 unknowns, losses are off by about d²/n
     references = (
         Reference(
             "saraomannelli2020optimization", "S. Sarao Mannelli, E. Vanden-Eijnden and L. Zdeborová", "Optimization and "
@@ -128,7 +128,7 @@ class QuadraticNetwork(Model):
         meaning="eigenvalues of the student's A at the start of the flow")  # fmt: skip
     inputs: int = choice(6, low=2, high=256, symbol="d", meaning="dimension of the inputs")
     teachers: int = choice(2, low=1, high=256, symbol="m^*", meaning="units of the teacher: the rank of A*, at most d")
-    units: int = choice(6, low=1, high=1024, symbol="m", meaning="units of the student; d of them can be any A")
+    units: int = choice(6, low=1, high=1024, symbol="m", meaning="units of the student; d units can represent any A")
     learner: str = choice(
         "flow",
         options=("flow", "minimum"),
@@ -139,15 +139,15 @@ class QuadraticNetwork(Model):
         meaning="eigenvalues of the teacher's A* other than zero")  # fmt: skip
     times: Input = input(
         np.array([0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0]), dims=("time",), low=0.0, increasing=True, symbol="t",
-        meaning="times of measurement, increasing from the start")  # fmt: skip
+        meaning="measurement times, increasing from the start")  # fmt: skip
 
     dimensions_declared = (dimension("time", "training time", symbol="t", scale="log", kind="time"),)
     observables_declared = (
         observable("test_loss", "a quarter of the mean squared difference to the label, on fresh inputs", symbol="E",
                    dims=("time",), low=0, when=FLOW),
-        observable("trace", "by how much the student's A has more trace than the teacher's", symbol="T", dims=("time",),
+        observable("trace", "trace of the student's A minus that of the teacher's", symbol="T", dims=("time",),
                    when=FLOW),
-        observable("null", "eigenvalue of the student in directions that the teacher does not have", symbol="a", dims=("time",),
+        observable("null", "eigenvalue of the student in directions that the teacher lacks", symbol="a", dims=("time",),
                    low=0, simulated=False, when=FLOW),
         observable("train_loss", "the same as the test loss, on the samples", symbol="E_n", dims=("time",), low=0,
                    predicted=False, when=FLOW),
@@ -158,22 +158,22 @@ class QuadraticNetwork(Model):
         observable("rate", "rate of the exponential decay of E, for teachers of full rank", status="exact", low=0,
                    simulated=False),
         observable("final_train", "loss on the samples where L-BFGS ends", symbol="E_n", low=0, predicted=False, when=MINIMUM),
-        observable("final_loss", "loss on fresh inputs there, as a part of the start's", symbol="E/E_0", low=0,
+        observable("final_loss", "loss on fresh inputs there, relative to its initial value", symbol="E/E_0", low=0,
                    predicted=False, when=MINIMUM),
         observable("reached", "whether that minimum is the teacher", low=0, high=1, predicted=False, when=MINIMUM),
-        observable("spurious", "whether the search ended at a loss on the samples that is not zero", low=0, high=1,
+        observable("spurious", "whether the search ended with a nonzero loss on the samples", low=0, high=1,
                    predicted=False, when=MINIMUM),
     )  # fmt: skip
 
     def validate(self) -> None:
         if self.teachers > self.inputs:
             raise InvalidValue(
-                f"teachers = {self.teachers} is more than inputs = {self.inputs}: a wider teacher is one of {self.inputs} units."
+                f"teachers = {self.teachers} exceeds inputs = {self.inputs}: a wider teacher equals one of {self.inputs} units."
             )
         if self.learner == "flow" and self.units < self.inputs:
             raise InvalidValue(
-                f"units = {self.units} is less than inputs = {self.inputs} with learner = 'flow': the flow begins at A = a₀, "
-                "which fewer units cannot be."
+                f"units = {self.units} is less than inputs = {self.inputs}: learner = 'flow' starts at A = a₀, which has full "
+                "rank and needs at least as many units as inputs."
             )
 
     def coordinates(self) -> dict[str, np.ndarray]:
@@ -196,7 +196,7 @@ class QuadraticNetwork(Model):
             return known
 
         def drift(_: Array, y: tuple[Array, Array], star: Array) -> tuple[Array, Array]:
-            """Of the differences a_i − a*_i, and of the logarithm of the others, which never cross zero."""
+            """Time derivatives of the differences a_i − a*_i and of the logarithm of the other, positive eigenvalues."""
             difference, null = y[0], jnp.exp(y[1])
             half = 0.5 * (jnp.sum(difference) + missing * null)
             return -2 * (difference + star) * (difference + half), -2 * (null + half)
@@ -220,7 +220,7 @@ class QuadraticNetwork(Model):
 
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
         d, m = self.inputs, self.units
-        # flat directions are descended slowly: a minimum needs all digits there are
+        # descent along flat directions is slow: minima need full precision
         dtype = float if self.learner == "minimum" else dtype
         frame_key, start_key, data_key = jax.random.split(key, 3)
         frame = orthonormal_columns(jax.random.normal(frame_key, (d, d), float))[:, : self.teachers]
@@ -242,7 +242,7 @@ class QuadraticNetwork(Model):
         turned = orthonormal_columns(jax.random.normal(start_key, (m, d), float)).astype(dtype)
         w = jnp.sqrt(self.scale.astype(dtype) * m) * turned
         pull = jax.grad(loss)
-        # the stiffest direction relaxes with d + 2 times the largest eigenvalue
+        # the stiffest direction relaxes at d + 2 times the largest eigenvalue
         largest = jnp.maximum(jnp.max(self.spectrum), self.scale).astype(dtype)
         shortest = 1.0 / ((d + 2) * largest)
         times = self.times.astype(dtype)
@@ -271,7 +271,7 @@ class QuadraticNetwork(Model):
 
 
 class _Fit(eqx.Module):
-    """The loss on the samples that count, with its gradient."""
+    """The loss on the samples of the mask, with its gradient."""
 
     x: Array
     labels: Array
@@ -284,7 +284,7 @@ class _Fit(eqx.Module):
 
 
 def search_minimum(x: Array, labels: Array, mask: Array, w: Array, star: Array) -> dict[str, Array]:
-    """Where L-BFGS ends on the samples of the mask, from the weights w, and how far from the teacher that is."""
+    """The minimum that L-BFGS finds on the samples of the mask from the weights w, and its distance from the teacher."""
 
     def fresh(w: Array) -> Array:
         away = w.T @ w / w.shape[0] - star

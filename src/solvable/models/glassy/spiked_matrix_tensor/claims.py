@@ -1,4 +1,4 @@
-"""What is claimed of the landscape and thresholds of a spike in a matrix and a tensor, and the numbers that decide."""
+"""Claims about the landscape and thresholds of a spike in a matrix and a tensor, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _judged(stored: Stored) -> list[Measured]:
 
 CLAIMS = (
     Claim(
-        "The formula of Kac and Rice counts minima at given overlap; strong signals make the landscape trivial.", PASSED,
+        "The Kac–Rice formula counts minima at given overlap; strong signals make the landscape trivial.", PASSED,
         "the complexity of spurious minima reaches zero at Δ₂ = 0.406 and vanishes at the good minimum",
         "no spike: the complexity of the p-spin model", (MINIMA,), _counts, "p = 3, Δ₃ = 1, annealed, N → ∞",
     ),
@@ -64,7 +64,7 @@ CLAIMS = (
     ),
     Claim(
         "Gradient algorithms can be judged by the physics of glasses.", REVIEW,
-        "fractions of success change at the flow's line, not at that of trivial landscapes",
+        "success rates change at the flow's line, not at that of trivial landscapes",
         "they change where the landscape becomes trivial", (DESCENTS,), _judged, "p = 3, Δ₃ = 1, N ≤ 80, t = 40",
         missing="success against Δ₂ on a fine grid, at sizes that sharpen the change", would_change="larger systems",
     ),

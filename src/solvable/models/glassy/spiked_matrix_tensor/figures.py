@@ -1,4 +1,4 @@
-"""Who finds the spike, how many spurious minima there are, and message passing at finite size."""
+"""Which algorithms find the spike, how many spurious minima there are, and message passing at finite size."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def diagram(quick: bool) -> dict[str, Any]:
     for name in NAMES:
         each = [1 / thresholds.LINES[name](order, noise) for order in ORDERS]
         lines[name.replace(" ", "_")] = (("order", "tensor_noise"), np.stack(each))
-    along = np.linspace(0.02, 1.0, 400)  # Δ₂ on the line of Langevin dynamics, which bends back from p = 4 on
+    along = np.linspace(0.02, 1.0, 400)  # Δ₂ on the line of Langevin dynamics, which bends back for p ≥ 4
     lines["along"] = along
     lines["langevin_noise"] = (
         ("order", "along"),
@@ -259,7 +259,7 @@ RECIPES = {
     "spiked-matrix-tensor-minima": Recipe(
         minima,
         draw_minima,
-        sentence="How many minima the likelihood has at each overlap and energy: many, where gradient flow already succeeds.",
+        sentence="How many minima the likelihood has at each overlap and energy: many, even where gradient flow succeeds.",
     ),
     "spiked-matrix-tensor-message-passing": Recipe(
         passing,

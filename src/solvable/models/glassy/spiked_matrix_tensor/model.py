@@ -1,6 +1,6 @@
-r"""A hidden direction is seen through a noisy matrix and a noisy tensor: what message passing finds, and what could be found.
+r"""A direction hidden in a noisy matrix and a noisy tensor: what message passing finds, and what could be found.
 
-**Data.** A signal x* on the sphere |x*|² = N. Observed are Y_ij = x*_i x*_j/√N + noise of variance Δ₂ (`matrix_noise`) for
+**Data.** A signal x* on the sphere |x*|² = N. We observe Y_ij = x*_i x*_j/√N + noise of variance Δ₂ (`matrix_noise`) for
 i < j, and T_{i₁…i_p} = √((p−1)!) x*_{i₁}⋯x*_{i_p}/N^{(p−1)/2} + noise of variance Δ_p (`tensor_noise`) for i₁ < … < i_p. The
 negative log-posterior of x is, up to a constant, a landscape on the sphere,
 
@@ -14,21 +14,22 @@ negative log-posterior of x is, up to a constant, a landscape on the sphere,
 - `likelihood`: x^{k+1} = √N B^k/|B^k|, χ^{k+1} = √N/|B^k|: the minimum of H, from a start on the sphere.
 
 **Theory** (Sarao Mannelli et al. 2018, 2019). State evolution of the overlap m_k, and of the energy H(x^k)/N, for which the
-overlap C_k of successive estimates is followed too (ν² = Q′(1) + Q′(m)² for the likelihood, ν = 1 + Q′(m) for Bayes):
+overlap C_k of successive estimates is tracked too (ν² = Q′(1) + Q′(m)² for the likelihood, ν = 1 + Q′(m) for Bayes):
 
     m_{k+1} = Q′(m_k)/ν_k,      C_{k+1} = [Q′(m_k)Q′(m_{k−1}) + Q′(C_k)]/(ν_k ν_{k−1}),      e_k = −Q(m_k) − Q′(C_k)/ν_{k−1}.
 
-The exact posterior has its overlap at the highest maximum of Φ(m) = ½ln(1−m) + ½m + ½Q(m), whose maxima are the fixed points of
-the Bayes-optimal iteration. So there are three phases: *impossible* (Φ is highest at zero), *hard* (a maximum is higher than
+The overlap of the exact posterior is the highest maximum of Φ(m) = ½ln(1−m) + ½m + ½Q(m), whose maxima are the fixed points of
+the Bayes-optimal iteration. There are three phases: *impossible* (Φ is highest at zero), *hard* (a maximum is higher than
 the one that iterations from m = 0⁺ reach), *easy*. The mean number of minima of H at an overlap m is e^{NΣ(m)}
-(`methods.random_matrices.kac_rice`); Σ vanishes at the fixed point of the likelihood, which is one minimum.
-Thresholds of other algorithms are in `_thresholds`.
+(`methods.random_matrices.kac_rice`); Σ vanishes at the fixed point of the likelihood, which is a single
+minimum. Thresholds of other algorithms are in `_thresholds`.
 
-**What is seen.** At p = 3 and Δ_p = 1, with Δ₂ falling: the posterior mean and Bayes-optimal message passing at 1, sampling by
-Langevin dynamics at 0.707, maximum-likelihood message passing at 0.618, gradient flow at 0.5. Until 0.406 minima without overlap
-are exponentially many (0.383 if those that point away from the signal are counted as well): flow succeeds in spite of them.
+**Observations.** At p = 3 and Δ_p = 1, as Δ₂ falls, these succeed one after the other: the posterior mean and Bayes-optimal
+message passing at 1, sampling by Langevin dynamics at 0.707, maximum-likelihood message passing at 0.618, gradient flow at
+0.5. Down to 0.406 there are exponentially many minima without overlap (0.383 if those that point away from the signal are
+counted as well): gradient flow succeeds in spite of them.
 
-**Simulation.** H itself with dense Gaussian arrays, N² and N^p numbers, and its gradient by automatic differentiation.
+**Simulation.** H itself with dense Gaussian arrays of N² and N^p entries, and its gradient by automatic differentiation.
 """
 
 from __future__ import annotations
@@ -62,11 +63,11 @@ from .._landscape import Covariance
 from .._references import AFRAID, MARVELS, PASSED, THRESHOLDS
 from .._state_evolution import LEARNERS, FixedPoints, fixed_points, free_entropy, gain, optimal, reached, step
 
-ENTRIES = 2**28  # of a dense tensor: one gigabyte in float32
+ENTRIES = 2**28  # largest dense tensor: one gigabyte in float32
 
 
 class SpikedMatrixTensor(Model):
-    """Message passing, Bayes-optimal or of maximum likelihood, for a spike in a matrix and a tensor; and the landscape's minima.
+    """Bayes-optimal or maximum-likelihood message passing for a spike in a matrix and a tensor, and the landscape's minima.
 
     >>> import solvable as sv
     >>> at = sv.SpikedMatrixTensor(matrix_noise=[0.4, 0.9, 1.1], initial_overlap=0.0).theory()
@@ -81,9 +82,9 @@ class SpikedMatrixTensor(Model):
         "A direction hidden in a noisy matrix and a noisy tensor: message passing, phases from easy to impossible, "
         "and how many spurious minima there are."
     )
-    method = "state evolution, free entropy, and counts of minima (Kac and Rice), in closed form"
+    method = "state evolution, free entropy, and Kac–Rice counts of minima, in closed form"
     numerics = Numerics(bisections=60)
-    runs = "map"  # a tensor of the largest size is enough in memory
+    runs = "map"  # a single tensor of the largest size fills the memory
     typical_sizes = (50, 100, 200)
     theory_seconds = 1e-3
     simulation_seconds = 0.3
@@ -94,7 +95,7 @@ class SpikedMatrixTensor(Model):
         size=60,
         seeds=16,
     )
-    # strong signals: elsewhere rare realisations, which do not find it, ask for larger sizes
+    # strong signals: elsewhere the rare realisations that miss the signal require larger sizes
     check_study = (
         {"over": {"matrix_noise": [0.2, 0.3]}, "values": {"initial_overlap": 0.5, "iterations": 8}, "sizes": [60, 120],
          "seeds": 64},
@@ -114,7 +115,7 @@ class SpikedMatrixTensor(Model):
     learner: str = choice(
         "bayes", options=LEARNERS,
         meaning="message passing for the posterior mean, or for the maximum of the likelihood")  # fmt: skip
-    iterations: int = choice(12, high=10_000, symbol="K", meaning="iterations that are followed")
+    iterations: int = choice(12, high=10_000, symbol="K", meaning="number of iterations")
     latitudes: Input = input(
         np.linspace(-0.95, 0.95, 39), dims=("latitude",), low=-1 + 1e-9, high=1 - 1e-9, symbol="m",
         meaning="overlaps with the signal at which stationary points are counted")  # fmt: skip
@@ -124,20 +125,20 @@ class SpikedMatrixTensor(Model):
         dimension("latitude", "overlap with the signal", symbol="m", kind="site"),
     )
     observables_declared = (
-        observable("final_overlap", "overlap with the signal at which state evolution ends", symbol=r"m_\infty", low=0, high=1,
+        observable("final_overlap", "overlap to which state evolution converges", symbol=r"m_\infty", low=0, high=1,
                    simulated=False),
-        observable("informed_overlap", "the highest fixed point, kept by a start at the signal", symbol="m_+", low=0, high=1,
+        observable("informed_overlap", "highest fixed point, reached from the signal itself", symbol="m_+", low=0, high=1,
                    simulated=False),
         observable("optimal_overlap", "overlap of the exact posterior mean with the signal", symbol="m^*", low=0, high=1,
                    simulated=False),
-        observable("phase", "0 where nothing can be known, 1 where it can but message passing from no overlap does not find "
-                   "the best there is, 2 where it does", low=0, high=2, simulated=False),
-        observable("free_entropy", "free entropy per dimension where state evolution ends, zero without overlap",
+        observable("phase", "0 where nothing can be known, 1 where message passing from zero overlap does not reach the "
+                   "optimum, 2 where it does", low=0, high=2, simulated=False),
+        observable("free_entropy", "free entropy per dimension at the fixed point of state evolution, zero without overlap",
                    symbol=r"\Phi", simulated=False, when={"learner": "bayes"}),
         observable("spurious", "complexity of minima without overlap: exponentially many where it is positive",
                    symbol=r"\Sigma(0)", simulated=False),
-        observable("overlap", "overlap x·x*/N along the iterations", symbol="m_k", dims=("iteration",), low=-1, high=1),
-        observable("mse", "squared distance of estimate and signal per dimension", dims=("iteration",), low=0, high=4),
+        observable("overlap", "overlap x·x*/N after each iteration", symbol="m_k", dims=("iteration",), low=-1, high=1),
+        observable("mse", "squared distance between estimate and signal per dimension", dims=("iteration",), low=0, high=4),
         observable("energy", "negative log-posterior per dimension, H(x)/N", symbol="e_k", dims=("iteration",)),
         observable("minima", "annealed complexity of minima at given overlap", symbol=r"\Sigma(m)", dims=("latitude",),
                    simulated=False),
@@ -153,7 +154,7 @@ class SpikedMatrixTensor(Model):
         return gain(self.learner, self._covariance, jnp.zeros_like(self.matrix_noise))
 
     def transition_lines(self, x: str, y: str, values: np.ndarray) -> dict[str, Any]:
-        """Thresholds in the plane of both noises: of knowledge and Bayes, or of the likelihood and its landscape."""
+        """Thresholds in the plane of both noises: of information and Bayes, or of the likelihood and its landscape."""
         if (x, y) != ("tensor_noise", "matrix_noise"):
             return {}
         if self.learner == "bayes":
@@ -177,7 +178,7 @@ class SpikedMatrixTensor(Model):
             pull = q.slope(m)
             scale = 1 + pull if bayes else jnp.sqrt(q.slope(1.0) + pull**2)
             after = pull / scale
-            # the start is no denoised field: its overlap with the first estimate is what the signal's pull makes of it
+            # the start is not a denoised field: its overlap with the first estimate comes from the signal's pull alone
             common = jnp.where(began, (pull * pull_before + q.slope(between)) / scale_before, pull * m) / scale
             energy = -q.value(after) - q.slope(common) / scale
             return (after, common, pull, scale, jnp.asarray(True)), (after, energy)
@@ -215,7 +216,7 @@ class SpikedMatrixTensor(Model):
         return values | {"free_entropy": free_entropy(q, final)} if self.learner == "bayes" else values
 
     def point_branches(self, numerics: Numerics) -> dict[str, Array]:
-        """Zero and all other fixed points; those of the Bayes-optimal iteration with their free energy −Φ, lowest first."""
+        """All fixed points, including zero; those of the Bayes-optimal iteration with their free energy −Φ, lowest first."""
         q = self._covariance
         found: FixedPoints = fixed_points(self.learner, q, numerics.bisections)
         m = jnp.stack([jnp.zeros_like(found.high), *found])
@@ -232,7 +233,7 @@ class SpikedMatrixTensor(Model):
         if size**self.order > ENTRIES:
             most = int(ENTRIES ** (1 / self.order) + 1e-9)
             raise InvalidValue(
-                f"size = {size} is larger than {most}: a dense tensor of order {self.order} would have more than 2^28 entries."
+                f"size = {size} exceeds {most}: a dense tensor of order {self.order} would have more than 2^28 entries."
             )
         signal_key, start_key, matrix_key, tensor_key = jax.random.split(key, 4)
         signal = on_sphere(jax.random.normal(signal_key, (size,), dtype))
@@ -240,13 +241,13 @@ class SpikedMatrixTensor(Model):
         other = on_sphere(other - (other @ signal) / size * signal)
         beta, c = (1 / self.matrix_noise).astype(dtype), (1 / self.tensor_noise).astype(dtype)
         p, m = self.order, self.initial_overlap.astype(dtype)
-        # what an estimate knows of the signal is its norm squared (bayes); on the sphere the norm is one
+        # Bayes: the squared norm of an estimate equals its overlap; likelihood: the norm is one, on the sphere
         start = m * signal + jnp.sqrt(m * (1 - m) if self.learner == "bayes" else 1 - m**2) * other
         matrix = jax.random.normal(matrix_key, (size, size), dtype)
         tensor = jax.random.normal(tensor_key, (size,) * p, dtype)
 
         def energy(x: Array) -> Array:
-            """−H(x): what the observations say of x. Only the symmetric parts of the noises count."""
+            """−H(x), the log-likelihood of x. Only the symmetric parts of the noises contribute."""
             seen = x @ signal / size
             noise = jnp.sqrt(beta / (2 * size)) * (x @ (matrix @ x))
             contracted = tensor

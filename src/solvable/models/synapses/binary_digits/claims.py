@@ -1,4 +1,4 @@
-"""What is claimed of training deep binary networks from small means, and the numbers that decide."""
+"""Claims about training deep binary networks from small means, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def _bounded(stored: Stored) -> list[Measured]:
     shallow = table.accuracy.sel(depth=2)
     small, large = (mean_and_error(shallow.sel(variance=v)) for v in (table.variance[0], table.variance[-1]))
     return [
-        Measured("least accuracy of networks up to six depth scales deep", float(worst), above=0.5),
-        Measured("largest accuracy of networks deeper than that", float(best), below=0.5),
+        Measured("lowest accuracy of networks up to six depth scales deep", float(worst), above=0.5),
+        Measured("highest accuracy of networks deeper than that", float(best), below=0.5),
         Measured("accuracy up to six depth scales less that beyond twelve", *difference(inside, beyond), above=0.2),
         Measured("accuracy of two layers from the smallest means less that from the largest", *difference(small, large),
                  above=-0.1, below=0.1),
@@ -30,11 +30,11 @@ def _bounded(stored: Stored) -> list[Measured]:
 
 CLAIMS = (
     Claim(
-        "Networks that start from small means, as is usual, train badly when they are deep.",
+        "Networks that start from small means, as is usual, train badly if they are deep.",
         "stamatescu2019critical",
-        "training up to about six depth scales ξ_c and not beyond",
+        "networks train up to about six depth scales ξ_c and not beyond",
         "shallow networks, whose accuracy hardly depends on the means",
-        (FIGURE,), _bounded, "handwritten digits, width 32, 400 steps of Adam, 2 to 32 layers, 2 networks a point",
+        (FIGURE,), _bounded, "handwritten digits, width 32, 400 steps of Adam, 2 to 32 layers, 2 networks per point",
         seconds=600,
     ),
 )  # fmt: skip

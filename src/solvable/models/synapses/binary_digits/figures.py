@@ -1,4 +1,4 @@
-"""Accuracy on digits over depth and initial means, with six depth scales drawn on it."""
+"""Accuracy on digits by depth and initial means, with the line of six depth scales."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = ("accuracy", "train_accuracy", "binarised_accuracy")
 def trained(
     depths: Any, variances: Any, size: int, seeds: int, steps: int, rate: float = 0.003
 ) -> dict[str, np.ndarray]:
-    """Accuracies by depth, variance and seed: one program for each depth."""
+    """Accuracies by depth, variance and seed, with one compiled program per depth."""
     out: dict[str, list[np.ndarray]] = {name: [] for name in NAMES}
     for depth in depths:
         model = BinaryDigits(depth=int(depth), steps=steps, rate=rate)
@@ -50,7 +50,7 @@ def draw_depths_by_means(data: dict[str, Any]) -> Any:
 
     table = data[""]
     figure, axes = plt.subplots(1, 2, figsize=(10.5, 4.4), layout="constrained", sharey=True)
-    # Logarithms of depth and depth scale, on which a fixed number of depth scales is a straight line.
+    # Logarithmic axes of depth and depth scale, where a fixed number of depth scales is a straight line.
     rows, columns = np.log2(table.depth.values), np.log2(-1 / np.log(table.variance.values))
     fine = np.linspace(columns[0], columns[-1], 2)
     line = fine + np.log2(6)
@@ -76,6 +76,6 @@ RECIPES = {
     "binary-digits-depth": Recipe(
         depths_by_means,
         draw_depths_by_means,
-        sentence="Which depth of a binary network trains on digits at which initial means, against six depth scales.",
+        sentence="The depth up to which binary networks train on digits, by initial means, compared with six depth scales.",
     )
 }

@@ -1,16 +1,16 @@
-r"""Deep networks of stochastic binary weights trained on handwritten digits: which depth trains at which initial means.
+r"""Deep networks of stochastic binary weights trained on handwritten digits: how deep they can be at given initial means.
 
-**Data.** scikit-learn's digits, 8 × 8 pixels, ten classes; 1,200 images to train on, drawn with the seed, and 597 for
-the test. Pixels are centred and clipped to [−1, 1], mean square one half.
+**Data.** scikit-learn's digits, 8 × 8 pixels, ten classes; 1,200 images for training, drawn with the seed, and 597 for
+testing. Pixels are centred and clipped to [−1, 1], mean square one half.
 
 **Learner.** `depth` layers of width `size` and ten outputs, the deterministic surrogate of `binary-initialisation`
 with tanh neurons and without biases. Means start at ±σ_m and stay in [−1, 1]; Adam descends on the cross-entropy of
 the output fields on batches of 100. At the end the network is also *binarised*: weights sign(M), neurons sign(h),
 outputs by the largest field.
 
-**Theory.** None closed. That of `binary-initialisation` says how far signals reach before training, ξ_c = −1/ln σ_m²;
-that networks train up to about 6 ξ_c is the criterion of Schoenholz et al. (2017), held against what is measured
-here.
+**Theory.** No closed theory. `binary-initialisation` gives the depth that signals reach before training, ξ_c =
+−1/ln σ_m². The criterion of Schoenholz et al. (2017), that networks train up to about 6 ξ_c, is compared with the
+measurements.
 
 **Simulation.** The training itself; every seed draws its split, its network and its batches.
 """
@@ -35,7 +35,7 @@ TRAINED, BATCH, CLASSES = 1200, 100, 10
 
 
 def images() -> tuple[np.ndarray, np.ndarray]:
-    """Pixels in [−1, 1] with mean square one half, and what they show.
+    """Pixels in [−1, 1] with mean square one half, and the digits they show.
 
     >>> round(float((images()[0] ** 2).mean()), 2), images()[0].shape
     (0.5, (1797, 64))
@@ -44,7 +44,7 @@ def images() -> tuple[np.ndarray, np.ndarray]:
     scale = 0.0
     wide = pixels / pixels.std()
     low, high = 0.1, 10.0
-    for _ in range(60):  # the scale at which clipped pixels have the mean square
+    for _ in range(60):  # find the scale at which clipped pixels have this mean square
         scale = math.sqrt(low * high)
         low, high = (scale, high) if np.mean(np.clip(scale * wide, -1, 1) ** 2) < 0.5 else (low, scale)
     return np.clip(scale * wide, -1, 1), shown
@@ -63,7 +63,7 @@ def forward(means: tuple[Array, Array, Array], x: Array) -> Array:
 
 
 def forward_binary(means: tuple[Array, Array, Array], x: Array) -> Array:
-    """Output fields of the binary network that the means leave behind."""
+    """Output fields of the network with binarised weights."""
 
     def sign(v):
         return jnp.where(v >= 0, 1.0, -1.0).astype(v.dtype)
@@ -89,7 +89,7 @@ class BinaryDigits(Model):
     sentence = (
         "Deep binary networks trained on handwritten digits through their surrogate: depth against initial means."
     )
-    method = "none closed; the depth scale of binary-initialisation beside it"
+    method = "no closed theory; compared with the depth scale of binary-initialisation"
     typical_sizes = (32, 64, 128)
     simulation_seconds = 5.0
     guard = Guard(values={"depth": 2, "steps": 20}, size=16, seeds=2)
@@ -107,7 +107,7 @@ class BinaryDigits(Model):
     observables_declared = (
         observable("train_accuracy", "fraction of training images classified correctly by the surrogate", low=0, high=1,
                    predicted=False),
-        observable("accuracy", "the same on images never trained on", low=0, high=1, predicted=False),
+        observable("accuracy", "the same on test images", low=0, high=1, predicted=False),
         observable("binarised_accuracy", "the same for the binary network", low=0, high=1, predicted=False),
         observable("train_loss", "mean cross-entropy on the training images", low=0, predicted=False),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What is claimed of initial means of binary networks, and the numbers that decide."""
+"""Claims about initial means of binary networks, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CLAIMS = (
     Claim(
         "Surrogates of stochastic binary networks have scalar signal maps, which decide whether a critical start exists.",
         "stamatescu2019critical",
-        "lengths and correlations of finite networks on the maps, layer by layer",
+        "lengths and correlations of finite networks agree with the maps, layer by layer",
         "the sampled surrogate, which has no critical point",
         (FIGURE,), _maps, "σ_m² = 0.9, σ_b² = 0.05, twelve layers of N = 400, tanh and erf",
         seconds=30,

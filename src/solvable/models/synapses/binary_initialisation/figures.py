@@ -73,7 +73,7 @@ def draw_signals(data: dict[str, Any]) -> Any:
     first = scales.isel(bias_variance=0)
     axis.plot(1 - first.variance, first["deterministic_erf"], "--", color="0.3", label="erf, no biases")
     axis.plot(1 - first.variance, first["sampled_tanh"], ":", color="0.3", label="sampled tanh, no biases")
-    axis.set(xscale="log", yscale="log", xlabel=label("how far the means start from ±1:", r"1 - \sigma_m^2"),
+    axis.set(xscale="log", yscale="log", xlabel=label("distance of the initial means from ±1,", r"1 - \sigma_m^2"),
              ylabel=label("depth scale", r"\xi_c"))  # fmt: skip
     axis.invert_xaxis()
     axis.set_title("it diverges only for tanh without biases", fontsize=9)
@@ -85,6 +85,6 @@ RECIPES = {
     "binary-initialisation-signals": Recipe(
         signals,
         draw_signals,
-        sentence="Signals through surrogates of binary networks, and the depth they reach: critical only for means near ±1.",
+        sentence="Signals in surrogates of binary networks, and the depth they reach: critical only for means near ±1.",
     )
 }

@@ -1,4 +1,4 @@
-r"""Networks of stochastic binary weights: how far signals travel through their surrogates, and how the means should start.
+r"""Networks of stochastic binary weights: how far signals travel in their surrogates, and how to choose the initial means.
 
 **Network.** Layers of width N. Weights S = ±1 are independent with means M, drawn with E M = 0 and E M² = σ_m²
 (`variance`, not scaled with N); biases N(0, σ_b²). Neurons are ±1 with mean x = φ(h), φ = tanh(gain·h) or
@@ -12,7 +12,7 @@ M_ij²x_j²)/N, hence
 with neurons that are deterministic given their inputs the variance is Σ_j (1 − M_ij²) x_j²/N (`neurons`). The
 *sampled* surrogate adds fresh N(0, 1) noise to h, independently for every input (local reparametrisation).
 
-**Theory** (Stamatescu et al. 2019; N → ∞, maps derived anew). With A(q) = E φ(√q z)² and B(q, c) = E φφ′ at
+**Theory** (Stamatescu et al. 2019; N → ∞, maps rederived here). With A(q) = E φ(√q z)² and B(q, c) = E φφ′ at
 correlation c, lengths q = <h²> and correlations c of the fields of two inputs obey
 
     q′ = (σ_m² A(q) + σ_b²)/(1 − σ_m² A(q)),        c′ = (σ_m² B(q, c) + σ_b²)/(σ_m² A(q) + σ_b²),
@@ -20,8 +20,8 @@ correlation c, lengths q = <h²> and correlations c of the fields of two inputs 
 for the sampled surrogate at A(1 + q) and B(1 + q, qc/(1 + q)); with deterministic neurons the first denominator is (1
 − σ_m²)A(q). At the fixed points q_*, c_* the correlation's slope χ = ∂c′/∂c gives the `depth_scale` ξ_c = −1/ln χ,
 and ∂q′/∂q the `length_scale`. Deterministic: c_* = 1, and without biases q_* = 0, χ = σ_m² gain² for tanh: critical
-only at means ±1. Sampled: c_* < 1, never critical. With tanh the averages are by quadrature: where gain·√q exceeds 4.5
-(means near ±1 with large gains or biases) the result is NaN.
+only at means ±1. Sampled: c_* < 1, never critical. With tanh the averages are by quadrature, and the result is
+NaN where gain·√q exceeds 4.5 (means near ±1 with large gains or biases).
 
 **Simulation.** One network, two inputs ±√r with overlap c_in, its fields layer by layer. Means are ±σ_m, ±1 or 0
 (`sparse`), or uniform.
@@ -48,7 +48,7 @@ from .._papers import CRITICAL_MEANS
 
 
 class BinaryInitialisation(Model):
-    """Length and correlation of signals in surrogates of stochastic binary networks, and the depth that they reach.
+    """Length and correlation of signals in surrogates of stochastic binary networks, and the depth they reach.
 
     >>> import solvable as sv
     >>> scale = sv.BinaryInitialisation(variance=0.99, bias_variance=[0.0, 0.001, 0.1]).theory().depth_scale
@@ -94,10 +94,10 @@ class BinaryInitialisation(Model):
     )
     surrogate: str = choice(
         "deterministic", options=("deterministic", "sampled"),
-        meaning="fields as they are, or with fresh noise N(0, 1)")  # fmt: skip
+        meaning="deterministic fields, or with fresh noise N(0, 1)")  # fmt: skip
     neurons: str = choice(
         "stochastic", options=("stochastic", "deterministic"),
-        meaning="whether neurons are random too, given their inputs")  # fmt: skip
+        meaning="whether neurons are also random, given their inputs")  # fmt: skip
     means: str = choice(
         "binary", options=("binary", "sparse", "uniform"),
         meaning="law of the means: ±σ_m, ±1 or 0, uniform (σ_m² ≤ 1/3)")  # fmt: skip
@@ -107,8 +107,8 @@ class BinaryInitialisation(Model):
     observables_declared = (
         observable("length", "mean square of the fields of a layer", symbol="q", dims=("layer",), low=0),
         observable("correlation", "correlation of the fields of two inputs", symbol="c", dims=("layer",), low=-1, high=1),
-        observable("fixed_length", "mean square of the fields far down", symbol="q_*", low=0, simulated=False),
-        observable("fixed_correlation", "correlation far down", symbol="c_*", low=-1, high=1, simulated=False),
+        observable("fixed_length", "mean square of the fields in deep layers", symbol="q_*", low=0, simulated=False),
+        observable("fixed_correlation", "correlation in deep layers", symbol="c_*", low=-1, high=1, simulated=False),
         observable("depth_slope", "factor by which a deviation of the correlation from its fixed point changes per layer",
                    symbol=r"\chi", simulated=False),
         observable("depth_scale", "layers within which correlations reach their fixed point", symbol=r"\xi_c",
@@ -166,7 +166,7 @@ class BinaryInitialisation(Model):
             return (s * across(full, q * c / full) + b) / (s * alone(full) + b)
 
         def slope(q, c):
-            """∂B/∂c is q times the average of both slopes of φ."""
+            """∂B/∂c is q times the average product of the slopes of φ."""
             full = jnp.maximum(q + noise, 1e-300)
             inner = q * c / full
             if self.activation == "erf":
@@ -177,7 +177,9 @@ class BinaryInitialisation(Model):
                 first, second = (jnp.asarray(v.reshape(-1)) for v in np.meshgrid(x, x, indexing="ij"))
                 weight = jnp.asarray(np.outer(w, w).reshape(-1))
                 root = self.gain * jnp.sqrt(full)
-                apart = 1 - inner**2  # zero where both signals are one: a root there has no derivative, and needs none
+                apart = (
+                    1 - inner**2
+                )  # zero where both signals are equal: its square root has no derivative there, and needs none
                 rest = jnp.where(apart > 1e-12, jnp.sqrt(jnp.where(apart > 1e-12, apart, 1.0)), 0.0)
                 bend = lambda h: 1 - jnp.tanh(h) ** 2  # noqa: E731
                 top = self.gain**2 * (weight @ (bend(root * first) * bend(root * (inner * first + rest * second))))

@@ -1,4 +1,4 @@
-"""What is claimed of weights with a few levels, and the numbers that decide."""
+"""Claims about weights with a few levels, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def _regions(stored: Stored) -> list[Measured]:
         here = table.sel(levels=name)
         words = f"levels {name} at 0.8 of the capacity, d from 0.03 up to typical solutions"
         found += [
-            Measured(f"least local entropy, {words}", float(here.local_entropy.min()), above=0.0),
-            Measured(f"least slope of the local entropy, {words}", float(here.local_slope.min()), above=0.0),
+            Measured(f"smallest local entropy, {words}", float(here.local_entropy.min()), above=0.0),
+            Measured(f"smallest slope of the local entropy, {words}", float(here.local_slope.min()), above=0.0),
         ]
     signs = stored[FIGURE]
     found.append(Measured("α_U of weights ±1", float(signs.breaking), above=0.75, below=0.77))
@@ -33,7 +33,7 @@ def _capacities(stored: Stored) -> list[Measured]:
         gain = np.diff(values) / np.diff(number)
         found += [
             Measured(f"gain per level from 6 to 8 over that from 2 to 3, {words}", gain[-1] / gain[0], below=0.5),
-            Measured(f"part of the limit that 8 levels (3 bits) reach, {words}", values[-1] / limit, below=1.0),
+            Measured(f"fraction of the limit that 8 levels (3 bits) reach, {words}", values[-1] / limit, below=1.0),
         ]
     return found
 
@@ -53,14 +53,14 @@ CLAIMS = (
     Claim(
         "Solutions form dense regions for any number of levels.",
         "baldassi2016learning",
-        "a local entropy that is positive and rises with the distance from small distances on",
+        "a local entropy that is positive and rises with distance, starting at small distances",
         "typical solutions, which are isolated",
         (LEVELS, FIGURE), _regions, "theory at y → ∞ for five sets of two to four levels; α_U of ±1 weights",
         missing="the entropy around typical solutions as the control, and more than four levels",
         seconds=300,
     ),
     Claim(
-        "More levels soon gain little.",
+        "The benefit of more levels soon saturates.",
         "baldassi2016learning",
         "capacities that saturate with the number of levels",
         "linear growth",
@@ -72,7 +72,7 @@ CLAIMS = (
         "baldassi2016learning",
         "reinforced message passing solves most systems up to α = 0.7",
         "the same messages without reinforcement",
-        (FIGURE,), _search, "weights ±1, γ = 0.003, N = 301 and 1,001, 12 systems a point",
+        (FIGURE,), _search, "weights ±1, γ = 0.003, N = 301 and 1,001, 12 systems per point",
         missing="search by coupled copies, and more than two levels",
         seconds=150,
     ),

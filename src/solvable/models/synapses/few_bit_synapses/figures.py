@@ -17,9 +17,9 @@ from .model import FewBitSynapses
 
 
 def breaking_point(levels: Any, low: float, high: float, *, rounds: int = 6, distances: Any = None) -> float:
-    """α_U: the least α at which φ falls with the distance somewhere, by rounds of nine values between two.
+    """α_U: the smallest α at which φ falls with the distance somewhere, by rounds of nine values in a bracket.
 
-    `distances`, in units of the levels' variance, are where the slope is looked at.
+    The slope is evaluated at `distances`, in units of the levels' variance.
     """
     d = np.linspace(0.03, 0.3, 28) if distances is None else np.asarray(distances)
     model = FewBitSynapses(levels=np.asarray(levels, float), distance=d[:, None])
@@ -35,7 +35,7 @@ def breaking_point(levels: Any, low: float, high: float, *, rounds: int = 6, dis
 def success(
     alphas: Any, size: int, seeds: int, levels: Any = (-1, 1), reinforcement: float | None = 0.003, together: int = 8
 ) -> dict[str, np.ndarray]:
-    """Whether reinforced message passing (without `reinforcement`: plain) solved, and after how many sweeps, by α and seed."""
+    """Whether message passing (plain without `reinforcement`) found a solution, and after how many sweeps, by α and seed."""
     w = jnp.asarray(levels, jnp.float32)
 
     def one(key, rows):
@@ -131,7 +131,7 @@ def draw_dense_regions(data: dict[str, Any]) -> Any:
     axis.axvline(top, color="0.4", linestyle=":", linewidth=1, label=rf"$\alpha_c$ = {top:.3f}")
     axis.set(xlabel=label("patterns per weight", r"\alpha"), ylabel="fraction of systems solved", ylim=(-0.05, 1.05))
     axis.set_title(
-        f"message passing, weights $\\pm 1$, $\\gamma = 0.003$, {runs.sizes['seed']} systems a point", fontsize=9
+        f"message passing, weights $\\pm 1$, $\\gamma = 0.003$, {runs.sizes['seed']} systems per point", fontsize=9
     )
     axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(0.0, 0.4))
     return figure
@@ -142,7 +142,7 @@ PARTS = (0.6, 0.8, 0.9, 0.95)
 
 
 def levels_and_regions(quick: bool) -> dict[str, Any]:
-    """φ by distance for several sets of levels, at parts of each one's capacity, and α_U."""
+    """φ by distance for several sets of levels, at fractions of each capacity, and α_U."""
     import xarray as xr
 
     sets = dict(list(SETS.items())[:2]) if quick else SETS
@@ -199,6 +199,6 @@ RECIPES = {
     "few-bit-levels": Recipe(
         levels_and_regions,
         draw_levels_and_regions,
-        sentence="For every set of levels that was tried solutions form dense regions up to some nine tenths of the capacity.",
+        sentence="For every set of levels tried, solutions form dense regions up to about nine tenths of the capacity.",
     ),
 }

@@ -1,23 +1,22 @@
-r"""A perceptron whose weights have a few levels: how much it stores, how dense its solutions are, and whether they are
-found.
+r"""A perceptron whose weights have a few levels: how much it stores, how dense its solutions are, whether they are found.
 
 **Data.** αN random patterns ξ = ±1 with random labels, absorbed in ξ: the weights must give w·ξ/√N > κ for all of
-them. Patterns of 0 and 1 with a threshold that may be chosen freely are the same problem (ξ = (1 + s)/2: the
-threshold takes up the mean weight, and only s counts).
+them. Patterns of 0 and 1 with a free threshold are the same problem (ξ = (1 + s)/2: the threshold absorbs the mean
+weight, and only s matters).
 
-**Learner.** N weights, each one of L `levels`: {−1, 1}, {0, 1, …, L−1}, {−1, 0, 1}, any set.
+**Learner.** N weights, each one of L `levels`: {−1, 1}, {0, 1, …, L−1}, {−1, 0, 1} or any other set.
 
 **Theory** (Baldassi et al. 2016; equations in `methods.fixed_points.discrete_weights`).
 
-- Typical solutions: the replica-symmetric entropy per weight S(α); where it vanishes is the `capacity` (Krauth and Mézard 1989).
+- Typical solutions: the replica-symmetric entropy per weight S(α), which vanishes at the `capacity` (Krauth and Mézard 1989).
   It is exact for ±1; for more levels it ignores a possible breaking of replica symmetry, as the authors do.
-- Dense regions: y copies at mutual distance D = <(w − w′)²>/2, `distance` being D in units of the levels' variance (for ±1:
-  d = 1 − q₁), have an entropy φ per copy. For y → ∞ that is the local entropy of the densest regions. Where it rises with
-  the distance from d = 0 on, dense regions reach down to single solutions; they break up at the α_U from which it has a
-  maximum and a minimum. Distances larger than those of typical solutions are answered by NaN.
+- Dense regions: y copies at mutual distance D = <(w − w′)²>/2 have an entropy φ per copy; `distance` is D in units of the levels'
+  variance (for ±1: d = 1 − q₁). For y → ∞ this is the local entropy of the densest regions. If it rises with the distance
+  from d = 0, dense regions reach down to single solutions; they break up at the α_U from which it has a maximum and a
+  minimum. The result is NaN at distances larger than those of typical solutions.
 
-**Simulation.** Message passing at finite N: without reinforcement its fixed point has an overlap and a Bethe entropy,
-which are compared with the replicas'; with reinforcement it is a search, whose success (`solved`, `sweeps`) no theory
+**Simulation.** Message passing at finite N. Without reinforcement, the overlap and the Bethe entropy of its fixed point
+are compared with the replica theory. With reinforcement it is a search, whose success (`solved`, `sweeps`) no theory
 here predicts.
 """
 
@@ -94,29 +93,29 @@ class FewBitSynapses(Model):
         meaning="margin that every field w·ξ/√N must exceed")  # fmt: skip
     copies: Control = control(
         20.0, low=1.0, high=400.0, typical=(5.0, 100.0), scale="log", symbol="y",
-        meaning="number of copies that are held together (replicas = finite)")  # fmt: skip
+        meaning="number of coupled copies (replicas = finite)")  # fmt: skip
     reinforcement: Control = control(
         0.003, low=0.0, low_open=True, high=0.1, typical=(0.003, 0.02), scale="log", symbol=r"\gamma",
-        meaning="growth per sweep of the part of the old log-marginals that is kept, in the search")  # fmt: skip
+        meaning="growth per sweep of the fraction of the old log-marginals that the search keeps")  # fmt: skip
     replicas: str = choice(
         "infinite", options=("infinite", "finite", "none"),
         meaning="copies of the local entropy: y → ∞, a finite number, or no local entropy at all")  # fmt: skip
     levels: Input = input(
-        np.array([-1.0, 1.0]), dims=("level",), symbol="w_l", meaning="what a weight may be, in increasing order")  # fmt: skip
+        np.array([-1.0, 1.0]), dims=("level",), symbol="w_l", meaning="allowed weight values, in increasing order")  # fmt: skip
 
     observables_declared = (
         observable("entropy", "logarithm of the number of solutions per weight", symbol="S"),
         observable("local_entropy", "entropy per weight and copy of solutions at the mutual distance", symbol=r"\phi",
                    simulated=False, when={"replicas": ("infinite", "finite")}),
-        observable("local_slope", "its derivative with the distance: negative where dense regions break up",
+        observable("local_slope", "its derivative with respect to distance: negative where dense regions break up",
                    symbol=r"\phi'", simulated=False, when={"replicas": "infinite"}),
         observable("overlap", "overlap of two typical solutions", symbol="q", low=0),
         observable("square", "mean square of the weights of a typical solution", symbol="Q", low=0),
         observable("capacity", "patterns per weight up to which there are solutions", symbol=r"\alpha_c", low=0,
                    simulated=False),
         observable("solved", "whether reinforced message passing found a solution", low=0, high=1, predicted=False),
-        observable("sweeps", "sweeps that it took", low=0, predicted=False),
-        observable("train_error", "fraction of patterns that it left unsolved", low=0, high=1, predicted=False),
+        observable("sweeps", "sweeps that the search took", low=0, predicted=False),
+        observable("train_error", "fraction of patterns that the search left unsolved", low=0, high=1, predicted=False),
     )  # fmt: skip
 
     def validate(self) -> None:
@@ -124,7 +123,9 @@ class FewBitSynapses(Model):
             return
         levels = np.asarray(self.levels)
         if levels.size < 2 or np.any(np.diff(levels) <= 0) or levels.size > 64:
-            raise InvalidValue(f"levels = {levels.tolist()} are not 2 to 64 increasing numbers: what a weight may be.")
+            raise InvalidValue(
+                f"levels = {levels.tolist()} are not 2 to 64 increasing numbers, the values that a weight may take."
+            )
 
     # --- theory -----------------------------------------------------------------------------------------------------
 

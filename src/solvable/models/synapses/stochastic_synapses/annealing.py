@@ -14,7 +14,7 @@ from solvable.methods.averages.tails import log_tail, tail_ratio
 
 
 def schedule(stages: int = 40, last: float = 0.998) -> np.ndarray:
-    """Sharpness from 0.1 to 0.9 in even steps, then 1 − q in even ratios.
+    """Sharpness from 0.1 to 0.9 in equal steps, then 1 − q in equal ratios.
 
     >>> schedule(3).round(3).tolist()
     [0.1, 0.5, 0.9, 0.986, 0.998]
@@ -23,7 +23,7 @@ def schedule(stages: int = 40, last: float = 0.998) -> np.ndarray:
 
 
 class Annealed(NamedTuple):
-    """Magnetisations at the end, whether their signs solved at any step, and the sharpness at which they first did (or 1)."""
+    """Final magnetisations, whether their signs were a solution at any step, and the sharpness where they first were (or 1)."""
 
     means: Float[Array, " n"]
     solved: Bool[Array, ""]
@@ -35,8 +35,8 @@ class Annealed(NamedTuple):
 def project(x: Float[Array, " n"], sharpness: Float[Array, ""]) -> Float[Array, " n"]:
     """clip(c x, −1, 1) with mean square `sharpness`.
 
-    The mean of min(c²x², 1) is concave in c²: Newton's method from the left ends after finitely many steps and never divides
-    by what is clipped. Entries are scaled by the largest one first, so that nothing overflows.
+    The mean of min(c²x², 1) is concave in c², so Newton's method from the left terminates, and never divides by clipped
+    entries. Entries are first divided by the largest one to avoid overflow.
 
     >>> m = project(jnp.asarray([1e-30, 2e-30, 4e-30, 3e-30]), jnp.asarray(0.8))
     >>> round(float(jnp.mean(m**2)), 12), float(jnp.max(m))
@@ -63,10 +63,10 @@ def anneal(
     *,
     steps: int,
 ) -> Annealed:
-    """`steps` accelerated, projected gradient steps on −Σ log H(−Δ/√(1−q)) at every sharpness q of the schedule.
+    """Take `steps` accelerated, projected gradient steps on −Σ log H(−Δ/√(1−q)) at every sharpness q of the schedule.
 
-    The step is the inverse of the largest curvature, (1−q)/(1+√α)²; momentum starts anew with every stage, and whenever
-    it points uphill. The signs of the means are tried after every step.
+    The step is the inverse of the largest curvature, (1−q)/(1+√α)²; momentum restarts at every stage, and whenever it
+    points uphill. The signs of the means are tested after every step.
     """
     dtype, size = patterns.dtype, patterns.shape[1]
     root = math.sqrt(size)
@@ -106,7 +106,7 @@ def anneal(
 
 
 class Descended(NamedTuple):
-    """Weights in [−1, 1] at the end; whether they, and whether their signs, solved all patterns at any step."""
+    """Final weights in [−1, 1], and whether they, or their signs, solved all patterns at any step."""
 
     weights: Float[Array, " n"]
     solved: Bool[Array, ""]
@@ -114,9 +114,9 @@ class Descended(NamedTuple):
 
 
 def descend_clipped(patterns: Float[Array, "p n"], start: Float[Array, " n"], *, steps: int) -> Descended:
-    """The control: gradient descent on the logistic loss of one weight vector in the box [−1, 1]^N, without a distribution.
+    """Baseline: gradient descent on the logistic loss of one weight vector in the box [−1, 1]^N, without a distribution.
 
-    The step is the inverse of the largest curvature; the signs are tried after every step.
+    The step is the inverse of the largest curvature; the signs are tested after every step.
     """
     size, rows = patterns.shape[1], patterns.shape[0]
     root, rate = math.sqrt(size), 4 / (1 + math.sqrt(rows / size)) ** 2

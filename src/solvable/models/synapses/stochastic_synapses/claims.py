@@ -1,4 +1,4 @@
-"""What is claimed of stochastic binary weights, and the numbers that decide."""
+"""Claims about stochastic binary weights, and the numbers that decide them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FIGURE, NEAR = "stochastic-synapses-sharpening", "stochastic-synapses-neighbours
 
 
 def _apart(table: Any, what: str) -> tuple[float, float]:
-    """What descent found less what is typical, system by system."""
+    """Value for the solution that descent found minus that for typical ones, averaged over systems."""
     return mean_and_error(table[f"found_{what}"] - table[f"typical_{what}"])
 
 
@@ -65,8 +65,8 @@ CLAIMS = (
     Claim(
         "Learning a distribution over binary weights leads to rare, dense regions of solutions.",
         "baldassi2018role",
-        "more solutions around those found than around solutions drawn uniformly from all",
-        "the drawn solutions, which are typical",
+        "more solutions around those found than around solutions drawn uniformly",
+        "the uniformly drawn solutions, which are typical",
         (NEAR,), _dense, "all solutions enumerated, N = 15 and 21, 64 systems, α = 0.5 (random labels) and 0.75 (teacher)",
         missing="large systems, where typical solutions are isolated",
         seconds=60,
@@ -74,8 +74,8 @@ CLAIMS = (
     Claim(
         "Solutions in these regions are robust and generalise well.",
         "baldassi2018role",
-        "smaller errors after flips and on fresh patterns than typical solutions have; errors on the theory's curves",
-        "solutions drawn uniformly from all",
+        "smaller errors after flips and on fresh patterns than for typical solutions; errors agree with the theory",
+        "solutions drawn uniformly",
         (NEAR, FIGURE), _robust, "flips and fresh patterns: N = 15 and 21, 64 systems; against the theory: N = 401, 16 systems",
         seconds=200,
     ),
@@ -84,7 +84,7 @@ CLAIMS = (
         "baldassi2018role",
         "most systems solved up to α about 0.7",
         "the signs of one weight vector that descends in the box [−1, 1]^N",
-        (FIGURE,), _success, "random labels, N = 201 and 401, 16 systems a point, 39 stages of 40 steps",
+        (FIGURE,), _success, "random labels, N = 201 and 401, 16 systems per point, 39 stages of 40 steps",
         seconds=150,
     ),
     Claim(

@@ -1,4 +1,4 @@
-"""Loss and errors against the sharpness, the success of annealed descent, and the neighbourhood of what it finds."""
+"""Loss and errors against the sharpness, the success of annealed descent, and the neighbourhood of its solutions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHOWN = {"random": (0.5, 0.75), "teacher": (0.5, 1.0)}
 
 
 def measured(labels: str, alphas: Any, values: Any, size: int, seeds: int) -> dict[str, np.ndarray]:
-    """Simulated observables by α, sharpness and seed, in one program for each α."""
+    """Simulated observables by α, sharpness and seed, with one compiled program per α."""
     out: dict[str, list[np.ndarray]] = {}
     for alpha in alphas:
         model = StochasticSynapses(labels=labels, samples=alpha)
@@ -35,10 +35,10 @@ def measured(labels: str, alphas: Any, values: Any, size: int, seeds: int) -> di
 def annealed_success(
     alphas: Any, size: int, seeds: int, *, steps: int = 40, stages: int = 40, together: int = 16
 ) -> dict[str, np.ndarray]:
-    """Success of annealed descent on storage, and of the control that descends on clipped weights, by α and seed.
+    """Success of annealed descent on storage, and of a baseline that descends on clipped weights, by α and seed.
 
-    `solved`: the signs of the means solved at any step, first at the sharpness `solved_at`; `clipped_solved` and
-    `clipped_signs_solved`: the clipped weights did, and their signs, on the same patterns after as many steps.
+    `solved`: the signs of the means were a solution at some step, first at the sharpness `solved_at`; `clipped_solved`
+    and `clipped_signs_solved`: so were the clipped weights, or their signs, on the same patterns after as many steps.
     """
     plan = jnp.asarray(schedule(stages))
 
@@ -99,16 +99,16 @@ def draw_sharpening(data: dict[str, Any]) -> Any:
 
     figure, axes = plt.subplots(1, 3, figsize=(13.5, 4.4), layout="constrained")
 
-    def shown(axis, table, name, alpha, colour, words, style="-"):
+    def draw(axis, table, name, alpha, colour, words, style="-"):
         here = table.sel(samples=alpha)
-        inside = here.multiplier > 0  # beyond, the sphere is held from outside and the minimum need not be the only one
+        inside = here.multiplier > 0  # elsewhere the minimum on the sphere may not be unique
         axis.plot(here.line, here[name].where(inside), style, color=colour, label=words)
         axis.plot(here.line, here[name].where(~inside), style, color=colour, alpha=0.35)
         runs = here[f"{name}_simulated"]
         error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
         axis.errorbar(here.sharpness, runs.mean("seed"), error, fmt="o", color=colour, markersize=3.5)
 
-    def under(axis, table, words):
+    def finish(axis, table, words):
         lanes = f"points: $N$ = {table.attrs['size']}, {table.sizes['seed']} systems"
         axis.set_title(f"{words} ({lanes})\npale lines: other minima are possible", fontsize=9)
         axis.set(xlabel=label("sharpness", "q_*"), xlim=(0, 1))
@@ -118,16 +118,16 @@ def draw_sharpening(data: dict[str, Any]) -> Any:
              ("train_error", "error of the signs", "-."))  # fmt: skip
     for i, alpha in enumerate(table.samples.values):
         for name, words, style in names:
-            shown(axes[0], table, name, alpha, COLOURS[i], f"{words}, $\\alpha$ = {alpha:g}", style)
+            draw(axes[0], table, name, alpha, COLOURS[i], f"{words}, $\\alpha$ = {alpha:g}", style)
     axes[0].set(ylabel="loss and errors on the training patterns")
-    under(axes[0], table, "storage of random labels")
+    finish(axes[0], table, "storage of random labels")
     axes[0].legend(fontsize=7)
     table = data["teacher"]
     for i, alpha in enumerate(table.samples.values):
-        shown(axes[1], table, "test_error", alpha, COLOURS[i], f"means, $\\alpha$ = {alpha:g}", "--")
-        shown(axes[1], table, "binarised_error", alpha, COLOURS[i], f"signs, $\\alpha$ = {alpha:g}")
+        draw(axes[1], table, "test_error", alpha, COLOURS[i], f"means, $\\alpha$ = {alpha:g}", "--")
+        draw(axes[1], table, "binarised_error", alpha, COLOURS[i], f"signs, $\\alpha$ = {alpha:g}")
     axes[1].set(ylabel="error on fresh patterns")
-    under(axes[1], table, "a binary teacher")
+    finish(axes[1], table, "a binary teacher")
     axes[1].set_ylim(top=0.42)
     axes[1].legend(fontsize=7.5, ncols=2, loc="upper left")
     runs = data["success"]
@@ -140,7 +140,7 @@ def draw_sharpening(data: dict[str, Any]) -> Any:
                              label=f"{words}, $N$ = {size}")  # fmt: skip
     axes[2].set(xlabel=label("patterns per weight", r"\alpha"), ylabel="fraction of systems solved", ylim=(-0.05, 1.05))
     axes[2].set_title(
-        f"annealed descent on the means, and a control\n({runs.sizes['seed']} systems a point)", fontsize=9
+        f"annealed descent on the means, and a baseline\n({runs.sizes['seed']} systems per point)", fontsize=9
     )
     axes[2].legend(fontsize=7, loc="upper left")
     axes[2].set_ylim(-0.05, 1.45)
@@ -220,11 +220,11 @@ RECIPES = {
     "stochastic-synapses-sharpening": Recipe(
         sharpening,
         draw_sharpening,
-        sentence="Means of binary weights that sharpen: loss and errors on the theory, generalisation of their signs, success.",
+        sentence="Means of binary weights as they sharpen: loss and errors against theory, generalisation of the signs, success.",
     ),
     "stochastic-synapses-neighbours": Recipe(
         neighbourhoods,
         draw_neighbourhoods,
-        sentence="Around binary weights that descent on their means finds there are more solutions than around typical ones.",
+        sentence="Solutions found by descent on the means have more solutions nearby than typical ones.",
     ),
 }

@@ -1,6 +1,6 @@
-r"""Learning a distribution over binary weights: descend on its means, let it sharpen, read off the signs.
+r"""Learning a distribution over binary weights: descend on its means, let it sharpen, take the signs.
 
-**Data.** αN patterns ξ = ±1 with random labels (storage), or those of a binary teacher, y = sign(σ⁰·ξ).
+**Data.** αN patterns ξ = ±1 with random labels (storage), or the labels of a binary teacher, y = sign(σ⁰·ξ).
 
 **Learner.** Weights σ_i = ±1 are independent, with means m_i. For large N a weight vector drawn from them is right on
 a pattern with probability H(−Δ/√(1−q_*)), Δ = y m·ξ/√N, q_* = |m|²/N (`sharpness`), and the loss is the negative
@@ -10,16 +10,15 @@ log-likelihood
 
 minimised over m ∈ [−1, 1]^N at fixed q_*. As q_* → 1 the distribution concentrates on one binary vector, sign(m).
 
-**Theory** (Baldassi et al. 2018; zero temperature, replica symmetric, derived anew; `saddle`). Beside the loss there are the
-error of weights drawn from the distribution and that of sign(m), which has a response of its own: on its training patterns
-it is Φ(−(ρz + V_s g)/√(1−ρ²)) on average, ρ = E|m|/√q_*, V_s = E[z sign m]/√q̂. The loss is convex in m inside the sphere; its
-minimum there lies on the sphere as long as the `multiplier` λ is positive, that is up to q_* = 0.77 at α = 0.5 and 0.65 at α = 1
-for random labels. Beyond that the sphere is held from outside, the minimum need not be the only one, and descent was
-seen to end above the theory's loss (α = 0.75, q_* = 0.95, N = 301: 0.041 ± 0.002 where the theory has 0.0247).
+**Theory** (Baldassi et al. 2018; zero temperature, replica symmetric, rederived here; `saddle`). Besides the loss, it gives
+the error of weights drawn from the distribution and that of sign(m), which has its own response: on the training patterns
+the latter is Φ(−(ρz + V_s g)/√(1−ρ²)) on average, ρ = E|m|/√q_*, V_s = E[z sign m]/√q̂. The loss is convex in m inside the
+sphere; its minimum there lies on the sphere as long as the `multiplier` λ is positive, that is up to q_* = 0.77 at
+α = 0.5 and 0.65 at α = 1 for random labels. Beyond that the constraint pushes outwards and the minimum may not be unique;
+descent ended above the theory's loss (α = 0.75, q_* = 0.95, N = 301: 0.041 ± 0.002, theory 0.0247).
 
 **Simulation.** Projected, accelerated gradient descent while q_* rises in stages to its final value (`annealing`).
-What the signs do on the way, whether they ever solve all patterns (`solved`), is the algorithm's success; no theory
-here predicts it.
+Success of the algorithm means that the signs solve all patterns at some step (`solved`); no theory here predicts it.
 """
 
 from __future__ import annotations
@@ -77,25 +76,25 @@ class StochasticSynapses(Model):
         meaning="patterns per weight")  # fmt: skip
     sharpness: Control = control(
         0.5, low=0.0, low_open=True, high=1.0, high_open=True, typical=(0.1, 0.9), symbol="q_*",
-        meaning="mean square of the means m_i: 0 all weights undecided, 1 all decided")  # fmt: skip
-    labels: str = choice("random", options=("random", "teacher"), meaning="labels: by coin, or of a binary teacher")
-    stages: int = choice(12, high=1000, meaning="values of the sharpness on the way to the last one")
-    steps: int = choice(40, high=10_000, meaning="gradient steps at each, and ten times as many at the last")
+        meaning="mean square of the means m_i: 0 if all weights are undecided, 1 if all are decided")  # fmt: skip
+    labels: str = choice("random", options=("random", "teacher"), meaning="random labels, or those of a binary teacher")
+    stages: int = choice(12, high=1000, meaning="number of sharpness values before the last one")
+    steps: int = choice(40, high=10_000, meaning="gradient steps at each sharpness, and ten times as many at the last")
 
     observables_declared = (
-        observable("train_loss", "mean −log P(right) over the training patterns", symbol="E", low=0),
+        observable("train_loss", "mean −log P(correct) over the training patterns", symbol="E", low=0),
         observable("sampled_error", "probability that weights drawn from the distribution err on a training pattern",
                    low=0, high=1),
         observable("train_error", "fraction of training patterns on which the signs of the means err", low=0, high=1,
                    fraction_of="samples"),
-        observable("overlap", "overlap of means and teacher", symbol="R", low=0, high=1, when={"labels": "teacher"}),
+        observable("overlap", "overlap of the means with the teacher", symbol="R", low=0, high=1, when={"labels": "teacher"}),
         observable("test_error", "probability that the means err on a fresh pattern", symbol=r"\varepsilon", low=0, high=0.5,
                    when={"labels": "teacher"}),
         observable("binarised_error", "the same for the signs of the means", low=0, high=0.5, when={"labels": "teacher"}),
-        observable("response", "how strongly the field of a pattern follows that pattern", symbol="V", low=0,
+        observable("response", "response of a pattern's field to that pattern", symbol="V", low=0,
                    simulated=False),
-        observable("multiplier", "force per unit of the means that holds them at their sharpness: where it is negative, they "
-                   "are held from outside and the minimum need not be the only one", symbol=r"\lambda", simulated=False),
+        observable("multiplier", "multiplier of the constraint on the sharpness: where it is negative, the minimum may not be "
+                   "unique", symbol=r"\lambda", simulated=False),
         observable("solved", "whether the signs solved all patterns at any step", low=0, high=1, predicted=False),
         observable("solved_at", "sharpness at which they first did (1: never)", low=0, high=1, predicted=False),
     )  # fmt: skip

@@ -1,6 +1,6 @@
-r"""All solutions of small systems by enumeration: how many lie near one that descent found, and near a typical one.
+r"""All solutions of small systems by enumeration: how many lie near a solution found by descent, and near a typical one.
 
-N is so small that all 2^N weights are tried. A solution that annealed descent found is compared with solutions drawn
+N is small enough to try all 2^N weight vectors. A solution that annealed descent found is compared with solutions drawn
 uniformly from the enumeration: the entropy log(number within a Hamming distance)/N of solutions around it, the error on
 the training patterns after a few weights are flipped and, with a teacher, the error on fresh patterns.
 """
@@ -18,7 +18,7 @@ from .annealing import anneal, schedule
 
 
 def all_solutions(patterns: np.ndarray) -> np.ndarray:
-    """Every σ = ±1 with σ·ξ > 0 for all rows ξ of `patterns`; N is odd, and 25 at most.
+    """Every σ = ±1 with σ·ξ > 0 for all rows ξ of `patterns`; N is odd and at most 25.
 
     >>> all_solutions(np.array([[1.0, 1.0, 1.0], [1.0, -1.0, 1.0]])).tolist()
     [[1.0, -1.0, 1.0], [1.0, 1.0, 1.0]]
@@ -27,14 +27,14 @@ def all_solutions(patterns: np.ndarray) -> np.ndarray:
     bits, found = np.arange(size)[::-1], []
     for numbers in np.array_split(np.arange(2**size), max(2**size >> 16, 1)):
         weights = 2.0 * ((numbers[:, None] >> bits) & 1).astype(np.float32) - 1
-        for row in patterns.astype(np.float32):  # every pattern halves what is left
+        for row in patterns.astype(np.float32):  # every pattern halves the candidates
             weights = weights[weights @ row > 0]
         found.append(weights)
     return np.concatenate(found)
 
 
 def around(weights: np.ndarray, solutions: np.ndarray) -> np.ndarray:
-    """log(number of solutions within a Hamming distance of 0, 1, …, N)/N, for every row of `weights`, itself counted.
+    """log(number of solutions within a Hamming distance of 0, 1, …, N)/N, for every row of `weights`, which counts too.
 
     >>> both = np.array([[1.0, -1.0, 1.0], [1.0, 1.0, 1.0]])
     >>> (3 * around(both[:1], both)).round(4).tolist()
@@ -55,9 +55,9 @@ def flipped_error(weights: np.ndarray, patterns: np.ndarray, flips: np.ndarray) 
 def compare(
     labels: str, alpha: float, size: int, systems: int, *, drawn: int = 200, flipped: int = 2
 ) -> dict[str, np.ndarray]:
-    """Solutions found by annealed descent (`found`) and typical ones (`typical`), system by system; NaN where nothing was found.
+    """Solutions found by annealed descent (`found`) and typical ones (`typical`) in each system; NaN where none was found.
 
-    `flipped` weights are flipped, in 200 random choices that are the same for all solutions of a system.
+    `flipped` weights are flipped, in 200 random choices shared by all solutions of a system.
     """
     rows = round(alpha * size)
     rng = np.random.default_rng([size, round(1000 * alpha), labels == "teacher"])

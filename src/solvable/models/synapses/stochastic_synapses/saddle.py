@@ -6,7 +6,7 @@ In the cavity field of a weight the minimiser is m = clip((a + z)/κ, −1, 1), 
 
     q_* = E m²,   R = E m,   V = E[z m]/√q̂,   q̂ = α E[τ(z) g²],   R̂ = α E[τ′ g],
 
-where τ(z) = 2Φ(w/√V₀) is the law of a teacher's agreement, w = Rz/√q_*, V₀ = 1 − R²/q_* and τ′ =
+where τ(z) = 2Φ(w/√V₀) is the probability that the teacher agrees, w = Rz/√q_*, V₀ = 1 − R²/q_* and τ′ =
 2e^{−w²/2V₀}/√(2πV₀); for random labels τ = 1 and R̂ = 0.
 """
 
@@ -42,7 +42,7 @@ class Clipped(NamedTuple):
 
 
 def clipped(shift: Scalar, width: Scalar) -> Clipped:
-    """In closed form.
+    """Closed forms of these averages.
 
     >>> found = clipped(jnp.asarray(0.0), jnp.asarray(1.0))
     >>> [round(float(x), 6) for x in (found.square, found.slope, found.size)]
@@ -54,7 +54,7 @@ def clipped(shift: Scalar, width: Scalar) -> Clipped:
     ends = ndtr(-right) + ndtr(left)
     bump = _density(left) - _density(right)
     mean = ndtr(-right) - ndtr(left) + (a * inside + bump) / k
-    # E[(a + z)² inside]; for a narrow window it is the cube of a small number, and a sum of the integral's moments loses it
+    # E[(a + z)² inside]: for a narrow window it is cubic in a small number, which a sum of moments would lose
     x, w = legendre(12)
     y = k * x
     narrow = jnp.sum(k * w * y**2 * (_density(y - a) + _density(y + a)))
@@ -66,13 +66,13 @@ def clipped(shift: Scalar, width: Scalar) -> Clipped:
 
 
 class Sharpened(NamedTuple):
-    """The saddle point and what it says."""
+    """The saddle point and its observables."""
 
     clipped: Clipped
     rule: TailRule
     response: Scalar
     field: Scalar  # √q̂
-    multiplier: Scalar  # of the constraint |m|² = q_*N: what is left of A without the patterns' own curvature
+    multiplier: Scalar  # of the constraint |m|² = q_*N: A minus the curvature of the patterns
     train_loss: Scalar
     sampled_error: Scalar
     train_error: Scalar
@@ -98,7 +98,7 @@ def sharpen(
         if not taught:
             one = jnp.ones_like(rule.z)
             return m, rule, one, samples * rule.mean(rule.slope**2), jnp.zeros(())
-        part = m.mean / jnp.sqrt(m.square)  # √q_* at the solution, and never above one on the way
+        part = m.mean / jnp.sqrt(m.square)  # √q_* at the solution, and never above one before convergence
         rest = jnp.sqrt(jnp.maximum(1 - part**2, 1e-14))
         w = part / rest * rule.z
         weight = 2 * ndtr(w)
