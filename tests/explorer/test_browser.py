@@ -639,7 +639,7 @@ def test_a_model_of_another_package_shows_branches_transition_lines_and_escaped_
 @pytest.mark.parametrize("model", sv.listings())
 def test_every_registered_model_opens_moves_and_simulates(model, visit):
     kind = sv.model_class(model)
-    visit.context.set_default_timeout(400_000)
+    visit.context.set_default_timeout(3_600_000)  # however busy the machine
     visit.page.goto(f"{visit.base}/?model={model}")
     if kind().has_theory:
         visit.find(".hero:not(.waits) .plot .main-svg").first.wait_for()

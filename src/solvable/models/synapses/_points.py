@@ -7,6 +7,14 @@ from typing import Any
 import numpy as np
 
 
+def by_size(each: Any, sizes: Any, samples: Any) -> Any:
+    """Arrays by α and seed, one mapping for each size, as one dataset."""
+    import xarray as xr
+
+    stacked = {name: (("size", "samples", "seed"), np.stack([e[name] for e in each])) for name in each[0]}
+    return xr.Dataset(stacked, coords={"size": list(sizes), "samples": list(samples)})
+
+
 def share_solved(solved: Any) -> tuple[np.ndarray, np.ndarray]:
     """The fraction solved along the last axis, and its lower and upper error bars: Wilson's interval of one standard error.
 

@@ -12,7 +12,7 @@ from solvable.methods.fixed_points.belief_propagation import pass_messages
 from solvable.render.figures import Recipe
 from solvable.render.plots import COLOURS, label
 
-from .._points import share_solved
+from .._points import by_size, share_solved
 from .model import FewBitSynapses
 
 
@@ -53,6 +53,9 @@ def success(
     return {"solved": np.array(solved), "sweeps": np.array(sweeps)}
 
 
+LARGE = (0.6, 0.65, 0.7, 0.75, 0.8)  # patterns per weight of the largest systems
+
+
 def dense_regions(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
@@ -79,13 +82,13 @@ def dense_regions(quick: bool) -> dict[str, Any]:
     searched = [0.4, 0.5] if quick else [0.5, 0.6, 0.65, 0.7, 0.75, 0.8]
     sizes, seeds = ([51, 101], 2) if quick else ([301, 1001], 12)
     each = [success(searched, n, seeds, reinforcement=0.02 if quick else 0.003) for n in sizes]
-    runs = xr.Dataset(
-        {name: (("size", "samples", "seed"), np.stack([e[name] for e in each])) for name in each[0]},
-        coords={"size": sizes, "samples": searched, "seed": np.arange(seeds)},
-    )
+    runs = by_size(each, sizes, searched).assign_coords(seed=np.arange(seeds))
     plain = success(searched, sizes[0], seeds, reinforcement=None)
     runs["plain_solved"] = (("samples", "seed"), plain["solved"])
-    return {"": table, "runs": runs}
+    if quick:
+        return {"": table, "runs": runs}
+    each = [success(LARGE, n, 32, together=32) for n in (2001, 4001)]  # minutes on an accelerator
+    return {"": table, "runs": runs, "large": by_size(each, (2001, 4001), LARGE)}
 
 
 def draw_dense_regions(data: dict[str, Any]) -> Any:
@@ -122,16 +125,20 @@ def draw_dense_regions(data: dict[str, Any]) -> Any:
     axis = axes[2]
     kinds = [(runs.solved.sel(size=n), n, "reinforced", "o", COLOURS[i]) for i, n in enumerate(runs["size"].values)]
     kinds.append((runs.plain_solved, runs["size"].values[0], "not reinforced", "s", COLOURS[0]))
+    large = data.get("large")
+    for i, n in enumerate(() if large is None else large["size"].values):
+        kinds.append((large.solved.sel(size=n), n, "reinforced", "o", COLOURS[i + 2]))
     for i, (solved, size, words, marker, colour) in enumerate(kinds):
         share, bars = share_solved(solved)
-        axis.errorbar(runs.samples + 0.004 * (i - 1), share, bars, fmt=marker, color=colour, markersize=5,
+        axis.errorbar(solved.samples + 0.004 * (i - 1), share, bars, fmt=marker, color=colour, markersize=5,
                       markerfacecolor=colour if marker == "o" else "white", label=f"{words}, $N$ = {size}")  # fmt: skip
     axis.axvline(threshold, color="0.4", linestyle="--", linewidth=1, label=rf"$\alpha_U$ = {threshold:.3f}")
     top = float(table.capacity_symmetric.sel(number=2))
     axis.axvline(top, color="0.4", linestyle=":", linewidth=1, label=rf"$\alpha_c$ = {top:.3f}")
     axis.set(xlabel=label("patterns per weight", r"\alpha"), ylabel="fraction of systems solved", ylim=(-0.05, 1.05))
     axis.set_title(
-        f"message passing, weights $\\pm 1$, $\\gamma = 0.003$, {runs.sizes['seed']} systems per point", fontsize=9
+        f"message passing, weights $\\pm 1$, $\\gamma = 0.003$,\n{runs.sizes['seed']} systems per point (32 for $N$ > 2000)",
+        fontsize=9,
     )
     axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(0.0, 0.4))
     return figure

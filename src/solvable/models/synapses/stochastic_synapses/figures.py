@@ -12,7 +12,7 @@ from solvable.model import simulate_batch
 from solvable.render.figures import Recipe
 from solvable.render.plots import COLOURS, label
 
-from .._points import share_solved
+from .._points import by_size, share_solved
 from .annealing import anneal, descend_clipped, schedule
 from .model import StochasticSynapses
 from .neighbours import compare
@@ -63,6 +63,9 @@ def annealed_success(
     return {name: np.stack([np.asarray(e[name], float) for e in each]) for name in each[0]}
 
 
+LARGE = (0.5, 0.6, 0.65, 0.7, 0.75)  # patterns per weight of the largest systems
+
+
 def sharpening(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
@@ -87,10 +90,10 @@ def sharpening(quick: bool) -> dict[str, Any]:
     each = [
         annealed_success(alphas, n, number, **({"stages": 4, "steps": 10} if quick else {"stages": 20})) for n in sizes
     ]
-    parts["success"] = xr.Dataset(
-        {name: (("size", "samples", "seed"), np.stack([e[name] for e in each])) for name in each[0]},
-        coords={"size": sizes, "samples": alphas},
-    )
+    parts["success"] = by_size(each, sizes, alphas)
+    if not quick:  # a minute on an accelerator
+        each = [annealed_success(LARGE, n, 32, stages=20, together=32) for n in (1001, 2001)]
+        parts["large"] = by_size(each, (1001, 2001), LARGE)
     return parts
 
 
@@ -131,6 +134,10 @@ def draw_sharpening(data: dict[str, Any]) -> Any:
     axes[1].set_ylim(top=0.42)
     axes[1].legend(fontsize=7.5, ncols=2, loc="upper left")
     runs = data["success"]
+    for i, size in enumerate(data["large"]["size"].values if "large" in data else ()):
+        share, bars = share_solved(data["large"].solved.sel(size=size).transpose("samples", "seed"))
+        axes[2].errorbar(data["large"].samples - 0.004 * (i + 1), share, bars, fmt="^-", linewidth=0.8, color=COLOURS[i + 2],
+                         markersize=4, label=f"means, then signs, $N$ = {size}")  # fmt: skip
     kinds = (("solved", "o-", "means, then signs"), ("clipped_signs_solved", "s:", "clipped weights, then signs"))
     for i, size in enumerate(runs["size"].values):
         for name, style, words in kinds:
@@ -140,7 +147,8 @@ def draw_sharpening(data: dict[str, Any]) -> Any:
                              label=f"{words}, $N$ = {size}")  # fmt: skip
     axes[2].set(xlabel=label("patterns per weight", r"\alpha"), ylabel="fraction of systems solved", ylim=(-0.05, 1.05))
     axes[2].set_title(
-        f"annealed descent on the means, and a baseline\n({runs.sizes['seed']} systems per point)", fontsize=9
+        f"annealed descent on the means, and a baseline\n({runs.sizes['seed']} systems per point; triangles: 32)",
+        fontsize=9,
     )
     axes[2].legend(fontsize=7, loc="upper left")
     axes[2].set_ylim(-0.05, 1.45)
