@@ -37,8 +37,8 @@ negative at τ = 1, although <C> = 1: the covariance vanishes almost surely whil
     replace  E_k = kv,      accumulate  E_k = σ²d Σ_{i≤k} 1/(i(in-d-1)),      same inputs  E_k = v Σ_{i≤k} 1/i²,
     mix  E_{k+1} = ρE_k + v,      ρ = <tr H_s H⁻² H_s>/d = α + β + βP/d,      P = <tr H tr H⁻¹> = d(nd-2)/(n-d-1).
 
-H_s is the part of H = XᵀX that synthetic rows contribute. H^{-1/2} H_s H^{-1/2} is a matrix-variate beta variable, independent of H,
-whose second moments αδ_{ij}δ_{kl} + β(δ_{ik}δ_{jl} + δ_{il}δ_{jk}) follow from zonal polynomials of degree two.
+H_s is the part of H = XᵀX that synthetic rows contribute. H^{-1/2} H_s H^{-1/2} is a matrix-variate beta variable, independent of
+H, whose second moments αδ_{ij}δ_{kl} + β(δ_{ik}δ_{jl} + δ_{il}δ_{jk}) follow from zonal polynomials of degree two.
 
 **Simulation.** Draws samples, fits, and draws from the fit, generation after generation. The size is the number of independent
 chains over which a realisation averages; the theory holds at every size.
@@ -59,7 +59,19 @@ from jaxtyping import Array
 
 from solvable.errors import InvalidValue
 from solvable.methods.fixed_points.linear_algebra import cholesky_small, solve_small
-from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, dimension, input, observable
+from solvable.model import (
+    Control,
+    Guard,
+    Input,
+    Model,
+    Numerics,
+    Reference,
+    choice,
+    control,
+    dimension,
+    input,
+    observable,
+)
 
 CHAINS = ("categorical", "gaussian", "regression")
 DATA = ("replace", "mix", "accumulate", "accumulate-same-inputs")
@@ -99,7 +111,9 @@ class ModelCollapse(Model):
     id = "model-collapse"
     title = "Collapse of models trained on models"
     family = "generative"
-    sentence = "Models trained on samples of earlier models: lost categories, vanishing variance, growing loss, and remedies."
+    sentence = (
+        "Models trained on samples of earlier models: lost categories, vanishing variance, growing loss, and remedies."
+    )
     method = "exact moments and transition matrices at finite sample size"
     theory_lanes = 16
     accuracy = 1e-9
@@ -134,12 +148,15 @@ class ModelCollapse(Model):
     fresh: Control = control(
         0.05, low=0.0, high=1.0, symbol="m", meaning="fraction of fresh real samples in every generation (mix)")  # fmt: skip
     noise: Control = control(
-        0.5, low=0.0, high=1e6, typical=(0.0, 2.0), symbol=r"\sigma^2", meaning="variance of the label noise (regression)")  # fmt: skip
+        0.5, low=0.0, high=1e6, typical=(0.0, 2.0), symbol=r"\sigma^2",
+        meaning="variance of the label noise (regression)")  # fmt: skip
     temperature: Control = control(
         1.0, low=0.0, low_open=True, high=10.0, typical=(0.8, 1.2), symbol=r"\tau",
         meaning="factor of the variance of synthetic samples (gaussian)")  # fmt: skip
     chain: str = choice("categorical", options=CHAINS, meaning="what is fitted to samples")
-    data: str = choice("mix", options=DATA, meaning="what a generation is trained on besides samples of the previous one")
+    data: str = choice(
+        "mix", options=DATA, meaning="what a generation is trained on besides samples of the previous one"
+    )
     fresh_rows: str = choice(
         "random", options=("random", "fixed"),
         meaning="whether each sample is fresh with probability m, or exactly the nearest whole number to mn are")  # fmt: skip
@@ -200,7 +217,9 @@ class ModelCollapse(Model):
     # --- theory -----------------------------------------------------------------------------------------------------
 
     def point(self, numerics: Numerics) -> dict[str, Array]:
-        chain = {"categorical": self._categorical, "gaussian": self._gaussian, "regression": self._regression}[self.chain]
+        chain = {"categorical": self._categorical, "gaussian": self._gaussian, "regression": self._regression}[
+            self.chain
+        ]
         found = jax.vmap(chain)(self.shares, self._own_samples())
         finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(value)) for value in found.values()]))
         return found | {"converged": finite}
@@ -257,7 +276,10 @@ class ModelCollapse(Model):
                 tau = jnp.where(k == 1, 1.0, self.temperature)  # <new|old> = τ old
                 new = Moments(
                     ((k - 1) * old.trace + new.trace) / k,
-                    *(((k - 1) ** 2 * o + 2 * (k - 1) * tau * o + x) / k**2 for o, x in zip(old[1:], new[1:], strict=True)),
+                    *(
+                        ((k - 1) ** 2 * o + 2 * (k - 1) * tau * o + x) / k**2
+                        for o, x in zip(old[1:], new[1:], strict=True)
+                    ),
                 )
             return new, new
 
@@ -361,7 +383,9 @@ class ModelCollapse(Model):
         """`total` counts, for every chain, the training samples in the first g categories."""
         truth, pooled = self.shares.astype(dtype), self.data == "accumulate"
         before = (jnp.maximum(number, 1) * self.samples if pooled else jnp.asarray(self.samples)).astype(dtype)
-        edges = jnp.where(real[:, :, None], jnp.cumsum(truth)[None, None, :], (total.astype(dtype) / before)[:, None, :])
+        edges = jnp.where(
+            real[:, :, None], jnp.cumsum(truth)[None, None, :], (total.astype(dtype) / before)[:, None, :]
+        )
         new = jnp.sum(tokens < edges, axis=1, dtype=jnp.int32)
         total = total + new if pooled else new
         held = jnp.diff(total, axis=1, prepend=jnp.zeros((total.shape[0], 1), jnp.int32))
