@@ -28,8 +28,9 @@ def _law(stored: Stored) -> list[Measured]:
             Measured(f"the same of the mass between two outputs, {arm}", *deviation(*masses), below=0.05),
         ]
     normal = data.tail_theory.sel(arm="4 × 10") * 0 + erfc(data.output / np.sqrt(2))
+    off = deviation(_runs(stored, "tail", "4 × 10"), normal)
     found += [
-        Measured("the same of the tails from a normal law, 4 × 10", *deviation(_runs(stored, "tail", "4 × 10"), normal), above=0.05),
+        Measured("the same of the tails from a normal law, 4 × 10", *off, above=0.05),
         Measured("probability of zero over the theory's, 2 × 5", *_over(stored, "zero", "2 × 5"), above=0.9, below=1.1),
     ]  # fmt: skip
     return found

@@ -107,7 +107,7 @@ RECIPES = {
     "prior-predictive-laws": Recipe(
         laws,
         draw_laws,
-        sentence="Outputs of random networks have heavier tails the deeper and the narrower they are; a prior informed by both keeps "
-        "their variance.",
+        sentence="Outputs of random networks have heavier tails the deeper and the narrower they are; a prior informed by both "
+        "keeps their variance.",
     )
 }

@@ -1,34 +1,34 @@
 r"""The law of the output of a random deep ReLU or linear network at one input, at finite width.
 
-**Network.** f = w·φ(W_H ... φ(W_1 x)) with H hidden layers of widths d_1, ..., d_H (`widths`), no biases, one output, r = |x|. The
-weights of layer l are N(0, s_l²), the last of them, s_{H+1}, those of the readout. With the prior `informed`
+**Network.** f = w·φ(W_H ... φ(W_1 x)) with H hidden layers of widths d_1, ..., d_H (`widths`), no biases, one output, r = |x|.
+The weights of layer l are N(0, s_l²), those of the readout N(0, s_{H+1}²). With the prior `informed`
 
     s_1² = ω²,      s_{l+1}² = 2/d_l (ReLU) or 1/d_l (linear),
 
 with the prior `fixed` all s_l² = ω².
 
-**Theory** (after Noci, Bachmann, Roth, Nowozin and Hofmann 2021; the Mellin form is derived here). Given its input, a layer with k
-active units multiplies the squared norm by 2s² times a gamma variable with parameter k/2, and k is binomial(d, ½) for ReLU and d for
-linear units. Hence f² is a product of independent gamma variables, f is symmetric with variance
+**Theory** (after Noci, Bachmann, Roth, Nowozin and Hofmann 2021; the Mellin form is derived here). Given its input, a layer with
+k active units multiplies the squared norm by 2s² times a gamma variable with parameter k/2; k is binomial(d, ½) for ReLU and d
+for linear units. Hence f² is a product of independent gamma variables, f is symmetric with variance
 
     v = r² s_{H+1}² Π_l (s_l² d_l/2)      (linear: without the 2),
 
-and f = 0 with probability 1 - Π(1 - 2^{-d_l}). Given all k the density of f is a Meijer G function. Its mixture over k factorises in
-the Mellin transform, M(s) = <|f|^{2s}; f ≠ 0>:
+and f = 0 with probability 1 - Π(1 - 2^{-d_l}) (linear: 0). Given all k the density of f is a Meijer G function. Its mixture
+over k factorises in the Mellin transform, M(s) = <|f|^{2s}; f ≠ 0>:
 
     M(s) = (2v)^s Γ(½+s)/Γ(½) Π_l A_l(s),      A_l(s) = (4/d)^s Σ_{k≥1} C(d, k) 2^{-d} Γ(k/2+s)/Γ(k/2)
                                                (linear: A_l(s) = (2/d)^s Γ(d/2+s)/Γ(d/2)),
-    p(x) = (1/x) ∫ dω/2π M(s) x^{-2s},      P(|f| > x) = P(f ≠ 0) + ∫ dω/2π M(s) x^{-2s}/s      on s = -¼ + iω.
+    p(x) = (1/x) ∫ dy/2π M(s) x^{-2s},      P(|f| > x) = P(f ≠ 0) + ∫ dy/2π M(s) x^{-2s}/s      on s = -¼ + iy.
 
-The integrands are analytic in a strip and decay exponentially, so the trapezoidal rule converges exponentially in its step; Γ(k/2+s)
-follows from k = 1, 2 by its recurrence. Twice the step gives, squared, the estimate of the error (`residual`). Moments are M(1), M(2),
-M(3): the kurtosis is 3Π(1 + 5/d_l) (linear: 2 in place of 5).
+The integrands are analytic in a strip and decay exponentially, so the trapezoidal rule converges exponentially in its step;
+Γ(k/2+s) follows from k = 1, 2 by its recurrence. Twice the step gives, squared, the estimate of the error (`residual`). Moments
+are M(1), M(2), M(3): the kurtosis is 3Π(1 + 5/d_l) (linear: 2 in place of 5).
 
 *Limit* of d, H → ∞ with β = 5Σ1/d_l (linear: 2Σ1/d_l) fixed: f/√v → z e^{g/2} with z ~ N(0, 1), g ~ N(-β/2, β), and
 <f^{2m}> → (2m-1)!! v^m e^{βm(m-1)/2}. At fixed depth β → 0: the normal law.
 
-**Simulation.** Draws all weights and computes the output. The size is the number of networks over which a realisation averages; the
-theory holds at every size.
+**Simulation.** Draws all weights and computes the output. The size is the number of networks over which a realisation averages;
+the theory holds at every size.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ class PriorPredictive(Model):
     id = "prior-predictive"
     title = "Outputs of random deep networks"
     family = "signals"
-    sentence = "The exact law of a random ReLU network's output at finite width: density, tails, moments, and its deep and wide limit."
+    sentence = (
+        "Exact law of a random ReLU network's output at finite width: density, tails, moments, deep and wide limit."
+    )
     method = "Mellin transform of products of gamma variables, inverted by the trapezoidal rule"
     numerics = Numerics(step=0.04, reach=32)
     accuracy = 1e-9
@@ -91,19 +93,20 @@ class PriorPredictive(Model):
     )  # fmt: skip
     references = (
         Reference(
-            "noci2021precise", "L. Noci, G. Bachmann, K. Roth, S. Nowozin and T. Hofmann", "Precise characterization of the prior "
-            "predictive distribution of deep ReLU networks", 2021, "NeurIPS 34", arxiv="2106.06615"),
+            "noci2021precise", "L. Noci, G. Bachmann, K. Roth, S. Nowozin and T. Hofmann", "Precise characterization of the "
+            "prior predictive distribution of deep ReLU networks", 2021, "NeurIPS 34", arxiv="2106.06615"),
     )  # fmt: skip
 
     input_norm: Control = control(
-        1.0, low=0.0, low_open=True, high=1e3, typical=(0.3, 3.0), scale="log", symbol="r", meaning="norm of the input")  # fmt: skip
+        1.0, low=0.0, low_open=True, high=1e3, typical=(0.3, 3.0), scale="log", symbol="r",
+        meaning="norm of the input")  # fmt: skip
     weight_variance: Control = control(
         1.0, low=0.0, low_open=True, high=1e3, typical=(0.1, 2.0), scale="log", symbol=r"\omega^2",
         meaning="variance of the weights, of the first layer (informed) or of every layer (fixed)")  # fmt: skip
     activation: str = choice("relu", options=("relu", "linear"), meaning="what hidden units compute")
     scaling: str = choice(
         "informed", options=("informed", "fixed"),
-        meaning="whether the variance of weights falls with the width of the layer that they read, or is the same everywhere")  # fmt: skip
+        meaning="whether the variance of weights falls with the width of the layer they read, or is equal in all layers")  # fmt: skip
     depth: int = choice(4, high=1000, symbol="H", meaning="number of hidden layers")
     width: int = choice(10, high=2000, symbol="d", meaning="units of the widest hidden layer")
     widths: Input = input(
@@ -163,6 +166,7 @@ class PriorPredictive(Model):
             fourth, sixth = 1 + 2 / d, (1 + 2 / d) * (1 + 4 / d)
         beta = (5.0 if relu else 2.0) * jnp.sum(1 / d)
         return {
+            # moments need no inversion and converge at any depth
             "tail": there + tail,
             "density": density / self.outputs,
             "zero": 1 - there,
@@ -171,16 +175,18 @@ class PriorPredictive(Model):
             "sixth_moment": jnp.exp(3 * scale) * 15 * jnp.prod(sixth),
             "limit_tail": self._limit_tail(beta, self.outputs * jnp.exp(-scale / 2)),
             "limit_fourth_moment": jnp.exp(2 * scale) * 3 * jnp.exp(beta),
-            "converged": (residual < CONVERGED) & jnp.isfinite(jnp.exp(3 * scale) * jnp.prod(sixth)),
+            "tail_converged": residual < CONVERGED,
+            "density_converged": residual < CONVERGED,
+            "converged": jnp.isfinite(jnp.exp(3 * scale) * jnp.prod(sixth)),
             "residual": residual,
         }
 
     def _invert(self, t: Array, numerics: Numerics) -> tuple[Array, Array, Array]:
         """x p(x) and P(|f| > x) - P(f ≠ 0) at t = log(x/√v), and an estimate of their error."""
-        omega = np.arange(round(numerics.reach / numerics.step) + 1) * numerics.step
-        s = LINE + 1j * omega
-        # the integrals over ω > 0 and ω < 0 are conjugate; ω = 0 counts half
-        weight = np.where(omega == 0, 0.5, 1.0) * numerics.step / math.pi
+        height = np.arange(round(numerics.reach / numerics.step) + 1) * numerics.step
+        s = LINE + 1j * height
+        # the upper and lower halves of the line are conjugate; the middle counts half
+        weight = np.where(height == 0, 0.5, 1.0) * numerics.step / math.pi
         kernel = jnp.exp(self._log_mellin(s)[None, :] - 2 * s[None, :] * t[:, None].astype(complex))
         terms = jnp.stack([kernel * w[None, :] for w in (weight.astype(complex), weight / s)]).real
         fine, coarse = jnp.sum(terms, axis=-1), 2 * jnp.sum(terms[..., ::2], axis=-1)
