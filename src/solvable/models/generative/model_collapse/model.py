@@ -122,12 +122,11 @@ class ModelCollapse(Model):
     simulation_growth = 1.0
     guard = Guard(size=200, seeds=8)
     check_study = (
-        {"over": {"data": ["replace", "mix", "accumulate"]}},
-        {"values": {"fresh_rows": "fixed", "fresh": 0.1, "generations": 6}},
-        {"values": {"chain": "gaussian", "directions": 3, "generations": 6, "shares": [0.4, 0.6]},
-         "over": {"data": ["replace", "mix", "accumulate"], "temperature": [0.9, 1.0]}, "sizes": (100, 200, 400)},
+        {"over": {"data": ["replace", "mix", "accumulate"]}, "sizes": (400, 1600)},
+        {"values": {"chain": "gaussian", "directions": 3, "generations": 6, "shares": [0.4, 0.6], "fresh_rows": "fixed"},
+         "over": {"data": ["replace", "mix", "accumulate"], "temperature": [0.9, 1.0]}, "sizes": (100, 400)},
         {"values": {"chain": "regression", "directions": 5, "generations": 6, "fresh": 0.25},
-         "over": {"data": list(DATA)}, "sizes": (100, 200, 400)},
+         "over": {"data": list(DATA)}, "sizes": (100, 400)},
     )  # fmt: skip
     references = (
         Reference(

@@ -79,7 +79,7 @@ class PriorPredictive(Model):
         "Exact law of a random ReLU network's output at finite width: density, tails, moments, deep and wide limit."
     )
     method = "Mellin transform of products of gamma variables, inverted by the trapezoidal rule"
-    numerics = Numerics(step=0.04, reach=32)
+    numerics = Numerics(step=0.03, reach=32)
     accuracy = 1e-9
     typical_sizes = (500, 2000, 8000)
     simulation_seconds = 0.2
@@ -106,7 +106,7 @@ class PriorPredictive(Model):
     activation: str = choice("relu", options=("relu", "linear"), meaning="what hidden units compute")
     scaling: str = choice(
         "informed", options=("informed", "fixed"),
-        meaning="whether the variance of weights falls with the width of the layer they read, or is equal in all layers")  # fmt: skip
+        meaning="whether the variance of weights falls with the width of the layer they read, or is the same in all")  # fmt: skip
     depth: int = choice(4, high=1000, symbol="H", meaning="number of hidden layers")
     width: int = choice(10, high=2000, symbol="d", meaning="units of the widest hidden layer")
     widths: Input = input(
