@@ -64,7 +64,7 @@ def _tails(stored: Stored) -> list[Measured]:
 def _limit(stored: Stored) -> list[Measured]:
     joint = stored[f"{FIGURE}.limit"]
     moments, goal = joint.fourth_moment.values, 3 * np.e
-    off = np.abs(joint.tail - joint.limit_tail).max("output").values
+    off = np.abs(joint["tail"] - joint.limit_tail).max("output").values
     found = [Measured(f"<f⁴> over its limit, {int(h)} × {int(d)}", float(x / goal), above=0.9, below=1.0)
              for d, h, x in zip(joint.width.values, joint.depth.values, moments, strict=True)]  # fmt: skip
     halved = np.log2((goal - moments[:-1]) / (goal - moments[1:]))

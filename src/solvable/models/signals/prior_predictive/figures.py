@@ -79,7 +79,7 @@ def draw_laws(data: dict[str, Any]) -> Any:
     fourth.legend(loc="upper left")
     for i, width in enumerate(joint.width.values):
         at = joint.sel(width=width)
-        limit.plot(joint.output, at.tail - at.limit_tail, color=COLOURS[i], label=f"{int(at.depth)} × {width}")
+        limit.plot(joint.output, at["tail"] - at.limit_tail, color=COLOURS[i], label=f"{int(at.depth)} × {width}")
     log_axis(limit.xaxis)
     limit.axhline(0, color="0.5", linestyle=":", linewidth=1)
     limit.set(xlabel="size of the output $x$", ylabel="$P(|f| > x)$ minus its limit")
