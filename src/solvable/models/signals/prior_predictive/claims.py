@@ -9,7 +9,7 @@ import numpy as np
 from solvable.contract.claims import Claim, Measured, Stored, deviation, mean_and_error
 
 FIGURE = "prior-predictive-laws"
-DRAWN = "24,000 networks each"
+DRAWN = "240,000 networks each"
 
 
 def _runs(stored: Stored, name: str, arm: str) -> Any:

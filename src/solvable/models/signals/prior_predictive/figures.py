@@ -28,8 +28,8 @@ JOINT = {width: width // 5 for width in (25, 50, 100, 200)}
 def laws(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
-    size, seeds = (200, 2) if quick else (2000, 12)
-    model = PriorPredictive(outputs=np.geomspace(0.05, 8.0, 12))
+    size, seeds = (200, 2) if quick else (10_000, 24)
+    model = PriorPredictive(outputs=np.concatenate([[0.02, 0.1], np.arange(0.3, 8.1, 0.45)]))
     arms = dict(list(NETWORKS.items())[:2]) if quick else NETWORKS
     joint = dict(list(JOINT.items())[: 1 if quick else None])
     table = xr.Dataset(coords={"width": list(joint), "output": np.geomspace(0.02, 12.0, 60)})
@@ -84,7 +84,7 @@ def draw_laws(data: dict[str, Any]) -> Any:
     limit.axhline(0, color="0.5", linestyle=":", linewidth=1)
     limit.set(xlabel="size of the output $x$", ylabel="$P(|f| > x)$ minus its limit")
     limit.set_title("towards a normal with log-normal variance, β = 1")
-    limit.legend(title="hidden layers × units")
+    limit.legend(title="hidden layers × units", title_fontsize=9)
     for i, (words, ending, growth) in enumerate((("informed by depth and width", "", 1), ("fixed", " fixed", 5))):
         variance.plot(depth[depth <= 4], growth ** depth[depth <= 4], color=COLOURS[i], label=words)
         for h in DEPTHS:
