@@ -30,7 +30,7 @@ def quadrature(x: float, width: int) -> float:
             return gamma.pdf(g, k / 2) * norm.pdf(x, scale=math.sqrt(4 / width * g))
 
         total += binom.pmf(k, width, 0.5) * quad(inner, 0, np.inf, epsabs=1e-12)[0]
-    return total
+    return float(total)
 
 
 def prior_predictive() -> Iterator[Row]:
