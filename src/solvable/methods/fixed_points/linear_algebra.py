@@ -46,6 +46,22 @@ def _eliminate(matrix: Array, right: Array) -> Array:
     return table[:, count] / jnp.diagonal(table)
 
 
+def cholesky_small(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """The lower Cholesky factor of a small positive definite matrix, for any number of matrices at once; NaN if there is none.
+
+    >>> cholesky_small(jnp.array([[4.0, 2.0], [2.0, 2.0]])).tolist()
+    [[2.0, 0.0], [1.0, 1.0]]
+    """
+    rows = jnp.arange(matrix.shape[0])
+
+    def column(k: Any, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        left, factor = state
+        own = jnp.where(rows >= k, left[:, k] / jnp.sqrt(left[k, k]), 0.0)
+        return left - own[:, None] * own[None, :], jnp.where((rows == k)[None, :], own[:, None], factor)
+
+    return jax.lax.fori_loop(0, matrix.shape[0], column, (matrix, jnp.zeros_like(matrix)))[1]
+
+
 def _in_turn(function: Callable[..., Array]) -> Callable[..., Array]:
     """Make a function process one matrix after the other when vmapped on a CPU. (Such calls have no derivatives.)"""
     if jax.__version_info__ >= (0, 11):

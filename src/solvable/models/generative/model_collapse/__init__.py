@@ -1,0 +1,3 @@
+"""Chains of models, each trained on the outputs of the one before."""
+
+from .model import ModelCollapse as ModelCollapse

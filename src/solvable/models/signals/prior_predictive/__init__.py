@@ -1,0 +1,3 @@
+"""Outputs of random deep networks: what a prior on weights says about functions."""
+
+from .model import PriorPredictive as PriorPredictive
