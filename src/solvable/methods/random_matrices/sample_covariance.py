@@ -84,9 +84,7 @@ class Population(NamedTuple):
         return cls(spectrum.omega, spectrum.weights)
 
     @classmethod
-    def of_eigenvalues(
-        cls, eigenvalues: Float[Array, " k"], weights: Float[Array, " k"] | None = None
-    ) -> Population:
+    def of_eigenvalues(cls, eigenvalues: Float[Array, " k"], weights: Float[Array, " k"] | None = None) -> Population:
         """A list of eigenvalues, with equal weights unless given."""
         values = jnp.asarray(eigenvalues, float)
         return cls(values, jnp.full(values.shape, 1.0 / values.shape[0]) if weights is None else jnp.asarray(weights))
@@ -181,7 +179,7 @@ def _finite_size(population: Population, samples: Array, kappa: Array, inner: Ar
     The derivative of ½log(1−ω) with respect to s in S+D+sA: with α = ⟨AλG²⟩/q it is
     (⟨Aλ²G³⟩ − κα⟨λ²G³⟩/(1−ω)) / (qm(1−ω)).
     """
-    values, weights = population.eigenvalues, population.weights.astype(kappa.dtype)
+    values, weights, samples, inner = (v.astype(kappa.dtype) for v in (*population, samples, inner))
     inverse = reciprocal(values + kappa) if jnp.iscomplexobj(kappa) else 1.0 / (values + kappa)
     share = values * inverse
     left = 1.0 - (share**2 @ weights) / samples
@@ -219,9 +217,7 @@ def _digammas(x: Array) -> Array:
     return far - jnp.sum(jax.lax.digamma(x + 0.5 * np.arange(16)))
 
 
-def log_determinant(
-    population: Population, samples: Scalar, ridge: Scalar, size: Scalar | float = math.inf
-) -> Scalar:
+def log_determinant(population: Population, samples: Scalar, ridge: Scalar, size: Scalar | float = math.inf) -> Scalar:
     """(1/d) log det(S+D); minus infinity without a ridge and n < d.
 
     >>> import jax.numpy as jnp
@@ -245,11 +241,12 @@ def log_determinant(
 
 def _psi(population: Population, samples: Scalar, x: Array) -> tuple[Array, Array, Array]:
     """ψ, ψ′ and ψ″·q/2 at real x outside the population's eigenvalues, elementwise."""
-    gap = x[..., None] - population.eigenvalues
-    share = population.eigenvalues / jnp.where(gap == 0, 1.0, gap)
-    share = jnp.where((gap == 0) & (population.eigenvalues > 0), jnp.inf, share)
+    values = population.eigenvalues.reshape((1,) * x.ndim + (-1,))
+    gap = x[..., None] - values
+    apart = jnp.where(gap == 0, 1.0, gap)
+    share = jnp.where((gap == 0) & (values > 0), jnp.inf, values / apart)
     first, second = share @ population.weights, share**2 @ population.weights
-    return x * (1.0 + first / samples), 1.0 - second / samples, (share**2 / jnp.where(gap == 0, 1.0, gap)) @ population.weights
+    return x * (1.0 + first / samples), 1.0 - second / samples, share**2 / apart @ population.weights
 
 
 class Support(NamedTuple):
@@ -404,8 +401,8 @@ class Contour(NamedTuple):
         """
         values, weights = self.population
         inner = jnp.ones_like(values) if inner is None else inner
-        load = (inner * weights).astype(self.kappa.dtype)
-        stieltjes = reciprocal(values + self.kappa[:, None]) @ load * self.kappa / -self.points
+        load, places = (v.astype(self.kappa.dtype) for v in (inner * weights, values))
+        stieltjes = reciprocal(places[None, :] + self.kappa[:, None]) @ load * self.kappa / -self.points
         trace = self._integral(function * stieltjes)
         extra = jax.vmap(lambda kappa: _finite_size(self.population, self.samples, kappa, inner))(self.kappa)
         return trace + jnp.where(self.per_size > 0, self.per_size * self._integral(function * extra), 0.0)
@@ -448,7 +445,7 @@ def around(
     level = lax.complex(middle + radius * np.cos(angle), height * np.sin(angle))
     direction = lax.complex(-radius * np.sin(angle), height * np.cos(angle))
     shifted = jnp.exp(level)
-    points, steps = shifted - shift, shifted * direction * (np.pi / nodes)
+    points, steps = shifted - shift.astype(shifted.dtype), shifted * direction * (np.pi / nodes)
 
     # On the real axis right of the spectrum t = D/κ exceeds one slightly; from there it is followed along the curve.
     right = jnp.exp(high) - shift

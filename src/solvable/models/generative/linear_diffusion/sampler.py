@@ -40,8 +40,9 @@ def schedule(steps: int) -> Schedule:
 
 def denoiser(eigenvalue: Num[Array, "*k"], signal: Any, penalty: Any, time: Any | None) -> Num[Array, "*k"]:
     """w(l) = √b (1 − e^{−τC})/C, C = a(l + c) + b, a = ᾱ, b = 1 − a; without a time, its limit √b/C."""
+    signal, penalty = (jnp.asarray(v).astype(eigenvalue.dtype) for v in (signal, penalty))
     curvature = signal * (eigenvalue + penalty) + (1.0 - signal)
-    done = 1.0 if time is None else -jnp.expm1(-time * curvature)
+    done = 1.0 if time is None else -jnp.expm1(-jnp.asarray(time).astype(eigenvalue.dtype) * curvature)
     return jnp.sqrt(1.0 - signal) * done / curvature
 
 
@@ -70,7 +71,7 @@ def law(eigenvalue: Num[Array, "*k"], penalty: Any, time: Any | None, steps: int
 
     noise = plan.beta.copy()
     noise[0] = 0.0
-    path = tuple(jnp.asarray(v[::-1].copy()) for v in (plan.beta, plan.signal, noise))
+    path = tuple(jnp.asarray(v[::-1].copy(), eigenvalue.dtype) for v in (plan.beta, plan.signal, noise))
     return jax.lax.scan(back, Law(jnp.ones_like(eigenvalue), jnp.zeros_like(eigenvalue)), path)[0]
 
 
@@ -84,7 +85,7 @@ def draw(
     def back(u: Array, step: tuple[Array, Array, Array, Array]) -> tuple[Array, None]:
         beta, signal, spread, place = step
         weights = denoiser(eigenvalues, signal, penalty, time)
-        epsilon = (u - jnp.sqrt(signal) * offsets) * weights
+        epsilon = (u - jnp.sqrt(signal) * offsets[None, :]) * weights[None, :]
         xi = jax.random.normal(jax.random.fold_in(noise_key, place), u.shape, dtype)
         return (u - beta / jnp.sqrt(1.0 - signal) * epsilon) / jnp.sqrt(1.0 - beta) + spread * xi, None
 
