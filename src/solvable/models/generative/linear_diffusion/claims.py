@@ -20,9 +20,6 @@ def _memorised(stored: Stored) -> list[Measured]:
             gap = (here.test_loss_simulated - here.train_loss_simulated).sel(samples=samples) / floor
             what = f"test minus training error over the best denoiser's at N/d = {samples:g}, {name}"
             found.append(Measured(what, *mean_and_error(gap), above=low, below=high))
-        line = theory.test_loss_theory.sel(covariance=name)
-        peak = float(line.samples[int(line.argmax())])
-        found.append(Measured(f"N/d where the test error peaks, {name} (theory)", peak, above=0.1, below=1.05))
         for which in ("reverse_kl", "forward_kl"):
             divergence = here[f"{which}_simulated"]
             lost = float(np.isinf(divergence.sel(samples=0.85)).mean())

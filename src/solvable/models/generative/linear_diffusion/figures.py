@@ -166,7 +166,7 @@ RECIPES = {
     "linear-diffusion-transition": Recipe(
         transition,
         draw_transition,
-        sentence="Up to N = d a linear diffusion model memorises; beyond, samples approach the data's law as d/(4N), whatever it is.",
+        sentence="Up to N = d a linear diffusion model memorises; beyond, samples approach any data's law as d/(4N).",
     ),
     "linear-diffusion-regularisation": Recipe(
         regularisation,
