@@ -84,12 +84,11 @@ class LinearDiffusion(Model):
     simulation_growth = 3.0
     inconclusive = 0.2
     check_study = (
-        {"over": {"samples": [0.5, 2.0]}, "values": {"penalty": 0.1, "signal": 0.9}, "seeds": 24},
-        {"over": {"samples": [0.5, 1.0, 2.0]}, "values": {"training": "flow", "sampler": "steps", "steps": 50,
-                                                          "covariance": "power-law", "modes": 50, "signal": 0.8},
-         "judge": ("test_loss", "train_loss", "sampled_variance"), "seeds": 24},
-        {"over": {"samples": [2.0, 5.0]}, "values": {"covariance": "power-law", "modes": 50, "signal": 0.9}, "seeds": 24},
-        {"over": {"samples": [0.5, 2.0]}, "values": {"penalty": 0.3, "signal": 0.8, "dimension": 0}, "seeds": 24},
+        {"over": {"samples": [0.5, 2.0]}, "values": {"penalty": 0.1, "signal": 0.9}, "sizes": (50, 100), "seeds": 24},
+        {"over": {"samples": [0.5, 2.0]}, "values": {"training": "flow", "sampler": "steps", "steps": 50, "signal": 0.8,
+                                                     "covariance": "power-law"}, "sizes": (50, 100), "seeds": 24},
+        {"over": {"samples": [2.0, 5.0]}, "values": {"covariance": "power-law", "signal": 0.9}, "sizes": (50, 100),
+         "seeds": 24},
     )  # fmt: skip
     guard = Guard(values={"penalty": 0.1}, size=20)
     references = (
