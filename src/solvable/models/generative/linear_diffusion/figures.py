@@ -63,7 +63,7 @@ def draw_transition(data: dict[str, Any]) -> Any:
         axis.plot(theory.samples, line.where(np.isfinite(line)), color=colour, label=words)
         for name, marker in (("white", "o"), ("power-law", "s")):
             points = runs[f"{which}_simulated"].sel(covariance=name)
-            _points(axis, points.where(np.isfinite(points)), colour, marker, 1.0 if marker == "o" else 1.06)
+            _points(axis, points.where(np.isfinite(points)), colour, marker, 1.0 if marker == "o" else 1.1)
     many = np.array([1.5, 40.0])
     axis.plot(many, 1 / (4 * many), color=INK, linestyle=":", label=r"$d/(4N)$")
     axis.axvspan(0.1, 1.0, color="#eeeeee", zorder=0)
@@ -159,7 +159,10 @@ def draw_regularisation(data: dict[str, Any]) -> Any:
 def _points(axis: Any, runs: Any, colour: str, marker: str = "o", aside: float = 1.0) -> None:
     (dim,) = (d for d in runs.dims if d != "seed")
     error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
-    axis.errorbar(aside * runs[dim], runs.mean("seed"), error, fmt=marker, color=colour, markersize=3.8, zorder=4)
+    face = colour if marker == "o" else "white"
+    axis.errorbar(
+        aside * runs[dim], runs.mean("seed"), error, fmt=marker, color=colour, mfc=face, markersize=3.8, zorder=4
+    )
 
 
 RECIPES = {

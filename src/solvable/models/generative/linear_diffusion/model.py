@@ -7,9 +7,9 @@ Gaussian noise, x_t = √a x₀ + √b ε, a = ᾱ_t (`signal`), b = 1 − a.
 weight decay γ = c·a: W = √b (aS + b + γ)⁻¹, as if trained on S + c without penalty (c is `penalty`). With `training = "flow"` it
 starts from zero and stops at τ (`time`) of gradient flow, dW/dτ = √b − W(aS + b + γ).
 
-**Sampler.** Denoising all levels in turn from pure noise (Ho, Jain and Abbeel 2020) draws from a Gaussian exactly, whose
-covariance is a function of S: S + c itself in continuous time, and the result of a scalar recursion for a finite number of
-`steps` (`sampler.py`).
+**Sampler.** Denoising all levels in turn from pure noise (Ho, Jain and Abbeel 2020) draws from a Gaussian exactly, with mean μ̂
+and a covariance that is a function of S: S + c itself in continuous time, and the result of a scalar recursion for a finite
+number of `steps` (`sampler.py`).
 
 **Theory** (Merger and Goldt 2025; here by deterministic equivalents, `methods.random_matrices.sample_covariance`). With
 R = (S+D)⁻¹, D = b/a + c, and all traces per dimension,
@@ -49,7 +49,7 @@ from solvable.methods.random_matrices.sample_covariance import (
 )
 from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, data, observable
 
-from .sampler import denoiser, draw, law, schedule
+from .sampler import denoiser, draw, sampled, schedule
 
 PARTICLES = 64
 """Samples that a simulation of the sampler draws."""
@@ -192,8 +192,8 @@ class LinearDiffusion(Model):
         values, a = population.eigenvalues, self.signal
         out = {"bayes_loss": population.mean(a * values / (a * values + 1.0 - a))}
         trained = self._stopped if self.training == "flow" else self._converged
-        sampled = self._in_steps if self.sampler == "steps" else self._in_continuous_time
-        return out | trained(population, numerics) | sampled(population, numerics)
+        drawn = self._in_steps if self.sampler == "steps" else self._in_continuous_time
+        return out | trained(population, numerics) | drawn(population, numerics)
 
     def _finite(self) -> tuple[Array, Array, Array]:
         """1/N, rows per dimension of a covariance about a known mean, and d.
@@ -270,17 +270,14 @@ class LinearDiffusion(Model):
         memorised = empty & (rows <= 1.0)
         values = population.eigenvalues
 
-        def along(shift: Array) -> tuple[Any, Any]:
-            # The last noise levels come close to the data: the curve passes close to zero and needs more nodes.
-            contour = around(population, rows, shift / scale, size=size, nodes=2 * numerics.nodes)
-            return contour, law(scale.astype(complex) * contour.points, self.penalty, time, self.steps)
-
-        contour, found = along(jnp.where(empty & ~memorised, 0.0, gap + self.penalty))
-        variance, mean = found
+        # The last noise levels come close to the data: the curve passes close to zero and needs more nodes.
+        shift = jnp.where(empty & ~memorised, 0.0, gap + self.penalty)
+        contour = around(population, rows, shift / scale, size=size, nodes=2 * numerics.nodes)
+        variance = sampled(scale.astype(complex) * contour.points, self.penalty, time, self.steps)
         upright = jnp.all((variance.imag > 0) | (variance.real > 0)) & (variance.real[-1] > 0)
         volume = contour.mean(jnp.log(variance)) - population.mean(jnp.log(values))
-        direct = contour.mean(variance, 1.0 / values) + per_point * contour.mean(mean**2)
-        against = contour.mean(1.0 / variance, values) + per_point * contour.mean(mean**2 / variance, values)
+        direct = contour.mean(variance, 1.0 / values) + per_point
+        against = (1.0 + per_point) * contour.mean(1.0 / variance, values)
         infinite = jnp.where(memorised, jnp.inf, 0.0)
         good = contour.converged & (upright | memorised)
         keep = lambda value: jnp.where(memorised, 0.0, value) + infinite  # noqa: E731
@@ -330,18 +327,16 @@ class LinearDiffusion(Model):
         null = jnp.arange(size, dtype=jnp.int32) < size - (points.actual - 1)
         values = jnp.where(null, 0.0, values)
         offsets = vectors.T @ centre
-        learned, mean = values + c, jnp.ones_like(values)
+        learned = values + c
         if self.sampler == "steps":
             time = tau if self.training == "flow" else None
-            learned, mean = law(values, c, time, self.steps)
-            drawn = draw(sample_key, values, offsets, c, time, self.steps, PARTICLES)
-            centred = drawn - (mean * offsets)[None, :]
-            measured["sampled_variance"] = jnp.mean(centred**2)
+            learned = sampled(values, c, time, self.steps)
+            measured["sampled_variance"] = jnp.mean(draw(sample_key, values, c, time, self.steps, PARTICLES) ** 2)
         # Along a null direction the recursion gives rounding errors instead of zero.
         learned = jnp.where(null & (c == 0) & (self.training == "converged"), 0.0, learned)
-        place, volume = vectors @ (mean * offsets), jnp.sum(jnp.log(learned)) - jnp.sum(jnp.log(variances))
-        direct = jnp.sum((vectors**2 / variances[:, None]) @ learned) + jnp.sum(place**2 / variances)
-        against = jnp.sum((variances @ vectors**2 + (mean * offsets) ** 2) / learned)
+        volume = jnp.sum(jnp.log(learned)) - jnp.sum(jnp.log(variances))
+        direct = jnp.sum((vectors**2 / variances[:, None]) @ learned) + jnp.sum(centre**2 / variances)
+        against = jnp.sum((variances @ vectors**2 + offsets**2) / learned)
         measured["reverse_kl"] = (direct / size - 1.0 - volume / size) / 2
         measured["forward_kl"] = jnp.where(jnp.any(learned <= 0), jnp.inf, (against / size - 1.0 + volume / size) / 2)
         return measured

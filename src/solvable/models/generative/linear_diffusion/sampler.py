@@ -1,7 +1,8 @@
 """The sampler of denoising diffusion, with a linear denoiser: noise schedule, and the Gaussian it draws from.
 
-The denoiser of step t is ε(x, t) = W_t(x − √ᾱ_t μ̂) with W_t a function w_t of the empirical covariance S. Along an
-eigenvector of S with eigenvalue l the sampler is a scalar recursion, for samples as for their law:
+Data are centred by their mean μ̂, which is added to the samples. The denoiser of step t is ε(x, t) = W_t x, with W_t a function
+w_t of the empirical covariance S. Along an eigenvector of S with eigenvalue l the sampler is a scalar recursion, for samples
+as for their variance:
 
     u_{t−1} = (1−β_t)^{−½} (u_t − β_t(1−ᾱ_t)^{−½} ε(u_t, t)) + √β_t ξ_t,    u_T ~ N(0, 1),    no noise in the last step,
     variance_{t−1} = g_t² variance_t + β_t,    g_t = (1−β_t)^{−½} (1 − β_t(1−ᾱ_t)^{−½} w_t(l)).
@@ -46,46 +47,34 @@ def denoiser(eigenvalue: Num[Array, "*k"], signal: Any, penalty: Any, time: Any 
     return jnp.sqrt(1.0 - signal) * done / curvature
 
 
-class Law(NamedTuple):
-    """Variance of the samples along an eigenvector, and their mean as a multiple of the data's."""
+def sampled(eigenvalue: Num[Array, "*k"], penalty: Any, time: Any | None, steps: int) -> Num[Array, "*k"]:
+    """Variances of the samples along eigenvectors of S with these eigenvalues (complex ones for contour integrals).
 
-    variance: Num[Array, "*k"]
-    mean: Num[Array, "*k"]
-
-
-def law(eigenvalue: Num[Array, "*k"], penalty: Any, time: Any | None, steps: int) -> Law:
-    """The law of the samples along eigenvectors of S with these eigenvalues (real, or complex for contour integrals).
-
-    >>> found = law(jnp.array([1.0, 0.1, 0.01, 5.0]), 0.0, None, 1000)
-    >>> [round(float(v), 6) for v in found.variance]       # the data's own variances, nearly
+    >>> found = sampled(jnp.array([1.0, 0.1, 0.01, 5.0]), 0.0, None, 1000)
+    >>> [round(float(v), 6) for v in found]       # the data's own variances, nearly
     [0.999889, 0.100374, 0.010075, 4.986758]
     """
     plan = schedule(steps)
 
-    def back(state: Law, step: tuple[Array, Array, Array]) -> tuple[Law, None]:
+    def back(variance: Array, step: tuple[Array, Array, Array]) -> tuple[Array, None]:
         beta, signal, noise = step
-        pull = beta * denoiser(eigenvalue, signal, penalty, time) / jnp.sqrt(1.0 - signal)
-        gain, grow = 1.0 - pull, 1.0 / jnp.sqrt(1.0 - beta)
-        variance = grow**2 * gain**2 * state.variance + noise
-        return Law(variance, grow * (gain * state.mean + pull * jnp.sqrt(signal))), None
+        gain = 1.0 - beta * denoiser(eigenvalue, signal, penalty, time) / jnp.sqrt(1.0 - signal)
+        return gain**2 * variance / (1.0 - beta) + noise, None
 
     noise = plan.beta.copy()
     noise[0] = 0.0
     path = tuple(jnp.asarray(v[::-1].copy(), eigenvalue.dtype) for v in (plan.beta, plan.signal, noise))
-    return jax.lax.scan(back, Law(jnp.ones_like(eigenvalue), jnp.zeros_like(eigenvalue)), path)[0]
+    return jax.lax.scan(back, jnp.ones_like(eigenvalue), path)[0]
 
 
-def draw(
-    key: Array, eigenvalues: Array, offsets: Array, penalty: Any, time: Any | None, steps: int, number: int
-) -> Array:
-    """Samples (number, d) of the sampler itself, step by step, in the eigenbasis of S; `offsets` is μ̂ in that basis."""
+def draw(key: Array, eigenvalues: Array, penalty: Any, time: Any | None, steps: int, number: int) -> Array:
+    """Samples (number, d) of the sampler itself, step by step, in the eigenbasis of S, before μ̂ is added."""
     plan, dtype = schedule(steps), eigenvalues.dtype
     start_key, noise_key = jax.random.split(key)
 
     def back(u: Array, step: tuple[Array, Array, Array, Array]) -> tuple[Array, None]:
         beta, signal, spread, place = step
-        weights = denoiser(eigenvalues, signal, penalty, time)
-        epsilon = (u - jnp.sqrt(signal) * offsets[None, :]) * weights[None, :]
+        epsilon = u * denoiser(eigenvalues, signal, penalty, time)[None, :]
         xi = jax.random.normal(jax.random.fold_in(noise_key, place), u.shape, dtype)
         return (u - beta / jnp.sqrt(1.0 - signal) * epsilon) / jnp.sqrt(1.0 - beta) + spread * xi, None
 
