@@ -36,7 +36,7 @@ def _regularised(stored: Stored) -> list[Measured]:
     for name, best in (("white", 2 / 3), ("power-law", 0.3)):
         lines = decay.reverse_kl_theory.sel(covariance=name)
         few = lines.sel(samples=0.5)
-        place = float(few.penalty[int(few.argmin())])
+        place = float(few.penalty[int(np.argmin(few.values))])
         found.append(Measured(f"best weight decay at N/d = 0.5, {name} (theory)", place, above=0.05, below=1.0))
         measured = runs.reverse_kl_simulated.sel(covariance=name)
         for other in (0.02, 6.0):

@@ -120,7 +120,7 @@ def draw_regularisation(data: dict[str, Any]) -> Any:
             line.penalty, line.sel(samples=many), color=colour, linestyle="--", label=f"the same, $N = {many:g}d$"
         )
         _points(axis, runs.reverse_kl_simulated.sel(covariance=name, samples=few), colour)
-        best = line.sel(samples=few).isel(penalty=int(line.sel(samples=few).argmin()))
+        best = line.sel(samples=few).isel(penalty=int(np.argmin(line.sel(samples=few).values)))
         axis.plot(best.penalty, best, "*", color=colour, markersize=11, zorder=5)
     axis.set(xlabel=label("weight decay", "c"), ylabel=r"divergence $D(\mathrm{model}\,\Vert\,\mathrm{data})/d$")
     axis.set(ylim=(3e-3, 10))

@@ -267,7 +267,7 @@ class LinearDiffusion(Model):
         gap = float((1 - first.signal[0]) / first.signal[0])
         # Trained to the end without penalty, nothing is sampled along null directions of S: singular at zero.
         empty = (self.penalty == 0) & jnp.asarray(time is None)
-        memorised = empty & (rows <= 1.0)
+        memorised = empty & (rows < 1.0)
         values = population.eigenvalues
 
         # The last noise levels come close to the data: the curve passes close to zero and needs more nodes.
