@@ -25,7 +25,7 @@ def _one_by_one(samples: np.ndarray, signal: float, penalty: float) -> np.ndarra
     ridge = b / a + penalty
     found = []
     for q in samples:
-        kappa = brentq(
+        kappa: Any = brentq(
             lambda k, q=q: k * (1 - np.mean(values / (values + k)) / q) - ridge, ridge, ridge + 1 / q, xtol=1e-14
         )
         g = 1 / (values + kappa)

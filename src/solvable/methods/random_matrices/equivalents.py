@@ -49,7 +49,6 @@ __all__ = [
     "masked_distribution",
     "masked_errors",
     "masses",
-    "reciprocal",
     "ridgeless_factor",
     "safe_root",
     "tridiagonal_traces",
@@ -281,7 +280,7 @@ def diagonal_traces(signal: Float[Array, " k"], shift: Float[Array, " k"], weigh
     def traces(t: Array, z: Array) -> tuple[Array, Array, Array]:
         lift = (1,) * t.ndim + (-1,)
         w = signal.reshape(lift)
-        resolvent = reciprocal(w * t[..., None] + (shift.reshape(lift) - z[..., None]))
+        resolvent = 1.0 / (w * t[..., None] + (shift.reshape(lift) - z[..., None]))
         loaded = w * resolvent
         return loaded @ weights, loaded**2 @ weights, resolvent @ weights
 
@@ -412,16 +411,6 @@ def companion(
     converged = (residual < 1e-10) & (t.imag <= 1e-9 * jnp.abs(t))
     veil = jnp.where(converged, 1.0, jnp.nan)
     return Companion(t * _complex(veil), stieltjes * _complex(veil), residual, converged)
-
-
-def reciprocal(z: Complex[Array, "*k"]) -> Complex[Array, "*k"]:
-    """1/z as z̄/|z|², several times faster than a division that guards against overflow.
-
-    >>> complex(reciprocal(jnp.asarray(3.0 + 4.0j)))
-    (0.12-0.16j)
-    """
-    size = z.real**2 + z.imag**2
-    return lax.complex(z.real / size, -z.imag / size)
 
 
 def _complex(x: Array) -> Array:

@@ -42,7 +42,6 @@ from .equivalents import (
     diagonal_traces,
     distribution,
     effective_ridge,
-    reciprocal,
     two_resolvents,
 )
 from .spectra import power_law
@@ -169,8 +168,8 @@ def resolvent(population: Population, samples: Scalar, ridge: Scalar, size: Scal
     correction = jnp.where(per_size > 0, per_size * terms, 0.0)
     small = jnp.all((jnp.abs(correction) < 0.5 * jnp.abs(leading)) | (per_size == 0))
     converged = solved.converged & small
-    traces = (leading + correction) * jnp.where(converged, 1.0, jnp.nan)
-    return Resolvent(kappa, slack, omega, *traces, solved.residual, converged)
+    trace, signal, square, both = (leading + correction) * jnp.where(converged, 1.0, jnp.nan)
+    return Resolvent(kappa, slack, omega, trace, signal, square, both, solved.residual, converged)
 
 
 def _finite_size(population: Population, samples: Array, kappa: Array, inner: Array) -> Array:
@@ -180,7 +179,7 @@ def _finite_size(population: Population, samples: Array, kappa: Array, inner: Ar
     (⟨Aλ²G³⟩ − κα⟨λ²G³⟩/(1−ω)) / (qm(1−ω)).
     """
     values, weights, samples, inner = (v.astype(kappa.dtype) for v in (*population, samples, inner))
-    inverse = reciprocal(values + kappa) if jnp.iscomplexobj(kappa) else 1.0 / (values + kappa)
+    inverse = 1.0 / (values + kappa)
     share = values * inverse
     left = 1.0 - (share**2 @ weights) / samples
     slack = 1.0 - (share @ weights) / samples
@@ -402,7 +401,7 @@ class Contour(NamedTuple):
         values, weights = self.population
         inner = jnp.ones_like(values) if inner is None else inner
         load, places = (v.astype(self.kappa.dtype) for v in (inner * weights, values))
-        stieltjes = reciprocal(places[None, :] + self.kappa[:, None]) @ load * self.kappa / -self.points
+        stieltjes = (1.0 / (places[None, :] + self.kappa[:, None])) @ load * self.kappa / -self.points
         trace = self._integral(function * stieltjes)
         extra = jax.vmap(lambda kappa: _finite_size(self.population, self.samples, kappa, inner))(self.kappa)
         return trace + jnp.where(self.per_size > 0, self.per_size * self._integral(function * extra), 0.0)

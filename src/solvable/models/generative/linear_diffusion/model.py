@@ -82,7 +82,6 @@ class LinearDiffusion(Model):
     theory_seconds = 1e-3
     simulation_seconds = 0.1
     simulation_growth = 3.0
-    inconclusive = 0.2
     check_study = (
         {"over": {"samples": [0.5, 2.0]}, "values": {"penalty": 0.1, "signal": 0.9}, "sizes": (50, 100), "seeds": 24},
         {"over": {"samples": [0.5, 2.0]}, "values": {"training": "flow", "sampler": "steps", "steps": 50, "signal": 0.8,

@@ -33,7 +33,7 @@ def schedule(steps: int) -> Schedule:
 
     >>> found = schedule(1000)
     >>> round(float(found.beta[-1]), 12), round(float(found.signal[-1]), 5)
-    (0.01, 0.00631)
+    (0.01, 0.00627)
     """
     beta = (FIRST + (LAST - FIRST) * np.arange(1, steps + 1) / steps) * USUAL / steps
     return Schedule(beta, np.cumprod(1.0 - beta))
@@ -52,7 +52,7 @@ def sampled(eigenvalue: Num[Array, "*k"], penalty: Any, time: Any | None, steps:
 
     >>> found = sampled(jnp.array([1.0, 0.1, 0.01, 5.0]), 0.0, None, 1000)
     >>> [round(float(v), 6) for v in found]       # the data's own variances, nearly
-    [0.999889, 0.100374, 0.010075, 4.986758]
+    [0.99989, 0.100371, 0.010075, 4.98684]
     """
     plan = schedule(steps)
 
@@ -63,7 +63,7 @@ def sampled(eigenvalue: Num[Array, "*k"], penalty: Any, time: Any | None, steps:
 
     noise = plan.beta.copy()
     noise[0] = 0.0
-    path = tuple(jnp.asarray(v[::-1].copy(), eigenvalue.dtype) for v in (plan.beta, plan.signal, noise))
+    path: Any = tuple(jnp.asarray(v[::-1].copy(), eigenvalue.dtype) for v in (plan.beta, plan.signal, noise))
     return jax.lax.scan(back, jnp.ones_like(eigenvalue), path)[0]
 
 
@@ -80,6 +80,7 @@ def draw(key: Array, eigenvalues: Array, penalty: Any, time: Any | None, steps: 
 
     spread = np.sqrt(plan.beta)
     spread[0] = 0.0
-    path = tuple(jnp.asarray(v[::-1].copy(), dtype) for v in (plan.beta, plan.signal, spread))
+    backwards = (jnp.asarray(v[::-1].copy(), dtype) for v in (plan.beta, plan.signal, spread))
+    path: Any = (*backwards, jnp.arange(steps, dtype=jnp.int32))
     start = jax.random.normal(start_key, (number, eigenvalues.shape[0]), dtype)
-    return jax.lax.scan(back, start, (*path, jnp.arange(steps, dtype=jnp.int32)))[0]
+    return jax.lax.scan(back, start, path)[0]
