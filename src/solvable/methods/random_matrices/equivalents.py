@@ -52,6 +52,7 @@ __all__ = [
     "ridgeless_factor",
     "safe_root",
     "tridiagonal_traces",
+    "two_resolvents",
 ]
 
 Scalar = Float[Array, ""]
@@ -147,6 +148,33 @@ def effective_ridge(
     return Ridge(kappa * veil, slack * veil, residual, converged)
 
 
+def two_resolvents(
+    eigenvalues: Float[Array, " k"],
+    weights: Float[Array, " k"],
+    samples: Scalar,
+    kappa: Scalar,
+    outer: Float[Array, "*r k"],
+    inner: Float[Array, " k"],
+) -> Float[Array, "*r"]:
+    """(λ/κ)² (1/d)Tr AGBG for A and B that commute with Σ: ⟨ABR²⟩ + ⟨AΣR²⟩⟨BΣR²⟩/(n − df2), n and df2 per dimension.
+
+    `inner` are the eigenvalues of B. `outer` are those of A *times the weights*, or rows of loadings, which pick diagonal
+    entries (see `Coordinates`). Infinite where df2 = n: ridgeless with n = d.
+
+    >>> import jax.numpy as jnp
+    >>> one, n = jnp.ones(1), jnp.float64(2.0)
+    >>> float(two_resolvents(one, one, n, jnp.float64(0.0), one, one))   # Tr S⁻²/d = (1 − d/n)⁻³, times (1 − d/n)²
+    2.0
+    """
+    positive = eigenvalues + kappa > 0
+    inverse = jnp.where(positive, 1.0 / jnp.where(positive, eigenvalues + kappa, 1.0), jnp.inf)
+    loaded = jnp.where(eigenvalues > 0, eigenvalues * inverse**2, 0.0)
+    left = samples - degrees_of_freedom(eigenvalues, weights, kappa)[1]
+    left = jnp.where(left > 1e-12 * samples, left, 0.0)  # rounding must not hide the divergence at n = d
+    through = (weights * inner) @ loaded / left
+    return outer @ jnp.where(inner > 0, inner * inverse**2, 0.0) + (outer @ loaded) * through
+
+
 class Coordinates(NamedTuple):
     """A covariance as coordinates see it: Σ_rr = Σ_k loadings[r,k]·eigenvalues[k].
 
@@ -203,11 +231,8 @@ def masked_errors(coordinates: Coordinates, samples: Scalar, ridge: Ridge) -> Ma
     [2.0]
     """
     values = coordinates.eigenvalues
-    resolvent = coordinates.loadings @ (1.0 / (values + ridge.kappa))
-    spread = coordinates.loadings @ (values / (values + ridge.kappa) ** 2)
-    df2 = degrees_of_freedom(values, coordinates.weights, ridge.kappa)[1]
-    left = 1.0 - df2 / samples
-    test = spread / resolvent**2 / jnp.where(left > 1e-12, left, 0.0)  # rounding must not hide the divergence at n = d
+    spread = two_resolvents(values, coordinates.weights, samples, ridge.kappa, coordinates.loadings, values)
+    test = spread / coordinates.diagonal(ridge.kappa) ** 2
     return MaskedErrors(test, jnp.where(jnp.isinf(test), 0.0, ridge.slack**2 * test))
 
 

@@ -1,0 +1,3 @@
+"""Linear diffusion models."""
+
+from .model import LinearDiffusion as LinearDiffusion
