@@ -1,0 +1,1 @@
+"""Generative models: what a denoiser, a sampler or a chain of models learns from samples."""
