@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
-
-from solvable.methods.fixed_points.bisection import bisect
 
 Losses = Callable[[Float[Array, " t"]], tuple[Float[Array, "t c"], Float[Array, "t c"]]]
 """Logarithms of times → train and test loss of every class; infinity is the end of training."""
@@ -27,53 +25,74 @@ class Clocks(NamedTuple):
     best_loss: Float[Array, " c"]
 
 
-def clocks(losses: Losses, first: Array, horizon: Array, last: Array, halvings: int = 28) -> Clocks:
-    """The clocks of every class.
+def clocks(
+    losses: Losses, times: Float[Array, " t"], first: Array, last: Array, halvings: int = 18
+) -> tuple[Float[Array, "t c"], Float[Array, "t c"], Clocks]:
+    """Train and test loss of every class at `times`, given by their logarithms, and the clocks of every class.
 
     **Arguments:**
     - `losses`: train and test loss against the logarithm of time.
-    - `first`: the logarithm of a time at which nothing has been learnt.
-    - `horizon`: the logarithm of the time up to which the lowest test loss is sought.
-    - `last`: the logarithm of a time at which training has ended.
+    - `times`: logarithms of times of measurement, of which the last is the horizon of the lowest test loss.
+    - `first`, `last`: logarithms of a time at which nothing has been learnt, and of one at which training has ended.
 
-    Returns the time at which the test loss is half-way down to its lowest value (`learning`), that of the lowest value
+    The clocks are the time at which the test loss is half-way down to its lowest value (`learning`), that of the lowest value
     itself (`best`; the horizon if it still falls there), and the time at which the gap between test and train loss first
-    has half of its final size (`memorisation`).
+    has half of its final size (`memorisation`). All are bisected in one loop, so that the losses are compiled once.
     """
-
-    def each(u: Array) -> tuple[Array, Array]:
-        """Train and test loss of every class, each at its own time."""
-        return tuple(jnp.diagonal(loss) for loss in losses(u))  # type: ignore[return-value]
-
-    def slope(u: Array) -> Array:
-        return jax.jvp(lambda v: each(v)[1], (u,), (jnp.ones_like(u),))[1]
-
-    def attached(function: Callable[[Array], Array], root: Array) -> Array:
-        """A root found by bisection, with one Newton step, through which it is differentiated."""
-        root = lax.stop_gradient(root)
-        value, rise = jax.jvp(function, (root,), (jnp.ones_like(root),))
-        return root - value / lax.stop_gradient(rise)
-
+    horizon = times[-1]
     start = jnp.minimum(first, horizon - 1)
-    grid = jnp.linspace(start, horizon, GRID)
-    lowest = jnp.argmin(losses(grid)[1], axis=0)
-    left, right = grid[jnp.maximum(lowest - 1, 0)], grid[jnp.minimum(lowest + 1, GRID - 1)]
-    left, right = bisect(lambda u: slope(u) < 0, left, right, halvings)
-    falling = right >= horizon
-    place = jnp.where(falling, horizon, 0.5 * (left + right))
-    best = jnp.where(falling, horizon, attached(slope, place))
-    best_loss = each(lax.stop_gradient(best))[1]
+    coarse = lax.stop_gradient(jnp.stack([jnp.linspace(start, horizon, GRID), jnp.linspace(start, last, GRID)]))
+    train, test = losses(jnp.concatenate([times, jnp.full(1, jnp.inf, times.dtype), *coarse]))
+    end = len(times)
+    middle = 0.5 * (test[end] - train[end])
+    lowest = jnp.argmin(test[end + 1 : end + 1 + GRID], axis=0)
+    passed = jnp.argmax((test - train)[end + 1 + GRID :] >= middle, axis=0)
+    count = test.shape[1]
+    # the way down is bracketed with a margin of one place, as the lowest loss is not yet known exactly
+    falls = test[end + 1 : end + 1 + GRID]
+    down = jnp.argmax(falls <= 0.5 * (1 + jnp.min(falls, axis=0)), axis=0)
+    own = jnp.tile(jnp.arange(count), 3)
 
-    half = 0.5 * (1 + best_loss)
-    left, right = bisect(lambda u: each(u)[1] > half, jnp.broadcast_to(start, place.shape), place, halvings)
-    learning = attached(lambda u: each(u)[1] - half, 0.5 * (left + right))
+    def state(u: Array) -> tuple[Array, Array, Array]:
+        """Gap, test loss and its slope, each entry for its own class."""
 
-    grid = jnp.linspace(start, last, GRID)
-    train, test = losses(grid)
-    end = [loss[0] for loss in losses(jnp.full(1, jnp.inf))]
-    middle = 0.5 * (end[1] - end[0])
-    passed = jnp.argmax(test - train >= middle, axis=0)
-    left, right = bisect(lambda u: each(u)[1] - each(u)[0] < middle, grid[jnp.maximum(passed - 1, 0)], grid[passed],
-                         halvings)  # fmt: skip
-    memorisation = attached(lambda u: each(u)[1] - each(u)[0] - middle, 0.5 * (left + right))
-    return Clocks(jnp.exp(learning), jnp.exp(best), jnp.exp(memorisation), best_loss)
+        def values(u: Array) -> tuple[Array, Array]:
+            of_train, of_test = (loss[jnp.arange(len(u)), own] for loss in losses(u))
+            return of_test - of_train, of_test
+
+        (gap, value), (_, slope) = jax.jvp(values, (u,), (jnp.ones_like(u),))
+        return gap, value, slope
+
+    # three brackets of every class: lowest loss, half of the gap, half of the way down
+    low = jnp.concatenate(
+        [coarse[0][jnp.maximum(lowest - 1, 0)], coarse[1][jnp.maximum(passed - 1, 0)], coarse[0][jnp.maximum(down - 2, 0)]]
+    )
+    high = jnp.concatenate(
+        [coarse[0][jnp.minimum(lowest + 1, GRID - 1)], coarse[1][passed], coarse[0][jnp.minimum(down + 1, GRID - 1)]]
+    )
+    fixed = lax.stop_gradient(middle)
+
+    def halve(i: Any, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        low, high, best = carry
+        u = 0.5 * (low + high)
+        gap, value, slope = (lax.stop_gradient(x).reshape(3, count) for x in state(u))
+        early = i < halvings
+        best = jnp.where(early, value[0], best)
+        before = jnp.concatenate([slope[0] < 0, gap[1] < fixed, value[2] > 0.5 * (1 + best)])
+        # the way down is halved once the lowest loss is known
+        moves = jnp.repeat(jnp.stack([early, early, ~early]), count)
+        return jnp.where(moves & before, u, low), jnp.where(moves & ~before, u, high), best
+
+    low, high, _ = lax.fori_loop(0, 2 * halvings, halve, (low, high, jnp.ones(count, low.dtype)))
+    falling = high[:count] >= horizon
+    root = lax.stop_gradient(0.5 * (low + high)).at[:count].min(horizon)
+    root = jnp.where(jnp.concatenate([falling, jnp.zeros(2 * count, bool)]), horizon, root)
+    # one Newton step from each, through which it is differentiated
+    (gap, value, slope), rises = jax.jvp(state, (root,), (jnp.ones_like(root),))
+    best_loss = value[:count]
+    excess = jnp.stack([slope[:count], gap[count : 2 * count] - middle, value[2 * count :] - 0.5 * (1 + best_loss)])
+    rise = jnp.stack([rises[2][:count], rises[0][count : 2 * count], rises[1][2 * count :]])
+    best, memorisation, learning = root.reshape(3, count) - excess / lax.stop_gradient(rise)
+    best = jnp.where(falling, horizon, best)
+    found = Clocks(jnp.exp(learning), jnp.exp(best), jnp.exp(memorisation), best_loss)
+    return train[:end], test[:end], found

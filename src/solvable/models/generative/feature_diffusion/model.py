@@ -97,7 +97,7 @@ class FeatureDiffusion(Model):
     family = "generative"
     sentence = "A score model on random features learns, then memorises, two classes of unequal variance and share."
     method = "two-resolvent equivalents of the feature covariance, contour integrals"
-    numerics = Numerics(nodes=160, average_nodes=96, step=0.4, speciation_nodes=96)
+    numerics = Numerics(nodes=208, average_nodes=96, step=0.4, speciation_nodes=96)
     accuracy = 1e-7  # limited by the spectrum where an edge of a bin meets an atom or an edge of a bulk
     batch_accuracy = 1e-9
     runs = "map"
@@ -106,6 +106,16 @@ class FeatureDiffusion(Model):
     theory_seconds = 0.05
     simulation_seconds = 3.0
     simulation_growth = 3.0
+    guard = Guard(values={"times": [3.0, 30.0, 300.0, 1e5], "noising": [0.5, 1.5, 2.5, 3.5]}, size=30, seeds=6)
+    check_study = (
+        {"over": {"share": [0.5, 0.8]}, "sizes": (40, 80, 160), "seeds": 12},
+        {
+            "values": {"width": 1.5, "samples": 6.0, "first_spread": 1.0, "second_spread": 1.0, "diffusion_time": 0.4,
+                       "activation": "erf", "separation": 100.0},
+            "sizes": (40, 80, 160),
+            "seeds": 12,
+        },
+    )
     references = (
         Reference(
             "nicoletti2026interplay", "Nicoletti and others", "The interplay of data structure and imbalance in the "
@@ -199,25 +209,25 @@ class FeatureDiffusion(Model):
         decay = -jnp.expm1(-2 * self.diffusion_time)
         found = curves(bulk, decay, numerics.nodes)
         log_time = jnp.log(self.times)
-        train_loss, test_loss = found.losses(log_time)
+        train_loss, test_loss, times = clocks(found.losses, log_time, *self._ends(decay, bulk.rest, bulk.top))
         below, gap = distribution(bulk, jnp.asarray(EDGES[1:-1]), numerics.step)
         mixture = self._shares(), self._spreads(), self.separation, self.dimension
-        residual = jnp.maximum(found.residual, found.error(log_time))
+        residual = jnp.maximum(found.residual, found.error(log_time, (train_loss, test_loss)))
         return {
             "test_loss": test_loss,
             "train_loss": train_loss,
             "spectrum": jnp.clip(jnp.diff(below, prepend=0.0, append=1.0), 0.0, 1.0),
             "spectrum_converged": gap < 1e-9,
-            **self._clocks(clocks(found.losses, *self._brackets(decay, bulk.rest, bulk.top))),
+            **self._clocks(times),
             "class_probability": class_probabilities(*mixture, self.noising, numerics.speciation_nodes),
             "speciation_time": speciation_time(*mixture, numerics.speciation_nodes),
             "converged": residual < 1e-10,
             "residual": residual,
         }
 
-    def _brackets(self, decay: Array, lowest: Array, highest: Array) -> tuple[Array, Array, Array]:
-        """Logarithms of a time before anything is learnt, of the horizon, and of a time after everything is."""
-        return jnp.log(1e-3 / (decay * highest)), jnp.log(self.times[-1]), jnp.log(40 / (decay * lowest))
+    def _ends(self, decay: Array, lowest: Array, highest: Array) -> tuple[Array, Array]:
+        """Logarithms of a time before anything is learnt and of one after everything is, from bounds of the spectrum."""
+        return jnp.log(1e-3 / (decay * highest)), jnp.log(40 / (decay * lowest))
 
     def _clocks(self, found: Clocks) -> dict[str, Array]:
         return {
@@ -244,18 +254,18 @@ class FeatureDiffusion(Model):
         trained = train(
             function_named(self.activation), weights, data, member, Population(0 * variance, variance), self.diffusion_time
         )
-        train_loss, test_loss = trained.losses(jnp.log(self.times).astype(dtype))
         eigenvalues = trained.eigenvalues
         here = eigenvalues > 0
         place = jnp.clip(jnp.searchsorted(jnp.asarray(EDGES, dtype), eigenvalues) - 1, 0, EDGES.size - 2)
         spectrum = jnp.zeros(EDGES.size - 1, dtype).at[place].add(here / width.actual.astype(dtype))
         lowest = jnp.min(jnp.where(here, eigenvalues, jnp.inf))
-        brackets = self._brackets(trained.decay, lowest, jnp.max(eigenvalues))
+        ends = self._ends(trained.decay, lowest, jnp.max(eigenvalues))
+        train_loss, test_loss, times = clocks(trained.losses, jnp.log(self.times).astype(dtype), *ends)
         mixture = shares, spreads, self.separation.astype(dtype), self.dimension.astype(dtype)
         return {
             "test_loss": test_loss,
             "train_loss": train_loss,
             "spectrum": spectrum,
-            **self._clocks(clocks(trained.losses, *(b.astype(dtype) for b in brackets))),
+            **self._clocks(times),
             "class_probability": sampled_probabilities(of_classes, *mixture, self.noising.astype(dtype), DRAWS),
         }

@@ -46,9 +46,10 @@ class Trained(NamedTuple):
 
     def losses(self, log_time: Float[Array, " t"]) -> tuple[Float[Array, "t c"], Float[Array, "t c"]]:
         """Train and test loss of every class at times given by their logarithms; infinity is allowed."""
-        scaled = self.decay * jnp.exp(log_time)[:, None] * self.eigenvalues
         # features that are only padding have eigenvalue zero; nothing depends on them
-        f = jnp.where(self.eigenvalues > 0, -jnp.expm1(-scaled) / self.eigenvalues, 0.0)
+        there = self.eigenvalues > 0
+        safe = jnp.where(there, self.eigenvalues, 1.0)
+        f = jnp.where(there, -jnp.expm1(-self.decay * jnp.exp(log_time)[:, None] * safe) / safe, 0.0)
 
         def loss(cross: Array, pair: Array) -> Array:
             return 1 - 2 * f @ cross.T + jnp.sum((f @ pair).transpose(1, 0, 2) * f[:, None, :], axis=-1)
