@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from solvable.methods.averages.quadrature import bent_trapezoid
 
@@ -151,19 +151,23 @@ def experiment(
     function: Callable[[Array], Array],
     key: Array,
     width: int,
-    numbers: tuple[int, ...],
+    labels: Int[Array, " n"],
     population: Population,
     time: Array,
 ) -> Trained:
-    """Draw features and `numbers` of data of every class, with any diagonal covariances and any centres, and train.
+    """Draw `width` features and a datum for every label (its class), with any centres and diagonal covariances, and train.
 
     For classes of isotropic variance around the origin this is what `FeatureDiffusion.simulate` does.
+
+    >>> flat = Population(jnp.zeros((2, 20)), jnp.asarray([0.5, 2.0])[:, None] * jnp.ones((2, 20)))
+    >>> run = experiment(jnp.tanh, jax.random.key(0), 40, jnp.repeat(jnp.arange(2), 30), flat, jnp.asarray(0.1))
+    >>> [loss.shape for loss in run.losses(jnp.log(jnp.asarray([1.0, 10.0, 100.0])))]
+    [(3, 2), (3, 2)]
     """
     dtype, d = population.variance.dtype, population.variance.shape[1]
     of_features, of_data = jax.random.split(key)
-    label = np.repeat(np.arange(len(numbers)), numbers)
-    draws = jax.random.normal(of_data, (len(label), d), dtype)
-    data = population.centre[label] + jnp.sqrt(population.variance[label]) * draws
-    member = jnp.asarray(np.equal.outer(np.arange(len(numbers)), label), dtype)
+    draws = jax.random.normal(of_data, (len(labels), d), dtype)
+    data = population.centre[labels] + jnp.sqrt(population.variance[labels]) * draws
+    member = (labels[None, :] == jnp.arange(len(population.centre))[:, None]).astype(dtype)
     weights = jax.random.normal(of_features, (width, d), dtype)
     return train(function, weights, data, member, population, jnp.asarray(time))
