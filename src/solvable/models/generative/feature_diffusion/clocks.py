@@ -46,11 +46,11 @@ def clocks(
     end = len(times)
     middle = 0.5 * (test[end] - train[end])
     lowest = jnp.argmin(test[end + 1 : end + 1 + GRID], axis=0)
-    passed = jnp.argmax((test - train)[end + 1 + GRID :] >= middle, axis=0)
+    passed = jnp.argmax((test - train)[end + 1 + GRID :] >= middle[None], axis=0)
     count = test.shape[1]
     # the way down is bracketed with a margin of one place, as the lowest loss is not yet known exactly
     falls = test[end + 1 : end + 1 + GRID]
-    down = jnp.argmax(falls <= 0.5 * (1 + jnp.min(falls, axis=0)), axis=0)
+    down = jnp.argmax(falls <= 0.5 * (1 + jnp.min(falls, axis=0, keepdims=True)), axis=0)
     own = jnp.tile(jnp.arange(count), 3)
 
     def state(u: Array) -> tuple[Array, Array, Array]:

@@ -34,14 +34,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Complex, Float
+from jaxtyping import Array, Complex, Float, Inexact
 
 from solvable.methods.averages.quadrature import bent_trapezoid
 
 __all__ = ["Bulk", "Classes", "Curves", "classes", "curves", "density", "distribution"]
 
-Scalar = Float[Array, ""]
-PerClass = Float[Array, " c"]
+Scalar = Inexact[Array, ""]
+PerClass = Inexact[Array, " c"]
 ITERATIONS, NEWTON = 40, 8
 """Damped iterations and Newton steps for the unknowns at a point of the contour."""
 
@@ -113,6 +113,11 @@ class Bulk(NamedTuple):
         return self.rest + self.noise * edge + data * (1 + jnp.sqrt(self.ratio)) ** 2
 
 
+def _complex(tree: Any) -> Any:
+    """Everything as complex numbers: dtypes are never promoted silently."""
+    return jax.tree.map(lambda x: jnp.asarray(x).astype(complex), tree)
+
+
 class Unknowns(NamedTuple):
     """J_1 and J_0 at points z."""
 
@@ -123,7 +128,7 @@ class Unknowns(NamedTuple):
 def _coefficients(bulk: Bulk, z: Array, at: Unknowns) -> tuple[Array, Array, Array]:
     """δ of every class (along rows), A and B, from J_1 and J_0."""
     share, linear, _, datum, _ = (x[:, None] for x in bulk.classes)
-    delta = bulk.ratio * (linear * at.first + datum * at.zeroth)
+    delta = bulk.ratio * (linear * at.first[None] + datum * at.zeroth[None])
     a = bulk.rest - z + jnp.sum(share * datum / (1 + delta), axis=0)
     b = bulk.noise + jnp.sum(share * linear / (1 + delta), axis=0)
     return delta, a, b
@@ -174,13 +179,14 @@ def _moved(at: Unknowns, step: Unknowns, length: Any = 1.0) -> Unknowns:
 
 def _solve(bulk: Bulk, z: Complex[Array, " z"]) -> tuple[Unknowns, Scalar]:
     """J_1 and J_0 at points well off the spectrum, and the residual. Derivatives are implicit."""
+    bulk = _complex(bulk)
     fixed = lax.stop_gradient((bulk, z))
     zero = jnp.zeros_like(fixed[1])
 
     def improve(i: Any, at: Unknowns) -> Unknowns:
         plain, newton = _newton(*fixed, at)
-        early = i < ITERATIONS
-        return _moved(at, Unknowns(*(jnp.where(early, 0.5 * x, y) for x, y in zip(plain, newton, strict=True))))
+        chosen = (jnp.where(i < ITERATIONS, 0.5 * x, y) for x, y in zip(plain, newton, strict=True))
+        return _moved(at, Unknowns(*chosen))
 
     at = lax.fori_loop(0, ITERATIONS + NEWTON, improve, Unknowns(zero, zero))
     gap, step = _newton(bulk, z, at)
@@ -194,22 +200,27 @@ def _solve(bulk: Bulk, z: Complex[Array, " z"]) -> tuple[Unknowns, Scalar]:
 def _follow(bulk: Bulk, points: Float[Array, " x"], heights: np.ndarray) -> tuple[Complex[Array, "y x"], Scalar]:
     """J_0 at points + i·heights·top, and a residual: followed down from far above the real axis, where iteration converges."""
     # The heights scale with the spectrum, but only the bulk is differentiated: z is fixed.
-    top, fixed = lax.stop_gradient(bulk.top), lax.stop_gradient(bulk)
+    top = lax.stop_gradient(bulk.top)
+    bulk = _complex(bulk)
+    fixed = lax.stop_gradient(bulk)
+
+    def line(height: Array) -> Array:
+        return lax.complex(points, jnp.broadcast_to(height * top, points.shape))
 
     def down(state: tuple[Unknowns, Unknowns], height: Array) -> tuple[tuple[Unknowns, Unknowns], Unknowns]:
         last, before = state
-        z = points + 1j * height * top
+        z = line(height)
         at = Unknowns(*(2 * x - y for x, y in zip(last, before, strict=True)))
         at = lax.fori_loop(0, 5, lambda _, at: _moved(at, _newton(fixed, z, at)[1]), at)
         return (at, last), at
 
     zero = jnp.zeros(len(points), complex)
     start = Unknowns(zero, zero)
-    begin = points + 1j * heights[0] * top
+    begin = line(jnp.asarray(heights[0]))
     start = lax.fori_loop(0, 40, lambda _, at: _moved(at, _newton(fixed, begin, at)[0], 0.5), start)
     _, at = lax.scan(down, (start, start), jnp.asarray(heights))
     flat = Unknowns(*(x.reshape(-1) for x in at))
-    z = (points + 1j * (jnp.asarray(heights) * top)[:, None]).reshape(-1)
+    z = jax.vmap(line)(jnp.asarray(heights)).reshape(-1)
     _, step = _newton(bulk, z, flat)
     residual = jnp.max(jnp.abs(step.zeroth / flat.zeroth))
     return _moved(flat, step).zeroth.reshape(at.zeroth.shape), lax.stop_gradient(residual)
@@ -217,10 +228,12 @@ def _follow(bulk: Bulk, points: Float[Array, " x"], heights: np.ndarray) -> tupl
 
 def distribution(bulk: Bulk, points: Float[Array, " x"], step: float = 0.5) -> tuple[Float[Array, " x"], Scalar]:
     """The fraction of U's eigenvalues below each point, ½ − (1/π)∫ Re J_0(x+iy) dy, and a residual."""
-    heights = np.exp(np.arange(10 * math.log(10.0), -10 * math.log(10.0), -step))
+    heights = np.exp(np.arange(6 * math.log(10.0), -10 * math.log(10.0), -step))
     found, residual = _follow(bulk, points, heights)
     each = found.real * (jnp.asarray(heights) * lax.stop_gradient(bulk.top))[:, None]
-    return jnp.clip(0.5 - step / math.pi * jnp.sum(each, axis=0), 0.0, 1.0), residual
+    # beyond both ends the integrand, in the logarithm of the height, is a pure power of the height or its inverse
+    ends = (each[0] + each[-1]) / math.expm1(step)
+    return jnp.clip(0.5 - step / math.pi * (jnp.sum(each, axis=0) + ends), 0.0, 1.0), residual
 
 
 def density(bulk: Bulk, points: Float[Array, " x"], height: float = 1e-9) -> Float[Array, " x"]:
@@ -234,7 +247,7 @@ def density(bulk: Bulk, points: Float[Array, " x"], height: float = 1e-9) -> Flo
 class Curves(NamedTuple):
     """Losses of every class as quadratic forms in f_τ(z) = (1 − e^{−Δτz})/z on the contour."""
 
-    decay: Scalar  # Δ = 1 − e^{−2t}
+    decay: Complex[Array, ""]  # Δ = 1 − e^{−2t}
     node: Complex[Array, " n"]
     weight: Complex[Array, " n"]
     cross: Complex[Array, "c n"]
@@ -251,17 +264,17 @@ class Curves(NamedTuple):
     def _filter(self, log_time: Array) -> Array:
         """f_τ(z), which is 1/z for an infinite time."""
         over = jnp.isinf(log_time) & (log_time > 0)
-        time = jnp.where(over, 1.0, jnp.exp(jnp.where(over, 0.0, log_time)))
-        return jnp.where(over[:, None], 1.0, -jnp.expm1(-self.decay * time[:, None] * self.node)) / self.node
+        time = _complex(jnp.exp(jnp.where(over, 0.0, log_time)))
+        return jnp.where(over[:, None], 1.0, -jnp.expm1(-self.decay * time[:, None] * self.node[None])) / self.node[None]
 
     def _evaluate(self, f: Array, nodes: slice) -> tuple[Array, Array]:
         step = 1 if nodes.step is None else nodes.step
         f, weight = f[:, nodes], self.weight[nodes] * step
-        first = f * weight
+        first = f * weight[None]
         linear = first @ self.cross[:, nodes].T
 
         def loss(single: Array, pair: Array) -> Array:
-            pairs = jnp.sum((first @ pair[:, nodes, nodes]).transpose(1, 0, 2) * jnp.conj(first)[:, None, :], axis=-1)
+            pairs = jnp.einsum("ti,cij,tj->tc", first, pair[:, nodes, nodes], jnp.conj(first))
             return (1 - 2 * linear + (f * first) @ single[:, nodes].T + pairs).real
 
         return loss(self.train_single, self.train_pair), loss(self.test_single, self.test_pair)
@@ -276,10 +289,12 @@ def curves(bulk: Bulk, decay: Scalar, nodes: int) -> Curves:
     """The kernels of all losses on a contour of `nodes` points."""
     low, high = jnp.log(lax.stop_gradient(0.3 * bulk.rest)), jnp.log(lax.stop_gradient(1.5 * bulk.top))
     angle = 2 * math.pi * (np.arange(nodes) + 0.25) / nodes
-    z = jnp.exp(0.5 * (low + high) + 0.5 * (high - low) * np.cos(angle) + 0.25j * math.pi * np.sin(angle))
-    slope = z * (-0.5 * (high - low) * np.sin(angle) + 0.25j * math.pi * np.cos(angle))
+    centre, half, tall = 0.5 * (low + high), 0.5 * (high - low), jnp.asarray(0.25 * math.pi)
+    z = jnp.exp(lax.complex(centre + half * np.cos(angle), tall * np.sin(angle)))
+    slope = z * lax.complex(-half * np.sin(angle), tall * np.cos(angle))
     weight = -slope / (1j * nodes)
     found, residual = _solve(bulk, z)
+    bulk, decay = _complex(bulk), _complex(decay)
     delta, a, b = _coefficients(bulk, z, found)
     j1, j0 = found
 
@@ -302,11 +317,11 @@ def curves(bulk: Bulk, decay: Scalar, nodes: int) -> Curves:
     y1 = ((1 - q[0][0]) * g[1] + q[1][0] * g[0]) / determinant
     squared = bulk.width * (i2 + i2 * y0 + i1 * y1)  # (1/d)Tr M R M R
     within = i2 + i2 * y0 + i1 * y1, i1 + i1 * y0 + i0 * y1
-    own = r * (c.linear[:, None, None] * within[0] + c.datum[:, None, None] * within[1])
+    own = r * (c.linear[:, None, None] * within[0][None] + c.datum[:, None, None] * within[1][None])
     own = bulk.samples * share * own / c.share[:, None, None]  # (1/d)Tr M R (Σ_ν h hᵀ/π) R
 
     mean = jnp.sum(c.share * c.noise)
-    trace = bulk.width * j1  # (1/d)Tr M R
+    trace = (bulk.width * j1)[None]  # (1/d)Tr M R
     rows = (slice(None), None)
     return Curves(
         decay=decay,
@@ -315,7 +330,7 @@ def curves(bulk: Bulk, decay: Scalar, nodes: int) -> Curves:
         cross=mean * c.noise[rows] * trace,
         train_single=mean**2 * c.rest[rows] * trace,
         test_single=mean**2 * (c.datum + c.rest)[rows] * trace,
-        train_pair=mean**2 * (own + (c.noise**2)[:, None, None] * squared),
-        test_pair=mean**2 * (c.linear + c.noise**2)[:, None, None] * squared,
+        train_pair=mean**2 * (own + (c.noise**2)[:, None, None] * squared[None]),
+        test_pair=mean**2 * (c.linear + c.noise**2)[:, None, None] * squared[None],
         residual=jnp.max(residual),
     )

@@ -246,8 +246,8 @@ class FeatureDiffusion(Model):
         draws = jax.random.normal(of_data, (samples.padded, size), dtype)
         number = samples.actual.astype(dtype)
         first = jnp.clip(jnp.rint(self.share.astype(dtype) * number), 1.0, jnp.maximum(number - 1, 1.0))
-        in_first = (jnp.arange(samples.padded) < first).astype(dtype)
-        member = jnp.stack([in_first, 1 - in_first]) * samples.mask(dtype)
+        in_first = (jnp.arange(samples.padded, dtype=dtype) < first).astype(dtype)
+        member = jnp.stack([in_first, 1 - in_first]) * samples.mask(dtype)[None]
         spreads, shares = self._spreads().astype(dtype), self._shares().astype(dtype)
         data = jnp.sqrt(spreads @ member)[:, None] * draws
         variance = jnp.broadcast_to(spreads[:, None], (2, size))
@@ -257,7 +257,7 @@ class FeatureDiffusion(Model):
         eigenvalues = trained.eigenvalues
         here = eigenvalues > 0
         place = jnp.clip(jnp.searchsorted(jnp.asarray(EDGES, dtype), eigenvalues) - 1, 0, EDGES.size - 2)
-        spectrum = jnp.zeros(EDGES.size - 1, dtype).at[place].add(here / width.actual.astype(dtype))
+        spectrum = jnp.zeros(EDGES.size - 1, dtype).at[place].add(here.astype(dtype) / width.actual.astype(dtype))
         lowest = jnp.min(jnp.where(here, eigenvalues, jnp.inf))
         ends = self._ends(trained.decay, lowest, jnp.max(eigenvalues))
         train_loss, test_loss, times = clocks(trained.losses, jnp.log(self.times).astype(dtype), *ends)

@@ -23,12 +23,14 @@ from jaxtyping import Array, Float
 
 from solvable.methods.fixed_points.bisection import bisect
 
+Number = float | Array
+
 LATEST = 30.0
 """No class is told from another beyond this diffusion time, at which e^{−2t} is below rounding."""
 
 
 def confusion(
-    share: Float[Array, " 2"], variance: Float[Array, " 2"], separation: Array, dimension: Array, time: Array, nodes: int
+    share: Float[Array, " 2"], variance: Float[Array, " 2"], separation: Number, dimension: Number, time: Array, nodes: int
 ) -> Array:
     """π_1(1 − φ_1) = π_2(1 − φ_2): the probability to draw class 1 and be given class 2 by the posterior.
 
@@ -43,25 +45,28 @@ def confusion(
     weight = np.where(y == 0, 0.5, 1.0) * step / np.cosh(math.pi * y)
     kept = jnp.exp(-2 * time)
     g1, g2 = (1 + kept * (v - 1) for v in variance)
+    # dtypes are never promoted silently
+    dimension, separation, kept, g1, g2, odds = (
+        jnp.asarray(x).astype(complex) for x in (dimension, separation, kept, g1, g2, jnp.log(share[1] / share[0]))
+    )
     mixed = s * g1 + (1 - s) * g2
     # logarithms of ratios near one, so that nothing is lost for nearly equal variances in a large dimension
     ratio = (g1 - g2) / g2
     chernoff = 0.5 * dimension * (s * jnp.log1p(ratio) - jnp.log1p(s * ratio))
     exponent = chernoff - 0.5 * s * (1 - s) * kept * separation / mixed
-    odds = jnp.log(share[1] / share[0])
     return share[0] * jnp.sum(weight * jnp.exp(exponent + s * odds).real)
 
 
 def class_probabilities(
-    share: Float[Array, " 2"], variance: Float[Array, " 2"], separation: Array, dimension: Array, times: Array, nodes: int
+    share: Float[Array, " 2"], variance: Float[Array, " 2"], separation: Number, dimension: Number, times: Array, nodes: int
 ) -> Float[Array, "t 2"]:
     """φ_c at diffusion times."""
     wrong = jax.vmap(lambda t: confusion(share, variance, separation, dimension, t, nodes))(times)
-    return 1 - wrong[:, None] / share
+    return 1 - wrong[:, None] / share[None]
 
 
 def speciation_time(
-    share: Float[Array, " 2"], variance: Float[Array, " 2"], separation: Array, dimension: Array, nodes: int
+    share: Float[Array, " 2"], variance: Float[Array, " 2"], separation: Number, dimension: Number, nodes: int
 ) -> Array:
     """The diffusion time at which (φ_c − π_c)/(1 − π_c) = ½; zero if the classes overlap too much from the start."""
 

@@ -47,12 +47,12 @@ class Trained(NamedTuple):
     def losses(self, log_time: Float[Array, " t"]) -> tuple[Float[Array, "t c"], Float[Array, "t c"]]:
         """Train and test loss of every class at times given by their logarithms; infinity is allowed."""
         # features that are only padding have eigenvalue zero; nothing depends on them
-        there = self.eigenvalues > 0
-        safe = jnp.where(there, self.eigenvalues, 1.0)
+        there = (self.eigenvalues > 0)[None]
+        safe = jnp.where(there, self.eigenvalues[None], 1.0)
         f = jnp.where(there, -jnp.expm1(-self.decay * jnp.exp(log_time)[:, None] * safe) / safe, 0.0)
 
         def loss(cross: Array, pair: Array) -> Array:
-            return 1 - 2 * f @ cross.T + jnp.sum((f @ pair).transpose(1, 0, 2) * f[:, None, :], axis=-1)
+            return 1 - 2 * f @ cross.T + jnp.einsum("ti,cij,tj->tc", f, pair, f)
 
         return loss(self.train_cross, self.train_pair), loss(self.test_cross, self.test_pair)
 
@@ -61,13 +61,13 @@ def _coefficients(function: Callable[[Array], Array], mean: Array, spread: Array
     """c_k for k = 0 … ORDER−1, on a new first axis, and E φ²."""
     nodes, weights = bent_trapezoid(NODES)
     table = np.polynomial.hermite_e.hermevander(nodes, ORDER - 1) / np.sqrt([math.factorial(k) for k in range(ORDER)])
-    dtype = mean.dtype
+    dtype, spread = mean.dtype, jnp.broadcast_to(spread, mean.shape)
 
     def add(total: tuple[Array, Array], term: tuple[Array, Array]) -> tuple[tuple[Array, Array], None]:
         node, weight = term[0], term[1]
         values = function(mean + spread * node)
         each = weight[1:].reshape((-1,) + (1,) * values.ndim)
-        return (total[0] + each * values, total[1] + weight[0] * values**2), None
+        return (total[0] + each * values[None], total[1] + weight[0] * values**2), None
 
     weight = jnp.asarray(np.concatenate([weights[:, None], weights[:, None] * table], axis=1), dtype)
     zero = jnp.zeros(mean.shape, dtype)
@@ -119,7 +119,7 @@ def train(
         total = kept**2 * variance + decay
         spread = jnp.sqrt((weights**2) @ total / d)
         safe = jnp.where(present, spread, 1.0)
-        covariance = (weights * total) @ weights.T / d
+        covariance = (weights * total[None]) @ weights.T / d
         c, square = _coefficients(function, kept * weights @ centre / math.sqrt(d), spread)
         u = series(covariance / (safe[:, None] * safe[None, :]), lambda k: c[k][:, None] * c[k][None, :])
         u = u * (1 - diagonal) + jnp.diag(square)
