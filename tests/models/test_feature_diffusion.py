@@ -117,7 +117,9 @@ def test_clocks_are_where_the_curves_say(theory):
         learning, best, memorisation = (float(found[f"{n}_time"][c]) for n in ("learning", "best", "memorisation"))
         points = [learning, *np.array([0.98, 1.0, 1.02]) * best]
         order = np.argsort(points)
-        curve = np.asarray(sv.FeatureDiffusion(**PLAIN | {"times": np.sort(points)}, share=0.7).theory().test_loss)[:, c]
+        curve = np.asarray(sv.FeatureDiffusion(**PLAIN | {"times": np.sort(points)}, share=0.7).theory().test_loss)[
+            :, c
+        ]
         curve = dict(zip(order, curve, strict=True))
         lowest = float(found.best_loss[c])
         assert curve[0] == pytest.approx(0.5 * (1 + lowest), abs=1e-9)
@@ -186,9 +188,14 @@ def test_padding_changes_nothing():
     member = np.array([[1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 1, 1, 1, 1.0]])
     flat = training.Population(jnp.zeros((2, 5)), jnp.asarray([[0.5], [2.0]]) * jnp.ones((2, 5)))
     times = jnp.log(jnp.asarray([1.0, 100.0]))
-    tight = training.train(jnp.tanh, *map(jnp.asarray, (w, x, member)), flat, jnp.asarray(0.2)).losses(times)
+
+    def losses(weights, data, member):
+        arrays = jnp.asarray(weights), jnp.asarray(data), jnp.asarray(member)
+        return training.train(jnp.tanh, *arrays, flat, jnp.asarray(0.2)).losses(times)
+
+    tight = losses(w, x, member)
     wide = [np.pad(w, ((0, 3), (0, 0))), np.pad(x, ((0, 2), (0, 0))), np.pad(member, ((0, 0), (0, 2)))]
-    loose = training.train(jnp.tanh, *map(jnp.asarray, wide), flat, jnp.asarray(0.2)).losses(times)
+    loose = losses(*wide)
     np.testing.assert_allclose(tight, loose, rtol=1e-9)
 
 

@@ -65,7 +65,11 @@ def clocks(
 
     # three brackets of every class: lowest loss, half of the gap, half of the way down
     low = jnp.concatenate(
-        [coarse[0][jnp.maximum(lowest - 1, 0)], coarse[1][jnp.maximum(passed - 1, 0)], coarse[0][jnp.maximum(down - 2, 0)]]
+        [
+            coarse[0][jnp.maximum(lowest - 1, 0)],
+            coarse[1][jnp.maximum(passed - 1, 0)],
+            coarse[0][jnp.maximum(down - 2, 0)],
+        ]
     )
     high = jnp.concatenate(
         [coarse[0][jnp.minimum(lowest + 1, GRID - 1)], coarse[1][passed], coarse[0][jnp.minimum(down + 1, GRID - 1)]]

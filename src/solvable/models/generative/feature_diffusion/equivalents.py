@@ -265,7 +265,9 @@ class Curves(NamedTuple):
         """f_τ(z), which is 1/z for an infinite time."""
         over = jnp.isinf(log_time) & (log_time > 0)
         time = _complex(jnp.exp(jnp.where(over, 0.0, log_time)))
-        return jnp.where(over[:, None], 1.0, -jnp.expm1(-self.decay * time[:, None] * self.node[None])) / self.node[None]
+        return (
+            jnp.where(over[:, None], 1.0, -jnp.expm1(-self.decay * time[:, None] * self.node[None])) / self.node[None]
+        )
 
     def _evaluate(self, f: Array, nodes: slice) -> tuple[Array, Array]:
         step = 1 if nodes.step is None else nodes.step

@@ -14,7 +14,6 @@ from .model import EDGES, FeatureDiffusion
 
 SPREADS = {"unequal": {"first_spread": 0.5, "second_spread": 2.0}, "equal": {"first_spread": 1.0, "second_spread": 1.0}}
 NAMES = ("variance 0.5", "variance 2")
-DENSE = np.geomspace(0.1, 1e5, 61)
 
 
 def _points(axis: Any, x: Any, runs: Any, **style: Any) -> None:
@@ -27,26 +26,25 @@ def _points(axis: Any, x: Any, runs: Any, **style: Any) -> None:
 
 
 def training(quick: bool) -> dict[str, Any]:
-    size, seeds = (40, 4) if quick else (160, 8)
     arms = {
         f"{name}, share {share:g}": {**spreads, "share": share}
         for name, spreads in SPREADS.items()
         for share in (0.5, 0.9)
     }
     model = FeatureDiffusion()
-    lines = Study(model.replace(times=DENSE), arms=arms).run()
-    runs = Study(model, arms=arms, sizes=[size], seeds=seeds).run()
+    runs = Study(model, arms=arms, sizes=[40 if quick else 100], seeds=4 if quick else 6).run()
     samples = np.geomspace(0.5, 64, 8 if quick else 29)
-    growth = Study(FeatureDiffusion(times=[1.0, 1e5]), {"width": [8.0, 32.0, 128.0], "samples": samples}).run()
-    small, few = (30, 4) if quick else (60, 8)
-    check = Study(FeatureDiffusion(width=8.0, times=[1.0, 1e5]), {"samples": [1.0, 2.0, 4.0, 8.0]}, sizes=[small], seeds=few)
-    return {"": lines, "runs": runs, "growth": growth, "growth_runs": check.run()}
+    growth = Study(model, {"width": [8.0, 32.0, 128.0], "samples": samples}).run()
+    size, seeds = (20, 4) if quick else (50, 6)
+    check = Study(model.replace(width=8.0), {"samples": [1.0, 4.0]}, sizes=[size], seeds=seeds).run()
+    return {"": runs, "growth": growth[["memorisation_time_theory"]], "growth_runs": check}
 
 
 def draw_training(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
-    lines, runs, growth, check = (data[part] for part in ("", "runs", "growth", "growth_runs"))
+    runs, growth, check = (data[part] for part in ("", "growth", "growth_runs"))
+    lines = runs
     size, arm = int(runs["size"][-1]), "unequal, share 0.5"
     figure, axes = plt.subplots(1, 3, figsize=(13.0, 4.0), layout="constrained")
     for c, name in enumerate(NAMES):
@@ -62,10 +60,16 @@ def draw_training(data: dict[str, Any]) -> Any:
     axes[0].set_title("best stopping (dotted), memorisation (dash-dotted)", fontsize=9)
     axes[0].legend(fontsize=7)
     for c, (name, title) in enumerate(
-        ((arm, "variances 0.5, 2"), ("unequal, share 0.9", "the same, share 0.9"), ("equal, share 0.5", "variances 1, 1"))
+        (
+            (arm, "variances 0.5, 2"),
+            ("unequal, share 0.9", "the same, share 0.9"),
+            ("equal, share 0.5", "variances 1, 1"),
+        )
     ):
         axes[1].stairs(lines.spectrum_theory.sel(arm=name), EDGES, color=COLOURS[c], label=title)
-        _points(axes[1], runs.eigenvalue, runs.spectrum_simulated.sel(arm=name).isel(size=-1), fmt=".", color=COLOURS[c])
+        _points(
+            axes[1], runs.eigenvalue, runs.spectrum_simulated.sel(arm=name).isel(size=-1), fmt=".", color=COLOURS[c]
+        )
     axes[1].set(xscale="log", yscale="log", ylim=(1e-3, 1), xlim=(5e-3, 30))
     axes[1].set(xlabel=label("eigenvalue", r"\lambda"), ylabel="fraction of eigenvalues, per bin")
     axes[1].set_title("slow modes memorise (left), fast ones generalise", fontsize=9)
@@ -91,12 +95,17 @@ def draw_training(data: dict[str, Any]) -> Any:
 
 # --- imbalance ----------------------------------------------------------------------------------------------------------
 
-SHARES = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
-CLOCKS = {"learning_time": "half-way down", "best_time": "lowest test loss", "memorisation_time": "half of the final gap"}
+CLOCKS = {
+    "learning_time": "half-way down",
+    "best_time": "lowest test loss",
+    "memorisation_time": "half of the final gap",
+}
 PAIRS = {"variances 0.5, 2": (0.5, 2.0), "variances 0.8, 1.2": (0.8, 1.2)}
 
 
-def _measure(size: int, width: int, labels: Any, centres: Any, spreads: Any, time: float, times: Any, seeds: int) -> Any:
+def _measure(
+    size: int, width: int, labels: Any, centres: Any, spreads: Any, time: float, times: Any, seeds: int
+) -> Any:
     """Train and test losses at times and the clocks, for every seed, of classes with any centres and axes."""
     import jax
     import jax.numpy as jnp
@@ -110,7 +119,9 @@ def _measure(size: int, width: int, labels: Any, centres: Any, spreads: Any, tim
     def run(key: Any, labels: Any, population: Population) -> Any:
         trained = experiment(jnp.tanh, key, width, labels, population, jnp.asarray(time))
         slow = 40 / (trained.decay * trained.eigenvalues[0])
-        return clocks(trained.losses, log_time, jnp.log(1e-3 / (trained.decay * trained.eigenvalues[-1])), jnp.log(slow))
+        return clocks(
+            trained.losses, log_time, jnp.log(1e-3 / (trained.decay * trained.eigenvalues[-1])), jnp.log(slow)
+        )
 
     ones = np.ones((2, size))
     found = []
@@ -125,9 +136,13 @@ def imbalance(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
     arms = {name: {"first_spread": a, "second_spread": b} for name, (a, b) in PAIRS.items()}
-    model, shares = FeatureDiffusion(times=[1.0, 1e5]), SHARES[::3] if quick else SHARES
-    lines = Study(model, {"share": np.linspace(0.02, 0.98, 9 if quick else 33)}, arms=arms).run()
-    runs = Study(model, {"share": list(shares)[1::2]}, arms=arms, sizes=[40 if quick else 100], seeds=4 if quick else 6).run()
+    model = FeatureDiffusion()
+    lines = Study(model, {"share": np.linspace(0.02, 0.98, 9 if quick else 25)}, arms=arms).run()
+    lines = lines[[f"{clock}_theory" for clock in CLOCKS]]
+    runs = Study(
+        model, {"share": [0.1, 0.5, 0.9]}, arms=arms, sizes=[40 if quick else 100], seeds=4 if quick else 5
+    ).run()
+    runs = runs[[f"{clock}_{source}" for clock in CLOCKS for source in ("simulated", "expected")]]
     # classes with their own axes: variance 2 on half of the axes (0.1 elsewhere), and 1 on the other half
     size, seeds = (20, 2) if quick else (80, 4)
     half = np.arange(size) < size // 2
@@ -141,12 +156,12 @@ def imbalance(quick: bool) -> dict[str, Any]:
     table = {f"{name}_time": (dims, getattr(own, name)) for name in ("learning", "best", "memorisation")}
     axes_table = xr.Dataset({**table, "best_loss": (dims, own.best_loss)}, {"share": rare, "group": [1, 2]})
     # centres at ± offset √d along the diagonal, the same data otherwise
-    size, seeds = (20, 2) if quick else (100, 6)
+    size, seeds = (20, 2) if quick else (100, 4)
     spread = np.array([[0.5], [2.0]])
-    offsets, times = [0.0, 0.25, 0.5], [3.0, 30.0, 300.0, 1e5]
+    offsets, times = [0.0, 0.5], [3.0, 30.0, 300.0, 1e5]
     centres = [offset * np.array([[1.0], [-1.0]]) for offset in offsets]
     labels = np.repeat([0, 1], size)
-    _, test, moved = _measure(size, 4 * size, [labels] * 3, centres, [spread] * 3, 0.1, times, seeds)
+    _, test, moved = _measure(size, 4 * size, [labels] * 2, centres, [spread] * 2, 0.1, times, seeds)
     dims = ("offset", "seed", "group")
     table = {f"{name}_time": (dims, getattr(moved, name)) for name in ("learning", "best", "memorisation")}
     centre_table = xr.Dataset(
@@ -176,7 +191,9 @@ def draw_imbalance(data: dict[str, Any]) -> Any:
         _points(axes[3], own.share * (1 + 0.04 * (i - 1)), ratio, fmt="osD"[i], color=COLOURS[i], label=words)
     axes[3].axhline(0, color="grey", linewidth=0.8)
     axes[3].set(xscale="log", xlabel="share of the class with variance 2", ylabel="log₂ time of class 2 over class 1")
-    axes[3].set_title(f"own axes: variance 2 and 1, d = {4 * 20 if own.sizes['seed'] > 2 else 20}", fontsize=9)
+    axes[3].set_xticks(own.share.values, [f"{share:g}" for share in own.share.values])
+    axes[3].minorticks_off()
+    axes[3].set_title("classes with axes of their own, variances 2 and 1", fontsize=9)
     axes[3].legend(fontsize=7)
     figure.suptitle(f"Which class comes first, by three definitions of its time: limit (lines), d = {int(runs['size'][-1])} "
                     "(points)", fontsize=11)  # fmt: skip
@@ -200,36 +217,63 @@ def three_classes(shares: np.ndarray, separation: float, times: np.ndarray, node
         centres = np.exp(-t) * corners
         for c in range(3):
             x, y = centres[c, 0] + z[:, None], centres[c, 1] + z[None, :]
-            log_p = np.stack([np.log(p) - 0.5 * ((x - a) ** 2 + (y - b) ** 2) for p, (a, b) in zip(shares, centres, strict=True)])
+            log_p = np.stack(
+                [np.log(p) - 0.5 * ((x - a) ** 2 + (y - b) ** 2) for p, (a, b) in zip(shares, centres, strict=True)]
+            )
             log_p -= log_p.max(axis=0)
             found[k, c] = np.sum(weight * np.exp(log_p[c]) / np.exp(log_p).sum(axis=0))
     return found
 
 
 def speciation(quick: bool) -> dict[str, Any]:
+    import jax
+    import jax.numpy as jnp
     import xarray as xr
 
-    noising = np.linspace(0.5, 5.0, 37)
+    from .speciation import class_probabilities, sampled_probabilities, speciation_time
+
+    noising, minority = np.linspace(0.5, 5.0, 37), np.geomspace(5e-4, 0.5, 31)
+    separation, size = 800.0, 200.0
+
+    def shares(rare: Any) -> Any:
+        return jnp.stack([1 - rare, rare])
+
+    def sampled(key: Any, rare: Any) -> Any:
+        mixture = shares(rare), jnp.ones(2), jnp.asarray(separation), jnp.asarray(size)
+        return sampled_probabilities(key, *mixture, jnp.asarray(noising[::4]), 8192)
+
     # the first class is the majority
-    share = 1 - np.array(MINORITY)
-    model = FeatureDiffusion(first_spread=1.0, second_spread=1.0, times=[1.0, 1e5], width=0.5, samples=0.5)
-    lines = Study(model.replace(noising=noising), {"share": share}).run()
-    runs = Study(model.replace(noising=noising[::4]), {"share": share[:4]}, sizes=[16], seeds=4 if quick else 8).run()
-    minority = np.geomspace(5e-4, 0.5, 31)
-    falls = model.replace(share=1 - minority).theory(only=["speciation_time"]).speciation_time
+    rare = jnp.asarray(MINORITY)
+    exact = jax.vmap(lambda r: class_probabilities(shares(r), jnp.ones(2), separation, size, jnp.asarray(noising), 96))(
+        rare
+    )
+    falls = jax.vmap(lambda r: speciation_time(shares(r), jnp.ones(2), separation, size, 96))(jnp.asarray(minority))
+    keys = jax.random.split(jax.random.key(0), 8)
+    drawn = jax.jit(jax.vmap(jax.vmap(sampled, (0, None)), (None, 0)))(keys, rare[:4])
+    dims, share = ("share", "noising_time", "group"), 1 - np.array(MINORITY)
+    lines = xr.Dataset(
+        {"class_probability_theory": (dims, np.asarray(exact))}, {"share": share, "noising_time": noising}
+    )
+    runs = xr.Dataset(
+        {
+            "class_probability_simulated": (("share", "seed", *dims[1:]), np.asarray(drawn)),
+            "class_probability_expected": (dims, np.asarray(exact)[:4, ::4]),
+        },
+        {"share": share[:4], "noising_time": noising[::4]},
+    )
     # three classes: a frequent, a less frequent and a rare one
-    rare = np.geomspace(1e-3, 1 / 3, 5 if quick else 13)
+    third = np.geomspace(1e-3, 1 / 3, 5 if quick else 13)
     times = np.linspace(1.0, 4.5, 71)
-    halfway = np.empty((len(rare), 3))
-    for i, p in enumerate(rare):
-        shares = np.array([(1 - p) * 2 / 3, (1 - p) / 3, p])
-        curve = (three_classes(shares, 800.0, times) - shares) / (1 - shares)
+    halfway = np.empty((len(third), 3))
+    for i, p in enumerate(third):
+        each = np.array([(1 - p) * 2 / 3, (1 - p) / 3, p])
+        curve = (three_classes(each, separation, times) - each) / (1 - each)
         halfway[i] = [np.interp(-0.5, -curve[:, c], times) for c in range(3)]
     return {
         "": lines,
         "runs": runs,
         "times": xr.Dataset({"speciation_time": ("minority", np.asarray(falls))}, {"minority": minority}),
-        "three": xr.Dataset({"halfway": (("rare", "kind"), halfway)}, {"rare": rare, "kind": ["2/3", "1/3", "rare"]}),
+        "three": xr.Dataset({"halfway": (("rare", "kind"), halfway)}, {"rare": third, "kind": ["2/3", "1/3", "rare"]}),
     }
 
 
@@ -248,7 +292,7 @@ def draw_speciation(data: dict[str, Any]) -> Any:
         axes[0].plot(lines.noising_time, theory.sel(share=share), color=COLOURS[i], label=f"{1 - share:.3g}")
         if i < runs.sizes["share"]:
             for c in (0, 1):
-                seen = normalised(runs, c, "simulated").isel(share=i, size=-1)
+                seen = normalised(runs, c, "simulated").isel(share=i)
                 _points(axes[0], runs.noising_time, seen, fmt="so"[c], color=COLOURS[i], fillstyle=("none", "full")[c])
     axes[0].axhline(0.5, color="grey", linewidth=0.8)
     axes[0].set(xlabel=label("diffusion time", "t"), ylabel=r"$(\phi_c - \pi_c)/(1 - \pi_c)$", ylim=(-0.1, 1.1))
@@ -263,7 +307,9 @@ def draw_speciation(data: dict[str, Any]) -> Any:
     axes[2].set(xscale="log", xlabel="share of the rare class", ylabel="half-way time of a class")
     axes[2].set_title("three classes on a triangle have times of their own", fontsize=9)
     axes[2].legend(fontsize=7)
-    figure.suptitle(r"Speciation: how long a noised sample tells its class ($|\mu_i - \mu_j|^2 = 800$, unit variances)", fontsize=11)
+    figure.suptitle(
+        r"Speciation: how long a noised sample tells its class ($|\mu_i - \mu_j|^2 = 800$, unit variances)", fontsize=11
+    )
     return figure
 
 

@@ -3,14 +3,15 @@ r"""A diffusion model with random features learns, then memorises, a mixture of 
 **Data.** Class c = 1, 2 has share π_c of n = ψ_n d points x ~ N(0, s_c 1_d), s_c being its variance. A point is noised to
 x_t = e^{−t}x + √Δ ξ, Δ = 1 − e^{−2t}, ξ ~ N(0, 1_d).
 
-**Learner.** A score s_A(x) = Aφ(Wx/√d) with p = ψ_p d frozen random features, W_ij ~ N(0, 1), φ odd. Only A is trained, from zero,
-at one diffusion time t, by gradient flow dA/dτ = −(d/2)∂L/∂A on
+**Learner.** A score s_A(x) = Aφ(Wx/√d) with p = ψ_p d frozen random features, W_ij ~ N(0, 1), φ odd. Only A is trained,
+from zero, at one diffusion time t, by gradient flow dA/dτ = −(d/2)∂L/∂A on
 
     L(A) = (1/dn) Σ_ν E_ξ |√Δ s_A(x_t^ν) + ξ|²,
 
 with the noise averaged exactly, as if every point were noised infinitely often. With U = E φφᵀ and V = E φξᵀ over the noised
-training data, √Δ A(τ) = −Vᵀ U⁻¹(1 − e^{−ΔUτ}): one clock 1/(Δλ) for every eigenvalue λ of U. Losses of a class are the same average
-over its own training points (`train_loss`) or fresh ones (`test_loss`). Where the literature has A/√p, times differ by a factor p.
+training data, √Δ A(τ) = −Vᵀ U⁻¹(1 − e^{−ΔUτ}): one clock 1/(Δλ) for every eigenvalue λ of U. Losses of a class are the same
+average over its own training points (`train_loss`) or fresh ones (`test_loss`). (A model that carries A/√p has another unit of
+time.)
 
 **Theory** (d → ∞ at fixed ψ_p, ψ_n; Nicoletti et al. 2026 study the mixture, Bonnaire et al. 2025 the single Gaussian; the
 equations for classes are derived here and in `equivalents`). Features act like Gaussian vectors: for u, v, v′ ~ N(0, 1) and
@@ -25,8 +26,8 @@ memorises, and an atom at σ² if ψ_p > 1 + ψ_n. Losses are double contour int
     test_c(τ)  = 1 − 2b̄ b_c {Tr MR} + b̄²[(α_c + b_c²){Tr MRMR} + (v_c² + σ_c²){Tr MRR}],
     train_c(τ) = 1 − 2b̄ b_c {Tr MR} + b̄²[{Tr MRY_cR}/π_c + b_c²{Tr MRMR} + σ_c²{Tr MRR}],
 
-where b̄ = Σ π_c b_c, traces are per dimension, M = WWᵀ/d, Y_c = Σ_{ν∈c} hh^T, and braces average over f(z) = (1 − e^{−Δτz})/z on a contour around
-the spectrum. The weights π_c act through averages only: classes of equal variance have equal curves.
+where b̄ = Σ π_c b_c, traces are per dimension, M = WWᵀ/d, Y_c is the part of U that the data of class c contribute, and braces
+average over f(z) = (1 − e^{−Δτz})/z on a contour around the spectrum. The weights π_c act through averages only: classes of equal variance have equal curves.
 
 **Clocks** of every class. `learning_time`: the test loss is half-way from 1 to its lowest value up to the last of `times`.
 `best_time`: it is lowest. `memorisation_time`: the gap between test and train loss has half of its final size. Other definitions
@@ -34,8 +35,8 @@ can order the classes differently.
 
 **Speciation** of the exact score, for centres at squared distance `separation` in `dimension` dimensions. `class_probability` is
 the mean posterior probability of the right class, φ_c = E[P(c|x_t)|c], exact at every dimension (`speciation`). The curve
-(φ_c − π_c)/(1 − π_c) is the same for both classes and falls to one half at `speciation_time`. Centres of distance O(1) do not affect
-the other observables; `training.experiment` measures what distances of order √d and unequal axes do.
+(φ_c − π_c)/(1 − π_c) is the same for both classes and falls to one half at `speciation_time`. Centres of distance O(1) do not
+affect the other observables; `training.experiment` measures what distances of order √d and unequal axes do.
 
 **Simulation.** Draw data and features, average over the noise exactly (`training`), diagonalise U and measure the losses. Class
 probabilities are averages of Bayes' rule over drawn samples.
@@ -110,8 +111,15 @@ class FeatureDiffusion(Model):
     check_study = (
         {"over": {"share": [0.5, 0.8]}, "sizes": (40, 80, 160), "seeds": 12},
         {
-            "values": {"width": 1.5, "samples": 6.0, "first_spread": 1.0, "second_spread": 1.0, "diffusion_time": 0.4,
-                       "activation": "erf", "separation": 100.0},
+            "values": {
+                "width": 1.5,
+                "samples": 6.0,
+                "first_spread": 1.0,
+                "second_spread": 1.0,
+                "diffusion_time": 0.4,
+                "activation": "erf",
+                "separation": 100.0,
+            },
             "sizes": (40, 80, 160),
             "seeds": 12,
         },
@@ -252,7 +260,12 @@ class FeatureDiffusion(Model):
         data = jnp.sqrt(spreads @ member)[:, None] * draws
         variance = jnp.broadcast_to(spreads[:, None], (2, size))
         trained = train(
-            function_named(self.activation), weights, data, member, Population(0 * variance, variance), self.diffusion_time
+            function_named(self.activation),
+            weights,
+            data,
+            member,
+            Population(0 * variance, variance),
+            self.diffusion_time,
         )
         eigenvalues = trained.eigenvalues
         here = eigenvalues > 0

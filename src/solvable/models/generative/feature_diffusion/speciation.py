@@ -2,13 +2,14 @@ r"""When a noised sample still tells its class: exact class probabilities of two
 
 Two classes N(μ_c, s_c 1_d) of shares π_c, noised: N(e^{−t}μ_c, g_c 1_d), g_c = e^{−2t}s_c + 1 − e^{−2t}. The probability that the
 posterior gives to the right class is φ_c = E[P(c|x_t) | c], and 1 − φ_1 is the mean of the logistic function of the negative
-log-odds L. That function is a Mellin–Barnes integral, 1/(1+e^L) = ½∫ e^{−sL}/cosh(πy) dy over s = ½ + iy, and the mean of e^{−sL} is
-the Chernoff coefficient of two Gaussians, known in closed form for complex s:
+log-odds L. That function is a Mellin–Barnes integral, 1/(1+e^L) = ½∫ e^{−sL}/cosh(πy) dy over s = ½ + iy, and the mean of e^{−sL}
+is the Chernoff coefficient of two Gaussians, known in closed form for complex s:
 
     π_1(1 − φ_1) = π_2(1 − φ_2) = ½ ∫ dy π_1^{1−s} π_2^s C(s)/cosh(πy),
     C(s) = [g_1^s g_2^{1−s}/(s g_1 + (1−s) g_2)]^{d/2} exp(−½ s(1−s) e^{−2t}|μ_1−μ_2|²/(s g_1 + (1−s) g_2)).
 
-So the normalised curve (φ_c − π_c)/(1 − π_c) is the same for both classes. The trapezoidal rule with step h has an error e^{−π/h}.
+So the normalised curve (φ_c − π_c)/(1 − π_c) is the same for both classes. The trapezoidal rule with step h has an error
+e^{−π/h}.
 """
 
 from __future__ import annotations
@@ -30,7 +31,12 @@ LATEST = 30.0
 
 
 def confusion(
-    share: Float[Array, " 2"], variance: Float[Array, " 2"], separation: Number, dimension: Number, time: Array, nodes: int
+    share: Float[Array, " 2"],
+    variance: Float[Array, " 2"],
+    separation: Number,
+    dimension: Number,
+    time: Array,
+    nodes: int,
 ) -> Array:
     """π_1(1 − φ_1) = π_2(1 − φ_2): the probability to draw class 1 and be given class 2 by the posterior.
 
@@ -58,7 +64,12 @@ def confusion(
 
 
 def class_probabilities(
-    share: Float[Array, " 2"], variance: Float[Array, " 2"], separation: Number, dimension: Number, times: Array, nodes: int
+    share: Float[Array, " 2"],
+    variance: Float[Array, " 2"],
+    separation: Number,
+    dimension: Number,
+    times: Array,
+    nodes: int,
 ) -> Float[Array, "t 2"]:
     """φ_c at diffusion times."""
     wrong = jax.vmap(lambda t: confusion(share, variance, separation, dimension, t, nodes))(times)
