@@ -27,7 +27,8 @@ memorises, and an atom at σ² if ψ_p > 1 + ψ_n. Losses are double contour int
     train_c(τ) = 1 − 2b̄ b_c {Tr MR} + b̄²[{Tr MRY_cR}/π_c + b_c²{Tr MRMR} + σ_c²{Tr MRR}],
 
 where b̄ = Σ π_c b_c, traces are per dimension, M = WWᵀ/d, Y_c is the part of U that the data of class c contribute, and braces
-average over f(z) = (1 − e^{−Δτz})/z on a contour around the spectrum. The weights π_c act through averages only: classes of equal variance have equal curves.
+average over f(z) = (1 − e^{−Δτz})/z on a contour around the spectrum. The weights π_c act through averages only:
+classes of equal variance have equal curves.
 
 **Clocks** of every class. `learning_time`: the test loss is half-way from 1 to its lowest value up to the last of `times`.
 `best_time`: it is lowest. `memorisation_time`: the gap between test and train loss has half of its final size. Other definitions
