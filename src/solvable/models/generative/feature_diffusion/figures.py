@@ -83,8 +83,7 @@ def draw_training(data: dict[str, Any]) -> Any:
         _points(axes[2], check.samples, check.memorisation_time_simulated.isel(group=c, size=-1), fmt="os"[c],
                 color=COLOURS[2])  # fmt: skip
     guide = np.array([0.5, 16.0])
-    axes[2].plot(guide, 20 * guide, color="grey", linewidth=0.8)
-    axes[2].text(5, 130, "proportional to n", color="grey", fontsize=8, rotation=33)
+    axes[2].plot(guide, 20 * guide, color="grey", linewidth=0.8, label="proportional to n")
     axes[2].set(xscale="log", yscale="log", xlabel=label("samples n/d", r"\psi_n"), ylabel="memorisation time")
     axes[2].set_title("half of the final gap of test and train loss", fontsize=9)
     axes[2].legend(fontsize=7)
