@@ -21,8 +21,8 @@ def _spectrum(stored: Stored) -> list[Measured]:
     for share in (0.5, 0.9):
         at = runs.sel(arm=f"equal, share {share:g}").train_loss_simulated
         apart = mean_and_error((at.isel(group=1) / at.isel(group=0) - 1).mean("time"))
-        found.append(Measured(f"relative difference of train losses of classes of equal variance, share {share:g}", *apart, above=-0.02,
-                              below=0.02))  # fmt: skip
+        what = f"relative difference of train losses of classes of equal variance, share {share:g}"
+        found.append(Measured(what, *apart, above=-0.02, below=0.02))
         times = runs.sel(arm=f"unequal, share {share:g}").memorisation_time_simulated
         ratio = mean_and_error(times.isel(group=0) / times.isel(group=1))
         found.append(
