@@ -85,14 +85,14 @@ def _reversal(stored: Stored) -> list[Measured]:
                 Measured(f"smallest ratio of times over shares from 0.5, {words}, {pair} (theory)", least, below=1.0)
             )
     for clock, words in CLOCKS.items():
-        # class 1 has the larger variance here: with the share of class 2 growing, class 2 should come first
-        at = own[clock].sel(share=0.05)
-        ratio = mean_and_error(at.isel(group=1) / at.isel(group=0))
-        found.append(
-            Measured(
-                f"the same for classes with their own axes, majority of 0.95, {words}, networks", *ratio, below=1.0
-            )
+        # Class 1 has the larger variance here. Only an order that holds at equal shares can be reversed.
+        even, rare = (
+            mean_and_error(own[clock].sel(share=share).isel(group=1) / own[clock].sel(share=share).isel(group=0))
+            for share in (0.5, 0.05)
         )
+        if even[0] > 1:
+            what = f"ratio of times for classes with their own axes, majority of 0.95, {words}, networks"
+            found.append(Measured(what, *rare, below=1.0))
     return found
 
 
@@ -149,7 +149,8 @@ CLAIMS = (
         "the order stays at all shares",
         (IMBALANCE,), _reversal,
         "isotropic classes in the limit, shares of the smaller variance up to 0.98; classes of variance 2 and 1 on axes of their "
-        "own, d = 80, n = 6d, t = 0.3, 4 seeds",
+        "own, d = 80, n = 6d, t = 0.3, 4 seeds, by the definitions under which the larger variance is first at equal shares. (The "
+        "time of the lowest test loss does change order there, but towards the rare class of larger variance.)",
         would_change="the definition of the times and the setting in which the order is reversed, which we do not know",
     ),
     Claim(

@@ -184,7 +184,8 @@ def draw_imbalance(data: dict[str, Any]) -> Any:
                 seen = runs[f"{clock}_simulated"].sel(arm=pair).isel(group=c, size=-1)
                 _points(axis, runs.share, seen, fmt="os"[c], color=COLOURS[i])
         axis.set(xlabel="share of the class of smaller variance", ylabel=f"time: {words}", yscale="log")
-    axes[0].legend(fontsize=7)
+    axes[0].set_ylim(bottom=0.35)
+    axes[0].legend(fontsize=7, loc="lower left")
     for i, (clock, words) in enumerate(CLOCKS.items()):
         ratio = np.log2(own[clock].isel(group=1) / own[clock].isel(group=0))
         _points(axes[3], own.share * (1 + 0.04 * (i - 1)), ratio, fmt="osD"[i], color=COLOURS[i], label=words)
