@@ -149,8 +149,8 @@ CLAIMS = (
         "the order stays at all shares",
         (IMBALANCE,), _reversal,
         "isotropic classes in the limit, shares of the smaller variance up to 0.98; classes of variance 2 and 1 on axes of their "
-        "own, d = 80, n = 6d, t = 0.3, 4 seeds, by the definitions under which the larger variance is first at equal shares. (The "
-        "time of the lowest test loss does change order there, but towards the rare class of larger variance.)",
+        "own, d = 80, n = 6d, t = 0.3, 4 seeds, by the definitions under which the larger variance is first at equal shares. "
+        "(The time of the lowest test loss does change order there, but towards the rare class of larger variance.)",
         would_change="the definition of the times and the setting in which the order is reversed, which we do not know",
     ),
     Claim(
