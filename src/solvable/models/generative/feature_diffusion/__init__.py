@@ -1,0 +1,3 @@
+"""Diffusion with random features."""
+
+from .model import FeatureDiffusion as FeatureDiffusion
