@@ -11,7 +11,7 @@ width N and depth L multiplies these, group by group, by powers of m_N = N/N₀ 
 The last two are one family, `depth_rule(α)` with 1/2 ≤ α ≤ 1. AdamW is assumed, with decoupled decay that is multiplied by
 the rate; a bias or normalisation is not decayed. ε follows the size of the gradient: 1/m_N, since the output is
 multiplied by 1/m_N, and for parameters of a block also m_L^(−α). The exponents are those of the paper's table and of the
-authors' implementation, which applied the factor m_L^(−α) of ε to embeddings as well until January 2026.
+authors' implementation, whose first version applied the factor m_L^(−α) of ε to embeddings as well.
 """
 
 from __future__ import annotations
@@ -52,14 +52,17 @@ class Power(NamedTuple):
         return float(width) ** self.width * float(depth) ** self.depth
 
 
+FIXED = Power()
+
+
 @dataclass(frozen=True)
 class GroupRule:
     """Multipliers of the initial variance, AdamW's rate, ε and decay of one group; `decay` is None without decay."""
 
-    variance: Power | None = Power()
-    rate: Power = Power()
-    epsilon: Power = Power()
-    decay: Power | None = Power()
+    variance: Power | None = FIXED
+    rate: Power = FIXED
+    epsilon: Power = FIXED
+    decay: Power | None = FIXED
 
 
 @dataclass(frozen=True)
@@ -72,13 +75,10 @@ class Rule:
 
     name: str
     groups: Mapping[Group, GroupRule]
-    residual: Power = Power()
-    output: Power = Power()
+    residual: Power = FIXED
+    output: Power = FIXED
     attention: float = -0.5
     depth_exponent: float = 0.0
-
-
-FIXED = Power()
 
 
 def _rule(name: str, alpha: float | None, *, width_rules: bool) -> Rule:
