@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy import fft
 
 STEP = 0.42
 """Step of the trapezoidal sums: exp(−e^y) is analytic in |Im y| < π/2, so their error is about exp(−π²/STEP) = 6e-11."""
@@ -67,6 +68,18 @@ def _end(spread: float, tokens: int) -> float:
     return 5.0 + spread * np.sqrt(60 / tokens)
 
 
+def _window(spread: float, tokens: int) -> np.ndarray:
+    """The grid of y on which T·E[e^x exp(−e^x)] φ^{T−1} exceeds about 1e-12, found on a coarse grid."""
+    T, wide = tokens, 2.0
+    y = np.arange(-(spread * REACH + 30 + np.log(T)), _end(spread, T), wide)
+    u = np.linspace(-REACH, REACH, 67)
+    w = np.exp(-0.5 * u**2)
+    e = np.exp(np.minimum(y[:, None] + spread * u, 6.6))
+    w = w / w.sum()
+    y = y[(T * (-np.expm1(-e) @ w) < 30 + T * (T < 40)) & (T * ((e * np.exp(-e)) @ w) > 1e-12)]
+    return np.arange(y[0] - wide, y[-1] + wide, STEP)
+
+
 def softmax_moments(spread: float, tokens: int) -> Moments:
     """Moments of softmax weights of `tokens` independent Gaussian scores with standard deviation `spread`.
 
@@ -96,24 +109,47 @@ def softmax_overlap(spread: float, correlation: float, tokens: int) -> float:
     """
     T = tokens
     shared, own = spread * np.sqrt(correlation), spread * np.sqrt(1 - correlation)
-    y = np.arange(-(spread * REACH + 30 + np.log(T)), _end(spread, T), STEP)
-    e, w = _exponentials(y, spread)
-    y = y[(T * (-np.expm1(-e) @ w) < 30 + T * (T < 40)) & (T * ((e * np.exp(-e)) @ w) > 1e-12)]
+    y = _window(spread, T)
     n = len(y)
     if shared < 0.5:
         u, weight = _rule(shared)
-        places = (y + shared * u[:, None]).reshape(-1)
-    else:  # nodes of the shared part on the grid of y itself
-        k = int(np.ceil(REACH * shared / STEP))
-        weight = np.exp(-0.5 * (np.arange(-k, k + 1) * STEP / shared) ** 2)
-        weight, places = weight / weight.sum(), y[0] + STEP * np.arange(-k, n + k)
-    e, w = _exponentials(places, own)
-    tables = []
-    for values in (np.exp(-e) @ w, (e * np.exp(-e)) @ w):
-        rows = values.reshape(-1, n) if shared < 0.5 else np.lib.stride_tricks.sliding_window_view(values, n)
-        tables.append(np.sqrt(weight)[:, None] * rows)
-    both, slope = (table.T @ table for table in tables)
-    return float(T * STEP**2 * np.sum(slope * np.exp((T - 1) * np.log(np.maximum(both, 1e-300)))))
+        tables = _given(y + shared * u[:, None], own)
+        both, slope = (np.sum(weight[:, None, None] * v[:, :, None] * v[:, None, :], axis=0) for v in tables)
+        return float(T * STEP**2 * np.sum(slope * np.exp((T - 1) * np.log(np.maximum(both, 1e-300)))))
+    # Nodes of the shared part on the grid of y itself: along each diagonal y′ − y the average is a convolution. (Matrix
+    # products would start the threads of the BLAS thousands of times.)
+    k = int(np.ceil(REACH * shared / STEP))
+    weight = np.exp(-0.5 * (np.arange(-k, k + 1) * STEP / shared) ** 2)
+    sums, shift = [], np.arange(n)
+    for values in _given(y[0] + STEP * np.arange(-k, n + k), own):
+        padded = np.concatenate([values, np.zeros(n)])
+        products = values * np.lib.stride_tricks.sliding_window_view(padded, len(values))[:n]
+        sums.append(_averaged(products, weight))
+    both, slope = sums
+    inside = shift[None, :] < n - shift[:, None]
+    terms = np.where(inside, slope * np.exp((T - 1) * np.log(np.clip(both, 1e-300, 1.0))), 0.0).sum(axis=1)
+    return float(T * STEP**2 * (2 * terms.sum() - terms[0]))
+
+
+def _given(y: np.ndarray, own: float) -> tuple[np.ndarray, np.ndarray]:
+    """E exp(−e^x) and E e^x exp(−e^x) at x = y + own·u, on grids of y with the common step along the last axis."""
+    if own < 0.5:
+        u, w = _rule(own)
+        e = np.exp(np.minimum(y + own * u.reshape((-1,) + (1,) * y.ndim), 6.6))
+        w = w.reshape((-1,) + (1,) * y.ndim)
+        return np.sum(w * np.exp(-e), axis=0), np.sum(w * e * np.exp(-e), axis=0)
+    k = int(np.ceil(REACH * own / STEP))
+    w = np.exp(-0.5 * (np.arange(-k, k + 1) * STEP / own) ** 2)
+    n = y.shape[-1]
+    e = np.exp(np.minimum(y[..., :1] + STEP * np.arange(-k, n + k), 6.6))
+    return _averaged(np.exp(-e), w), _averaged(e * np.exp(-e), w)
+
+
+def _averaged(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Averages of neighbouring entries along the last axis with symmetric weights, where all of them exist."""
+    size = fft.next_fast_len(values.shape[-1], real=True)
+    found = fft.irfft(fft.rfft(values, size) * fft.rfft(weights / weights.sum(), size), size)
+    return found[..., len(weights) - 1 : values.shape[-1]]
 
 
 class SoftmaxTable:

@@ -7,4 +7,5 @@ TWO_FAILURES = Reference(
     "a unified theory of signal propagation at initialisation", 2025, arxiv="2505.24333")  # fmt: skip
 RANK_COLLAPSE = Reference(
     "noci2022signal", "L. Noci, S. Anagnostidis, L. Biggio, A. Orvieto, S. P. Singh and A. Lucchi", "Signal propagation "
-    "in transformers: theoretical perspectives and the role of rank collapse", 2022, "NeurIPS 35", arxiv="2206.03126")  # fmt: skip
+    "in transformers: theoretical perspectives and the role of rank collapse", 2022, "NeurIPS 35",
+    arxiv="2206.03126")  # fmt: skip

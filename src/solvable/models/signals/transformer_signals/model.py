@@ -4,9 +4,9 @@ r"""Norm and overlap of tokens through a randomly initialised transformer: rank 
 start at q = 1 and ρ = ρ₀ (`initial_overlap`): a shared Gaussian vector plus independent ones.
 
 **Block.** Attention with scores a_ij = (W_Q x_i)·(W_K x_j)/√d, entries of W_Q and W_K N(0, β√(log T)/d) with β the `strength`;
-output W_V Σ_j A_ij x_j + b, A = softmax(a), entries of W_V N(0, σ_v²/d), biases N(0, σ_b²), plus α_A times the input. Then an MLP
-W₂ φ(W₁x + b₁) + b₂ with variances σ_w²/d and σ_b², plus α_M times its input. Layer normalisation (without gains) comes `after` each
-sum, or `before` each branch. `centred` attention subtracts the uniform average from A; `uniform` attention is that average.
+output W_V Σ_j A_ij x_j + b, A = softmax(a), entries of W_V N(0, σ_v²/d), biases N(0, σ_b²), plus α_A times the input. Then an
+MLP W₂ φ(W₁x + b₁) + b₂ with variances σ_w²/d and σ_b², plus α_M times its input. Layer normalisation (without gains) is `after`
+each sum, or `before` each branch. `centred` attention subtracts the uniform average from A; `uniform` attention is that average.
 
 **Theory** (Giorlandino and Goldt 2025). The part of a score that all keys share cancels in the softmax. What remains are T
 independent energies of standard deviation σ_T = β√(log T · q(q−p)): a random energy model, which freezes at
@@ -22,11 +22,12 @@ and the MLP, with q₁ = σ_w² q + σ_b² and p₁ = σ_w² p + σ_b²,
     q″ = σ_w² E φ(u)² + σ_b² + α_M² q′,        p″ = σ_w² E φ(u)φ(v) + σ_b² + α_M² p′,        Cov(u, v) = [[q₁, p₁], [p₁, q₁]].
 
 For T → ∞ (`tokens = "infinite"`), Y₂ = (1 − β_c/β)₊ and Y₁₂ = 0. The corrections decay only like 1/log T, so by default Y₂, Y₁₂
-and the entropy are those of T tokens (derived here; `methods.averages.softmax_weights`). In the recursion each token's norm and each
-pair's overlap is replaced by its mean, which is not exact: Y₂ differs between tokens when attention is frozen. Where
-attention carries most of the signal (α_A small, β > β_c), simulations therefore deviate by a few per cent, and not less for large d.
+and the entropy are those of T tokens (derived here; `methods.averages.softmax_weights`). The first block is then exact for d → ∞.
+Later ones replace the norm of each token and the overlap of each pair by their means, though frozen attention makes them differ:
+tokens that attend to the same one become parallel. With α_A ≥ 1 that is not seen. Where attention carries most of the signal
+(α_A = 0.3, σ_v² = 1, β = 3), overlaps deviate by a few per cent and Y₂ by a quarter, at any d.
 
-*Collapse* (normalisation `after`). Near ρ = 1 attention is uniform, and 1 − ρ changes by the factor λ per block (`collapse_slope`),
+*Collapse* (normalisation `after`). Near ρ = 1 attention is uniform; 1 − ρ changes by the factor λ per block (`collapse_slope`),
 
     λ = α_A²/(σ_v² + σ_b² + α_A²) · χ,    χ = [σ_w⁴ E φ′(u)² + α_M²]/[σ_w² E φ(u)² + σ_b² + α_M²]  at  q₁ = σ_w² + σ_b².
 
@@ -100,17 +101,21 @@ class TransformerSignals(Model):
         1.0, low=0.0, high=STRONGEST, typical=(0.1, 3.0), symbol=r"\beta",
         meaning="strength of queries and keys: their weights have variance β√(log T)/d")  # fmt: skip
     attention_residual: Control = control(
-        1.0, low=0.0, high=100.0, typical=(0.2, 2.0), symbol=r"\alpha_A", meaning="residual strength beside the attention")  # fmt: skip
+        1.0, low=0.0, high=100.0, typical=(0.2, 2.0), symbol=r"\alpha_A",
+        meaning="residual strength beside the attention")  # fmt: skip
     mlp_residual: Control = control(
         1.0, low=0.0, high=100.0, typical=(0.2, 2.0), symbol=r"\alpha_M", meaning="residual strength beside the MLP")  # fmt: skip
     value_variance: Control = control(
-        0.2, low=0.0, low_open=True, high=100.0, typical=(0.05, 2.0), symbol=r"\sigma_v^2", meaning="variance of the values' weights, times d")  # fmt: skip
+        0.2, low=0.0, low_open=True, high=100.0, typical=(0.05, 2.0), symbol=r"\sigma_v^2",
+        meaning="variance of the values' weights, times d")  # fmt: skip
     weight_variance: Control = control(
-        0.2, low=0.0, low_open=True, high=100.0, typical=(0.05, 4.0), symbol=r"\sigma_w^2", meaning="variance of the MLP's weights, times d")  # fmt: skip
+        0.2, low=0.0, low_open=True, high=100.0, typical=(0.05, 4.0), symbol=r"\sigma_w^2",
+        meaning="variance of the MLP's weights, times d")  # fmt: skip
     bias_variance: Control = control(
         4e-4, low=0.0, high=10.0, typical=(1e-4, 0.1), symbol=r"\sigma_b^2", meaning="variance of the biases")  # fmt: skip
     initial_overlap: Control = control(
-        0.2, low=0.0, high=1.0, high_open=True, typical=(0.0, 0.9), symbol=r"\rho_0", meaning="overlap of the input tokens")  # fmt: skip
+        0.2, low=0.0, high=1.0, high_open=True, typical=(0.0, 0.9), symbol=r"\rho_0",
+        meaning="overlap of the input tokens")  # fmt: skip
     context: int = choice(512, low=2, high=100_000, symbol="T", meaning="number of tokens")
     depth: int = choice(16, high=10_000, symbol="L", meaning="number of blocks")
     layer_norm: str = choice(
@@ -298,15 +303,15 @@ class TransformerSignals(Model):
             return (shares - 1 / T if self.attention == "centred" else shares) @ x @ values
 
         def block(x, key):
-            k = jax.random.split(key, 9)
+            drawn = normal(key, 5 * d + 3 + T, d)  # one draw, because each compiles
+            queries, keys, values, first, second = drawn[: 5 * d].reshape(5, d, d)
             sharp = jnp.sqrt(beta * np.sqrt(np.log(T)) / d).astype(dtype)
-            queries, keys = sharp * normal(k[0], d, d), sharp * normal(k[1], d, d)
-            values = jnp.sqrt(v / d) * normal(k[2], d, d)
-            first, second = (jnp.sqrt(w / d) * normal(i, d, d) for i in k[3:5])
-            c0, c1, c2 = (jnp.sqrt(b) * normal(i, d) for i in k[5:8])
+            queries, keys, values = sharp * queries, sharp * keys, jnp.sqrt(v / d) * values
+            first, second = jnp.sqrt(w / d) * first, jnp.sqrt(w / d) * second
+            c0, c1, c2 = jnp.sqrt(b) * drawn[5 * d : 5 * d + 3]
             inside = x if self.layer_norm == "after" else normalised(x)
             out, pull = jax.vjp(lambda q, u: attend(inside, q, keys, u), queries, values)
-            of_queries, of_values = pull(normal(k[8], T, d))
+            of_queries, of_values = pull(drawn[5 * d + 3 :])
             shares = weights(inside, queries, keys)
             squares, both = jnp.sum(shares**2), jnp.sum(jnp.sum(shares, axis=0) ** 2)
             seen = {
@@ -323,8 +328,8 @@ class TransformerSignals(Model):
             x = normalised(x) if self.layer_norm == "after" else x
             return x, (seen, state(x))
 
-        shared, own = (normal(i, *s) for i, s in zip(jax.random.split(to_tokens), ((1, d), (T, d)), strict=True))
-        x = normalised(jnp.sqrt(rho) * shared + jnp.sqrt(1 - rho) * own)
+        drawn = normal(to_tokens, T + 1, d)
+        x = normalised(jnp.sqrt(rho) * drawn[:1] + jnp.sqrt(1 - rho) * drawn[1:])
         start = state(x)
         _, (seen, states) = jax.lax.scan(block, x, jax.random.split(to_blocks, self.depth))
         norm, overlap = (jnp.concatenate([i[None], j]) for i, j in zip(start, states, strict=True))
