@@ -82,7 +82,7 @@ class TransformerSignals(Model):
     method = "recursion of two order parameters, attention as a random energy model"
     numerics = Numerics(nodes=32)
     accuracy = 1e-8
-    batch_accuracy = 1e-10
+    batch_accuracy = 1e-9
     typical_sizes = (128, 256, 512)
     theory_seconds = 1e-3
     simulation_seconds = 0.5
