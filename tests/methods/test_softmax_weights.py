@@ -13,7 +13,7 @@ def test_rows_that_share_nothing_meet_by_chance_and_identical_rows_are_one(token
     for spread in (0.3, 2.0, 9.0):
         assert softmax_overlap(spread, 0.0, tokens) == pytest.approx(1 / tokens, abs=1e-9)
         assert softmax_overlap(spread, 1.0, tokens) == pytest.approx(
-            softmax_moments(spread, tokens).participation, abs=1e-9
+            softmax_moments(spread, tokens).participation, abs=3e-9
         )
 
 
@@ -25,7 +25,7 @@ def test_two_tokens_are_a_logistic_function():
     found = softmax_moments(spread, 2)
     assert found.participation == pytest.approx(np.sum(w * (a**2 + (1 - a) ** 2)), abs=1e-10)
     assert found.entropy == pytest.approx(-np.sum(w * (a * np.log(a) + (1 - a) * np.log(1 - a))), abs=1e-10)
-    assert found.response == pytest.approx(np.sum(w * 2 * (a * (1 - a)) ** 2), abs=1e-10)
+    assert found.response == pytest.approx(np.sum(w * 4 * (a * (1 - a)) ** 2), abs=1e-10)
 
 
 def test_moments_are_those_of_drawn_weights():
@@ -49,12 +49,15 @@ def test_moments_are_those_of_drawn_weights():
 def test_many_tokens_approach_the_random_energy_model_slowly():
     strength = 2.0  # σ/√log T: Y₂ = 1 − √2/σ, F = m(1 − m)/3
     limit = 1 - np.sqrt(2) / strength
-    gaps = [softmax_moments(strength * np.sqrt(np.log(T)), T).participation - limit for T in (100, 10_000, 100_000)]
-    assert 0 < gaps[2] < gaps[1] < gaps[0]
-    assert gaps[2] > 0.01
-    assert softmax_moments(strength * np.sqrt(np.log(1e5)), 100_000).response == pytest.approx(
-        limit * (1 - limit) / 3, abs=0.01
-    )
+    found = [softmax_moments(strength * np.sqrt(np.log(T)), T) for T in (100, 10_000, 100_000)]
+    for values, at_last in (
+        ([m.participation for m in found], limit),
+        ([m.response for m in found], limit * (1 - limit) / 3),
+    ):
+        gaps = np.array(values) - at_last
+        assert np.all(gaps > 0.01)
+        # about 1/log T
+        np.testing.assert_allclose(gaps[1:] / gaps[:-1], np.log([1e2, 1e4]) / np.log([1e4, 1e5]), rtol=0.35)
 
 
 def test_tables_agree_with_the_integrals_and_have_gradients():

@@ -95,6 +95,16 @@ def test_finite_networks_follow_the_recursion(values):
         assert np.all(np.abs(mean - theory[name]) < 4.5 * error + 6 * np.abs(theory[name]) / size + 1e-6), name
 
 
+def test_the_closed_form_of_gelu_is_the_average():
+    from solvable.methods.averages.quadrature import gaussian_average_2d
+
+    model = sv.TransformerSignals(activation="gelu", **SMALL)
+    phi = lambda x: 0.5 * x * (1 + jax.lax.erf(x / np.sqrt(2)))  # noqa: E731
+    for q, p in ((0.3, 0.1), (2.0, 1.7), (2.0, -0.5)):
+        average = gaussian_average_2d(lambda x, y: phi(x) * phi(y), jnp.asarray([[q, p], [p, q]]))
+        assert float(model._product(jnp.asarray(q), jnp.asarray(p), 32)) == pytest.approx(float(average), abs=1e-9)
+
+
 def test_the_sign_of_the_transition_tells_the_phase():
     model = sv.TransformerSignals(strength=[1.0, 2.0], **SMALL)
     np.testing.assert_allclose(model.transition("strength"), np.array([1.0, 2.0]) * np.sqrt(0.4) - 1)

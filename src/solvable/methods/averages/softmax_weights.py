@@ -212,7 +212,9 @@ def _coefficients(values: np.ndarray) -> np.ndarray:
 
 def _clenshaw(coefficients: Any, x: Array) -> Array:
     """Chebyshev sums Σ_k c_k T_k(x) along the first axis of the coefficients, on an axis before those of x."""
-    c = jnp.asarray(coefficients).reshape(coefficients.shape + (1,) * jnp.ndim(x))
+    c, x = jnp.asarray(coefficients), jnp.asarray(x)
+    columns = c.shape[1:]
+    c, x = c.reshape(c.shape + (1,) * x.ndim), x.reshape((1,) * len(columns) + x.shape)
     first = second = jnp.zeros(jnp.broadcast_shapes(c.shape[1:], jnp.shape(x)), c.dtype)
     for k in range(len(coefficients) - 1, 0, -1):
         first, second = 2 * x * first - second + c[k], first

@@ -5,8 +5,8 @@ start at q = 1 and ρ = ρ₀ (`initial_overlap`): a shared Gaussian vector plus
 
 **Block.** Attention with scores a_ij = (W_Q x_i)·(W_K x_j)/√d, entries of W_Q and W_K N(0, β√(log T)/d) with β the `strength`;
 output W_V Σ_j A_ij x_j + b, A = softmax(a), entries of W_V N(0, σ_v²/d), biases N(0, σ_b²), plus α_A times the input. Then an
-MLP W₂ φ(W₁x + b₁) + b₂ with variances σ_w²/d and σ_b², plus α_M times its input. Layer normalisation (without gains) is `after`
-each sum, or `before` each branch. `centred` attention subtracts the uniform average from A; `uniform` attention is that average.
+MLP W₂ φ(W₁x + b₁) + b₂ with variances σ_w²/d, rσ_w²/d and σ_b², plus α_M times its input. Layer normalisation (no gains) is
+`after` each sum, or `before` each branch. `centred` attention subtracts the uniform average from A; `uniform` is that average.
 
 **Theory** (Giorlandino and Goldt 2025). The part of a score that all keys share cancels in the softmax. What remains are T
 independent energies of standard deviation σ_T = β√(log T · q(q−p)): a random energy model, which freezes at
@@ -19,7 +19,7 @@ With Y₂ = E Σ_j A_ij² and Y₁₂ = E Σ_k A_ik A_jk the attention gives
 
 and the MLP, with q₁ = σ_w² q + σ_b² and p₁ = σ_w² p + σ_b²,
 
-    q″ = σ_w² E φ(u)² + σ_b² + α_M² q′,        p″ = σ_w² E φ(u)φ(v) + σ_b² + α_M² p′,        Cov(u, v) = [[q₁, p₁], [p₁, q₁]].
+    q″ = rσ_w² E φ(u)² + σ_b² + α_M² q′,        p″ = rσ_w² E φ(u)φ(v) + σ_b² + α_M² p′,        Cov(u, v) = [[q₁, p₁], [p₁, q₁]].
 
 For T → ∞ (`tokens = "infinite"`), Y₂ = (1 − β_c/β)₊ and Y₁₂ = 0. The corrections decay only like 1/log T, so by default Y₂, Y₁₂
 and the entropy are those of T tokens (derived here; `methods.averages.softmax_weights`). The first block is then exact for d → ∞.
@@ -29,7 +29,7 @@ tokens that attend to the same one become parallel. With α_A ≥ 1 that is not 
 
 *Collapse* (normalisation `after`). Near ρ = 1 attention is uniform; 1 − ρ changes by the factor λ per block (`collapse_slope`),
 
-    λ = α_A²/(σ_v² + σ_b² + α_A²) · χ,    χ = [σ_w⁴ E φ′(u)² + α_M²]/[σ_w² E φ(u)² + σ_b² + α_M²]  at  q₁ = σ_w² + σ_b².
+    λ = α_A²/(σ_v² + σ_b² + α_A²) · χ,    χ = [rσ_w⁴ E φ′(u)² + α_M²]/[rσ_w² E φ(u)² + σ_b² + α_M²]  at  q₁ = σ_w² + σ_b².
 
 For ReLU χ ≤ 1: tokens always become parallel, over −1/ln λ blocks. For χ > 1 (tanh, large σ_w) they do not if α_A² exceeds
 (σ_v² + σ_b²)/(χ − 1).
@@ -46,6 +46,7 @@ keys are like queries. For T → ∞, F = m(1−m)/3 with m = β_c/β when froze
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -106,11 +107,14 @@ class TransformerSignals(Model):
     mlp_residual: Control = control(
         1.0, low=0.0, high=100.0, typical=(0.2, 2.0), symbol=r"\alpha_M", meaning="residual strength beside the MLP")  # fmt: skip
     value_variance: Control = control(
-        0.2, low=0.0, low_open=True, high=100.0, typical=(0.05, 2.0), symbol=r"\sigma_v^2",
+        0.2, low=0.0, low_open=True, high=1e6, typical=(0.05, 2.0), symbol=r"\sigma_v^2",
         meaning="variance of the values' weights, times d")  # fmt: skip
     weight_variance: Control = control(
         0.2, low=0.0, low_open=True, high=100.0, typical=(0.05, 4.0), symbol=r"\sigma_w^2",
         meaning="variance of the MLP's weights, times d")  # fmt: skip
+    output_ratio: Control = control(
+        1.0, low=0.0, low_open=True, high=1e6, typical=(0.2, 5.0), scale="log", symbol="r",
+        meaning="variance of the MLP's second matrix, times its inputs, over that of its first")  # fmt: skip
     bias_variance: Control = control(
         4e-4, low=0.0, high=10.0, typical=(1e-4, 0.1), symbol=r"\sigma_b^2", meaning="variance of the biases")  # fmt: skip
     initial_overlap: Control = control(
@@ -124,7 +128,9 @@ class TransformerSignals(Model):
     attention: str = choice(
         "softmax", options=("softmax", "centred", "uniform"), meaning="softmax, softmax minus 1/T, or the average of all tokens"
     )  # fmt: skip
-    activation: str = choice("relu", options=("relu", "erf", "tanh"), symbol=r"\phi", meaning="activation of the MLP")
+    activation: str = choice(
+        "relu", options=("relu", "gelu", "erf", "tanh"), symbol=r"\phi", meaning="activation of the MLP"
+    )
     tokens: str = choice(
         "finite", options=("finite", "infinite"), meaning="whether the theory is at T tokens or in the limit of many"
     )
@@ -202,9 +208,17 @@ class TransformerSignals(Model):
 
     def _mlp(self, rho: Array, nodes: int) -> tuple[Array, Array]:
         """Norm and product of two tokens after the MLP acts on normalised tokens, without the residual."""
-        w, b, phi = self.weight_variance, self.bias_variance, activation(self.activation, nodes)
-        q, p = w + b, w * rho + b
-        return w * phi.I2(q, q, q) + b, w * phi.I2(q, p, q) + b
+        w, b = self.weight_variance, self.bias_variance
+        q, p, second = w + b, w * rho + b, self.output_ratio * w
+        return second * self._product(q, q, nodes) + b, second * self._product(q, p, nodes) + b
+
+    def _product(self, q: Array, p: Array, nodes: int) -> Array:
+        """E φ(u)φ(v) at variances q and covariance p."""
+        if self.activation != "gelu":
+            return activation(self.activation, nodes).I2(q, p, q)
+        # φ(x) = x(1 + g(x))/2 with g = erf(x/√2); E u v g(u)g(v) by integration by parts in u
+        g = activation("erf")
+        return (p + q * g.I3(q, p, p, q, q) + p * (g.I2(q, p, q) + g.I3(q, q, p, p, q))) / 4
 
     def _block(self, state: tuple[Array, Array], concentration: Any, nodes: int) -> tuple[Array, Array]:
         """(q, ρ) after one block."""
@@ -262,23 +276,19 @@ class TransformerSignals(Model):
         return found
 
     def _mlp_slope(self, nodes: int) -> Array:
-        w, b, m, phi = (
-            self.weight_variance,
-            self.bias_variance,
-            self.mlp_residual**2,
-            activation(self.activation, nodes),
-        )
-        q = w + b
-        return (w**2 * phi.J2(q, q, q) + m) / (w * phi.I2(q, q, q) + b + m)
+        w, b, m = self.weight_variance, self.bias_variance, self.mlp_residual**2
+        q, second = w + b, self.output_ratio * w
+        slopes = activation(self.activation, nodes).J2(q, q, q)
+        return (second * w * slopes + m) / (second * self._product(q, q, nodes) + b + m)
 
     # --- simulation -------------------------------------------------------------------------------------------------
 
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
         d, T, phi = size, self.context, function_named(self.activation)
-        beta, a, m, v, w, b, rho = (
+        beta, a, m, v, w, ratio, b, rho = (
             x.astype(dtype)
             for x in (self.strength, self.attention_residual, self.mlp_residual, self.value_variance,
-                      self.weight_variance, self.bias_variance, self.initial_overlap)
+                      self.weight_variance, self.output_ratio, self.bias_variance, self.initial_overlap)
         )  # fmt: skip
         to_tokens, to_blocks = jax.random.split(key)
 
@@ -305,10 +315,10 @@ class TransformerSignals(Model):
         def block(x, key):
             drawn = normal(key, 5 * d + 3 + T, d)  # one draw, because each compiles
             queries, keys, values, first, second = drawn[: 5 * d].reshape(5, d, d)
-            sharp = jnp.sqrt(beta * np.sqrt(np.log(T)) / d).astype(dtype)
+            sharp = jnp.sqrt(beta * math.sqrt(math.log(T)) / d).astype(dtype)
             queries, keys, values = sharp * queries, sharp * keys, jnp.sqrt(v / d) * values
-            first, second = jnp.sqrt(w / d) * first, jnp.sqrt(w / d) * second
-            c0, c1, c2 = jnp.sqrt(b) * drawn[5 * d : 5 * d + 3]
+            first, second = jnp.sqrt(w / d) * first, jnp.sqrt(ratio * w / d) * second
+            c0, c1, c2 = jnp.sqrt(b) * drawn[5 * d : 5 * d + 3, None]
             inside = x if self.layer_norm == "after" else normalised(x)
             out, pull = jax.vjp(lambda q, u: attend(inside, q, keys, u), queries, values)
             of_queries, of_values = pull(drawn[5 * d + 3 :])
@@ -317,8 +327,8 @@ class TransformerSignals(Model):
             seen = {
                 "participation": squares / T,
                 "shared_attention": (both - squares) / (T * (T - 1)),
-                "entropy": -jnp.sum(jax.scipy.special.xlogy(shares, shares)) / (T * np.log(T)),
-                "query_gradient": jnp.sum(of_queries**2) / (T * np.sqrt(np.log(T))) / d / d,
+                "entropy": -jnp.sum(jax.scipy.special.xlogy(shares, shares)) / (T * math.log(T)),
+                "query_gradient": jnp.sum(of_queries**2) / (T * math.sqrt(math.log(T))) / d / d,
                 "value_gradient": jnp.sum(of_values**2) / T / d / d,
             }
             x = out + c0 + a * x
