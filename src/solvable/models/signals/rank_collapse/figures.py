@@ -31,7 +31,7 @@ def _runs(model: RankCollapse, size: int, seeds: int) -> Any:
 def collapse(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
-    context, size, blocks, seeds = (6, 32, 3, 4) if quick else (20, 512, 16, 12)
+    context, size, blocks, seeds = (6, 32, 3, 4) if quick else (20, 384, 16, 12)
     table = xr.Dataset(
         coords={"case": list(CASES), "layer": np.arange(blocks + 1), "block": np.arange(1, blocks + 1)},
         attrs={"context": context, "size": size},

@@ -15,7 +15,7 @@ from .model import TransformerSignals
 
 PLAIN = {"value_variance": 0.2, "weight_variance": 0.2, "bias_variance": 4e-4, "initial_overlap": 0.2}
 WEAK = {"value_variance": 1.0, "attention_residual": 0.3, "strength": 3.0}
-CHAOTIC = {"activation": "tanh", "weight_variance": 9.0, "value_variance": 1.0, "bias_variance": 0.05}
+CHAOTIC = {"activation": "erf", "weight_variance": 9.0, "value_variance": 1.0, "bias_variance": 0.05}
 STRENGTHS = (0.5, 3.0)
 RESIDUALS = (0.5, 0.8, 1.5, 2.5)
 
@@ -32,7 +32,7 @@ def _runs(model: TransformerSignals, size: int, seeds: int) -> Any:
 def depth(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
-    context, size, blocks, seeds = (16, 48, 3, 4) if quick else (128, 512, 16, 12)
+    context, size, blocks, seeds = (16, 48, 3, 4) if quick else (128, 384, 16, 8)
     table = xr.Dataset(
         coords={"layer_norm": ["after", "before"], "strength": list(STRENGTHS), "layer": np.arange(blocks + 1)},
         attrs={"context": context, "size": size},
@@ -107,7 +107,7 @@ def draw_depth(data: dict[str, Any]) -> Any:
 def attention(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
-    context, size, seeds = (32, 48, 4) if quick else (256, 512, 16)
+    context, size, seeds = (32, 48, 4) if quick else (256, 512, 8)
     lines, points = np.linspace(0.02, 4.0, 30 if quick else 200), np.linspace(0.25, 4.0, 3 if quick else 12)
     names = ("participation", "shared_attention", "entropy", "query_gradient", "value_gradient")
     table = xr.Dataset(coords={"strength": lines, "at": points}, attrs={"context": context, "size": size, **PLAIN})
@@ -164,14 +164,14 @@ def trainability(quick: bool) -> dict[str, Any]:
     strength, residual = np.linspace(0.05, 4.0, number), np.linspace(0.1, 3.0, number)
     grid = {"strength": strength[:, None], "attention_residual": residual[None, :]}
     table = xr.Dataset(coords={"strength": strength, "residual": residual}, attrs={"depth": blocks, "context": 512})
-    for name, values in {"relu": PLAIN, "tanh": CHAOTIC}.items():
+    for name, values in {"relu": PLAIN, "erf": CHAOTIC}.items():
         outcome = TransformerSignals(depth=blocks, context=512, **{**values, **grid}).theory(
             only=["final_overlap", "collapse_slope", "entropy"]
         )
         table[f"overlap_{name}"] = (("strength", "residual"), np.asarray(outcome.final_overlap))
         table[f"slope_{name}"] = ("residual", np.asarray(outcome.collapse_slope)[0])
         table[f"entropy_{name}"] = (("strength", "residual"), np.asarray(outcome.entropy)[..., 0])
-    context, size, deep, seeds = (16, 48, 4, 4) if quick else (64, 256, 40, 8)
+    context, size, deep, seeds = (16, 48, 4, 4) if quick else (64, 256, 30, 8)
     runs = [
         TransformerSignals(context=context, depth=deep, strength=1.0, attention_residual=a, **CHAOTIC)
         for a in RESIDUALS
@@ -208,7 +208,7 @@ def draw_trainability(data: dict[str, Any]) -> Any:
 
     table, towers, variants = data[""], data["towers"], data["variants"]
     figure, axes = plt.subplots(1, 4, figsize=(16.5, 4), layout="constrained")
-    for axis, name, words in ((axes[0], "relu", "ReLU"), (axes[1], "tanh", r"tanh, $\sigma_w^2$ = 9")):
+    for axis, name, words in ((axes[0], "relu", "ReLU"), (axes[1], "erf", r"erf, $\sigma_w^2$ = 9")):
         shown = axis.pcolormesh(
             table.strength, table.residual, table[f"overlap_{name}"].T, vmin=0, vmax=1, cmap="viridis", rasterized=True
         )
@@ -230,7 +230,7 @@ def draw_trainability(data: dict[str, Any]) -> Any:
         axes[2].plot(here.layer, here.overlap, color=COLOURS[i], label=text)
         axes[2].errorbar(here.layer[::4], runs.mean("seed")[::4], error[::4], fmt="o", color=COLOURS[i], markersize=3.5)
     axes[2].set(xlabel="blocks passed", ylabel=label("overlap", r"\rho"), ylim=(0, 1.02))
-    axes[2].set_title(f"tanh, β = 1 (points: d = {towers.attrs['size']}, T = {towers.attrs['context']})", fontsize=9)
+    axes[2].set_title(f"erf, β = 1 (points: d = {towers.attrs['size']}, T = {towers.attrs['context']})", fontsize=9)
     axes[2].legend(fontsize=7.5)
     for i, kind in enumerate(variants.kind.values):
         apart = 1 - variants.overlap.sel(kind=kind)
