@@ -212,7 +212,7 @@ class Advice:
     """Where a transformer stands at initialisation, what keeps its signal, and its hyperparameters under a rule.
 
     `branch` is the largest factor (at most 1) of both residual branches at which the signal is kept with the given queries and
-    keys, None if no factor above 0.001 suffices. `strongest` is the β beyond which the first attention is nearly one-hot;
+    keys, None if no factor above 0.01 suffices. `strongest` is the β beyond which the first attention is nearly one-hot;
     `weakest` the smallest β that keeps the signal without changing the branches, None if none below `strongest` does.
     """
 
@@ -244,7 +244,7 @@ class Advice:
             for name, value in base.items():
                 factor = row[name]
                 if factor is None:
-                    words.append("0" if name == "decay" else "1 or 0")
+                    words.append("0" if name == "decay" or "biases" in group else "gains of 1")
                     continue
                 factor = math.sqrt(factor) if name == "variance" else factor
                 words.append(f"× {factor:.4g}" if value is None else f"{factor * value:.4g}")
@@ -264,7 +264,7 @@ class Advice:
         ]
         if given.overlap[-1] > KEEP:
             if self.branch is None:
-                lines.append(f"No factor of the residual branches above 0.001 keeps the overlap below {KEEP:g}.")
+                lines.append(f"No factor of the residual branches above 0.01 keeps the overlap below {KEEP:g}.")
             else:
                 lines.append(
                     f"To keep the overlap below {KEEP:g}, multiply both residual branches by {self.branch:.2g} "
@@ -343,13 +343,18 @@ class Advice:
             shown = left.pcolormesh(
                 d["strength"], d["branch"], d["overlap"].T, vmin=0, vmax=1, cmap="viridis", rasterized=True
             )
-            left.contour(d["strength"], d["branch"], d["overlap"].T, levels=[KEEP], colors="w", linewidths=1.2)
+            if d["overlap"].min() < KEEP < d["overlap"].max():
+                left.contour(d["strength"], d["branch"], d["overlap"].T, levels=[KEEP], colors="w", linewidths=1.2)
             if self.strongest is not None:
                 left.axvline(self.strongest, color="w", linestyle="--", linewidth=1.2)
+                left.text(self.strongest * 1.08, 0.012, "attention\nfreezes", color="w", fontsize=8)
             left.plot(self.given.strength, 1.0, "o", color=COLOURS[1], markeredgecolor="w", markersize=9, clip_on=False)
             left.set(xscale="log", yscale="log", xlabel=r"strength of queries and keys, $\beta$",
                      ylabel="factor of the residual branches")  # fmt: skip
-            left.set_title(f"overlap after {shape.depth} blocks at T = {shape.context}", fontsize=10)
+            left.set_title(
+                f"overlap after {shape.depth} blocks, T = {shape.context} (white line: {KEEP:g}; dot: as given)",
+                fontsize=9,
+            )
             left.grid(False)
             figure.colorbar(shown, ax=left, label=r"overlap of two tokens, $\rho$")
             layers = np.arange(shape.depth + 1)
@@ -357,7 +362,7 @@ class Advice:
             right.plot(layers, self.under_rule.overlap, color=COLOURS[0], label=f"under {self.rule}")
             right.axhline(KEEP, color="0.5", linestyle=":", linewidth=1)
             right.set(xlabel="blocks passed", ylabel=r"overlap of two tokens, $\rho$", ylim=(-0.02, 1.02))
-            right.set_title("solid white: kept below, dashed: attention freezes right of it", fontsize=9)
+            right.set_title("overlap by layer at initialisation", fontsize=10)
             right.legend()
         return figure
 
@@ -423,10 +428,11 @@ def advise(rule: str = "completep", **options: Any) -> Advice:
                 f"[0, {STRONGEST:g}]: attention is frozen far beyond β_c; use a std below {one.query_std(STRONGEST):.2g}."
             )
     given, under, diagram = _evaluate(shape, scaled)
-    row = diagram["row"]
-    branch = _crossing(1 / diagram["branch"][::-1], row[::-1], KEEP)
+    weaker = diagram["branch"] < 1 + 1e-9
+    # Overlaps fall as the branches are weakened, from their given strength on.
+    branch = _crossing(1 / diagram["branch"][weaker][::-1], diagram["row"][weaker][::-1], KEEP)
     inside = np.concatenate([[given.strength], diagram["strength"][diagram["strength"] > given.strength]])
-    curve = np.interp(inside, diagram["strength"], diagram["overlap"][:, -1])
+    curve = np.interp(inside, diagram["strength"], diagram["overlap"][:, int(weaker.sum()) - 1])
     strongest = _crossing(diagram["strength"], diagram["entropy"], ENTROPY)
     weakest = _crossing(inside, curve, KEEP)
     return Advice(
@@ -442,7 +448,7 @@ def _evaluate(shape: Shape, scaled: Shape) -> tuple[Standing, Standing, dict[str
 
     own = shape.controls()
     strengths = np.unique(np.append(np.geomspace(0.02, STRONGEST, 31), min(own["strength"], STRONGEST)))
-    branches = np.geomspace(1e-3, 1.0, 31)
+    branches = np.geomspace(0.01, 10.0, 31)  # 1 is among them
     grid = np.stack(np.meshgrid(strengths, branches, indexing="ij")).reshape(2, -1)
     other = scaled.controls()
     rows = {
