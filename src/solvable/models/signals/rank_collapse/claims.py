@@ -70,7 +70,7 @@ CLAIMS = (
     Claim(
         "Rank collapse makes gradients of queries and keys vanish.",
         "noci2022signal",
-        "at unit norm, query gradients fall by more than 1000 between orthogonal and parallel tokens; value gradients do not fall",
+        "at unit norm, query gradients fall by more than 1000 from orthogonal to parallel tokens; value gradients do not",
         "orthogonal tokens",
         (FIGURE,), _vanishing, "uniform attention, linear MLP, T = 20, d = 384, 16 blocks, 12 networks",
     ),
@@ -84,7 +84,7 @@ CLAIMS = (
     Claim(
         "Gradients of queries and values scale differently, which speaks for adaptive optimisers.",
         "noci2022signal",
-        "squared gradients grow with the sixth and the second power of the tokens' length; SGD falls behind Adam where they differ",
+        "squared gradients grow with powers 6 and 2 of the tokens' length; SGD falls behind Adam where they differ",
         "equal powers",
         (FIGURE,), _imbalance, "uniform attention at one layer, T = 20, d = 384",
         missing="trained networks: SGD against Adam where the ratio is large, and the dependence on width and T",

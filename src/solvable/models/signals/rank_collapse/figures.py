@@ -115,7 +115,7 @@ def draw_collapse(data: dict[str, Any]) -> Any:
     axes[2].plot(ends.depth, ends.none, "-o", color=COLOURS[0], markersize=4, label="as they are")
     axes[2].plot(ends.depth, ends.scaled, "-s", color=COLOURS[2], markersize=4, label=r"branches / $\sqrt{L}$")
     axes[2].axhline(ends.attrs["limit"], color="0.5", linestyle=":", linewidth=1)
-    axes[2].text(1.1, ends.attrs["limit"] + 0.02, r"$(e-1)/(e+T-1)$", fontsize=8)
+    axes[2].text(12, ends.attrs["limit"] + 0.03, r"$(e-1)/(e+T-1)$", fontsize=8)
     axes[2].set(
         xscale="log", xlabel=label("blocks", "L"), ylabel=label("overlap at the end", r"\rho_L"), ylim=(-0.03, 1.02)
     )

@@ -84,7 +84,7 @@ CLAIMS = (
         "the overlap stays below 1 above the critical residual strength and tends to 1 below it",
         "no residual",
         (MAP,), _residual,
-        "erf with σ_w² = 9 (χ > 1), T = 64, d = 256, 30 blocks; ReLU with σ_w² = 0.2 (χ < 1), where residuals only delay the collapse",
+        "erf with σ_w² = 9 (χ > 1), T = 64, d = 256, 30 blocks; ReLU with σ_w² = 0.2 (χ < 1): residuals only delay the collapse",
     ),
     Claim(
         "Trainability diagrams predict which models learn when they are trained.",
