@@ -22,7 +22,7 @@ def test_the_linear_network_has_the_closed_form(scaling):
     N = (1 + b) ** layers * (T + (1 + (T - 1) * rho) * ((1 + a) ** layers - 1))
     found = model.theory()
     np.testing.assert_allclose(found.overlap, (C - N) / ((T - 1) * N), rtol=1e-12)
-    np.testing.assert_allclose(np.exp(found.log_norm), N / T, rtol=1e-12)
+    np.testing.assert_allclose(np.exp(found.log_length), N / T, rtol=1e-12)
     np.testing.assert_allclose(np.exp(found.log_value_gradient), C[:-1] / T, rtol=1e-12)
 
 

@@ -465,8 +465,8 @@ def _evaluate(shape: Shape, scaled: Shape) -> tuple[Standing, Standing, dict[str
         context=shape.context, depth=shape.depth, layer_norm=shape.layer_norm, activation=shape.activation,
         bias_variance=0.0, initial_overlap=shape.overlap, **{n: np.array(v) for n, v in rows.items()},
     )  # fmt: skip
-    found = model.theory(only=["overlap", "entropy"])
-    overlap, entropy = np.asarray(found.overlap), np.asarray(found.entropy)
+    found = model.theory(only=["overlap", "attention_entropy"])
+    overlap, entropy = np.asarray(found.overlap), np.asarray(found.attention_entropy)
     critical = math.sqrt(2 / (1 - shape.overlap))
     given, under = (
         Standing(float(rows["strength"][i]), critical, overlap[i], entropy[i])

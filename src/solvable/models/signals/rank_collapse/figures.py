@@ -20,7 +20,7 @@ CASES = {
     "ReLU, branches / √L": {"mlp": "relu", "scaling": "depth"},
 }
 LENGTHS = (0.5, 0.7, 1.0, 1.4, 2.0)
-NAMES = ("overlap", "log_norm", "log_query_gradient", "log_value_gradient")
+NAMES = ("overlap", "log_length", "log_query_gradient", "log_value_gradient")
 
 
 def _runs(model: RankCollapse, size: int, seeds: int) -> Any:
@@ -102,7 +102,7 @@ def draw_collapse(data: dict[str, Any]) -> Any:
         axes[0].plot(here.layer, here.overlap, color=COLOURS[i], label=str(case))
         points(axes[0], here.layer, here.overlap_simulated, i)
         ratio = (here.log_query_gradient_simulated - here.log_value_gradient_simulated) / np.log(10)
-        scaled = 2 * here.log_norm.isel(layer=slice(None, -1)).values / np.log(10)
+        scaled = 2 * here.log_length.isel(layer=slice(None, -1)).values / np.log(10)
         line = (here.log_query_gradient - here.log_value_gradient) / np.log(10) - scaled
         axes[1].plot(here.overlap.isel(layer=slice(None, -1)), line, color=COLOURS[i])
         points(axes[1], here.overlap.isel(layer=slice(None, -1)), ratio - scaled, i)

@@ -106,7 +106,7 @@ class RankCollapse(Model):
     )
     observables_declared = (
         observable("overlap", "overlap of two tokens", symbol=r"\rho", dims=("layer",), low=-1e-9, high=1 + 1e-9),
-        observable("log_norm", "logarithm of the mean square of a token", symbol=r"\log q", dims=("layer",)),
+        observable("log_length", "logarithm of the mean square of a token", symbol=r"\log q", dims=("layer",)),
         observable("log_query_gradient", "logarithm of the squared gradient of the queries' weights, over d²",
                    symbol=r"\log |\partial W_Q|^2", dims=("block",)),
         observable("log_value_gradient", "logarithm of the squared gradient of the values' weights, over d²",
@@ -135,21 +135,21 @@ class RankCollapse(Model):
 
         def block(state, _):
             """ε = 1 − ρ keeps its digits where tokens are nearly parallel."""
-            log_norm, apart = state
+            log_length, apart = state
             average = 1 - apart * (T - 1) / T
             grown = 1 + a * average
             apart = apart / grown
             drop = apart - (1 - self._kernel(1 - apart)) if self.mlp == "relu" else 0.0
-            new = (log_norm + jnp.log(grown) + jnp.log1p(b), apart - b / (1 + b) * drop)
+            new = (log_length + jnp.log(grown) + jnp.log1p(b), apart - b / (1 + b) * drop)
             return new, new
 
         start = (jnp.zeros_like(self.initial_overlap), 1 - self.initial_overlap)
         _, after = jax.lax.scan(block, start, None, length=self.depth)
-        log_norm, apart = (jnp.concatenate([i[None], j]) for i, j in zip(start, after, strict=True))
-        q, e = log_norm[:-1], apart[:-1]
+        log_length, apart = (jnp.concatenate([i[None], j]) for i, j in zip(start, after, strict=True))
+        q, e = log_length[:-1], apart[:-1]
         found = {
             "overlap": 1 - apart,
-            "log_norm": log_norm,
+            "log_length": log_length,
             "log_query_gradient": 3 * q
             + 2 * jnp.log(e)
             + jnp.log(self.key_variance * self.value_variance * (T - 1) / T),
@@ -195,7 +195,7 @@ class RankCollapse(Model):
             return jax.nn.softmax((x @ queries) @ (x @ keys).T / jnp.sqrt(d).astype(dtype), axis=1) @ x @ values
 
         def block(carry, key):
-            x, log_norm = carry
+            x, log_length = carry
             drawn = jax.random.normal(key, (4 * d + T, d), dtype)
             values, keys, first, second = drawn[: 4 * d].reshape(4, d, d)
             values, keys, first = jnp.sqrt(v / d) * values, jnp.sqrt(k / d) * keys, jnp.sqrt(w / d) * first
@@ -211,18 +211,18 @@ class RankCollapse(Model):
             grown = jnp.log(square / (T * d))
             seen = {
                 "overlap": (total - square) / ((T - 1) * square),
-                "log_norm": log_norm + grown,
+                "log_length": log_length + grown,
                 # Tokens were divided by their length; S is of its first power in them, and A of its second.
-                "log_query_gradient": 3 * log_norm + jnp.log(jnp.sum(of_queries**2) / d / d),
-                "log_value_gradient": log_norm + jnp.log(jnp.sum(of_values**2) / d / d),
+                "log_query_gradient": 3 * log_length + jnp.log(jnp.sum(of_queries**2) / d / d),
+                "log_value_gradient": log_length + jnp.log(jnp.sum(of_values**2) / d / d),
             }
-            return (x / jnp.sqrt(square / (T * d)), log_norm + grown), seen
+            return (x / jnp.sqrt(square / (T * d)), log_length + grown), seen
 
         drawn = jax.random.normal(to_tokens, (T + 1, d), dtype)
         x = jnp.sqrt(rho) * drawn[:1] + jnp.sqrt(1 - rho) * drawn[1:]
         x = x / jnp.sqrt(jnp.mean(x**2, axis=1, keepdims=True))
         total = jnp.sum(jnp.sum(x, axis=0) ** 2)
-        start = {"overlap": (total / (T * d) - 1) / (T - 1), "log_norm": jnp.zeros((), dtype)}
+        start = {"overlap": (total / (T * d) - 1) / (T - 1), "log_length": jnp.zeros((), dtype)}
         _, seen = jax.lax.scan(block, (x, jnp.zeros((), dtype)), jax.random.split(to_blocks, self.depth))
         for name, value in start.items():
             seen[name] = jnp.concatenate([value[None], seen[name]])

@@ -33,8 +33,8 @@ def _recursion(stored: Stored) -> list[Measured]:
 def _failures(stored: Stored) -> list[Measured]:
     runs, attention = stored[DEPTH].sel(layer_norm="after"), stored[ATTENTION]
     weak, strong = (runs.sel(strength=b).overlap_simulated.isel(layer=-1) for b in (0.5, 3.0))
-    low, high = (attention.entropy_simulated.isel(at=i) for i in (0, -1))
-    limit = attention.entropy_limit
+    low, high = (attention.attention_entropy_simulated.isel(at=i) for i in (0, -1))
+    limit = attention.attention_entropy_limit
     critical = float(np.sqrt(2 / (1 - attention.attrs["initial_overlap"])))
     return [
         Measured("overlap after 16 blocks, β = 0.5", *mean_and_error(weak), above=0.8),

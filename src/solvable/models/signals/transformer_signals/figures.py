@@ -64,7 +64,7 @@ def depth(quick: bool) -> dict[str, Any]:
     weak = TransformerSignals(context=context, depth=min(blocks, 6), **{**PLAIN, **WEAK})
     outcome, runs = weak.theory(), _runs(weak, size, seeds)
     hard = xr.Dataset(coords={"layer": np.arange(weak.depth + 1), "block": np.arange(1, weak.depth + 1)}, attrs=WEAK)
-    for name, dim in (("overlap", "layer"), ("participation", "block"), ("entropy", "block")):
+    for name, dim in (("overlap", "layer"), ("participation", "block")):
         hard[name], hard[f"{name}_simulated"] = (dim, np.asarray(outcome[name])), (("seed", dim), runs[name])
     return {"": table, "weak": hard}
 
@@ -109,7 +109,7 @@ def attention(quick: bool) -> dict[str, Any]:
 
     context, size, seeds = (32, 48, 4) if quick else (256, 512, 8)
     lines, points = np.linspace(0.02, 4.0, 30 if quick else 200), np.linspace(0.25, 4.0, 3 if quick else 12)
-    names = ("participation", "shared_attention", "entropy", "query_gradient", "value_gradient")
+    names = ("participation", "shared_attention", "attention_entropy", "query_gradient", "value_gradient")
     table = xr.Dataset(coords={"strength": lines, "at": points}, attrs={"context": context, "size": size, **PLAIN})
     model = TransformerSignals(context=context, depth=1, **PLAIN)
     for kind, values in {"": {}, "_limit": {"tokens": "infinite"}}.items():
@@ -133,8 +133,8 @@ def draw_attention(data: dict[str, Any]) -> Any:
     table = data[""]
     critical = float(np.sqrt(2 / (1 - table.attrs["initial_overlap"])))
     figure, axes = plt.subplots(1, 3, figsize=(13, 3.9), layout="constrained")
-    shown = (("participation", ("participation", "Y_2")), ("entropy", ("entropy of attention", r"H/\log T")),
-             ("query_gradient", ("squared query gradient", r"|\partial W_Q|^2/(T d^2 \sqrt{\log T})")))  # fmt: skip
+    shown = (("participation", ("participation", "Y_2")), ("attention_entropy", ("entropy of attention", r"H/\log T")),
+             ("query_gradient", ("squared query gradient, scaled", r"|\partial W_Q|^2")))  # fmt: skip
     for axis, (name, words) in zip(axes, shown, strict=True):
         axis.plot(table.strength, table[name], color=COLOURS[0], label=f"T = {table.attrs['context']}")
         axis.plot(table.strength, table[f"{name}_limit"], "--", color="0.4", label="T → ∞")
@@ -148,7 +148,7 @@ def draw_attention(data: dict[str, Any]) -> Any:
             axes[0].plot(
                 table.strength, table[f"participation_{T}"], color=COLOURS[i + 2], linewidth=1, label=f"T = {T}"
             )
-    axes[0].text(critical + 0.05, 0.02, r"$\beta_c$", fontsize=9)
+    axes[0].text(critical + 0.06, 0.66, r"$\beta_c$", fontsize=9)
     axes[0].legend(fontsize=8)
     figure.suptitle(
         f"Attention freezes and query gradients switch on around $\\beta_c$ (points: d = {table.attrs['size']}, "
@@ -166,11 +166,11 @@ def trainability(quick: bool) -> dict[str, Any]:
     table = xr.Dataset(coords={"strength": strength, "residual": residual}, attrs={"depth": blocks, "context": 512})
     for name, values in {"relu": PLAIN, "erf": CHAOTIC}.items():
         outcome = TransformerSignals(depth=blocks, context=512, **{**values, **grid}).theory(
-            only=["final_overlap", "collapse_slope", "entropy"]
+            only=["final_overlap", "collapse_slope", "attention_entropy"]
         )
         table[f"overlap_{name}"] = (("strength", "residual"), np.asarray(outcome.final_overlap))
         table[f"slope_{name}"] = ("residual", np.asarray(outcome.collapse_slope)[0])
-        table[f"entropy_{name}"] = (("strength", "residual"), np.asarray(outcome.entropy)[..., 0])
+        table[f"entropy_{name}"] = (("strength", "residual"), np.asarray(outcome.attention_entropy)[..., 0])
     context, size, deep, seeds = (16, 48, 4, 4) if quick else (64, 256, 30, 8)
     runs = [
         TransformerSignals(context=context, depth=deep, strength=1.0, attention_residual=a, **CHAOTIC)

@@ -144,12 +144,12 @@ class TransformerSignals(Model):
                    status="approximate"),
         observable("norm", "mean square of a token", symbol="q", dims=("layer",), low=0, when={"layer_norm": "before"},
                    status="approximate"),
-        observable("participation", "sum of squared weights of a token's attention", symbol="Y_2", dims=("block",), low=0,
-                   high=1 + 1e-9, when={"attention": ("softmax", "centred")}, status="approximate"),
+        observable("participation", "sum of squared weights of a token's attention", symbol="Y_2", dims=("block",),
+                   low=-1e-9, high=1 + 1e-9, when={"attention": ("softmax", "centred")}, status="approximate"),
         observable("shared_attention", "sum of products of the attention weights of two tokens", symbol="Y_{12}",
                    dims=("block",), low=-1e-9, high=1 + 1e-9, when={"attention": ("softmax", "centred")}, status="approximate"),
-        observable("entropy", "entropy of a token's attention over log T", symbol=r"H/\log T", dims=("block",), low=-1e-9,
-                   high=1 + 1e-9, when={"attention": ("softmax", "centred")}, status="approximate"),
+        observable("attention_entropy", "entropy of a token's attention over log T", symbol=r"H/\log T", dims=("block",),
+                   low=-1e-9, high=1 + 1e-9, when={"attention": ("softmax", "centred")}, status="approximate"),
         observable("query_gradient", "squared gradient of the queries' weights, over T d² √log T",
                    symbol=r"|\partial W_Q|^2", dims=("block",), low=-1e-9, when={"attention": ("softmax", "centred")},
                    status="approximate"),
@@ -264,7 +264,7 @@ class TransformerSignals(Model):
                 size = np.log(self.context)
                 alone_all = table.alone(self.strength * np.sqrt(size) * _root(1 - rho))
                 entropy, response = alone_all.entropy / size, alone_all.response
-            found |= {"participation": alone, "shared_attention": shared, "entropy": entropy}
+            found |= {"participation": alone, "shared_attention": shared, "attention_entropy": entropy}
             found["query_gradient"] = self.strength * self.value_variance * (1 - rho) ** 2 * response
         if self.layer_norm == "after":
             chi, stays = self._mlp_slope(numerics.nodes), self.attention_residual**2
@@ -327,7 +327,7 @@ class TransformerSignals(Model):
             seen = {
                 "participation": squares / T,
                 "shared_attention": (both - squares) / (T * (T - 1)),
-                "entropy": -jnp.sum(jax.scipy.special.xlogy(shares, shares)) / (T * math.log(T)),
+                "attention_entropy": -jnp.sum(jax.scipy.special.xlogy(shares, shares)) / (T * math.log(T)),
                 "query_gradient": jnp.sum(of_queries**2) / (T * math.sqrt(math.log(T))) / d / d,
                 "value_gradient": jnp.sum(of_values**2) / T / d / d,
             }
