@@ -1,6 +1,7 @@
 """The command `solvable transformer`: advice, files, invalid input; and the table of parametrisations."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from solvable.errors import InvalidValue
 from solvable.models.signals._parametrisations import RULES, depth_rule, multipliers
 from solvable.tools.transformer import Shape, advise, read_config
 
-TINY = {"depth": 3, "width": 64, "heads": 4, "context": 16}
+TINY: dict[str, Any] = {"depth": 3, "width": 64, "heads": 4, "context": 16}
 WORDS = ["--depth", 3, "--width", 64, "--heads", 4, "--context", 16]
 
 
@@ -52,12 +53,13 @@ def test_json_and_a_config_file_give_the_same_numbers_as_the_function(capsys, tm
 def test_large_weights_freeze_attention_and_strong_branches_collapse():
     frozen = advise(**TINY, std=0.3, projections="plain", embedding_std=1.0)
     assert frozen.given.verdict in ("entropy collapse", "both")
+    assert frozen.strongest is not None
     assert frozen.strongest < frozen.given.strength
     deep = advise(
         **{**TINY, "depth": 40}, std=0.1, projections="plain", embedding_std=1.0, overlap=0.3, layer_norm="after"
     )
     assert deep.given.verdict == "rank collapse"
-    assert deep.given.blocks_kept < 40
+    assert deep.given.blocks_kept in range(1, 40)
     assert deep.branch is not None
     kept = advise(
         **{**TINY, "depth": 40}, std=0.1, projections="plain", embedding_std=1.0, overlap=0.3, layer_norm="after",

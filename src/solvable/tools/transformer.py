@@ -451,7 +451,7 @@ def _evaluate(shape: Shape, scaled: Shape) -> tuple[Standing, Standing, dict[str
     branches = np.geomspace(0.01, 10.0, 31)  # 1 is among them
     grid = np.stack(np.meshgrid(strengths, branches, indexing="ij")).reshape(2, -1)
     other = scaled.controls()
-    rows = {
+    rows: dict[str, Any] = {
         "strength": [*grid[0], own["strength"], other["strength"]],
         "value_variance": [*(own["value_variance"] * grid[1] ** 2), own["value_variance"], other["value_variance"]],
         "weight_variance": [
@@ -461,9 +461,10 @@ def _evaluate(shape: Shape, scaled: Shape) -> tuple[Standing, Standing, dict[str
         ],
         "output_ratio": [*(own["output_ratio"] * grid[1] ** 2), own["output_ratio"], other["output_ratio"]],
     }
+    arrays: dict[str, Any] = {n: np.array(v) for n, v in rows.items()}
     model = TransformerSignals(
         context=shape.context, depth=shape.depth, layer_norm=shape.layer_norm, activation=shape.activation,
-        bias_variance=0.0, initial_overlap=shape.overlap, **{n: np.array(v) for n, v in rows.items()},
+        bias_variance=0.0, initial_overlap=shape.overlap, **arrays,
     )  # fmt: skip
     found = model.theory(only=["overlap", "attention_entropy"])
     overlap, entropy = np.asarray(found.overlap), np.asarray(found.attention_entropy)

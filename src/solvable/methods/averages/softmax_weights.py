@@ -148,7 +148,8 @@ def _given(y: np.ndarray, own: float) -> tuple[np.ndarray, np.ndarray]:
 def _averaged(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Averages of neighbouring entries along the last axis with symmetric weights, where all of them exist."""
     size = fft.next_fast_len(values.shape[-1], real=True)
-    found = fft.irfft(fft.rfft(values, size) * fft.rfft(weights / weights.sum(), size), size)
+    kernel = np.asarray(fft.rfft(weights / weights.sum(), size))
+    found = np.asarray(fft.irfft(np.asarray(fft.rfft(values, size)) * kernel, size))
     return found[..., len(weights) - 1 : values.shape[-1]]
 
 

@@ -15,7 +15,9 @@ CLOSED = "linear"
 def _vanishing(stored: Stored) -> list[Measured]:
     """Gradients relative to those of the same layer's norm, at the start and near collapse."""
     runs = stored[FIGURE].sel(case=CLOSED)
-    size = runs.log_length_simulated.isel(layer=slice(None, -1)).rename(layer="block").drop_vars("block", errors="ignore")
+    size = (
+        runs.log_length_simulated.isel(layer=slice(None, -1)).rename(layer="block").drop_vars("block", errors="ignore")
+    )
     query = runs.log_query_gradient_simulated - 3 * size.values
     value = runs.log_value_gradient_simulated - size.values
     last = int(runs.sizes["block"]) - 1

@@ -13,9 +13,9 @@ from solvable.render.plots import COLOURS, MARKERS, label, log_axis
 
 from .model import TransformerSignals
 
-PLAIN = {"value_variance": 0.2, "weight_variance": 0.2, "bias_variance": 4e-4, "initial_overlap": 0.2}
-WEAK = {"value_variance": 1.0, "attention_residual": 0.3, "strength": 3.0}
-CHAOTIC = {"activation": "erf", "weight_variance": 9.0, "value_variance": 1.0, "bias_variance": 0.05}
+PLAIN: dict[str, Any] = {"value_variance": 0.2, "weight_variance": 0.2, "bias_variance": 4e-4, "initial_overlap": 0.2}
+WEAK: dict[str, Any] = {"value_variance": 1.0, "attention_residual": 0.3, "strength": 3.0}
+CHAOTIC: dict[str, Any] = {"activation": "erf", "weight_variance": 9.0, "value_variance": 1.0, "bias_variance": 0.05}
 STRENGTHS = (0.5, 3.0)
 RESIDUALS = (0.5, 0.8, 1.5, 2.5)
 
