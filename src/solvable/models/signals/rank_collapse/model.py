@@ -74,8 +74,8 @@ class RankCollapse(Model):
     inconclusive = 0.3
     guard = Guard(values={"context": 8, "depth": 3}, size=96, seeds=16)
     check_study = (
-        {"values": {"context": 12, "depth": 4}, "over": {"mlp": ["linear", "relu"], "scaling": ["none", "depth"]},
-         "sizes": [96, 192, 384], "seeds": 128},
+        {"values": {"context": 12, "depth": 3}, "over": {"mlp": ["linear", "relu"], "scaling": ["none", "depth"]},
+         "sizes": [96, 192, 384], "seeds": 96},
     )  # fmt: skip
     references = (RANK_COLLAPSE,)
 
