@@ -32,6 +32,7 @@ from . import (
     sweep,
     text,
     theory,
+    transformer,
 )
 from .common import complain, with_arms
 
@@ -45,6 +46,7 @@ Command = OmitSubcommandPrefixes[
     | Annotated[potts.Potts, subcommand("potts")]
     | Annotated[text.Text, subcommand("text")]
     | Annotated[forecast.Forecast, subcommand("forecast")]
+    | Annotated[transformer.Transformer, subcommand("transformer")]
     | Annotated[figure.Figure, subcommand("figure")]
     | Annotated[explore.Explore, subcommand("explore")]
     | Annotated[check.Check, subcommand("check")]
@@ -63,6 +65,7 @@ COMMANDS: dict[type, Callable[[Any], int]] = {
     **potts.COMMANDS,
     text.Text: text.run,
     forecast.Forecast: forecast.run,
+    **transformer.COMMANDS,
     figure.Figure: figure.run,
     explore.Explore: explore.run,
     check.Check: check.run,
@@ -83,7 +86,7 @@ def main(argv: list[str] | None = None) -> None:
         print(f"solvable {__version__}")
         return
     command = _parsed(with_arms(sweep.with_sbatch(words)) or ["--help"])
-    command = command.action if isinstance(command, (sweep.Sweep, potts.Potts)) else command
+    command = command.action if isinstance(command, (sweep.Sweep, potts.Potts, transformer.Transformer)) else command
     try:
         code = COMMANDS[type(command)](command)
     except SolvableError as problem:

@@ -1,0 +1,3 @@
+"""Rank collapse of uniform attention, and the gradients that it kills."""
+
+from .model import RankCollapse as RankCollapse
