@@ -1,16 +1,17 @@
 r"""The dynamics of an infinitely wide residual network, solved forwards in time.
 
 A field, such as the preactivations of a layer at one step, is a vector over *sites* with scalar product <ab> = mean(ab). The
-initial matrices W never exist. All that training needs are products Wφ and Wᵀg, and these follow by Gaussian conditioning: let p_k
+initial matrices W are never stored. Training needs only the products Wφ and Wᵀg, which follow by Gaussian conditioning: let p_k
 be an orthonormal basis of all past φ with known y_k = W p_k, and q_j one of all past g with known x_j = Wᵀ q_j. Then
 
     φ = Σ_k <φ p_k> p_k + n p,     W p = Σ_j <p x_j> q_j + z,     Wφ = Σ_k <φ p_k> y_k + n W p
 
-with a fresh Gaussian field z, and likewise for Wᵀg. The sum over j is the response (Onsager) term of dynamical mean-field theory,
-Σ_s R(t,s) g(s), by Stein's lemma. Steps and layers are visited in the order of a training step, so that nothing is iterated.
+with a fresh Gaussian field z, orthogonal to all q_j, and likewise for Wᵀg. The sum over j is the response (Onsager) term of
+dynamical mean-field theory, Σ_s R(t,s) g(s), by Stein's lemma. Steps and layers are visited in the order of a training step, so
+nothing is iterated.
 
-Linear networks stay linear in the fresh fields: with one site per fresh field, each fresh field a unit vector, the result is exact.
-For other activations sites are samples; their fresh fields have exactly orthogonal, normalised draws, which makes the linear part
+Linear networks stay linear in the fresh fields: with one site per fresh field, each fresh field a unit vector, the result is
+exact. For other activations sites are samples; their draws are exactly orthogonal and normalised, which makes the linear part
 exact and leaves noise in the rest only.
 """
 
@@ -41,7 +42,7 @@ class Histories(NamedTuple):
 
 
 class Path(NamedTuple):
-    """Outputs (`steps + 1`, `patterns`), kernels by layer (`steps + 1`, `depth + 1`) and the tangent kernel, averaged over patterns."""
+    """Outputs (`steps + 1`, `patterns`), and kernels averaged over patterns: by layer (`steps + 1`, `depth + 1`), and tangent."""
 
     output: Array
     features: Array

@@ -18,9 +18,9 @@ sums over s include patterns and their 1/P):
     g^ℓ = g^{ℓ+1} + φ'(h^ℓ) {σ[r^ℓ + Σ_s R_g(t,s) φ(h^ℓ(s))] + σ²γ₀η_h Σ_{s<t} Δ(s) G^{ℓ+1}(t,s) φ(h^ℓ(s))},
     g^L = φ'(h^L) w,    w(t) = w₀ + γ₀η Σ_{s<t} Δ(s) φ(h^L(s)),    f = <w φ(h^L)>/γ₀,
 
-with Gaussian u^{ℓ+1} of covariance Φ^ℓ = <φ(h^ℓ)φ(h^ℓ)> and r^ℓ of covariance G^{ℓ+1} = <g^{ℓ+1}g^{ℓ+1}>. `mean_field` solves them in the
-order of training, without iteration: exactly for linear φ, with samples of sites for others. As γ₀ → 0 the tangent kernel
-Θ = Φ^L + K G⁰ + (η_h/η) σ² Σ_ℓ Φ^ℓ G^{ℓ+1} stays constant.
+with Gaussian u^{ℓ+1} of covariance Φ^ℓ = <φ(h^ℓ)φ(h^ℓ)> and r^ℓ of covariance G^{ℓ+1} = <g^{ℓ+1}g^{ℓ+1}>. `mean_field` solves
+them in the order of training, without iteration: exactly for linear φ, with samples of sites for others. As γ₀ → 0 the tangent
+kernel Θ = Φ^L + K G⁰ + (η_h/η) σ² Σ_ℓ Φ^ℓ G^{ℓ+1} stays constant.
 
 **Simulation.** The network itself, with gradients by automatic differentiation.
 """
@@ -54,6 +54,8 @@ from solvable.model import (
 
 from .mean_field import drawn_sources, mean_field, number_of_sources, unit_sources
 
+PLACES = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Where kernels are measured, in units of the depth; layers are rounded down."""
 LARGEST = 2000
 """Largest number of fields, depth × (steps + 1) × patterns: their histories then fit into about half a gigabyte."""
 
@@ -121,9 +123,11 @@ class DepthTransfer(Model):
         1.0, low=1e-4, high=100.0, typical=(0.1, 3.0), scale="log", symbol=r"\gamma_0",
         meaning="how strongly features move: small values leave the tangent kernel constant")  # fmt: skip
     branch_scale: Control = control(
-        1.0, low=0.0, high=10.0, typical=(0.0, 2.0), symbol=r"\beta_0", meaning="factor of every residual branch at depth one")  # fmt: skip
+        1.0, low=0.0, high=10.0, typical=(0.0, 2.0), symbol=r"\beta_0",
+        meaning="factor of every residual branch at depth one")  # fmt: skip
     branch_exponent: Control = control(
-        0.5, low=0.0, high=2.0, typical=(0.0, 1.0), symbol=r"\alpha", meaning="branches are multiplied by depth to the power −α")  # fmt: skip
+        0.5, low=0.0, high=2.0, typical=(0.0, 1.0), symbol=r"\alpha",
+        meaning="branches are multiplied by depth to the power −α")  # fmt: skip
     correlation: Control = control(
         0.0, low=0.0, high=1.0, high_open=True, typical=(0.0, 0.9), symbol="K",
         meaning="scalar product of two different patterns")  # fmt: skip
@@ -141,7 +145,7 @@ class DepthTransfer(Model):
     dimensions_declared = (
         dimension("time", "steps of gradient descent", symbol="t", kind="time"),
         dimension("pattern", "training pattern"),
-        dimension("layer", "layer of the residual stream", symbol=r"\ell", kind="label"),
+        dimension("layer", "layer over depth, rounded down to a whole layer", symbol=r"\ell/L", kind="label"),
     )
     observables_declared = (
         observable("output", "output on each pattern", symbol="f", dims=("time", "pattern")),
@@ -166,8 +170,12 @@ class DepthTransfer(Model):
         return {
             "time": np.arange(self.steps + 1),
             "pattern": np.arange(self.patterns),
-            "layer": np.arange(self.depth + 1),
+            "layer": np.asarray(PLACES),
         }
+
+    def _layers(self) -> np.ndarray:
+        """The layers whose kernels are measured."""
+        return np.floor(self.depth * np.asarray(PLACES)).astype(int)
 
     @property
     def stated_accuracy(self) -> float:
@@ -207,9 +215,9 @@ class DepthTransfer(Model):
         bounded = jnp.all(jnp.abs(path.output) < 1e6, axis=1) & (path.tangent < 1e6)
         return {
             "output": path.output,
-            "train_loss": 0.5 * jnp.mean((self.targets - path.output) ** 2, axis=1),
-            "feature_kernel": path.features,
-            "gradient_kernel": path.signals,
+            "train_loss": 0.5 * jnp.mean((self.targets[None, :] - path.output) ** 2, axis=1),
+            "feature_kernel": path.features[:, self._layers()],
+            "gradient_kernel": path.signals[:, self._layers()],
             "tangent_kernel": path.tangent,
             "converged": jnp.cumprod(bounded).astype(bool),
             "residual": jnp.zeros(()),
@@ -259,8 +267,8 @@ class DepthTransfer(Model):
             return {
                 "output": output,
                 "train_loss": 0.5 * jnp.mean((targets - output) ** 2),
-                "feature_kernel": jnp.mean(features**2, axis=(1, 2)),
-                "gradient_kernel": jnp.mean(signals**2, axis=(1, 2)),
+                "feature_kernel": jnp.mean(features**2, axis=(1, 2))[self._layers()],
+                "gradient_kernel": jnp.mean(signals**2, axis=(1, 2))[self._layers()],
                 "tangent_kernel": sum(squares) / (self.patterns * self.rate.astype(dtype)),
             }
 
