@@ -11,7 +11,7 @@ from solvable.model import simulate_batch
 
 from .rows import Row, cpu_seconds, largest
 
-DEPTH, STEPS, WIDTH = 16, 12, 1000
+DEPTH, STEPS, WIDTH = 16, 12, 400
 
 
 def residual_networks() -> Iterator[Row]:
