@@ -1,7 +1,8 @@
 r"""Small transformers whose learning rate is tuned once: which rule carries it over to other widths and depths?
 
 **Data.** Sequences of a random language: the logits of the next of C letters are a sum of two tables, one for each of the last
-two letters, with entries drawn once from N(0, g²/2) (`instance`, `contrast`). Every batch is fresh. The entropy per letter, which no learner beats, is measured on the test sequences.
+two letters, with entries drawn once from N(0, g²/2) (`instance`, `contrast`). Every batch is fresh. The entropy per
+letter, which no learner beats, is measured on the test sequences.
 
 **Learner.** A GPT (`network`) of width N (the size of a simulation) and depth L, trained by AdamW at a constant rate after a
 short warm-up. A *rule* translates the settings of a base model of width N₀ and depth L₀ to those of the network: initial
