@@ -24,7 +24,7 @@ Where residuals vanish, Λ is the top eigenvalue of X(K_w + K_a)Xᵀ/P.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -212,14 +212,19 @@ def trained(
     *,
     steps: int,
     every: int,
-    activation: Any = None,
+    activation: Callable[[Array], Array] | None = None,
+    last: float = 1.0,
 ) -> dict[str, Array]:
-    """Train a two-layer network, with any activation, by gradient descent, and measure its loss and sharpness."""
+    """Train a two-layer network by gradient descent and measure its loss and sharpness.
+
+    `activation` is that of the hidden units (None: linear), `last` a factor of the last layer's rate.
+    """
     count, dim = x.shape
     to_first, to_last, to_start = jax.random.split(key, 3)
     first = jnp.tile(jax.random.normal(to_first, (size // 2, dim), x.dtype), (2, 1))
     half = jax.random.normal(to_last, (size // 2,), x.dtype)
     weights = jnp.concatenate([jnp.concatenate([half, -half])[:, None], first], axis=1).reshape(-1)
+    rates = jnp.tile(jnp.ones(dim + 1, x.dtype).at[0].set(last), size)
     look = jax.random.normal(to_start, weights.shape, x.dtype)
 
     def output(weights: Array) -> Array:
@@ -241,7 +246,7 @@ def trained(
 
     def between(weights: Array, _: None) -> tuple[Array, dict[str, Array]]:
         def step(_: Array, now: Array) -> Array:
-            return now - rate * gamma**2 * jax.grad(loss)(now)
+            return now - rate * gamma**2 * rates * jax.grad(loss)(now)
 
         return jax.lax.fori_loop(0, every, step, weights), measure(weights)
 
