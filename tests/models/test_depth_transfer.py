@@ -26,11 +26,11 @@ def path(kind, sources, targets=(1.0,), correlation=0.3, branch=0.6, rate=0.1, s
     @jax.jit
     def solve(targets):
         count = len(targets)
-        gram = (1 - correlation) * jnp.eye(count) + correlation
+        root = np.linalg.cholesky((1 - correlation) * np.eye(count) + correlation)
         source = sources(number_of_sources(depth, steps, count))
         return mean_field(
             *kind, source, depth=depth, steps=steps, branch=jnp.asarray(branch), richness=jnp.asarray(1.5),
-            rate=jnp.asarray(rate), hidden_rate=jnp.asarray(1.5 * rate), gram=gram, targets=targets,
+            rate=jnp.asarray(rate), hidden_rate=jnp.asarray(1.5 * rate), root=jnp.asarray(root), targets=targets,
         )  # fmt: skip
 
     return solve(jnp.asarray(targets))

@@ -88,24 +88,45 @@ def rates(quick: bool) -> dict[str, Any]:
     return {"": lines[keep[:1]].isel(time=[-1]), "networks": points[keep].isel(time=[-1])}
 
 
+def best_rates(data: dict[str, Any]) -> Any:
+    """The rate with the smallest loss in the limit of large width; NaN where it lies at an end of the grid."""
+    loss = data[""].isel(time=-1).train_loss_theory
+    best = loss.fillna(np.inf).argmin("rate")
+    inside = (best > 0) & (best < loss.sizes["rate"] - 1)
+    return loss.rate[best].where(inside)
+
+
 def draw_rates(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
     lines, points = data[""].isel(time=-1), data["networks"].isel(time=-1)
-    size = int(points["size"][-1])
-    figure, axes = plt.subplots(1, 3, figsize=(12.4, 3.9), sharey=True)
-    for axis, (exponent, words) in zip(axes, EXPONENTS.items(), strict=True):
+    size, best = int(points["size"][-1]), best_rates(data)
+    figure, axes = plt.subplots(1, 4, figsize=(16.0, 3.9))
+    for axis, (exponent, words) in zip(axes, EXPONENTS.items(), strict=False):
         for i, depth in enumerate(lines.depth.values):
+            top = float(best.sel(branch_exponent=exponent, depth=depth))
+            if not np.isfinite(top):
+                continue
+            # Beyond the best rate descent overshoots, soon chaotically; the lines end there.
             loss = lines.train_loss_theory.sel(branch_exponent=exponent, depth=depth)
+            loss = loss.where(loss.rate < 1.5 * top)
             axis.plot(loss.rate, loss, color=COLOURS[i], label=f"L = {depth}")
             if depth in points.depth:
                 runs = points.train_loss_simulated.sel(branch_exponent=exponent, depth=depth, size=size)
+                runs = runs.where(runs.rate < 1.5 * top)
                 error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
                 axis.errorbar(runs.rate, runs.mean("seed"), error, fmt=MARKERS[i], color=COLOURS[i], markersize=3.8)
         log_axis(axis.xaxis)
-        axis.set(xlabel=label("rate", r"\eta"), ylim=(0, 0.7), title=words)
+        axis.set(xlabel=label("rate", r"\eta"), xlim=(1e-3, 1), ylim=(0, 0.55), title=words)
+        axis.legend(title="depth")
     axes[0].set_ylabel("training loss after 5 steps")
-    axes[0].legend(title="depth")
+    for i, (exponent, words) in enumerate(EXPONENTS.items()):
+        found = best.sel(branch_exponent=exponent)
+        axes[3].plot(found.depth, found, MARKERS[i] + LINES[i], color=COLOURS[i + 3], label=words)
+    log_axis(axes[3].xaxis)
+    log_axis(axes[3].yaxis)
+    axes[3].set(xlabel=label("depth", "L"), ylabel="best learning rate", title="the best rate against depth")
+    axes[3].legend()
     figure.suptitle(
         f"The best learning rate of infinitely wide residual networks (lines; N = {size}: points) stays put if branches "
         "shrink with depth",

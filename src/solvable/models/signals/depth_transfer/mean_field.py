@@ -88,7 +88,7 @@ def mean_field(
     richness: Array,
     rate: Array,
     hidden_rate: Array,
-    gram: Float[Array, "patterns patterns"],
+    root: Float[Array, "patterns patterns"],
     targets: Float[Array, " patterns"],
 ) -> Path:
     """Train the network for some steps of full-batch gradient descent on ½ mean (y − f)².
@@ -99,14 +99,14 @@ def mean_field(
     - `branch`: σ, the factor of every residual branch.
     - `richness`: γ₀.
     - `rate`, `hidden_rate`: learning rates of the first and last layer, and of the hidden weights.
-    - `gram`: scalar products of the inputs.
+    - `root`: a square root of the matrix K = root rootᵀ of scalar products of the inputs.
     """
     patterns, count = len(targets), (steps + 1) * len(targets)
     pattern_of = jnp.arange(count) % patterns
     inputs = jax.vmap(source)(jnp.arange(patterns))
     readout = source(jnp.asarray(patterns))
     sites = readout.shape[0]
-    inputs = cholesky(gram) @ inputs
+    inputs, gram = root @ inputs, root @ root.T
     layers = jnp.arange(depth)
 
     def fresh(backward: int, layer: Array, item: Array) -> Array:

@@ -36,7 +36,6 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from solvable.errors import InvalidValue
-from solvable.methods.fixed_points.linear_algebra import cholesky
 from solvable.model import (
     Control,
     Count,
@@ -112,18 +111,18 @@ class DepthTransfer(Model):
     guard = Guard(values={"depth": 3, "steps": 4}, size=100, seeds=8)
     check_study = (
         {"over": {"richness": [0.5, 2.0], "branch_exponent": [0.5, 1.0]}, "values": {"depth": 4, "steps": 10}, "seeds": 16},
-        {"over": {"activation": ["tanh", "relu"]}, "values": {"depth": 3, "steps": 6}, "seeds": 16},
+        {"over": {"activation": ["tanh", "relu"]}, "values": {"depth": 3, "steps": 6}, "seeds": 32},
     )  # fmt: skip
     references = (BORDELON, DEY)
 
     rate: Control = control(
-        0.03, low=0.0, low_open=True, high=10.0, typical=(0.01, 0.1), scale="log", symbol=r"\eta",
+        0.03, low=0.0, low_open=True, high=10.0, typical=(0.003, 0.03), scale="log", symbol=r"\eta",
         meaning="learning rate of the first and last layer, in units of γ₀²N")  # fmt: skip
     richness: Control = control(
         1.0, low=1e-4, high=100.0, typical=(0.1, 3.0), scale="log", symbol=r"\gamma_0",
         meaning="how strongly features move: small values leave the tangent kernel constant")  # fmt: skip
     branch_scale: Control = control(
-        1.0, low=0.0, high=10.0, typical=(0.0, 2.0), symbol=r"\beta_0",
+        1.0, low=0.0, high=10.0, typical=(0.0, 1.0), symbol=r"\beta_0",
         meaning="factor of every residual branch at depth one")  # fmt: skip
     branch_exponent: Control = control(
         0.5, low=0.0, high=2.0, typical=(0.0, 1.0), symbol=r"\alpha",
@@ -188,9 +187,10 @@ class DepthTransfer(Model):
     def _hidden_rate(self) -> Array:
         return self.rate * (self.depth ** (2 * self.branch_exponent - 1) if self.hidden_rates == "matched" else 1.0)
 
-    def _gram(self) -> Array:
-        same = jnp.eye(self.patterns)
-        return same + self.correlation * (1 - same)
+    def _root(self) -> Array:
+        """The symmetric square root of the scalar products K of the patterns."""
+        apart, together = jnp.sqrt(1 - self.correlation), jnp.sqrt(1 + (self.patterns - 1) * self.correlation)
+        return apart * jnp.eye(self.patterns) + (together - apart) / self.patterns
 
     # --- theory -----------------------------------------------------------------------------------------------------
 
@@ -208,7 +208,7 @@ class DepthTransfer(Model):
             richness=self.richness,
             rate=self.rate,
             hidden_rate=self._hidden_rate(),
-            gram=self._gram(),
+            root=self._root(),
             targets=self.targets,
         )
         # Too large a rate diverges; beyond this size nothing is resolved any more.
@@ -228,7 +228,7 @@ class DepthTransfer(Model):
     def experiment(self, key: PRNGKeyArray, size: int, counts: Mapping[str, Count], dtype: Any) -> dict[str, Array]:
         phi = ACTIVATIONS[self.activation][0]
         richness, branch = self.richness.astype(dtype), self._branch().astype(dtype)
-        inputs = cholesky(self._gram()).astype(dtype) * self.patterns**0.5  # rows, with D = P
+        inputs = self._root().astype(dtype) * self.patterns**0.5  # rows x, with D = P
         targets = self.targets.astype(dtype)
         shapes = Weights((size, self.patterns), (self.depth, size, size), (size,))
         weights = Weights(

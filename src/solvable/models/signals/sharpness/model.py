@@ -213,11 +213,13 @@ def trained(
     steps: int,
     every: int,
     activation: Callable[[Array], Array] | None = None,
-    last: float = 1.0,
+    last: Array | float = 1.0,
+    sharpness: bool = True,
 ) -> dict[str, Array]:
     """Train a two-layer network by gradient descent and measure its loss and sharpness.
 
     `activation` is that of the hidden units (None: linear), `last` a factor of the last layer's rate.
+    Without `sharpness` only the loss is measured.
     """
     count, dim = x.shape
     to_first, to_last, to_start = jax.random.split(key, 3)
@@ -240,6 +242,8 @@ def trained(
         return pull(pushed / count)[0]
 
     def measure(weights: Array) -> dict[str, Array]:
+        if not sharpness:
+            return {"train_loss": loss(weights)}
         whole = largest_eigenvalue(lambda v: jax.jvp(jax.grad(loss), (weights,), (v,))[1], look, LANCZOS)
         newton = largest_eigenvalue(lambda v: gauss_newton(weights, v), look, min(LANCZOS, count + 1))
         return {"sharpness": gamma**2 * whole, "kernel_sharpness": gamma**2 * newton, "train_loss": loss(weights)}
@@ -251,7 +255,7 @@ def trained(
         return jax.lax.fori_loop(0, every, step, weights), measure(weights)
 
     _, seen = jax.lax.scan(between, weights, None, length=steps // every + 1)
-    finite = jnp.isfinite(seen["sharpness"]) & jnp.isfinite(seen["train_loss"])
+    finite = jnp.all(jnp.isfinite(jnp.stack(list(seen.values()))), axis=0)
     return {**seen, "converged": jnp.cumprod(finite).astype(bool)}
 
 
