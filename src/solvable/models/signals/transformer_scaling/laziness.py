@@ -1,8 +1,8 @@
 """How non-linear is the change of a residual block in its own weights? A block is lazy if the answer is: hardly.
 
 In a residual network of L blocks, h ← h + (L/2)^(−α) B(h) with B(h) = √(2/N) W₂ φ(√(2/N) W₁ φ(h)) and a readout of order 1/N, the
-first weights of the first block take one step of Adam at rate η(L/2)^(α−1). With h the output of that block, δ₁ its change to first
-order in the step and δ₂ the rest, all steps being of order L^(α−1),
+first weights of the first block take one step of Adam at rate η(L/2)^(α−1). With h the output of that block, δ₁ its change to
+first order in the step and δ₂ the rest, all steps being of order L^(α−1),
 
     |Δh|/|h| ~ L^(α−1),    |δ₂|/|Δh| ~ L^(α−1),    |δ₂|/|h| ~ L^(2(α−1)):
 
