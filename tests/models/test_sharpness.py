@@ -18,8 +18,8 @@ def seen(model, size, seeds):
 
 def test_the_sharpness_is_the_top_eigenvalue_of_a_whole_hessian():
     """A network of 2000 units with moments of the theory, as one dense matrix in the space of matrices M, v_i = M z_i."""
-    model = sv.Sharpness(samples=3, inputs_dimension=4, richness=2.0, steps=4, every=4)
-    x, y = np.asarray(model.inputs), np.asarray(model.targets)
+    model = sv.Sharpness(patterns=3, input_dimension=4, richness=2.0, steps=4, every=4)
+    x, y = np.asarray(model.given_inputs), np.asarray(model.targets)
     # the recursion, coded again from averages over a Gaussian vector z = (a, w)
     z, beta, e = np.eye(5), np.zeros(4), float(model.rate * model.richness)
     for _ in range(4):
@@ -52,7 +52,7 @@ def test_the_lazy_limit_and_ntk_scaling_keep_the_sharpness():
 
 
 def test_without_residuals_only_gauss_newton_is_left():
-    outcome = sv.Sharpness(samples=2, steps=2000, every=1000, rate=0.3).theory()
+    outcome = sv.Sharpness(patterns=2, steps=2000, every=1000, rate=0.3).theory()
     assert outcome.train_loss[-1] < 1e-20
     assert abs(outcome.sharpness[-1] - outcome.kernel_sharpness[-1]) < 1e-9
     assert outcome.sharpness[0] > outcome.kernel_sharpness[0] + 1e-3

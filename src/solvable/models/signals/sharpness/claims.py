@@ -66,7 +66,7 @@ CLAIMS = (
         "γ²λ_max of networks of different width lies on the limit of large width throughout training",
         "eigenvalues without the factor γ², which differ by the ratio of the widths",
         (FIGURE,), _collapse,
-        "two-layer linear networks, 10 samples in 20 dimensions, N = 64 to 1024, 60 steps, 24 seeds",
+        "two-layer linear networks, 10 patterns in 20 dimensions, N = 64 to 1024, 60 steps, 16 seeds",
     ),
     Claim(
         "Under NTK scaling the growth of the sharpness fades with width.",
@@ -74,7 +74,7 @@ CLAIMS = (
         "the growth over training falls like 1/N, and does not fall under μP",
         "a growth that does not depend on width",
         (FIGURE,), _fades,
-        "two-layer linear networks, N = 64 to 1024, 60 steps, 24 seeds",
+        "two-layer linear networks, N = 64 to 1024, 60 steps, 16 seeds",
     ),
     Claim(
         "Feature learning causes the growth of the sharpness, and consistent sharpness goes with transfer of learning rates.",

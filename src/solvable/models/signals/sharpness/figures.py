@@ -19,7 +19,7 @@ RATES = 2.0 ** np.arange(-13, 2.01, 0.5)
 
 
 def widths(quick: bool) -> dict[str, Any]:
-    sizes, seeds = ([64, 128], 4) if quick else ([64, 256, 1024], 24)
+    sizes, seeds = ([64, 128], 4) if quick else ([64, 256, 1024], 16)
     model = Sharpness(steps=60, every=5)
     runs = Study(model, {"scaling": ["mup", "ntk"]}, sizes=sizes, seeds=seeds).run()
     rich = Study(model.replace(every=60), {"richness": np.geomspace(0.03, 3.0, 13)}).run()
@@ -34,7 +34,7 @@ def losses(model: Sharpness, sizes: list[int], seeds: int) -> Any:
     """Loss after 20 steps by scaling, width, rate and seed; *standard*: last layer from N(0, 1/N), one rate for all weights."""
     import xarray as xr
 
-    x, y = jnp.asarray(model.inputs, jnp.float32), jnp.asarray(model.targets, jnp.float32)
+    x, y = jnp.asarray(model.given_inputs, jnp.float32), jnp.asarray(model.targets, jnp.float32)
     keys = jax.random.split(jax.random.key(0), seeds)
     found = np.full((len(SCALINGS), len(sizes), len(RATES), seeds), np.nan)
     for j, size in enumerate(sizes):

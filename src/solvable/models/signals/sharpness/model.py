@@ -1,6 +1,6 @@
 r"""The sharpness of a loss, the top eigenvalue of its Hessian, while networks of different width are trained.
 
-**Data.** P inputs x_μ in D dimensions (`inputs`, by default drawn from N(0, 2/D)) and targets y_μ (`targets`).
+**Data.** P patterns x_μ in D dimensions (`given_inputs`, by default drawn from N(0, 2/D)) and targets y_μ (`targets`).
 
 **Learner.** f(x) = Σ_i a_i w_i·x/(γ√N) with N units, a and w from N(0, 1) in pairs (a, w), (−a, w), so that f = 0 at the start;
 full-batch gradient descent on ½ mean (y − f)² at rate ηγ². Two scalings: γ = γ₀√N (*mup*: features move at every width) and
@@ -55,8 +55,8 @@ LANCZOS = 40
 
 
 def _draw_inputs(model: Any) -> np.ndarray:
-    draws = np.random.default_rng(0).standard_normal((model.samples, model.inputs_dimension))
-    return np.sqrt(2 / model.inputs_dimension) * draws
+    draws = np.random.default_rng(0).standard_normal((model.patterns, model.input_dimension))
+    return np.sqrt(2 / model.input_dimension) * draws
 
 
 class Sharpness(Model):
@@ -99,15 +99,16 @@ class Sharpness(Model):
         1.0, low=0.0, low_open=True, high=100.0, typical=(0.1, 3.0), scale="log", symbol=r"\gamma_0",
         meaning="how strongly features move, at every width (mup) or in relation to the width (ntk)")  # fmt: skip
     scaling: str = choice("mup", options=("mup", "ntk"), meaning="factor of the output: 1/(γ₀N) or 1/(γ₀√N)")
-    samples: int = choice(10, high=1000, symbol="P", meaning="number of training samples")
-    inputs_dimension: int = choice(20, high=1000, symbol="D", meaning="dimension of the inputs")
+    patterns: int = choice(10, high=1000, symbol="P", meaning="number of training patterns")
+    input_dimension: int = choice(20, high=1000, symbol="D", meaning="dimension of the inputs")
     steps: int = choice(60, high=100_000, symbol="T", meaning="steps of gradient descent")
     every: int = choice(5, high=100_000, meaning="steps between two measurements; a divisor of the steps")
-    inputs: Array = data(
-        _draw_inputs, dims=("samples", "inputs_dimension"), symbol="x", meaning="training inputs, one in every row")  # fmt: skip
+    given_inputs: Array = data(
+        _draw_inputs, dims=("patterns", "input_dimension"), symbol="x",
+        meaning="training patterns, one in every row")  # fmt: skip
     targets: Input = input(
-        lambda m: 3 * np.sum(_given_inputs(m), axis=1) / np.sqrt(m.inputs_dimension), dims=("samples",), symbol="y",
-        meaning="target of every sample")  # fmt: skip
+        lambda m: 3 * np.sum(_given_inputs(m), axis=1) / np.sqrt(m.input_dimension), dims=("patterns",), symbol="y",
+        meaning="target of every pattern")  # fmt: skip
 
     dimensions_declared = (dimension("time", "steps of gradient descent", symbol="t", kind="time"),)
     observables_declared = (
@@ -115,7 +116,7 @@ class Sharpness(Model):
                    low=0),
         observable("kernel_sharpness", "largest eigenvalue of its Gauss–Newton part, the tangent kernel over P",
                    symbol=r"\Lambda_{GN}", dims=("time",), low=0),
-        observable("train_loss", "half the mean squared error on the samples", dims=("time",), low=0),
+        observable("train_loss", "half the mean squared error on the patterns", dims=("time",), low=0),
     )  # fmt: skip
     converges_along = "time"
 
@@ -129,7 +130,7 @@ class Sharpness(Model):
     # --- theory -----------------------------------------------------------------------------------------------------
 
     def point(self, numerics: Numerics) -> dict[str, Array]:
-        x, y, count, dim = self.inputs, self.targets, self.samples, self.inputs_dimension
+        x, y, count, dim = self.given_inputs, self.targets, self.patterns, self.input_dimension
         rich = self.richness if self.scaling == "mup" else jnp.zeros_like(self.richness)
 
         def step(state: tuple[Array, Array, Array], _: None) -> tuple[tuple[Array, Array, Array], tuple[Array, ...]]:
@@ -164,7 +165,7 @@ class Sharpness(Model):
         self, beta: Array, first: Array, last: Array, g: Array, newton: Array, rich: Array, halvings: int
     ) -> tuple[Array, Array]:
         """The largest eigenvalue Λ of the Hessian, and the residual of its equation."""
-        x, count = self.inputs, self.samples
+        x, count = self.given_inputs, self.patterns
         length = jnp.sqrt(jnp.maximum(g @ g, 1e-300))
         edge = rich * length
         along, moved = x @ (g / length), rich * (x @ beta)
@@ -197,7 +198,7 @@ class Sharpness(Model):
             raise InvalidValue(f"size = {size} is not even: units come in pairs.")
         gamma = self.richness.astype(dtype) * (size**0.5 if self.scaling == "mup" else 1.0)
         return trained(
-            key, size, self.inputs.astype(dtype), self.targets.astype(dtype), gamma, self.rate.astype(dtype),
+            key, size, self.given_inputs.astype(dtype), self.targets.astype(dtype), gamma, self.rate.astype(dtype),
             steps=self.steps, every=self.every,
         )  # fmt: skip
 
@@ -273,4 +274,4 @@ def _top(matrix: Array) -> tuple[Array, Array]:
 
 
 def _given_inputs(model: Any) -> np.ndarray:
-    return _draw_inputs(model) if model.inputs is None else np.asarray(model.inputs)
+    return _draw_inputs(model) if model.given_inputs is None else np.asarray(model.given_inputs)

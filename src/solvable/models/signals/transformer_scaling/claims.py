@@ -61,7 +61,7 @@ CLAIMS = (
         "the best rate and the changes of activations do not depend on depth",
         "standard scaling and μP, where both do",
         (RATES,), _transfer,
-        "small GPTs on a random language: width 32, L = 2 to 24, 64 steps of AdamW, two seeds, rates in octaves",
+        "small GPTs on a random language: width 32, L = 2 and 16, 50 steps of AdamW, two seeds, rates in octaves",
         missing="ε and weight decay, and depths up to 64",
     ),
     Claim(
@@ -78,7 +78,7 @@ CLAIMS = (
         "at equal compute deep shapes reach a lower loss under CompleteP than under μP and depth-μP",
         "equal losses once the rate is tuned for each shape",
         (COMPUTE,), _compute,
-        "small GPTs on a random language, 64 steps, two seeds",
+        "small GPTs on a random language, 50 steps, two seeds",
         missing="models of a size at which savings of compute can be measured",
     ),
 )  # fmt: skip

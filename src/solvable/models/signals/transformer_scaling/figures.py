@@ -25,8 +25,8 @@ def _large() -> bool:
 
 
 def rates(quick: bool) -> dict[str, Any]:
-    model, grid = TransformerScaling(steps=64), 2.0 ** np.arange(-11.0, -3.0)
-    depths, sizes, wide, seeds = [2, 8, 24], [32], [32, 128], 2
+    model, grid = TransformerScaling(steps=50), 2.0 ** np.arange(-10.0, -3.0)
+    depths, sizes, wide, seeds = [2, 16], [32], [32, 128], 2
     if quick:
         model, grid = model.replace(steps=16, batch=4, context=8), grid[::3]
         depths, wide, seeds = [2, 4], [16, 32], 2
@@ -152,8 +152,8 @@ def draw_laziness(data: dict[str, Any]) -> Any:
 
 
 def compute(quick: bool) -> dict[str, Any]:
-    model, grid = TransformerScaling(steps=64, base_width=64), 2.0 ** np.arange(-10.0, -4.0)
-    shapes, seeds = {"64 × 2": (64, 2), "32 × 8": (32, 8), "16 × 32": (16, 32)}, 2
+    model, grid = TransformerScaling(steps=50, base_width=64), 2.0 ** np.arange(-8.0, -4.0)
+    shapes, seeds = {"64 × 2": (64, 2), "32 × 8": (32, 8)}, 2
     if quick:
         model, grid, shapes = (
             model.replace(steps=16, batch=4, context=8),

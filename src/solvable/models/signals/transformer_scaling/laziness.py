@@ -45,12 +45,12 @@ def nonlinear_shares(key: Array, exponent: Array, *, depth: int, width: int, rat
     readout, targets = jax.random.normal(to_readout, (width,)), jax.random.normal(to_targets, (SAMPLES,))
     gain = (2 / width) ** 0.5
 
-    def branch(h: Array, pair: Array) -> Array:
-        return gain * jnp.tanh(gain * jnp.tanh(h) @ pair[0].T) @ pair[1].T
+    def branch(h: Array, first: Array, second: Array) -> Array:
+        return gain * jnp.tanh(gain * jnp.tanh(h) @ first.T) @ second.T
 
     def loss(first: Array) -> Array:
         def block(h: Array, pair: Array) -> tuple[Array, None]:
-            return h + deeper**-exponent * branch(h, pair), None
+            return h + deeper**-exponent * branch(h, pair[0], pair[1]), None
 
         h, _ = jax.lax.scan(block, inputs, weights.at[0, 0].set(first))
         return 0.5 * jnp.mean((targets - h @ readout / width) ** 2)
@@ -60,7 +60,7 @@ def nonlinear_shares(key: Array, exponent: Array, *, depth: int, width: int, rat
     step = -rate * deeper ** (exponent - 1) * slope / (jnp.abs(slope) + 1e-12 * deeper**-exponent)
 
     def output(first: Array) -> Array:
-        return branch(inputs, jnp.stack([first, weights[0, 1]]))
+        return branch(inputs, first, weights[0, 1])
 
     h, linear = jax.jvp(output, (first,), (step,))
     change = output(first + step) - h

@@ -17,11 +17,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from solvable.errors import InvalidValue
 
-from .._parametrisations import GROUPS, Rule, multipliers, rule_named
+from .._parametrisations import GROUPS, Group, Rule, multipliers, rule_named
 
 
 class Blocks(eqx.Module):
@@ -126,15 +126,21 @@ def _normal(x: Array, scale: Array, shift: Array) -> Array:
     return normal * scale[None, :] + shift[None, :]
 
 
-def groups_of(network: GPT) -> GPT:
+GROUP_OF: dict[str, Group] = {
+    "tokens": "embedding",
+    "places": "embedding",
+    **dict.fromkeys(("query", "key", "value", "inner"), "hidden weights"),
+    **dict.fromkeys(("joined", "outer"), "output projections"),
+    **dict.fromkeys(("inner_bias", "outer_bias"), "hidden biases"),
+    **dict.fromkeys(("scales", "shifts"), "hidden norms"),
+    **dict.fromkeys(("scale", "shift"), "final norm"),
+}
+"""The group of every array of a network, by its name."""
+
+
+def groups_of(network: PyTree) -> PyTree:
     """The group of every array of a network, in a tree of the same shape."""
-    matrices = Blocks(
-        query="hidden weights", key="hidden weights", value="hidden weights", joined="output projections",
-        inner="hidden weights", outer="output projections", inner_bias="hidden biases", outer_bias="hidden biases",
-        scales="hidden norms", shifts="hidden norms",
-    )  # fmt: skip  # type: ignore[arg-type]
-    names = ("embedding", "embedding", matrices, "final norm", "final norm")
-    return eqx.tree_at(lambda n: (n.tokens, n.places, n.blocks, n.scale, n.shift), network, names)
+    return jax.tree_util.tree_map_with_path(lambda path, _: GROUP_OF[path[-1].name], network)
 
 
 class Parametrised(NamedTuple):
