@@ -8,7 +8,7 @@ import optax
 import pytest
 
 import solvable as sv
-from solvable.models.signals.transformer_scaling.laziness import nonlinear_shares
+from solvable.models.signals.transformer_scaling.laziness import measured
 from solvable.models.signals.transformer_scaling.network import GPT, parametrise
 
 BASE = {"base_width": 16, "base_depth": 2, "rate": 1e-2, "clip": None, "decay": 0.0}
@@ -19,9 +19,10 @@ def draw(width=64, depth=16):
 
 
 def step_of(network, optimiser, gradients, number=1):
-    state = optimiser.init(network)
-    for _ in range(number):
-        updates, state = optimiser.update(gradients, state, network)
+    state, updates = optimiser.init(network), None
+    with jax.numpy_dtype_promotion("standard"):  # optax mixes Python floats and integers
+        for _ in range(number):
+            updates, state = optimiser.update(gradients, state, network)
     return updates
 
 
@@ -82,15 +83,11 @@ def test_a_schedule_can_be_the_rate():
 
 
 def test_blocks_become_lazy_with_depth_for_the_square_root_only():
-    keys = jax.random.split(jax.random.key(0), 8)
-
-    def shares(exponent, depth):
-        found = jax.vmap(lambda key: nonlinear_shares(key, jnp.asarray(exponent), depth=depth, width=32))(keys)
-        return [float(jnp.mean(jnp.log(part))) for part in found]
-
+    logs = np.log(measured([2, 32], [0.5, 1.0], 32, 8).mean("seed"))
+    slope = (logs.isel(depth=1) - logs.isel(depth=0)) / np.log(16)
     for exponent, powers in ((0.5, (-0.5, -0.5, -1.0)), (1.0, (0.0, 0.0, 0.0))):
-        slopes = (np.array(shares(exponent, 32)) - np.array(shares(exponent, 2))) / np.log(16)
-        np.testing.assert_allclose(slopes, powers, atol=0.15)
+        found = [float(slope[name].sel(exponent=exponent)) for name in ("change", "nonlinear", "rest")]
+        np.testing.assert_allclose(found, powers, atol=0.15)
 
 
 def test_training_lowers_the_loss_towards_the_entropy():
@@ -98,7 +95,7 @@ def test_training_lowers_the_loss_towards_the_entropy():
     assert seen.final_loss < seen.test_loss[0] - 0.1
     assert seen.excess_loss > -0.05
     assert np.all(np.asarray(seen.change[1:]) > 0)
-    assert np.all(np.asarray(seen.change[0]) == 0)
+    assert np.all(np.asarray(seen.change[0]) < 1e-6)
 
 
 def test_a_width_without_whole_heads_is_refused_in_one_sentence():

@@ -230,7 +230,7 @@ class DepthTransfer(Model):
         richness, branch = self.richness.astype(dtype), self._branch().astype(dtype)
         inputs = self._root().astype(dtype) * self.patterns**0.5  # rows x, with D = P
         targets = self.targets.astype(dtype)
-        shapes = Weights((size, self.patterns), (self.depth, size, size), (size,))
+        shapes = ((size, self.patterns), (self.depth, size, size), (size,))
         weights = Weights(
             *(jax.random.normal(k, s, dtype) for k, s in zip(jax.random.split(key, 3), shapes, strict=True))
         )

@@ -149,9 +149,11 @@ class Sharpness(Model):
         beta, first, last, g, loss = (part[:: self.every] for part in path)
         kernel = jax.vmap(lambda k, a: x @ (k @ x.T) / count + a * (x @ x.T) / count)(first, last)
         newton = jax.vmap(lambda m: _top(m)[0])(kernel)
-        sharp, residual = jax.vmap(lambda *of: self._outlier(*of, rich, numerics.halvings))(
-            beta, first, last, g, newton
-        )
+
+        def outlier(beta: Array, first: Array, last: Array, g: Array, newton: Array) -> tuple[Array, Array]:
+            return self._outlier(beta, first, last, g, newton, rich, numerics.halvings)
+
+        sharp, residual = jax.vmap(outlier)(beta, first, last, g, newton)
         bounded = loss < 1e12
         return {
             "sharpness": sharp,
@@ -184,7 +186,8 @@ class Sharpness(Model):
         # R shifts the top eigenvalue of the rest by at most its own.
         ends = jax.lax.stop_gradient((jnp.maximum(edge, newton - edge), newton + edge))
         ends = (ends[0] * (1 - 1e-12), ends[1] * (1 + 1e-12))
-        found = jax.lax.stop_gradient(sum(jax.lax.fori_loop(0, halvings, halve, ends)) / 2)
+        low, high = jax.lax.fori_loop(0, halvings, halve, ends)
+        found = jax.lax.stop_gradient(0.5 * (low + high))
         vector = jax.lax.stop_gradient(_top(matrix(found))[1])
         # One Newton step, which also carries the derivatives.
         gap, slope = jax.jvp(lambda value: vector @ matrix(value) @ vector - 1, (found,), (jnp.ones_like(found),))

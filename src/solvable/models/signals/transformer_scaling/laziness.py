@@ -75,9 +75,8 @@ def measured(depths: list[int], exponents: list[float], width: int, seeds: int) 
     keys = jax.random.split(jax.random.key(0), seeds)
     table = np.empty((len(Shares._fields), len(depths), len(exponents), seeds))
     for i, depth in enumerate(depths):
-        for j, exponent in enumerate(exponents):
-            run = partial(nonlinear_shares, exponent=jnp.asarray(exponent), depth=depth, width=width)
-            table[:, i, j] = jax.vmap(lambda key, run=run: run(key))(keys)
+        run = partial(nonlinear_shares, depth=depth, width=width)
+        table[:, i] = jax.vmap(jax.vmap(run, (0, None)), (None, 0))(keys, jnp.asarray(exponents))
     dims = ("depth", "exponent", "seed")
     columns = {name: (dims, part) for name, part in zip(Shares._fields, table, strict=True)}
     return xr.Dataset(columns, {"depth": depths, "exponent": exponents})

@@ -25,10 +25,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, PRNGKeyArray
 
 from solvable.errors import InvalidValue
@@ -128,6 +128,7 @@ class TransformerScaling(Model):
             raise InvalidValue(f"size = {size} is not a multiple of head_size = {self.head_size}: it is the width.")
         to_draw, to_test, to_train = jax.random.split(key, 3)
         logits = self._language(dtype)
+        network: Any
         network, optimiser = parametrise(
             GPT.draw(
                 self.letters,
@@ -155,15 +156,17 @@ class TransformerScaling(Model):
         def stream(network: GPT) -> Array:
             return jax.vmap(lambda s: network.with_stream(s)[1][places])(tested[:, :-1])
 
-        def step(number: Array, state: tuple[GPT, Any]) -> tuple[GPT, Any]:
+        def step(number: Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
             network, memory = state
             batch = sequences(logits, self.batch, self.context, jax.random.fold_in(to_train, number))
-            updates, memory = optimiser.update(jax.grad(loss)(network, batch), memory, network)
-            return optax.apply_updates(network, updates), memory
+            slope = jax.grad(loss)(network, batch)
+            with jax.numpy_dtype_promotion("standard"):  # optax mixes Python floats and integers
+                updates, memory = optimiser.update(slope, memory, network)
+            return eqx.apply_updates(network, updates), memory
 
         start = stream(network)
 
-        def record(state: tuple[GPT, Any], between: Array) -> tuple[tuple[GPT, Any], tuple[Array, Array]]:
+        def record(state: tuple[Any, Any], between: Array) -> tuple[tuple[Any, Any], tuple[Array, Array]]:
             """Train from one step to another, then measure."""
             state = jax.lax.fori_loop(between[0], between[1], step, state)
             change = jnp.mean(jnp.abs(stream(state[0]) - start), axis=(0, 2, 3))

@@ -82,8 +82,18 @@ class GPT(eqx.Module):
         square = rows[: 4 * depth * width].reshape(4, depth, width, width)
         wide = rows[4 * depth * width :].reshape(2, depth, 4 * width, width)
         ones, zeros = jnp.ones((depth, 2, width), dtype), jnp.zeros((depth, 2, width), dtype)
-        inside = jnp.zeros((depth, 4 * width), dtype)
-        blocks = Blocks(*square, wide[0].swapaxes(1, 2), wide[1], inside, zeros[:, 0], ones, zeros)
+        blocks = Blocks(
+            query=square[0],
+            key=square[1],
+            value=square[2],
+            joined=square[3],
+            inner=wide[0].swapaxes(1, 2),
+            outer=wide[1],
+            inner_bias=jnp.zeros((depth, 4 * width), dtype),
+            outer_bias=zeros[:, 0],
+            scales=ones,
+            shifts=zeros,
+        )
         return cls(letters, places, blocks, ones[0, 0], zeros[0, 0], heads)
 
     def __call__(self, tokens: Int[Array, " sites"]) -> Float[Array, "sites tokens"]:
@@ -197,11 +207,11 @@ def parametrise(
     forward = {"residual": found.residual.at(*sizes), "output": found.output.at(*sizes), "attention": found.attention}
     network = dataclasses.replace(network, **forward)
 
-    def adamw(group: str) -> optax.GradientTransformation:
-        by = table[group]
-        adam = optax.scale_by_adam(*memory, eps=epsilon * by["epsilon"])
-        decayed = [] if by["decay"] is None else [optax.add_decayed_weights(decay * by["decay"])]
-        return optax.chain(adam, *decayed, optax.scale_by_learning_rate(rate), optax.scale(by["rate"]))
+    def adamw(group: Group) -> optax.GradientTransformation:
+        how = found.groups[group]
+        adam = optax.scale_by_adam(*memory, eps=epsilon * how.epsilon.at(*sizes))
+        decayed = [] if how.decay is None else [optax.add_decayed_weights(decay * how.decay.at(*sizes))]
+        return optax.chain(adam, *decayed, optax.scale_by_learning_rate(rate), optax.scale(how.rate.at(*sizes)))
 
     present = set(jax.tree.leaves(groups))
     each = optax.multi_transform({g: adamw(g) for g in GROUPS if g in present}, groups_of)
