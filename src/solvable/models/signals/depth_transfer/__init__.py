@@ -1,0 +1,3 @@
+"""Residual networks of any depth in the limit of large width."""
+
+from .model import DepthTransfer as DepthTransfer

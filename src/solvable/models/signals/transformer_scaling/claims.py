@@ -1,0 +1,84 @@
+"""Claims about rules that carry hyperparameters over depth, and the numbers that decide them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solvable.contract.claims import Claim, Measured, Stored, mean_and_error
+
+from .figures import NAMES, at_base_rate, best_rates, changes
+from .laziness import slopes
+
+RATES, LAZINESS, COMPUTE = "transformer-scaling-rates", "transformer-scaling-laziness", "transformer-scaling-compute"
+PAPER = "dey2025completep"
+
+
+def _transfer(stored: Stored) -> list[Measured]:
+    data = stored[f"{RATES}.depths"].isel(size=0)
+    best, moved = best_rates(data), np.log2(changes(data))
+    first, last = (int(data.depth[i]) for i in (0, -1))
+    found = []
+    for rule, bounds in (
+        ("completep", {"above": -1.0, "below": 1.0}),
+        ("standard", {"below": -1.0}),
+        ("mup", {"below": -1.0}),
+    ):
+        shift = best.sel(rule=rule, depth=last) - best.sel(rule=rule, depth=first)
+        words = f"octaves from the best rate of L = {first} to that of L = {last}, {NAMES[rule]}"
+        found.append(Measured(words, *mean_and_error(shift), **bounds))
+    for rule, bounds in (("completep", {"above": -1.0, "below": 1.0}), ("mup", {"above": 1.0})):
+        shift = moved.sel(rule=rule, depth=last) - moved.sel(rule=rule, depth=first)
+        words = f"octaves by which activations of the last block change more at L = {last} than at L = {first}, {NAMES[rule]}"
+        found.append(Measured(words, *mean_and_error(shift), **bounds))
+    return found
+
+
+def _lazy(stored: Stored) -> list[Measured]:
+    power = slopes(stored[LAZINESS], "nonlinear")
+    words = "power of L in the non-linear share of a block's change"
+    return [
+        Measured(f"{words}, branches of 1/√L", *mean_and_error(power.sel(exponent=0.5)), above=-0.7, below=-0.3),
+        Measured(f"{words}, branches of 1/L", *mean_and_error(power.sel(exponent=1.0)), above=-0.2, below=0.2),
+    ]
+
+
+def _compute(stored: Stored) -> list[Measured]:
+    data = {name.removeprefix(f"{COMPUTE}."): part for name, part in stored.items()}
+    found = []
+    *_, (shape, (kept, tuned)) = at_base_rate(data).items()
+    for rule in ("mup", "depth-mup"):
+        for values, how in ((kept, "rate tuned on the first shape"), (tuned, "rate tuned on this shape")):
+            gain = values.sel(rule=rule) - values.sel(rule="completep")
+            words = f"loss of {NAMES[rule]} above that of CompleteP, width × depth = {shape.replace('x', ' × ')}, {how}"
+            found.append(Measured(words, *mean_and_error(gain), above=0.0))
+    return found
+
+
+CLAIMS = (
+    Claim(
+        "Branches of 1/L with matched rates, ε and decay (CompleteP) carry hyperparameters over depth.",
+        PAPER,
+        "the best rate and the changes of activations do not depend on depth",
+        "standard scaling and μP, where both do",
+        (RATES,), _transfer,
+        "small GPTs on a random language: width 32, L = 2 and 16, 50 steps of AdamW, two seeds, rates in octaves",
+        missing="ε and weight decay, and depths up to 64",
+    ),
+    Claim(
+        "Rules that transfer with larger branches leave the layers lazy.",
+        PAPER,
+        "the non-linear share of a block's change falls like L^(−1/2) for branches of 1/√L and is flat for 1/L",
+        "equal powers",
+        (LAZINESS,), _lazy,
+        "residual network with tanh, width 64, L = 2 to 64, one step of Adam on the first weights of the first block, 16 seeds",
+    ),
+    Claim(
+        "CompleteP saves 12 to 34 % of the compute and makes deep shapes efficient.",
+        PAPER,
+        "at equal compute deep shapes reach a lower loss under CompleteP than under μP and depth-μP",
+        "equal losses once the rate is tuned for each shape",
+        (COMPUTE,), _compute,
+        "small GPTs on a random language, 50 steps, two seeds",
+        missing="models of a size at which savings of compute can be measured",
+    ),
+)  # fmt: skip

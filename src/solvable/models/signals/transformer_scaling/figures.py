@@ -1,0 +1,223 @@
+"""Coordinate checks, learning rates, laziness and compute of small transformers across depth and width."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from solvable.render.figures import Recipe
+from solvable.render.plots import COLOURS, LINES, MARKERS, label, log_axis
+from solvable.study import Study
+
+from .._parametrisations import RULES
+from .laziness import measured, slopes
+from .model import TransformerScaling
+
+NAMES = {"standard": "standard", "mup": "μP", "depth-mup": "depth-μP", "completep": "CompleteP"}
+KEPT = ["test_loss_simulated", "final_loss_simulated", "excess_loss_simulated", "change_simulated"]
+
+
+def _large() -> bool:
+    """Whether there is a GPU, for which the studies are larger."""
+    return jax.default_backend() == "gpu"
+
+
+def rates(quick: bool) -> dict[str, Any]:
+    model, grid = TransformerScaling(steps=50), 2.0 ** np.arange(-10.0, -3.0)
+    depths, sizes, wide, seeds = [2, 16], [32], [32, 128], 2
+    if quick:
+        model, grid = model.replace(steps=16, batch=4, context=8), grid[::3]
+        depths, wide, seeds = [2, 4], [16, 32], 2
+    elif _large():
+        model = TransformerScaling(steps=1000, batch=64, context=64, letters=16, base_width=64)
+        grid = 2.0 ** np.arange(-13.0, -3.5, 0.5)
+        depths, sizes, wide, seeds = [2, 4, 8, 16, 32, 64], [64], [64, 128, 256, 512, 1024], 4
+    deep = Study(model, {"rule": list(RULES), "depth": depths, "rate": grid}, sizes=sizes, seeds=seeds).run()
+    broad = Study(model, {"rule": ["standard", "mup"], "rate": grid}, sizes=wide, seeds=seeds).run()
+    return {"depths": deep[KEPT], "widths": broad[KEPT]}
+
+
+def best_rates(data: Any) -> Any:
+    """log₂ of the rate with the smallest final loss, by a parabola through the best point of the grid and its neighbours."""
+    import xarray as xr
+
+    log_rate, loss = np.log2(data.rate.values), data.final_loss_simulated
+
+    def vertex(losses: np.ndarray) -> np.ndarray:
+        filled = np.where(np.isfinite(losses), losses, 1e9)
+        best = np.clip(filled.argmin(-1), 1, len(log_rate) - 2)
+        left, here, right = (np.take_along_axis(filled, (best + k)[..., None], -1)[..., 0] for k in (-1, 0, 1))
+        bend = np.maximum(left - 2 * here + right, 1e-12)
+        return log_rate[best] + (log_rate[1] - log_rate[0]) * np.clip(0.5 * (left - right) / bend, -1.0, 1.0)
+
+    return xr.apply_ufunc(vertex, loss, input_core_dims=[["rate"]])
+
+
+def changes(data: Any) -> Any:
+    """Mean absolute change of the last block's stream after the recorded steps, at the middle rate of the grid."""
+    middle = data.rate[data.sizes["rate"] // 2]
+    return data.change_simulated.sel(rate=middle).isel(step=-1, layer=-1)
+
+
+def draw_rates(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    deep, broad = data["depths"].isel(size=0), data["widths"]
+    figure, axes = plt.subplots(2, 4, figsize=(16.0, 7.4))
+    for axis, (rule, name) in zip(axes[0], NAMES.items(), strict=True):
+        for i, depth in enumerate(deep.depth.values):
+            loss = deep.final_loss_simulated.sel(rule=rule, depth=depth)
+            error = loss.std("seed", ddof=1) / np.sqrt(loss.sizes["seed"])
+            axis.errorbar(loss.rate, loss.mean("seed", skipna=False), error, fmt=MARKERS[i] + "-", color=COLOURS[i],
+                          markersize=3.8, label=f"L = {depth}")  # fmt: skip
+        log_axis(axis.xaxis)
+        axis.set(
+            xlabel=label("rate", r"\eta"), title=f"{name}: loss against rate", ylim=_window(deep.final_loss_simulated)
+        )
+    axes[0, 0].set_ylabel("test loss at the end")
+    axes[0, 0].legend()
+    best, moved = best_rates(deep), changes(deep)
+    for i, (rule, name) in enumerate(NAMES.items()):
+        for axis, values in ((axes[1, 0], best.sel(rule=rule)), (axes[1, 1], moved.sel(rule=rule))):
+            error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
+            axis.errorbar(
+                values.depth, values.mean("seed"), error, fmt=MARKERS[i] + LINES[i], color=COLOURS[i + 3], label=name
+            )
+    best, moved = best_rates(broad), changes(broad)
+    for i, rule in enumerate(broad.rule.values):
+        for axis, values in ((axes[1, 2], best.sel(rule=rule)), (axes[1, 3], moved.sel(rule=rule))):
+            error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
+            axis.errorbar(
+                values["size"],
+                values.mean("seed"),
+                error,
+                fmt=MARKERS[i] + LINES[i],
+                color=COLOURS[i + 3],
+                label=NAMES[rule],
+            )
+    for axis in axes[1]:
+        log_axis(axis.xaxis)
+    for axis, what in zip(axes[1], ("depth", "depth", "width", "width"), strict=True):
+        axis.set_xlabel(label(what, "L" if what == "depth" else "N"))
+    for axis in axes[1, ::2]:
+        axis.set(ylabel="best rate, log₂", title="best learning rate")
+    for axis in axes[1, 1::2]:
+        log_axis(axis.yaxis)
+        axis.set(ylabel="change of the last block's stream", title="coordinate check: change after 8 steps")
+    axes[1, 0].legend()
+    axes[1, 2].legend()
+    figure.suptitle(
+        f"Transformers with the hyperparameters of a small base model (width {int(data['depths']['size'][0])} in the first row)",
+        fontsize=11,
+    )
+    return figure
+
+
+def _window(losses: Any) -> tuple[float, float]:
+    low = float(losses.min())
+    return low - 0.02, low + 0.5
+
+
+def laziness(quick: bool) -> dict[str, Any]:
+    return {"": measured([2, 8, 32] if quick else [2, 4, 8, 16, 32, 64], [0.5, 1.0], 64, 4 if quick else 16)}
+
+
+def draw_laziness(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    shares = data[""]
+    figure, axes = plt.subplots(1, 3, figsize=(12.4, 3.8))
+    titles = {"nonlinear": "non-linear part / change", "change": "change / output", "rest": "non-linear part / output"}
+    for axis, (name, title) in zip(axes, titles.items(), strict=True):
+        found = slopes(shares, name).mean("seed")
+        for i, exponent in enumerate(shares.exponent.values):
+            values = shares[name].sel(exponent=exponent)
+            error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
+            words = f"α = {'½' if exponent == 0.5 else '1'}: slope {float(found.sel(exponent=exponent)):.2f}"
+            axis.errorbar(
+                values.depth, values.mean("seed"), error, fmt=MARKERS[i] + LINES[i], color=COLOURS[i], label=words
+            )
+        log_axis(axis.xaxis)
+        log_axis(axis.yaxis)
+        axis.set(xlabel=label("depth", "L"), title=title)
+        axis.legend()
+    axes[0].set_ylabel("ratio of norms")
+    figure.suptitle(
+        "One step of Adam on a residual block: only with branches 1/L does it stay non-linear in its weights",
+        fontsize=11,
+    )
+    return figure
+
+
+def compute(quick: bool) -> dict[str, Any]:
+    model, grid = TransformerScaling(steps=50, base_width=64), 2.0 ** np.arange(-8.0, -4.0)
+    shapes, seeds = {"64 × 2": (64, 2), "32 × 8": (32, 8)}, 2
+    if quick:
+        model, grid, shapes = (
+            model.replace(steps=16, batch=4, context=8),
+            grid[::2],
+            {"32 × 2": (32, 2), "16 × 8": (16, 8)},
+        )
+    elif _large():
+        model = TransformerScaling(steps=1000, batch=64, context=64, letters=16, base_width=256)
+        grid = 2.0 ** np.arange(-13.0, -3.5, 0.5)
+        shapes, seeds = {"256 × 2": (256, 2), "128 × 8": (128, 8), "64 × 32": (64, 32), "32 × 128": (32, 128)}, 4
+    found = {}
+    for name, (width, depth) in shapes.items():
+        runs = Study(
+            model.replace(depth=depth), {"rule": list(NAMES)[1:], "rate": grid}, sizes=[width], seeds=seeds
+        ).run()
+        found[name.replace(" × ", "x")] = runs[KEPT[:3]]
+    return found
+
+
+def at_base_rate(data: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """By shape: final losses at the rate that is best for the first shape under the same rule, and at the best rate of all."""
+    (_, first), *_ = found = sorted(data.items(), key=lambda item: -int(item[1]["size"][0]))
+    tuned = first.final_loss_simulated.isel(size=0).mean("seed", skipna=False).fillna(np.inf).argmin("rate")
+    losses = {name: part.final_loss_simulated.isel(size=0) for name, part in found}
+    return {name: (loss.isel(rate=tuned), loss.min("rate")) for name, loss in losses.items()}
+
+
+def draw_compute(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    found = at_base_rate(data)
+    figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.9), sharey=True)
+    for k, (axis, words) in enumerate(
+        zip(axes, ("rate tuned on the first shape", "rate tuned on every shape"), strict=True)
+    ):
+        for i, rule in enumerate(list(NAMES)[1:]):
+            values = [pair[k].sel(rule=rule) for pair in found.values()]
+            means = [float(v.mean("seed")) for v in values]
+            errors = [float(v.std("seed", ddof=1)) / np.sqrt(v.sizes["seed"]) for v in values]
+            axis.errorbar(
+                range(len(found)), means, errors, fmt=MARKERS[i] + LINES[i], color=COLOURS[i + 4], label=NAMES[rule]
+            )
+        axis.set_xticks(range(len(found)), [name.replace("x", " × ") for name in found])
+        axis.set(xlabel="width × depth, at equal compute", title=words)
+    axes[0].set_ylabel("test loss at the end")
+    axes[0].legend()
+    figure.suptitle("Deeper shapes at equal compute: what is lost without tuning again", fontsize=11)
+    return figure
+
+
+RECIPES = {
+    "transformer-scaling-rates": Recipe(
+        rates,
+        draw_rates,
+        sentence="Loss of small transformers against the learning rate at several depths, under four rules.",
+    ),
+    "transformer-scaling-laziness": Recipe(
+        laziness,
+        draw_laziness,
+        sentence="Non-linear share of a residual block's change in one step of Adam, against depth.",
+    ),
+    "transformer-scaling-compute": Recipe(
+        compute,
+        draw_compute,
+        sentence="Loss of small transformers of different shapes at equal compute, under three rules.",
+    ),
+}

@@ -1,0 +1,206 @@
+r"""Small transformers whose learning rate is tuned once: which rule carries it over to other widths and depths?
+
+**Data.** Sequences of a random language: the logits of the next of C letters are a sum of two tables, one for each of the last
+two letters, with entries drawn once from N(0, g²/2) (`instance`, `contrast`). Every batch is fresh. The entropy per
+letter, which no learner beats, is measured on the test sequences.
+
+**Learner.** A GPT (`network`) of width N (the size of a simulation) and depth L, trained by AdamW at a constant rate after a
+short warm-up. A *rule* translates the settings of a base model of width N₀ and depth L₀ to those of the network: initial
+variances, multipliers of branches and logits, and rate, ε and weight decay of every group of parameters:
+
+- `standard`: nothing follows the size, as in GPT-2;
+- `mup`: the width alone;
+- `depth-mup`: branches times (L/L₀)^{−1/2};
+- `completep`: branches times (L/L₀)^{−1}.
+
+**Theory.** None: this is an experiment. What is expected: if a rule transfers, the best rate and the size of the changes of
+activations (`change`, a coordinate check) depend neither on width nor on depth.
+
+**Simulation.** Loss on test sequences during training, and the mean absolute change of the residual stream since the start, at
+five places between embedding and last block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from solvable.errors import InvalidValue
+from solvable.methods.training.loops import cross_entropies
+from solvable.model import Control, Count, Guard, Model, choice, control, dimension, observable
+
+from .._parametrisations import RULES
+from ..depth_transfer.model import BORDELON, DEY, PLACES
+from .network import GPT, parametrise
+
+TESTED = 64
+"""Test sequences."""
+RECORDS = 8
+"""Records of the loss in the course of training; the coordinate check records the first steps."""
+
+
+class TransformerScaling(Model):
+    """A GPT on a random language, with hyperparameters of a base model that a rule carries over to its width and depth.
+
+    The `size` of a simulation is the width N, a multiple of the head size.
+
+    >>> import solvable as sv
+    >>> seen = sv.TransformerScaling(depth=2, steps=8, rate=0.01).simulate(seed=0, size=16)
+    >>> seen.test_loss.shape, seen.change.shape
+    ((9,), (9, 5))
+    """
+
+    id = "transformer-scaling"
+    title = "Hyperparameters of transformers across width and depth"
+    family = "signals"
+    sentence = "Small transformers under four rules (standard, μP, depth-μP, CompleteP): does the tuned learning rate carry over?"
+    method = "no closed theory; training across widths and depths"
+    typical_sizes = (32, 64, 128)
+    simulation_seconds = 20.0
+    paired = ("rule", "rate", "epsilon", "decay")
+    guard = Guard(values={"depth": 2, "steps": 8, "batch": 4, "context": 8, "letters": 4}, size=16, seeds=2)
+    references = (DEY, BORDELON)
+
+    rate: Control = control(
+        2.0**-7, low=0.0, low_open=True, high=10.0, typical=(2.0**-12, 2.0**-3), scale="log", symbol=r"\eta",
+        meaning="learning rate of the base model")  # fmt: skip
+    scale: Control = control(
+        0.1, low=0.0, low_open=True, high=10.0, typical=(0.02, 0.3), scale="log", symbol=r"\sigma",
+        meaning="initial standard deviation of the matrices of the base model")  # fmt: skip
+    epsilon: Control = control(
+        1e-8, low=0.0, high=1.0, typical=(1e-12, 1e-4), scale="log", symbol=r"\epsilon",
+        meaning="AdamW's ε of the base model")  # fmt: skip
+    decay: Control = control(
+        0.0, low=0.0, high=10.0, typical=(0.0, 0.2), symbol=r"\lambda",
+        meaning="decoupled weight decay of the base model")  # fmt: skip
+    contrast: Control = control(
+        2.0, low=0.0, high=20.0, typical=(0.5, 3.0), symbol="g",
+        meaning="standard deviation of the logits of the language")  # fmt: skip
+    rule: str = choice("completep", options=tuple(RULES), meaning="how settings follow width and depth")
+    depth: int = choice(2, high=512, symbol="L", meaning="number of blocks, each with attention and an MLP")
+    steps: int = choice(128, low=RECORDS, high=100_000, symbol="T", meaning="steps of AdamW")
+    batch: int = choice(16, high=4096, meaning="sequences in a batch")
+    context: int = choice(16, low=3, high=4096, meaning="letters in a sequence")
+    letters: int = choice(8, low=2, high=256, symbol="C", meaning="letters of the language")
+    head_size: int = choice(16, high=1024, meaning="length of the vectors of an attention head")
+    base_width: int = choice(32, high=100_000, symbol="N_0", meaning="width of the base model")
+    base_depth: int = choice(2, high=512, symbol="L_0", meaning="depth of the base model")
+    instance: int = choice(0, low=0, high=10**9, meaning="number of the language")
+
+    dimensions_declared = (
+        dimension("time", "steps of training", symbol="t", kind="time"),
+        dimension("step", "first steps of training", symbol="t", kind="time"),
+        dimension("layer", "block over depth, rounded down to a whole block", symbol=r"\ell/L"),
+    )
+    observables_declared = (
+        observable("test_loss", "cross-entropy of the next letter on test sequences", dims=("time",), low=0, predicted=False),
+        observable("final_loss", "the same at the end of training", low=0, predicted=False),
+        observable("excess_loss", "final loss above the entropy of the language", predicted=False),
+        observable("change", "mean absolute change of the residual stream since the start, on test sequences",
+                   dims=("step", "layer"), low=0, predicted=False),
+    )  # fmt: skip
+
+    def coordinates(self) -> dict[str, np.ndarray]:
+        return {
+            "time": np.append(0, RECORDS + self._part * np.arange(RECORDS)),
+            "step": np.arange(RECORDS + 1),
+            "layer": np.asarray(PLACES),
+        }
+
+    @property
+    def _part(self) -> int:
+        """Steps between two records of the loss, after the first ones."""
+        return (self.steps - RECORDS) // (RECORDS - 1)
+
+    def _language(self, dtype: Any) -> Array:
+        """Logits of the next letter after every pair."""
+        tables = jax.random.normal(jax.random.key(self.instance), (2, self.letters, self.letters), dtype)
+        return self.contrast.astype(dtype) * (tables[0][:, None] + tables[1][None]) / 2**0.5
+
+    def experiment(self, key: PRNGKeyArray, size: int, counts: Mapping[str, Count], dtype: Any) -> dict[str, Array]:
+        if size % self.head_size:
+            raise InvalidValue(f"size = {size} is not a multiple of head_size = {self.head_size}: it is the width.")
+        to_draw, to_test, to_train = jax.random.split(key, 3)
+        logits = self._language(dtype)
+        network: Any
+        network, optimiser = parametrise(
+            GPT.draw(
+                self.letters,
+                self.context,
+                width=size,
+                depth=self.depth,
+                heads=size // self.head_size,
+                key=to_draw,
+                dtype=dtype,
+            ),
+            self.rule,
+            base_width=self.base_width,
+            base_depth=self.base_depth,
+            rate=self._warmed(dtype),
+            scale=self.scale.astype(dtype),
+            epsilon=self.epsilon.astype(dtype),
+            decay=self.decay.astype(dtype),
+        )
+        tested = sequences(logits, TESTED, self.context, to_test)
+        places = np.floor(self.depth * np.asarray(PLACES)).astype(int)
+
+        def loss(network: GPT, seen: Array) -> Array:
+            return jnp.mean(cross_entropies(jax.vmap(network)(seen[:, :-1]), seen[:, 1:])[:, 1:])
+
+        def stream(network: GPT) -> Array:
+            return jax.vmap(lambda s: network.with_stream(s)[1][places])(tested[:, :-1])
+
+        def step(number: Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
+            network, memory = state
+            batch = sequences(logits, self.batch, self.context, jax.random.fold_in(to_train, number))
+            slope = jax.grad(loss)(network, batch)
+            with jax.numpy_dtype_promotion("standard"):  # optax mixes Python floats and integers
+                updates, memory = optimiser.update(slope, memory, network)
+            return eqx.apply_updates(network, updates), memory
+
+        start = stream(network)
+
+        def record(state: tuple[Any, Any], between: Array) -> tuple[tuple[Any, Any], tuple[Array, Array]]:
+            """Train from one step to another, then measure."""
+            state = jax.lax.fori_loop(between[0], between[1], step, state)
+            change = jnp.mean(jnp.abs(stream(state[0]) - start), axis=(0, 2, 3))
+            return state, (change, loss(state[0], tested))
+
+        # The first steps are measured one by one for the coordinate check, the others in equal parts.
+        stops = np.append(np.arange(RECORDS), self.coordinates()["time"][1:])
+        between = jnp.asarray(np.stack([np.append(0, stops[:-1]), stops], axis=1))
+        _, (changes, losses) = jax.lax.scan(record, (network, optimiser.init(network)), between)
+        changes, losses = changes[: RECORDS + 1], jnp.append(losses[0], losses[RECORDS:])
+        entropy = jnp.mean(cross_entropies(logits[tested[:, :-2], tested[:, 1:-1]], tested[:, 2:]))
+        return {
+            "test_loss": losses,
+            "final_loss": losses[-1],
+            "excess_loss": losses[-1] - entropy,
+            "change": changes,
+            "converged": jnp.all(jnp.isfinite(losses)),
+        }
+
+    def _warmed(self, dtype: Any) -> Any:
+        rate = self.rate.astype(dtype)
+        return lambda step: rate * jnp.minimum(1.0, (step + 1.0) / RECORDS).astype(dtype)
+
+
+def sequences(logits: Array, number: int, length: int, key: PRNGKeyArray) -> Array:
+    """Sequences in which each letter is drawn given the last two; the first two are uniform."""
+    letters = logits.shape[0]
+    to_start, to_go = jax.random.split(key)
+    start = jax.random.randint(to_start, (2, number), 0, letters)
+    noise = jax.random.gumbel(to_go, (length - 1, number, letters), logits.dtype)
+
+    def following(last: tuple[Array, Array], noise: Array) -> tuple[tuple[Array, Array], Array]:
+        letter = jnp.argmax(logits[last[0], last[1]] + noise, axis=-1).astype(start.dtype)
+        return (last[1], letter), letter
+
+    rest = jax.lax.scan(following, (start[0], start[1]), noise)[1]
+    return jnp.concatenate([start, rest]).T
