@@ -28,7 +28,8 @@ The theory returns independent paths. A step maps V to a sum of terms M Mᵀ, so
 
     V ↦ λ²V′ + γ² A V′ Aᵀ,    V′ = F(1 + √κ dt S/2)² Fᵀ / mean,    A = 1 + √dt u/τ₀ + dt b′,    FFᵀ = V + dt b_mlp.
 
-It is NaN if a step is too long for the drift at the ceiling, dt γ² (ceiling/τ₀)² > 1.
+Between steps a path may cross the ceiling unseen, so that the ceiling is lowered by a factor e^{−0.5826 √(2κ dt)} (Broadie et al.
+1997). The result is NaN if steps are too long for the drift at the ceiling, dt γ² (ceiling/τ₀)² > 1.
 
 **Simulation.** The network itself, softmax and ReLU at finite n. Each weight matrix is used once: given X, the columns of XW/√n are
 independent N(0, V), and are drawn as F·(m × n normal numbers). This is exact and needs no n × n matrix.
@@ -62,6 +63,7 @@ from solvable.model import (
 
 BLOCKS = ("transformer", "attention", "mlp", "plain")
 MOST_TOKENS = 16
+UNSEEN = 0.5826  # −ζ(½)/√(2π): mean overshoot of a barrier by a random walk, in steps
 
 
 def equicorrelated(tokens: int, correlation: float = 0.2) -> np.ndarray:
@@ -82,7 +84,8 @@ def factor(V: Array) -> Array:
         pivot = rest[j, j]
         good = pivot > 1e-7 * jnp.abs(V[j, j])  # a token that repeats earlier ones adds nothing of its own
         root = jnp.where(good, jax.lax.rsqrt(jnp.where(good, pivot, 1.0)), 0.0)
-        column = (rest[:, j] * root).at[:j].set(0.0)
+        column = rest[j:, j] * root[None]
+        column = jnp.concatenate([jnp.zeros((j, *column.shape[1:]), column.dtype), column]) if j else column
         columns.append(column)
         rest = rest - column[:, None] * column[None, :]
     return jnp.stack(columns, axis=1)
@@ -104,15 +107,20 @@ class Coefficients(NamedTuple):
 
 def feedforward_drift(V: Array) -> Array:
     """√(V_αα V_ββ) [√(1 − ρ²) − ρ arccos ρ] for covariances V[α, β, ...]."""
-    length = jnp.sqrt(jnp.diagonal(V).T if V.ndim == 2 else jnp.moveaxis(jnp.diagonal(V), -1, 0))
+    length = jnp.sqrt(_diagonal(V))
     scale = length[:, None] * length[None, :]
     own = jnp.eye(V.shape[0], dtype=bool).reshape(V.shape[0], V.shape[0], *(1,) * (V.ndim - 2))
     inside = jnp.clip(jnp.where(own, 0.0, V / scale), -1 + 1e-15, 1 - 1e-15)
     return jnp.where(own, 0.0, scale * (jnp.sqrt(1 - inside**2) - inside * jnp.arccos(inside)))
 
 
+def _diagonal(V: Array) -> Array:
+    return jnp.stack([V[i, i] for i in range(V.shape[0])])
+
+
 def _centred(V: Array) -> Array:
-    return V - V.mean(0) - V.mean(1, keepdims=True) + V.mean((0, 1))
+    rows, columns = (V.mean(axis, keepdims=True) for axis in (1, 0))
+    return V - rows - columns + V.mean((0, 1), keepdims=True)
 
 
 def _times(a: Array, b: Array) -> Array:
@@ -123,17 +131,15 @@ def _times(a: Array, b: Array) -> Array:
 def _second_order(V: Array) -> Array:
     """The mean second-order term of the softmax, V_αα (C_νν − C̄)/(2m), at τ₀ = 1."""
     m = V.shape[0]
-    lengths = jnp.stack([V[i, i] for i in range(m)])
-    centred = _centred(V)
-    own = jnp.stack([centred[i, i] for i in range(m)])
-    return lengths[:, None] * (own - own.mean(0))[None, :] / (2 * m)
+    own = _diagonal(_centred(V))
+    return _diagonal(V)[:, None] * (own - own.mean(0, keepdims=True))[None, :] / (2 * m)
 
 
 def attention_drift(V: Array) -> Array:
     """The drift of attention at γ = τ₀ = 1."""
     m = V.shape[0]
     second = _times(_second_order(V), V)
-    return V * jnp.sum(V * _centred(V), (0, 1)) / m**2 + second + jnp.swapaxes(second, 0, 1)
+    return V * jnp.sum(V * _centred(V), (0, 1), keepdims=True) / m**2 + second + jnp.swapaxes(second, 0, 1)
 
 
 def diffusion(V: Array, of: Coefficients) -> Array:
@@ -167,11 +173,11 @@ def step(V: Array, of: Coefficients, dt: Array, normal: Array, attention: bool) 
     return of.skip * moved + of.branch * _times(_times(A, moved), jnp.swapaxes(A, 0, 1))
 
 
-def stop(V: Array, stopped: Array, ceiling: Array) -> tuple[Array, Array]:
-    """Scale covariances V[α, β, ...] with a token longer than the ceiling back to it, and mark them as stopped."""
-    longest = jnp.max(jnp.stack([V[i, i] for i in range(V.shape[0])]), axis=0)
-    over = longest > ceiling
-    return jnp.where(over & ~stopped, V * (ceiling / longest), V), stopped | over
+def stop(V: Array, stopped: Array, ceiling: Array, seen: Array) -> tuple[Array, Array]:
+    """Scale covariances V[α, β, path] with a token longer than `seen` to the ceiling, and mark them as stopped."""
+    longest = jnp.max(_diagonal(V), axis=0)
+    over = longest > seen
+    return V * jnp.where(over & ~stopped, ceiling / longest, 1.0)[None, None], stopped | over
 
 
 class ShapedTransformer(Model):
@@ -263,6 +269,10 @@ class ShapedTransformer(Model):
         tokens = np.arange(1, self.tokens + 1)
         return {"layer": np.arange(1, self.points + 1) / self.points, "token": tokens, "other": tokens}
 
+    @property
+    def _attends(self) -> bool:
+        return self.tokens > 1 and self.block in ("transformer", "attention")
+
     # --- theory -----------------------------------------------------------------------------------------------------
 
     def coefficients(self) -> Coefficients:
@@ -271,28 +281,30 @@ class ShapedTransformer(Model):
         bend = (self.positive_slope - self.negative_slope) ** 2 / (2 * jnp.pi)
         if self.block == "plain":
             return Coefficients(zero + 1, zero + 1, zero, zero, bend)
-        noise = g2 * (2 - g2) * attends + 2 * g2 * feeds
-        own = (1 - g2, g2, 1 / self.temperature) if attends else (zero + 1, zero, zero)
-        return Coefficients(noise, *own, g2 * bend * feeds)
+        noise = (g2 * (2 - g2) if attends else zero) + (2 * g2 if feeds else zero)
+        # a single token attends to itself alone, at any temperature
+        own = (1 - g2, g2, 1 / self.temperature) if self._attends else (zero + 1, zero, zero)
+        return Coefficients(noise, *own, g2 * bend if feeds else zero)
 
     def point(self, numerics: Numerics) -> dict[str, Array]:
-        of, m, attends = self.coefficients(), self.tokens, self.block in ("transformer", "attention")
+        of, m, attends = self.coefficients(), self.tokens, self._attends
         each = -(-numerics.steps // self.points)
         dt = self.depth / (each * self.points)
+        seen = self.ceiling * jnp.exp(-UNSEEN * jnp.sqrt(2 * of.noise * dt))
         numbers, key = m * (m + 1) // 2 + attends * m**2, jax.random.key(0)
 
         def forward(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
             V, stopped = state
             normal = jax.random.normal(jax.random.fold_in(key, number), (numbers, numerics.draws), float)
             new = step(V, of, dt, normal, attends)
-            return stop(jnp.where(stopped, V, new), stopped, self.ceiling)
+            return stop(jnp.where(stopped[None, None], V, new), stopped, self.ceiling, seen)
 
         def stage(state: tuple[Array, Array], begin: Array) -> tuple[Any, dict[str, Array]]:
             state = jax.lax.fori_loop(0, each, lambda i, s: forward(begin + i, s), state)
             return state, self._measured(*state)
 
         every = jnp.broadcast_to(self.start[:, :, None], (m, m, numerics.draws))
-        begin = stop(every, jnp.zeros(numerics.draws, bool), self.ceiling)
+        begin = stop(every, jnp.zeros(numerics.draws, bool), self.ceiling, self.ceiling)
         _, found = jax.lax.scan(stage, begin, each * jnp.arange(self.points))
         V = self.start
         drift = of.bend * feedforward_drift(V) + of.branch * of.scores**2 * attention_drift(V)
@@ -345,16 +357,18 @@ class ShapedTransformer(Model):
             return gain * jnp.where(h > 0, above * h, below * h)
 
         def block(X: Array, key: Array) -> Array:
-            normal = jax.random.normal(key, (5, m, n), dtype)
+            matrices = {"transformer": 5, "attention": 3, "mlp": 2, "plain": 1}[self.block]
+            normal = jax.random.normal(key, (matrices, m, n), dtype)
             if self.block == "plain":
-                return bend(weighted(X, normal[3]))
+                return bend(weighted(X, normal[0]))
             if self.block != "mlp":
                 X = attend(X, normal)
             if self.block != "attention":
-                X = skip * X + gamma * weighted(bend(weighted(X, normal[3])), normal[4])
+                X = skip * X + gamma * weighted(bend(weighted(X, normal[-1])), normal[-2])
             return X
 
-        targets = jnp.round(layers * jnp.arange(1, self.points + 1) / self.points).astype(jnp.int32)
+        ends = jnp.asarray(layers).astype(float) * np.linspace(0, 1, self.points + 1)[1:]
+        targets = jnp.round(ends).astype(jnp.int32)
 
         def layer(state: tuple[Array, Array, dict[str, Array]], number: Array) -> tuple[Any, None]:
             X, stopped, found = state
