@@ -61,8 +61,8 @@ def test_what_lazy_networks_forget_once_both_tasks_are_learnt():
 def test_the_same_task_twice_is_one_long_task(activation):
     once = sv.LazyContinual(activation=activation, **{**SMALL, "steps": 80}, richness=1.5)
     inputs = once.first_inputs
-    twice = sv.LazyContinual(activation=activation, similarity=1.0, first_inputs=inputs, second_inputs=inputs, teacher=once.teacher,
-                             change=once.change, richness=1.5, **SMALL)  # fmt: skip
+    data = {"first_inputs": inputs, "second_inputs": inputs, "teacher": once.teacher, "change": once.change}
+    twice = sv.LazyContinual(activation=activation, similarity=1.0, richness=1.5, **data, **SMALL)
     found, long = twice.theory({"particles": 256}), once.theory({"particles": 256})
     np.testing.assert_allclose(found.train_loss[-1, 0], long.train_loss[4, 0], rtol=1e-9)
     assert found.forgetting <= 0
@@ -75,7 +75,9 @@ def test_wide_networks_follow_the_limit(activation):
     outcome = model.theory()
     scale = float(outcome.train_loss[0].max())
     np.testing.assert_allclose(runs["train_loss"].mean(0), outcome.train_loss, atol=0.02 * scale)
-    np.testing.assert_allclose(runs["displacement"].mean(0), outcome.displacement, atol=0.06 * float(outcome.displacement.max()))
+    np.testing.assert_allclose(
+        runs["displacement"].mean(0), outcome.displacement, atol=0.06 * float(outcome.displacement.max())
+    )
 
 
 def test_linear_particles_obey_the_closed_recursion():
@@ -96,7 +98,10 @@ def test_linear_particles_obey_the_closed_recursion():
 
 
 def test_richness_moves_features():
-    moved = [float(sv.LazyContinual(richness=g, **SMALL).theory({"particles": 512}).displacement[-1]) for g in (0.01, 0.3, 3.0)]
+    moved = [
+        float(sv.LazyContinual(richness=g, **SMALL).theory({"particles": 512}).displacement[-1])
+        for g in (0.01, 0.3, 3.0)
+    ]
     assert moved[0] < 0.01 < moved[1] < moved[2]
 
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import ks_2samp, norm, kstest
+from scipy.stats import ks_2samp, kstest, norm
 
 import solvable as sv
 from solvable.model import simulate_batch
@@ -26,7 +26,9 @@ def networks(model, size, number):
 @pytest.mark.parametrize(("block", "kappa"), [("transformer", 1.75), ("attention", 0.75), ("mlp", 1.0), ("plain", 1.0)])
 def test_a_single_token_has_a_log_normal_length(block, kappa):
     """Attention over one token is the identity: log V ~ N(−κt, 2κt), κ the sum of the blocks' noises."""
-    model = sv.ShapedTransformer(block=block, tokens=1, points=1, branch=0.5, depth=0.3, ceiling=1000.0, temperature=20.0)
+    model = sv.ShapedTransformer(
+        block=block, tokens=1, points=1, branch=0.5, depth=0.3, ceiling=1000.0, temperature=20.0
+    )
     outcome = model.theory({"draws": 4000, "steps": 100})
     assert np.mean(outcome.stopped) == 0
     law = norm(-kappa * 0.3, np.sqrt(2 * kappa * 0.3))
@@ -72,7 +74,9 @@ def test_a_small_step_has_the_drift_and_the_diffusion(block):
 
 
 def test_equal_slopes_conserve_the_mean_covariance():
-    model = sv.ShapedTransformer(block="mlp", negative_slope=0.7, positive_slope=0.7, depth=0.1, points=1, ceiling=1000.0)
+    model = sv.ShapedTransformer(
+        block="mlp", negative_slope=0.7, positive_slope=0.7, depth=0.1, points=1, ceiling=1000.0
+    )
     length = np.asarray(model.theory({"draws": 20_000, "steps": 20}).length[0])
     assert abs(length.mean() - 1) < 4 * length.std() / np.sqrt(20_000)
 
@@ -136,7 +140,9 @@ def test_stopped_paths_and_networks_rest_at_the_ceiling():
         assert 0.1 < stopped[-1].mean() < 0.9
         assert np.all(np.diff(stopped, axis=0) >= 0)
         assert np.max(length) < 2.0 + 1e-5
-        np.testing.assert_array_equal(np.where(stopped[:-1] == 1, length[:-1], 0), np.where(stopped[:-1] == 1, length[1:], 0))
+        np.testing.assert_array_equal(
+            np.where(stopped[:-1] == 1, length[:-1], 0), np.where(stopped[:-1] == 1, length[1:], 0)
+        )
 
 
 def test_steps_too_long_for_the_drift_are_not_an_answer():

@@ -1,30 +1,32 @@
-r"""Two tasks in succession on a wide network, from lazy to rich training: what is forgotten, against richness and similarity.
+r"""Two tasks in succession on a wide network, from lazy to rich training: forgetting, richness and similarity.
 
-**Data.** Two tasks of P samples in D dimensions, fixed by `instance` (or given): inputs x of squared length about 1, labels
-y = x·β (`linear`) or |x·β| (`absolute`). The teachers have overlap s (`similarity`): β₂ = sβ₁ + √(1 − s²) v, where v ⊥ β₁ and
-|β₁|² = |v|² = D.
+**Data.** Two tasks of P samples in D dimensions, fixed by `instance` (or given): inputs x of squared length about 1,
+labels y = x·β (`linear`) or |x·β| (`absolute`). The teachers have overlap s (`similarity`): β₂ = sβ₁ + √(1 − s²) v, where
+v ⊥ β₁ and |β₁|² = |v|² = D.
 
-**Learner.** f(x) = a·φ(Wx)/(γ₀N), N hidden units, φ the identity or ReLU; W and a start as N(0, 1). Gradient descent with the rate
-ηγ₀²N on the mean of Δ²/2, Δ = y − f, over the task at hand: T steps on task 1, then T on task 2. The `richness` γ₀ sets how far the
-features move at every width: lazy as γ₀ → 0. In the standard parametrisation γ₀ ∝ 1/√N, and width makes a network lazier.
-Every hidden unit has a partner of opposite a at the start, so that f = 0 there.
+**Learner.** f(x) = a·φ(Wx)/(γ₀N), N hidden units, φ the identity or ReLU; W and a start as N(0, 1). Gradient descent with
+rate ηγ₀²N on the mean of Δ²/2, Δ = y − f, over the current task: T steps on task 1, then T on task 2. The `richness` γ₀
+sets how far features move, at every width: lazy as γ₀ → 0. In the standard parametrisation γ₀ ∝ 1/√N, so that width makes
+a network lazier. Every hidden unit starts with a partner of opposite a, so that f = 0 at the start.
 
-**Theory** (set-up after Graldi et al. 2025; equations derived here). For N → ∞ at these data.
+**Theory** (set-up after Graldi et al. 2025; equations derived here). N → ∞ at given data.
 
-- Linear units: with g = Σ Δx/P over the task at hand, a step of β = Wᵀa/(γ₀N), K = WᵀW/N and k = |a|²/N is exactly
+- Linear units: with g = Σ Δx/P over the current task, a step of β = Wᵀa/(γ₀N), K = WᵀW/N and k = |a|²/N is exactly
 
-      β′ = β + η(K + k)g + η²γ₀²(β·g)g,    K′ = K + ηγ₀²(βgᵀ + gβᵀ) + η²γ₀²k ggᵀ,    k′ = k + 2ηγ₀²β·g + η²γ₀² gᵀKg.
+      β′ = β + η(K + k)g + η²γ₀²(β·g)g,
+      K′ = K + ηγ₀²(βgᵀ + gβᵀ) + η²γ₀²k ggᵀ,
+      k′ = k + 2ηγ₀²β·g + η²γ₀² gᵀKg.
 
-- ReLU: units become independent particles that move in the common field of the errors. With fields h = (w·x) at all samples of
-  both tasks and the Gram matrix of inputs G,
+- ReLU: units become independent particles that move in the common field of the errors. With their fields h_j = w·x_j at
+  all samples of both tasks and the Gram matrix G of the inputs,
 
-      a′ = a + ηγ₀ Σ_i Δ_i φ(h_i)/P,    h_j′ = h_j + ηγ₀ Σ_i Δ_i a φ′(h_i) G_ij/P,    f_j = <aφ(h_j)>/γ₀.
+      a′ = a + ηγ₀ Σ_i Δ_i φ(h_i)/P,    h_j′ = h_j + ηγ₀ Σ_i Δ_i a φ′(h_i) G_ij/P,    f_j = <aφ(h_j)>/γ₀,
 
-  The average is over low-discrepancy points for the start: exact only up to their number, to about 1 % of the initial loss.
+  sums over the current task. The average is over low-discrepancy points, and accurate to about 1 % of the initial loss.
 
 `forgetting` is the increase of the loss of task 1 from the switch to the end, over its value at the start of training.
 
-**Simulation.** The network itself, at width N = size (an odd one is rounded up), all steps.
+**Simulation.** The network itself, at width N = size (odd sizes are rounded up), all steps.
 """
 
 from __future__ import annotations
@@ -152,12 +154,16 @@ class LazyContinual(Model):
         lambda m: _drawn(m)["teacher"], dims=("dimensions",), symbol=r"\beta_1", meaning="teacher of task 1")  # fmt: skip
     change: Input = input(
         lambda m: _drawn(m)["change"], dims=("dimensions",), symbol="v", meaning="teacher of task 2 at similarity 0")  # fmt: skip
-    activation: str = choice("relu", options=("linear", "relu"), symbol=r"\varphi", meaning="activation of the hidden units")
+    activation: str = choice(
+        "relu", options=("linear", "relu"), symbol=r"\varphi", meaning="activation of the hidden units"
+    )
     labels: str = choice("linear", options=("linear", "absolute"), meaning="labels: x·β, or its absolute value")
     dimensions: int = choice(20, low=1, high=1000, symbol="D", meaning="dimensions of the inputs")
     examples: int = choice(10, low=1, high=1000, symbol="P", meaning="samples of each task")
     steps: int = choice(150, low=1, high=100_000, symbol="T", meaning="steps on each task")
-    points: int = choice(5, low=1, high=1000, meaning="measurements on each task, equally spaced; they divide the steps")
+    points: int = choice(
+        5, low=1, high=1000, meaning="measurements on each task, equally spaced; they divide the steps"
+    )
     instance: int = choice(0, low=0, high=10**9, meaning="number of the drawn data")
 
     def validate(self) -> None:

@@ -36,7 +36,7 @@ def _share(values: np.ndarray) -> tuple[float, float]:
 def limit(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
-    draws, number, size = ({"draws": 500}, 40, 40) if quick else ({"draws": 20_000}, 1500, 200)
+    draws, number, size = ({"draws": 500}, 40, 40) if quick else ({"draws": 10_000}, 1000, 200)
     # a: quantiles at all depths, shaped and not
     model = ShapedTransformer(points=8)
     theory, runs = model.theory(draws), _networks(model, size, number)
@@ -57,7 +57,7 @@ def limit(quick: bool) -> dict[str, Any]:
     table["unshaped_lowest"] = ("layer", np.quantile(unshaped, 0.1, axis=0))
     # b: branch weights at fixed depth, with no skip at the end
     branches = np.array([0.05, 0.1, 0.2, 0.4, 0.7, 1.0])
-    few, small = (40, 40) if quick else (600, 100)
+    few, small = (40, 40) if quick else (400, 100)
     weights = xr.Dataset(coords={"branch": branches}, attrs={"size": small, "networks": few})
     fixed = ShapedTransformer(points=1, depth=1.0)
     drawn = np.asarray(fixed.replace(branch=branches).theory({**draws, "draws": draws["draws"] // 4}).correlation)
@@ -66,7 +66,7 @@ def limit(quick: bool) -> dict[str, Any]:
     seen = np.array([_share(_networks(fixed.replace(branch=b), small, few)["correlation"]) for b in branches])
     weights["share_simulated"], weights["share_error"] = ("branch", seen[:, 0]), ("branch", seen[:, 1])
     # c: approach in width
-    sizes, many = ([16, 32], 60) if quick else ([16, 64, 256], 2500)
+    sizes, many = ([16, 32], 60) if quick else ([16, 64, 256], 1600)
     approach = xr.Dataset(coords={"block": list(BLOCKS), "size": sizes}, attrs={"networks": many})
     gaps, noise = np.zeros((2, len(BLOCKS), len(sizes)))
     for i, values in enumerate(BLOCKS.values()):
@@ -88,7 +88,9 @@ def draw_limit(data: dict[str, Any]) -> Any:
     for axis, name, words in ((axes[0], "correlation", r"\rho_{12}"), (axes[1], "length", "V_{11}")):
         theory, seen, error = (table[f"{name}{end}"] for end in ("", "_simulated", "_error"))
         for low, high, strength in ((0, 4, 0.12), (1, 3, 0.2)):
-            axis.fill_between(table.layer, theory[:, low], theory[:, high], color=COLOURS[0], alpha=strength, linewidth=0)
+            axis.fill_between(
+                table.layer, theory[:, low], theory[:, high], color=COLOURS[0], alpha=strength, linewidth=0
+            )
         for i in range(5):
             axis.plot(table.layer, theory[:, i], color=COLOURS[0], linewidth=1.8 if i == 2 else 0.9,
                       label="paths of the limit" if i == 2 else None)  # fmt: skip
@@ -106,7 +108,11 @@ def draw_limit(data: dict[str, Any]) -> Any:
     axis.errorbar(weights.branch, weights.share_simulated, weights.share_error, fmt="o", color=COLOURS[1], markersize=4,
                   label=f"networks, n = {weights.attrs['size']}")  # fmt: skip
     log_axis(axis.xaxis)
-    axis.set(xlabel=label("weight of a branch, squared,", r"\gamma^2"), ylabel=r"share with $|\rho_{12}| > 0.9$", ylim=(0, None))
+    axis.set(
+        xlabel=label("weight of a branch, squared,", r"\gamma^2"),
+        ylabel=r"share with $|\rho_{12}| > 0.9$",
+        ylim=(0, None),
+    )
     axis.set_title("nearly parallel tokens after $L = n$ blocks (1: no skip)", fontsize=9)
     axis.legend(fontsize=8)
     axis = axes[3]
@@ -114,7 +120,9 @@ def draw_limit(data: dict[str, Any]) -> Any:
         here = approach.sel(block=block)
         axis.errorbar(approach["size"] * 1.03**i, here.gap, here.gap_error, fmt=MARKERS[i], color=COLOURS[i + 1], markersize=4,
                       label=str(block))  # fmt: skip
-        fit = float((here.gap / here.gap_error**2 / np.sqrt(here["size"])).sum() / (1 / here.gap_error**2 / here["size"]).sum())
+        fit = float(
+            (here.gap / here.gap_error**2 / np.sqrt(here["size"])).sum() / (1 / here.gap_error**2 / here["size"]).sum()
+        )
         axis.plot(approach["size"], fit / np.sqrt(approach["size"]), "--", color=COLOURS[i + 1], linewidth=1,
                   label=r"$\propto n^{-1/2}$")  # fmt: skip
     axis.axhline(0, color="0.6", linewidth=0.8)

@@ -1,38 +1,42 @@
-r"""Tokens through a transformer at initialisation, depth proportional to width: their covariance follows a random limit.
+r"""Tokens through a transformer at initialisation, depth proportional to width: their covariance has a random limit.
 
-**Network.** m tokens, rows of X (m × n), pass L = T̄n blocks of width n. All weights are N(0, 1); λ² = 1 − γ² (γ² is `branch`).
+**Network.** m tokens, rows of X (m × n), pass L = T̄n blocks of width n. All weights are N(0, 1); λ² = 1 − γ² (γ² is
+`branch`).
 
-- Attention: Z = λX + γ A X W_V/√n, with the *shaped* softmax A = 1 + softmax(Y/τ) − 11ᵀ/m, scores Y = X W_Q W_Kᵀ Xᵀ/n, keys of
-  length n, and the temperature τ = τ₀ n (`temperature` is τ₀).
-- Feed-forward layers: X′ = λZ + γ √(c/n) σ(Z W/√n) W′, with the shaped ReLU σ(x) = s₊ max(x, 0) + s₋ min(x, 0), s_± = 1 + c_±/√n,
-  and 1/c = (s₊² + s₋²)/2.
+- Attention: Z = λX + γ A X W_V/√n, with the *shaped* softmax A = 1 + softmax(Y/τ) − 11ᵀ/m, scores Y = X W_Q W_Kᵀ Xᵀ/n,
+  keys of length n, and the temperature τ = τ₀ n (`temperature` is τ₀).
+- Feed-forward layers: X′ = λZ + γ √(c/n) σ(Z W/√n) W′, with the shaped ReLU σ(x) = s₊ max(x, 0) + s₋ min(x, 0),
+  s_± = 1 + c_±/√n, and 1/c = (s₊² + s₋²)/2.
 
-A `block` is one after the other (`transformer`), one of them (`attention`, `mlp`), or a feed-forward layer without skip and second
-weights, X′ = √c σ(X W/√n) (`plain`). Softmax and ReLU tend to the identity as n grows, and this keeps the limit finite.
+A `block` is one after the other (`transformer`), one of them (`attention`, `mlp`), or a feed-forward layer without skip
+and second weights, X′ = √c σ(X W/√n) (`plain`). Softmax and ReLU tend to the identity as n grows, which keeps the limit
+finite.
 
-**Theory** (after Noci et al. 2023; coefficients derived here). For n → ∞ the covariance V = XXᵀ/n at time t = l/n obeys the
-stochastic differential equation dV = b dt + Σ^{1/2} dB. A bar stands for the mean over tokens; with the centred
+**Theory** (after Noci et al. 2023; coefficients derived here). For n → ∞ the covariance V = XXᵀ/n at time t = l/n obeys
+the stochastic differential equation dV = b dt + Σ^{1/2} dB. A dot stands for the mean over tokens; with the centred
 covariance C_νκ = V_νκ − V_ν· − V_·κ + V_··, attention contributes
 
-    b_αβ = γ²/τ₀² [V_αβ Σ_νκ V_νκ C_νκ/m² + Σ_ν (V_αα V_βν + V_ββ V_αν)(C_νν − C̄)/(2m)],        C̄ = Σ_κ C_κκ/m,
+    b_αβ = γ²/τ₀² [V_αβ Σ_νκ V_νκ C_νκ/m² + Σ_ν (V_αα V_βν + V_ββ V_αν)(C_νν − C̄)/(2m)],    C̄ = Σ_κ C_κκ/m,
     Σ = γ²(2 − γ²) Σ_lin + γ⁴/τ₀² 𝒜,
 
-where Σ_lin is the covariance of F S Fᵀ (V = FFᵀ, S symmetric Gaussian with variances 1, on the diagonal 2) and 𝒜 that of uV + Vuᵀ,
-u = (FGFᵀ − mean over its columns)/m with G Gaussian. Feed-forward layers contribute
+where Σ_lin is the covariance of F S Fᵀ (V = FFᵀ, S symmetric Gaussian with variances 1, on the diagonal 2) and 𝒜 that of
+uV + Vuᵀ, u = (FGFᵀ − mean over its columns)/m with G Gaussian. Feed-forward layers contribute
 
-    b_αβ = γ² (c₊ − c₋)²/(2π) √(V_αα V_ββ) [√(1 − ρ²) − ρ arccos ρ],        Σ = 2γ² Σ_lin
+    b_αβ = γ² (c₊ − c₋)²/(2π) √(V_αα V_ββ) [√(1 − ρ²) − ρ arccos ρ],    Σ = 2γ² Σ_lin
 
-(`plain`: γ = 1 in the drift, and Σ_lin once). The drift of attention is cubic, so that paths explode in finite time: as in the
-paper, the process is stopped when the length V_αα of a token exceeds a `ceiling`, where it is scaled back to the ceiling and stays.
-The theory returns independent paths. A step maps V to a sum of terms M Mᵀ, so that no path leaves the positive matrices:
+(`plain`: γ = 1 in the drift, and Σ_lin once). The drift of attention is cubic, so that paths explode in finite time. As
+in the paper, the process is stopped when the length V_αα of a token exceeds a `ceiling`; it is scaled back to the ceiling
+and stays there. The theory returns independent paths. A step maps V to a sum of terms M Mᵀ, so that no path leaves the
+positive matrices:
 
-    V ↦ λ²V′ + γ² A V′ Aᵀ,    V′ = F(1 + √κ dt S/2)² Fᵀ / mean,    A = 1 + √dt u/τ₀ + dt b′,    FFᵀ = V + dt b_mlp.
+    V ↦ λ²V′ + γ² A V′ Aᵀ,    V′ = F(1 + √(κ dt) S/2)² Fᵀ/mean,    A = 1 + √dt u/τ₀ + dt b′,    FFᵀ = V + dt b_mlp,
 
-Between steps a path may cross the ceiling unseen, so that the ceiling is lowered by a factor e^{−0.5826 √(2κ dt)} (Broadie et al.
-1997). The result is NaN if steps are too long for the drift at the ceiling, dt γ² (ceiling/τ₀)² > 1.
+with κΣ_lin the linear part of Σ and b′ the mean second order of the softmax. A path may cross the ceiling between two
+steps, so that the ceiling is lowered by a factor e^{−0.5826 √(2κ dt)} (Broadie, Glasserman and Kou 1997). The result is
+NaN if steps are too long: dt γ² (ceiling/τ₀)² > 1 or κ dt > 0.1.
 
-**Simulation.** The network itself, softmax and ReLU at finite n. Each weight matrix is used once: given X, the columns of XW/√n are
-independent N(0, V), and are drawn as F·(m × n normal numbers). This is exact and needs no n × n matrix.
+**Simulation.** The network itself, softmax and ReLU at finite n. Each weight matrix is used once: given X, the columns of
+XW/√n are independent N(0, V), and are drawn as F·(m × n normal numbers). This is exact and needs no n × n matrix.
 """
 
 from __future__ import annotations
