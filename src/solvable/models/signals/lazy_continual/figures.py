@@ -15,9 +15,7 @@ from .model import LazyContinual, _drawn
 
 SIMILARITIES = (0.0, 0.5, 0.9)
 RICHNESS = (0.05, 0.15, 0.375, 0.75, 1.5, 5.0)
-REFERENCE = 1.5
-"""Richness of the smallest network in the comparison of parametrisations; in the standard one it falls as 1/√N."""
-LONGER = {"labels": "absolute", "dimensions": 10, "examples": 20, "steps": 500, "points": 5}
+LONGER = {"labels": "absolute", "dimensions": 10, "examples": 20, "points": 5}
 NAMES = ("forgetting", "final_loss")
 
 
@@ -59,13 +57,13 @@ def forgetting(quick: bool) -> dict[str, Any]:
     fine = grid if quick else np.geomspace(0.05, 5.0, 8)
     small = xr.Dataset(coords={**common, "richness": fine, "points": grid}, attrs={"size": sizes[-1]})
     for activation in ("linear", "relu"):
-        model = LazyContinual(activation=activation, **({"steps": 10} if quick else {}))
+        model = LazyContinual(activation=activation, steps=10 if quick else 150)
         for name, values in _measure(model, fine, instances, None).items():
             small[f"{activation}_{name}"] = (dims, values)
         for name, values in _measure(model, grid, instances, sizes[-1]).items():
             small[f"{activation}_{name}_simulated"] = (("similarity", "points", "instance"), values)
     longer = xr.Dataset(coords={**common, "richness": grid, "size": list(sizes)})
-    model = LazyContinual(**{**LONGER, **({"steps": 10} if quick else {})})
+    model = LazyContinual.create(**{**LONGER, "steps": 10 if quick else 500})
     runs = [_measure(model, grid, instances, size) for size in sizes]
     for name in runs[0]:
         longer[name] = (("size", *dims), np.stack([r[name] for r in runs]))

@@ -218,7 +218,8 @@ class ShapedTransformer(Model):
     observables_declared = (
         observable("correlation", "correlation ρ₁₂ of the first two tokens", symbol=r"\rho_{12}", dims=("layer",), low=-1,
                    high=1, random=True, power=0.5, when={"tokens": tuple(range(2, MOST_TOKENS + 1))}),
-        observable("length", "mean square V₁₁ of the first token", symbol="V_{11}", dims=("layer",), low=0, random=True, power=0.5),
+        observable("length", "mean square V₁₁ of the first token", symbol="V_{11}", dims=("layer",), low=0, random=True,
+                   power=0.5),
         observable("stopped", "1 once a token has exceeded the ceiling, else 0", dims=("layer",), low=0, high=1,
                    random=True, power=0.5),
         observable("drift", "drift of the covariance at the start", symbol="b_{\\alpha\\beta}", dims=("token", "other"),
