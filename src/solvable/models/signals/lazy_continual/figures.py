@@ -50,7 +50,7 @@ def _measure(model: LazyContinual, richness: np.ndarray, instances: int, size: i
 def forgetting(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
-    instances, sizes = (2, (16, 32)) if quick else (6, (128, 512, 2048))
+    instances, sizes = (2, (16, 32)) if quick else (24, (64, 256, 1024))
     grid = np.array(RICHNESS[::3] if quick else RICHNESS)
     common = {"similarity": list(SIMILARITIES), "instance": np.arange(instances)}
     dims = ("similarity", "richness", "instance")
@@ -86,8 +86,9 @@ def draw_forgetting(data: dict[str, Any]) -> Any:
             mean, error = _mean(small[f"{activation}_forgetting_simulated"].sel(similarity=s))
             axis.errorbar(small.points, mean, error, fmt=MARKERS[i], color=COLOURS[i], markersize=4)
         words = {"linear": "linear units", "relu": "ReLU units"}[activation]
-        axis.set_title(f"{words}, 10 samples: N → ∞ (lines), N = {small.attrs['size']} (points)", fontsize=9)
-        axis.legend(title="similarity", fontsize=8)
+        axis.set_title(f"{words}, labels x·β, 10 samples: N → ∞, points {small.attrs['size']}", fontsize=8.5)
+        axis.legend(title="similarity", fontsize=8, ncols=3, loc="upper center")
+        axis.margins(y=0.3)
     for i, s in enumerate(longer.similarity.values):
         for j, size in enumerate(longer["size"].values):
             mean, error = _mean(longer.forgetting.sel(similarity=s, size=size))
@@ -96,9 +97,9 @@ def draw_forgetting(data: dict[str, Any]) -> Any:
             mean, error = _mean(longer.final_loss.sel(similarity=s, size=size))
             axes[3].errorbar(longer.richness * 1.05 ** (j - 1), mean, error, fmt=MARKERS[j] + LINES[j], color=COLOURS[i],
                              markersize=4, linewidth=1)  # fmt: skip
-    axes[2].set_title("ReLU, labels |x·β|, 20 samples, 500 + 500 steps: networks", fontsize=9)
-    axes[3].set_title("the same: loss of both tasks at the end", fontsize=9)
-    axes[2].legend(fontsize=7.5)
+    axes[2].set_title("ReLU, labels |x·β|, 20 samples, 500 + 500 steps: networks", fontsize=8.5)
+    axes[3].set_title("the same: loss of both tasks at the end", fontsize=8.5)
+    axes[2].legend(fontsize=7.5, loc="upper left")
     for axis in axes:
         log_axis(axis.xaxis)
         axis.set(xlabel=label("richness", r"\gamma_0"), ylabel="forgetting, over the initial loss", ylim=(0, None))

@@ -33,13 +33,13 @@ def _share(values: np.ndarray) -> tuple[float, float]:
     return p, float(np.sqrt(max(p * (1 - p), 1 / len(values)) / len(values)))
 
 
-def limit(quick: bool) -> dict[str, Any]:
+def _along_depth(quick: bool) -> Any:
+    """Quantiles at all depths, of paths and networks; correlations of networks that are not shaped."""
     import xarray as xr
 
-    draws, number, size = ({"draws": 500}, 40, 40) if quick else ({"draws": 10_000}, 1000, 200)
-    # a: quantiles at all depths, shaped and not
+    draws, number, size = (500, 40, 40) if quick else (10_000, 1000, 200)
     model = ShapedTransformer(points=8)
-    theory, runs = model.theory(draws), _networks(model, size, number)
+    theory, runs = model.theory({"draws": draws}), _networks(model, size, number)
     layer = model.coordinates()["layer"]
     table = xr.Dataset(coords={"layer": layer, "quantile": list(QUANTILES)}, attrs={"size": size, "networks": number})
     for name in ("correlation", "length"):
@@ -55,29 +55,44 @@ def limit(quick: bool) -> dict[str, Any]:
     unshaped = np.asarray(plain(jax.random.split(jax.random.key(0), 20 if quick else 100)))
     table["unshaped"] = ("layer", np.median(unshaped, axis=0))
     table["unshaped_lowest"] = ("layer", np.quantile(unshaped, 0.1, axis=0))
-    # b: branch weights at fixed depth, with no skip at the end
+    return table
+
+
+def _over_branches(quick: bool) -> Any:
+    """Share of nearly parallel tokens at fixed depth against the weight of branches; the last has no skip."""
+    import xarray as xr
+
     branches = np.array([0.05, 0.1, 0.2, 0.4, 0.7, 1.0])
-    few, small = (40, 40) if quick else (400, 100)
-    weights = xr.Dataset(coords={"branch": branches}, attrs={"size": small, "networks": few})
-    fixed = ShapedTransformer(points=1, depth=1.0)
-    drawn = np.asarray(fixed.replace(branch=branches).theory({**draws, "draws": draws["draws"] // 4}).correlation)
-    shares = np.array([_share(x) for x in drawn[:, 0]])
-    weights["share"] = ("branch", shares[:, 0])
-    seen = np.array([_share(_networks(fixed.replace(branch=b), small, few)["correlation"]) for b in branches])
-    weights["share_simulated"], weights["share_error"] = ("branch", seen[:, 0]), ("branch", seen[:, 1])
-    # c: approach in width
-    sizes, many = ([16, 32], 60) if quick else ([16, 64, 256], 1600)
-    approach = xr.Dataset(coords={"block": list(BLOCKS), "size": sizes}, attrs={"networks": many})
+    draws, number, size = (100, 40, 40) if quick else (2500, 400, 100)
+    table = xr.Dataset(coords={"branch": branches}, attrs={"size": size, "networks": number})
+    model = ShapedTransformer(points=1, depth=1.0)
+    drawn = np.asarray(model.replace(branch=branches).theory({"draws": draws}).correlation)
+    table["share"] = ("branch", np.array([_share(x)[0] for x in drawn[:, 0]]))
+    seen = np.array([_share(_networks(model.replace(branch=b), size, number)["correlation"]) for b in branches])
+    table["share_simulated"], table["share_error"] = ("branch", seen[:, 0]), ("branch", seen[:, 1])
+    return table
+
+
+def _over_widths(quick: bool) -> Any:
+    """Mean correlation of networks minus that of paths; all widths are compared with the same paths."""
+    import xarray as xr
+
+    sizes, number, draws = ([8, 32], 60, 500) if quick else ([8, 32, 128], 8000, 40_000)
+    table = xr.Dataset(coords={"block": list(BLOCKS), "size": sizes}, attrs={"networks": number})
     gaps, noise = np.zeros((2, len(BLOCKS), len(sizes)))
     for i, values in enumerate(BLOCKS.values()):
         model = ShapedTransformer(points=1, depth=0.5, **values)
-        drawn = np.asarray(model.theory({**draws, "draws": 2 * draws["draws"]}).correlation)[0]
+        drawn = np.asarray(model.theory({"draws": draws}).correlation)[0]
         for j, n in enumerate(sizes):
-            runs = _networks(model, n, many)["correlation"]
+            runs = _networks(model, n, number)["correlation"]
             gaps[i, j] = runs.mean() - drawn.mean()
-            noise[i, j] = np.hypot(runs.std() / np.sqrt(many), drawn.std() / np.sqrt(len(drawn)))
-    approach["gap"], approach["gap_error"] = (("block", "size"), gaps), (("block", "size"), noise)
-    return {"": table, "branches": weights, "widths": approach}
+            noise[i, j] = np.hypot(runs.std() / np.sqrt(number), drawn.std() / np.sqrt(draws))
+    table["gap"], table["gap_error"] = (("block", "size"), gaps), (("block", "size"), noise)
+    return table
+
+
+def limit(quick: bool) -> dict[str, Any]:
+    return {"": _along_depth(quick), "branches": _over_branches(quick), "widths": _over_widths(quick)}
 
 
 def draw_limit(data: dict[str, Any]) -> Any:
@@ -120,11 +135,11 @@ def draw_limit(data: dict[str, Any]) -> Any:
         here = approach.sel(block=block)
         axis.errorbar(approach["size"] * 1.03**i, here.gap, here.gap_error, fmt=MARKERS[i], color=COLOURS[i + 1], markersize=4,
                       label=str(block))  # fmt: skip
-        fit = float(
-            (here.gap / here.gap_error**2 / np.sqrt(here["size"])).sum() / (1 / here.gap_error**2 / here["size"]).sum()
-        )
-        axis.plot(approach["size"], fit / np.sqrt(approach["size"]), "--", color=COLOURS[i + 1], linewidth=1,
-                  label=r"$\propto n^{-1/2}$")  # fmt: skip
+        weight = 1 / here.gap_error**2
+        fit = float((here.gap * weight / np.sqrt(here["size"])).sum() / (weight / here["size"]).sum())
+        widths = np.geomspace(*approach["size"].values[[0, -1]], 40)
+        axis.plot(widths, fit / np.sqrt(widths), "--", color=COLOURS[i + 1], linewidth=1,
+                  label=r"$\propto n^{-1/2}$" if i == 0 else None)  # fmt: skip
     axis.axhline(0, color="0.6", linewidth=0.8)
     log_axis(axis.xaxis)
     axis.set(xlabel=label("width", "n"), ylabel=r"mean $\rho_{12}$, networks minus limit")

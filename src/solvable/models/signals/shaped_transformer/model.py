@@ -228,9 +228,9 @@ class ShapedTransformer(Model):
                    symbol=r"\Sigma_{\alpha\beta,\alpha\beta}", dims=("token", "other"), low=0, simulated=False),
     )  # fmt: skip
     check_study = (
-        {"over": {"branch": [0.2, 0.5]}, "sizes": (100, 200, 400), "seeds": 400},
-        {"values": {"block": "mlp", "negative_slope": -2.0, "depth": 1.0}, "sizes": (100, 400), "seeds": 300},
-        {"values": {"block": "plain"}, "sizes": (100, 400), "seeds": 300},
+        {"over": {"branch": [0.2, 0.5]}, "sizes": (60, 240), "seeds": 400},
+        {"values": {"block": "mlp", "negative_slope": -2.0, "depth": 1.0}, "sizes": (60, 240), "seeds": 400},
+        {"values": {"block": "plain"}, "sizes": (60, 240), "seeds": 400},
     )
 
     depth: Control = control(
