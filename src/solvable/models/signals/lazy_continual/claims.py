@@ -13,7 +13,7 @@ REFERENCE = 1.5
 """Richness of the narrowest network in the comparison of parametrisations; in the standard one it falls as 1/√N."""
 SETTINGS = (
     "ReLU networks of widths 64, 256 and 1,024, labels |x·β|, 20 samples per task in 10 dimensions, 500 steps on each, "
-    "24 data sets"
+    "16 data sets"
 )
 CHANGE = (
     "an increase with richness also where labels are linear, tasks are smaller than the dimension or units are linear; "

@@ -50,19 +50,23 @@ def _measure(model: LazyContinual, richness: np.ndarray, instances: int, size: i
 def forgetting(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
-    instances, sizes = (2, (16, 32)) if quick else (24, (64, 256, 1024))
+    instances, sizes = (4, (16, 32)) if quick else (16, (64, 256, 1024))
     grid = np.array(RICHNESS[::3] if quick else RICHNESS)
-    common = {"similarity": list(SIMILARITIES), "instance": np.arange(instances)}
+    fewer = instances // 2
     dims = ("similarity", "richness", "instance")
     fine = grid if quick else np.geomspace(0.05, 5.0, 8)
-    small = xr.Dataset(coords={**common, "richness": fine, "points": grid}, attrs={"size": sizes[-1]})
+    small = xr.Dataset(
+        coords={"similarity": list(SIMILARITIES), "richness": fine, "points": grid, "instance": np.arange(fewer)},
+        attrs={"size": sizes[-1]},
+    )
     for activation in ("linear", "relu"):
         model = LazyContinual(activation=activation, steps=10 if quick else 150)
-        for name, values in _measure(model, fine, instances, None).items():
+        for name, values in _measure(model, fine, fewer, None).items():
             small[f"{activation}_{name}"] = (dims, values)
-        for name, values in _measure(model, grid, instances, sizes[-1]).items():
+        for name, values in _measure(model, grid, fewer, sizes[-1]).items():
             small[f"{activation}_{name}_simulated"] = (("similarity", "points", "instance"), values)
-    longer = xr.Dataset(coords={**common, "richness": grid, "size": list(sizes)})
+    coords = {"similarity": list(SIMILARITIES), "richness": grid, "instance": np.arange(instances), "size": list(sizes)}
+    longer = xr.Dataset(coords=coords)
     model = LazyContinual.create(**{**LONGER, "steps": 10 if quick else 500})
     runs = [_measure(model, grid, instances, size) for size in sizes]
     for name in runs[0]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from solvable.contract.axes import QUANTILES
@@ -22,7 +21,7 @@ NEARLY_EQUAL = 0.9
 
 
 def _networks(model: ShapedTransformer, size: int, number: int, batch: int = 500) -> dict[str, np.ndarray]:
-    keys = jnp.stack([model.key(size, seed) for seed in range(number)])
+    keys = jax.random.split(model.key(size, 0), number)
     parts = [simulate_batch(model, {}, keys[i : i + batch], size) for i in range(0, number, batch)]
     return {name: np.concatenate([np.asarray(p[name]) for p in parts]) for name in ("correlation", "length", "stopped")}
 
@@ -38,7 +37,7 @@ def _along_depth(quick: bool) -> Any:
     import xarray as xr
 
     draws, number, size = (500, 40, 40) if quick else (10_000, 1000, 200)
-    model = ShapedTransformer(points=8)
+    model = ShapedTransformer(points=8, branch=0.5)
     theory, runs = model.theory({"draws": draws}), _networks(model, size, number)
     layer = model.coordinates()["layer"]
     table = xr.Dataset(coords={"layer": layer, "quantile": list(QUANTILES)}, attrs={"size": size, "networks": number})
@@ -77,11 +76,11 @@ def _over_widths(quick: bool) -> Any:
     """Mean correlation of networks minus that of paths; all widths are compared with the same paths."""
     import xarray as xr
 
-    sizes, number, draws = ([8, 32], 60, 500) if quick else ([8, 32, 128], 8000, 40_000)
+    sizes, number, draws = ([8, 32], 60, 500) if quick else ([8, 32, 128], 6000, 30_000)
     table = xr.Dataset(coords={"block": list(BLOCKS), "size": sizes}, attrs={"networks": number})
     gaps, noise = np.zeros((2, len(BLOCKS), len(sizes)))
     for i, values in enumerate(BLOCKS.values()):
-        model = ShapedTransformer(points=1, depth=0.5, **values)
+        model = ShapedTransformer.create(points=1, depth=0.5, branch=0.5, **values)
         drawn = np.asarray(model.theory({"draws": draws}).correlation)[0]
         for j, n in enumerate(sizes):
             runs = _networks(model, n, number)["correlation"]

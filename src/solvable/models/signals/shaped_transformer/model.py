@@ -188,7 +188,7 @@ class ShapedTransformer(Model):
     """Covariance of tokens in a transformer at initialisation, as depth and width grow in proportion: a random limit.
 
     >>> import solvable as sv
-    >>> outcome = sv.ShapedTransformer(block="attention", tokens=2).theory()
+    >>> outcome = sv.ShapedTransformer(block="attention", tokens=2, branch=0.5).theory()
     >>> outcome.correlation.shape, round(float(outcome.drift[0, 1]), 4)  # four depths, 1,000 paths
     ((4, 1000), 0.064)
     """
@@ -229,7 +229,11 @@ class ShapedTransformer(Model):
     )  # fmt: skip
     check_study = (
         {"over": {"branch": [0.2, 0.5]}, "sizes": (60, 240), "seeds": 400},
-        {"values": {"block": "mlp", "negative_slope": -2.0, "depth": 1.0}, "sizes": (60, 240), "seeds": 400},
+        {
+            "values": {"block": "mlp", "branch": 0.5, "negative_slope": -2.0, "depth": 1.0},
+            "sizes": (60, 240),
+            "seeds": 400,
+        },
         {"values": {"block": "plain"}, "sizes": (60, 240), "seeds": 400},
     )
 
@@ -237,7 +241,7 @@ class ShapedTransformer(Model):
         0.5, low=0.0, low_open=True, high=4.0, typical=(0.1, 1.0), counts=True, symbol=r"\bar T", meaning="number of blocks "
         "per unit of width, L/n")  # fmt: skip
     branch: Control = control(
-        0.5, low=0.0, low_open=True, high=1.0, typical=(0.05, 0.6), symbol=r"\gamma^2", meaning="weight of a branch "
+        0.2, low=0.0, low_open=True, high=1.0, typical=(0.05, 0.6), symbol=r"\gamma^2", meaning="weight of a branch "
         "against its skip connection, squared; 1: no skip (ignored by plain blocks)")  # fmt: skip
     temperature: Control = control(
         1.0, low=0.0, low_open=True, high=100.0, typical=(0.7, 5.0), scale="log", symbol=r"\tau_0", meaning="temperature of "
