@@ -190,7 +190,7 @@ class ShapedTransformer(Model):
     >>> import solvable as sv
     >>> outcome = sv.ShapedTransformer(block="attention", tokens=2, branch=0.5).theory()
     >>> outcome.correlation.shape, round(float(outcome.drift[0, 1]), 4)  # four depths, 1,000 paths
-    ((4, 1000), 0.064)
+    ((4, 1000), 0.016)
     """
 
     id = "shaped-transformer"
