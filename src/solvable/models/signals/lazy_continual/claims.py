@@ -16,8 +16,8 @@ SETTINGS = (
     "16 data sets"
 )
 CHANGE = (
-    "an increase with richness also where labels are linear, tasks are smaller than the dimension or units are linear; "
-    "so far it needs labels that the lazy network fits slowly"
+    "an increase with richness also for linear labels and fewer samples than dimensions; so far it is seen with labels |x·β| and "
+    "more samples than dimensions only"
 )
 
 
