@@ -136,7 +136,7 @@ def draw_limit(data: dict[str, Any]) -> Any:
                       label=str(block))  # fmt: skip
         weight = 1 / here.gap_error**2
         fit = float((here.gap * weight / np.sqrt(here["size"])).sum() / (weight / here["size"]).sum())
-        widths = np.geomspace(*approach["size"].values[[0, -1]], 40)
+        widths = np.geomspace(float(approach["size"][0]), float(approach["size"][-1]), 40)
         axis.plot(widths, fit / np.sqrt(widths), "--", color=COLOURS[i + 1], linewidth=1,
                   label=r"$\propto n^{-1/2}$" if i == 0 else None)  # fmt: skip
     axis.axhline(0, color="0.6", linewidth=0.8)
