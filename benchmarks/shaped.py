@@ -46,7 +46,7 @@ def _euler(paths: int, steps: int, horizon: float = 0.5, ceiling: float = 10.0) 
 
 
 def paths() -> Iterator[Row]:
-    model, levels = sv.ShapedTransformer(branch=0.5, points=1), [0.1, 0.5, 0.9]  # type: ignore[attr-defined]
+    model, levels = sv.ShapedTransformer(branch=0.5, depth=0.5, points=1), [0.1, 0.5, 0.9]  # type: ignore[attr-defined]
     numerics = {"draws": PATHS, "steps": STEPS}
     ours, found = cpu_seconds(lambda: model.theory(numerics).values, best_of=3)
     theirs, euler = cpu_seconds(lambda: _euler(PATHS // 10, STEPS), best_of=1, warm=False)
@@ -61,7 +61,7 @@ def paths() -> Iterator[Row]:
 def networks() -> Iterator[Row]:
     """Networks of width 200 and depth 100; their cost is that of the normal numbers, the floor."""
     number, size, tokens = (256 if jax.default_backend() == "cpu" else 16_384), 200, 3
-    model = sv.ShapedTransformer(branch=0.5, points=1)  # type: ignore[attr-defined]
+    model = sv.ShapedTransformer(branch=0.5, depth=0.5, points=1)  # type: ignore[attr-defined]
     keys = jnp.stack([model.key(size, seed) for seed in range(number)])
     layers = jax.random.split(jax.random.key(1), (size // 2, number))
 

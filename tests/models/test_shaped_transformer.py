@@ -101,7 +101,7 @@ def test_equal_tokens_stay_equal():
 
 def test_a_network_without_weight_matrices_has_the_law_of_one_with_them():
     n, layers, number, m = 24, 12, 600, 3
-    model = sv.ShapedTransformer(branch=0.5, points=1, ceiling=1000.0)
+    model = sv.ShapedTransformer(branch=0.5, depth=0.5, points=1, ceiling=1000.0)
     rng, found = np.random.default_rng(2), []
     above, below = 1.0, 1 - 1 / np.sqrt(n)
     c, g, skip = 2 / (above**2 + below**2), np.sqrt(0.5), np.sqrt(0.5)
@@ -124,7 +124,7 @@ def test_a_network_without_weight_matrices_has_the_law_of_one_with_them():
 
 def test_quantiles_of_an_independent_integration():
     """Euler steps with projected eigenvalues, 4,000 paths, not stopped: error 0.04."""
-    model = sv.ShapedTransformer(branch=0.5, points=1, ceiling=30.0)
+    model = sv.ShapedTransformer(branch=0.5, depth=0.5, points=1, ceiling=30.0)
     outcome = model.theory({"draws": 4000, "steps": 400})
     assert outcome.converged
     np.testing.assert_allclose(np.quantile(outcome.correlation, [0.1, 0.5, 0.9]), [-0.776, 0.315, 0.938], atol=0.04)
@@ -152,7 +152,7 @@ def test_steps_too_long_for_the_drift_are_not_an_answer():
 
 
 def test_without_shaping_tokens_become_equal():
-    model = sv.ShapedTransformer(branch=0.5, points=1)
+    model = sv.ShapedTransformer(branch=0.5, depth=0.5, points=1)
     run = jax.jit(jax.vmap(lambda key: model.network(key, 100, 50, 50, shaped=False)["correlation"][0]))
     unshaped = np.median(run(jax.random.split(jax.random.key(0), 20)))
     assert unshaped > 0.99

@@ -37,7 +37,7 @@ def _along_depth(quick: bool) -> Any:
     import xarray as xr
 
     draws, number, size = (500, 40, 40) if quick else (10_000, 1000, 200)
-    model = ShapedTransformer(points=8, branch=0.5)
+    model = ShapedTransformer(points=8, branch=0.5, depth=0.5)
     theory, runs = model.theory({"draws": draws}), _networks(model, size, number)
     layer = model.coordinates()["layer"]
     table = xr.Dataset(coords={"layer": layer, "quantile": list(QUANTILES)}, attrs={"size": size, "networks": number})

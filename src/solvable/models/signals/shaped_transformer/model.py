@@ -228,17 +228,17 @@ class ShapedTransformer(Model):
                    symbol=r"\Sigma_{\alpha\beta,\alpha\beta}", dims=("token", "other"), low=0, simulated=False),
     )  # fmt: skip
     check_study = (
-        {"over": {"branch": [0.2, 0.5]}, "sizes": (60, 240), "seeds": 400},
+        {"values": {"depth": 0.5}, "over": {"branch": [0.2, 0.5]}, "sizes": (60, 240), "seeds": 400},
         {
             "values": {"block": "mlp", "branch": 0.5, "negative_slope": -2.0, "depth": 1.0},
             "sizes": (60, 240),
             "seeds": 400,
         },
-        {"values": {"block": "plain"}, "sizes": (60, 240), "seeds": 400},
+        {"values": {"block": "plain", "depth": 0.5}, "sizes": (60, 240), "seeds": 400},
     )
 
     depth: Control = control(
-        0.5, low=0.0, low_open=True, high=4.0, typical=(0.1, 1.0), counts=True, symbol=r"\bar T", meaning="number of blocks "
+        0.25, low=0.0, low_open=True, high=4.0, typical=(0.1, 1.0), counts=True, symbol=r"\bar T", meaning="number of blocks "
         "per unit of width, L/n")  # fmt: skip
     branch: Control = control(
         0.2, low=0.0, low_open=True, high=1.0, typical=(0.05, 0.6), symbol=r"\gamma^2", meaning="weight of a branch "
