@@ -7,7 +7,7 @@ import pytest
 import solvable as sv
 from solvable.model import simulate_batch
 
-SMALL = {"dimensions": 6, "examples": 4, "steps": 40, "points": 4}
+SMALL = {"input_dimension": 6, "examples": 4, "steps": 40, "points": 4}
 
 
 def by_kernel(model, kernel):
@@ -47,7 +47,7 @@ def test_lazy_relu_networks_are_kernel_machines():
 
 def test_what_lazy_networks_forget_once_both_tasks_are_learnt():
     """Δf₁ = K₁₂ K₂₂⁻¹ (y₂ − f₂) for a task that is learnt to the end."""
-    values = {"dimensions": 12, "examples": 3, "steps": 4000, "points": 1}
+    values = {"input_dimension": 12, "examples": 3, "steps": 4000, "points": 1}
     model = sv.LazyContinual(activation="linear", richness=0.001, rate=1.0, similarity=0.4, **values)
     X, y = (np.asarray(v) for v in model._tasks())
     K = X.reshape(6, -1) @ X.reshape(6, -1).T

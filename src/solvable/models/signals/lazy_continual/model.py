@@ -59,7 +59,7 @@ from solvable.model import (
 
 def _drawn(model: Any) -> dict[str, np.ndarray]:
     """Inputs and teachers of an instance."""
-    rng, D, P = np.random.default_rng(model.instance), model.dimensions, model.examples
+    rng, D, P = np.random.default_rng(model.instance), model.input_dimension, model.examples
     first, second = rng.normal(size=(2, P, D)) / math.sqrt(D)
     teacher, change = np.linalg.qr(rng.normal(size=(D, 2)))[0].T * math.sqrt(D)
     return {"first": first, "second": second, "teacher": teacher, "change": change}
@@ -115,7 +115,9 @@ class LazyContinual(Model):
     simulation_growth = 1.0
     gradient_accuracy = 1e-3  # a ReLU's slope jumps, and a difference quotient sees it
     guard = Guard(
-        values={"activation": "linear", "dimensions": 12, "examples": 6, "steps": 100, "points": 10}, size=200, seeds=8
+        values={"activation": "linear", "input_dimension": 12, "examples": 6, "steps": 100, "points": 10},
+        size=200,
+        seeds=8,
     )
     references = (
         Reference(
@@ -147,18 +149,18 @@ class LazyContinual(Model):
         0.3, low=0.0, low_open=True, high=20.0, typical=(0.05, 0.3), symbol=r"\eta", meaning="learning rate, in units of the "
         "inverse width and squared richness")  # fmt: skip
     first_inputs: Input = input(
-        lambda m: _drawn(m)["first"], dims=("examples", "dimensions"), symbol="X_1", meaning="inputs of task 1")  # fmt: skip
+        lambda m: _drawn(m)["first"], dims=("examples", "input_dimension"), symbol="X_1", meaning="inputs of task 1")  # fmt: skip
     second_inputs: Input = input(
-        lambda m: _drawn(m)["second"], dims=("examples", "dimensions"), symbol="X_2", meaning="inputs of task 2")  # fmt: skip
+        lambda m: _drawn(m)["second"], dims=("examples", "input_dimension"), symbol="X_2", meaning="inputs of task 2")  # fmt: skip
     teacher: Input = input(
-        lambda m: _drawn(m)["teacher"], dims=("dimensions",), symbol=r"\beta_1", meaning="teacher of task 1")  # fmt: skip
+        lambda m: _drawn(m)["teacher"], dims=("input_dimension",), symbol=r"\beta_1", meaning="teacher of task 1")  # fmt: skip
     change: Input = input(
-        lambda m: _drawn(m)["change"], dims=("dimensions",), symbol="v", meaning="teacher of task 2 at similarity 0")  # fmt: skip
+        lambda m: _drawn(m)["change"], dims=("input_dimension",), symbol="v", meaning="teacher of task 2 at similarity 0")  # fmt: skip
     activation: str = choice(
         "relu", options=("linear", "relu"), symbol=r"\varphi", meaning="activation of the hidden units"
     )
     labels: str = choice("linear", options=("linear", "absolute"), meaning="labels: x·β, or its absolute value")
-    dimensions: int = choice(20, low=1, high=1000, symbol="D", meaning="dimensions of the inputs")
+    input_dimension: int = choice(20, low=1, high=1000, symbol="D", meaning="dimensions of the inputs")
     examples: int = choice(10, low=1, high=1000, symbol="P", meaning="samples of each task")
     steps: int = choice(150, low=1, high=100_000, symbol="T", meaning="steps on each task")
     points: int = choice(
@@ -205,7 +207,7 @@ class LazyContinual(Model):
 
     def _linear(self) -> dict[str, Array]:
         X, y = self._tasks()
-        eta, g2, D, P = self.rate, self.richness**2, self.dimensions, self.examples
+        eta, g2, D, P = self.rate, self.richness**2, self.input_dimension, self.examples
         every = X.reshape(-1, D)
 
         def move(state: tuple[Array, Array, Array], task: int) -> tuple[Array, Array, Array]:
@@ -229,7 +231,7 @@ class LazyContinual(Model):
 
     def _particles(self, number: int) -> dict[str, Array]:
         X, y = self._tasks()
-        gamma, P, D = self.richness, self.examples, self.dimensions
+        gamma, P, D = self.richness, self.examples, self.input_dimension
         every = X.reshape(-1, D)
         gram = every @ every.T
         drawn = jnp.asarray(_normal_points(number // 2, D + 1))
@@ -261,7 +263,7 @@ class LazyContinual(Model):
 
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
         X, y = self._tasks(dtype)
-        half, gamma, D = (size + 1) // 2, self.richness.astype(dtype), self.dimensions
+        half, gamma, D = (size + 1) // 2, self.richness.astype(dtype), self.input_dimension
         width, phi = 2 * half, (lambda h: h) if self.activation == "linear" else jax.nn.relu
         step = self.rate.astype(dtype) * gamma**2 * width
         to_first, to_second = jax.random.split(key)
