@@ -1,5 +1,6 @@
 """Two tasks from lazy to rich: kernel limits, a network of finite width, the limit of particles, one task twice."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def test_lazy_linear_networks_are_kernel_machines():
 
 
 def test_lazy_relu_networks_are_kernel_machines():
-    model = sv.LazyContinual(richness=0.001, similarity=0.3, labels="absolute", **SMALL)
+    model = sv.LazyContinual(activation="relu", richness=0.001, similarity=0.3, labels="absolute", **SMALL)
     exact = by_kernel(model, of_relu)
     coarse, fine = (np.abs(model.theory({"particles": n}).train_loss - exact).max() for n in (512, 8192))
     assert fine < 0.01 * exact[0].max()
@@ -99,7 +100,7 @@ def test_linear_particles_obey_the_closed_recursion():
 
 def test_richness_moves_features():
     moved = [
-        float(sv.LazyContinual(richness=g, **SMALL).theory({"particles": 512}).displacement[-1])
+        float(sv.LazyContinual(activation="relu", richness=g, **SMALL).theory({"particles": 512}).displacement[-1])
         for g in (0.01, 0.3, 3.0)
     ]
     assert moved[0] < 0.01 < moved[1] < moved[2]
@@ -113,3 +114,10 @@ def test_a_rate_that_diverges_is_not_an_answer():
 def test_measurements_divide_the_steps():
     with pytest.raises(sv.InvalidValue, match="points = 7 does not divide steps = 150"):
         sv.LazyContinual(points=7)
+
+
+def test_particles_have_no_derivative():
+    """A ReLU's slope jumps: derivatives along particles would be wrong, and are NaN instead."""
+    model = sv.LazyContinual(activation="relu", **SMALL)
+    slope = jax.grad(lambda g: model.with_values({"richness": g}).theory({"particles": 64}).forgetting)
+    assert np.isnan(slope(jnp.asarray(1.0)))

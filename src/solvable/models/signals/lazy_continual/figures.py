@@ -15,7 +15,7 @@ from .model import LazyContinual, _drawn
 
 SIMILARITIES = (0.0, 0.5, 0.9)
 RICHNESS = (0.05, 0.15, 0.375, 0.75, 1.5, 5.0)
-LONGER = {"labels": "absolute", "input_dimension": 10, "examples": 20, "points": 5}
+LONGER = {"activation": "relu", "labels": "absolute", "input_dimension": 10, "examples": 20, "points": 5}
 NAMES = ("forgetting", "final_loss")
 
 
