@@ -216,7 +216,7 @@ def quantile_errors(draws: np.ndarray, number: int) -> np.ndarray:
     """
     levels, step = np.array(QUANTILES), 0.03
     slope = (np.quantile(draws, levels + step) - np.quantile(draws, levels - step)) / (2 * step)
-    least = RESOLUTION * max(float(np.max(np.abs(draws))), 1e-300)  # even if nothing fluctuates
+    least = RESOLUTION * max(float(np.max(np.abs(draws))), 1e-100)  # even if nothing fluctuates; its square is not 0
     return np.maximum(np.sqrt(levels * (1 - levels) * (1 / number + 1 / draws.size)) * slope, least)
 
 
