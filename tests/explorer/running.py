@@ -52,7 +52,7 @@ class Running:
 
     def enter(self) -> str:
         """Exchange the token; the cookie that a browser would keep."""
-        answer = self.ask("GET", f"/?token={self.door.token}", cookie=None)
+        answer = self.ask("GET", f"/?token={self.door.issue()}", cookie=None)
         assert answer.status == 303, answer
         return answer.headers["set-cookie"].split(";")[0]
 

@@ -56,19 +56,19 @@ def test_a_wrong_token_is_refused(running, token):
 
 
 def test_no_part_of_the_token_is_enough(running):
-    token = running.door.token
+    token = running.door.issue()
     for part in (token[:-1], token[1:], token + "x", token.swapcase(), token[::-1]):
         assert running.get(f"/?token={part}", cookie=None).status == 401
 
 
 def test_a_token_given_twice_is_refused(running):
-    token = running.door.token
+    token = running.door.issue()
     for query in (f"token={token}&token=x", f"token=x&token={token}", f"token={token}&token={token}"):
         assert running.get(f"/?{query}", cookie=None).status == 401
 
 
 def test_the_token_opens_nothing_elsewhere(running):
-    token = running.door.token
+    token = running.door.issue()
     for path in ("/api/models", "/static/index.html", "/plotly.js", "//", "/index.html"):
         assert running.get(f"{path}?token={token}", cookie=None).status == 401
     for header in ({"Authorization": f"Bearer {token}"}, {"X-Token": token}, {"Cookie": f"token={token}"}):
@@ -79,16 +79,16 @@ def test_the_token_opens_nothing_elsewhere(running):
 
 
 def test_the_token_has_256_bits_and_the_cookie_is_for_this_page_only(running):
-    response = running.get(f"/?token={running.door.token}&model=toy&penalty=1", cookie=None)
+    response = running.get(f"/?token={running.door.issue()}&model=toy&penalty=1", cookie=None)
     assert response.status == 303
     assert response.headers["location"] == "/?model=toy&penalty=1"
     name, _, rest = response.headers["set-cookie"].partition("=")
     secret, *flags = rest.split("; ")
     assert name == f"solvable_{running.port}"
     assert set(flags) == {"HttpOnly", "SameSite=Strict", "Path=/"}
-    for word in (secret, running.door.token):
+    for word in (secret, running.door.issue()):
         assert len(base64.urlsafe_b64decode(word + "=")) == 32
-    assert secret != running.door.token
+    assert secret != running.door.issue()
 
 
 def test_every_session_has_a_secret_of_its_own(running):
@@ -96,9 +96,45 @@ def test_every_session_has_a_secret_of_its_own(running):
 
 
 def test_a_browser_that_is_in_keeps_its_session(running):
-    response = running.get(f"/?token={running.door.token}")
-    assert response.status == 303
-    assert "set-cookie" not in response.headers
+    for token in (running.door.issue(), "spent"):
+        response = running.get(f"/?token={token}")
+        assert response.status == 303
+        assert "set-cookie" not in response.headers
+
+
+def test_a_token_is_spent_by_its_first_use(running):
+    token = running.door.issue()
+    assert running.get(f"/?token={token}", cookie=None).status == 303
+    again = running.get(f"/?token={token}", cookie=None)
+    assert again.status == 401
+    assert b"press Enter" in again.body
+    assert "set-cookie" not in again.headers
+    assert running.get(f"/?token={token}").status == 303  # a reader who is in loads the address again
+
+
+def test_only_so_many_tokens_are_unspent(running):
+    first = running.door.issue()
+    for _ in range(security.MOST_TOKENS):
+        running.door.issue()
+    assert running.get(f"/?token={first}", cookie=None).status == 401
+
+
+@pytest.mark.parametrize(
+    "other",
+    ['prefs={"theme":"dark"}', 'prefs={"a": "b,c"}', "a b=c d", "=", ";;;", '"', 'x="un;closed', "é=ÿ", "big=" + "x" * 30_000,
+     "solvable_1=x", "{}={}={}"],
+    ids=lambda c: c[:16],
+)  # fmt: skip
+def test_cookies_of_other_programs_lock_nobody_out(running, other):
+    for cookie in (f"{other}; {running.session}", f"{running.session}; {other}"):
+        assert running.get("/api/status", cookie=cookie).status == 200, cookie[:60]
+    assert running.get("/api/status", cookie=other).status == 401
+
+
+def test_a_cookie_of_our_name_set_by_another_program_does_not_hide_ours(running):
+    other = f"{running.door.cookie}=theirs"
+    for cookie in (f"{other}; {running.session}", f"{running.session}; {other}"):
+        assert running.get("/api/status", cookie=cookie).status == 200
 
 
 def test_a_tampered_cookie_is_worth_nothing(running):
@@ -135,7 +171,7 @@ def test_a_rebound_name_is_not_answered(running, host):
     response = running.get("/api/models", headers={"Host": host.format(port=running.port)})
     assert response.status in (400, 421)
     response = running.get(
-        f"/?token={running.door.token}", headers={"Host": host.format(port=running.port)}, cookie=None
+        f"/?token={running.door.issue()}", headers={"Host": host.format(port=running.port)}, cookie=None
     )
     assert response.status in (400, 421)
     assert "set-cookie" not in response.headers
@@ -180,7 +216,7 @@ def test_what_the_browser_says_comes_from_another_site_is_refused(running):
 
 def test_a_link_in_another_page_still_lets_its_reader_in(running):
     """After a redirect a strict cookie would stay behind, so that the browser is asked to come again by itself."""
-    response = running.get(f"/?token={running.door.token}", headers={"Sec-Fetch-Site": "cross-site"}, cookie=None)
+    response = running.get(f"/?token={running.door.issue()}", headers={"Sec-Fetch-Site": "cross-site"}, cookie=None)
     assert response.status == 200
     assert response.headers["refresh"] == "0; url=/"
     assert "SameSite=Strict" in response.headers["set-cookie"]
@@ -409,7 +445,7 @@ def test_long_values_are_not_echoed_whole(running):
     "text", ["a\r\nSet-Cookie: x=y", "a%0d%0aSet-Cookie:%20x=y", "\r\n\r\n<html>", "//evil.example", "é€"]
 )
 def test_nothing_in_a_query_becomes_a_header(running, text):
-    response = running.get(f"/?token={running.door.token}&model={quote(text)}", cookie=None)
+    response = running.get(f"/?token={running.door.issue()}&model={quote(text)}", cookie=None)
     assert response.status == 303
     assert "x=y" not in response.headers["set-cookie"]
     assert response.headers["location"].startswith("/?model=")
@@ -418,7 +454,7 @@ def test_nothing_in_a_query_becomes_a_header(running, text):
 
 def test_the_redirect_stays_on_this_server(running):
     for query in ("//evil.example", "&url=http://evil.example", "/\\evil.example"):
-        response = running.get(f"/?token={running.door.token}&{query}", cookie=None)
+        response = running.get(f"/?token={running.door.issue()}&{query}", cookie=None)
         assert re.match(r"/(\?|$)", response.headers["location"])
 
 
@@ -448,7 +484,7 @@ def test_every_answer_carries_the_headers(running):
         running.get("/static/none"), running.get("/thumbnails/toy.png"), running.get("/", cookie=None),
         running.get("/api/models", cookie=None), running.post("/api/theory", {"view": VIEW}), running.post("/api/theory", {}),
         running.post("/api/theory", {}, Origin="http://evil.example"), running.ask("PUT", "/"), body(running, b"{"),
-        running.get("/", headers={"Host": "evil.example"}), running.get(f"/?token={running.door.token}"),
+        running.get("/", headers={"Host": "evil.example"}), running.get(f"/?token={running.door.issue()}"),
     ]  # fmt: skip
     for response in answers:
         policy = dict(p.split(" ", 1) for p in response.headers["content-security-policy"].split("; "))
