@@ -1,12 +1,14 @@
 """Attacks. Nobody but the browser that holds the token is answered, and it only with what the page may ask."""
 
 import base64
+import contextlib
 import http.client
 import json
 import os
 import pickle
 import random
 import re
+import socket
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,6 +16,7 @@ import pytest
 from running import Running
 
 import solvable as sv
+from solvable.explorer import connections as bounds
 from solvable.explorer import security
 from waiting import LONG, until
 
@@ -553,6 +556,99 @@ def test_strangers_do_not_use_up_the_requests_of_the_page(surroundings):
         assert server.get("/api/status").status == 200
     finally:
         server.close()
+
+
+def test_strangers_do_not_use_up_the_exchange_of_tokens(surroundings):
+    server = Running(rate=0.01, burst=10)
+    try:
+        assert 429 in [server.get("/?token=guess", cookie=None).status for _ in range(12)]
+        assert server.enter()
+        assert server.get("/?token=guess", cookie=None).status == 429
+    finally:
+        server.close()
+
+
+@contextlib.contextmanager
+def connections(server, number, text=b""):
+    """Connections that have sent some text and wait."""
+    with contextlib.ExitStack() as stack:
+        found = []
+        for _ in range(number):
+            found.append(stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=LONG)))
+            with contextlib.suppress(ConnectionError):  # it was closed to make room
+                found[-1].sendall(text)
+        yield found
+
+
+def closed(connection):
+    """Wait until the server has closed a connection; what it sent before."""
+    found = b""
+    with contextlib.suppress(ConnectionError):
+        while part := connection.recv(4096):
+            found += part
+    return found
+
+
+HALF = b"GET /api/models HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "
+
+
+@pytest.mark.parametrize("text", [b"", HALF], ids=["idle", "half a request"])
+def test_connections_of_strangers_shut_nobody_out(fresh, text):
+    kept = http.client.HTTPConnection("127.0.0.1", fresh.port, timeout=LONG)
+    kept.request("GET", "/api/status", headers={"Cookie": fresh.session})
+    kept.getresponse().read()
+    with connections(fresh, 300, text) as held:
+        assert fresh.get("/api/status").status == 200
+        assert fresh.enter()
+        closed(held[0])  # the oldest made room
+        until(lambda: len(fresh.server.server_state.connections) <= bounds.MOST_STRANGERS + 1)
+        kept.request("GET", "/api/status", headers={"Cookie": fresh.session})  # the reader's own was spared
+        assert kept.getresponse().status == 200
+    kept.close()
+
+
+@pytest.mark.parametrize(
+    "text", [b"", HALF, b"POST /api/theory HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"], ids=["idle", "head", "body"]
+)
+def test_a_request_that_is_not_completed_is_ended(fresh, monkeypatch, text):
+    monkeypatch.setattr(bounds, "REQUEST_SECONDS", 0.2)
+    with connections(fresh, 1, text) as (held,):
+        assert closed(held).split(b" ")[1] in (b"408", b"421")
+
+
+def test_a_body_of_the_reader_that_does_not_come_is_ended(fresh, monkeypatch):
+    monkeypatch.setattr(bounds, "REQUEST_SECONDS", 0.2)
+    head = "".join(f"{n}: {v}\r\n" for n, v in json_headers(fresh, Cookie=fresh.session).items())
+    text = f"POST /api/theory HTTP/1.1\r\nHost: 127.0.0.1:{fresh.port}\r\n{head}Content-Length: 9\r\n\r\n{{"
+    with connections(fresh, 1, text.encode()) as (held,):
+        closed(held)
+
+
+def test_one_session_holds_only_so_many_connections(fresh):
+    request = f"GET /api/status HTTP/1.1\r\nHost: 127.0.0.1:{fresh.port}\r\nCookie: {fresh.session}\r\n\r\n".encode()
+    with connections(fresh, bounds.MOST_OF_A_SESSION + 8, request) as held:
+        assert closed(held[0]).startswith(b"HTTP/1.1 200")
+        until(lambda: len(fresh.server.server_state.connections) <= bounds.MOST_OF_A_SESSION)
+        assert fresh.get("/api/status").status == 200
+
+
+@pytest.mark.parametrize(
+    "text", ['\\"' * 100_000, '"' * 100_000, '"' + "\\" * 100_001, '"\\\n' * 50_000, '"a' * 100_000], ids=ascii
+)
+def test_the_nesting_of_a_text_is_found_by_looking_at_it_once(text):
+    """Steps are counted, not seconds: a scan that starts again at every quote would need 10^9 of them."""
+    found = sum(len(m[0]) for m in security._MARKS.finditer(text))
+    assert found <= len(text)
+    first = security._MARKS.search(text)
+    assert first is not None
+    for at in range(0, len(text), 9973):  # every quote begins a match, so that no scan is in vain
+        if text[at] == '"':
+            assert security._MARKS.match(text, at)
+    assert security._depth(text) == 0
+
+
+def test_brackets_in_strings_are_not_nesting():
+    assert security._depth(r'{"[[[\"[[": [1, "]", {"\\": [2]}]}') == 4
 
 
 def test_the_server_is_generous_to_a_page():

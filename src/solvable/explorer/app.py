@@ -175,7 +175,8 @@ class Explorer:
         except Busy:
             return refusal(429, "too many curves are requested at once; wait a second.")
         coarse = self.theories.coarse(view, curves)
-        return answer(drawn(view, curves) | {"sequence": sequence, "cached": cached is not None, "coarse": coarse})
+        more = {"sequence": sequence, "cached": cached is not None, "coarse": coarse}
+        return await run_in_threadpool(lambda: answer(drawn(view, curves) | more))
 
     # --- simulations ------------------------------------------------------------------------------------------------
 
@@ -216,7 +217,7 @@ class Explorer:
         if (study := self._study_view(body.get("view"))) is not None:
             return answer(await run_in_threadpool(self.opened.reproduce, study, self.address))
         view = await run_in_threadpool(View.checked, body.get("view"))
-        return answer(reproduce(view, self.address))
+        return answer(await run_in_threadpool(reproduce, view, self.address))
 
     def _study_view(self, view: Any) -> dict[str, Any] | None:
         """The view, if it belongs to the opened study."""

@@ -37,22 +37,19 @@ def explore(run: Path | None, port: int, browser: bool, as_json: bool) -> int:
     import uvicorn
 
     from .app import Explorer, make_app
+    from .connections import settings
     from .security import Doorkeeper
 
     listener = _listener(port)
     door = Doorkeeper(listener.getsockname()[1])
     explorer = Explorer(door, study, run)
-    settings = uvicorn.Config(
-        make_app(explorer), log_level="critical", access_log=False, server_header=False, timeout_graceful_shutdown=1,
-        timeout_keep_alive=30, lifespan="on", ws="none", h11_max_incomplete_event_size=65536, limit_concurrency=256,
-    )  # fmt: skip
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: Any = None) -> None:
             await explorer.close()  # ends the event streams, which would block the shutdown
             await super().shutdown(sockets)
 
-    server = Server(settings)
+    server = Server(settings(make_app(explorer)))
 
     def address() -> str:
         return f"{explorer.address}/?token={door.issue()}"

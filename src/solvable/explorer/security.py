@@ -143,7 +143,9 @@ class Gate:
             if headers.get("host", "").lower() not in door.hosts:
                 raise Refusal(421, "this server accepts requests to its own address only.")
             session = door.session_of(headers)
-            if not door.admit(session):
+            if session is not None and "connection" in scope:
+                scope["connection"].belongs_to(session)
+            if not door.admit(session) and not self._has_token(scope):
                 raise Refusal(429, "too many requests; wait a second.")
             self._method(scope, headers)
             if await self._exchanged(scope, headers, session, answer):
@@ -180,15 +182,17 @@ class Gate:
         if not (length.isascii() and length.isdigit()) or int(length[:12]) > LARGEST_BODY:
             raise Refusal(413, f"a request has at most {LARGEST_BODY} bytes.")
 
+    def _has_token(self, scope: Scope) -> bool:
+        """Whether a request carries an unspent token: strangers cannot use up the requests of those who have one."""
+        if len(scope.get("query_string", b"")) > LONGEST_QUERY:
+            return False
+        return any(name == "token" and self.doorkeeper.accepts(value) for name, value in _query(scope))
+
     async def _exchanged(self, scope: Scope, headers: dict[str, str], session: str | None, send: Send) -> bool:
         """Exchange the token for a cookie, if this request asks for it."""
         if scope["path"] != "/" or scope["method"] != "GET":
             return False
-        try:
-            text = scope.get("query_string", b"").decode("latin-1")
-            query = parse_qsl(text, keep_blank_values=True, max_num_fields=256)
-        except ValueError:
-            raise Refusal(400, "the address cannot be parsed.") from None
+        query = _query(scope)
         tokens = [v for n, v in query if n == "token"]
         if not tokens:
             return False
@@ -211,6 +215,14 @@ class Gate:
             return True
         await _respond(send, 303, fields, b"")
         return True
+
+
+def _query(scope: Scope) -> list[tuple[str, str]]:
+    try:
+        text = scope.get("query_string", b"").decode("latin-1")
+        return parse_qsl(text, keep_blank_values=True, max_num_fields=256)
+    except ValueError:
+        raise Refusal(400, "the address cannot be parsed.") from None
 
 
 def _limited(receive: Receive, headers: dict[str, str]) -> Receive:
@@ -250,15 +262,19 @@ def strict_json(body: bytes) -> Any:
 
 
 def _depth(text: str) -> int:
-    """The nesting depth of a JSON text, found without recursion."""
+    """The nesting depth of a JSON text, found without recursion in a time proportional to its length."""
     depth = deepest = 0
-    for found in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', text):
+    for found in _MARKS.finditer(text):
         if found[0] in "[{":
             depth += 1
             deepest = max(deepest, depth)
         elif found[0] in "]}":
             depth -= 1
     return deepest
+
+
+# A string that does not end reaches to the end of the text: every quote matches, so that none is scanned again.
+_MARKS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 
 
 def _hash(secret: str) -> bytes:
