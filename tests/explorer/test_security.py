@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import hashlib
 import http.client
 import json
 import os
@@ -18,6 +19,7 @@ from running import Running
 import solvable as sv
 from solvable.explorer import connections as bounds
 from solvable.explorer import security
+from solvable.lab._records import manifest_line
 from waiting import LONG, until
 
 VIEW = {"model": "toy", "x": {"field": "samples"}, "sizes": [20], "seeds": 2}
@@ -755,6 +757,51 @@ def test_a_run_that_names_an_unknown_model_is_refused(run):
 def test_a_run_whose_study_makes_no_sense_is_refused(run, text):
     next((run / "documents").glob("study-*.json")).write_text(text)
     refused(run)
+
+
+def test_a_run_that_names_too_many_cells_is_refused(run):
+    from solvable.lab._records import document_file, document_in
+
+    document = next((run / "documents").glob("study-*.json"))
+    study = document_in(document.read_bytes())
+    study |= {"seeds": list(range(200_000)), "sizes": list(range(10, 1000))}
+    document.write_bytes(document_file(study))
+    assert "cells" in refused(run)
+
+
+def test_a_pipe_in_a_run_is_refused_without_waiting(run):
+    for file in (next((run / "documents").glob("study-*.json")), next((run / "blocks").rglob("*.npz")), run / "run.json"):
+        kept = file.read_bytes()
+        file.unlink()
+        os.mkfifo(file)
+        refused(run)
+        file.unlink()
+        file.write_bytes(kept)
+
+
+def test_a_block_that_claims_more_than_it_holds_is_refused(run):
+    """A compressed archive that unfolds to gigabytes, and a header of eight terabytes, both with a valid manifest."""
+    import io
+    import zipfile
+
+    import numpy as np
+
+    from solvable.lab.store import Store
+
+    store = Store.open(run)
+    block = next(iter(store.done()))
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**12,)})
+    for method, body in ((zipfile.ZIP_DEFLATED, bytes(10_000_000)), (zipfile.ZIP_STORED, header.getvalue())):
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", method) as archive:
+            archive.writestr("test_error.npy", body)
+        data = buffer.getvalue()
+        Path(store.block_file(block)).write_bytes(data)
+        record = {"block": block, "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data), "time": "2000", "meta": {}}
+        with next((run / "manifests").glob("*.jsonl")).open("ab") as manifest:
+            manifest.write(manifest_line(record))
+        refused(run)
 
 
 def test_a_request_cannot_name_a_path(stored):
