@@ -51,14 +51,14 @@ class Visit:
 
     def __init__(self, chromium, address, **settings):
         settings = {"viewport": {"width": 1280, "height": 860}, "color_scheme": "light"} | settings
-        self.address, self.base = address, address.split("/?")[0]
+        self.address, self.base = address, address.base
         self.context = chromium.new_context(**settings)
         self.context.add_init_script(WATCH)
         self.context.set_default_timeout(1000 * LONG)
         self.complaints, self.asked, self.theories = [], [], []
         self.forgiven = ()
         self.page = self.another()
-        self.page.goto(address)
+        self.page.goto(address.address())
 
     def another(self):
         page = self.context.new_page()
@@ -632,6 +632,30 @@ def test_a_model_of_another_package_shows_its_branches_and_transition_lines_and_
         assert lines
         assert all(abs(y - x - 1) < 1e-9 for line in lines for x, y in zip(line["x"], line["y"], strict=True))
         assert visit.page.get_by_text("transition: <i>line</i>").is_visible()
+        visit.end()
+
+
+def test_a_simulation_is_found_again_after_a_reload_and_from_another_model(surroundings, chromium):
+    with served() as address:
+        visit = Visit(chromium, address)
+        visit.page.goto(f"{visit.base}/?model=sleepy&delay=600&x=none")
+        simulate(visit, "2", "2", None)
+        quit = visit.page.get_by_role("button", name="Cancel")
+        visit.page.get_by_text("0 of 2 cells").wait_for()
+        visit.page.reload()
+        visit.page.get_by_text("0 of 2 cells").wait_for()
+        assert quit.is_visible()
+        other = visit.another()  # and the first tab is closed
+        visit.page.close()
+        visit.page = other
+        visit.open("?model=toy")
+        visit.page.get_by_text("A simulation of sleepy is running").wait_for()
+        visit.page.get_by_role("button", name="Cancel it").click()
+        visit.until(lambda: not visit.find(".elsewhere").inner_text())
+        simulate(visit, "20", "2", "2")
+        visit.page.get_by_text("Done").wait_for()
+        visit.page.reload()
+        visit.find(".verdict tbody tr").first.wait_for()  # what has ended is found again too
         visit.end()
 
 

@@ -164,3 +164,28 @@ def test_ended_jobs_are_forgotten_in_the_end(running):
     for _ in range(20):
         running.simulated(VIEW | {"x": None, "sizes": [20], "seeds": 2})
     assert len(running.explorer.jobs.jobs) <= 17
+
+
+def test_the_jobs_of_a_session_are_listed_found_again_and_cancelled(running):
+    """A page that is loaded again, or opened in another tab, has the same cookie and nothing else."""
+    job = running.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 600.0}}}).json["job"]
+    until(lambda: running.get("/api/jobs").json["jobs"][0]["state"] == "running")
+    found = running.get("/api/jobs").json["jobs"][0]
+    assert (found["job"], found["view"]["model"], found["view"]["values"]) == (job, "sleepy", {"delay": 600.0})
+    assert found["done"] == 0 < found["cells"]
+    assert job not in str(running.get("/api/jobs", cookie=running.enter()).json)  # another session
+    assert running.post(f"/api/jobs/{found['job']}/cancel", {}).status == 202
+    until(lambda: running.get("/api/jobs").json["jobs"][0]["state"] == "cancelled")
+
+
+def test_a_simulation_that_nobody_listens_to_makes_room_for_another_browser(running, monkeypatch):
+    job = running.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 600.0}}}).json["job"]
+    until(lambda: running.explorer.jobs.jobs[job].events)
+    other = running.enter()
+    mine = running.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 0.0}}}, cookie=other).json["job"]
+    assert not running.explorer.jobs.jobs[job].ended  # it was left just now
+    monkeypatch.setattr("solvable.explorer.jobs.UNATTENDED", -1.0)
+    third = running.enter()
+    assert running.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 0.0}}}, cookie=third).status == 202
+    until(lambda: running.explorer.jobs.jobs[job].ended)
+    assert kinds(running.events(mine, cookie=other))[-1] == "done"

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { announce, h, number, settled, typed, unique, words } from "./dom.js";
-import { forServer } from "./state.js";
+import { defaults, forServer } from "./state.js";
 
 const VERDICTS = {
   agree: ["✓", "Theory and simulation agree within their errors."],
@@ -13,8 +13,8 @@ const VERDICTS = {
 
 /** The key of a simulation: the model's values and the axis, but not the number of points of the curve. */
 export function physics(view) {
-  const { points, ...axis } = view.x ?? {};
-  return JSON.stringify([view.model, Object.entries(view.values).sort(), view.x ? axis : null]);
+  const axis = view.x ? [view.x.field, view.x.from, view.x.to, view.x.scale] : null;
+  return JSON.stringify([view.model, Object.entries(view.values).sort(), axis]);
 }
 
 /**
@@ -22,7 +22,7 @@ export function physics(view) {
  * `points(view)` returns the points to draw for a view: its own, or those at other values, faded.
  */
 export function simulations(description, { current, changed, redraw }) {
-  let job = null, stop = null, unwanted = false;
+  let job = null, stop = null, unwanted = false, closed = false;
   const jobs = new Map();
   const ids = { sizes: unique("sizes"), seeds: unique("seeds"), simulated: unique("simulated") };
   const sizes = h("input", { type: "text", id: ids.sizes, class: "box wide", autocomplete: "off", inputmode: "numeric" });
@@ -33,6 +33,7 @@ export function simulations(description, { current, changed, redraw }) {
   const bar = h("progress", { max: 1, value: 0, "aria-label": "Progress of the simulation", hidden: true });
   const status = h("p", { class: "says", role: "status", "aria-live": "polite" });
   const refusal = h("p", { class: "refusal", role: "alert", hidden: true });
+  const running = h("p", { class: "says elsewhere", role: "status" });
   const verdict = h("div", { class: "verdict" });
   const place = h("span", { class: "field" }, h("label", { for: ids.simulated }, "at points"), simulated);
   const element = h("section", { class: "simulate", "aria-labelledby": "simulate-title" },
@@ -40,7 +41,7 @@ export function simulations(description, { current, changed, redraw }) {
     h("div", { class: "form" },
       h("span", { class: "field" }, h("label", { for: ids.sizes }, "sizes"), sizes),
       h("span", { class: "field" }, h("label", { for: ids.seeds }, "seeds"), seeds), place, start, quit),
-    bar, status, refusal, verdict);
+    bar, status, running, refusal, verdict);
 
   sizes.addEventListener("change", () => {
     const given = sizes.value.split(/[\s,;]+/).filter(Boolean).map(Number);
@@ -75,16 +76,48 @@ export function simulations(description, { current, changed, redraw }) {
     status.textContent = "Starting…";
     try {
       const answer = await api.simulate(forServer(view));
-      job = { id: answer.job, cells: answer.cells, key: physics(view), view, points: new Map(), agreement: null, state: "running" };
-      jobs.set(job.key, job);
-      const mine = job;
-      stop = api.events(mine.id, (kind, payload) => handle(mine, kind, payload));
+      listen({ id: answer.job, cells: answer.cells, key: physics(view), view, points: new Map(), agreement: null, state: "running" });
       if (unwanted) await cancel();
     } catch (problem) {
       busy(false);
       status.textContent = "";
       refuse(problem.message);
+      if (problem.status === 429) find();
     }
+  }
+
+  function listen(about) {
+    stop?.();
+    job = about;
+    jobs.set(about.key, about);
+    stop = api.events(about.id, (kind, payload) => handle(about, kind, payload));
+  }
+
+  /** Find the simulations of this session: those of this page before it was loaded again, or of a tab that was closed. */
+  async function find() {
+    let found;
+    try { found = (await api.jobs()).jobs; } catch { return; /* the page works without it */ }
+    if (closed || job?.state === "running") return;
+    const open = found.find((j) => j.state === "running" || j.state === "waiting");
+    if (open && open.view.model !== description.id) return elsewhere(open);
+    const mine = open ?? found.find((j) => j.view.model === description.id && j.state !== "failed" && physics(restored(j.view)) === physics(current()));
+    if (!mine) return;
+    const view = restored(mine.view);
+    if (open) { busy(true); status.textContent = "Running…"; }
+    listen({ id: mine.job, cells: mine.cells, key: physics(view), view, points: new Map(), agreement: null, state: "running" });
+  }
+
+  const restored = (view) => ({ ...view, values: { ...defaults(description), ...view.values } });
+
+  /** A simulation of another model is running: it can be opened or cancelled from here. */
+  function elsewhere(other) {
+    const open = h("a", { class: "button", href: `/?model=${encodeURIComponent(other.view.model)}`, "data-route": true }, "Open it");
+    const end = h("button", { type: "button", onclick: async () => {
+      end.disabled = true;
+      try { await api.cancel(other.job); } catch (problem) { return refuse(problem.message); }
+      api.events(other.job, (kind) => { if (["done", "failed", "cancelled"].includes(kind)) { running.replaceChildren(); refuse(""); } });
+    } }, "Cancel it");
+    running.replaceChildren(`A simulation of ${words(other.view.model)} is running: ${other.done} of ${other.cells} cells. `, open, " ", end);
   }
 
   async function cancel() {
@@ -138,6 +171,7 @@ export function simulations(description, { current, changed, redraw }) {
   return {
     element,
     refuse,
+    find,
     update(view) {
       if (document.activeElement !== sizes) sizes.value = view.sizes.join(", ");
       if (document.activeElement !== seeds) seeds.value = typed(view.seeds);
@@ -155,6 +189,7 @@ export function simulations(description, { current, changed, redraw }) {
       return { points: comparable ? [...last.points.values()] : [], faded: true, job: null, key: last?.key };
     },
     close() {
+      closed = true;
       stop?.();
       if (job?.state === "running") api.cancel(job.id).catch(() => {});
     },
