@@ -23,8 +23,7 @@ export function track(field) {
 export const name = (field) => [words(field.name), field.symbol_mathml ? h("span", { class: "symbol", html: field.symbol_mathml }) : null];
 
 function explained(field) {
-  const range = field.kind === "control" ? ` Allowed: ${field.range}.` : "";
-  return `${field.meaning.charAt(0).toUpperCase()}${field.meaning.slice(1)}.${range}`;
+  return [h("span", { html: field.meaning_html }), field.kind === "control" ? ` Allowed: ${field.range}.` : ""];
 }
 
 /** A panel with one row per control and choice; `changed(name, value, final)` is called on every change. */

@@ -64,7 +64,7 @@ class Page {
     this.figure = h("figure", { class: "hero" }, this.chips, this.legend, h("div", { class: "canvas" }, h("div", { class: "working", "aria-hidden": "true" }), this.plot, this.empty), this.axes.element, tools,
       h("figcaption", {}, this.trouble, this.status, this.values));
     this.element = h("div", { class: "model" },
-      h("div", { class: "title" }, h("h1", {}, d.title), h("p", {}, d.sentence ?? "", " ", h("span", { class: `badge ${d.has_theory ? "pair" : "experiment"}` }, d.has_theory ? "theory and simulation" : "experiment"))),
+      h("div", { class: "title" }, h("h1", {}, d.title), h("p", {}, h("span", { html: d.sentence_html ?? "" }), " ", h("span", { class: `badge ${d.has_theory ? "pair" : "experiment"}` }, d.has_theory ? "theory and simulation" : "experiment"))),
       this.storyPlace,
       h("div", { class: "layout" },
         h("div", { class: "bench" },
@@ -380,8 +380,8 @@ function ledger(claims) {
   const lines = claims.map((c) => h("li", {},
     h("span", { class: `verdict ${c.verdict}` }, c.verdict), h("div", { class: "claim" }, h("div", { html: c.sentence_html }),
       h("details", {}, h("summary", {}, c.numbers.length ? "the numbers" : "what is missing"),
-        h("ul", {}, c.numbers.map((n) => h("li", {}, `${signs[n.holds]} ${n.text}`))),
-        Object.entries(c.notes).map(([name, text]) => h("p", {}, `${name}: ${text}`)),
+        h("ul", {}, c.numbers.map((n) => h("li", {}, `${signs[n.holds]} `, h("span", { html: n.text_html })))),
+        Object.entries(c.notes_html).map(([name, text]) => h("p", {}, `${name}: `, h("span", { html: text }))),
         h("p", { class: "quiet" }, c.paper, c.command ? [". Shown by ", h("code", {}, c.command)] : null)))));
   return [h("h2", { id: "claims-title" }, "What the papers claim"), h("ul", { class: "ledger" }, lines)];
 }
