@@ -158,7 +158,7 @@ def compared(surroundings, tmp_path):
 
 def test_values_that_differ_between_models_are_not_called_fixed(compared):
     reply = compared.get("/api/study").json
-    assert reply["values"] == {"terms": 3}
+    assert reply["values"] == {"terms": 3, "shift": 0.0}
     assert reply["differs"]["penalty"] == {
         f"{model}, {arm}": value
         for model, value in (("weak", 0.5), ("middle", 1.0), ("strong", 1.5))

@@ -106,6 +106,7 @@ def _field(kind: type[Model], name: str) -> dict[str, Any]:
     declaration = kind.fields()[name]
     more: dict[str, Any] = {"symbol_mathml": symbol(declaration.symbol), "dims": list(declaration.dims)}
     more["meaning_html"] = sentence(declaration.meaning)
+    more["matters_when"] = {field: list(allowed) for field, allowed in declaration.when}
     if declaration.kind in ("control", "choice"):
         more |= {"default": declaration.default, "low": _finite(declaration.low), "high": _finite(declaration.high)}
         more |= {"low_open": declaration.low_open, "high_open": declaration.high_open}
