@@ -34,7 +34,7 @@ def spoken(text):
         ("Tr ΣR", '<mi mathvariant="normal">Σ</mi><mi>R</mi>'),
         ("(Σ + κ)⁻¹", '<mi mathvariant="normal">Σ</mi><mspace'),
         ("Σ x_i", "<mo>∑</mo>"),
-        ("Δ^½SΔ^½", '<mn>½</mn></msup><mi>S</mi>'),
+        ("Δ^½SΔ^½", "<mn>½</mn></msup><mi>S</mi>"),
         ("w*_k", "<msubsup><mi>w</mi><mi>k</mi><mo>*</mo></msubsup>"),
     ],
 )
@@ -126,4 +126,7 @@ def test_no_style_stacks_the_parts_of_a_formula():
     for sheet in Path(prose.__file__).with_name("static").glob("*.css"):
         for selectors, style in re.findall(r"([^{}]+)\{([^{}]*)\}", sheet.read_text()):
             if "math" in selectors.replace(".math", ""):
-                assert not re.search(r"display:\s*+(?!block math|inline math|math|none)", style), (sheet.name, selectors)
+                assert not re.search(r"display:\s*+(?!block math|inline math|math|none)", style), (
+                    sheet.name,
+                    selectors,
+                )

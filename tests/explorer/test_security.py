@@ -610,7 +610,9 @@ def test_connections_of_strangers_shut_nobody_out(fresh, text):
 
 
 @pytest.mark.parametrize(
-    "text", [b"", HALF, b"POST /api/theory HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"], ids=["idle", "head", "body"]
+    "text",
+    [b"", HALF, b"POST /api/theory HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"],
+    ids=["idle", "head", "body"],
 )
 def test_a_request_that_is_not_completed_is_ended(fresh, monkeypatch, text):
     monkeypatch.setattr(bounds, "REQUEST_SECONDS", 0.2)
@@ -770,7 +772,11 @@ def test_a_run_that_names_too_many_cells_is_refused(run):
 
 
 def test_a_pipe_in_a_run_is_refused_without_waiting(run):
-    for file in (next((run / "documents").glob("study-*.json")), next((run / "blocks").rglob("*.npz")), run / "run.json"):
+    for file in (
+        next((run / "documents").glob("study-*.json")),
+        next((run / "blocks").rglob("*.npz")),
+        run / "run.json",
+    ):
         kept = file.read_bytes()
         file.unlink()
         os.mkfifo(file)
@@ -798,7 +804,13 @@ def test_a_block_that_claims_more_than_it_holds_is_refused(run):
             archive.writestr("test_error.npy", body)
         data = buffer.getvalue()
         Path(store.block_file(block)).write_bytes(data)
-        record = {"block": block, "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data), "time": "2000", "meta": {}}
+        record = {
+            "block": block,
+            "sha256": hashlib.sha256(data).hexdigest(),
+            "bytes": len(data),
+            "time": "2000",
+            "meta": {},
+        }
         with next((run / "manifests").glob("*.jsonl")).open("ab") as manifest:
             manifest.write(manifest_line(record))
         refused(run)

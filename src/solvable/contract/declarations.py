@@ -104,7 +104,17 @@ def control(
         nothing, and the page shows it greyed.
     """
     declaration = Declaration(
-        "control", meaning, symbol, default, low, high, low_open, high_open, scale, typical, counts,
+        "control",
+        meaning,
+        symbol,
+        default,
+        low,
+        high,
+        low_open,
+        high_open,
+        scale,
+        typical,
+        counts,
         when=_conditions(when),
     )
     return eqx.field(default=default, kw_only=True, metadata={"solvable": declaration})

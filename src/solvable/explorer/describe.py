@@ -27,8 +27,7 @@ def describe_model(id: str) -> dict[str, Any]:
     model = kind()
     fields = [declaration | _field(kind, declaration["name"]) for declaration in about["fields"]]
     observables = [
-        declaration
-        | {"symbol_mathml": symbol(declaration["symbol"]), "meaning_html": sentence(declaration["meaning"])}
+        declaration | {"symbol_mathml": symbol(declaration["symbol"]), "meaning_html": sentence(declaration["meaning"])}
         for declaration in about["observables"]
     ]
     for declaration, declared in zip(observables, kind.observables_declared, strict=True):

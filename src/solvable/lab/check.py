@@ -166,7 +166,9 @@ def check_controls(id: str, kind: type[Model]) -> Checked:
             except SolvableError:  # this choice needs others, or data
                 continue
             found = still & effective(model, sorted(still))
-            undeclared += [f"{n} ({', '.join(f'{k} = {v}' for k, v in values.items())})" for n in sorted(found) if number]
+            undeclared += [
+                f"{n} ({', '.join(f'{k} = {v}' for k, v in values.items())})" for n in sorted(found) if number
+            ]
             still -= found
             if not still:
                 break

@@ -29,8 +29,8 @@ from . import _files as files
 from . import _records as records
 from ._files import StoreError
 from ._records import BLOCK_ID, Entry, block_id, canonical
-from .memory import check_room
 from ._verify import Problem, problems_of, walk
+from .memory import check_room
 
 __all__ = ["DamagedBlock", "Entry", "Problem", "Store", "StoreError", "block_id", "canonical"]
 

@@ -71,8 +71,8 @@ def with_formulas(
 ) -> str:
     """Replace every formula in prose by `show(formula)` and everything else by `plain(words)`.
 
-    Code, LaTeX, bold and emphasis, with their marks, become `marked(part)`. A formula is a run of symbols: words with indices, powers,
-    Greek letters or relations, and the letters, numbers and functions next to them.
+    Code, LaTeX, bold and emphasis, with their marks, become `marked(part)`. A formula is a run of symbols: words with
+    indices, powers, Greek letters or relations, and the letters, numbers and functions next to them.
 
     >>> with_formulas("Inputs x ~ N(0, 1_d), labels y = sign(w·x/√d) + *noise* of `size` T.", "<{}>".format)
     'Inputs <x ~ N(0, 1_d)>, labels <y = sign(w·x/√d)> + *noise* of `size` <T>.'
