@@ -161,7 +161,9 @@ export function simulations(description, { current, changed, redraw }) {
     const shown = jobs.get(physics(current()));
     const rows = shown?.agreement?.rows ?? [];
     if (!rows.length) return verdict.replaceChildren();
-    verdict.replaceChildren(agreement(shown.agreement));
+    const open = verdict.querySelector("details")?.open ?? false;
+    verdict.replaceChildren(agreement(shown.agreement, current().observables));
+    verdict.querySelector("details").open = open;
     if (shown.agreement !== showVerdict.announced) {
       showVerdict.announced = shown.agreement;
       announce(`Agreement: ${rows.map((r) => `${words(r.observable)} ${r.verdict}`).join(", ")}.`);
@@ -196,20 +198,23 @@ export function simulations(description, { current, changed, redraw }) {
   };
 }
 
-/** The verdicts as a table: a sign, a word, z, sizes and seeds, never a tick alone. */
-export function agreement(result) {
-  const cells = (r) => {
-    const [sign, meaning] = VERDICTS[r.verdict] ?? ["·", ""];
-    return h("tr", { class: `is-${r.verdict}` },
-      h("th", { scope: "row" }, words(r.observable)),
-      h("td", { title: meaning }, h("span", { class: "sign", "aria-hidden": "true" }, sign), " ", r.verdict),
-      h("td", { class: "number" }, number(r.z, 2)),
-      h("td", {}, Array.isArray(r.sizes) ? r.sizes.join(", ") : String(r.sizes ?? "")),
-      h("td", { class: "number" }, String(r.seeds ?? "")));
-  };
+/** One sentence for each observable on the screen, and the table of all comparisons folded away. */
+export function agreement(result, shown) {
+  const sign = (r) => VERDICTS[r.verdict]?.[0] ?? "·";
+  const cells = (r) => h("tr", { class: `is-${r.verdict}` },
+    h("th", { scope: "row" }, words(r.observable)),
+    h("td", { title: VERDICTS[r.verdict]?.[1] ?? "" }, h("span", { class: "sign", "aria-hidden": "true" }, sign(r)), " ", r.verdict),
+    h("td", { class: "number" }, number(r.z, 2)),
+    h("td", { class: "number" }, String(r.points ?? "")),
+    h("td", {}, Array.isArray(r.sizes) ? r.sizes.join(", ") : String(r.sizes ?? "")),
+    h("td", { class: "number" }, String(r.seeds ?? "")));
+  const here = result.rows.filter((r) => shown.includes(r.observable));
+  const lines = here.map((r) => h("li", { class: `is-${r.verdict}` }, h("span", { class: "sign", "aria-hidden": "true" }, sign(r)), " ",
+    h("strong", {}, `${words(r.observable).charAt(0).toUpperCase()}${words(r.observable).slice(1)}`), ` ${r.sentence}`));
   const explained = [...new Set(result.rows.map((r) => r.verdict))].filter((v) => VERDICTS[v]).map((v) => h("p", { class: "quiet" }, `${VERDICTS[v][0]} ${v}: ${VERDICTS[v][1]}`));
-  return h("div", { class: "scroll" }, h("table", {},
-    h("caption", {}, "Agreement of theory and simulation"),
-    h("thead", {}, h("tr", {}, ["observable", "verdict", "worst z", "sizes", "seeds"].map((t) => h("th", { scope: "col" }, t)))),
-    h("tbody", {}, result.rows.map(cells))), explained);
+  return h("div", {}, h("ul", { class: "findings" }, lines),
+    h("details", { class: "comparisons" }, h("summary", {}, `All ${result.rows.length} observables`), h("div", { class: "scroll" }, h("table", {},
+      h("caption", {}, "z: the largest deviation in standard errors of a normal distribution; verdicts correct for the number of comparisons"),
+      h("thead", {}, h("tr", {}, ["observable", "verdict", "z", "points", "sizes", "seeds"].map((t) => h("th", { scope: "col" }, t)))),
+      h("tbody", {}, result.rows.map(cells))), explained)));
 }

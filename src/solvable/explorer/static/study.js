@@ -74,7 +74,9 @@ class StudyPage {
       const symbol = this.declarations.fields[d]?.symbol_mathml;
       return { d, select, element: h("div", { class: "control" }, h("div", { class: "head" }, h("label", { for: name }, words(d), symbol ? h("span", { class: "symbol", html: symbol }) : null)), select) };
     });
+    this.verdict = h("div", { class: "verdict" });
     this.sync = () => {
+      if (s.agreement) this.verdict.replaceChildren(agreement(s.agreement, this.shownNames));
       axis.value = this.x ?? "";
       log.checked = this.logarithmic;
       for (const { d, select, element } of this.selects) {
@@ -93,7 +95,7 @@ class StudyPage {
         h("div", { class: "stage" },
           h("figure", { class: "hero" }, this.chips, this.legend, h("div", { class: "canvas" }, this.plot), h("div", { class: "axes" }, h("div", { class: "sweep" }, h("div", { class: "which" }, h("label", { for: id }, "Horizontal axis"), axis))),
             h("div", { class: "tools" }, h("label", { class: "tick" }, log, "logarithmic values")), h("figcaption", {}, this.trouble, this.status, this.values)),
-          s.agreement ? h("section", { class: "simulate" }, h("h2", {}, "Agreement"), h("div", { class: "verdict" }, agreement(s.agreement))) : null, this.away.element),
+          s.agreement ? h("section", { class: "simulate" }, h("h2", {}, "Agreement"), this.verdict) : null, this.away.element),
         h("section", { class: "panel", "aria-label": "The study" }, h("div", { class: "controls" }, this.selects.length ? h("h3", {}, "Swept in this study") : null, this.selects.map((r) => r.element),
           fixed.length ? [h("h3", {}, "Held fixed"), h("dl", { class: "fixed" }, fixed.map(([n, v]) => [h("dt", {}, words(n)), h("dd", {}, number(v))]))] : null,
           differs.length ? [h("h3", {}, "Differs within the study"), h("dl", { class: "fixed differs" }, differs.map(([n, where]) => [h("dt", {}, words(n)), h("dd", {}, Object.entries(where).map(([name, v]) => h("div", {}, `${name}: ${number(v)}`)))]))] : null),
