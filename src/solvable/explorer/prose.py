@@ -67,8 +67,7 @@ def sentence(text: str) -> str:
     >>> sentence("samples per dimension")
     'Samples per dimension.'
     """
-    first = text.split(" ", 1)[0]
-    text = text[:1].upper() + text[1:] if first.isalpha() and first.isascii() and len(first) > 1 else text
+    text = text[:1].upper() + text[1:] if re.match(r"[a-z]{2,}(?![\w^])", text) else text
     return line(text if text.endswith((".", "?", "!")) else f"{text}.")
 
 
