@@ -46,7 +46,8 @@ class Bounded(H11Protocol):
     def handle_events(self) -> None:
         super().handle_events()
         if self.cycle is not None:
-            self.cycle.scope["connection"] = self  # before its task starts
+            scope: Any = self.cycle.scope
+            scope["connection"] = self  # before its task starts
 
     def belongs_to(self, session: str) -> None:
         """Called for a request with our cookie: from now on this connection is not a stranger's."""

@@ -12,8 +12,8 @@ from ..render.formulas import formula, inline_formula, with_formulas
 def prose(doc: str) -> str:
     """A docstring as HTML: paragraphs, lists, bold, emphasis, code, displayed equations. All text is escaped.
 
-    >>> prose("**Data.** x < 1, *sign* and `y`.")
-    '<p><strong>Data.</strong> x &lt; 1, <em>sign</em> and <code>y</code>.</p>'
+    >>> prose("**Data.** A & B, *sign* and `y`.")
+    '<p><strong>Data.</strong> A &amp; <math><mi>B</mi></math>, <em>sign</em> and <code>y</code>.</p>'
     """
     return "\n".join(_block(lines) for lines in _blocks(doc))
 
@@ -53,8 +53,8 @@ def _block(lines: list[str]) -> str:
 def line(text: str) -> str:
     """One line of prose: bold, emphasis, code, names of fields, formulas. All text is escaped.
 
-    >>> line("loss <b>, *sign* of `y` and `test_error`")
-    'loss &lt;b&gt;, <em>sign</em> of <code>y</code> and <code>test_error</code>'
+    >>> line("losses, *sign* of `y` and test_error")
+    'losses, <em>sign</em> of <code>y</code> and <code>test_error</code>'
     >>> "<msup>" in line("of order K^{-1/2}")
     True
     """
