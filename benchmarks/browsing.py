@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import shutil
 import subprocess
 import sys
@@ -45,16 +46,38 @@ def missing() -> str | None:
     return None
 
 
+class Server:
+    """A running `solvable explore`, whose addresses can be used once each."""
+
+    def __init__(self, process: subprocess.Popen[str], terminal: int):
+        self._process, self._terminal = process, terminal
+        self._unused: str | None = self._line()
+        self.base = self._unused.split("/?")[0]
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return json.loads(self._process.stdout.readline())["address"]
+
+    def address(self) -> str:
+        """An address with an unspent token."""
+        if self._unused is None:
+            os.write(self._terminal, b"\n")
+            self._unused = self._line()
+        address, self._unused = self._unused, None
+        return address
+
+
 @contextmanager
-def served(*words: str) -> Iterator[str]:
-    """Run `solvable explore` in a separate process; yields the address with its token."""
+def served(*words: str) -> Iterator[Server]:
+    """Run `solvable explore` in a separate process, with a terminal in which Enter is pressed for another address."""
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "solvable", "explore", *words, "--json", "--no-browser"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, text=True, env=environment)
+    os.close(theirs)
     try:
-        assert process.stdout is not None
-        yield json.loads(process.stdout.readline())["address"]
+        yield Server(process, ours)
     finally:
         process.terminate()
         try:
@@ -62,6 +85,7 @@ def served(*words: str) -> Iterator[str]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        os.close(ours)
 
 
 @contextmanager
@@ -78,9 +102,9 @@ def browser() -> Iterator[Any]:
             chromium.close()
 
 
-def opened(page: Any, address: str, query: str = "") -> None:
+def opened(page: Any, server: Server, query: str = "") -> None:
     """Open a view and wait for its first curve (or, without a theory, for the prompt to simulate)."""
-    page.goto(address.split("/?")[0] + "/" + query)
+    page.goto(f"{server.base}/{query}")
     if "model=" in query or "study=" in query:
         page.locator(".hero:not(.waits) .plot .main-svg").first.wait_for(timeout=300_000)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from solvable.registry import listings, model_class
 
-from .browsing import browser, missing, moved, opened, served
+from .browsing import Server, browser, missing, moved, opened, served
 from .rows import Row
 
 MOVES = 60
@@ -67,17 +67,17 @@ DRAG = """async (field) => {
 }"""
 
 
-def first_curve(chromium: Any, address: str, query: str, times: int = 7) -> tuple[float, float]:
+def first_curve(chromium: Any, server: Server, query: str, times: int = 7) -> tuple[float, float]:
     """Median milliseconds from navigation to the first curve and to the interactive figure, with a warm server."""
     context = chromium.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
-    page.goto(address)
-    opened(page, address, query)
+    page.goto(server.address())
+    opened(page, server, query)
     first, whole = [], []
     for _ in range(times):
         page.goto("about:blank")
         begun = time.perf_counter()
-        opened(page, address, query)
+        opened(page, server, query)
         whole.append(1000 * (time.perf_counter() - begun))
         # The curve is on the screen long before a browser busy with the library reports it.
         first.append(page.evaluate("performance.getEntriesByName('first curve')[0]?.startTime ?? Infinity"))
@@ -86,13 +86,13 @@ def first_curve(chromium: Any, address: str, query: str, times: int = 7) -> tupl
 
 
 def latencies(
-    chromium: Any, address: str, query: str, field: str, moves: int = MOVES
+    chromium: Any, server: Server, query: str, field: str, moves: int = MOVES
 ) -> tuple[list[float], float, int]:
     """Milliseconds of single moves; then from the end of a drag of 50 moves to its last curve, and its number of curves."""
     context = chromium.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
-    page.goto(address)
-    opened(page, address, query)
+    page.goto(server.address())
+    opened(page, server, query)
     for position in (210, 230, 250):  # until the programs of these curves and their previews are compiled
         moved(page, field, position)
         page.wait_for_timeout(500)
@@ -108,9 +108,9 @@ def explorer() -> Iterator[Row]:
     if (why := missing()) is not None:
         yield Row("explorer", f"not measured: {why}", 0, unit="ms")
         return
-    with served() as address, browser() as chromium:
+    with served() as server, browser() as chromium:
         for name, query, field in cases():
-            spent, settled, drawn = latencies(chromium, address, query, field)
+            spent, settled, drawn = latencies(chromium, server, query, field)
             high = statistics.quantiles(spent, n=20)[-1]
             yield Row(
                 "explorer",
@@ -121,6 +121,6 @@ def explorer() -> Iterator[Row]:
                 note=f"median {statistics.median(spent):.0f} ms; after 50 moves in 0.4 s the last curve was drawn "
                 f"{settled:.0f} ms after release, {drawn + 1} curves in all",
             )
-        first, whole = first_curve(chromium, address, SWEEPS[0][1])
+        first, whole = first_curve(chromium, server, SWEEPS[0][1])
         yield Row("explorer", "page open to first curve, warm server, median of 7", first, most=1500, unit="ms")
         yield Row("explorer", "page open to the interactive figure, median of 7", whole, unit="ms")

@@ -28,7 +28,7 @@ def simulated(page: Any) -> None:
     page.get_by_label("sizes").fill("30, 60")
     page.get_by_label("seeds").fill("6")
     page.locator(".simulate .primary").click()
-    page.locator(".verdict table").wait_for()
+    page.locator(".verdict .findings li").first.wait_for()
 
 
 def all_drawn(page: Any) -> None:
@@ -68,15 +68,15 @@ def main(names: list[str]) -> int:
     if (why := missing()) is not None:
         print(why, file=sys.stderr)
         return 1
-    with served() as address, browser() as chromium:
+    with served() as server, browser() as chromium:
         for name in names or SHOTS:
             query, window, scheme, act = SHOTS[name]
             small = window is PHONE
             context = chromium.new_context(viewport=window, color_scheme=scheme, is_mobile=small, has_touch=small)
             context.set_default_timeout(600_000)
             page = context.new_page()
-            page.goto(address)
-            opened(page, address, query)
+            page.goto(server.address())
+            opened(page, server, query)
             if act is not None:
                 act(page)
                 page.evaluate("scrollTo(0, 0)")

@@ -228,3 +228,21 @@ def test_control_c_leaves_a_store_that_resumes_and_prints_how(tmp_path):
     assert "Resume with: solvable study perceptron" in err
     study = sv.open(tmp_path / "run")
     assert 0 < study.missing() < len(study.cells())
+
+
+@pytest.mark.parametrize("kind", ["pipe", "eight terabytes", "nested", "folder"])
+def test_a_file_that_cannot_be_an_array_is_refused_at_once(capsys, tmp_path, kind):
+    file = tmp_path / ("deep.json" if kind == "nested" else "matrix.npy")
+    if kind == "pipe":
+        os.mkfifo(file)
+    elif kind == "folder":
+        file.mkdir()
+    elif kind == "nested":
+        file.write_text("[" * 200_000)
+    else:
+        with file.open("wb") as header:
+            np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**12,)})
+    code, _, err = answer(capsys, "theory", "soft-committee", f"times=@{file}")
+    assert code == 2
+    assert err.count("\n") == 1
+    assert file.name in err

@@ -167,3 +167,17 @@ def test_forecast_and_its_help_import_no_jax(table):
             timeout=LONG,
         )
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e200, 1e307])
+@pytest.mark.parametrize("column", ["a", "y"])
+def test_columns_whose_squares_cannot_be_computed_are_refused(capsys, tmp_path, scale, column):
+    rows = np.random.default_rng(0).normal(size=(60, 3))
+    rows[:, ["a", "b", "y"].index(column)] *= scale
+    file = tmp_path / "data.csv"
+    file.write_text("\n".join(["a,b,y", *(",".join(map(repr, row)) for row in rows.tolist())]))
+    code, _, err = answer(capsys, "forecast", file)
+    assert code == 2
+    assert err.count("\n") == 1
+    assert "rescale" in err
+    assert ("'a'" if column == "a" else "targets") in err

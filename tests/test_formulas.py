@@ -1,13 +1,17 @@
 """Formulas of docstrings as MathML: well formed, complete and escaped."""
 
 import importlib
+import re
 import unicodedata
 import xml.etree.ElementTree as tree
+from pathlib import Path
 
 import pytest
 
+from solvable.explorer import prose
 from solvable.models import LISTINGS
-from solvable.render.formulas import formula, with_formulas
+from solvable.registry import model_class
+from solvable.render.formulas import formula, inline_formula, with_formulas
 
 
 def spoken(text):
@@ -27,6 +31,10 @@ def spoken(text):
         ("log x", "<mi>log</mi>"),
         ("ab", "<mi>a</mi><mi>b</mi>"),
         ("g'(x)", "<msup><mi>g</mi><mo>′</mo></msup>"),
+        ("Tr ΣR", '<mi mathvariant="normal">Σ</mi><mi>R</mi>'),
+        ("(Σ + κ)⁻¹", '<mi mathvariant="normal">Σ</mi><mspace'),
+        ("Σ x_i", "<mo>∑</mo>"),
+        ("Δ^½SΔ^½", "<mn>½</mn></msup><mi>S</mi>"),
         ("w*_k", "<msubsup><mi>w</mi><mi>k</mi><mo>*</mo></msubsup>"),
     ],
 )
@@ -81,3 +89,44 @@ def test_unbalanced_brackets_lose_no_text(text):
 def test_broken_formulas_and_markup_are_still_well_formed(text):
     assert tree.fromstring(formula(text)).tag == "math"
     assert "<script>" not in formula(text)
+
+
+BARE = re.compile(r"<(math|code|pre)\b.*?</\1>", re.DOTALL)
+RAW = re.compile(r"\S*(?:\w_\{|\w\^|[₀-₉ᵀ²³⁻√Σ∂∇∫·α-ω]|\b\w_\w\b)\S*")
+
+
+def test_no_mathematics_of_a_model_is_left_as_raw_text():
+    """In set-ups, sentences and meanings, as the page shows them."""
+    for listing in LISTINGS:
+        kind = model_class(listing.id)
+        meanings = [d.meaning for d in (*kind.fields().values(), *kind.observables_declared)]
+        shown = [prose.prose(kind.__doc__ or ""), *map(prose.line, [listing.sentence]), *map(prose.sentence, meanings)]
+        left = [found[0] for text in shown for found in RAW.finditer(BARE.sub(" ", text))]
+        assert not left, (listing.id, left)
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("x = 1", 1),
+        ("y = Σ_n a_n g(u_n·x/√N) + σζ", 2),
+        ("P(a + b + c + d + e + f = g + h + i)", 1),
+        ("q_1 = ⟨x_1⟩, q_2 = ⟨x_2⟩, q_3 = ⟨x_3⟩", 3),
+    ],
+)
+def test_a_long_formula_in_a_line_can_be_broken(text, pieces):
+    found = inline_formula(text)
+    assert found.count("<math>") == pieces
+    letters = "".join(tree.fromstring(f"<p>{found}</p>").itertext()).replace(" ", "")
+    assert letters == text.replace(" ", "").replace("_", "").replace("Σ", "∑").replace("√", "")
+
+
+def test_no_style_stacks_the_parts_of_a_formula():
+    """`display: block` on <math> would set its children as blocks, one below the other."""
+    for sheet in Path(prose.__file__).with_name("static").glob("*.css"):
+        for selectors, style in re.findall(r"([^{}]+)\{([^{}]*)\}", sheet.read_text()):
+            if "math" in selectors.replace(".math", ""):
+                assert not re.search(r"display:\s*+(?!block math|inline math|math|none)", style), (
+                    sheet.name,
+                    selectors,
+                )

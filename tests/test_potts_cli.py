@@ -238,3 +238,13 @@ def test_interrupted_fit_leaves_no_files(tmp_path):
     assert running.returncode == 1
     assert "Traceback" not in err
     assert [p.name for p in file.parent.iterdir()] == ["large.fasta"]
+
+
+def test_a_fit_that_no_memory_holds_is_refused_at_once(capsys, tmp_path):
+    file = tmp_path / "long.fasta"
+    file.write_text("".join(f">s{k}\n{'ACGU-'[k] * 20_000}\n" for k in range(3)))
+    code, _, err = answer(capsys, "potts", "fit", file, "--alphabet", "rna")
+    assert code == 2
+    assert err.count("\n") == 1
+    assert "20000 sites" in err
+    assert "GB are free" in err

@@ -8,7 +8,7 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 
 from solvable.render.equations import mathml
-from solvable.render.formulas import formula
+from solvable.render.formulas import formula, inline_formula
 
 
 def _visit_inline(self: Any, node: nodes.math) -> None:
@@ -23,7 +23,7 @@ def _visit_block(self: Any, node: nodes.math_block) -> None:
 
 def formula_role(name: str, raw: str, text: str, *_: Any, **__: Any) -> tuple[list[nodes.Node], list[Any]]:
     """{formula}`x_ij ← √N` in a line: a formula as it stands in a docstring."""
-    return [nodes.raw(raw, formula(text, "inline"), format="html")], []
+    return [nodes.raw(raw, inline_formula(text), format="html")], []
 
 
 class Formula(Directive):

@@ -388,6 +388,10 @@ class Model(eqx.Module):
             lambda m: [getattr(m, n) for n in names], self, [values[n] for n in names], is_leaf=lambda x: x is None
         )
 
+    def matters(self, field: str) -> bool:
+        """Whether a field changes anything for this model's choices, as declared by its `when`."""
+        return all(getattr(self, name) in allowed for name, allowed in self.fields()[field].when)
+
     def observables(self) -> dict[str, Observable]:
         """The observables that exist for this model's choices."""
         return {

@@ -88,6 +88,8 @@ class Study:
         self.arms = {str(k): dict(v) for k, v in (arms or {}).items()}
         self.sizes = [checked_size(s) for s in ([sizes] if isinstance(sizes, (int, np.integer)) else sizes)]
         numbers: Any = range(seeds) if isinstance(seeds, (int, np.integer)) else seeds
+        if len(numbers) > MOST_CELLS:  # before a list is made of them
+            raise InvalidValue(f"seeds = {len(numbers)} is more than the {MOST_CELLS} cells of a study: use fewer.")
         self.seeds = [checked_seed(s) for s in numbers]
         if self.sizes != sorted(set(self.sizes)) or len(self.seeds) != len(set(self.seeds)):
             raise InvalidValue(f"sizes = {self.sizes} must be increasing, and seeds must be distinct.")
@@ -106,7 +108,8 @@ class Study:
         self.store: Store | MemoryStore | None = None
         self._assembled: _Assembled | None = None
         self.variants()  # reject incompatible choices early
-        if np.prod([len(v) for v in self.grid.values()], dtype=float) * max(1, len(self.seeds)) > MOST_CELLS:
+        points = np.prod([len(v) for v in self.grid.values()], dtype=float)
+        if points * max(1, len(self.seeds)) * max(1, len(self.sizes)) > MOST_CELLS:
             raise InvalidValue(f"this grid has more than {MOST_CELLS} cells: coarsen it or split the study.")
 
     def _checked_over(self, over: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -12,6 +12,7 @@ from typing import Any
 import uvicorn
 
 from solvable.explorer.app import Explorer, make_app
+from solvable.explorer.connections import settings
 from solvable.explorer.security import Doorkeeper
 from waiting import LONG
 
@@ -40,9 +41,7 @@ class Running:
         self.port = listener.getsockname()[1]
         self.door = Doorkeeper(self.port, rate=rate, burst=burst)
         self.explorer = Explorer(self.door, study, run, warm=warm)
-        self.server = uvicorn.Server(
-            uvicorn.Config(make_app(self.explorer), log_level="error", timeout_graceful_shutdown=1, ws="none")
-        )
+        self.server = uvicorn.Server(settings(make_app(self.explorer)))
         self._thread = threading.Thread(target=self.server.run, kwargs={"sockets": [listener]}, daemon=True)
         self._thread.start()
         while not self.server.started:
@@ -52,7 +51,7 @@ class Running:
 
     def enter(self) -> str:
         """Exchange the token for the cookie that a browser would keep."""
-        answer = self.ask("GET", f"/?token={self.door.token}", cookie=None)
+        answer = self.ask("GET", f"/?token={self.door.issue()}", cookie=None)
         assert answer.status == 303, answer
         return answer.headers["set-cookie"].split(";")[0]
 

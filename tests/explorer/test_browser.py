@@ -51,14 +51,14 @@ class Visit:
 
     def __init__(self, chromium, address, **settings):
         settings = {"viewport": {"width": 1280, "height": 860}, "color_scheme": "light"} | settings
-        self.address, self.base = address, address.split("/?")[0]
+        self.address, self.base = address, address.base
         self.context = chromium.new_context(**settings)
         self.context.add_init_script(WATCH)
         self.context.set_default_timeout(1000 * LONG)
         self.complaints, self.asked, self.theories = [], [], []
         self.forgiven = ()
         self.page = self.another()
-        self.page.goto(address)
+        self.page.goto(address.address())
 
     def another(self):
         page = self.context.new_page()
@@ -262,12 +262,13 @@ def test_a_model_is_walked_in_full(model, visit):
     assert visit.traces(lines) == 2 * len(visit.find(".chips.observables [aria-pressed=true]").all())
 
     simulate(visit, *QUICK[model])  # points with error bars, and a verdict in words
-    visit.find(".verdict table").wait_for()
+    visit.find(".verdict .findings li").first.wait_for()
+    visit.find(".verdict summary").click()
     assert visit.traces("markers") >= 1
     words = set(visit.find(".verdict tbody td:nth-child(2)").all_inner_texts())
     assert {w.split()[-1] for w in words} <= {"agree", "finite-size", "inconclusive", "disagree"}
     sizes = [int(s) for s in QUICK[model][0].split(",")]
-    assert visit.find(".verdict tbody tr").first.locator("td").nth(2).inner_text() == ", ".join(map(str, sizes))
+    assert visit.find(".verdict tbody tr").first.locator("td").nth(3).inner_text() == ", ".join(map(str, sizes))
 
     query, shown = visit.query(lambda q: f"model={model}" in q and "pin=" in q and "sizes=" in q), visit.curve()
     other = visit.another()  # the link restores the whole view
@@ -601,6 +602,7 @@ def test_a_stored_study_is_shown_with_its_own_points_and_verdict(chromium, tmp_p
         before = visit.curve()
         visit.after(lambda: visit.page.get_by_label("penalty").select_option("1"))
         assert visit.curve() != before
+        assert visit.find(".verdict .findings li").count() == 1  # of what is on the screen
         assert visit.find(".verdict tbody tr").count() >= 2
         visit.query(lambda q: "at=penalty:1" in q)
         visit.page.get_by_text("Export this view").click()
@@ -630,6 +632,30 @@ def test_a_model_of_another_package_shows_branches_transition_lines_and_escaped_
         assert lines
         assert all(abs(y - x - 1) < 1e-9 for line in lines for x, y in zip(line["x"], line["y"], strict=True))
         assert visit.page.get_by_text("transition: <i>line</i>").is_visible()
+        visit.end()
+
+
+def test_a_simulation_is_found_again_after_a_reload_and_from_another_model(surroundings, chromium):
+    with served() as address:
+        visit = Visit(chromium, address)
+        visit.page.goto(f"{visit.base}/?model=sleepy&delay=600&x=none")
+        simulate(visit, "2", "2", None)
+        quit = visit.page.get_by_role("button", name="Cancel")
+        visit.page.get_by_text("0 of 2 cells").wait_for()
+        visit.page.reload()
+        visit.page.get_by_text("0 of 2 cells").wait_for()
+        assert quit.is_visible()
+        other = visit.another()  # and the first tab is closed
+        visit.page.close()
+        visit.page = other
+        visit.open("?model=toy")
+        visit.page.get_by_text("A simulation of sleepy is running").wait_for()
+        visit.page.get_by_role("button", name="Cancel it").click()
+        visit.until(lambda: not visit.find(".elsewhere").inner_text())
+        simulate(visit, "20", "2", "2")
+        visit.page.get_by_text("Done").wait_for()
+        visit.page.reload()
+        visit.find(".verdict .findings li").first.wait_for()  # what has ended is found again too
         visit.end()
 
 

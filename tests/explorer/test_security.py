@@ -1,12 +1,15 @@
 """Attacks. Only the browser that holds the token gets replies, and only to requests that the page may send."""
 
 import base64
+import contextlib
+import hashlib
 import http.client
 import json
 import os
 import pickle
 import random
 import re
+import socket
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,13 +17,15 @@ import pytest
 from running import Running
 
 import solvable as sv
+from solvable.explorer import connections as bounds
 from solvable.explorer import security
+from solvable.lab._records import manifest_line
 from waiting import LONG, until
 
 VIEW = {"model": "toy", "x": {"field": "samples"}, "sizes": [20], "seeds": 2}
 GET = ("/", "/api/models", "/api/models/toy", "/api/models/toy/claims", "/api/status", "/plotly.js", "/static/index.html",
        "/api/study",
-       "/thumbnails/toy.png", "/api/jobs/x/events", "/nothing")  # fmt: skip
+       "/thumbnails/toy.png", "/api/jobs", "/api/jobs/x/events", "/nothing")  # fmt: skip
 POST = ("/api/theory", "/api/simulate", "/api/reproduce", "/api/export", "/api/jobs/x/cancel", "/api/study/series")
 
 
@@ -56,19 +61,19 @@ def test_a_wrong_token_is_refused(running, token):
 
 
 def test_no_part_of_the_token_is_enough(running):
-    token = running.door.token
+    token = running.door.issue()
     for part in (token[:-1], token[1:], token + "x", token.swapcase(), token[::-1]):
         assert running.get(f"/?token={part}", cookie=None).status == 401
 
 
 def test_a_token_given_twice_is_refused(running):
-    token = running.door.token
+    token = running.door.issue()
     for query in (f"token={token}&token=x", f"token=x&token={token}", f"token={token}&token={token}"):
         assert running.get(f"/?{query}", cookie=None).status == 401
 
 
 def test_the_token_is_accepted_nowhere_else(running):
-    token = running.door.token
+    token = running.door.issue()
     for path in ("/api/models", "/static/index.html", "/plotly.js", "//", "/index.html"):
         assert running.get(f"{path}?token={token}", cookie=None).status == 401
     for header in ({"Authorization": f"Bearer {token}"}, {"X-Token": token}, {"Cookie": f"token={token}"}):
@@ -79,16 +84,16 @@ def test_the_token_is_accepted_nowhere_else(running):
 
 
 def test_the_token_has_256_bits_and_the_cookie_is_for_this_page_only(running):
-    response = running.get(f"/?token={running.door.token}&model=toy&penalty=1", cookie=None)
+    response = running.get(f"/?token={running.door.issue()}&model=toy&penalty=1", cookie=None)
     assert response.status == 303
     assert response.headers["location"] == "/?model=toy&penalty=1"
     name, _, rest = response.headers["set-cookie"].partition("=")
     secret, *flags = rest.split("; ")
     assert name == f"solvable_{running.port}"
     assert set(flags) == {"HttpOnly", "SameSite=Strict", "Path=/"}
-    for word in (secret, running.door.token):
+    for word in (secret, running.door.issue()):
         assert len(base64.urlsafe_b64decode(word + "=")) == 32
-    assert secret != running.door.token
+    assert secret != running.door.issue()
 
 
 def test_every_session_has_its_own_secret(running):
@@ -96,9 +101,45 @@ def test_every_session_has_its_own_secret(running):
 
 
 def test_a_logged_in_browser_keeps_its_session(running):
-    response = running.get(f"/?token={running.door.token}")
-    assert response.status == 303
-    assert "set-cookie" not in response.headers
+    for token in (running.door.issue(), "spent"):
+        response = running.get(f"/?token={token}")
+        assert response.status == 303
+        assert "set-cookie" not in response.headers
+
+
+def test_a_token_is_spent_by_its_first_use(running):
+    token = running.door.issue()
+    assert running.get(f"/?token={token}", cookie=None).status == 303
+    again = running.get(f"/?token={token}", cookie=None)
+    assert again.status == 401
+    assert b"press Enter" in again.body
+    assert "set-cookie" not in again.headers
+    assert running.get(f"/?token={token}").status == 303  # a reader who is in loads the address again
+
+
+def test_only_so_many_tokens_are_unspent(running):
+    first = running.door.issue()
+    for _ in range(security.MOST_TOKENS):
+        running.door.issue()
+    assert running.get(f"/?token={first}", cookie=None).status == 401
+
+
+@pytest.mark.parametrize(
+    "other",
+    ['prefs={"theme":"dark"}', 'prefs={"a": "b,c"}', "a b=c d", "=", ";;;", '"', 'x="un;closed', "é=ÿ", "big=" + "x" * 30_000,
+     "solvable_1=x", "{}={}={}"],
+    ids=lambda c: c[:16],
+)  # fmt: skip
+def test_cookies_of_other_programs_lock_nobody_out(running, other):
+    for cookie in (f"{other}; {running.session}", f"{running.session}; {other}"):
+        assert running.get("/api/status", cookie=cookie).status == 200, cookie[:60]
+    assert running.get("/api/status", cookie=other).status == 401
+
+
+def test_a_cookie_of_our_name_set_by_another_program_does_not_hide_ours(running):
+    other = f"{running.door.cookie}=theirs"
+    for cookie in (f"{other}; {running.session}", f"{running.session}; {other}"):
+        assert running.get("/api/status", cookie=cookie).status == 200
 
 
 def test_a_tampered_cookie_is_refused(running):
@@ -135,7 +176,7 @@ def test_a_rebound_host_name_is_refused(running, host):
     response = running.get("/api/models", headers={"Host": host.format(port=running.port)})
     assert response.status in (400, 421)
     response = running.get(
-        f"/?token={running.door.token}", headers={"Host": host.format(port=running.port)}, cookie=None
+        f"/?token={running.door.issue()}", headers={"Host": host.format(port=running.port)}, cookie=None
     )
     assert response.status in (400, 421)
     assert "set-cookie" not in response.headers
@@ -180,7 +221,7 @@ def test_requests_marked_cross_site_are_refused(running):
 
 def test_a_link_in_another_page_still_lets_its_reader_in(running):
     """After a redirect a strict cookie would not be sent, so the browser is asked to repeat the request itself."""
-    response = running.get(f"/?token={running.door.token}", headers={"Sec-Fetch-Site": "cross-site"}, cookie=None)
+    response = running.get(f"/?token={running.door.issue()}", headers={"Sec-Fetch-Site": "cross-site"}, cookie=None)
     assert response.status == 200
     assert response.headers["refresh"] == "0; url=/"
     assert "SameSite=Strict" in response.headers["set-cookie"]
@@ -409,7 +450,7 @@ def test_long_values_are_not_echoed_whole(running):
     "text", ["a\r\nSet-Cookie: x=y", "a%0d%0aSet-Cookie:%20x=y", "\r\n\r\n<html>", "//evil.example", "é€"]
 )
 def test_query_text_never_becomes_a_header(running, text):
-    response = running.get(f"/?token={running.door.token}&model={quote(text)}", cookie=None)
+    response = running.get(f"/?token={running.door.issue()}&model={quote(text)}", cookie=None)
     assert response.status == 303
     assert "x=y" not in response.headers["set-cookie"]
     assert response.headers["location"].startswith("/?model=")
@@ -418,7 +459,7 @@ def test_query_text_never_becomes_a_header(running, text):
 
 def test_the_redirect_stays_on_this_server(running):
     for query in ("//evil.example", "&url=http://evil.example", "/\\evil.example"):
-        response = running.get(f"/?token={running.door.token}&{query}", cookie=None)
+        response = running.get(f"/?token={running.door.issue()}&{query}", cookie=None)
         assert re.match(r"/(\?|$)", response.headers["location"])
 
 
@@ -448,7 +489,7 @@ def test_every_response_carries_the_headers(running):
         running.get("/static/none"), running.get("/thumbnails/toy.png"), running.get("/", cookie=None),
         running.get("/api/models", cookie=None), running.post("/api/theory", {"view": VIEW}), running.post("/api/theory", {}),
         running.post("/api/theory", {}, Origin="http://evil.example"), running.ask("PUT", "/"), body(running, b"{"),
-        running.get("/", headers={"Host": "evil.example"}), running.get(f"/?token={running.door.token}"),
+        running.get("/", headers={"Host": "evil.example"}), running.get(f"/?token={running.door.issue()}"),
     ]  # fmt: skip
     for response in answers:
         policy = dict(p.split(" ", 1) for p in response.headers["content-security-policy"].split("; "))
@@ -517,6 +558,101 @@ def test_strangers_do_not_use_up_the_requests_of_the_page(surroundings):
         assert server.get("/api/status").status == 200
     finally:
         server.close()
+
+
+def test_strangers_do_not_use_up_the_exchange_of_tokens(surroundings):
+    server = Running(rate=0.01, burst=10)
+    try:
+        assert 429 in [server.get("/?token=guess", cookie=None).status for _ in range(12)]
+        assert server.enter()
+        assert server.get("/?token=guess", cookie=None).status == 429
+    finally:
+        server.close()
+
+
+@contextlib.contextmanager
+def connections(server, number, text=b""):
+    """Connections that have sent some text and wait."""
+    with contextlib.ExitStack() as stack:
+        found = []
+        for _ in range(number):
+            found.append(stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=LONG)))
+            with contextlib.suppress(ConnectionError):  # it was closed to make room
+                found[-1].sendall(text)
+        yield found
+
+
+def closed(connection):
+    """Wait until the server has closed a connection; what it sent before."""
+    found = b""
+    with contextlib.suppress(ConnectionError):
+        while part := connection.recv(4096):
+            found += part
+    return found
+
+
+HALF = b"GET /api/models HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "
+
+
+@pytest.mark.parametrize("text", [b"", HALF], ids=["idle", "half a request"])
+def test_connections_of_strangers_shut_nobody_out(fresh, text):
+    kept = http.client.HTTPConnection("127.0.0.1", fresh.port, timeout=LONG)
+    kept.request("GET", "/api/status", headers={"Cookie": fresh.session})
+    kept.getresponse().read()
+    with connections(fresh, 300, text) as held:
+        assert fresh.get("/api/status").status == 200
+        assert fresh.enter()
+        closed(held[0])  # the oldest made room
+        until(lambda: len(fresh.server.server_state.connections) <= bounds.MOST_STRANGERS + 1)
+        kept.request("GET", "/api/status", headers={"Cookie": fresh.session})  # the reader's own was spared
+        assert kept.getresponse().status == 200
+    kept.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", HALF, b"POST /api/theory HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"],
+    ids=["idle", "head", "body"],
+)
+def test_a_request_that_is_not_completed_is_ended(fresh, monkeypatch, text):
+    monkeypatch.setattr(bounds, "REQUEST_SECONDS", 0.2)
+    with connections(fresh, 1, text) as (held,):
+        assert closed(held).split(b" ")[1] in (b"408", b"421")
+
+
+def test_a_body_of_the_reader_that_does_not_come_is_ended(fresh, monkeypatch):
+    monkeypatch.setattr(bounds, "REQUEST_SECONDS", 0.2)
+    head = "".join(f"{n}: {v}\r\n" for n, v in json_headers(fresh, Cookie=fresh.session).items())
+    text = f"POST /api/theory HTTP/1.1\r\nHost: 127.0.0.1:{fresh.port}\r\n{head}Content-Length: 9\r\n\r\n{{"
+    with connections(fresh, 1, text.encode()) as (held,):
+        closed(held)
+
+
+def test_one_session_holds_only_so_many_connections(fresh):
+    request = f"GET /api/status HTTP/1.1\r\nHost: 127.0.0.1:{fresh.port}\r\nCookie: {fresh.session}\r\n\r\n".encode()
+    with connections(fresh, bounds.MOST_OF_A_SESSION + 8, request) as held:
+        assert closed(held[0]).startswith(b"HTTP/1.1 200")
+        until(lambda: len(fresh.server.server_state.connections) <= bounds.MOST_OF_A_SESSION)
+        assert fresh.get("/api/status").status == 200
+
+
+@pytest.mark.parametrize(
+    "text", ['\\"' * 100_000, '"' * 100_000, '"' + "\\" * 100_001, '"\\\n' * 50_000, '"a' * 100_000], ids=ascii
+)
+def test_the_nesting_of_a_text_is_found_by_looking_at_it_once(text):
+    """Steps are counted, not seconds: a scan that starts again at every quote would need 10^9 of them."""
+    found = sum(len(m[0]) for m in security._MARKS.finditer(text))
+    assert found <= len(text)
+    first = security._MARKS.search(text)
+    assert first is not None
+    for at in range(0, len(text), 9973):  # every quote begins a match, so that no scan is in vain
+        if text[at] == '"':
+            assert security._MARKS.match(text, at)
+    assert security._depth(text) == 0
+
+
+def test_brackets_in_strings_are_not_nesting():
+    assert security._depth(r'{"[[[\"[[": [1, "]", {"\\": [2]}]}') == 4
 
 
 def test_the_server_is_generous_to_a_page():
@@ -623,6 +759,61 @@ def test_a_run_that_names_an_unknown_model_is_refused(run):
 def test_a_run_with_an_invalid_study_is_refused(run, text):
     next((run / "documents").glob("study-*.json")).write_text(text)
     refused(run)
+
+
+def test_a_run_that_names_too_many_cells_is_refused(run):
+    from solvable.lab._records import document_file, document_in
+
+    document = next((run / "documents").glob("study-*.json"))
+    study = document_in(document.read_bytes())
+    study |= {"seeds": list(range(200_000)), "sizes": list(range(10, 1000))}
+    document.write_bytes(document_file(study))
+    assert "cells" in refused(run)
+
+
+def test_a_pipe_in_a_run_is_refused_without_waiting(run):
+    for file in (
+        next((run / "documents").glob("study-*.json")),
+        next((run / "blocks").rglob("*.npz")),
+        run / "run.json",
+    ):
+        kept = file.read_bytes()
+        file.unlink()
+        os.mkfifo(file)
+        refused(run)
+        file.unlink()
+        file.write_bytes(kept)
+
+
+def test_a_block_that_claims_more_than_it_holds_is_refused(run):
+    """A compressed archive that unfolds to gigabytes, and a header of eight terabytes, both with a valid manifest."""
+    import io
+    import zipfile
+
+    import numpy as np
+
+    from solvable.lab.store import Store
+
+    store = Store.open(run)
+    block = next(iter(store.done()))
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**12,)})
+    for method, body in ((zipfile.ZIP_DEFLATED, bytes(10_000_000)), (zipfile.ZIP_STORED, header.getvalue())):
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", method) as archive:
+            archive.writestr("test_error.npy", body)
+        data = buffer.getvalue()
+        Path(store.block_file(block)).write_bytes(data)
+        record = {
+            "block": block,
+            "sha256": hashlib.sha256(data).hexdigest(),
+            "bytes": len(data),
+            "time": "2000",
+            "meta": {},
+        }
+        with next((run / "manifests").glob("*.jsonl")).open("ab") as manifest:
+            manifest.write(manifest_line(record))
+        refused(run)
 
 
 def test_a_request_cannot_name_a_path(stored):

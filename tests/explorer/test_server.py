@@ -2,6 +2,9 @@
 
 import itertools
 import json
+import random
+import re
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -63,9 +66,10 @@ def test_whole_number_choices_keep_their_bounds(running):
 
 
 def test_html_in_a_docstring_is_shown_and_not_run():
-    assert prose("a <script>alert(1)</script> `<b>`") == (
-        "<p>a &lt;script&gt;alert(1)&lt;/script&gt; <code>&lt;b&gt;</code></p>"
-    )
+    shown = prose("a <script>alert(1)</script> `<b>`")
+    assert "<script" not in shown
+    assert "<code>&lt;b&gt;</code>" in shown
+    assert re.sub(r"<[^>]*>", "", shown).replace("&lt;", "<").replace("&gt;", ">") == "a <script>alert(1)</script> <b>"
     shown = prose("- one\n- two *x*\n\n    y = <z>")
     assert shown.startswith(
         '<ul><li>one</li><li>two <em>x</em></li></ul>\n<div class="equation"><math display="block">'
@@ -402,3 +406,76 @@ def test_the_claims_of_a_model_come_with_their_verdicts(running):
     assert all(c["sentence_html"].startswith("<p>") for c in shown)
     assert running.get("/api/models/soft-committee/claims").json == {"claims": []}
     assert running.get("/api/models/nonsense/claims").status == 404
+
+
+# --- what is left behind ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def glanced(fresh, monkeypatch):
+    """Curves with penalties above 5 wait for `release`; `computed` lists the penalties of all curves."""
+    from solvable.explorer import theory
+
+    real, release, computed = theory.compute, threading.Event(), []
+
+    def compute(view, wanted=lambda: True):
+        computed.append(float(view.model.penalty))
+        if view.model.penalty > 5:
+            assert release.wait(LONG)
+        return real(view, wanted)
+
+    monkeypatch.setattr(theory, "compute", compute)
+    yield SimpleNamespace(server=fresh, release=release, computed=computed)
+    release.set()
+
+
+def view_of(penalty, terms):
+    """Another number of terms is another program."""
+    return {"model": "toy", "x": {"field": "samples", "points": 8}, "values": {"penalty": penalty, "terms": terms}}
+
+
+def left_alone(server, view):
+    """Ask for a curve and close the connection."""
+    body = json.dumps({"view": view, "stream": str(random.random()), "sequence": 1}).encode()
+    head = (
+        f"POST /api/theory HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nCookie: {server.session}\r\n"
+        f"Origin: {server.origin}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=LONG)
+    connection.sendall(head.encode() + body)
+    return connection
+
+
+def test_the_model_that_is_looked_at_does_not_wait_for_one_that_was_left(glanced):
+    with left_alone(glanced.server, view_of(6.0, 1)):
+        until(lambda: 6.0 in glanced.computed)
+    assert glanced.server.post("/api/theory", {"view": view_of(1.0, 2)}).status == 200
+    assert not glanced.release.is_set()
+
+
+def test_curves_that_were_left_are_not_computed(glanced):
+    glances = [left_alone(glanced.server, view_of(6.0 + k / 8, k)) for k in (1, 2)]  # both threads are busy
+    until(lambda: len(glanced.computed) == 2)
+    glances += [left_alone(glanced.server, view_of(7.0 + k / 8, k)) for k in (3, 4, 5)]
+    until(lambda: glanced.server.explorer.theories._open == 5)
+    for glance in glances:
+        glance.close()
+    until(lambda: not glanced.server.server.server_state.connections)
+    glanced.release.set()
+    assert glanced.server.post("/api/theory", {"view": view_of(1.0, 5)}).status == 200
+    assert sorted(glanced.computed) == [1.0, 6.125, 6.25]
+
+
+def test_a_program_that_is_being_compiled_is_not_compiled_twice(glanced):
+    theories = glanced.server.explorer.theories
+
+    first = theories.submit(View.checked(view_of(6.0, 1)), lambda: True)
+    until(lambda: 6.0 in glanced.computed)
+    second = theories.submit(View.checked(view_of(1.0, 1)), lambda: True)
+    gone = theories.submit(View.checked(view_of(2.0, 1)), lambda: False)
+    assert glanced.server.post("/api/theory", {"view": view_of(1.0, 2)}).status == 200  # its thread is free
+    assert glanced.computed == [6.0, 1.0]
+    glanced.release.set()
+    assert first.result(LONG).compiled
+    assert not second.result(LONG).compiled
+    assert type(gone.exception(LONG)).__name__ == "Stale"

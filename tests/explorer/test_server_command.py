@@ -110,6 +110,56 @@ def test_the_address_is_printed_for_people_too(surroundings):
         server.communicate(timeout=LONG)
 
 
+def test_the_browser_gets_a_file_that_only_its_owner_reads(surroundings, tmp_path):
+    """Every user of a machine reads the arguments of its processes: no token may be among them."""
+    browser, seen = tmp_path / "browser", tmp_path / "seen"
+    browser.write_text(f'#!/bin/sh\nprintf "%s" "$*" > {seen}.part && mv {seen}.part {seen}\n')
+    browser.chmod(0o755)
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    server = subprocess.Popen(
+        [sys.executable, "-m", "solvable", "explore", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment() | {"BROWSER": f"{browser} %s", "TMPDIR": str(folder)},
+    )  # fmt: skip
+    try:
+        printed = json.loads(server.stdout.readline())["address"]
+        until(seen.exists)
+        assert "token" not in seen.read_text()
+        file = Path(seen.read_text().removeprefix("file://"))
+        assert file.stat().st_mode & 0o777 == 0o600
+        address = file.read_text().partition("url=")[2].partition('"')[0]
+        assert address != printed
+        for given in (address, printed):  # the printed address is still unspent
+            enter(given)
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.communicate(timeout=LONG)
+    assert not file.exists()
+
+
+def test_enter_prints_a_new_address(surroundings):
+    import pty
+
+    ours, theirs = pty.openpty()
+    server = subprocess.Popen(
+        [sys.executable, "-m", "solvable", "explore", "--no-browser", "--json"],
+        stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+    )  # fmt: skip
+    try:
+        first = json.loads(server.stdout.readline())["address"]
+        enter(first)
+        assert get(first, f"/?{urlsplit(first).query}")[0] == 401
+        os.write(ours, b"\n")
+        second = json.loads(server.stdout.readline())["address"]
+        enter(second)
+        assert second != first
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.communicate(timeout=LONG)
+        os.close(ours)
+        os.close(theirs)
+
+
 def test_a_stored_study_is_opened(surroundings, tmp_path):
     from toys import Toy
 

@@ -164,3 +164,73 @@ def test_finished_jobs_are_eventually_forgotten(running):
     for _ in range(20):
         running.simulated(VIEW | {"x": None, "sizes": [20], "seeds": 2})
     assert len(running.explorer.jobs.jobs) <= 17
+
+
+def test_the_jobs_of_a_session_are_listed_found_again_and_cancelled(running):
+    """A page that is loaded again, or opened in another tab, has the same cookie and nothing else."""
+    job = running.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 600.0}}}).json["job"]
+    until(lambda: running.get("/api/jobs").json["jobs"][0]["state"] == "running")
+    found = running.get("/api/jobs").json["jobs"][0]
+    assert (found["job"], found["view"]["model"], found["view"]["values"]) == (job, "sleepy", {"delay": 600.0})
+    assert found["done"] == 0 < found["cells"]
+    assert job not in str(running.get("/api/jobs", cookie=running.enter()).json)  # another session
+    assert running.post(f"/api/jobs/{found['job']}/cancel", {}).status == 202
+    until(lambda: running.get("/api/jobs").json["jobs"][0]["state"] == "cancelled")
+
+
+def test_a_simulation_that_nobody_listens_to_makes_room_for_another_browser(running, monkeypatch):
+    job = running.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 600.0}}}).json["job"]
+    until(lambda: running.explorer.jobs.jobs[job].events)
+    other = running.enter()
+    mine = running.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 0.0}}}, cookie=other).json["job"]
+    assert not running.explorer.jobs.jobs[job].ended  # it was left just now
+    monkeypatch.setattr("solvable.explorer.jobs.UNATTENDED", -1.0)
+    third = running.enter()
+    assert running.post("/api/simulate", {"view": SLEEPY | {"values": {"delay": 0.0}}}, cookie=third).status == 202
+    until(lambda: running.explorer.jobs.jobs[job].ended)
+    assert kinds(running.events(mine, cookie=other))[-1] == "done"
+
+
+def row(**more):
+    from types import SimpleNamespace
+
+    given = {"observable": "a", "point": {"samples": 2.0}, "verdict": "agree", "theory": 0.5, "simulated": 0.51,
+             "error": 0.004, "z": 2.5, "size": 40, "seeds": 8, "power": 1.0, "status": "asymptotic"}  # fmt: skip
+    return SimpleNamespace(**given | more)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "rows", "sizes", "words"),
+    [
+        ("agree", [row(), row(z=-0.3)], (20, 40), "agrees at all 2 points; the largest difference, 0.51 ± 0.004 against 0.5"),
+        ("finite-size", [row(verdict="finite-size", z=9.0), row()], (20, 40), "at 1 of 2 points.*N\\^-1: a finite-size effect"),
+        ("inconclusive", [row(seeds=2)], (20, 40), "2 seeds are too few"),
+        ("inconclusive", [row()], (20, 40), "use more seeds"),
+        ("disagree", [row(verdict="disagree", z=53.0)], (20, 40), "differs at 1 of 1 point .*not as a finite-size effect"),
+        ("disagree", [row(verdict="disagree", z=53.0)], (40,), "single size.*simulate a second"),
+        ("disagree", [row(verdict="disagree", z=53.0, status="exact")], (40,), "not as a finite-size effect"),
+        ("undefined", [row(verdict="undefined", z=float("nan"))], (40,), "did not converge"),
+    ],
+)  # fmt: skip
+def test_a_verdict_is_one_sentence(verdict, rows, sizes, words):
+    import re
+
+    from solvable.explorer.worker import verdict_sentence
+
+    sentence = verdict_sentence(verdict, rows, sizes)
+    assert re.search(words, sentence), sentence
+    assert sentence.endswith(".")
+    assert sentence.count(". ") == 0
+
+
+def test_two_seeds_never_agree_and_their_deviation_is_given_on_the_scale_of_a_normal_variable(running):
+    """With one degree of freedom t = −100 is no rarer than 2.7 standard errors."""
+    from solvable.explorer.worker import gaussian_z
+
+    assert gaussian_z(-100.0, 2) == pytest.approx(-2.73, abs=0.01)
+    ran = running.simulated(VIEW | {"seeds": 2, "sizes": [20]})
+    (found,) = [data for kind, data in ran.events if kind == "agreement"]
+    for each in found["rows"]:
+        assert each["verdict"] != "agree"
+        assert each["z"] < 6
+        assert each["sentence"]

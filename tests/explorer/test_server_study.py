@@ -140,3 +140,46 @@ def test_the_dataset_and_its_verdict_are_kept_until_something_is_committed(surro
     opened.refresh()
     assert opened.data is data
     assert opened.agreement() is verdict
+
+
+@pytest.fixture
+def compared(surroundings, tmp_path):
+    """Three models with three penalties, and two arms."""
+    from toys import Toy
+
+    run = tmp_path / "run"
+    models = {name: Toy(penalty=value) for name, value in (("weak", 0.5), ("middle", 1.0), ("strong", 1.5))}
+    arms = {"plain": {"kind": "plain"}, "odd": {"kind": "odd"}}
+    sv.Study(models, {"samples": [0.5, 1.0]}, arms=arms).run(run, progress=False)
+    server = Running(sv.open(run), run)
+    yield server
+    server.close()
+
+
+def test_values_that_differ_between_models_are_not_called_fixed(compared):
+    reply = compared.get("/api/study").json
+    assert reply["values"] == {"terms": 3, "shift": 0.0}
+    assert reply["differs"]["penalty"] == {
+        f"{model}, {arm}": value
+        for model, value in (("weak", 0.5), ("middle", 1.0), ("strong", 1.5))
+        for arm in ("plain", "odd")
+    }
+    assert set(reply["differs"]) == {"penalty", "kind"}
+    assert {v for k, v in reply["differs"]["kind"].items() if k.endswith("odd")} == {"odd"}
+
+
+def test_a_stored_theory_is_known_as_such(opened):
+    reply = opened.post("/api/study/series", {"x": "samples", "observables": ["test_error"]}).json
+    assert reply["series"][0]["stored"] is True
+
+
+def test_a_theory_of_each_realisation_is_that_of_the_largest_size(opened, monkeypatch):
+    """Not a mean over sizes, which is the theory of nothing."""
+    data = opened.explorer.opened.data
+    only = data.drop_vars("test_error_theory")
+    monkeypatch.setattr(opened.explorer.opened, "data", only)
+    (series,) = opened.explorer.opened._curve("test_error", {"kind": 0}, ["samples"], [])
+    assert series["size"] == 40
+    expected = data.test_error_expected.sel(kind="plain", size=40)
+    expected = expected.mean("seed") if "seed" in expected.dims else expected
+    np.testing.assert_allclose(series["values"], expected.values)

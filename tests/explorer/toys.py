@@ -22,6 +22,7 @@ class Toy(Model):
         2.0, low=0.0, low_open=True, high=100.0, typical=(0.5, 8.0), scale="log", counts=True, symbol=r"\alpha",
         meaning="samples per dimension")  # fmt: skip
     penalty: Control = control(0.5, low=0.0, high=10.0, symbol=r"\lambda", meaning="shrinkage; no solution above 5")
+    shift: Control = control(0.0, low=0.0, high=1.0, meaning="added to the odd extra", when={"kind": "odd"})
     terms: int = choice(3, low=1, high=5, meaning="times at which the curve is measured")
     kind: str = choice("plain", options=("plain", "odd"), meaning="what is shown")
 
@@ -55,7 +56,7 @@ class Toy(Model):
         noise = jax.random.normal(key, (), jnp.float64) / jnp.sqrt(number * size)
         error = 1.0 / (1.0 + self.samples) + 0.1 * self.penalty + noise
         out = {"test_error": error, "curve": error * jnp.exp(-jnp.arange(self.terms) / 2)}
-        return out | ({"extra": noise} if self.kind == "odd" else {})
+        return out | ({"extra": noise + self.shift} if self.kind == "odd" else {})
 
 
 class Sleepy(Model):

@@ -113,3 +113,39 @@ def test_every_worker_of_a_machine_with_several_gpus_takes_its_own(tmp_path):
     assert [t["CUDA_VISIBLE_DEVICES"] for t in taken] == ["0", "1", "0"]
     assert one_of(1, {"CUDA_VISIBLE_DEVICES": ""}, str(tmp_path / "gpus")) == {}
     assert one_of(1, {}, str(tmp_path / "none")) == {}
+
+
+def test_sizes_and_seeds_count_before_anything_is_listed():
+    with pytest.raises(sv.InvalidValue, match="cells"):
+        sv.Study(sv.Perceptron(), sizes=[50], seeds=10**12)
+    with pytest.raises(sv.InvalidValue, match="cells"):
+        sv.Study(sv.Perceptron(), sizes=list(range(10, 1000)), seeds=200_000)
+
+
+def test_a_simulation_that_no_memory_holds_is_refused_before_it_allocates():
+    study = sv.Study(sv.Perceptron(loss="square"), sizes=[1_000_000], seeds=1)
+    with pytest.raises(sv.InvalidValue, match=r"size = 1000000 needs about .* GB of memory .* use a smaller size"):
+        study.run(progress=False)
+
+
+def test_a_block_takes_as_many_lanes_as_fit_and_gives_the_same_numbers(monkeypatch):
+    model = sv.Perceptron(loss="square", samples=1.0)
+    study = sv.Study(model, {"penalty": [0.1, 1.0]}, sizes=[32], seeds=16)
+    block = next(b for b in study.plan() if b["kind"] == "simulation")
+    whole = study.compute(block)
+    monkeypatch.setattr(compute, "LARGE", 0)
+    monkeypatch.setenv("SOLVABLE_MEMORY", "200kB")
+    assert 1 <= compute.fitting(model, block)["lanes"] < block["lanes"]
+    np.testing.assert_allclose(study.compute(block)["test_loss"], whole["test_loss"], rtol=1e-12)
+    monkeypatch.setenv("SOLVABLE_MEMORY", "1kB")
+    with pytest.raises(sv.InvalidValue, match="size = 32"):
+        study.compute(block)
+
+
+def test_a_table_that_no_memory_holds_is_refused(monkeypatch):
+    study = sv.Study(sv.Perceptron(loss="square"), {"samples": [0.5, 2.0]})
+    study.run(progress=False)
+    monkeypatch.setattr(memory, "available", lambda: 100)
+    memory.check_room(1000, "this")  # too small to ask
+    with pytest.raises(sv.InvalidValue, match=r"this takes 1 GB of memory, but only 1e-07 GB are free"):
+        memory.check_room(1e9, "this")

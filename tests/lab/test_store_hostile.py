@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from solvable.lab import _records
+from solvable.lab import _files, _records
 from solvable.lab.store import DamagedBlock, Store, StoreError, block_id
 
 KEY = block_id({"number": 0})
@@ -259,3 +259,23 @@ def test_unknown_files_in_the_folder_are_reported(run):
         f"{'0' * 32}.jsonl": "link",
     }
     assert list(run.done()) == [KEY]
+
+
+def test_a_sparse_manifest_is_not_read_to_its_end(tmp_path, monkeypatch):
+    """Twenty gigabytes of zeros that take no room on the disk."""
+    store = Store.create(tmp_path / "run")
+    block = block_id({"a": 1})
+    store.commit(block, {"x": np.ones(3)})
+    manifest = next((tmp_path / "run" / "manifests").iterdir())
+    with manifest.open("ab") as file:
+        file.truncate(20_000_000_000)
+    real, seen = _files.read, []
+
+    def read(path, *, start=0, most):
+        data = real(path, start=start, most=most)
+        seen.append(len(data))
+        return data
+
+    monkeypatch.setattr(_files, "read", read)
+    assert list(Store.open(tmp_path / "run").done()) == [block]
+    assert sum(seen) < 100_000_000

@@ -136,3 +136,13 @@ def test_simulations_agree_with_theory_within_error_bars(loss):
     for name in ("test_error", "test_loss", "train_loss", "train_error", "overlap", "norm"):
         mean, error = out[name].mean(), out[name].std(ddof=1) / np.sqrt(lanes)
         assert abs(mean - theory[name]) < 4.5 * error + 1.0 / size * abs(theory[name]), name
+
+
+@pytest.mark.parametrize("loss", ["square", "logistic", "hinge"])
+def test_every_allowed_number_of_samples_is_computed(loss):
+    """Without label noise the Bayes-optimal overlap is within 10⁻⁸ of one, which must not be found by subtraction."""
+    samples = np.geomspace(1e3, 1e4, 23)
+    outcome = sv.Perceptron(loss=loss, noise=0.0).replace(samples=np.r_[samples, 5000.0, 9000.0]).theory()
+    assert np.asarray(outcome.converged).all()
+    error = np.asarray(outcome["bayes_error"])
+    np.testing.assert_allclose(error[:23] * samples, error[0] * samples[0], rtol=2e-3)  # ∝ 1/α

@@ -24,8 +24,13 @@ class Simulate:
 
 
 def run(command: Simulate) -> int:
+    from ..lab.compute import fitting
+    from ..study import Study
+
     model = create_model(command.model, command.values)
     size = command.size or type(model).typical_sizes[-1]
+    for block in Study(model, sizes=[size], seeds=[command.seed]).plan():
+        fitting(model, block)  # raises an error before anything is allocated
     outcome = model.simulate(command.seed, size)
     drawn = model.prepared(model.key(size, command.seed), size)
     theory = drawn.realised(size).theory() if model.has_theory else None

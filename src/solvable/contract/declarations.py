@@ -24,6 +24,14 @@ Kind = Literal["control", "choice", "input", "data"]
 DataType = Literal["float", "int", "bool", "graph"]
 
 
+Conditions = tuple[tuple[str, tuple[Any, ...]], ...]
+"""Names of choices, each with the values for which something exists or matters."""
+
+
+def _conditions(when: dict[str, Any] | None) -> Conditions:
+    return tuple((k, v if isinstance(v, tuple) else (v,)) for k, v in (when or {}).items())
+
+
 @dataclasses.dataclass(frozen=True)
 class Declaration:
     """The declaration of one field of a model."""
@@ -43,6 +51,7 @@ class Declaration:
     dims: tuple[str, ...] = ()
     increasing: bool = False
     type: DataType = "float"
+    when: Conditions = ()
 
     @property
     def span(self) -> tuple[float, float]:
@@ -82,6 +91,7 @@ def control(
     scale: Literal["linear", "log"] = "linear",
     typical: tuple[float, float] | None = None,
     counts: bool = False,
+    when: dict[str, Any] | None = None,
 ) -> Any:
     """Declare a number that can be swept: arrays broadcast, and everything is differentiable with respect to it.
 
@@ -90,9 +100,22 @@ def control(
     - `typical`: the finite interval shown on sliders and searched by tests; required if the range is unbounded.
     - `counts`: in a simulation of size `d` the control sets a whole number of items, `round(control * d)`, and the
         theory is evaluated at the realised ratio.
+    - `when`: the choices for which it matters, e.g. `{"covariance": ("spiked", "localised")}`; elsewhere it changes
+        nothing, and the page shows it greyed.
     """
     declaration = Declaration(
-        "control", meaning, symbol, default, low, high, low_open, high_open, scale, typical, counts
+        "control",
+        meaning,
+        symbol,
+        default,
+        low,
+        high,
+        low_open,
+        high_open,
+        scale,
+        typical,
+        counts,
+        when=_conditions(when),
     )
     return eqx.field(default=default, kw_only=True, metadata={"solvable": declaration})
 
@@ -105,13 +128,16 @@ def choice(
     symbol: str = "",
     low: float = 1,
     high: float = 10_000,
+    when: dict[str, Any] | None = None,
 ) -> Any:
     """Declare a static field: one of `options`, or (without options) a whole number between `low` and `high`.
 
-    Each value compiles its own program; a study sweeps it block by block.
+    Each value compiles its own program; a study sweeps it block by block. `when`: as of `control`.
     """
     named = tuple(options) if options is not None else None
-    declaration = Declaration("choice", meaning, symbol, default, low=low, high=high, options=named)
+    declaration = Declaration(
+        "choice", meaning, symbol, default, low=low, high=high, options=named, when=_conditions(when)
+    )
     return eqx.field(default=default, kw_only=True, static=True, metadata={"solvable": declaration})
 
 
@@ -124,14 +150,17 @@ def input(
     low: float = -math.inf,
     high: float = math.inf,
     increasing: bool = False,
+    when: dict[str, Any] | None = None,
 ) -> Any:
     """Declare an array with named dimensions: a schedule, initial overlaps, a spectrum. Differentiable; swept as arms.
 
     `default` is an array, or a function of the model that returns one (so that it may depend on choices).
     A dimension with the name of a whole-number choice must have that size. With `increasing` (times of measurement), the
-    array must have at least two strictly increasing entries.
+    array must have at least two strictly increasing entries. `when`: as of `control`.
     """
-    declaration = Declaration("input", meaning, symbol, default, low, high, dims=tuple(dims), increasing=increasing)
+    declaration = Declaration(
+        "input", meaning, symbol, default, low, high, dims=tuple(dims), increasing=increasing, when=_conditions(when)
+    )
     return eqx.field(default=None, kw_only=True, metadata={"solvable": declaration})
 
 
@@ -144,14 +173,17 @@ def data(
     type: Literal["float", "int", "bool"] = "float",
     low: float = -math.inf,
     high: float = math.inf,
+    when: dict[str, Any] | None = None,
 ) -> Any:
     """Declare an array supplied by the user or drawn: a covariance, sequences, a mask. Never swept; may be absent.
 
     `type` is the element type. Integers and booleans are validated, hashed, stored and passed to JAX as `int32` and
     `bool`; whole numbers in a float array are accepted, other floats raise `InvalidValue`. Sequences over an alphabet
-    of q letters are `type="int", low=0, high=q - 1`.
+    of q letters are `type="int", low=0, high=q - 1`. `when`: as of `control`.
     """
-    declaration = Declaration("data", meaning, symbol, default, low, high, dims=tuple(dims), type=type)
+    declaration = Declaration(
+        "data", meaning, symbol, default, low, high, dims=tuple(dims), type=type, when=_conditions(when)
+    )
     return eqx.field(default=None, kw_only=True, metadata={"solvable": declaration})
 
 
@@ -223,7 +255,7 @@ class Observable:
     high: float = math.inf
     simulated: bool = True
     predicted: bool = True
-    when: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    when: Conditions = ()
     fraction_of: str = ""
     random: bool = False
 
@@ -268,7 +300,7 @@ def observable(
     - `random`: it stays random in the limit (a stochastic differential equation). The theory gives independent draws
         along an extra last dimension; they are compared with the realisations by quantiles and a two-sample test.
     """
-    conditions = tuple((k, v if isinstance(v, tuple) else (v,)) for k, v in (when or {}).items())
+    conditions = _conditions(when)
     return Observable(
         name,
         meaning,

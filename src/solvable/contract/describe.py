@@ -79,4 +79,5 @@ def _field(name: str, declaration: Any) -> dict[str, Any]:
         "options": list(declaration.options) if declaration.options else None,
         "counts": declaration.counts,
         "meaning": declaration.meaning,
+        "when": "; ".join(f"{k} = {' or '.join(map(str, v))}" for k, v in declaration.when),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidValue
+from .input_files import array_in, regular_bytes
 
 LARGEST_FILE = 512 * 1024**2
 
@@ -37,8 +39,8 @@ def parse_value(name: str, text: str) -> Any:
     if text.startswith(("[", "{")):
         try:
             return json.loads(text)
-        except json.JSONDecodeError:
-            raise InvalidValue(f"{name} = {text!r} is not valid JSON.") from None
+        except (ValueError, RecursionError):
+            raise InvalidValue(f"{name} = {text[:200]!r} is not valid JSON.") from None
     if ":" in text or "," in text:
         return values_of(name, text)
     return _scalar(text)
@@ -85,21 +87,22 @@ def _scalar(text: str) -> Any:
 
 
 def _from_file(name: str, path: str) -> Any:
-    file = Path(path)
+    kind = Path(path).suffix
+    if kind not in (".npy", ".json", ".csv", ".txt"):
+        raise InvalidValue(f"{name}: the file {path!r} does not end in .npy, .json, .csv or .txt.")
     try:
-        if file.stat().st_size > LARGEST_FILE:
-            raise InvalidValue(f"{name}: the file {path!r} is larger than {LARGEST_FILE} bytes.")
-        if file.suffix == ".npy":
-            return np.load(file, allow_pickle=False)
-        if file.suffix == ".json":
-            return json.loads(file.read_text())
-        if file.suffix in (".csv", ".txt"):
-            return np.loadtxt(file, delimiter="," if file.suffix == ".csv" else None)
+        data = regular_bytes(path, LARGEST_FILE)
+        if kind == ".npy":
+            return array_in(data)
+        if kind == ".json":
+            return json.loads(data)
+        return np.loadtxt(io.StringIO(data.decode()), delimiter="," if kind == ".csv" else None)
     except OSError as problem:
         raise InvalidValue(f"{name}: the file {path!r} cannot be read: {problem.strerror}.") from None
-    except (ValueError, json.JSONDecodeError, EOFError):
+    except InvalidValue as problem:
+        raise InvalidValue(f"{name}: the file {problem}") from None
+    except (ValueError, EOFError, RecursionError):
         raise InvalidValue(f"{name}: the file {path!r} does not contain a readable array of numbers.") from None
-    raise InvalidValue(f"{name}: the file {path!r} does not end in .npy, .json, .csv or .txt.")
 
 
 def json_ready(value: Any) -> Any:

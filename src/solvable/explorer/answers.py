@@ -22,7 +22,7 @@ LONGEST_SENTENCE = 600
 
 async def body_of(request: Request, keys: tuple[str, ...]) -> dict[str, Any]:
     """The JSON object of a request, with no other keys than `keys`."""
-    body = strict_json(await request.body() or b"{}")
+    body = await run_in_threadpool(strict_json, await request.body() or b"{}")
     if not isinstance(body, dict):
         raise Refusal(400, "a request must be a JSON object.")
     for key in body:

@@ -119,6 +119,7 @@ class Explorer:
             return refusal(404, f"there is no model {id[:60]!r}; {nearest(id[:60], list(listings()))}")
         from .describe import describe_model
 
+        self.theories.look_at(request.scope["session"], id)
         about = await run_in_threadpool(describe_model, id)
         if self._warms:
             await run_in_threadpool(self._warm, about)
@@ -162,20 +163,26 @@ class Explorer:
             or len(stream) > 64
         ):
             raise InvalidValue("sequence must be an integer and stream a short name.")
-        wanted = self.theories.note(request.scope["session"], stream, sequence)
+        newest = self.theories.note(request.scope["session"], stream, sequence)
         view = await run_in_threadpool(View.checked, body.get("view"))
+        self.theories.look_at(request.scope["session"], view.model.id)
         why = theory_of(view.model)
         if why is not None:
             return answer(without_theory(view, why) | {"sequence": sequence, "cached": True})
         cached = self.theories.kept(view)
+        left = asyncio.create_task(_left(request))  # the page was closed, or shows another model
         try:
+            wanted = lambda: newest() and not left.done()  # noqa: E731
             curves = cached or await asyncio.wrap_future(self.theories.submit(view, wanted))
         except Stale:
             return answer({"error": "stale", "stale": True, "sequence": sequence}, 409)
         except Busy:
             return refusal(429, "too many curves are requested at once; wait a second.")
+        finally:
+            left.cancel()
         coarse = self.theories.coarse(view, curves)
-        return answer(drawn(view, curves) | {"sequence": sequence, "cached": cached is not None, "coarse": coarse})
+        more = {"sequence": sequence, "cached": cached is not None, "coarse": coarse}
+        return await run_in_threadpool(lambda: answer(drawn(view, curves) | more))
 
     # --- simulations ------------------------------------------------------------------------------------------------
 
@@ -191,6 +198,10 @@ class Explorer:
         except Busy:
             return refusal(429, "a simulation is already running; cancel it or wait until it ends.")
         return answer({"job": job.id, "cells": job.cells}, 202)
+
+    async def listed(self, request: Request) -> Response:
+        found = self._jobs.listed(request.scope["session"]) if self._jobs is not None else []
+        return answer({"jobs": [job.about() for job in found]})
 
     def _job(self, request: Request) -> Any:
         job = self.jobs.of(request.scope["session"], request.path_params["id"])
@@ -216,7 +227,7 @@ class Explorer:
         if (study := self._study_view(body.get("view"))) is not None:
             return answer(await run_in_threadpool(self.opened.reproduce, study, self.address))
         view = await run_in_threadpool(View.checked, body.get("view"))
-        return answer(reproduce(view, self.address))
+        return answer(await run_in_threadpool(reproduce, view, self.address))
 
     def _study_view(self, view: Any) -> dict[str, Any] | None:
         """The view, if it belongs to the opened study."""
@@ -287,6 +298,12 @@ class Explorer:
         return answer(await run_in_threadpool(self.opened.series, body))
 
 
+async def _left(request: Request) -> None:
+    """Returns when the connection of a request is closed."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
 def plotly() -> tuple[Path, str] | None:
     """The path of the installed plotly script and its version, without importing plotly."""
     found = importlib.util.find_spec("plotly")
@@ -312,6 +329,7 @@ def make_app(explorer: Explorer) -> Any:
         ("/api/status", explorer.status, get),
         ("/api/theory", explorer.theory, post),
         ("/api/simulate", explorer.simulate, post),
+        ("/api/jobs", explorer.listed, get),
         ("/api/jobs/{id}/events", explorer.events, get),
         ("/api/jobs/{id}/cancel", explorer.cancel, post),
         ("/api/reproduce", explorer.reproduce, post),

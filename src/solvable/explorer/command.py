@@ -6,11 +6,14 @@ import contextlib
 import importlib.util
 import json
 import os
+import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 import webbrowser
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,32 +37,41 @@ def explore(run: Path | None, port: int, browser: bool, as_json: bool) -> int:
     import uvicorn
 
     from .app import Explorer, make_app
+    from .connections import settings
     from .security import Doorkeeper
 
     listener = _listener(port)
     door = Doorkeeper(listener.getsockname()[1])
     explorer = Explorer(door, study, run)
-    settings = uvicorn.Config(
-        make_app(explorer), log_level="critical", access_log=False, server_header=False, timeout_graceful_shutdown=1,
-        timeout_keep_alive=30, lifespan="on", ws="none", h11_max_incomplete_event_size=65536, limit_concurrency=256,
-    )  # fmt: skip
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: Any = None) -> None:
             await explorer.close()  # ends the event streams, which would block the shutdown
             await super().shutdown(sockets)
 
-    server = Server(settings)
-    address = f"{explorer.address}/?token={door.token}"
-    if as_json:
-        print(json.dumps({"address": address, "port": door.port, "run": str(run) if run else None}), flush=True)
-    else:
-        print(f"solvable explorer: {address}\nPress Ctrl-C to stop.", flush=True)
-    if browser:
-        threading.Thread(target=_open, args=(server, address), daemon=True).start()
+    server = Server(settings(make_app(explorer)))
+
+    def address() -> str:
+        return f"{explorer.address}/?token={door.issue()}"
+
+    def tell() -> None:
+        if as_json:
+            print(json.dumps({"address": address(), "port": door.port, "run": str(run) if run else None}), flush=True)
+        else:
+            print(f"solvable explorer: {address()}", flush=True)
+
+    tell()
+    if not as_json:
+        print("The address can be used once; press Enter for a new one, Ctrl-C to stop.", flush=True)
+    _on_enter(tell)
+    page = _redirect(address()) if browser else None
+    if page is not None:
+        threading.Thread(target=_open, args=(server, page), daemon=True).start()
     _import_early()
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[listener])
+    if page is not None:
+        page.unlink(missing_ok=True)
     sys.stdout.flush()
     # Threads that are still compiling cannot be interrupted, and there is nothing left to save.
     os._exit(0)
@@ -93,11 +105,40 @@ def _listener(port: int) -> socket.socket:
     return listener
 
 
-def _open(server: Any, address: str) -> None:
+def _redirect(address: str) -> Path | None:
+    """A page, readable by its owner only, that leads to the address: arguments of processes are read by every user."""
+    try:
+        handle, name = tempfile.mkstemp(prefix="solvable-", suffix=".html")
+        with os.fdopen(handle, "w") as file:
+            file.write(
+                f'<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer"><title>solvable</title>'
+                f'<meta http-equiv="refresh" content="0; url={address}"><p><a href="{address}">Open the explorer</a></p>'
+            )
+    except OSError:
+        return None
+    return Path(name)
+
+
+def _open(server: Any, page: Path) -> None:
     while not server.started:
         time.sleep(0.02)
     with contextlib.suppress(Exception):  # no browser: the address is printed anyway
-        webbrowser.open(address)
+        webbrowser.open(page.as_uri())
+
+
+def _on_enter(action: Callable[[], None]) -> None:
+    """Do something at every Enter in the terminal, if there is one."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        return
+    if hasattr(signal, "SIGTTIN"):
+        signal.signal(signal.SIGTTIN, signal.SIG_IGN)  # in the background, reading fails instead of stopping the server
+
+    def work() -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while sys.stdin.readline():
+                action()
+
+    threading.Thread(target=work, daemon=True).start()
 
 
 def _import_early() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import html
 import math
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -17,7 +15,7 @@ from ..errors import InvalidValue
 from ..model import Model
 from ..registry import listings, model_class
 from ..render.equations import mathml
-from ..render.formulas import formula
+from .prose import line, prose, sentence
 from .views import View, default_observables
 
 
@@ -29,13 +27,15 @@ def describe_model(id: str) -> dict[str, Any]:
     model = kind()
     fields = [declaration | _field(kind, declaration["name"]) for declaration in about["fields"]]
     observables = [
-        declaration | {"symbol_mathml": symbol(declaration["symbol"])} for declaration in about["observables"]
+        declaration | {"symbol_mathml": symbol(declaration["symbol"]), "meaning_html": sentence(declaration["meaning"])}
+        for declaration in about["observables"]
     ]
     for declaration, declared in zip(observables, kind.observables_declared, strict=True):
         declaration["exists_when"] = {field: list(allowed) for field, allowed in declared.when}
         declaration["dims"] = list(declared.shown_dims)
     return about | {
         "sentence": listings()[id].sentence,
+        "sentence_html": line(listings()[id].sentence),
         "kind": listings()[id].kind,
         "has_theory": model.has_theory,
         "about_html": prose(about["about"]),
@@ -58,7 +58,7 @@ def claims(id: str) -> list[dict[str, Any]]:
     found = []
     for entry in ledger(id):
         judged, claim = entry.judged, entry.judged.claim
-        numbers = [{"text": n.describe(), "holds": n.holds(claim.margin)} for n in judged.numbers]
+        numbers = [{"text_html": line(n.describe()), "holds": n.holds(claim.margin)} for n in judged.numbers]
         why = claim.would_change if judged.verdict == "contradicted" else ""
         notes = {"Tried": claim.settings, "Missing": claim.missing, "What would change our mind": why}
         found.append(
@@ -67,7 +67,7 @@ def claims(id: str) -> list[dict[str, Any]]:
                 "sentence_html": prose(claim.sentence),
                 "paper": f"{entry.paper.authors} ({entry.paper.year})",
                 "numbers": numbers,
-                "notes": {name: text for name, text in notes.items() if text},
+                "notes_html": {name: line(text) for name, text in notes.items() if text},
                 "command": judged.command,
             }
         )
@@ -104,6 +104,8 @@ def default_view(kind: type[Model]) -> View:
 def _field(kind: type[Model], name: str) -> dict[str, Any]:
     declaration = kind.fields()[name]
     more: dict[str, Any] = {"symbol_mathml": symbol(declaration.symbol), "dims": list(declaration.dims)}
+    more["meaning_html"] = sentence(declaration.meaning)
+    more["matters_when"] = {field: list(allowed) for field, allowed in declaration.when}
     if declaration.kind in ("control", "choice"):
         more |= {"default": declaration.default, "low": _finite(declaration.low), "high": _finite(declaration.high)}
         more |= {"low_open": declaration.low_open, "high_open": declaration.high_open}
@@ -141,62 +143,3 @@ def reference(paper: Any) -> dict[str, str | None]:
     elif paper.doi:
         url = f"https://doi.org/{paper.doi}"
     return {"text": str(paper), "url": url, "bibtex": paper.bibtex()}
-
-
-# --- prose ------------------------------------------------------------------------------------------------------------
-
-
-def prose(doc: str) -> str:
-    """A docstring as HTML: paragraphs, lists, bold, emphasis, code, displayed equations. All text is escaped.
-
-    >>> prose("**Data.** x < 1, *sign* and `y`.")
-    '<p><strong>Data.</strong> x &lt; 1, <em>sign</em> and <code>y</code>.</p>'
-    """
-    return "\n".join(_block(lines) for lines in _blocks(doc))
-
-
-def _blocks(doc: str) -> list[list[str]]:
-    """Split text into blocks: paragraphs, lists, indented equations (which may contain blank lines)."""
-    blocks: list[list[str]] = [[]]
-    for line in doc.splitlines():
-        indented, open = line.startswith("    "), blocks[-1]
-        if not line.strip():
-            blocks.append([])
-        elif open and line.startswith("- ") and not open[0].startswith("- "):
-            blocks.append([line])
-        elif indented and not open and len(blocks) > 1 and _displayed(blocks[-2]):
-            blocks.pop()
-            blocks[-1] += ["", line]
-        else:
-            open.append(line)
-    return [b for b in blocks if b]
-
-
-def _displayed(lines: list[str]) -> bool:
-    return bool(lines) and lines[0].startswith("    ")
-
-
-def _block(lines: list[str]) -> str:
-    if lines[0].lstrip().startswith(">>> "):
-        return f"<pre><code>{html.escape(chr(10).join(lines))}</code></pre>"
-    if _displayed(lines):
-        return '<div class="equation">' + "".join(formula(line) for line in lines if line.strip()) + "</div>"
-    if lines[0].startswith("- "):
-        items = re.split(r"^- ", "\n".join(lines), flags=re.MULTILINE)[1:]
-        return "<ul>" + "".join(f"<li>{_inline(' '.join(i.split()))}</li>" for i in items) + "</ul>"
-    return f"<p>{_inline(' '.join(line.strip() for line in lines))}</p>"
-
-
-def _inline(text: str) -> str:
-    parts = re.split(r"(`[^`]+`|\$[^$]+\$)", text)
-    return "".join(_marked(part) for part in parts)
-
-
-def _marked(part: str) -> str:
-    if len(part) > 2 and part[0] == part[-1] == "`":
-        return f"<code>{html.escape(part[1:-1])}</code>"
-    if len(part) > 2 and part[0] == part[-1] == "$":
-        return mathml(part[1:-1])
-    safe = html.escape(part, quote=False)
-    safe = re.sub(r"\*\*(\S(?:[^*]*\S)?)\*\*", r"<strong>\1</strong>", safe)
-    return re.sub(r"(?<![\w*])\*(\S(?:[^*]*\S)?)\*(?![\w*])", r"<em>\1</em>", safe)

@@ -7,6 +7,7 @@ from typing import Any
 from .._version import __version__
 from ..models import FAMILIES
 from ..registry import listings
+from .prose import line as prose_line
 
 
 def models() -> dict[str, Any]:
@@ -20,6 +21,7 @@ def models() -> dict[str, Any]:
                 "family": line.family,
                 "family_title": FAMILIES.get(line.family, line.family.replace("-", " ").capitalize()),
                 "sentence": line.sentence,
+                "sentence_html": prose_line(line.sentence),
                 "kind": line.kind,
                 "has_theory": line.kind != "experiment",
                 "badge": line.kind,

@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import sys
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -18,6 +19,7 @@ from .worker import FRAME
 
 MOST_WAITING = 4
 MOST_KEPT = 16
+UNATTENDED = 60.0  # seconds after which a job without a listener makes room for another session
 GRACE = 1.0  # seconds that a cancelled job has to finish its block
 ENDS = ("done", "failed", "cancelled")
 
@@ -36,6 +38,7 @@ class Job:
         self.cells = len(self.study.cells())
         self.events: list[tuple[str, dict[str, Any]]] = []
         self._changed = asyncio.Event()
+        self._listeners, self._left = 0, time.monotonic()
 
     @property
     def ended(self) -> bool:
@@ -44,6 +47,18 @@ class Job:
     @property
     def complete(self) -> bool:
         return bool(self.events) and self.events[-1][0] == "done"
+
+    @property
+    def unattended(self) -> float:
+        """Seconds for which nobody has listened."""
+        return 0.0 if self._listeners else time.monotonic() - self._left
+
+    def about(self) -> dict[str, Any]:
+        """The job as it is listed."""
+        progress = next((data for event, data in reversed(self.events) if event == "progress"), {})
+        state = self.events[-1][0] if self.ended else "running" if self.events else "waiting"
+        return {"job": self.id, "view": self.view.json(), "cells": progress.get("cells", self.cells),
+                "done": progress.get("done", 0), "state": state}  # fmt: skip
 
     def emit(self, event: str, data: dict[str, Any]) -> None:
         if self.ended:
@@ -60,6 +75,15 @@ class Job:
 
     async def stream(self) -> AsyncIterator[bytes]:
         """Server-sent events: all events so far, then new ones."""
+        self._listeners += 1
+        try:
+            async for event in self._stream():
+                yield event
+        finally:
+            self._listeners -= 1
+            self._left = time.monotonic()
+
+    async def _stream(self) -> AsyncIterator[bytes]:
         place, latest = 0, None
         while True:
             changed = self._changed
@@ -99,7 +123,13 @@ class Jobs:
     # --- requests of the page ---------------------------------------------------------------------------------------
 
     def submit(self, session: str, view: View) -> Job:
-        """Queue a simulation; raises `Busy` if the session already has one, or if too many wait."""
+        """Queue a simulation; raises `Busy` if the session already has one, or if too many wait.
+
+        A running simulation of another session makes room if nobody listens to it: that browser was closed.
+        """
+        running = self._running
+        if running is not None and running.session != session and running.unattended > UNATTENDED:
+            self.cancel(running)
         open = [j for j in [*self._waiting, *([self._running] if self._running else [])] if not j.ended]
         if len(open) > MOST_WAITING or any(j.session == session for j in open):
             raise Busy
@@ -110,6 +140,10 @@ class Jobs:
         self._waiting.append(job)
         self._spawn(self._next())
         return job
+
+    def listed(self, session: str) -> list[Job]:
+        """The jobs of a session, the newest first."""
+        return [j for j in reversed(self.jobs.values()) if secrets.compare_digest(j.session, session)]
 
     def of(self, session: str, id: str) -> Job | None:
         """The job with this id, if it belongs to the session."""

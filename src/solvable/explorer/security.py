@@ -2,7 +2,7 @@
 
 The server listens on the loopback address, but any page in the user's browser can send requests there. Therefore the
 Host must be ours (which excludes DNS rebinding), a request that changes anything must carry our own Origin and JSON, and
-every request except the exchange of the token needs the cookie that the exchange sets.
+every request except the exchange of a token needs the cookie that the exchange sets. A token is spent by its first use.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -26,7 +25,9 @@ LARGEST_BODY = 256 * 1024
 LONGEST_QUERY = 32 * 1024
 DEEPEST = 10  # levels of a JSON value
 MOST_SESSIONS = 64
+MOST_TOKENS = 8  # unspent; the oldest is forgotten
 RATE, BURST = 50.0, 200.0
+ANOTHER = "press Enter in its terminal for a new one."
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -64,29 +65,42 @@ class Bucket:
 
 
 class Doorkeeper:
-    """Holds the token and the sessions."""
+    """Holds the unspent tokens and the sessions."""
 
     def __init__(self, port: int, *, rate: float = RATE, burst: float = BURST):
         self.port = port
-        self.token = secrets.token_urlsafe(32)
         self._rate, self._burst = rate, burst
         self.cookie = f"solvable_{port}"  # cookies ignore ports: two explorers must not overwrite each other's
         names = ("127.0.0.1", "localhost", "[::1]")
         self.hosts = {f"{n}:{port}" for n in names}
         self.origins = {f"http://{h}" for h in self.hosts}
+        self._tokens: OrderedDict[bytes, None] = OrderedDict()  # by hash, as the sessions
         self._sessions: OrderedDict[bytes, str] = OrderedDict()  # by hash of the secret, which names the session
         self._anonymous = Bucket(rate, burst)
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
     def session_of(self, headers: dict[str, str]) -> str | None:
         """The session of a request's cookie, looked up by hash to avoid a byte-by-byte comparison."""
-        secret = _cookie(headers.get("cookie", ""), self.cookie)
-        return self._sessions.get(_hash(secret)) if secret else None
+        found = (self._sessions.get(_hash(secret)) for secret in _cookies(headers.get("cookie", ""), self.cookie))
+        return next((session for session in found if session is not None), None)
 
-    def exchange(self, given: str) -> str | None:
-        """A new secret in exchange for the token, or None if the token is wrong."""
-        if not secrets.compare_digest(given.encode(), self.token.encode()):
+    def issue(self) -> str:
+        """A new token, to be spent once."""
+        token = secrets.token_urlsafe(32)
+        self._tokens[_hash(token)] = None
+        while len(self._tokens) > MOST_TOKENS:
+            self._tokens.popitem(last=False)
+        return token
+
+    def accepts(self, token: str) -> bool:
+        """Whether a token is unspent; looked up by hash to avoid a byte-by-byte comparison."""
+        return _hash(token) in self._tokens
+
+    def exchange(self, token: str) -> str | None:
+        """Spend a token: a new secret in exchange for it, or None if it is wrong or spent."""
+        if not self.accepts(token):
             return None
+        del self._tokens[_hash(token)]
         secret = secrets.token_urlsafe(32)
         self._sessions[_hash(secret)] = secrets.token_urlsafe(12)
         while len(self._sessions) > MOST_SESSIONS:
@@ -129,13 +143,15 @@ class Gate:
             if headers.get("host", "").lower() not in door.hosts:
                 raise Refusal(421, "this server accepts requests to its own address only.")
             session = door.session_of(headers)
-            if not door.admit(session):
+            if session is not None and "connection" in scope:
+                scope["connection"].belongs_to(session)
+            if not door.admit(session) and not self._has_token(scope):
                 raise Refusal(429, "too many requests; wait a second.")
             self._method(scope, headers)
             if await self._exchanged(scope, headers, session, answer):
                 return None
             if session is None:
-                raise Refusal(401, "open the address with the token that `solvable explore` printed.")
+                raise Refusal(401, f"open the address with the token that `solvable explore` printed; {ANOTHER}")
             scope["session"] = session
             return await self.app(scope, _limited(receive, headers), answer)
         except Refusal as no:
@@ -166,23 +182,25 @@ class Gate:
         if not (length.isascii() and length.isdigit()) or int(length[:12]) > LARGEST_BODY:
             raise Refusal(413, f"a request has at most {LARGEST_BODY} bytes.")
 
+    def _has_token(self, scope: Scope) -> bool:
+        """Whether a request carries an unspent token: strangers cannot use up the requests of those who have one."""
+        if len(scope.get("query_string", b"")) > LONGEST_QUERY:
+            return False
+        return any(name == "token" and self.doorkeeper.accepts(value) for name, value in _query(scope))
+
     async def _exchanged(self, scope: Scope, headers: dict[str, str], session: str | None, send: Send) -> bool:
         """Exchange the token for a cookie, if this request asks for it."""
         if scope["path"] != "/" or scope["method"] != "GET":
             return False
-        try:
-            text = scope.get("query_string", b"").decode("latin-1")
-            query = parse_qsl(text, keep_blank_values=True, max_num_fields=256)
-        except ValueError:
-            raise Refusal(400, "the address cannot be parsed.") from None
+        query = _query(scope)
         tokens = [v for n, v in query if n == "token"]
         if not tokens:
             return False
         rest = urlencode([(n, v) for n, v in query if n != "token"])
         target = "/?" + rest if rest else "/"
         secret = self.doorkeeper.exchange(tokens[0]) if len(tokens) == 1 else None
-        if secret is None:
-            raise Refusal(401, "this is not the token that `solvable explore` printed.")
+        if secret is None and session is None:
+            raise Refusal(401, f"this token is wrong or has been used; {ANOTHER}")
         fields = [(b"location", target.encode("ascii"))]
         if session is None:
             fields.append(
@@ -197,6 +215,14 @@ class Gate:
             return True
         await _respond(send, 303, fields, b"")
         return True
+
+
+def _query(scope: Scope) -> list[tuple[str, str]]:
+    try:
+        text = scope.get("query_string", b"").decode("latin-1")
+        return parse_qsl(text, keep_blank_values=True, max_num_fields=256)
+    except ValueError:
+        raise Refusal(400, "the address cannot be parsed.") from None
 
 
 def _limited(receive: Receive, headers: dict[str, str]) -> Receive:
@@ -236,9 +262,9 @@ def strict_json(body: bytes) -> Any:
 
 
 def _depth(text: str) -> int:
-    """The nesting depth of a JSON text, found without recursion."""
+    """The nesting depth of a JSON text, found without recursion in a time proportional to its length."""
     depth = deepest = 0
-    for found in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', text):
+    for found in _MARKS.finditer(text):
         if found[0] in "[{":
             depth += 1
             deepest = max(deepest, depth)
@@ -247,16 +273,22 @@ def _depth(text: str) -> int:
     return deepest
 
 
+# A string that does not end reaches to the end of the text: every quote matches, so that none is scanned again.
+_MARKS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
+
+
 def _hash(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
-def _cookie(header: str, name: str) -> str | None:
-    try:
-        found = SimpleCookie(header[:8192]).get(name)
-    except CookieError:
-        return None
-    return found.value if found is not None else None
+def _cookies(header: str, name: str) -> list[str]:
+    """The values of our cookie. Other programs on this host set cookies too, of any form; they are not parsed.
+
+    >>> _cookies('prefs={"theme":"dark; x"}; solvable_1=a; é=; =', "solvable_1")
+    ['a']
+    """
+    pairs = (part.partition("=") for part in header.split(";"))
+    return [value.strip() for found, _, value in pairs if found.strip() == name and value.strip()]
 
 
 def _headers(scope: Scope) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import threading
 from pathlib import Path
@@ -63,8 +64,23 @@ class Opened:
             "dimensions": dimensions(self.study.dimensions()),
             "coordinates": {str(d): np.asarray(self.data[d].values).tolist() for d in self.data.dims
                             if d in self.data.coords},
-            "values": {n: v for m in self.study.models.values() for n, v in _scalars(m).items()},
+            **self._held(),
         }  # fmt: skip
+
+    def _held(self) -> dict[str, Any]:
+        """Values that are the same in the whole study, and those that differ between its models and arms, by their names."""
+        grid = self.study.grid
+        names = {d: grid[d] for d in ("model", "arm") if d in grid}
+        first = {d: v[0] for d, v in grid.items()}
+        found = {}
+        for labels in itertools.product(*names.values()):
+            at = dict(zip(names, labels, strict=True))
+            found[", ".join(map(str, labels))] = _scalars(self.study.variant_at(first | at))
+        every = list(dict.fromkeys(n for values in found.values() for n in values if n not in grid))
+        here = {n: {where: values[n] for where, values in found.items() if n in values} for n in every}
+        same = {n: len(v) == len(found) and len(set(v.values())) == 1 for n, v in here.items()}
+        return {"values": {n: next(iter(here[n].values())) for n in every if same[n]},
+                "differs": {n: here[n] for n in every if not same[n]}}  # fmt: skip
 
     def series(self, request: Any) -> dict[str, Any]:
         """Theory and points along one dimension, with every other dimension at one of its values."""
@@ -159,13 +175,15 @@ class Opened:
         observable = self._declared()[name]
         inner = list(observable.theory_dims)
         about = {"observable": name, "label": name.replace("_", " "), "symbol_mathml": symbol(observable.symbol),
-                 "status": observable.status, "dims": [*lead, *observable.shown_dims]}  # fmt: skip
+                 "status": observable.status, "dims": [*lead, *observable.shown_dims], "stored": True}  # fmt: skip
         if f"{name}_theory" in self.data:
             values = self._array(f"{name}_theory", pick, [*lead, *inner])
         elif f"{name}_expected" in self.data:
-            values = self._array(f"{name}_expected", pick, [*lead, "size", "seed", *inner])
-            outer = tuple(i for i in range(len(lead), values.ndim - len(inner)))
-            values = np.mean(values, axis=outer)
+            # The theory of every realisation on its own: their mean at the largest size.
+            pick = pick | {"size": len(self.study.sizes) - 1}
+            about["size"] = self.study.sizes[-1]
+            values = self._array(f"{name}_expected", pick, [*lead, "seed", *inner])
+            values = np.mean(values, axis=tuple(range(len(lead), values.ndim - len(inner))))
         else:
             return []
         if observable.random:

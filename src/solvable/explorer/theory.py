@@ -12,7 +12,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -227,11 +227,16 @@ def plain(values: np.ndarray) -> Any:
 
 
 class Theories:
-    """One thread for compiled curves, one for compilations, and a cache; stale requests are not computed."""
+    """One thread for compiled curves, two for compilations, and a cache; stale requests are not computed.
+
+    A compilation cannot be interrupted. With two threads, the model that is looked at need not wait for one that was left.
+    """
 
     def __init__(self) -> None:
         self._ready = ThreadPoolExecutor(1, "theory")
-        self._first = ThreadPoolExecutor(1, "compile")
+        self._first = ThreadPoolExecutor(2, "compile")
+        self._pending: dict[tuple[Any, ...], Future[Curves]] = {}
+        self._looked_at: OrderedDict[str, str] = OrderedDict()  # the model that each session looks at
         self._known: set[tuple[Any, ...]] = set()
         self._coarse: dict[tuple[Any, ...], int] = {}
         self._kept: OrderedDict[tuple[str, bool], Curves] = OrderedDict()
@@ -261,14 +266,48 @@ class Theories:
 
     def submit(self, view: View, wanted: Callable[[], bool]) -> Any:
         """Compute in the background; returns a future of the curves, which may raise `Stale`."""
-        pool = self._ready if program(view) in self._known else self._first
         with self._lock:
             if self._open >= MOST_OPEN:
                 raise Busy
             self._open += 1
-        future = pool.submit(self._run, view, wanted)
+        future = self._queued(view, wanted)
         future.add_done_callback(self._closed_one)
         return future
+
+    def _queued(self, view: View, wanted: Callable[[], bool]) -> Future[Curves]:
+        """Compile each program once: a request for one that is being compiled continues when that is done."""
+        made = program(view)
+        with self._lock:
+            if made in self._known:
+                return self._ready.submit(self._run, view, wanted)
+            pending = self._pending.get(made)
+            if pending is None or pending.done():
+                pending = self._pending[made] = self._first.submit(self._run, view, wanted)
+                return pending
+        later: Future[Curves] = Future()
+
+        def forward(outcome: Future[Curves]) -> None:
+            if (problem := outcome.exception()) is not None:
+                later.set_exception(problem)
+            else:
+                later.set_result(outcome.result())
+
+        def go_on(_: Any) -> None:
+            try:
+                self._queued(view, wanted).add_done_callback(forward)
+            except (RuntimeError, CancelledError):  # the server ends
+                later.set_exception(Stale())
+
+        pending.add_done_callback(go_on)
+        return later
+
+    def look_at(self, session: str, model: str) -> None:
+        """Note which model a session looks at, so that nothing is compiled ahead for others."""
+        with self._lock:
+            self._looked_at[session] = model
+            self._looked_at.move_to_end(session)
+            while len(self._looked_at) > 64:
+                self._looked_at.popitem(last=False)
 
     def _closed_one(self, _: Any) -> None:
         with self._lock:
@@ -277,7 +316,7 @@ class Theories:
     def warm(self, view: View) -> None:
         """Compile a view's program, unless a compilation is already running."""
         if program(view) not in self._known and not self._compiling and not self._ended:
-            self._first.submit(self._run, view, lambda: not self._ended)
+            self._queued(view, lambda: not self._ended and view.model.id in self._looked_at.values())
 
     def coarse(self, view: View, curves: Curves) -> int:
         """The number of points of a coarse version of a curve that needs no compilation; 0 if there is none.

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 FRAME = struct.Struct(">II")
 PAUSE = 0.25  # seconds between checks for complete points
+FEWEST_SEEDS = 4  # with fewer, hardly any difference would be significant, so that none says little
 MOST_VALUES = 4096  # numbers of one observable at one point: larger ones are exported, not drawn
 
 
@@ -174,22 +175,69 @@ def quantiles_of(values: Any) -> tuple[Any, Any]:
 
 
 def agreement_of(study: Any) -> dict[str, Any]:
-    """The verdict, and one row per observable: its worst point."""
-    import numpy as np
-
+    """The verdict, and for every observable its own, with one sentence on what was found."""
     from ..lab.agreement import Agreement
 
     table = study.agreement()
     rows = []
     for name in table.observables:
         mine = [r for r in table if r.observable == name]
-        worst = max(mine, key=lambda r: abs(r.z) if np.isfinite(r.z) else -1.0)
+        verdict = Agreement(tuple(mine), table.sizes).verdict
+        seeds = min(r.seeds for r in mine)
+        if verdict == "agree" and seeds < FEWEST_SEEDS:
+            verdict = "inconclusive"
+        z = max((abs(gaussian_z(r.z, r.seeds)) for r in mine), default=0.0)
         rows.append(
-            {"observable": name, "verdict": Agreement(tuple(mine), table.sizes).verdict,
-             "z": float(worst.z) if np.isfinite(worst.z) else None, "points": len(mine),
-             "counts": table.counts(name), "sizes": list(table.sizes), "seeds": len(study.seeds)}
+            {"observable": name, "verdict": verdict, "z": z, "points": len(mine), "counts": table.counts(name),
+             "sizes": list(table.sizes), "seeds": len(study.seeds), "sentence": verdict_sentence(verdict, mine, table.sizes)}
         )  # fmt: skip
     return {"verdict": table.verdict, "rows": rows}
+
+
+def gaussian_z(t: float, seeds: int) -> float:
+    """The deviation of a normal variable that is as improbable as Student's t with this number of seeds.
+
+    >>> round(gaussian_z(-100.0, 2), 1), round(gaussian_z(2.0, 1000), 2), gaussian_z(float("nan"), 8)
+    (-2.7, 2.0, 0.0)
+    """
+    import math
+
+    from scipy.special import ndtri, stdtr
+
+    if not math.isfinite(t) or seeds < 2:
+        return 0.0
+    return float(math.copysign(min(-ndtri(float(stdtr(seeds - 1, -abs(t)))), 99.0), t))
+
+
+def verdict_sentence(verdict: str, rows: list[Any], sizes: Any) -> str:
+    """What a comparison of one observable has shown, in one sentence."""
+    number, seeds = len(rows), min(r.seeds for r in rows)
+    points = f"{number} {'point' if number == 1 else 'points'}"
+    worst = max(rows, key=lambda r: abs(gaussian_z(r.z, r.seeds)))
+    where = ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in worst.point.items())
+    at = f" at {where}" if where else ""
+    seen = f"{worst.simulated:.4g} ± {worst.error:.1g} against {worst.theory:.4g}{at}"
+    marked = sum(r.verdict == verdict for r in rows)
+    if verdict == "agree":
+        return (
+            f"agrees at {'the point' if number == 1 else f'all {points}'}; the largest difference, {seen}, is what chance "
+            f"gives in {number} {'comparison' if number == 1 else 'comparisons'}."
+        )
+    if verdict == "finite-size":
+        return (
+            f"differs by more than its error at {marked} of {points}, most with {seen}, but the difference decreases as "
+            f"the declared power of the size, N^{-worst.power:g}: a finite-size effect."
+        )
+    if verdict == "inconclusive":
+        if seeds < FEWEST_SEEDS:
+            return f"shows no difference, but {seeds} seeds are too few to tell; use at least {FEWEST_SEEDS}."
+        return f"shows no significant difference at {points}, but the errors are too large to tell; use more seeds."
+    if verdict == "disagree":
+        sentence = f"differs at {marked} of {points} by more than errors explain, most with {seen}"
+        if len(sizes) < 2 and worst.status != "exact":
+            return f"{sentence}; with a single size this may be a finite-size effect: simulate a second, larger one."
+        return f"{sentence}, and not as a finite-size effect would."
+    return f"cannot be compared at {marked} of {points}, where theory or simulation did not converge."
 
 
 def main() -> None:

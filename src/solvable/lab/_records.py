@@ -18,6 +18,7 @@ BLOCK_ID = re.compile(r"[0-9a-f]{64}")
 MANIFEST_NAME = re.compile(r"([0-9a-f]{32})\.jsonl")
 HEX_FLOAT = re.compile(r"'*-?(0x[01]\.[0-9a-f]+p[+-][0-9]+|inf|nan)")
 LONGEST_LINE = 1 << 16
+MOST_GARBLED = 1 << 24  # bytes in a row without a valid line, after which a manifest is not read further
 LARGEST_READABLE = 1 << 14
 SEALED = re.compile(rb'\{"sha256":"[0-9a-f]{64}","document":')
 NOT_JSON = (ValueError, KeyError, TypeError, RecursionError)  # raised when reading untrusted JSON
@@ -168,6 +169,8 @@ class Ledger:
                     garbled += 1
             if len(rest) > LONGEST_LINE:
                 position, garbled, rest = position + len(rest), garbled + 1, b""
+            if position - self._understood.get(writer, 0) > MOST_GARBLED:
+                return garbled + 1, True  # a writer adds nothing after a torn line
         return garbled, bool(rest)
 
     def _take_in(self, line: bytes, writer: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -126,6 +127,8 @@ def check_models(
         begun = time.perf_counter()
         say(f"{id}: contract")
         report.append(_contract(id, kind))
+        say(f"{id}: controls")
+        report.append(check_controls(id, kind))
         if corners and kind.point is not Model.point:
             found = examine_corners(kind, say)
             report += [Checked(id, f"corner: {f.promise}", f.kept, f.seen) for f in found]
@@ -147,6 +150,78 @@ def _contract(id: str, kind: type[Model]) -> Checked:
     broken = [f for f in findings if not f.kept]
     seen = "; ".join(f"{f.promise}: {f.seen}" for f in broken) if broken else f"{len(findings)} promises kept"
     return Checked(id, "contract", not broken, seen)
+
+
+def check_controls(id: str, kind: type[Model]) -> Checked:
+    """Every control changes something: at the choices of its `when`, or else for some choice."""
+    useless, undeclared = [], []
+    groups: dict[Any, list[str]] = {}
+    for name, declaration in kind.fields_of("control").items():
+        groups.setdefault(declaration.when, []).append(name)
+    for when, names in groups.items():
+        still = set(names)
+        for number, values in enumerate(_choices_to_try(kind, when)):
+            try:
+                model = kind.create(**values)
+            except SolvableError:  # this choice needs others, or data
+                continue
+            found = still & effective(model, sorted(still))
+            undeclared += [
+                f"{n} ({', '.join(f'{k} = {v}' for k, v in values.items())})" for n in sorted(found) if number
+            ]
+            still -= found
+            if not still:
+                break
+        useless += sorted(still)
+    if useless:
+        return Checked(id, "controls", False, f"{', '.join(useless)} changed nothing for any choice")
+    seen = "every control changes something"
+    return Checked(id, "controls", True, f"{seen}; declare `when` of {', '.join(undeclared)}" if undeclared else seen)
+
+
+def _choices_to_try(kind: type[Model], when: Any) -> list[dict[str, Any]]:
+    """The choices declared in `when`; without it the defaults, and then every other option by itself."""
+    if when:
+        names = [name for name, _ in when]
+        return [dict(zip(names, values, strict=True)) for values in itertools.product(*(v for _, v in when))]
+    others = [{n: o} for n, d in kind.fields_of("choice").items() for o in d.options or () if o != d.default]
+    return [{}, *others]
+
+
+def effective(model: Model, names: list[str]) -> set[str]:
+    """The controls among `names` that change the theory, or a small simulation with the same random numbers."""
+    controls = {n: float(v) for n, v in model.controls().items()}
+    moved = {n: _moved(model.fields()[n], controls[n]) for n in names}
+    found: set[str] = set()
+    if model.has_theory and model.answers_at_once:
+        lanes = {n: np.full(len(names) + 1, v) for n, v in controls.items()}
+        for lane, name in enumerate(names, 1):
+            lanes[name][lane] = moved[name]
+        outcome = model.replace(**lanes).theory()
+        values = [np.asarray(v) for v in (*outcome.values.values(), outcome.converged)]
+        found = {n for k, n in enumerate(names, 1) if any(not _same(v[k], v[0]) for v in values)}
+    left = [n for n in names if n not in found]
+    if left and type(model).experiment is not Model.experiment:
+        size = type(model).guard.size or type(model).typical_sizes[0]
+        key = model.key(size, 0)
+        first = model.simulate(size=size, key=key)
+        for name in left:
+            other = model.replace(**{name: moved[name]}).simulate(size=size, key=key)
+            if any(not _same(np.asarray(other[n]), np.asarray(first[n])) for n in first):
+                found.add(name)
+    return found
+
+
+def _moved(declaration: Any, value: float) -> float:
+    """Another value of a control, inside its span."""
+    low, high = declaration.span
+    log = declaration.scale == "log" and low > 0
+    between = [float(low ** (1 - t) * high**t) if log else low + t * (high - low) for t in (0.37, 0.62)]
+    return max(between, key=lambda v: abs(v - value))
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
 
 
 def check_studies(kind: type[Model], full: bool = False) -> list[tuple[Study, tuple[str, ...]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Mapping
 from typing import Any
@@ -9,15 +10,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import jaxprs_in_params
 
 from .._version import __version__
+from ..contract.compiled import Count
 from ..contract.compiled import _simulate as simulation_program
 from ..contract.compiled import _theory as theory_program
 from ..contract.graphs import Graph
-from ..errors import SolvableError
+from ..errors import InvalidValue, SolvableError
 from ..model import Model, key_words, simulate_batch
-from .memory import needed
+from .memory import budget, lanes_that_fit, needed
 from .planning import columns_of, spread
+
+LARGE = 1 << 28  # bytes below which a block is not examined
 
 
 def needed_memory(model: Model, block: Mapping[str, Any]) -> int | None:
@@ -47,6 +52,7 @@ def compute_block(model: Model, block: Mapping[str, Any]) -> dict[str, np.ndarra
 
     `model` is the block's variant, with arbitrary controls.
     """
+    block = fitting(model, block)
     names = list(model.fields_of("control"))
     number, lanes = block["cells"], block["lanes"]
     controls, sizes, seeds = columns_of(block)
@@ -64,6 +70,47 @@ def compute_block(model: Model, block: Mapping[str, Any]) -> dict[str, np.ndarra
         out = one_batch(model, own, some, fill)
         batches.append({name: np.asarray(value)[: batch.stop - start] for name, value in out.items()})
     return {name: np.concatenate([out[name] for out in batches]) for name in batches[0]}
+
+
+def fitting(model: Model, block: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The block, with as many lanes as fit into memory (which changes rounding only); raises `InvalidValue` if none does.
+
+    Only simulations that may be large are examined: matrices grow with the square of the size, tensors with its cube.
+    """
+    if block["kind"] != "simulation" or block["prepare"] or type(model).runs == "host":
+        return block
+    size, longest = block["size"], max([block["size"], *block["padded"]])
+    rough = 8 * block["lanes"] * max(size * longest, size**3)
+    if rough <= LARGE or (most := budget()) is None or rough <= most:
+        return block
+    if 8 * block["lanes"] * _largest_array(model, block) <= most / 8:
+        return block
+    while (needs := needed_memory(model, block)) is not None and needs > most:
+        if block["lanes"] == 1:
+            raise InvalidValue(
+                f"size = {size} needs about {needs / 1e9:.3g} GB of memory for one realisation of {model.id}, but only "
+                f"{most / 1e9:.3g} GB are free: use a smaller size."
+            )
+        block = {**block, "lanes": min(block["lanes"] - 1, lanes_that_fit(block["lanes"], needs, most) or 1)}
+    return block
+
+
+def _largest_array(model: Model, block: Mapping[str, Any]) -> int:
+    """Entries of the largest array in one realisation, found by tracing, which allocates nothing."""
+    counting = [n for n, declaration in model.fields_of("control").items() if declaration.counts]
+    counts = {n: Count(jnp.asarray(1, jnp.int32), p) for n, p in zip(counting, block["padded"], strict=True)}
+    key, dtype = jax.random.key(0, impl="threefry2x32"), jnp.dtype(block["dtype"])
+    traced = jax.make_jaxpr(lambda k: model.experiment(k, block["size"], counts, dtype))(key)
+
+    def largest(jaxpr: Any) -> int:
+        found = 0
+        for equation in jaxpr.eqns:
+            found = max([found, *(math.prod(v.aval.shape) for v in equation.outvars if hasattr(v.aval, "shape"))])
+            for inner in jaxprs_in_params(equation.params):
+                found = max(found, largest(inner))
+        return found
+
+    return largest(traced.jaxpr)
 
 
 def _keys(model: Model, columns: Mapping[str, np.ndarray], size: int, seeds: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from ..errors import SolvableError
+from .memory import check_room
 from .planning import Family, columns_of
 from .store import block_id
 
@@ -47,6 +49,8 @@ def assemble(
             kind = bool if base == "converged" else float
             start = False if kind is bool else np.nan
             whole = tuple(lengths[d] for d in dims) + values.shape[1:]
+            held = sum(array.nbytes for _, array in holders.values())
+            check_room(held + math.prod(whole) * np.dtype(kind).itemsize, "the table of this study's results")
             holders[name] = (dims + own, np.full(whole, start, dtype=kind))
         single = all(np.ndim(i) == 0 for i in index)  # a study of one point has one lane
         holders[name][1][index] = values[0] if single else values

@@ -76,6 +76,15 @@ def _reclaimable(folder: Path, name: str) -> int:
     return 0
 
 
+def check_room(needs: float, what: str, least: int = 1 << 24) -> None:
+    """Raise `InvalidValue` if something does not fit into the free memory; below `least` bytes nothing is checked."""
+    if needs <= least:
+        return
+    free = available()
+    if free is not None and needs > FRACTION * free:
+        raise InvalidValue(f"{what} takes {needs / 1e9:.3g} GB of memory, but only {free / 1e9:.3g} GB are free.")
+
+
 def budget(requested: str = "", workers: int = 1) -> int | None:
     """Memory limit of one block in bytes: as requested (or set by `SOLVABLE_MEMORY`), else a share of the free memory."""
     if text := requested or os.environ.get("SOLVABLE_MEMORY", ""):

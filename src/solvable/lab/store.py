@@ -30,6 +30,7 @@ from . import _records as records
 from ._files import StoreError
 from ._records import BLOCK_ID, Entry, block_id, canonical
 from ._verify import Problem, problems_of, walk
+from .memory import check_room
 
 __all__ = ["DamagedBlock", "Entry", "Problem", "Store", "StoreError", "block_id", "canonical"]
 
@@ -238,6 +239,7 @@ class Store:
         """The arrays of a block that matches one of `entries`; raises DamagedBlock."""
         problem: DamagedBlock | None = None
         sizes = {entry.bytes for entry in entries if 0 <= entry.bytes <= LARGEST_BLOCK}
+        check_room(max(sizes, default=0), f"Block {block[:12]}…", least=1 << 28)
         with files.explained(f"read block {block[:12]}… in {self.path}"):
             for data in self._copies(block, max(sizes, default=0) + 1):
                 try:

@@ -15,6 +15,7 @@ ABOVE = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱᵀᵏᵐ", "0
 BELOW = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ", "0123456789+−=()aehijklmnoprstuvx", strict=True))
 ACCENTS = {"\u0302": "^", "\u0303": "~", "\u0304": "¯", "\u0305": "¯", "\u0307": "˙", "\u0308": "¨", "\u20d7": "→"}
 LARGE = "ΣΠ∫∑∏"
+LONG = 24  # characters of a formula that may have to be broken
 OPENING = {"(": ")", "[": "]", "{": "}", "⟨": "⟩", "⌊": "⌋"}
 _FUNCTIONS = """argmin argmax arccos arcsin arctan atan2 cos cosh cov det diag div dim erf erfc exp inf ln log max mean min
 rank relu round sgn sign sin sinh softmax sup tan tanh tr var"""
@@ -36,17 +37,48 @@ def formula(text: str, display: str = "block") -> str:
     return f"<math{shown}>{inside}</math>"
 
 
-def with_formulas(text: str, show: Callable[[str], str], plain: Callable[[str], str] = str) -> str:
+def inline_formula(text: str) -> str:
+    """A formula within a line. A long one becomes several elements, so that the line can break before a relation or sum.
+
+    >>> inline_formula("x = 1")
+    '<math><mi>x</mi><mspace width="0.2em"></mspace><mo>=</mo><mspace width="0.2em"></mspace><mn>1</mn></math>'
+    >>> inline_formula("y = Σ_n a_n g(u_n·x/√N) + σζ").count("<math>")
+    2
+    """
+    pieces = _pieces(text.strip()) if len(text) > LONG else [text]
+    whole = (formula(piece, "inline") for piece in pieces)
+    # A sign at the beginning of an element would otherwise be set as the sign of a number.
+    return " ".join(re.sub(r"^<math><mo>", '<math><mo form="infix">', w) if k else w for k, w in enumerate(whole))
+
+
+def _pieces(text: str) -> list[str]:
+    """A formula cut before its relations and signs, and after its commas, outside of brackets."""
+    cuts, depth = [0], 0
+    for at, char in enumerate(text):
+        depth += (char in OPENING) - (char in OPENING.values())
+        if char == " " and depth == 0 and at - cuts[-1] > 4:
+            after = text[at + 1 :].split(" ", 1)[0]
+            if text[at - 1] in ",;" or (after and after in "=≈≃∝≤≥<>~∼→+−-±"):
+                cuts.append(at)
+    return [text[a:b].strip() for a, b in zip(cuts, [*cuts[1:], len(text)], strict=True)]
+
+
+def with_formulas(
+    text: str,
+    show: Callable[[str], str],
+    plain: Callable[[str], str] = str,
+    marked: Callable[[str], str] = str,
+) -> str:
     """Replace every formula in prose by `show(formula)` and everything else by `plain(words)`.
 
-    Text in backticks or between dollar signs is left unchanged. A formula is a run of symbols: words with indices, powers,
-    Greek letters or relations, and the letters, numbers and functions next to them.
+    Code, LaTeX, bold and emphasis, with their marks, become `marked(part)`. A formula is a run of symbols: words with
+    indices, powers, Greek letters or relations, and the letters, numbers and functions next to them.
 
     >>> with_formulas("Inputs x ~ N(0, 1_d), labels y = sign(w·x/√d) + *noise* of `size` T.", "<{}>".format)
     'Inputs <x ~ N(0, 1_d)>, labels <y = sign(w·x/√d)> + *noise* of `size` <T>.'
     """
     parts = _KEPT.split(text)
-    return "".join(part if k % 2 else _in_words(part, show, plain) for k, part in enumerate(parts))
+    return "".join(marked(part) if k % 2 else _in_words(part, show, plain) for k, part in enumerate(parts))
 
 
 _KEPT = re.compile(
@@ -91,7 +123,7 @@ def _formula_at(text: str, words: list[tuple[int, int]], k: int) -> tuple[int, i
         certain = certain or kind == "strong"
         first, end = _trimmed(text, words[k][0], words[last][1])
         dangling = kind == "weak" and _OPERATOR.match(text[slice(*words[last])])
-        if certain and not dangling and _balanced(text[first:end]) and re.search(r"\w", text[first:end]):
+        if certain and not dangling and _balanced(text[first:end]) and re.search(r"[\w⟨]", text[first:end]):
             best = first, end
         if _balanced(text[first:end]) and end < words[last][1]:  # punctuation or a bracket of the prose ends it
             break
@@ -184,7 +216,7 @@ class _Parser:
 
     def scripted(self) -> str:
         """An atom with its scripts and primes."""
-        large = self.text[self.at] in LARGE
+        large = self.text[self.at] in LARGE and not self.is_covariance()
         base, below, above = self.atom(), "", ""
         while self.at < len(self.text):
             if small := self.take(f"[{''.join(BELOW)}]+"):
@@ -210,6 +242,10 @@ class _Parser:
             return f"<{kind[0]}>{base}{under}{over}</{kind[0]}>"
         return f"<{kind[1]}>{base}{under}</{kind[1]}>" if below else f"<{kind[2]}>{base}{over}</{kind[2]}>"
 
+    def is_covariance(self) -> bool:
+        """Whether a Σ is the matrix: it has no range below it, and nothing to be summed follows."""
+        return self.peek(r"Σ(?!\s*[_^(\[{₀-ₜ√|⟨⌊]|\s+[^\W\d])") is not None
+
     def script(self) -> str:
         """The script after _ or ^: a group in braces, or letters and digits."""
         if self.take(r"\{"):
@@ -217,7 +253,7 @@ class _Parser:
         if self.take(r"\("):
             return "<mo>(</mo>" + "".join(self.until(")")) + "<mo>)</mo>"
         sign = self.take("[−-]")
-        word = self.take(r"[^\W_]+") or ""
+        word = self.take(r"[½¼¾⅓⅔]|[^\W_]+?(?=[½¼¾⅓⅔])|[^\W_]+") or ""
         mine = "".join(c for c in word if c not in ABOVE)
         self.at -= len(word) - len(mine) if word.startswith(mine) else 0  # x_k² is the square of x_k
         return (f"<mo>{sign}</mo>" if sign else "") + (_name(mine) or _letters(mine))
@@ -240,9 +276,10 @@ class _Parser:
             inside, closing = "".join(self.until(OPENING[here])), OPENING[here]
             closed = self.text[self.at - 1] == closing if self.at else False
             return f"<mrow><mo>{here}</mo>{inside}{f'<mo>{closing}</mo>' if closed else ''}</mrow>"
+        covariance = self.is_covariance()
         self.at += 1
         marks = self.take("[\u0300-\u036f\u20d7]+") or ""
-        base = _symbol(here)
+        base = '<mi mathvariant="normal">Σ</mi>' if covariance else _symbol(here)
         for mark in marks:
             if mark == "\u0338":  # a stroke through a relation
                 base = f"<mo>{html.escape(unicodedata.normalize('NFC', here + mark))}</mo>"
@@ -270,7 +307,7 @@ def _letters(text: str) -> str:
 
 
 def _symbol(char: str) -> str:
-    if char.isdigit():
+    if char.isnumeric():
         return f"<mn>{char}</mn>"
     if char in LARGE:
         return f"<mo>{dict(zip('ΣΠ', '∑∏', strict=True)).get(char, char)}</mo>"

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 Loss = Literal["square", "logistic"]
 LEAST_ROWS, LEAST_CLASS, MOST_COLUMNS = 40, 8, 20_000
+LARGEST = 1e100  # of a value; its inverse is the smallest spread of a column
 FACTORS = (1.5, 2.0, 3.0)
 TESTED = 3.0
 """The accuracy of forecasts was measured up to this many times the rows."""
@@ -327,6 +328,8 @@ def _checked(
         row, column = np.argwhere(~np.isfinite(features))[0]
         raise InvalidValue(f"row {row + 1} has no finite value in the column {names[column]!r}.")
     targets = _labels(targets) if loss == "logistic" else _numbers(targets)
+    for name, column in zip(names, features.T, strict=True):
+        _check_magnitude(f"the column {name!r} has", column)
     centred = features - features.mean(axis=0)
     flat = np.abs(centred).max(axis=0) <= 1e-12 * np.maximum(np.abs(features).max(axis=0), 1e-300)
     notes: list[str] = []
@@ -344,6 +347,17 @@ def _checked(
     return centred, targets, notes
 
 
+def _check_magnitude(whose: str, values: np.ndarray) -> None:
+    """Squares must neither overflow nor vanish."""
+    largest = float(np.abs(values).max())
+    spread = float(np.ptp(values)) if largest <= LARGEST else 0.0
+    if largest > LARGEST or 0 < spread < 1 / LARGEST:
+        raise InvalidValue(
+            f"{whose} values that differ by {spread:.1g} and reach {largest:.1g}: rescale them to between "
+            f"{1 / LARGEST:.0e} and {LARGEST:.0e}."
+        )
+
+
 def _numbers(targets: np.ndarray) -> np.ndarray:
     try:
         numbers = targets.astype(float)
@@ -353,6 +367,7 @@ def _numbers(targets: np.ndarray) -> np.ndarray:
         ) from None
     if not np.isfinite(numbers).all():
         raise InvalidValue(f"row {int(np.argmin(np.isfinite(numbers))) + 1} has no finite target.")
+    _check_magnitude("the targets have", numbers)
     if np.ptp(numbers) <= 1e-12 * np.abs(numbers).max():
         raise InvalidValue(f"all targets are {numbers[0]:g}: there is nothing to predict.")
     return numbers

@@ -303,10 +303,13 @@ def fit(
         facts, where = encoded(sequences, letters, unknown=unknown, inserts=inserts, least=2), "these are"
     if np.all(facts == facts[:1]):
         raise InvalidValue(f"{where} {len(facts)} sequences, all the same: there is no variation to learn from.")
+    from ..lab.memory import check_room
+
+    sites, colours = facts.shape[1], len(letters.letters)
+    check_room(8.0 * sites * colours * (sites * colours + len(facts)), f"a fit of {sites} sites with {colours} letters")
     weights = np.ones(len(facts)) if reweight is None else similarity_weights(facts, reweight)
     from ..methods.sequences import pseudolikelihood
 
-    colours = len(letters.letters)
     shared: dict[str, Any] = {"weights": weights, "tolerance": tolerance, "iterations": iterations, "report": report}
     if method == "dense":
         found = pseudolikelihood.fit_dense(facts, colours, penalty=penalty, **shared)

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..contract.input_files import regular_bytes
 from ..errors import InvalidValue
 from ..methods.sequences.monte_carlo import sweep
 from ..methods.training.loops import MaskedTokens, Optimiser, geometric_steps, masked_loss, train
@@ -28,6 +29,8 @@ from ..methods.training.transformers import Transformer
 OTHER = "�"
 LEAST_WINDOWS = 50
 HELD_OUT = 0.1
+
+LARGEST_FILE = 512 * 1024**2
 
 
 class Windows(NamedTuple):
@@ -61,7 +64,7 @@ class Learnt(NamedTuple):
 def read_text(file: Path) -> str:
     """Read a text file; raises `InvalidValue` if it cannot be read."""
     try:
-        raw = Path(file).read_bytes()
+        raw = regular_bytes(file, LARGEST_FILE)
     except OSError as problem:
         raise InvalidValue(f"the file {str(file)!r} cannot be read: {problem.strerror}.") from None
     if not raw.strip():

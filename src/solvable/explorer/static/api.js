@@ -10,16 +10,16 @@ export class Refusal extends Error {
 
 const SILENT = "The server does not respond. Is `solvable explore` still running?";
 
-async function ask(path, body) {
+async function ask(path, body, signal) {
   const options = body === undefined
     ? { headers: { Accept: "application/json" } }
     : { method: "POST", headers: { "Content-Type": "application/json", Accept: "application/json" }, body: JSON.stringify(body) };
   let answer;
   for (let attempt = 0; ; attempt++) {
     try {
-      answer = await fetch(path, { ...options, credentials: "same-origin" });
+      answer = await fetch(path, { ...options, credentials: "same-origin", signal });
     } catch {
-      throw new Refusal(SILENT);
+      throw new Refusal(SILENT, 0, null, Boolean(signal?.aborted));
     }
     if (answer.status !== 429 || attempt === 3) break;
     await new Promise((go) => setTimeout(go, 400 * (attempt + 1)));
@@ -36,12 +36,13 @@ async function ask(path, body) {
 // Two pages of one session, or one page opened twice, must not make each other's requests stale.
 const here = Math.random().toString(36).slice(2, 10);
 
-const json = async (path, body) => (await ask(path, body)).json();
+const json = async (path, body, signal) => (await ask(path, body, signal)).json();
 
 export const models = () => json("/api/models");
 export const model = (id) => json(`/api/models/${encodeURIComponent(id)}`);
 export const claims = (id) => json(`/api/models/${encodeURIComponent(id)}/claims`);
-export const theory = (view, stream, sequence) => json("/api/theory", { view, stream: `${here}-${stream}`, sequence });
+export const theory = (view, stream, sequence, signal) => json("/api/theory", { view, stream: `${here}-${stream}`, sequence }, signal);
+export const jobs = () => json("/api/jobs");
 export const simulate = (view) => json("/api/simulate", { view });
 export const cancel = (job) => json(`/api/jobs/${encodeURIComponent(job)}/cancel`, {});
 export const reproduce = (view) => json("/api/reproduce", { view });
@@ -78,9 +79,13 @@ export function events(job, handle) {
 
 const PACE = 25; // milliseconds between requests: within the server's rate limit, too short to be noticed
 
-/** Requests of which only the newest matters: one in flight, at most one waiting, so that no backlog can grow. */
+/**
+ * Requests of which only the newest matters: one in flight, at most one waiting, so that no backlog can grow. `stop()` ends
+ * them: the server notices that nobody waits any more.
+ */
 export function latest(send, settle) {
   let busy = false, waiting = null, sequence = 0, sent = 0;
+  const ended = new AbortController();
   const pump = async () => {
     busy = true;
     while (waiting !== null) {
@@ -91,16 +96,19 @@ export function latest(send, settle) {
       waiting = null;
       let answer = null, refusal = null;
       try {
-        answer = await send(question, ++sequence);
+        answer = await send(question, ++sequence, ended.signal);
       } catch (problem) {
         refusal = problem instanceof Refusal ? problem : new Refusal(String(problem));
       }
+      if (ended.signal.aborted) return;
       if (!refusal?.stale) settle(question, answer, refusal, waiting !== null);
     }
     busy = false;
   };
-  return (question) => {
+  const put = (question) => {
     waiting = question;
-    if (!busy) pump();
+    if (!busy && !ended.signal.aborted) pump();
   };
+  put.stop = () => ended.abort();
+  return put;
 }

@@ -23,13 +23,12 @@ export function track(field) {
 export const name = (field) => [words(field.name), field.symbol_mathml ? h("span", { class: "symbol", html: field.symbol_mathml }) : null];
 
 function explained(field) {
-  const range = field.kind === "control" ? ` Allowed: ${field.range}.` : "";
-  return `${field.meaning.charAt(0).toUpperCase()}${field.meaning.slice(1)}.${range}`;
+  return [h("span", { html: field.meaning_html }), field.kind === "control" ? ` Allowed: ${field.range}.` : ""];
 }
 
 /** A panel with one row per control and choice; `changed(name, value, final)` is called on every change. */
 export function panel(description, changed) {
-  const rows = {}, list = h("div", { class: "controls" });
+  const rows = {}, declared = Object.fromEntries(description.fields.map((f) => [f.name, f])), list = h("div", { class: "controls" });
   const numbers = description.fields.filter((f) => f.kind === "control"), choices = description.fields.filter((f) => f.kind === "choice");
   const arrays = description.fields.filter((f) => f.kind === "input" || f.kind === "data");
   if (numbers.length) list.append(h("h3", {}, "Controls"));
@@ -48,6 +47,7 @@ export function panel(description, changed) {
         row.show(view.values[field]);
         const axis = view.x?.field === field ? "on the horizontal axis" : view.y?.field === field ? "on the vertical axis" : "";
         row.swept(axis);
+        row.asleep(sleeping(declared[field], view.values));
       }
     },
     refuse(field, sentence) {
@@ -57,14 +57,27 @@ export function panel(description, changed) {
   };
 }
 
+/** The choices for which a field would matter, in words; empty if it matters now. */
+export function sleeping(field, values) {
+  const missing = Object.entries(field.matters_when ?? {}).filter(([name, allowed]) => !allowed.map(String).includes(String(values[name])));
+  return missing.map(([name, allowed]) => `${words(name)} ${allowed.map((v) => words(String(v))).join(" or ")}`).join(" and ");
+}
+
 function frame(field, head, body) {
   const ids = { meaning: unique("meaning"), refusal: unique("refusal") };
   const refusal = h("p", { class: "refusal", id: ids.refusal, role: "alert", hidden: true });
   const axis = h("span", { class: "onaxis", hidden: true });
+  const asleep = h("p", { class: "wakes", hidden: true });
   const element = h("div", { class: "control", "data-field": field.name }, h("div", { class: "head" }, head, axis), body,
-    h("p", { class: "meaning", id: ids.meaning }, explained(field)), refusal);
+    h("p", { class: "meaning", id: ids.meaning }, explained(field)), asleep, refusal);
   return {
     element, ids,
+    asleep(until) {
+      asleep.hidden = !until;
+      asleep.textContent = until ? `Changes nothing now; matters for ${until}.` : "";
+      element.classList.toggle("asleep", Boolean(until));
+      if (until) for (const input of element.querySelectorAll("input, select, button")) input.disabled = true;
+    },
     swept(where) {
       axis.hidden = !where;
       axis.textContent = where;

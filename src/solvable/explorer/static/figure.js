@@ -137,11 +137,12 @@ export function compose({ view, curves, declarations, look, width, logarithmic, 
         linesOf(series, curve.answer, view).forEach((line, l) => {
           const colour = colours[(single ? l : curve.colour) % colours.length];
           const dash = DASHES[(series.branch !== undefined && series.branch !== null ? series.branch : single ? Math.floor(l / colours.length) : l) % DASHES.length];
-          const caption = [curve.name, ...line.caption, series.branch !== undefined && series.branch !== null ? `branch ${series.branch + 1}` : ""].filter(Boolean).join(", ");
+          const caption = [curve.name, ...line.caption, series.size ? `theory at size ${series.size}` : "", series.branch !== undefined && series.branch !== null ? `branch ${series.branch + 1}` : ""].filter(Boolean).join(", ");
           axisName = line.axis;
           everyX = everyX.concat(line.x);
           everyY = everyY.concat(line.y);
-          const few = line.x.length <= 12 && !preview;
+          // What was computed at some points only is drawn at these points.
+          const few = (line.x.length <= 12 || (series.stored && line.axis === view.x?.field)) && !preview;
           markers ||= few;
           if (series.values !== null && line.y.some((v) => v !== null)) {
             traces.push({

@@ -57,6 +57,6 @@ function card(m) {
   picture.addEventListener("error", () => picture.remove());
   return h("li", {}, h("a", { class: "card", href: `/?model=${encodeURIComponent(m.id)}`, "data-route": true, "data-model": m.id },
     h("span", { class: "picture" }, picture),
-    h("span", { class: "about" }, h("strong", {}, m.title), h("span", { class: "sentence" }, m.sentence),
+    h("span", { class: "about" }, h("strong", {}, m.title), h("span", { class: "sentence", html: m.sentence_html }),
       h("span", { class: "tags" }, h("span", { class: `badge ${experiment ? "experiment" : "pair"}` }, m.badge), h("span", { class: "quiet" }, m.family_title)))));
 }

@@ -38,7 +38,7 @@ class Page {
     this.axes = axisBar(description, (patch, push) => this.change(patch, push ?? false));
     this.simulations = simulations(description, { current: () => this.view, changed: (patch) => this.change(patch, false), redraw: () => this.redraw() });
     this.away = takeaway({ current: () => ({ view: this.view, job: this.simulations.points(this.view).job, link: this.link() }) });
-    this.ask = api.latest((view, sequence) => api.theory(forServer(view), "curve", sequence), (...settled) => this.answered(...settled));
+    this.ask = api.latest((view, sequence, signal) => api.theory(forServer(view), "curve", sequence, signal), (...settled) => this.answered(...settled));
     this.remember = settled(300, () => history.replaceState(null, "", `/?${this.query()}`));
     this.resized = settled(120, () => this.redraw());
     this.build();
@@ -64,7 +64,7 @@ class Page {
     this.figure = h("figure", { class: "hero" }, this.chips, this.legend, h("div", { class: "canvas" }, h("div", { class: "working", "aria-hidden": "true" }), this.plot, this.empty), this.axes.element, tools,
       h("figcaption", {}, this.trouble, this.status, this.values));
     this.element = h("div", { class: "model" },
-      h("div", { class: "title" }, h("h1", {}, d.title), h("p", {}, d.sentence ?? "", " ", h("span", { class: `badge ${d.has_theory ? "pair" : "experiment"}` }, d.has_theory ? "theory and simulation" : "experiment"))),
+      h("div", { class: "title" }, h("h1", {}, d.title), h("p", {}, h("span", { html: d.sentence_html ?? "" }), " ", h("span", { class: `badge ${d.has_theory ? "pair" : "experiment"}` }, d.has_theory ? "theory and simulation" : "experiment"))),
       this.storyPlace,
       h("div", { class: "layout" },
         h("div", { class: "bench" },
@@ -89,6 +89,7 @@ class Page {
     this.askAll();
     this.showStory();
     this.showClaims();
+    this.simulations.find();
   }
 
   async showStory() {
@@ -111,7 +112,12 @@ class Page {
     if (JSON.stringify([this.tour, this.step]) !== before) this.showStory();
   }
 
+  /** Leaving the model ends its work: curves that are still computed, previews, and its simulation. */
   close() {
+    this.ask.stop();
+    clearTimeout(this.full);
+    this.waited();
+    this.pins.forEach((pin) => pin.ask?.stop());
     this.simulations.close();
     window.Plotly?.purge?.(this.plot);
   }
@@ -210,7 +216,7 @@ class Page {
     const view = { ...structuredClone(this.view), values: pin.values };
     if (view.y || !this.description.has_theory) return;
     if (pin.key !== physics(view)) pin.points = [];
-    pin.ask ??= api.latest((v, sequence) => api.theory(forServer(v), `pin-${pin.colour}`, sequence), (v, answer) => {
+    pin.ask ??= api.latest((v, sequence, signal) => api.theory(forServer(v), `pin-${pin.colour}`, sequence, signal), (v, answer) => {
       if (!answer) return;
       pin.answer = normal(answer);
       pin.key = physics(v);
@@ -374,8 +380,8 @@ function ledger(claims) {
   const lines = claims.map((c) => h("li", {},
     h("span", { class: `verdict ${c.verdict}` }, c.verdict), h("div", { class: "claim" }, h("div", { html: c.sentence_html }),
       h("details", {}, h("summary", {}, c.numbers.length ? "the numbers" : "what is missing"),
-        h("ul", {}, c.numbers.map((n) => h("li", {}, `${signs[n.holds]} ${n.text}`))),
-        Object.entries(c.notes).map(([name, text]) => h("p", {}, `${name}: ${text}`)),
+        h("ul", {}, c.numbers.map((n) => h("li", {}, `${signs[n.holds]} `, h("span", { html: n.text_html })))),
+        Object.entries(c.notes_html).map(([name, text]) => h("p", {}, `${name}: `, h("span", { html: text }))),
         h("p", { class: "quiet" }, c.paper, c.command ? [". Shown by ", h("code", {}, c.command)] : null)))));
   return [h("h2", { id: "claims-title" }, "What the papers claim"), h("ul", { class: "ledger" }, lines)];
 }

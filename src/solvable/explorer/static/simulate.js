@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { announce, h, number, settled, typed, unique, words } from "./dom.js";
-import { forServer } from "./state.js";
+import { defaults, forServer } from "./state.js";
 
 const VERDICTS = {
   agree: ["✓", "Theory and simulation agree within their errors."],
@@ -13,8 +13,8 @@ const VERDICTS = {
 
 /** The key of a simulation: the model's values and the axis, but not the number of points of the curve. */
 export function physics(view) {
-  const { points, ...axis } = view.x ?? {};
-  return JSON.stringify([view.model, Object.entries(view.values).sort(), view.x ? axis : null]);
+  const axis = view.x ? [view.x.field, view.x.from, view.x.to, view.x.scale] : null;
+  return JSON.stringify([view.model, Object.entries(view.values).sort(), axis]);
 }
 
 /**
@@ -22,7 +22,7 @@ export function physics(view) {
  * `points(view)` returns the points to draw for a view: its own, or those at other values, faded.
  */
 export function simulations(description, { current, changed, redraw }) {
-  let job = null, stop = null, unwanted = false;
+  let job = null, stop = null, unwanted = false, closed = false;
   const jobs = new Map();
   const ids = { sizes: unique("sizes"), seeds: unique("seeds"), simulated: unique("simulated") };
   const sizes = h("input", { type: "text", id: ids.sizes, class: "box wide", autocomplete: "off", inputmode: "numeric" });
@@ -33,6 +33,7 @@ export function simulations(description, { current, changed, redraw }) {
   const bar = h("progress", { max: 1, value: 0, "aria-label": "Progress of the simulation", hidden: true });
   const status = h("p", { class: "says", role: "status", "aria-live": "polite" });
   const refusal = h("p", { class: "refusal", role: "alert", hidden: true });
+  const running = h("p", { class: "says elsewhere", role: "status" });
   const verdict = h("div", { class: "verdict" });
   const place = h("span", { class: "field" }, h("label", { for: ids.simulated }, "at points"), simulated);
   const element = h("section", { class: "simulate", "aria-labelledby": "simulate-title" },
@@ -40,7 +41,7 @@ export function simulations(description, { current, changed, redraw }) {
     h("div", { class: "form" },
       h("span", { class: "field" }, h("label", { for: ids.sizes }, "sizes"), sizes),
       h("span", { class: "field" }, h("label", { for: ids.seeds }, "seeds"), seeds), place, start, quit),
-    bar, status, refusal, verdict);
+    bar, status, running, refusal, verdict);
 
   sizes.addEventListener("change", () => {
     const given = sizes.value.split(/[\s,;]+/).filter(Boolean).map(Number);
@@ -75,16 +76,48 @@ export function simulations(description, { current, changed, redraw }) {
     status.textContent = "Starting…";
     try {
       const answer = await api.simulate(forServer(view));
-      job = { id: answer.job, cells: answer.cells, key: physics(view), view, points: new Map(), agreement: null, state: "running" };
-      jobs.set(job.key, job);
-      const mine = job;
-      stop = api.events(mine.id, (kind, payload) => handle(mine, kind, payload));
+      listen({ id: answer.job, cells: answer.cells, key: physics(view), view, points: new Map(), agreement: null, state: "running" });
       if (unwanted) await cancel();
     } catch (problem) {
       busy(false);
       status.textContent = "";
       refuse(problem.message);
+      if (problem.status === 429) find();
     }
+  }
+
+  function listen(about) {
+    stop?.();
+    job = about;
+    jobs.set(about.key, about);
+    stop = api.events(about.id, (kind, payload) => handle(about, kind, payload));
+  }
+
+  /** Find the simulations of this session: those of this page before it was loaded again, or of a tab that was closed. */
+  async function find() {
+    let found;
+    try { found = (await api.jobs()).jobs; } catch { return; /* the page works without it */ }
+    if (closed || job?.state === "running") return;
+    const open = found.find((j) => j.state === "running" || j.state === "waiting");
+    if (open && open.view.model !== description.id) return elsewhere(open);
+    const mine = open ?? found.find((j) => j.view.model === description.id && j.state !== "failed" && physics(restored(j.view)) === physics(current()));
+    if (!mine) return;
+    const view = restored(mine.view);
+    if (open) { busy(true); status.textContent = "Running…"; }
+    listen({ id: mine.job, cells: mine.cells, key: physics(view), view, points: new Map(), agreement: null, state: "running" });
+  }
+
+  const restored = (view) => ({ ...view, values: { ...defaults(description), ...view.values } });
+
+  /** A simulation of another model is running: it can be opened or cancelled from here. */
+  function elsewhere(other) {
+    const open = h("a", { class: "button", href: `/?model=${encodeURIComponent(other.view.model)}`, "data-route": true }, "Open it");
+    const end = h("button", { type: "button", onclick: async () => {
+      end.disabled = true;
+      try { await api.cancel(other.job); } catch (problem) { return refuse(problem.message); }
+      api.events(other.job, (kind) => { if (["done", "failed", "cancelled"].includes(kind)) { running.replaceChildren(); refuse(""); } });
+    } }, "Cancel it");
+    running.replaceChildren(`A simulation of ${words(other.view.model)} is running: ${other.done} of ${other.cells} cells. `, open, " ", end);
   }
 
   async function cancel() {
@@ -128,7 +161,9 @@ export function simulations(description, { current, changed, redraw }) {
     const shown = jobs.get(physics(current()));
     const rows = shown?.agreement?.rows ?? [];
     if (!rows.length) return verdict.replaceChildren();
-    verdict.replaceChildren(agreement(shown.agreement));
+    const open = verdict.querySelector("details")?.open ?? false;
+    verdict.replaceChildren(agreement(shown.agreement, current().observables));
+    verdict.querySelector("details").open = open;
     if (shown.agreement !== showVerdict.announced) {
       showVerdict.announced = shown.agreement;
       announce(`Agreement: ${rows.map((r) => `${words(r.observable)} ${r.verdict}`).join(", ")}.`);
@@ -138,6 +173,7 @@ export function simulations(description, { current, changed, redraw }) {
   return {
     element,
     refuse,
+    find,
     update(view) {
       if (document.activeElement !== sizes) sizes.value = view.sizes.join(", ");
       if (document.activeElement !== seeds) seeds.value = typed(view.seeds);
@@ -155,26 +191,30 @@ export function simulations(description, { current, changed, redraw }) {
       return { points: comparable ? [...last.points.values()] : [], faded: true, job: null, key: last?.key };
     },
     close() {
+      closed = true;
       stop?.();
       if (job?.state === "running") api.cancel(job.id).catch(() => {});
     },
   };
 }
 
-/** The verdicts as a table: a sign, a word, z, sizes and seeds, never a tick alone. */
-export function agreement(result) {
-  const cells = (r) => {
-    const [sign, meaning] = VERDICTS[r.verdict] ?? ["·", ""];
-    return h("tr", { class: `is-${r.verdict}` },
-      h("th", { scope: "row" }, words(r.observable)),
-      h("td", { title: meaning }, h("span", { class: "sign", "aria-hidden": "true" }, sign), " ", r.verdict),
-      h("td", { class: "number" }, number(r.z, 2)),
-      h("td", {}, Array.isArray(r.sizes) ? r.sizes.join(", ") : String(r.sizes ?? "")),
-      h("td", { class: "number" }, String(r.seeds ?? "")));
-  };
+/** One sentence for each observable on the screen, and the table of all comparisons folded away. */
+export function agreement(result, shown) {
+  const sign = (r) => VERDICTS[r.verdict]?.[0] ?? "·";
+  const cells = (r) => h("tr", { class: `is-${r.verdict}` },
+    h("th", { scope: "row" }, words(r.observable)),
+    h("td", { title: VERDICTS[r.verdict]?.[1] ?? "" }, h("span", { class: "sign", "aria-hidden": "true" }, sign(r)), " ", r.verdict),
+    h("td", { class: "number" }, number(r.z, 2)),
+    h("td", { class: "number" }, String(r.points ?? "")),
+    h("td", {}, Array.isArray(r.sizes) ? r.sizes.join(", ") : String(r.sizes ?? "")),
+    h("td", { class: "number" }, String(r.seeds ?? "")));
+  const here = result.rows.filter((r) => shown.includes(r.observable));
+  const lines = here.map((r) => h("li", { class: `is-${r.verdict}` }, h("span", { class: "sign", "aria-hidden": "true" }, sign(r)), " ",
+    h("strong", {}, `${words(r.observable).charAt(0).toUpperCase()}${words(r.observable).slice(1)}`), ` ${r.sentence}`));
   const explained = [...new Set(result.rows.map((r) => r.verdict))].filter((v) => VERDICTS[v]).map((v) => h("p", { class: "quiet" }, `${VERDICTS[v][0]} ${v}: ${VERDICTS[v][1]}`));
-  return h("div", { class: "scroll" }, h("table", {},
-    h("caption", {}, "Agreement of theory and simulation"),
-    h("thead", {}, h("tr", {}, ["observable", "verdict", "worst z", "sizes", "seeds"].map((t) => h("th", { scope: "col" }, t)))),
-    h("tbody", {}, result.rows.map(cells))), explained);
+  return h("div", {}, h("ul", { class: "findings" }, lines),
+    h("details", { class: "comparisons" }, h("summary", {}, `All ${result.rows.length} observables`), h("div", { class: "scroll" }, h("table", {},
+      h("caption", {}, "z: the largest deviation in standard errors of a normal distribution; verdicts correct for the number of comparisons"),
+      h("thead", {}, h("tr", {}, ["observable", "verdict", "z", "points", "sizes", "seeds"].map((t) => h("th", { scope: "col" }, t)))),
+      h("tbody", {}, result.rows.map(cells))), explained)));
 }

@@ -74,7 +74,9 @@ class StudyPage {
       const symbol = this.declarations.fields[d]?.symbol_mathml;
       return { d, select, element: h("div", { class: "control" }, h("div", { class: "head" }, h("label", { for: name }, words(d), symbol ? h("span", { class: "symbol", html: symbol }) : null)), select) };
     });
+    this.verdict = h("div", { class: "verdict" });
     this.sync = () => {
+      if (s.agreement) this.verdict.replaceChildren(agreement(s.agreement, this.shownNames));
       axis.value = this.x ?? "";
       log.checked = this.logarithmic;
       for (const { d, select, element } of this.selects) {
@@ -85,6 +87,7 @@ class StudyPage {
         onclick: () => { this.toggle(o.name); this.chips.querySelector(`[data-observable="${o.name}"]`)?.focus(); } }, words(o.name), o.symbol_mathml ? h("span", { class: "symbol", html: o.symbol_mathml }) : null)));
     };
     const sizes = `${s.sizes.length ? `sizes ${s.sizes.join(", ")}` : "no sizes"}, ${s.seeds} ${s.seeds === 1 ? "seed" : "seeds"}`;
+    const differs = Object.entries(s.differs ?? {});
     const fixed = Object.entries(s.values ?? {}).filter(([n]) => !(n in s.dims));
     this.element = h("div", { class: "model study" },
       h("div", { class: "title" }, h("h1", {}, s.title), h("p", {}, `Stored study “${s.name}”: ${sizes}. `, h("span", { class: "badge pair" }, "stored study"), s.missing ? h("strong", {}, ` ${s.missing} cells have not been computed yet.`) : "")),
@@ -92,9 +95,10 @@ class StudyPage {
         h("div", { class: "stage" },
           h("figure", { class: "hero" }, this.chips, this.legend, h("div", { class: "canvas" }, this.plot), h("div", { class: "axes" }, h("div", { class: "sweep" }, h("div", { class: "which" }, h("label", { for: id }, "Horizontal axis"), axis))),
             h("div", { class: "tools" }, h("label", { class: "tick" }, log, "logarithmic values")), h("figcaption", {}, this.trouble, this.status, this.values)),
-          s.agreement ? h("section", { class: "simulate" }, h("h2", {}, "Agreement"), h("div", { class: "verdict" }, agreement(s.agreement))) : null, this.away.element),
+          s.agreement ? h("section", { class: "simulate" }, h("h2", {}, "Agreement"), this.verdict) : null, this.away.element),
         h("section", { class: "panel", "aria-label": "The study" }, h("div", { class: "controls" }, this.selects.length ? h("h3", {}, "Swept in this study") : null, this.selects.map((r) => r.element),
-          fixed.length ? [h("h3", {}, "Held fixed"), h("dl", { class: "fixed" }, fixed.map(([n, v]) => [h("dt", {}, words(n)), h("dd", {}, number(v))]))] : null),
+          fixed.length ? [h("h3", {}, "Held fixed"), h("dl", { class: "fixed" }, fixed.map(([n, v]) => [h("dt", {}, words(n)), h("dd", {}, number(v))]))] : null,
+          differs.length ? [h("h3", {}, "Differs within the study"), h("dl", { class: "fixed differs" }, differs.map(([n, where]) => [h("dt", {}, words(n)), h("dd", {}, Object.entries(where).map(([name, v]) => h("div", {}, `${name}: ${number(v)}`)))]))] : null),
           h("a", { class: "button", href: `/?model=${encodeURIComponent(s.model)}`, "data-route": true }, "Explore the model itself"))),
         h("section", { class: "setup", "aria-labelledby": "setup-title" }, h("h2", { id: "setup-title" }, "The set-up"), h("div", { class: "prose", html: this.description.about_html ?? "" }))));
   }
@@ -141,7 +145,8 @@ class StudyPage {
     showLegend(this.legend, figure, [], () => {});
     this.plot.setAttribute("aria-label", sentence(this.answer, this.view));
     const statuses = [...new Set(this.answer.series.map((s) => `${words(s.observable)}: ${s.status}`))].join("; ");
-    this.status.textContent = statuses ? `${statuses.charAt(0).toUpperCase()}${statuses.slice(1)}.` : "";
+    const stored = this.view.x && this.answer.series.some((s) => s.stored) ? " The theory is shown at the points of this study, joined by straight lines." : "";
+    this.status.textContent = statuses ? `${statuses.charAt(0).toUpperCase()}${statuses.slice(1)}.${stored}` : "";
     if (this.values.open) this.showTable();
     document.dispatchEvent(new CustomEvent("drawn", { detail: { values: {} } }));
   }

@@ -89,7 +89,7 @@ class MaskedLanguage(Model):
         0.7, low=0.0, high=3.0, typical=(0.2, 1.0), symbol=r"\beta", meaning="strength of all interactions")  # fmt: skip
     rate: Control = control(
         2e-3, low=0.0, low_open=True, high=1.0, typical=(1e-4, 1e-2), scale="log", symbol=r"\eta",
-        meaning="largest learning rate of Adam (transformer)")  # fmt: skip
+        meaning="largest learning rate of Adam (transformer)", when={"learner": "transformer"})  # fmt: skip
     learner: str = choice("factored", options=("factored", "dense", "transformer"), meaning="what is trained")
     sites: int = choice(10, low=3, high=500, symbol="L", meaning="length of a sequence")
     colours: int = choice(5, low=2, high=50, symbol="C", meaning="number of colours")
@@ -103,21 +103,35 @@ class MaskedLanguage(Model):
         "random", options=("random", "potts"), symbol="U",
         meaning="how colours interact: a Gaussian (X+Xᵀ)/2, or equal colours only")  # fmt: skip
     instance: int = choice(3, low=0, high=1_000_000, meaning="index of the random J and U")
-    depth: int = choice(1, low=1, high=4, meaning="layers (transformer)")
+    depth: int = choice(1, low=1, high=4, meaning="layers (transformer)", when={"learner": "transformer"})
     embedding: int = choice(32, low=1, high=512, meaning="width of the transformer: length of its vectors")
     heads: int = choice(1, low=1, high=16, symbol="H", meaning="attention heads (factored, transformer)")
     attention: str = choice(
         "free", options=("free", "softmax"), meaning="map of factored attention: any numbers, or rows of a softmax"
     )
     block: str = choice(
-        "full", options=("full", "bare"), meaning="with residual, layer norm and MLP, or attention alone (transformer)"
+        "full",
+        options=("full", "bare"),
+        meaning="with residual, layer norm and MLP, or attention alone (transformer)",
+        when={"learner": "transformer"},
     )
     positions: str = choice(
         "added", options=("added", "concatenated"),
-        meaning="position vectors: added to token vectors, or concatenated, half the embedding each (transformer)")  # fmt: skip
-    steps: int = choice(1000, low=1, high=1_000_000, meaning="steps of Adam (transformer)")
-    batch: int = choice(256, low=1, high=100_000, meaning="sequences per step (transformer)")
-    recorded: int = choice(12, low=1, high=1000, meaning="number of evaluations during training (transformer)")
+        meaning="position vectors: added to token vectors, or concatenated, half the embedding each (transformer)",
+        when={"learner": "transformer"})  # fmt: skip
+    steps: int = choice(
+        1000, low=1, high=1_000_000, meaning="steps of Adam (transformer)", when={"learner": "transformer"}
+    )
+    batch: int = choice(
+        256, low=1, high=100_000, meaning="sequences per step (transformer)", when={"learner": "transformer"}
+    )
+    recorded: int = choice(
+        12,
+        low=1,
+        high=1000,
+        meaning="number of evaluations during training (transformer)",
+        when={"learner": "transformer"},
+    )
     held_out: int = choice(2000, low=10, high=100_000, meaning="validation sequences, and as many test sequences")
     penalties: Input = input(
         (0.3, 1.0, 3.0, 10.0), dims=("penalty",), low=0.0,

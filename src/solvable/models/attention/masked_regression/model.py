@@ -136,31 +136,36 @@ class MaskedRegression(Model):
         meaning="ridge penalty λ|a|² added to the mean of the squared errors; 0 is the ridgeless limit λ → 0⁺")  # fmt: skip
     spike: Control = control(
         2.0, low=0.0, high=1e3, typical=(0.0, 6.0), symbol=r"\theta",
-        meaning="strength of the hidden direction, Σ = V + θuuᵀ (spiked, localised)")  # fmt: skip
+        meaning="strength of the hidden direction, Σ = V + θuuᵀ (spiked, localised)",
+        when={"covariance": ("spiked", "localised")})  # fmt: skip
     correlation: Control = control(
         0.8, low=-0.99, high=0.99, typical=(0.0, 0.9), symbol=r"\rho",
-        meaning="correlation between neighbours of the Markov chain, ρ^|k−l| (autoregressive)")  # fmt: skip
+        meaning="correlation between neighbours of the Markov chain, ρ^|k−l| (autoregressive)",
+        when={"covariance": "autoregressive"})  # fmt: skip
     high_variance: Control = control(
         4.0, low=1e-2, high=1e2, typical=(0.5, 8.0), scale="log", symbol="v_+",
-        meaning="variance of the noisy coordinates (two-level)")  # fmt: skip
+        meaning="variance of the noisy coordinates (two-level)", when={"variances": "two-level"})  # fmt: skip
     low_variance: Control = control(
         0.5, low=1e-2, high=1e2, typical=(0.1, 4.0), scale="log", symbol="v_-",
-        meaning="variance of the other coordinates (two-level)")  # fmt: skip
+        meaning="variance of the other coordinates (two-level)", when={"variances": "two-level"})  # fmt: skip
     high_fraction: Control = control(
         0.25, low=0.0, low_open=True, high=1.0, high_open=True, typical=(0.05, 0.95), symbol="p_+",
-        meaning="fraction of noisy coordinates (two-level)")  # fmt: skip
+        meaning="fraction of noisy coordinates (two-level)", when={"variances": "two-level"})  # fmt: skip
     precision: Control = control(
         1.25, low=1e-3, high=1e3, typical=(0.5, 4.0), scale="log", symbol="a",
-        meaning="inverse conditional variance of a coordinate given all others (ring)")  # fmt: skip
+        meaning="inverse conditional variance of a coordinate given all others (ring)", when={"covariance": "ring"})  # fmt: skip
     bond: Control = control(
         0.64, low=0.0, high=0.99, typical=(0.0, 0.95), symbol="b/a",
-        meaning="coupling of neighbours as a fraction of the precision, Σ⁻¹ having eigenvalues a − b cos k (ring)")  # fmt: skip
+        meaning="coupling of neighbours as a fraction of the precision, Σ⁻¹ having eigenvalues a − b cos k (ring)",
+        when={"covariance": "ring"})  # fmt: skip
     coupling: Control = control(
         0.5, low=0.0, high=0.8, typical=(0.0, 0.8), symbol=r"\beta",
-        meaning="inverse temperature of spin-glass couplings J, Σ = ((1+β²)I − βJ)⁻¹ (paramagnet, spins)")  # fmt: skip
+        meaning="inverse temperature of spin-glass couplings J, Σ = ((1+β²)I − βJ)⁻¹ (paramagnet, spins)",
+        when={"covariance": ("paramagnet", "spins")})  # fmt: skip
     support: Control = control(
         5.0, low=1.0, high=1000.0, typical=(1.0, 20.0), symbol="m",
-        meaning="number of coordinates that carry u, a whole number in the simulation (localised)")  # fmt: skip
+        meaning="number of coordinates that carry u, a whole number in the simulation (localised)",
+        when={"covariance": "localised"})  # fmt: skip
     covariance: str = choice(
         "autoregressive", symbol=r"\Sigma",
         options=("white", "autoregressive", "ring", "paramagnet", "spins", "spiked", "localised", "given"),
@@ -170,9 +175,11 @@ class MaskedRegression(Model):
         meaning="variances of the coordinates (of the noise when spiked): one, two values, or exp(cos k), k = 0, 1…")  # fmt: skip
     dimension: int = choice(
         0, low=0, high=2000,
-        meaning="d of the chain in the theory; 0 means the limit, or d = 200 for wave variances (autoregressive)")  # fmt: skip
+        meaning="d of the chain in the theory; 0 means the limit, or d = 200 for wave variances (autoregressive)",
+        when={"covariance": "autoregressive"})  # fmt: skip
     matrix: Input | None = data(
-        dims=("coordinate", "partner"), symbol=r"\Sigma", meaning="your own positive covariance (given)")  # fmt: skip
+        dims=("coordinate", "partner"), symbol=r"\Sigma", meaning="your own positive covariance (given)",
+        when={"covariance": "given"})  # fmt: skip
 
     dimensions_declared = DIMENSIONS
     observables_declared = (

@@ -112,10 +112,11 @@ class PrunedNetworks(Model):
     )  # fmt: skip
 
     flip: Control = control(
-        0.25, low=0.0, high=0.5, symbol=r"\varepsilon", meaning="probability that a label is reversed (flipped)")  # fmt: skip
+        0.25, low=0.0, high=0.5, symbol=r"\varepsilon", meaning="probability that a label is reversed (flipped)",
+        when={"labels": "flipped"})  # fmt: skip
     scale: Control = control(
         6.0, low=0.0, high=1000.0, typical=(0.5, 20.0), symbol="s",
-        meaning="scale of the teacher's log-odds (soft)")  # fmt: skip
+        meaning="scale of the teacher's log-odds (soft)", when={"labels": "soft"})  # fmt: skip
     gain: Control = control(
         1.0, low=0.0, low_open=True, high=100.0, typical=(0.3, 10.0), scale="log", symbol="g",
         meaning="gain of the teacher's units: near 0 a committee is linear")  # fmt: skip

@@ -106,7 +106,8 @@ class Langevin(Model):
     initial_overlap: Control = initial_overlap_field()
     annealing: Control = control(
         100.0, low=0.0, high=1e6, typical=(1.0, 100.0), scale="log", symbol="c",
-        meaning="how much annealing weakens the tensor at the start: its factor is 1/(1 + c/Δ_p)")  # fmt: skip
+        meaning="how much annealing weakens the tensor at the start: its factor is 1/(1 + c/Δ_p)",
+        when={"protocol": "annealed"})  # fmt: skip
     annealing_time: Control = control(
         2.0, low=0.0, low_open=True, high=1e6, typical=(0.5, 4.0), symbol=r"\tau",
         meaning="time scale on which this weakening decays")  # fmt: skip

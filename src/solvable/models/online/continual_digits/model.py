@@ -86,7 +86,8 @@ class ContinualDigits(Model):
         40.0, low=0.0, low_open=True, high=10_000.0, typical=(1.0, 40.0), scale="log", symbol="t_2",
         meaning="duration of the protocol, in steps per pixel")  # fmt: skip
     focus: Control = control(
-        0.5, low=0.0, high=1.0, meaning="fraction of the second stage on task 2 alone, in whole intervals (focus)")  # fmt: skip
+        0.5, low=0.0, high=1.0, meaning="fraction of the second stage on task 2 alone, in whole intervals (focus)",
+        when={"protocol": "focus"})  # fmt: skip
     start: str = choice(
         "specialised",
         options=tuple(HEADS),
@@ -104,7 +105,8 @@ class ContinualDigits(Model):
     )
     given_fraction: Input = input(
         lambda m: np.full(m.intervals, 0.5), dims=("intervals",), low=0.0, high=1.0, symbol="u",
-        meaning="fraction of images from task 2 in each interval of the second stage (given)")  # fmt: skip
+        meaning="fraction of images from task 2 in each interval of the second stage (given)",
+        when={"protocol": "given"})  # fmt: skip
 
     dimensions_declared = (
         dimension("stage", "training time in units of a stage: first task until 1, protocol until 2", kind="time"),

@@ -126,17 +126,19 @@ class ContinualProtocols(Model):
         meaning="duration of the protocol, in steps per input dimension")  # fmt: skip
     fastest: Control = control(
         5.0, low=0.0, low_open=True, high=100.0, typical=(2.0, 6.0), symbol=r"\eta_{\max}",
-        meaning="largest pace of the protocol optimal-rate")  # fmt: skip
+        meaning="largest pace of the protocol optimal-rate", when={"protocol": "optimal-rate"})  # fmt: skip
     slowest: Control = control(
         0.0, low=0.0, high=100.0, typical=(0.0, 1.0), symbol=r"\eta_{\min}",
-        meaning="smallest pace of the protocol optimal-rate, capped at `fastest`")  # fmt: skip
+        meaning="smallest pace of the protocol optimal-rate, capped at `fastest`",
+        when={"protocol": "optimal-rate"})  # fmt: skip
     protocol: str = choice("even", options=PROTOCOLS, meaning="schedule of the two tasks and of the pace")
     activation: str = activation_field()
     students: int = students_field()
     intervals: int = choice(100, high=1000, meaning="equal intervals of the horizon on which a protocol is constant")
     given_fraction: Input = input(
         lambda m: np.full(m.intervals, 0.5), dims=("intervals",), low=0.0, high=1.0, symbol="u",
-        meaning="fraction of samples from task 2 in each interval, for the protocol given")  # fmt: skip
+        meaning="fraction of samples from task 2 in each interval, for the protocol given",
+        when={"protocol": "given"})  # fmt: skip
     given_pace: Input = input(
         lambda m: np.ones(m.intervals), dims=("intervals",), low=0.0,
         meaning="factor of both learning rates in each interval, for all protocols except optimal-rate")  # fmt: skip

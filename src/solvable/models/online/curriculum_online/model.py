@@ -144,11 +144,16 @@ class CurriculumOnline(Model):
         5.0, low=0.0, low_open=True, high=200.0, typical=(1.0, 20.0), symbol="T",
         meaning="training time, in samples per input dimension")  # fmt: skip
     share: Control = control(
-        0.45, low=0.0, high=1.0, symbol="f", meaning="fraction of easy samples (curriculum, anti, mixed)"
+        0.45,
+        low=0.0,
+        high=1.0,
+        symbol="f",
+        meaning="fraction of easy samples (curriculum, anti, mixed)",
+        when={"protocol": ("curriculum", "anti", "mixed")},
     )
     fastest: Control = control(
         3.0, low=0.0, low_open=True, high=20.0, typical=(1.0, 5.0), symbol=r"\eta_{\max}/\eta",
-        meaning="largest pace, if the pace is optimal")  # fmt: skip
+        meaning="largest pace, if the pace is optimal", when={"pace": "optimal"})  # fmt: skip
     protocol: str = choice("curriculum", options=PROTOCOLS, meaning="which samples are easy, and when")
     pace: str = choice(
         "constant", options=("constant", "optimal", "given"),

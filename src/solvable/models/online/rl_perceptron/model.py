@@ -109,10 +109,12 @@ class RLPerceptron(Model):
         meaning="return of an episode that satisfies the rule, times the learning rate")  # fmt: skip
     punishment: Control = control(
         0.0, low=0.0, high=100.0, typical=(0.0, 0.1), symbol=r"\eta_2",
-        meaning="negative return of any other episode, for the rules all and enough")  # fmt: skip
+        meaning="negative return of any other episode, for the rules all and enough",
+        when={"rule": ("all", "enough")})  # fmt: skip
     bonus: Control = control(
         0.2, low=0.0, high=100.0, typical=(0.0, 0.5), symbol="b",
-        meaning="return for surviving the first steps (survival) or for each right action (breadcrumb)")  # fmt: skip
+        meaning="return for surviving the first steps (survival) or for each right action (breadcrumb)",
+        when={"rule": ("survival", "breadcrumb")})  # fmt: skip
     initial_alignment: Control = control(
         0.3, low=-1.0, low_open=True, high=1.0, high_open=True, typical=(0.1, 0.9), symbol=r"\rho(0)",
         meaning="initial cosine of student and teacher")  # fmt: skip
@@ -121,18 +123,20 @@ class RLPerceptron(Model):
         meaning="initial squared norm of the student, |w|²/D")  # fmt: skip
     fastest: Control = control(
         50.0, low=0.0, low_open=True, high=1e6, typical=(10.0, 100.0), scale="log", symbol=r"\tilde u_{\max}",
-        meaning="largest pace in units of √Q, for the schedules best-rate and best-rate-and-length")  # fmt: skip
+        meaning="largest pace in units of √Q, for the schedules best-rate and best-rate-and-length",
+        when={"schedule": ("best-rate", "best-rate-and-length")})  # fmt: skip
     rule: str = choice("all", options=RULES, meaning="which episodes are rewarded, and how")
     schedule: str = choice("constant", options=SCHEDULES, meaning="schedule of the pace and of the episode length")
     steps: int = choice(8, high=200, symbol="T", meaning="actions per episode; the maximum if the length varies")
     needed: int = choice(6, low=0, high=200, symbol="n",
-                         meaning="right actions that are enough (enough), or first steps to survive (survival)")  # fmt: skip
+                         meaning="right actions that are enough (enough), or first steps to survive (survival)",
+        when={"rule": ("enough", "survival")})  # fmt: skip
     times: Input = input(
         np.linspace(0.0, 20.0, 21), dims=("time",), low=0.0, increasing=True, symbol="t",
         meaning="times of measurement, increasing from the start, in episodes per input dimension")  # fmt: skip
     given_pace: Input = input(
         lambda m: np.ones(len(m.times)), dims=("time",), low=0.0, symbol="u",
-        meaning="pace at the times, linear in between, for the schedule given")  # fmt: skip
+        meaning="pace at the times, linear in between, for the schedule given", when={"schedule": "given"})  # fmt: skip
 
     dimensions_declared = (dimension("time", "training time", symbol=r"t", kind="time"),)
     observables_declared = (

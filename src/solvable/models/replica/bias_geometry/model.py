@@ -129,7 +129,8 @@ class BiasGeometry(Model):
         meaning="ridge penalty λ|w|²/2 of every learner, added to the sum of the weighted losses")  # fmt: skip
     coupling: Control = control(
         1.0, low=0.0, high=1e9, typical=(1e-3, 1e2), scale="log", symbol=r"\gamma",
-        meaning="coupling γ|w_+ − w_−|²/2 between the learners of the two groups (coupled)")  # fmt: skip
+        meaning="coupling γ|w_+ − w_−|²/2 between the learners of the two groups (coupled)",
+        when={"learner": "coupled"})  # fmt: skip
     group_weight: Control = control(
         1.0, low=1e-3, high=1e3, typical=(0.2, 5.0), scale="log", symbol=r"k_+",
         meaning="weight of a sample of group +, relative to one of group − with label −1")  # fmt: skip

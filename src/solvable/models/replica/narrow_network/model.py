@@ -121,13 +121,15 @@ class NarrowNetwork(Model):
         meaning="training samples per weight, n/(Kd)")  # fmt: skip
     penalty: Control = control(
         0.02, low=1e-6, high=1e4, typical=(1e-3, 1.0), scale="log", symbol=r"\lambda",
-        meaning="ridge penalty λ|w|²/2 added to the sum of the losses (erm, gibbs)")  # fmt: skip
+        meaning="ridge penalty λ|w|²/2 added to the sum of the losses (erm, gibbs)",
+        when={"learner": ("erm", "gibbs")})  # fmt: skip
     noise: Control = control(
         0.05, low=0.0, high=100.0, typical=(0.001, 0.5), scale="log", symbol=r"\Delta",
         meaning="variance of the label noise; at least 0.001 for bayes")  # fmt: skip
     temperature: Control = control(
         0.05, low=1e-4, high=1e3, typical=(0.01, 1.0), scale="log", symbol="T",
-        meaning="temperature of the measure from which the learner is drawn (gibbs)")  # fmt: skip
+        meaning="temperature of the measure from which the learner is drawn (gibbs)",
+        when={"learner": "gibbs"})  # fmt: skip
     learner: str = choice(
         "bayes", options=("bayes", "gibbs", "erm"), meaning="posterior mean, Gibbs draw, or risk minimiser"
     )

@@ -153,7 +153,8 @@ class Perceptron(Model):
 
         def update(x, args):
             samples, noise = args
-            return jnp.log(samples * bayes_sign_conjugate(jax.nn.sigmoid(x[0]), noise, numerics.nodes))[None]
+            q, rest = jax.nn.sigmoid(x[0]), jax.nn.sigmoid(-x[0])
+            return jnp.log(samples * bayes_sign_conjugate(q, noise, numerics.nodes, rest))[None]
 
         found = solve(
             update,

@@ -154,10 +154,12 @@ class RandomLabels(Model):
         meaning="ridge penalty λ|w|²/2 added to the sum of the losses; 0 is the limit λ → 0⁺")  # fmt: skip
     decay: Control = control(
         0.6, low=0.0, high=0.9, typical=(0.0, 0.9), symbol="a",
-        meaning="exponent of the eigenvalues, ω_i ∝ i^−a with mean one (power-law)")  # fmt: skip
+        meaning="exponent of the eigenvalues, ω_i ∝ i^−a with mean one (power-law)",
+        when={"inputs": "power-law"})  # fmt: skip
     separation: Control = control(
         3.0, low=0.0, high=100.0, typical=(0.0, 5.0), symbol=r"|\mu|",
-        meaning="length of the clouds' means, of random direction (clouds); the theory does not depend on it")  # fmt: skip
+        meaning="length of the clouds' means, of random direction (clouds); the theory does not depend on it",
+        when={"inputs": "clouds"})  # fmt: skip
     loss: str = choice("logistic", options=("square", "logistic", "hinge"), symbol=r"\ell", meaning="training loss")
     inputs: str = choice(
         "isotropic", options=(*SYNTHETIC, "digits", "digits-tanh"), symbol=r"\Omega",

@@ -93,7 +93,7 @@ class FewBitSynapses(Model):
         meaning="margin that every field w·ξ/√N must exceed")  # fmt: skip
     copies: Control = control(
         20.0, low=1.0, high=400.0, typical=(5.0, 100.0), scale="log", symbol="y",
-        meaning="number of coupled copies (replicas = finite)")  # fmt: skip
+        meaning="number of coupled copies (replicas = finite)", when={"replicas": "finite"})  # fmt: skip
     reinforcement: Control = control(
         0.003, low=0.0, low_open=True, high=0.1, typical=(0.003, 0.02), scale="log", symbol=r"\gamma",
         meaning="growth per sweep of the fraction of the old log-marginals that the search keeps")  # fmt: skip

@@ -1,0 +1,95 @@
+"""Prose of models as safe HTML: paragraphs, lists, code, and all mathematics as MathML. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import html
+import re
+
+from ..render.equations import mathml
+from ..render.formulas import formula, inline_formula, with_formulas
+
+
+def prose(doc: str) -> str:
+    """A docstring as HTML: paragraphs, lists, bold, emphasis, code, displayed equations. All text is escaped.
+
+    >>> prose("**Data.** A & B, *sign* and `y`.")
+    '<p><strong>Data.</strong> A &amp; <math><mi>B</mi></math>, <em>sign</em> and <code>y</code>.</p>'
+    """
+    return "\n".join(_block(lines) for lines in _blocks(doc))
+
+
+def _blocks(doc: str) -> list[list[str]]:
+    """Split text into blocks: paragraphs, lists, indented equations (which may contain blank lines)."""
+    blocks: list[list[str]] = [[]]
+    for line in doc.splitlines():
+        indented, open = line.startswith("    "), blocks[-1]
+        if not line.strip():
+            blocks.append([])
+        elif open and line.startswith("- ") and not open[0].startswith("- "):
+            blocks.append([line])
+        elif indented and not open and len(blocks) > 1 and _displayed(blocks[-2]):
+            blocks.pop()
+            blocks[-1] += ["", line]
+        else:
+            open.append(line)
+    return [b for b in blocks if b]
+
+
+def _displayed(lines: list[str]) -> bool:
+    return bool(lines) and lines[0].startswith("    ")
+
+
+def _block(lines: list[str]) -> str:
+    if lines[0].lstrip().startswith(">>> "):
+        return f"<pre><code>{html.escape(chr(10).join(lines))}</code></pre>"
+    if _displayed(lines):
+        return '<div class="equation">' + "".join(formula(line) for line in lines if line.strip()) + "</div>"
+    if lines[0].startswith("- "):
+        items = re.split(r"^- ", "\n".join(lines), flags=re.MULTILINE)[1:]
+        return "<ul>" + "".join(f"<li>{line(' '.join(i.split()))}</li>" for i in items) + "</ul>"
+    return f"<p>{line(' '.join(line.strip() for line in lines))}</p>"
+
+
+def line(text: str) -> str:
+    """One line of prose: bold, emphasis, code, names of fields, formulas. All text is escaped.
+
+    >>> line("losses, *sign* of `y` and test_error")
+    'losses, <em>sign</em> of <code>y</code> and <code>test_error</code>'
+    >>> "<msup>" in line("of order K^{-1/2}")
+    True
+    """
+    return with_formulas(text, inline_formula, _words, _marked)
+
+
+def sentence(text: str) -> str:
+    """A meaning as a sentence: with a capital letter and a full stop.
+
+    >>> sentence("samples per dimension")
+    'Samples per dimension.'
+    """
+    text = text[:1].upper() + text[1:] if re.match(r"[a-z]{2,}(?![\w^])", text) else text
+    return line(text if text.endswith((".", "?", "!")) else f"{text}.")
+
+
+def _words(part: str) -> str:
+    """Words without formulas; names of fields are set as code."""
+    names = re.split(r"\b([a-z]+(?:_[a-z]+)+)\b", part)
+    return "".join(f"<code>{html.escape(n)}</code>" if k % 2 else _emphasised(n) for k, n in enumerate(names))
+
+
+def _emphasised(part: str) -> str:
+    safe = html.escape(part, quote=False)
+    safe = re.sub(r"\*\*(\S(?:[^*]*\S)?)\*\*", r"<strong>\1</strong>", safe)
+    return re.sub(r"(?<![\w*])\*(\S(?:[^*]*\S)?)\*(?![\w*])", r"<em>\1</em>", safe)
+
+
+def _marked(part: str) -> str:
+    """Code, LaTeX, bold or emphasis, with its marks."""
+    if len(part) > 2 and part[0] == part[-1] == "`":
+        return f"<code>{html.escape(part[1:-1])}</code>"
+    if len(part) > 2 and part[0] == part[-1] == "$":
+        return mathml(part[1:-1])
+    for mark, tag in (("**", "strong"), ("*", "em")):
+        if len(part) > 2 * len(mark) and part.startswith(mark) and part.endswith(mark):
+            return f"<{tag}>{line(part[len(mark) : -len(mark)])}</{tag}>"
+    return html.escape(part, quote=False)
