@@ -40,6 +40,8 @@ def read_table(path: str | os.PathLike[str], target: str | None = None, ignore: 
         size = path.stat().st_size
     except OSError as problem:
         raise InvalidValue(f"the file {str(path)!r} cannot be read: {problem.strerror}.") from None
+    if path.is_dir():
+        raise InvalidValue(f"{str(path)!r} is a folder, not a table.")
     if not path.is_file() or size > LARGEST_FILE:
         raise InvalidValue(f"the file {str(path)!r} cannot be read: it is not a plain file, or larger than 2 GB.")
     kind = path.suffix.lower()

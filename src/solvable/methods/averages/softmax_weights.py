@@ -228,9 +228,10 @@ def softmax_table(tokens: int, reach: float, nodes: int = 32) -> SoftmaxTable:
 
     >>> table = softmax_table(16, 4.0, 24)
     >>> spread = 3.0 * np.sqrt(0.7)
-    >>> bool(abs(table.participation(spread) - softmax_moments(spread, 16).participation) < 1e-6)
+    >>> bool(abs(table.participation(jnp.asarray(spread)) - softmax_moments(spread, 16).participation) < 1e-6)
     True
-    >>> bool(abs(table.shared(table.row(jnp.asarray(3.0)), 3.0, 0.3) - softmax_overlap(spread, 0.3, 16)) < 1e-6)
+    >>> shared = table.shared(table.row(jnp.asarray(3.0)), jnp.asarray(3.0), jnp.asarray(0.3))
+    >>> bool(abs(shared - softmax_overlap(spread, 0.3, 16)) < 1e-6)
     True
     """
     return SoftmaxTable(tokens, reach, nodes)

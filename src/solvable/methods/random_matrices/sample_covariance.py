@@ -430,7 +430,7 @@ def around(
     >>> import jax.numpy as jnp
     >>> white, n, D = Population.white(), jnp.float64(2.0), jnp.float64(0.1)
     >>> contour = around(white, n, D)
-    >>> bool(abs(contour.mean(1 / (contour.points + D)) - resolvent(white, n, D).trace) < 1e-11)
+    >>> bool(abs(contour.mean(1 / (contour.points + complex(D))) - resolvent(white, n, D).trace) < 1e-11)
     True
     """
     values, weights = population

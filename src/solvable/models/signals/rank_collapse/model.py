@@ -68,7 +68,7 @@ class RankCollapse(Model):
     method = "closed recursion of norm and overlap"
     numerics = Numerics(steps=128)
     typical_sizes = (128, 256, 512)
-    theory_seconds = 1e-4
+    theory_seconds = 1e-3
     simulation_seconds = 0.3
     finite_size = 25.0
     inconclusive = 0.3
@@ -105,13 +105,13 @@ class RankCollapse(Model):
         dimension("block", "block", symbol="l", kind="site"),
     )
     observables_declared = (
-        observable("overlap", "overlap of two tokens", symbol=r"\rho", dims=("layer",), low=-1e-9, high=1 + 1e-9),
+        observable("overlap", "overlap of two tokens", symbol=r"\rho", dims=("layer",), low=-1, high=1 + 1e-9),
         observable("log_length", "logarithm of the mean square of a token", symbol=r"\log q", dims=("layer",)),
         observable("log_query_gradient", "logarithm of the squared gradient of the queries' weights, over d²",
                    symbol=r"\log |\partial W_Q|^2", dims=("block",)),
         observable("log_value_gradient", "logarithm of the squared gradient of the values' weights, over d²",
                    symbol=r"\log |\partial W_V|^2", dims=("block",)),
-        observable("final_overlap", "overlap of two tokens after the last block", symbol=r"\rho_L", low=-1e-9, high=1 + 1e-9),
+        observable("final_overlap", "overlap of two tokens after the last block", symbol=r"\rho_L", low=-1, high=1 + 1e-9),
         observable("limit_overlap", "its limit for many blocks", symbol=r"\rho(1)", low=-1e-9, high=1 + 1e-9,
                    simulated=False, when={"scaling": "depth"}),
     )  # fmt: skip

@@ -59,7 +59,7 @@ class TransformerScaling(Model):
     id = "transformer-scaling"
     title = "Hyperparameters of transformers across width and depth"
     family = "signals"
-    sentence = "Small transformers under four rules (standard, μP, depth-μP, CompleteP): does the tuned learning rate carry over?"
+    sentence = "Small transformers under four rules (standard, μP, depth-μP, CompleteP): which carry a tuned rate over."
     method = "no closed theory; training across widths and depths"
     typical_sizes = (32, 64, 128)
     simulation_seconds = 20.0

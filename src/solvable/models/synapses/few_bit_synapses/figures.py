@@ -125,9 +125,8 @@ def draw_dense_regions(data: dict[str, Any]) -> Any:
     axis = axes[2]
     kinds = [(runs.solved.sel(size=n), n, "reinforced", "o", COLOURS[i]) for i, n in enumerate(runs["size"].values)]
     kinds.append((runs.plain_solved, runs["size"].values[0], "not reinforced", "s", COLOURS[0]))
-    large = data.get("large")
-    for i, n in enumerate(() if large is None else large["size"].values):
-        kinds.append((large.solved.sel(size=n), n, "reinforced", "o", COLOURS[i + 2]))
+    for i, n in enumerate(data["large"]["size"].values if "large" in data else ()):
+        kinds.append((data["large"].solved.sel(size=n), n, "reinforced", "o", COLOURS[i + 2]))
     for i, (solved, size, words, marker, colour) in enumerate(kinds):
         share, bars = share_solved(solved)
         axis.errorbar(solved.samples + 0.004 * (i - 1), share, bars, fmt=marker, color=colour, markersize=5,
