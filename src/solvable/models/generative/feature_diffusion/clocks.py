@@ -38,8 +38,8 @@ def clocks(
     - `first`, `last`: logarithms of a time at which nothing has been learnt, and of one at which training has ended.
 
     The clocks are the time at which the test loss is half-way down to its lowest value (`learning`), that of the lowest value
-    itself (`best`; the horizon if it still falls or has settled there), and the time at which the gap between test and train loss first
-    has half of its final size (`memorisation`). All are bisected in one loop, so that the losses are compiled once.
+    itself (`best`; the horizon if it still falls or has settled there), and the time at which the gap between test and train
+    loss first has half of its final size (`memorisation`). All are bisected in one loop, so that the losses are compiled once.
     """
     horizon = times[-1]
     start = jnp.minimum(first, horizon - 1)

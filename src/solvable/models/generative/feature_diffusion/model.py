@@ -115,7 +115,7 @@ class FeatureDiffusion(Model):
     runs = "map"
     theory_lanes = 8
     typical_sizes = (50, 100, 200)
-    theory_seconds = 0.05
+    theory_seconds = 0.08
     simulation_seconds = 3.0
     simulation_growth = 3.0
     guard = Guard(values={"times": [3.0, 30.0, 300.0, 1e5], "noising": [0.5, 1.5, 2.5, 3.5]}, size=30, seeds=6)
