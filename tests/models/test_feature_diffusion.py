@@ -182,6 +182,15 @@ def test_gradient_flow_is_followed_by_small_steps():
     assert float(done.losses(jnp.log(jnp.asarray([10.0])))[0][0, 0]) == pytest.approx(loss, abs=2e-3)
 
 
+def test_fast_modes_of_a_realisation_have_the_density_of_the_theory():
+    """Slow ones too, but lengths of features, |w|²/d = 1 + O(d^-1/2), spread their narrow peaks over several bins."""
+    model = sv.FeatureDiffusion(**PLAIN)
+    drawn = np.mean([model.simulate(seed, 60).spectrum for seed in range(4)], axis=0)
+    fast = model.coordinates()["eigenvalue"] > 0.15
+    np.testing.assert_allclose(drawn[fast], np.asarray(model.theory().spectrum)[fast], atol=0.006)
+    assert drawn.sum() == pytest.approx(1.0, abs=1e-5)
+
+
 def test_padding_changes_nothing():
     rng = np.random.default_rng(3)
     w, x = rng.normal(size=(9, 5)), rng.normal(size=(7, 5))

@@ -14,6 +14,8 @@ Losses = Callable[[Float[Array, " t"]], tuple[Float[Array, "t c"], Float[Array, 
 """Logarithms of times → train and test loss of every class; infinity is the end of training."""
 
 GRID = 64
+SETTLED = 1e-8
+"""A test loss that ends this close to its lowest value is taken to be lowest at the end."""
 
 
 class Clocks(NamedTuple):
@@ -26,7 +28,7 @@ class Clocks(NamedTuple):
 
 
 def clocks(
-    losses: Losses, times: Float[Array, " t"], first: Array, last: Array, halvings: int = 18
+    losses: Losses, times: Float[Array, " t"], first: Array, last: Array, halvings: int = 26
 ) -> tuple[Float[Array, "t c"], Float[Array, "t c"], Clocks]:
     """Train and test loss of every class at `times`, given by their logarithms, and the clocks of every class.
 
@@ -36,8 +38,8 @@ def clocks(
     - `first`, `last`: logarithms of a time at which nothing has been learnt, and of one at which training has ended.
 
     The clocks are the time at which the test loss is half-way down to its lowest value (`learning`), that of the lowest value
-    itself (`best`; the horizon if it still falls there), and the time at which the gap between test and train loss first
-    has half of its final size (`memorisation`). All are bisected in one loop, so that the losses are compiled once.
+    itself (`best`; the horizon if it still falls or has settled there), and the time at which the gap between test and train
+    loss first has half of its final size (`memorisation`). All are bisected in one loop, so that the losses are compiled once.
     """
     horizon = times[-1]
     start = jnp.minimum(first, horizon - 1)
@@ -88,7 +90,8 @@ def clocks(
         return jnp.where(moves & before, u, low), jnp.where(moves & ~before, u, high), best
 
     low, high, _ = lax.fori_loop(0, 2 * halvings, halve, (low, high, jnp.ones(count, low.dtype)))
-    falling = high[:count] >= horizon
+    # a loss that still falls at the horizon, or has settled at its lowest value long before, is lowest there
+    falling = (high[:count] >= horizon) | (test[end + GRID] <= jnp.min(falls, axis=0) + SETTLED)
     root = lax.stop_gradient(0.5 * (low + high)).at[:count].min(horizon)
     root = jnp.where(jnp.concatenate([falling, jnp.zeros(2 * count, bool)]), horizon, root)
     # one Newton step from each, through which it is differentiated
