@@ -52,10 +52,10 @@ def test_every_displayed_formula_of_a_model_is_well_formed_and_keeps_its_letters
     assert lines
     for line in lines:
         # a letter with a hat is that letter
-        letters = [c for c in unicodedata.normalize("NFD", line.replace("ᵀ", "T")) if c.isascii() and c.isalnum()]
-        assert sorted(c for c in spoken(line) if c.isascii() and c.isalpha()) == sorted(
-            c for c in letters if c.isalpha()
-        )
+        letters = [c for c in unicodedata.normalize("NFD", line) if c.isascii() and c.isalpha()]
+        seen = [c for c in spoken(line) if c.isascii() and c.isalpha()]
+        # a transposition may be typeset as the letter T
+        assert sorted(letters) == sorted(seen) or sorted(letters + ["T"] * line.count("ᵀ")) == sorted(seen)
 
 
 @pytest.mark.parametrize(

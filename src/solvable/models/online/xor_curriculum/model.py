@@ -328,24 +328,25 @@ class XorCurriculum(Model):
         # The flow follows two sets of points. Where a plateau amplifies their difference, neither average is good enough.
         sets = jnp.asarray(np.stack([self._draws(numerics.nodes, scramble) for scramble in (0, 1)]))
 
-        def drift(stage: Array, state: Overlaps, given: tuple[XorCurriculum, Array]) -> Overlaps:
-            model, draws = given
+        def drift(stage: Array, state: Overlaps, model: XorCurriculum) -> Overlaps:
             second = jnp.where(stage < 1.0, 0, 1)
+
+            def velocity(spread: Array) -> Overlaps:
+                return jax.vmap(lambda one, draws: model._velocity(one, spread, draws))(state, sets)
+
             if model.protocol == "mixed":
-                both = jax.vmap(lambda x: model._velocity(state, x, draws))(jnp.stack([model.easy, model.hard]))
-                moved = jax.tree.map(lambda x: model.share * x[0] + (1 - model.share) * x[1], both)
+                easy, hard = velocity(model.easy), velocity(model.hard)
+                moved = jax.tree.map(lambda x, y: model.share * x + (1 - model.share) * y, easy, hard)
             else:
-                moved = model._velocity(state, model._spreads()[second], draws)
+                moved = velocity(model._spreads()[second])
             return jax.tree.map(lambda x: model._stages()[second] * x, moved)
 
-        start = Overlaps(self.initial_norm, self.initial_overlap, self.initial_readout, jnp.zeros(self.students))
+        one = Overlaps(self.initial_norm, self.initial_overlap, self.initial_readout, jnp.zeros(self.students))
         # The drift is smooth, but only on the scale of `softness`: use a solver of fifth order rather than eighth.
-        flows = jax.vmap(
-            lambda draws: integrate(
-                drift, start, jnp.linspace(0.0, 2.0, 2 * self.points + 1), (self, draws), rtol=numerics.tolerance,
-                atol=0.1 * numerics.tolerance, max_steps=STEPS, solver="tsit5", jumps=jnp.ones(1),
-            )
-        )(sets)  # fmt: skip
+        flow = integrate(
+            drift, jax.tree.map(lambda x: jnp.stack([x, x]), one), jnp.linspace(0.0, 2.0, 2 * self.points + 1), self,
+            rtol=numerics.tolerance, atol=0.1 * numerics.tolerance, max_steps=STEPS, solver="tsit5", jumps=jnp.ones(1),
+        )  # fmt: skip
         lines = jnp.asarray(self._draws(numerics.lines)[: self.students, : numerics.lines].T)
 
         def loss(state: Overlaps) -> Array:
@@ -353,14 +354,13 @@ class XorCurriculum(Model):
             labels = jnp.asarray(np.repeat(LABELS, numerics.nodes))
             return jnp.mean(self._cost(state.readout @ _rounded(fields, self.softness)[0], labels))
 
-        each = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), flows.values)
-        losses = jax.lax.map(loss, each).reshape(2, -1)
-        agreed = jnp.abs(losses[0] - losses[1]) <= 0.5 * type(self).accuracy
-        path: Overlaps = jax.tree.map(lambda x: x[0], flows.values)
+        path: Overlaps = jax.tree.map(lambda x: x[:, 0], flow.values)
+        losses = jax.lax.map(jax.vmap(loss), flow.values)
+        agreed = jnp.abs(losses[:, 0] - losses[:, 1]) <= 0.5 * type(self).accuracy
         errors = jax.lax.map(lambda state: self._error(state, lines, numerics.brackets), path)
         return {
-            **self._observed(path, errors, losses[0]),
-            "converged": until_failure(flows.reached[0] & jnp.isfinite(losses[0]) & agreed),
+            **self._observed(path, errors, losses[:, 0]),
+            "converged": until_failure(flow.reached & jnp.isfinite(losses[:, 0]) & agreed),
         }
 
     def _observed(self, path: Overlaps, errors: Array, losses: Array) -> dict[str, Array]:

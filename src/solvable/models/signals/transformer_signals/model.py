@@ -3,13 +3,13 @@ r"""Norm and overlap of tokens through a randomly initialised transformer: rank 
 **Tokens.** T (`context`) vectors x_i of dimension d with q = |x_i|²/d and p = x_i·x_j/d for i ≠ j; ρ = p/q is their overlap. They
 start at q = 1 and ρ = ρ₀ (`initial_overlap`): a shared Gaussian vector plus independent ones.
 
-**Block.** Attention with scores a_ij = (W_Q x_i)·(W_K x_j)/√d, entries of W_Q and W_K N(0, β√(log T)/d) with β the `strength`;
+**Block.** Attention with scores a_ij = (W_Q x_i)·(W_K x_j)/√d, entries of W_Q and W_K N(0, βℓ/d), ℓ² = log T (β: `strength`);
 output W_V Σ_j A_ij x_j + b, A = softmax(a), entries of W_V N(0, σ_v²/d), biases N(0, σ_b²), plus α_A times the input. Then an
 MLP W₂ φ(W₁x + b₁) + b₂ with variances σ_w²/d, rσ_w²/d and σ_b², plus α_M times its input. Layer normalisation (no gains) is
 `after` each sum, or `before` each branch. `centred` attention subtracts the uniform average from A; `uniform` is that average.
 
 **Theory** (Giorlandino and Goldt 2025). The part of a score that all keys share cancels in the softmax. What remains are T
-independent energies of standard deviation σ_T = β√(log T · q(q−p)): a random energy model, which freezes at
+independent energies of standard deviation σ_T = βℓ√(q(q−p)): a random energy model, which freezes at
 
     β_c = √(2/(q(q−p))).
 
@@ -101,7 +101,7 @@ class TransformerSignals(Model):
 
     strength: Control = control(
         1.0, low=0.0, high=STRONGEST, typical=(0.1, 3.0), symbol=r"\beta",
-        meaning="strength of queries and keys: their weights have variance β√(log T)/d")  # fmt: skip
+        meaning="strength of queries and keys: their weights have variance βℓ/d, ℓ² = log T")  # fmt: skip
     attention_residual: Control = control(
         1.0, low=0.0, high=100.0, typical=(0.2, 2.0), symbol=r"\alpha_A",
         meaning="residual strength beside the attention")  # fmt: skip
