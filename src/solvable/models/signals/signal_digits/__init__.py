@@ -1,3 +1,0 @@
-"""Transformers trained on digits, over depth and query/key strength."""
-
-from .model import SignalDigits as SignalDigits
