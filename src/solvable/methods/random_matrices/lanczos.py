@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from solvable.methods.fixed_points.bisection import bisect
+
 
 class Tridiagonal(NamedTuple):
     """A symmetric tridiagonal matrix: its diagonal and its off-diagonal."""
@@ -82,13 +84,8 @@ def largest_of_tridiagonal(matrix: Tridiagonal) -> Float[Array, ""]:
         start = (jnp.ones((), diagonal.dtype), jnp.asarray(True))
         return jax.lax.scan(pivot, start, (diagonal, squares))[0][1]
 
-    def halve(_: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-        middle = 0.5 * (ends[0] + ends[1])
-        below = all_below(middle)
-        return jnp.where(below, ends[0], middle), jnp.where(below, middle, ends[1])
-
     halvings = 60 if diagonal.dtype == jnp.float64 else 30
-    low, high = jax.lax.fori_loop(0, halvings, halve, (low, high))
+    low, high = bisect(lambda value: ~all_below(value), low, high, halvings)
     return 0.5 * (low + high)
 
 

@@ -30,6 +30,23 @@ from ..averages.quadrature import legendre
 Scalar = Float[Array, ""]
 
 
+def check_given(covariance: str, matrix: Any) -> None:
+    """Raise `InvalidValue` unless `matrix` is a covariance where `covariance` is "given", and None where it is not.
+
+    >>> check_given("white", None)
+    """
+    if covariance != "given":
+        if matrix is not None:
+            raise InvalidValue(f"matrix is used with covariance = 'given' only, not with {covariance!r}.")
+        return
+    if matrix is None or matrix.shape[0] != matrix.shape[1]:
+        raise InvalidValue("covariance = 'given' needs `matrix`, a d×d covariance.")
+    if not isinstance(matrix, Tracer):
+        own = np.asarray(matrix)
+        if not np.allclose(own, own.T) or np.linalg.eigvalsh(own)[0] <= 0:
+            raise InvalidValue("matrix is not a covariance: it must be symmetric with positive eigenvalues.")
+
+
 # --- spectra ----------------------------------------------------------------------------------------------------------
 
 

@@ -23,7 +23,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from solvable.errors import InvalidValue
@@ -41,6 +40,7 @@ from solvable.methods.random_matrices.equivalents import (
     masses,
     tridiagonal_traces,
 )
+from solvable.methods.random_matrices.spectra import check_given
 from solvable.methods.random_matrices.spiked import Bulk, delocalised_spike, isolated_direction
 from solvable.model import (
     Control,
@@ -214,15 +214,7 @@ class MaskedRegression(Model):
     )  # fmt: skip
 
     def validate(self) -> None:
-        if self.covariance == "given":
-            if self.matrix is None or self.matrix.shape[0] != self.matrix.shape[1]:
-                raise InvalidValue("covariance = 'given' needs `matrix`, a d×d covariance.")
-            if not isinstance(self.matrix, Tracer):
-                own = np.asarray(self.matrix)
-                if not np.allclose(own, own.T) or np.linalg.eigvalsh(own)[0] <= 0:
-                    raise InvalidValue("matrix is not a covariance: it must be symmetric with positive eigenvalues.")
-        elif self.matrix is not None:
-            raise InvalidValue(f"matrix is used with covariance = 'given' only, not with {self.covariance!r}.")
+        check_given(self.covariance, self.matrix)
         if self.dimension == 1:
             raise InvalidValue("dimension = 1 leaves nothing to predict from: use 0 (the limit) or at least 2.")
         if self.variances != "equal" and self.covariance not in ("white", "autoregressive", "spiked"):

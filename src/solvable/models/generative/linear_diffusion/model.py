@@ -35,7 +35,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from solvable.errors import InvalidValue
@@ -47,6 +46,7 @@ from solvable.methods.random_matrices.sample_covariance import (
     resolvent,
     wishart_log_determinant,
 )
+from solvable.methods.random_matrices.spectra import check_given
 from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, data, observable
 
 from .sampler import denoiser, draw, sampled, schedule
@@ -155,15 +155,7 @@ class LinearDiffusion(Model):
             raise InvalidValue(
                 "training = 'flow' needs sampler = 'steps': the sampler of early-stopped denoisers has steps."
             )
-        if self.covariance == "given":
-            if self.matrix is None or self.matrix.shape[0] != self.matrix.shape[1]:
-                raise InvalidValue("covariance = 'given' needs `matrix`, a d×d covariance.")
-            if not isinstance(self.matrix, Tracer):
-                own = np.asarray(self.matrix)
-                if not np.allclose(own, own.T) or np.linalg.eigvalsh(own)[0] <= 0:
-                    raise InvalidValue("matrix is not a covariance: it must be symmetric with positive eigenvalues.")
-        elif self.matrix is not None:
-            raise InvalidValue(f"matrix is used with covariance = 'given' only, not with {self.covariance!r}.")
+        check_given(self.covariance, self.matrix)
 
     @classmethod
     def realised_ratio(cls, name: str, value: float, size: int) -> float:

@@ -33,6 +33,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from solvable.errors import InvalidValue
+from solvable.methods.fixed_points.bisection import bisect
 from solvable.methods.random_matrices.lanczos import largest_eigenvalue
 from solvable.model import (
     Control,
@@ -178,15 +179,9 @@ class Sharpness(Model):
             inside = (value * (weights + last * line) - edge * mixed) / (value**2 - edge**2)
             return (inside + last * (plain - line) / value) / count
 
-        def halve(_: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-            middle = 0.5 * (ends[0] + ends[1])
-            below = _top(matrix(middle))[0] < 1
-            return jnp.where(below, ends[0], middle), jnp.where(below, middle, ends[1])
-
         # R shifts the top eigenvalue of the rest by at most its own.
-        ends = jax.lax.stop_gradient((jnp.maximum(edge, newton - edge), newton + edge))
-        ends = (ends[0] * (1 - 1e-12), ends[1] * (1 + 1e-12))
-        low, high = jax.lax.fori_loop(0, halvings, halve, ends)
+        low, high = jnp.maximum(edge, newton - edge) * (1 - 1e-12), (newton + edge) * (1 + 1e-12)
+        low, high = bisect(lambda value: _top(matrix(value))[0] >= 1, low, high, halvings)
         found = jax.lax.stop_gradient(0.5 * (low + high))
         vector = jax.lax.stop_gradient(_top(matrix(found))[1])
         # One Newton step, which also carries the derivatives.
