@@ -15,7 +15,7 @@ PAPER = "noci2024super"
 def _collapse(stored: Stored) -> list[Measured]:
     runs = stored[FIGURE].sel(scaling="mup")
     found = []
-    for size in runs["size"].values[1:]:
+    for size in runs["size"].values:
         at = runs.sel(size=size)
         words = f"relative deviation of the sharpness of N = {size} from the limit, over 60 steps"
         found.append(Measured(words, *deviation(at.sharpness_simulated, at.sharpness_theory), below=0.02))
