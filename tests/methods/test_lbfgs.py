@@ -17,7 +17,8 @@ def rosenbrock(x):
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_curved_valley_is_followed_to_its_end_with_about_as_many_evaluations_as_scipy(dtype):
     start, compiled = np.full(20, -1.2), jax.jit(rosenbrock)
-    tolerance = 1e-8 if dtype == jnp.float64 else 1e-5
+    # In single precision x₁ − x₀² is rounded by about 6e-8, which the gradient multiplies by 400: 2.4e-5 remains.
+    tolerance = 1e-8 if dtype == jnp.float64 else 1e-4
     found = minimise(rosenbrock, jnp.asarray(start, dtype), tolerance=tolerance)
     peer = scipy.optimize.minimize(
         lambda x: [np.asarray(part) for part in compiled(jnp.asarray(x))], start, jac=True, method="L-BFGS-B",
@@ -25,7 +26,7 @@ def test_curved_valley_is_followed_to_its_end_with_about_as_many_evaluations_as_
     )  # fmt: skip
     assert found.converged
     assert float(found.residual) <= tolerance
-    np.testing.assert_allclose(found.parameters, 1.0, atol=100 * tolerance)
+    np.testing.assert_allclose(found.parameters, 1.0, atol=1e-6 if dtype == jnp.float64 else 1e-3)
     assert int(found.evaluations) < 1.3 * peer.nfev
 
 

@@ -241,8 +241,8 @@ def test_students_end_on_the_side_of_the_separatrix_on_which_they_begin():
     learnt = []
     for start in (edge - 0.15, edge + 0.2):
         aside = model.replace(initial_alignment=start)
-        keys = jnp.stack([aside.key(150, s) for s in range(16)])
-        learnt.append(np.mean(np.asarray(simulate_batch(aside, {}, keys, 150)["alignment"])[:, -1] > 0.8))
+        keys = jnp.stack([aside.key(400, s) for s in range(16)])
+        learnt.append(np.mean(np.asarray(simulate_batch(aside, {}, keys, 400)["alignment"])[:, -1] > 0.8))
     assert learnt[0] < 0.2
     assert learnt[1] > 0.8
 
