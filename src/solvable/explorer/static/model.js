@@ -6,7 +6,7 @@ import { axisBar } from "./axis.js";
 import { panel } from "./controls.js";
 import { announce, h, number, settled, words } from "./dom.js";
 import { planeOf } from "./figure.js";
-import { draw, sentence, showLegend, soon, table } from "./plot.js";
+import { draw, sentence, soon, table } from "./plot.js";
 import { physics, simulations } from "./simulate.js";
 import { difference, existing, forServer, fromQuery, toQuery } from "./state.js";
 import { takeaway } from "./takeaway.js";
@@ -47,7 +47,7 @@ class Page {
   build() {
     const d = this.description;
     this.chips = h("div", { class: "chips observables", role: "group", "aria-label": "Observables" });
-    this.legend = h("ul", { class: "legend", hidden: true, "aria-label": "Curves" });
+    this.legend = h("ul", { class: "legend", "aria-label": "Curves" });
     this.plot = h("div", { class: "plot", role: "img", "aria-label": "The curve will be drawn here." });
     this.empty = h("div", { class: "empty over", hidden: true });
     this.status = h("p", { class: "status" });
@@ -68,8 +68,8 @@ class Page {
       this.storyPlace,
       h("div", { class: "layout" },
         h("div", { class: "bench" },
-          h("div", { class: "stage" }, this.figure, this.simulations.element, this.away.element),
-          h("section", { class: "panel", "aria-label": "Controls of the model" }, this.controls.element, h("button", { type: "button", class: "quiet-button", onclick: () => this.reset() }, "Back to the first view"))),
+          h("section", { class: "panel", "aria-label": "Controls of the model" }, this.controls.element, h("button", { type: "button", class: "quiet-button", onclick: () => this.reset() }, "Back to the first view")),
+          h("div", { class: "stage" }, this.figure, this.simulations.element, this.away.element)),
         about(d)), this.ledger = h("section", { class: "setup", "aria-labelledby": "claims-title", hidden: true }));
   }
 
@@ -325,9 +325,8 @@ class Page {
     if (!this.plot.isConnected || (!this.answer && this.description.has_theory)) return;
     const view = this.answerView ?? this.view, curves = this.curves();
     const preview = (view.x?.points ?? 0) < (this.view.x?.points ?? 0);
-    const figure = await draw(this.plot, { view, curves, declarations: this.declarations, logarithmic: this.logarithmic, preview, map: this.map });
+    const figure = await draw(this.plot, { view, curves, declarations: this.declarations, logarithmic: this.logarithmic, preview, map: this.map, legend: this.legend, pins: view.y ? [] : this.pins, unpin: (k) => this.unpin(k) });
     this.mapTick.hidden = Boolean(view.x) || !curves[0].answer.series.length || !planeOf(curves[0].answer.series[0], curves[0].answer);
-    showLegend(this.legend, figure, view.y ? [] : this.pins, (k) => this.unpin(k));
     this.plot.setAttribute("aria-label", sentence(curves[0].answer, view));
     const bare = !figure.panels.length;
     this.empty.hidden = !bare;
