@@ -12,6 +12,8 @@ The page is built from the models' declarations, so a new model needs no code he
     theory.py       curves: compiled once, cached, dropped when a newer request arrives
     jobs.py         simulations: a worker process, its events, cancelling
     worker.py       the worker process
+    waves.py        the order of its work: seed by seed
+    defaults.py     the view with which a model opens
     reproduce.py    the same numbers in Python and in a shell
     files.py        exported figures and data; thumbnails
     stored_study.py a stored study, shown in the same way

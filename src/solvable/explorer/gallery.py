@@ -17,7 +17,7 @@ def models() -> dict[str, Any]:
         "models": [
             {
                 "id": line.id,
-                "title": line.id.replace("-", " ").capitalize(),
+                "title": line.shown_title,
                 "family": line.family,
                 "family_title": FAMILIES.get(line.family, line.family.replace("-", " ").capitalize()),
                 "sentence": line.sentence,
@@ -25,7 +25,7 @@ def models() -> dict[str, Any]:
                 "kind": line.kind,
                 "has_theory": line.kind != "experiment",
                 "badge": line.kind,
-                "thumbnail": f"/thumbnails/{line.id}.png",
+                "thumbnail": f"/thumbnails/{line.id}.svg",
             }
             for line in listings().values()
         ],
