@@ -7,7 +7,6 @@ process of its own, on a few cores, without any compiled programs to begin with,
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
 import subprocess
@@ -94,8 +93,8 @@ def main() -> int:
         return 0
     free: Queue[list[int]] = Queue()
     known = sorted(os.sched_getaffinity(0))
-    for cores in itertools.islice(itertools.batched(known, chosen.cores), chosen.jobs):
-        free.put(list(cores))
+    for k in range(chosen.jobs):
+        free.put([known[(k * chosen.cores + i) % len(known)] for i in range(chosen.cores)])
     lock = threading.Lock()
 
     def work(model: str) -> None:

@@ -10,7 +10,8 @@ from .views import View, default_observables
 
 POINTS = 8  # simulated points along an axis
 CORE_SECONDS = 6.0  # declared cost of the default simulation, beside which it compiles
-SEEDS = (8, 48)  # with fewer, errors are large; with more, nothing is learnt
+SEEDS = (8, 64)  # with fewer, errors are large; with more, little is learnt
+SEEDS_OF_RANDOM = 128  # distributions need more than means
 FEWEST = 4  # seeds of an expensive model: with fewer, no difference would be significant
 FEWEST_MEASURED = 2  # of an experiment, which is compared with nothing
 
@@ -39,10 +40,11 @@ def affordable(view: View) -> int:
 
     >>> from solvable.registry import model_class
     >>> affordable(default_view(model_class("perceptron")))
-    48
+    64
     """
     model = view.model
     fewest, (some, most) = (FEWEST if model.has_theory else FEWEST_MEASURED), SEEDS
+    most = SEEDS_OF_RANDOM if any(model.observables()[n].random for n in view.observables) else most
     fitting = int(CORE_SECONDS / max(seconds(view), 1e-9))
     return min(most, 4 * (fitting // 4)) if fitting >= some else max(fewest, fitting)
 
