@@ -9,16 +9,13 @@ from urllib.parse import urlencode
 
 from ..model import Model
 from ..registry import listings
+from .links import WORDS
 from .views import Axis, View
 
 
 def reproduce(view: View, address: str) -> dict[str, str]:
     """The program, the command and the link."""
     return {"python": python(view), "shell": shell(view), "link": link(view, address)}
-
-
-WORDS = ("model", "x", "y", "show", "branches", "sizes", "seeds", "simulated", "study", "at", "pin", "axis", "type", "tour",
-         "token", "step")  # fmt: skip
 
 
 def link(view: View, address: str) -> str:
