@@ -220,14 +220,14 @@ class Explorer:
     # --- export -----------------------------------------------------------------------------------------------------
 
     async def reproduce(self, request: Request) -> Response:
+        from .pictures import Shown
         from .reproduce import reproduce
-        from .views import View
 
-        body = await body_of(request, ("view",))
+        body = await body_of(request, ("view", "pins", "logarithmic"))
         if (study := self._study_view(body.get("view"))) is not None:
             return answer(await run_in_threadpool(self.opened.reproduce, study, self.address))
-        view = await run_in_threadpool(View.checked, body.get("view"))
-        return answer(await run_in_threadpool(reproduce, view, self.address))
+        shown = await run_in_threadpool(Shown.checked, body)
+        return answer(await run_in_threadpool(reproduce, shown, self.address))
 
     def _study_view(self, view: Any) -> dict[str, Any] | None:
         """The view, if it belongs to the opened study."""
@@ -243,7 +243,7 @@ class Explorer:
         from .files import FORMATS
         from .views import Refused
 
-        body = await body_of(request, ("view", "format", "job"))
+        body = await body_of(request, ("view", "format", "job", "pins", "logarithmic"))
         to = body.get("format")
         if not isinstance(to, str) or to not in FORMATS:
             raise Refused(f"there is no export to {str(to)[:40]!r}: {', '.join(FORMATS)}.", "format")
@@ -253,35 +253,44 @@ class Explorer:
 
     def _exported(self, session: str, body: dict[str, Any], to: str) -> tuple[str, bytes]:
         from .files import export
-        from .views import Refused, View
+        from .pictures import Shown
+        from .reproduce import drawable
+        from .theory import theory_of
+        from .views import Refused
 
         if (study := self._study_view(body.get("view"))) is not None:
             return "study", export(self.opened.study, self.opened.checked(study.get("observables") or []), to)
-        view = View.checked(body.get("view"))
+        shown, job = Shown.checked(body), None
+        view, picture = shown.view, to not in ("csv", "nc")
         if body.get("job") is not None:
             job = self.jobs.of(session, body["job"]) if isinstance(body["job"], str) else None
             if job is None:
                 raise Refused("there is no such simulation.", "job")
             if not job.complete:
                 raise Refused("this simulation has not ended; wait for it, or export only the theory.", "job")
-            return view.model.id, export(job.study, self._drawn(view, to), to)
-        from .theory import as_study, theory_of
-
-        if view.branches:
-            raise Refused("branches cannot be exported; use the Python program instead.", "branches")
-        if (why := theory_of(view.model)) is not None:
+        elif view.branches and not picture:
+            raise Refused("branches are not exported as data; use a figure or the Python program instead.", "branches")
+        elif (why := theory_of(view.model)) is not None:
             raise Refused(why, "job")
-        curves = self.theories.kept(view) or self.theories.submit(view, lambda: True).result()
-        return view.model.id, export(as_study(view, curves), self._drawn(view, to), to)
-
-    def _drawn(self, view: Any, to: str) -> list[str]:
-        from .reproduce import drawable
-        from .views import Refused
-
         names = drawable(view.model, list(view.observables), bool(view.axes))
-        if not names and to not in ("csv", "nc"):
+        if not picture:
+            return view.model.id, export(job.study if job else self._curve(view), names, to)
+        if not names:
             raise Refused("there is no axis to draw along; put a control on the x axis.", "x")
-        return names
+        captions = shown.captions
+        beside = {text: self._curve(pin) for text, pin in zip(captions[1:], shown.pins, strict=True)}
+        options: dict[str, Any] = {"scales": shown.scales, "branches": view.branches, "beside": beside}
+        options |= {"caption": captions[0]} if beside else {}
+        return view.model.id, export(job.study if job else self._curve(view), names, to, **options)
+
+    def _curve(self, view: Any) -> Any:
+        """The theory of a view as a study, from the cache or computed now."""
+        from dataclasses import replace
+
+        from .theory import as_study
+
+        view = replace(view, branches=False)  # a figure computes them itself
+        return as_study(view, self.theories.kept(view) or self.theories.submit(view, lambda: True).result())
 
     # --- a stored study ---------------------------------------------------------------------------------------------
 

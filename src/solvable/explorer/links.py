@@ -9,7 +9,8 @@ from ..errors import InvalidValue, UnknownName, nearest
 from ..registry import listings, model_class
 
 if TYPE_CHECKING:
-    from .views import View
+    from ..model import Model
+    from .pictures import Shown
 
 # Words of a link that are not fields of a model; a field with such a name is written `field.NAME`.
 WORDS = ("model", "x", "y", "show", "branches", "sizes", "seeds", "simulated", "study", "at", "pin", "axis", "type", "tour",
@@ -42,32 +43,30 @@ def query_of(link: str) -> str:
     return urlencode(pairs, safe=":,")
 
 
-def view_of(link: str) -> View:
-    """The view of a link; anything that it does not mention is as in the model's first view.
+def shown_of(link: str) -> Shown:
+    """The view of a link with its pinned curves; anything that it does not mention is as in the model's first view.
 
-    >>> view = view_of("?model=perceptron&penalty=0.1&x=samples:0.5:4:8:log&seeds=3")
-    >>> view.values, view.x.points, view.seeds
-    ({'penalty': 0.1}, 8, 3)
+    >>> shown = shown_of("?model=perceptron&penalty=0.1&x=samples:0.5:4:8:log&seeds=3&pin=defaults&axis=log")
+    >>> shown.view.values, shown.view.x.points, shown.view.seeds, len(shown.pins), shown.logarithmic
+    ({'penalty': 0.1}, 8, 3, 1, True)
     """
     from .defaults import default_view
-    from .views import View
+    from .pictures import Shown
 
-    given = dict(_pairs(link))
+    pairs = _pairs(link)
+    given = dict(pairs)
     if "model" not in given:
         raise InvalidValue("this link names no model: it is like '?model=perceptron'.")
     query_of(link)
-    kind = model_class(given.pop("model"))
+    kind = model_class(given["model"])
     request = default_view(kind).json()
     for name, text in given.items():
-        field = name.removeprefix("field.")
-        if name not in WORDS and field in kind.fields():
-            request["values"][field] = _value(kind.fields()[field], field, text)
-        elif name not in WORDS:
-            raise UnknownName(
-                f"{kind.id} has no {name[:60]!r}; {nearest(name[:60], [*kind.fields_of('control', 'choice')])}"
-            )
+        if name not in WORDS:
+            field = name.removeprefix("field.")
+            request["values"][field] = _value(kind, field, text)
     if "x" in given:
         request |= {"x": _axis(given["x"]), "y": None}
+        request.pop("simulated")
     if "y" in given:
         request["y"] = _axis(given["y"])
     if given.get("show"):
@@ -77,9 +76,14 @@ def view_of(link: str) -> View:
     if given.get("sizes"):
         request["sizes"] = [_whole("sizes", word) for word in given["sizes"].split(",")]
     request |= {n: _whole(n, given[n]) for n in ("seeds", "simulated") if given.get(n)}
-    if "x" in given and "simulated" not in given:
-        request.pop("simulated")
-    return View.checked(request)
+    pins = [_pin(kind, text) for name, text in pairs if name == "pin"]
+    return Shown.checked({"view": request, "pins": pins, "logarithmic": given.get("axis") == "log"})
+
+
+def _pin(kind: type[Model], text: str) -> dict[str, Any]:
+    """The values of a pinned curve, from `penalty:0.1,loss:hinge` or `defaults`."""
+    parts = [part.partition(":") for part in text.split(",") if text != "defaults"]
+    return {name: _value(kind, name, value) for name, _, value in parts}
 
 
 def _pairs(link: str) -> list[tuple[str, str]]:
@@ -104,12 +108,13 @@ def _axis(text: str) -> dict[str, Any] | None:
     return axis | ({"scale": rest[3]} if len(rest) == 4 else {})
 
 
-def _value(declared: Any, name: str, text: str) -> Any:
-    if declared.kind == "choice" and declared.options:
-        return text
-    if declared.kind == "choice":
-        return _whole(name, text)
-    return _number(name, text)
+def _value(kind: type[Model], name: str, text: str) -> Any:
+    settable = kind.fields_of("control", "choice")
+    if name not in settable:
+        raise UnknownName(f"{kind.id} has no {name[:60]!r}; {nearest(name[:60], list(settable))}")
+    if settable[name].kind == "control":
+        return _number(name, text)
+    return text if settable[name].options else _whole(name, text)
 
 
 def _number(name: str, text: str) -> float:

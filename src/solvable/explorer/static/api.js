@@ -45,13 +45,13 @@ export const theory = (view, stream, sequence, signal) => json("/api/theory", { 
 export const jobs = () => json("/api/jobs");
 export const simulate = (view) => json("/api/simulate", { view });
 export const cancel = (job) => json(`/api/jobs/${encodeURIComponent(job)}/cancel`, {});
-export const reproduce = (view) => json("/api/reproduce", { view });
+export const reproduce = (view, also = {}) => json("/api/reproduce", { view, ...also });
 export const study = () => json("/api/study");
 export const studySeries = (request) => json("/api/study/series", request);
 
 /** A file made by the server: its bytes and its name. */
-export async function exported(view, format, job) {
-  const answer = await ask("/api/export", { view, format, job });
+export async function exported(view, format, job, also = {}) {
+  const answer = await ask("/api/export", { view, format, job, ...also });
   const named = /filename="?([^";]+)"?/.exec(answer.headers.get("Content-Disposition") ?? "");
   return { blob: await answer.blob(), name: named ? named[1] : `solvable.${format}` };
 }

@@ -37,7 +37,7 @@ class Page {
     this.controls = panel(description, (name, value, final) => this.setValue(name, value, final));
     this.axes = axisBar(description, (patch, push) => this.change(patch, push ?? false));
     this.simulations = simulations(description, { current: () => this.view, changed: (patch) => this.change(patch, false), redraw: () => this.redraw() });
-    this.away = takeaway({ current: () => ({ view: this.view, job: this.simulations.points(this.view).job, link: this.link() }) });
+    this.away = takeaway({ current: () => ({ view: this.view, job: this.simulations.points(this.view).job, link: this.link(), also: { pins: this.pins.map((p) => p.values), logarithmic: this.logarithmic } }) });
     this.ask = api.latest((view, sequence, signal) => api.theory(forServer(view), "curve", sequence, signal), (...settled) => this.answered(...settled));
     this.remember = settled(300, () => history.replaceState(null, "", `/?${this.query()}`));
     this.resized = settled(120, () => this.redraw());
@@ -53,7 +53,7 @@ class Page {
     this.status = h("p", { class: "status" });
     this.trouble = h("p", { class: "refusal", role: "alert", hidden: true });
     this.pinButton = h("button", { type: "button", onclick: () => this.pin(), title: "Keep this curve while you change the controls" }, "Pin this curve");
-    this.logBox = h("input", { type: "checkbox", onchange: () => { this.logarithmic = this.logBox.checked; this.redraw(); this.remember(); } });
+    this.logBox = h("input", { type: "checkbox", onchange: () => { this.logarithmic = this.logBox.checked; this.looksOtherwise(); } });
     this.branchBox = h("input", { type: "checkbox", onchange: () => this.change({ branches: this.branchBox.checked }, false) });
     this.values = h("details", { class: "astable", ontoggle: () => this.showTable() }, h("summary", {}, "Values as a table"));
     this.storyPlace = h("div", {});
@@ -200,16 +200,21 @@ class Page {
     const { points, faded } = this.simulations.points(this.view);
     this.pins.push({ values: { ...this.view.values }, answer: this.answer, points: faded ? [] : points, key: physics(this.view), colour });
     announce("Pinned.");
-    this.redraw();
-    this.remember();
+    this.looksOtherwise();
   }
 
   unpin(k) {
     this.pins.splice(k, 1);
     announce("Unpinned.");
+    this.looksOtherwise();
+    this.pinButton.focus();
+  }
+
+  /** The same curve in another look: redraw it, and update link and program. */
+  looksOtherwise() {
     this.redraw();
     this.remember();
-    this.pinButton.focus();
+    this.away.update();
   }
 
   askPin(pin) {
