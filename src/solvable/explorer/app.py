@@ -113,6 +113,11 @@ class Explorer:
         version = self.plotly[1] if self.plotly else None
         return answer(models() | {"study": study, "plotly": version})
 
+    async def words(self, request: Request) -> Response:
+        from .search_words import words_of_models
+
+        return answer({"words": await run_in_threadpool(words_of_models)})
+
     async def model(self, request: Request) -> Response:
         id = request.path_params["id"]
         if id not in listings():
@@ -333,6 +338,7 @@ def make_app(explorer: Explorer) -> Any:
         ("/plotly.js", explorer.plotly_js, get),
         ("/thumbnails/{model}.png", explorer.thumbnail, get),
         ("/api/models", explorer.models, get),
+        ("/api/words", explorer.words, get),
         ("/api/models/{id}", explorer.model, get),
         ("/api/models/{id}/claims", explorer.claims, get),
         ("/api/status", explorer.status, get),
@@ -352,7 +358,7 @@ def make_app(explorer: Explorer) -> Any:
         yield
         await explorer.close()
 
-    light = {"/", "/static/{name}", "/plotly.js", "/api/models", "/api/status"}
+    light = {"/", "/static/{name}", "/plotly.js", "/thumbnails/{model}.svg", "/api/models", "/api/words", "/api/status"}
     routes = [Route(path, guarded(handler, light=path in light), methods=methods) for path, handler, methods in table]
     handlers: Any = {404: http_error, 405: http_error}
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)

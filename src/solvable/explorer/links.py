@@ -46,9 +46,9 @@ def query_of(link: str) -> str:
 def shown_of(link: str) -> Shown:
     """The view of a link with its pinned curves; anything that it does not mention is as in the model's first view.
 
-    >>> shown = shown_of("?model=perceptron&penalty=0.1&x=samples:0.5:4:8:log&seeds=3&pin=defaults&axis=log")
+    >>> shown = shown_of("?model=perceptron&penalty=0.2&x=samples:0.5:4:8:log&seeds=3&pin=defaults&axis=log")
     >>> shown.view.values, shown.view.x.points, shown.view.seeds, len(shown.pins), shown.logarithmic
-    ({'penalty': 0.1}, 8, 3, 1, True)
+    ({'penalty': 0.2}, 8, 3, 1, True)
     """
     from .defaults import default_view
     from .pictures import Shown
