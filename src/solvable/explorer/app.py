@@ -97,12 +97,12 @@ class Explorer:
         return Response(body, media_type="text/javascript", headers=headers)
 
     async def thumbnail(self, request: Request) -> Response:
-        from .files import thumbnail
+        from .gallery import thumbnail
 
         if request.path_params["model"] not in listings():
             return refusal(404, "there is no such model.")
-        kind, body = await run_in_threadpool(thumbnail, request.path_params["model"])
-        return Response(body, media_type=kind, headers={"cache-control": "private, max-age=3600"})
+        body = await run_in_threadpool(thumbnail, request.path_params["model"])
+        return Response(body, media_type="image/svg+xml", headers={"cache-control": "private, max-age=3600"})
 
     # --- models -----------------------------------------------------------------------------------------------------
 
@@ -112,6 +112,11 @@ class Explorer:
         study = await run_in_threadpool(lambda: self.opened.about()) if self._study is not None else None
         version = self.plotly[1] if self.plotly else None
         return answer(models() | {"study": study, "plotly": version})
+
+    async def words(self, request: Request) -> Response:
+        from .search_words import words_of_models
+
+        return answer({"words": await run_in_threadpool(words_of_models)})
 
     async def model(self, request: Request) -> Response:
         id = request.path_params["id"]
@@ -259,7 +264,12 @@ class Explorer:
         from .views import Refused
 
         if (study := self._study_view(body.get("view"))) is not None:
-            return "study", export(self.opened.study, self.opened.checked(study.get("observables") or []), to)
+            names = self.opened.checked(study.get("observables") or [])
+            if to == "html":
+                from .snapshot import of_study
+
+                return "study", of_study(self.opened, names)
+            return "study", export(self.opened.study, names, to)
         shown, job = Shown.checked(body), None
         view, picture = shown.view, to not in ("csv", "nc")
         if body.get("job") is not None:
@@ -270,18 +280,21 @@ class Explorer:
                 raise Refused("this simulation has not ended; wait for it, or export only the theory.", "job")
         elif view.branches and not picture:
             raise Refused("branches are not exported as data; use a figure or the Python program instead.", "branches")
-        elif (why := theory_of(view.model)) is not None:
+        elif (why := theory_of(view.model)) is not None and to != "html":
             raise Refused(why, "job")
+        if to == "html":
+            from .snapshot import page_of_view, picture_of
+
+            study = job.study if job else self._curve(view) if theory_of(view.model) is None else None
+            agreement = next((data for kind, data in job.events if kind == "agreement"), None) if job else None
+            return view.model.id, page_of_view(shown, picture_of(shown, study, self._curve), study, agreement)
         names = drawable(view.model, list(view.observables), bool(view.axes))
         if not picture:
             return view.model.id, export(job.study if job else self._curve(view), names, to)
         if not names:
             raise Refused("there is no axis to draw along; put a control on the x axis.", "x")
-        captions = shown.captions
-        beside = {text: self._curve(pin) for text, pin in zip(captions[1:], shown.pins, strict=True)}
-        options: dict[str, Any] = {"scales": shown.scales, "branches": view.branches, "beside": beside}
-        options |= {"caption": captions[0]} if beside else {}
-        return view.model.id, export(job.study if job else self._curve(view), names, to, **options)
+        study = job.study if job else self._curve(view)
+        return view.model.id, export(study, names, to, **shown.drawn_with(self._curve))
 
     def _curve(self, view: Any) -> Any:
         """The theory of a view as a study, from the cache or computed now."""
@@ -331,8 +344,9 @@ def make_app(explorer: Explorer) -> Any:
         ("/", explorer.index, get),
         ("/static/{name}", explorer.static, get),
         ("/plotly.js", explorer.plotly_js, get),
-        ("/thumbnails/{model}.png", explorer.thumbnail, get),
+        ("/thumbnails/{model}.svg", explorer.thumbnail, get),
         ("/api/models", explorer.models, get),
+        ("/api/words", explorer.words, get),
         ("/api/models/{id}", explorer.model, get),
         ("/api/models/{id}/claims", explorer.claims, get),
         ("/api/status", explorer.status, get),
@@ -352,7 +366,7 @@ def make_app(explorer: Explorer) -> Any:
         yield
         await explorer.close()
 
-    light = {"/", "/static/{name}", "/plotly.js", "/api/models", "/api/status"}
+    light = {"/", "/static/{name}", "/plotly.js", "/thumbnails/{model}.svg", "/api/models", "/api/words", "/api/status"}
     routes = [Route(path, guarded(handler, light=path in light), methods=methods) for path, handler, methods in table]
     handlers: Any = {404: http_error, 405: http_error}
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import importlib.util
 import json
 import os
@@ -19,12 +20,13 @@ from typing import Any
 
 from ..errors import InvalidValue, SolvableError
 from .importing import heavy_imports
+from .links import is_link, query_of
 
 NEEDED = ("starlette", "uvicorn", "latex2mathml", "plotly")
 
 
-def explore(run: Path | None, port: int, browser: bool, as_json: bool) -> int:
-    """Serve the page and return the exit code."""
+def explore(what: str | None, port: int, browser: bool, as_json: bool) -> int:
+    """Serve the page, opened at a link or with a stored study, and return the exit code."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise SolvableError(f"the explorer needs {missing[0]}: pip install 'solvable[explore]'")
@@ -33,7 +35,9 @@ def explore(run: Path | None, port: int, browser: bool, as_json: bool) -> int:
     from ..lab.jax_environment import configure
 
     configure()
-    study = _opened(run) if run is not None else None
+    run = Path(what) if what is not None and not is_link(what) else None
+    query = query_of(what) if what is not None and run is None else "study=1" if run is not None else ""
+    study = opened(run) if run is not None else None
     import uvicorn
 
     from .app import Explorer, make_app
@@ -52,7 +56,7 @@ def explore(run: Path | None, port: int, browser: bool, as_json: bool) -> int:
     server = Server(settings(make_app(explorer)))
 
     def address() -> str:
-        return f"{explorer.address}/?token={door.issue()}"
+        return f"{explorer.address}/?token={door.issue()}" + (f"&{query}" if query else "")
 
     def tell() -> None:
         if as_json:
@@ -77,7 +81,7 @@ def explore(run: Path | None, port: int, browser: bool, as_json: bool) -> int:
     os._exit(0)
 
 
-def _opened(run: Path) -> Any:
+def opened(run: Path) -> Any:
     """The stored study, read once before the server starts, so that errors in it are reported at once."""
     from ..study import open as open_study
 
@@ -107,6 +111,7 @@ def _listener(port: int) -> socket.socket:
 
 def _redirect(address: str) -> Path | None:
     """A page, readable by its owner only, that leads to the address: arguments of processes are read by every user."""
+    address = html.escape(address)
     try:
         handle, name = tempfile.mkstemp(prefix="solvable-", suffix=".html")
         with os.fdopen(handle, "w") as file:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,6 +60,13 @@ class Shown:
                              for n, v in values.items()) or "current"  # fmt: skip
             texts.append(text if text not in texts else f"{text} ({len(texts) + 1})")
         return texts
+
+    def drawn_with(self, curve: Callable[[View], Any]) -> dict[str, Any]:
+        """The options of the figure; `curve` gives the theory of a pinned view as a study."""
+        captions = self.captions
+        beside = {text: curve(pin) for text, pin in zip(captions[1:], self.pins, strict=True)}
+        options: dict[str, Any] = {"scales": self.scales, "branches": self.view.branches, "beside": beside}
+        return options | ({"caption": captions[0]} if beside else {})
 
     @property
     def declared_otherwise(self) -> dict[str, str]:

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 from ..model import Model
 from ..registry import listings
+from .links import WORDS
 from .pictures import Shown
 from .views import Axis, View
 
@@ -16,10 +17,6 @@ from .views import Axis, View
 def reproduce(shown: Shown, address: str) -> dict[str, str]:
     """The program, the command and the link."""
     return {"python": python(shown), "shell": shell(shown), "link": link(shown, address)}
-
-
-WORDS = ("model", "x", "y", "show", "branches", "sizes", "seeds", "simulated", "study", "at", "pin", "axis", "type", "tour",
-         "token", "step")  # fmt: skip
 
 
 def link(shown: Shown, address: str) -> str:
