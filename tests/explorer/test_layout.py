@@ -2,7 +2,7 @@
 
 import pytest
 from benchmarks.browsing import served
-from test_browser import Visit, address, chromium, phone, visit  # noqa: F401
+from visiting import Visit
 
 import solvable as sv
 
@@ -32,7 +32,7 @@ def moved(before, after):
 
 
 @pytest.mark.parametrize("font", ["DejaVu Sans", "DejaVu Serif", "DejaVu Sans Mono"])
-def test_a_phone_is_wide_enough_for_every_font(phone, font):  # noqa: F811
+def test_a_phone_is_wide_enough_for_every_font(phone, font):
     queries = ["", "?tour=all", *(f"?model={m}" for m in ("perceptron", "phase-retrieval", "linear-diffusion"))]
     for query in queries:
         phone.page.goto(f"{phone.base}/{query}")
@@ -43,7 +43,7 @@ def test_a_phone_is_wide_enough_for_every_font(phone, font):  # noqa: F811
             assert phone.page.evaluate("() => document.documentElement.scrollWidth") <= 360, (query, size)
 
 
-def test_explanations_are_whole(visit):  # noqa: F811
+def test_explanations_are_whole(visit):
     visit.open("?model=perceptron&show=test_error")
     cut = """() => [...document.querySelectorAll('.meaning, .wakes, .sentence')].filter((e) =>
       e.scrollHeight > e.clientHeight + 1 || getComputedStyle(e).textOverflow === 'ellipsis' ||
@@ -52,7 +52,7 @@ def test_explanations_are_whole(visit):  # noqa: F811
     assert visit.page.evaluate(cut) == []
 
 
-def test_sliders_come_before_chips_for_the_keyboard_and_beside_the_plot_for_the_eye(visit):  # noqa: F811
+def test_sliders_come_before_chips_for_the_keyboard_and_beside_the_plot_for_the_eye(visit):
     visit.open("?model=perceptron&show=test_error")
     order = """() => [...document.querySelectorAll('main input[type=range], main .chip')].map((e) => e.className || e.type)"""
     found = visit.page.evaluate(order)
@@ -63,7 +63,7 @@ def test_sliders_come_before_chips_for_the_keyboard_and_beside_the_plot_for_the_
 
 
 @pytest.mark.parametrize("query", ["?model=perceptron", "?model=soft-committee", ""])
-def test_nothing_shifts_while_the_page_loads(visit, query):  # noqa: F811
+def test_nothing_shifts_while_the_page_loads(visit, query):
     visit.context.add_init_script(SHIFTS)
     visit.open(query)
     visit.page.wait_for_timeout(600)  # what comes after the first curve: claims, found simulations
@@ -71,7 +71,7 @@ def test_nothing_shifts_while_the_page_loads(visit, query):  # noqa: F811
     assert sum(value for value, *_ in shifted) < 0.01, shifted
 
 
-def test_nothing_shifts_under_the_pointer(visit):  # noqa: F811
+def test_nothing_shifts_under_the_pointer(visit):
     visit.open("?model=perceptron&show=test_error&sizes=20&seeds=2&simulated=2")
     places = visit.page.evaluate(PLACES)
 
@@ -103,7 +103,7 @@ def test_nothing_shifts_under_the_pointer(visit):  # noqa: F811
     assert moved(places, visit.page.evaluate(PLACES)) <= takeaway
 
 
-def test_a_choice_that_wakes_a_control_moves_nothing(visit):  # noqa: F811
+def test_a_choice_that_wakes_a_control_moves_nothing(visit):
     visit.open("?model=masked-regression&show=test_loss")
     assert visit.find(".control.asleep").count() > 3
     places = visit.page.evaluate(PLACES)
@@ -121,11 +121,11 @@ def test_a_choice_that_wakes_a_control_moves_nothing(visit):  # noqa: F811
 # --- labels -----------------------------------------------------------------------------------------------------------
 
 
-def test_labels_of_a_plot_never_become_links(chromium, tmp_path):  # noqa: F811
+def test_labels_of_a_plot_never_become_links(chromium, tmp_path):
     tempting = '<a href="https://example.org">free</a> %{x}'
     study = sv.Study(sv.Perceptron(loss="square"), {"penalty": [0.1, 1.0]}, arms={tempting: {"noise": 0.1}, "b": {}})
     study.run(tmp_path / "run", progress=False)
-    with served(str(tmp_path / "run")) as address:  # noqa: F811
+    with served(str(tmp_path / "run")) as address:
         visit = Visit(chromium, address)
         for query in ("?study=1&x=arm", "?study=1&x=penalty"):
             visit.open(query)
@@ -141,7 +141,7 @@ def test_labels_of_a_plot_never_become_links(chromium, tmp_path):  # noqa: F811
         visit.end()
 
 
-def test_exported_pictures_hold_the_pins_and_the_scale(visit):  # noqa: F811
+def test_exported_pictures_hold_the_pins_and_the_scale(visit):
     visit.open("?model=perceptron&show=test_error&penalty=0.5&pin=penalty:0.01&axis=log")
     visit.page.get_by_text("Export this view").click()
     visit.page.get_by_text("'penalty 0.01': sv.Perceptron(penalty=0.01)").wait_for()

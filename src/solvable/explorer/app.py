@@ -28,8 +28,12 @@ STATIC = Path(__file__).parent / "static"
 class Explorer:
     """One running server: the state that its requests share."""
 
-    def __init__(self, doorkeeper: Doorkeeper, study: Any = None, run: Path | None = None, *, warm: bool = True):
+    def __init__(
+        self, doorkeeper: Doorkeeper, study: Any = None, run: Path | None = None, *, warm: bool = True,
+        stories: list[dict[str, Any]] | None = None,
+    ):  # fmt: skip
         self.doorkeeper, self._study, self._run, self._warms = doorkeeper, study, run, warm
+        self._stories = stories
         self.address = f"http://127.0.0.1:{doorkeeper.port}"
         self.files = {f.name: f for f in sorted(STATIC.iterdir()) if f.is_file()} if STATIC.is_dir() else {}
         self.plotly = plotly()
@@ -117,6 +121,11 @@ class Explorer:
         from .search_words import words_of_models
 
         return answer({"words": await run_in_threadpool(words_of_models)})
+
+    async def stories(self, request: Request) -> Response:
+        from .stories import OURS, parsed
+
+        return answer({"stories": [*(self._stories or []), *await run_in_threadpool(parsed, OURS)]})
 
     async def model(self, request: Request) -> Response:
         id = request.path_params["id"]
@@ -347,6 +356,7 @@ def make_app(explorer: Explorer) -> Any:
         ("/thumbnails/{model}.svg", explorer.thumbnail, get),
         ("/api/models", explorer.models, get),
         ("/api/words", explorer.words, get),
+        ("/api/stories", explorer.stories, get),
         ("/api/models/{id}", explorer.model, get),
         ("/api/models/{id}/claims", explorer.claims, get),
         ("/api/status", explorer.status, get),

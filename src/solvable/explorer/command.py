@@ -25,7 +25,7 @@ from .links import is_link, query_of
 NEEDED = ("starlette", "uvicorn", "latex2mathml", "plotly")
 
 
-def explore(what: str | None, port: int, browser: bool, as_json: bool) -> int:
+def explore(what: str | None, port: int, browser: bool, as_json: bool, story: Path | None = None) -> int:
     """Serve the page, opened at a link or with a stored study, and return the exit code."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
@@ -38,6 +38,9 @@ def explore(what: str | None, port: int, browser: bool, as_json: bool) -> int:
     run = Path(what) if what is not None and not is_link(what) else None
     query = query_of(what) if what is not None and run is None else "study=1" if run is not None else ""
     study = opened(run) if run is not None else None
+    stories = _stories(story) if story is not None else []
+    if stories and not query:
+        query = f"{stories[0]['steps'][0]['query']}&lecture={stories[0]['id']}&step=0"
     import uvicorn
 
     from .app import Explorer, make_app
@@ -46,7 +49,7 @@ def explore(what: str | None, port: int, browser: bool, as_json: bool) -> int:
 
     listener = _listener(port)
     door = Doorkeeper(listener.getsockname()[1])
-    explorer = Explorer(door, study, run)
+    explorer = Explorer(door, study, run, stories=stories)
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: Any = None) -> None:
@@ -79,6 +82,14 @@ def explore(what: str | None, port: int, browser: bool, as_json: bool) -> int:
     sys.stdout.flush()
     # Threads that are still compiling cannot be interrupted, and there is nothing left to save.
     os._exit(0)
+
+
+def _stories(file: Path) -> list[dict[str, Any]]:
+    """The stories of a lecturer, checked before the server starts; their names in links do not clash with ours."""
+    from .stories import OURS, parsed, read
+
+    taken = {story["id"] for story in parsed(OURS)}
+    return [s | {"id": f"my-{s['id']}" if s["id"] in taken else s["id"]} for s in read(file)]
 
 
 def opened(run: Path) -> Any:

@@ -47,6 +47,7 @@ export const jobs = () => json("/api/jobs");
 export const simulate = (view) => json("/api/simulate", { view });
 export const cancel = (job) => json(`/api/jobs/${encodeURIComponent(job)}/cancel`, {});
 export const reproduce = (view, also = {}) => json("/api/reproduce", { view, ...also });
+export const stories = () => json("/api/stories");
 export const study = () => json("/api/study");
 export const studySeries = (request) => json("/api/study/series", request);
 

@@ -149,7 +149,7 @@ export function compose({ view, curves, declarations, look, width, logarithmic, 
           markers ||= few;
           if (series.values !== null && line.y.some((v) => v !== null)) {
             traces.push({
-              type: "scatter", mode: line.axis === null || few ? "lines+markers" : "lines", x: line.axis === null ? [c] : line.x.map(tick), y: line.y,
+              meta: { curve: c, observable: name }, type: "scatter", mode: line.axis === null || few ? "lines+markers" : "lines", x: line.axis === null ? [c] : line.x.map(tick), y: line.y,
               xaxis: `x${suffix}`, yaxis: `y${suffix}`, name: plain(caption || "theory"), showlegend: false, connectgaps: false,
               line: { color: colour, width: (c === 0 ? 2.6 : 2) * look.scale, dash, simplify: false, shape: preview ? "spline" : "linear" },
               marker: { color: colour, size: 8 * look.scale, symbol: "circle-open", line: { width: 2 } },
@@ -202,7 +202,7 @@ function drawPoints({ traces, legend, curve, c, series, line, colour, suffix, vi
     const strength = curve.faded ? 0.25 : 0.45 + (0.55 * (s + 1)) / sizes.length;
     const symbol = MARKERS[s % MARKERS.length];
     traces.push({
-      type: "scatter", mode: line.axis === null ? "markers+text" : "markers", x: rows.map((r) => (line.axis === null ? aside : tick(r.x))), y: rows.map((r) => r.mean),
+      meta: { curve: c, observable: series.observable }, type: "scatter", mode: line.axis === null ? "markers+text" : "markers", x: rows.map((r) => (line.axis === null ? aside : tick(r.x))), y: rows.map((r) => r.mean),
       text: line.axis === null ? rows.map((r) => `  ${number(r.mean)} ± ${number(r.error, 2)}`) : undefined, textposition: "middle right", cliponaxis: false,
       xaxis: `x${suffix}`, yaxis: `y${suffix}`, name: `size ${size}`, showlegend: false, opacity: strength,
       error_y: { type: "data", array: rows.map((r) => r.error ?? 0), thickness: 1.4 * look.scale, width: 0, color: curve.faded ? look.quiet : colour },

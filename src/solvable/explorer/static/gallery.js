@@ -3,11 +3,12 @@
 import * as api from "./api.js";
 import { h, announce } from "./dom.js";
 import { plotly } from "./plot.js";
+import { shelf, stories as lectures } from "./story.js";
 import { stories, cards } from "./tour.js";
 
 /** The gallery; with `tour`, the tour comes first. */
 export async function gallery(listing, { tour = false } = {}) {
-  const tourStories = await stories();
+  const [tourStories, lectureStories] = await Promise.all([stories(), lectures()]);
   let chosen = null;
   const search = h("input", { type: "search", id: "search", placeholder: "perceptron, attention, double descent…", autocomplete: "off", oninput: filter });
   const titles = new Map(listing.models.map((m) => [m.family, m.family_title]));
@@ -52,7 +53,7 @@ export async function gallery(listing, { tour = false } = {}) {
     for (const item of items) item.setup = ` ${words[item.id] ?? ""}`;
     filter();
   }).catch(() => {});
-  const page = h("div", { class: "gallery" }, hello, opened, tour ? [journey, models] : [models, journey]);
+  const page = h("div", { class: "gallery" }, hello, opened, tour ? [journey, shelf(lectureStories), models] : [models, journey, shelf(lectureStories)]);
   // A reader who points at a model will soon need the plotting library.
   const reach = () => plotly().catch(() => {});
   for (const kind of ["pointerover", "focusin"]) for (const shelf of [list, journey]) shelf.addEventListener(kind, reach, { once: true });

@@ -2,6 +2,7 @@
 
 import { h, number, words } from "./dom.js";
 import { compose, linesOf, MARKERS } from "./figure.js";
+import { veiled } from "./prediction.js";
 import { sketch } from "./sketch.js";
 
 let loading = null;
@@ -29,19 +30,19 @@ const painted = () => new Promise((done) => requestAnimationFrame(() => setTimeo
 export function look(element, legend) {
   const more = legend ? Math.max(0, legend.offsetHeight - (legend.firstElementChild?.offsetHeight ?? legend.offsetHeight)) : 0;
   const style = getComputedStyle(document.documentElement), ink = (name) => style.getPropertyValue(name).trim();
-  const touch = matchMedia("(pointer: coarse)").matches;
+  const touch = matchMedia("(pointer: coarse)").matches, lecture = document.documentElement.dataset.lecture !== undefined;
   return {
     ink: ink("--ink"), quiet: ink("--quiet"), grid: ink("--grid"), axis: ink("--axis"), paper: ink("--card"), gap: ink("--gap"),
     dark: ink("--dark") === "1", family: ink("--sans"), touch,
-    scale: (element.clientWidth < 520 ? 0.86 : 1) * (document.documentElement.dataset.type === "large" ? 1.28 : 1),
-    height: (element.clientWidth < 520 ? Math.max(250, Math.min(320, innerHeight * 0.44)) : Math.max(330, Math.min(620, innerHeight * 0.48))) - Math.min(more, 120),
+    scale: lecture ? parseFloat(style.fontSize) / 15 : (element.clientWidth < 520 ? 0.86 : 1) * (document.documentElement.dataset.type === "large" ? 1.28 : 1),
+    height: lecture ? element.parentElement.clientHeight : (element.clientWidth < 520 ? Math.max(250, Math.min(320, innerHeight * 0.44)) : Math.max(330, Math.min(620, innerHeight * 0.48))) - Math.min(more, 120),
   };
 }
 
 /** Draw the figure in place of the previous one, its legend first; resolves when it is on the screen. */
 export async function draw(element, input) {
   const { legend, pins = [], unpin = () => {} } = input;
-  const composed = () => compose({ ...input, look: look(element, legend), width: element.clientWidth });
+  const composed = () => veiled(compose({ ...input, look: look(element, legend), width: element.clientWidth }), input.veil);
   if (!window.Plotly && !input.view.y) {
     element.replaceChildren(sketch(composed(), look(element), element.clientWidth));
     await painted();
