@@ -1,8 +1,10 @@
 """Lecture mode: the story files and their refusals, the whole window, the keys, and predictions before curves."""
 
 import math
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from benchmarks.browsing import served
@@ -40,6 +42,13 @@ def test_a_story_names_links_sliders_and_what_to_predict(tmp_path):
     assert step == {
         "query": CURVE[1:], "text_html": "Look.", "sliders": ["penalty", "loss"], "predict": "test_error",
     }  # fmt: skip
+
+
+def test_the_story_of_the_manual_can_be_shown(tmp_path):
+    manual = (Path(__file__).parents[2] / "docs" / "explorer.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```toml\n(.*?)```", manual, re.DOTALL)
+    (story,) = stories.read(written(tmp_path, example))
+    assert story["steps"][0]["predict"] == "test_error"
 
 
 def test_text_of_a_story_is_escaped_and_its_mathematics_typeset(tmp_path):
@@ -248,7 +257,7 @@ def test_a_sketch_is_measured_against_the_exact_curve(hall):
     away = [abs(0.25 + 0.5 * p - y) for p, y in zip(places, exact, strict=True)]
     mean = sum(s * (a + b) / 2 for s, a, b in zip(steps, away, away[1:], strict=False)) / sum(steps)
     said = hall.find(".distance").inner_text()
-    assert said.startswith("The sketch is ")
+    assert said.startswith("On average ")
     shown = [float(word) for word in said.replace("(", " ").split() if word.replace(".", "").isdigit()]
     assert shown[0] == pytest.approx(100 * mean, abs=1.0)
     assert shown[1] == pytest.approx(100 * max(away), abs=1.5)

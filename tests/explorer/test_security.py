@@ -24,7 +24,7 @@ from waiting import LONG, until
 
 VIEW = {"model": "toy", "x": {"field": "samples"}, "sizes": [20], "seeds": 2}
 GET = ("/", "/api/models", "/api/models/toy", "/api/models/toy/claims", "/api/status", "/plotly.js", "/static/index.html",
-       "/api/study",
+       "/api/study", "/api/stories",
        "/thumbnails/toy.png", "/api/jobs", "/api/jobs/x/events", "/nothing")  # fmt: skip
 POST = ("/api/theory", "/api/simulate", "/api/reproduce", "/api/export", "/api/jobs/x/cancel", "/api/study/series")
 

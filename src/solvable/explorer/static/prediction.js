@@ -8,19 +8,21 @@ const SVG = "http://www.w3.org/2000/svg";
 /**
  * The distance of a sketch from a curve, both in fractions of the plot: `ink[k]` is the height of the sketch above column k
  * (NaN where nothing was drawn), `curve` a list of points [across, up] from left to right, with null where it has none.
- * Returns the mean and the largest vertical distance, where the largest is, and the share of columns that were compared.
+ * Returns the mean and the largest vertical distance, where the largest is, and the share of the curve that was sketched.
  */
 export function distance(ink, curve) {
-  let sum = 0, count = 0, most = 0, where = null;
+  let sum = 0, count = 0, columns = 0, most = 0, where = null;
   for (let k = 0; k < ink.length; k++) {
-    const x = k / (ink.length - 1), exact = Number.isFinite(ink[k]) ? heightAt(curve, x) : null;
+    const x = k / (ink.length - 1), exact = heightAt(curve, x);
     if (exact === null) continue;
+    columns += 1;
+    if (!Number.isFinite(ink[k])) continue;
     const away = Math.abs(ink[k] - exact);
     sum += away;
     count += 1;
     if (where === null || away > most) [most, where] = [away, x];
   }
-  return count ? { mean: sum / count, most, where, share: count / ink.length } : null;
+  return count ? { mean: sum / count, most, where, share: count / columns } : null;
 }
 
 /** The height of a curve above a place, on the straight line between its neighbouring points. */
@@ -110,8 +112,8 @@ export function pad(plot, observable, changed) {
       const far = distance(ink, points.map((p) => (p && Number.isFinite(p[1]) ? p : null)));
       if (!far) return "";
       const percent = (share) => `${number(100 * share, 2)} %`;
-      const part = far.share < 0.9 ? ` Compared where both are drawn, ${percent(far.share)} of the width.` : "";
-      return `The sketch is ${percent(far.mean)} of the height away from the exact curve on average, at most ${percent(far.most)} (near ${number(x.p2d(far.where * x._length), 2)}).${part}`;
+      const part = far.share < 0.9 ? ` Sketched: ${percent(far.share)} of the curve.` : "";
+      return `On average ${percent(far.mean)} of the height away from the exact curve, at most ${percent(far.most)} (near ${number(x.p2d(far.where * x._length), 2)}).${part}`;
     },
     close() { sheet.remove(); },
   };
