@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 EXTRAS := dev,docs,explore,cluster
 BROWSER := chromium libatomic1
 
-.PHONY: demo test verify verify-tests verify-browser verify-models verify-model verify-full verify-cluster verify-again durations listing faults slurm bench docs check figures browser pictures clean help
+.PHONY: demo test verify verify-tests verify-browser verify-models verify-model verify-full verify-cluster verify-again durations listing faults slurm bench docs check figures browser pictures thumbnails clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo "make docs     the documents, in docs/_build/html"
 	@echo "make figures  every figure, in figures/"
 	@echo "make pictures the pictures of the tour, in docs/pictures/"
+	@echo "make thumbnails  the small pictures of the page's first view, beside each model, from kept figures"
 
 # uv when it is there, else venv and pip; versions come from constraints.txt. A figure needs the core alone, and soon: what
 # is imported is byte-compiled when it is. All else adds the extras; either may come first.
@@ -137,6 +138,9 @@ pictures: $(VENV)/ready browser
 
 listing: $(VENV)/ready-core
 	$(BIN)/python -m solvable.models
+
+thumbnails: $(VENV)/ready
+	$(BIN)/python -m solvable.explorer.thumbnails
 
 figures: $(VENV)/ready
 	@for name in $$($(BIN)/solvable figure --json | $(BIN)/python -c "import json,sys; print(*(f['name'] for f in json.load(sys.stdin)['figures']))"); do \

@@ -53,6 +53,7 @@ class Server:
         self._process, self._terminal = process, terminal
         self._unused: str | None = self._line()
         self.base = self._unused.split("/?")[0]
+        self.process = process.pid
 
     def _line(self) -> str:
         assert self._process.stdout is not None

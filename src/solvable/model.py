@@ -279,6 +279,9 @@ class Model(eqx.Module):
         Mapping[str, Any] | tuple[Mapping[str, Any], ...]
     ] = {}  # arguments of the studies that `solvable check` runs
     guard: ClassVar[Guard] = Guard()
+    # Parts of the view with which the page opens the model (`sizes`, `seeds`, `simulated` points, `values`, the axis `x`),
+    # where those derived from the other declarations decide nothing within seconds.
+    first_view: ClassVar[Mapping[str, Any]] = {}
     # At size d, simulated means differ from the theory by at most `finite_size * d**-power` of the observable's scale.
     finite_size: ClassVar[float] = 2.0
     inconclusive: ClassVar[float] = 0.1  # the share of rows of `check_study` that may be too noisy to decide

@@ -10,6 +10,7 @@ pytest.importorskip("uvicorn")
 pytest.importorskip("latex2mathml")
 
 from running import Running
+from visiting import address, chromium, phone, visit  # noqa: F401
 
 from solvable.registry import listings
 

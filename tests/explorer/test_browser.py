@@ -6,121 +6,21 @@ After every test: nothing in the console, no refusal by the content security pol
 import json
 import re
 import sys
-import time
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import pytest
+from visiting import Visit
 
 import solvable as sv
-from waiting import LONG
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
-from benchmarks.browsing import browser, missing, moved, opened, served  # noqa: E402
+from benchmarks.browsing import moved, opened, served  # noqa: E402
 
-WHY = missing()
 STATIC = ROOT / "src" / "solvable" / "explorer" / "static"
 WALKED = ("perceptron", "soft-committee", "random-features")
 QUICK = {"perceptron": ("20", "2", "2"), "soft-committee": ("20", "2", None), "random-features": ("20", "2", "2")}
-WATCH = """
-window.drawings = 0;
-document.addEventListener("drawn", (e) => { if (e.detail.settled !== false) window.drawings += 1; });
-document.addEventListener("securitypolicyviolation", (e) => console.error(`policy: ${e.violatedDirective} ${e.blockedURI}`));
-"""
-
-
-@pytest.fixture(scope="module")
-def address():
-    if WHY is not None:
-        pytest.fail(WHY, pytrace=False)
-    with served() as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    if WHY is not None:
-        pytest.fail(WHY, pytrace=False)
-    with browser() as chromium:
-        yield chromium
-
-
-class Visit:
-    """A page, all of its requests, and everything it logged."""
-
-    def __init__(self, chromium, address, **settings):
-        settings = {"viewport": {"width": 1280, "height": 860}, "color_scheme": "light"} | settings
-        self.address, self.base = address, address.base
-        self.context = chromium.new_context(**settings)
-        self.context.add_init_script(WATCH)
-        self.context.set_default_timeout(1000 * LONG)
-        self.complaints, self.asked, self.theories = [], [], []
-        self.forgiven = ()
-        self.page = self.another()
-        self.page.goto(address.address())
-
-    def another(self):
-        page = self.context.new_page()
-        page.on("console", lambda m: self.complaints.append(m.text) if m.type in ("error", "warning") else None)
-        page.on("pageerror", lambda e: self.complaints.append(str(e)))
-        page.on("request", lambda r: self.asked.append(r.url))
-        page.on("request", lambda r: self.theories.append(r) if r.url.endswith("/api/theory") else None)
-        return page
-
-    def open(self, query):
-        opened(self.page, self.address, query)
-
-    def find(self, selector):
-        return self.page.locator(selector)
-
-    def curve(self, trace=0):
-        """The y of a trace as Plotly has it."""
-        return self.page.evaluate("(k) => Array.from(document.querySelector('.plot').data[k].y)", trace)
-
-    def traces(self, mode):
-        return self.page.evaluate(
-            "(m) => document.querySelector('.plot').data.filter((t) => t.mode === m).length", mode
-        )
-
-    def after(self, act):
-        """Do something and wait until the plot has been redrawn and is not a preview."""
-        before = self.page.evaluate("window.drawings")
-        act()
-        self.until(lambda: self.page.evaluate("window.drawings") > before)
-
-    def until(self, true):
-        """Wait for a state of the page while it keeps running."""
-        end = time.monotonic() + LONG
-        while not true():
-            assert time.monotonic() < end, "waited too long"
-            self.page.wait_for_timeout(50)
-
-    def query(self, true):
-        """The query of the address, which is updated after a pause, once a condition holds for it."""
-        self.until(lambda: true(urlsplit(self.page.url).query))
-        return urlsplit(self.page.url).query
-
-    def end(self):
-        self.context.close()
-        left = [c for c in self.complaints if not any(re.search(f, c) for f in self.forgiven)]
-        assert not left, left
-        hosts = {urlsplit(url).netloc for url in self.asked if not url.startswith(("data:", "blob:", "about:"))}
-        assert hosts == {urlsplit(self.base).netloc}, hosts
-
-
-@pytest.fixture
-def visit(chromium, address):
-    here = Visit(chromium, address)
-    yield here
-    here.end()
-
-
-@pytest.fixture
-def phone(chromium, address):
-    here = Visit(chromium, address, viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
-    yield here
-    here.end()
 
 
 def sliders(visit):
@@ -686,6 +586,9 @@ def test_every_registered_model_opens_moves_and_simulates(model, visit):
         and len(kind.fields_of("control")) > 1
         and not kind().observables()[next(iter(kind().observables()))].dims
     ):
-        second = visit.page.get_by_label("Vertical axis", exact=True)
+        first, second = (visit.page.get_by_label(f"{which} axis", exact=True) for which in ("Horizontal", "Vertical"))
+        if not first.input_value():  # curves in time come first: without a swept control no second one is offered
+            assert not second.is_visible()
+            visit.after(lambda: first.select_option(index=0))
         visit.after(lambda: second.select_option(index=1))
         assert visit.page.evaluate("() => document.querySelector('.plot').data[0].type") == "heatmap"

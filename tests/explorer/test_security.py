@@ -24,7 +24,7 @@ from waiting import LONG, until
 
 VIEW = {"model": "toy", "x": {"field": "samples"}, "sizes": [20], "seeds": 2}
 GET = ("/", "/api/models", "/api/models/toy", "/api/models/toy/claims", "/api/status", "/plotly.js", "/static/index.html",
-       "/api/study",
+       "/api/study", "/api/stories",
        "/thumbnails/toy.png", "/api/jobs", "/api/jobs/x/events", "/nothing")  # fmt: skip
 POST = ("/api/theory", "/api/simulate", "/api/reproduce", "/api/export", "/api/jobs/x/cancel", "/api/study/series")
 
@@ -709,18 +709,18 @@ def run(stored, tmp_path):
 
 def refused(run):
     from solvable.errors import SolvableError
-    from solvable.explorer.command import _opened
+    from solvable.explorer.command import opened
 
     with pytest.raises(SolvableError) as header:
-        _opened(run)
+        opened(run)
     assert "\n" not in str(header.value)
     return str(header.value)
 
 
 def test_a_sound_run_is_opened(run):
-    from solvable.explorer.command import _opened
+    from solvable.explorer.command import opened
 
-    assert _opened(run).sizes == [20]
+    assert opened(run).sizes == [20]
 
 
 class Bomb:

@@ -182,3 +182,80 @@ def test_an_experiment_is_reproduced_by_its_simulation_alone(running):
     away = running.post("/api/reproduce", {"view": {"model": "sleepy", "sizes": [2], "seeds": 2}}).json
     assert "theory" not in away["python"]
     assert away["shell"] == "solvable study sleepy --size 2 --seeds 2 --out runs/sleepy\n"
+
+
+PINNED = {
+    "view": {
+        "model": "toy",
+        "values": {"penalty": 0.25},
+        "x": {"field": "samples", "from": 0.5, "to": 8, "points": 5, "scale": "linear"},
+        "observables": ["test_error"],
+        "sizes": [20],
+        "seeds": 2,
+        "simulated": 3,
+    },
+    "pins": [{"penalty": 4.0}, {}],
+    "logarithmic": True,
+}
+
+
+def test_program_commands_and_link_keep_pins_and_logarithmic_axes(running, tmp_path):
+    away = running.post("/api/reproduce", PINNED).json
+    assert "scales={'samples': 'linear', 'test_error': 'log'}" in away["python"]
+    keep = (
+        "\nimport json, matplotlib.pyplot as plt\naxis = plt.gcf().axes[0]\n"
+        "out = {n: each.dataset().test_error_theory.values.tolist() for n, each in pinned.items()}\n"
+        "json.dump([out, axis.get_xscale(), axis.get_yscale(), [l.get_text() for l in plt.gcf().legends[0].texts]],"
+        " open('out.json', 'w'))\n"
+    )
+    words = [sys.executable, "-c", away["python"] + keep]
+    done = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=LONG)
+    assert done.returncode == 0, done.stderr
+    pinned, across, up, legend = json.loads((tmp_path / "out.json").read_text())
+    assert (across, up) == ("linear", "log")
+    assert {"penalty 0.25", "penalty 4", "penalty 0.5"} <= set(legend)
+    for text, values in zip(("penalty 4", "penalty 0.5"), PINNED["pins"], strict=True):
+        shown = running.post("/api/theory", {"view": PINNED["view"] | {"values": values}}).json["series"][0]["values"]
+        np.testing.assert_allclose(pinned[text], shown, rtol=1e-12)
+    lines = away["shell"].splitlines()
+    assert ["penalty=4.0" in line for line in lines] == [False, True, False, False]
+    assert lines[-1].endswith("--scale samples=linear --scale test_error=log")
+    params = parse_qs(urlsplit(away["link"]).query)
+    assert params["pin"] == ["penalty:4.0", "defaults"]
+    assert params["axis"] == ["log"]
+
+
+def test_pictures_keep_pins_branches_and_logarithmic_axes(running):
+    def text(**body):
+        reply = running.post("/api/export", {"format": "svg", **body})
+        assert reply.status == 200, reply
+        return reply.body.decode()
+
+    view = PINNED["view"] | {"x": {"field": "samples", "from": 0.001, "to": 8, "points": 9, "scale": "log"}}
+    assert "penalty 4" not in text(view=view)
+    assert "penalty 4" in text(view=view, pins=PINNED["pins"])
+    plain, log = text(view=view), text(view=view, logarithmic=True)
+    assert ">0.4<" in plain
+    assert ">0.4<" not in log
+    assert ">0.5<" in log  # between 0.2 and 1
+    both = text(view=view | {"branches": True})
+    assert "branch 1" in both
+    assert "branch 2" in both
+    job = running.simulated(view).job
+    assert "penalty 4" in text(view=view, pins=PINNED["pins"], job=job)
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"pins": [{}] * 7}, "at most 6"),
+        ({"pins": "all"}, "must be a list"),
+        ({"pins": [{"penalty": -1}]}, "penalty = -1 is outside its range"),
+        ({"logarithmic": 1}, "logarithmic must be true or false"),
+    ],
+)
+def test_a_bad_pin_is_refused_in_one_sentence(running, more, sentence):
+    for address, kind in (("/api/reproduce", {}), ("/api/export", {"format": "svg"})):
+        reply = running.post(address, {**PINNED, **kind, **more})
+        assert reply.status == 422
+        assert sentence in reply.error

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional, UseAppendAction, arg
 
+from ..errors import InvalidValue
 from .common import Arms, Json, Model, Over, Seeds, Sizes, Values, command_again, fields_given, print_json, study_of
 
 
@@ -26,11 +27,15 @@ class Study:
     figure: Annotated[
         Path | None, arg(metavar="FILE", help="File for the plot (default: RUN.png beside the folder).")
     ] = None
+    scale: Annotated[
+        UseAppendAction[tuple[str, ...]],
+        arg(metavar="NAME=SCALE", help="Draw the axis of a control or an observable linear or log. Repeat for more."),
+    ] = ()
     json: Json = False
 
 
 def run(command: Study) -> int:
-    study = study_of(command)
+    study, scales = study_of(command), _scales(command.scale)
     model, over, sizes = next(iter(study.models.values())), study.over, study.sizes
     try:
         data = study.run(command.out, progress=None if not command.json else False)
@@ -41,7 +46,7 @@ def run(command: Study) -> int:
     picture = command.figure or (command.out.with_name(command.out.name + ".png") if command.out else None)
     if picture is not None and (over or model.coordinates()):
         picture.parent.mkdir(parents=True, exist_ok=True)
-        study.plot().savefig(picture)
+        study.plot(scales=scales).savefig(picture)
     if command.json:
         print_json(
             {
@@ -64,6 +69,19 @@ def run(command: Study) -> int:
     if command.out:
         print(f"results in {command.out}; picture {picture}" if picture else f"results in {command.out}")
     return 0
+
+
+def _scales(words: tuple[str, ...]) -> dict[str, str]:
+    """The scales of axes by name.
+
+    >>> _scales(("test_error=log",))
+    {'test_error': 'log'}
+    """
+    pairs = [word.partition("=") for word in words]
+    for word, (name, _, scale) in zip(words, pairs, strict=True):
+        if not name or scale not in ("linear", "log"):
+            raise InvalidValue(f"--scale {word!r} is not of the form name=linear or name=log.")
+    return {name: scale for name, _, scale in pairs}
 
 
 def _interrupted(study: Any, command: Study) -> None:

@@ -28,8 +28,12 @@ STATIC = Path(__file__).parent / "static"
 class Explorer:
     """One running server: the state that its requests share."""
 
-    def __init__(self, doorkeeper: Doorkeeper, study: Any = None, run: Path | None = None, *, warm: bool = True):
+    def __init__(
+        self, doorkeeper: Doorkeeper, study: Any = None, run: Path | None = None, *, warm: bool = True,
+        stories: list[dict[str, Any]] | None = None,
+    ):  # fmt: skip
         self.doorkeeper, self._study, self._run, self._warms = doorkeeper, study, run, warm
+        self._stories = stories
         self.address = f"http://127.0.0.1:{doorkeeper.port}"
         self.files = {f.name: f for f in sorted(STATIC.iterdir()) if f.is_file()} if STATIC.is_dir() else {}
         self.plotly = plotly()
@@ -97,12 +101,12 @@ class Explorer:
         return Response(body, media_type="text/javascript", headers=headers)
 
     async def thumbnail(self, request: Request) -> Response:
-        from .files import thumbnail
+        from .gallery import thumbnail
 
         if request.path_params["model"] not in listings():
             return refusal(404, "there is no such model.")
-        kind, body = await run_in_threadpool(thumbnail, request.path_params["model"])
-        return Response(body, media_type=kind, headers={"cache-control": "private, max-age=3600"})
+        body = await run_in_threadpool(thumbnail, request.path_params["model"])
+        return Response(body, media_type="image/svg+xml", headers={"cache-control": "private, max-age=3600"})
 
     # --- models -----------------------------------------------------------------------------------------------------
 
@@ -112,6 +116,16 @@ class Explorer:
         study = await run_in_threadpool(lambda: self.opened.about()) if self._study is not None else None
         version = self.plotly[1] if self.plotly else None
         return answer(models() | {"study": study, "plotly": version})
+
+    async def words(self, request: Request) -> Response:
+        from .search_words import words_of_models
+
+        return answer({"words": await run_in_threadpool(words_of_models)})
+
+    async def stories(self, request: Request) -> Response:
+        from .stories import OURS, parsed
+
+        return answer({"stories": [*(self._stories or []), *await run_in_threadpool(parsed, OURS)]})
 
     async def model(self, request: Request) -> Response:
         id = request.path_params["id"]
@@ -220,14 +234,14 @@ class Explorer:
     # --- export -----------------------------------------------------------------------------------------------------
 
     async def reproduce(self, request: Request) -> Response:
+        from .pictures import Shown
         from .reproduce import reproduce
-        from .views import View
 
-        body = await body_of(request, ("view",))
+        body = await body_of(request, ("view", "pins", "logarithmic"))
         if (study := self._study_view(body.get("view"))) is not None:
             return answer(await run_in_threadpool(self.opened.reproduce, study, self.address))
-        view = await run_in_threadpool(View.checked, body.get("view"))
-        return answer(await run_in_threadpool(reproduce, view, self.address))
+        shown = await run_in_threadpool(Shown.checked, body)
+        return answer(await run_in_threadpool(reproduce, shown, self.address))
 
     def _study_view(self, view: Any) -> dict[str, Any] | None:
         """The view, if it belongs to the opened study."""
@@ -243,7 +257,7 @@ class Explorer:
         from .files import FORMATS
         from .views import Refused
 
-        body = await body_of(request, ("view", "format", "job"))
+        body = await body_of(request, ("view", "format", "job", "pins", "logarithmic"))
         to = body.get("format")
         if not isinstance(to, str) or to not in FORMATS:
             raise Refused(f"there is no export to {str(to)[:40]!r}: {', '.join(FORMATS)}.", "format")
@@ -253,35 +267,52 @@ class Explorer:
 
     def _exported(self, session: str, body: dict[str, Any], to: str) -> tuple[str, bytes]:
         from .files import export
-        from .views import Refused, View
+        from .pictures import Shown
+        from .reproduce import drawable
+        from .theory import theory_of
+        from .views import Refused
 
         if (study := self._study_view(body.get("view"))) is not None:
-            return "study", export(self.opened.study, self.opened.checked(study.get("observables") or []), to)
-        view = View.checked(body.get("view"))
+            names = self.opened.checked(study.get("observables") or [])
+            if to == "html":
+                from .snapshot import of_study
+
+                return "study", of_study(self.opened, names)
+            return "study", export(self.opened.study, names, to)
+        shown, job = Shown.checked(body), None
+        view, picture = shown.view, to not in ("csv", "nc")
         if body.get("job") is not None:
             job = self.jobs.of(session, body["job"]) if isinstance(body["job"], str) else None
             if job is None:
                 raise Refused("there is no such simulation.", "job")
             if not job.complete:
                 raise Refused("this simulation has not ended; wait for it, or export only the theory.", "job")
-            return view.model.id, export(job.study, self._drawn(view, to), to)
-        from .theory import as_study, theory_of
-
-        if view.branches:
-            raise Refused("branches cannot be exported; use the Python program instead.", "branches")
-        if (why := theory_of(view.model)) is not None:
+        elif view.branches and not picture:
+            raise Refused("branches are not exported as data; use a figure or the Python program instead.", "branches")
+        elif (why := theory_of(view.model)) is not None and to != "html":
             raise Refused(why, "job")
-        curves = self.theories.kept(view) or self.theories.submit(view, lambda: True).result()
-        return view.model.id, export(as_study(view, curves), self._drawn(view, to), to)
+        if to == "html":
+            from .snapshot import page_of_view, picture_of
 
-    def _drawn(self, view: Any, to: str) -> list[str]:
-        from .reproduce import drawable
-        from .views import Refused
-
+            study = job.study if job else self._curve(view) if theory_of(view.model) is None else None
+            agreement = next((data for kind, data in job.events if kind == "agreement"), None) if job else None
+            return view.model.id, page_of_view(shown, picture_of(shown, study, self._curve), study, agreement)
         names = drawable(view.model, list(view.observables), bool(view.axes))
-        if not names and to not in ("csv", "nc"):
+        if not picture:
+            return view.model.id, export(job.study if job else self._curve(view), names, to)
+        if not names:
             raise Refused("there is no axis to draw along; put a control on the x axis.", "x")
-        return names
+        study = job.study if job else self._curve(view)
+        return view.model.id, export(study, names, to, **shown.drawn_with(self._curve))
+
+    def _curve(self, view: Any) -> Any:
+        """The theory of a view as a study, from the cache or computed now."""
+        from dataclasses import replace
+
+        from .theory import as_study
+
+        view = replace(view, branches=False)  # a figure computes them itself
+        return as_study(view, self.theories.kept(view) or self.theories.submit(view, lambda: True).result())
 
     # --- a stored study ---------------------------------------------------------------------------------------------
 
@@ -322,8 +353,10 @@ def make_app(explorer: Explorer) -> Any:
         ("/", explorer.index, get),
         ("/static/{name}", explorer.static, get),
         ("/plotly.js", explorer.plotly_js, get),
-        ("/thumbnails/{model}.png", explorer.thumbnail, get),
+        ("/thumbnails/{model}.svg", explorer.thumbnail, get),
         ("/api/models", explorer.models, get),
+        ("/api/words", explorer.words, get),
+        ("/api/stories", explorer.stories, get),
         ("/api/models/{id}", explorer.model, get),
         ("/api/models/{id}/claims", explorer.claims, get),
         ("/api/status", explorer.status, get),
@@ -343,7 +376,7 @@ def make_app(explorer: Explorer) -> Any:
         yield
         await explorer.close()
 
-    light = {"/", "/static/{name}", "/plotly.js", "/api/models", "/api/status"}
+    light = {"/", "/static/{name}", "/plotly.js", "/thumbnails/{model}.svg", "/api/models", "/api/words", "/api/status"}
     routes = [Route(path, guarded(handler, light=path in light), methods=methods) for path, handler, methods in table]
     handlers: Any = {404: http_error, 405: http_error}
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import importlib.util
 import json
 import os
@@ -19,12 +20,13 @@ from typing import Any
 
 from ..errors import InvalidValue, SolvableError
 from .importing import heavy_imports
+from .links import is_link, query_of
 
 NEEDED = ("starlette", "uvicorn", "latex2mathml", "plotly")
 
 
-def explore(run: Path | None, port: int, browser: bool, as_json: bool) -> int:
-    """Serve the page and return the exit code."""
+def explore(what: str | None, port: int, browser: bool, as_json: bool, story: Path | None = None) -> int:
+    """Serve the page, opened at a link or with a stored study, and return the exit code."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise SolvableError(f"the explorer needs {missing[0]}: pip install 'solvable[explore]'")
@@ -33,7 +35,12 @@ def explore(run: Path | None, port: int, browser: bool, as_json: bool) -> int:
     from ..lab.jax_environment import configure
 
     configure()
-    study = _opened(run) if run is not None else None
+    run = Path(what) if what is not None and not is_link(what) else None
+    query = query_of(what) if what is not None and run is None else "study=1" if run is not None else ""
+    study = opened(run) if run is not None else None
+    stories = _stories(story) if story is not None else []
+    if stories and not query:
+        query = f"{stories[0]['steps'][0]['query']}&lecture={stories[0]['id']}&step=0"
     import uvicorn
 
     from .app import Explorer, make_app
@@ -42,7 +49,7 @@ def explore(run: Path | None, port: int, browser: bool, as_json: bool) -> int:
 
     listener = _listener(port)
     door = Doorkeeper(listener.getsockname()[1])
-    explorer = Explorer(door, study, run)
+    explorer = Explorer(door, study, run, stories=stories)
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: Any = None) -> None:
@@ -52,7 +59,7 @@ def explore(run: Path | None, port: int, browser: bool, as_json: bool) -> int:
     server = Server(settings(make_app(explorer)))
 
     def address() -> str:
-        return f"{explorer.address}/?token={door.issue()}"
+        return f"{explorer.address}/?token={door.issue()}" + (f"&{query}" if query else "")
 
     def tell() -> None:
         if as_json:
@@ -77,7 +84,15 @@ def explore(run: Path | None, port: int, browser: bool, as_json: bool) -> int:
     os._exit(0)
 
 
-def _opened(run: Path) -> Any:
+def _stories(file: Path) -> list[dict[str, Any]]:
+    """The stories of a lecturer, checked before the server starts; their names in links do not clash with ours."""
+    from .stories import OURS, parsed, read
+
+    taken = {story["id"] for story in parsed(OURS)}
+    return [s | {"id": f"my-{s['id']}" if s["id"] in taken else s["id"]} for s in read(file)]
+
+
+def opened(run: Path) -> Any:
     """The stored study, read once before the server starts, so that errors in it are reported at once."""
     from ..study import open as open_study
 
@@ -107,6 +122,7 @@ def _listener(port: int) -> socket.socket:
 
 def _redirect(address: str) -> Path | None:
     """A page, readable by its owner only, that leads to the address: arguments of processes are read by every user."""
+    address = html.escape(address)
     try:
         handle, name = tempfile.mkstemp(prefix="solvable-", suffix=".html")
         with os.fdopen(handle, "w") as file:

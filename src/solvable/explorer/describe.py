@@ -15,8 +15,8 @@ from ..errors import InvalidValue
 from ..model import Model
 from ..registry import listings, model_class
 from ..render.equations import mathml
+from .defaults import default_view
 from .prose import line, prose, sentence
-from .views import View, default_observables
 
 
 @lru_cache(maxsize=64)
@@ -79,26 +79,6 @@ def dimensions(declared: Mapping[str, Dimension]) -> dict[str, dict[str, str]]:
     every = {**declared, QUANTILE.name: QUANTILE}
     return {n: {"meaning": d.meaning, "symbol_mathml": symbol(d.symbol), "scale": d.scale, "kind": d.kind}
             for n, d in every.items()}  # fmt: skip
-
-
-def default_view(kind: type[Model]) -> View:
-    """The view shown first."""
-    model = kind()
-    controls = kind.fields_of("control")
-    shown = default_observables(model)
-    own = any(model.observables()[n].dims for n in shown)
-    axis = None
-    if controls and model.has_theory and not own:
-        swept = next((n for n, declaration in controls.items() if declaration.counts), next(iter(controls)))
-        low, high = controls[swept].span
-        logarithmic = controls[swept].scale == "log" and low > 0
-        axis = {"field": swept, "from": low, "to": high, "points": 60, "scale": "log" if logarithmic else "linear"}
-    sizes, seeds = list(kind.typical_sizes[:2]), 8
-    if not model.has_theory:
-        sizes, seeds = list(kind.typical_sizes[:1]), 2
-    return View.checked(
-        {"model": kind.id, "x": axis, "observables": list(shown), "sizes": sizes, "seeds": seeds, "values": {}}
-    )
 
 
 def _field(kind: type[Model], name: str) -> dict[str, Any]:

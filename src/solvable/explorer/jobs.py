@@ -22,6 +22,7 @@ MOST_KEPT = 16
 UNATTENDED = 60.0  # seconds after which a job without a listener makes room for another session
 GRACE = 1.0  # seconds that a cancelled job has to finish its block
 ENDS = ("done", "failed", "cancelled")
+OUTDATED = ("outdated", {})  # in the place of a point that was sent again with more seeds; listeners index events by position
 
 
 class Busy(Exception):
@@ -37,6 +38,7 @@ class Job:
         self.study = view.study()
         self.cells = len(self.study.cells())
         self.events: list[tuple[str, dict[str, Any]]] = []
+        self._places: dict[tuple[Any, ...], int] = {}  # of the newest event of each point
         self._changed = asyncio.Event()
         self._listeners, self._left = 0, time.monotonic()
 
@@ -66,6 +68,11 @@ class Job:
         if event == "progress" and self.events and self.events[-1][0] == "progress":
             self.events[-1] = (event, data)  # replace the previous progress, because listeners index events by position
         else:
+            if event == "points":
+                point = tuple(data.get(name) for name in ("observable", "size", "x", "y"))
+                if point in self._places:
+                    self.events[self._places[point]] = OUTDATED
+                self._places[point] = len(self.events)
             self.events.append((event, data))
         self._wake()
 
@@ -89,9 +96,10 @@ class Job:
             changed = self._changed
             while place < len(self.events):
                 latest = self.events[place]
-                yield sse(*latest)
+                if latest is not OUTDATED:
+                    yield sse(*latest)
                 place += 1
-            if place and self.events[place - 1] is not latest:  # the last progress was replaced by a newer one
+            if place and self.events[place - 1] not in (latest, OUTDATED):  # a newer progress has replaced the last one
                 latest = self.events[place - 1]
                 yield sse(*latest)
             if self.ended:

@@ -16,7 +16,8 @@ import time
 from typing import Any, BinaryIO
 
 FRAME = struct.Struct(">II")
-PAUSE = 0.25  # seconds between checks for complete points
+PAUSE = 0.25  # seconds between checks for new points
+MORE = 1.25  # a point is sent again once its number of seeds has grown by this factor
 FEWEST_SEEDS = 4  # with fewer, hardly any difference would be significant, so that none says little
 MOST_VALUES = 4096  # numbers of one observable at one point: larger ones are exported, not drawn
 
@@ -35,27 +36,6 @@ def read_frame(pipe: BinaryIO) -> tuple[dict[str, Any], bytes] | None:
     return json.loads(pipe.read(head)), pipe.read(data)
 
 
-def split(blocks: list[dict[str, Any]], runs: str) -> list[dict[str, Any]]:
-    """Split simulated blocks into smaller pieces where that changes no bit, so that points appear one after another.
-
-    Lanes that run one by one (`host`, `map`) are independent; batched ones stay as a study plans them. Theories come
-    last: the points they are compared with are then complete, and are visible in the meantime.
-    """
-    from ..lab.planning import split_block
-
-    piece = {"host": 1, "map": 4}.get(runs)
-    out, theories = [], []
-    for block in blocks:
-        if block["kind"] == "theory":
-            lanes = 64 * -(-block["lanes"] // 64)
-            theories.append(block | {"lanes": lanes if not block["prepare"] else block["lanes"]})
-        elif piece is None:
-            out.append(block)
-        else:
-            out += split_block(block, piece)
-    return [*out, *theories]
-
-
 class Simulation:
     """One job: a study, computed block by block."""
 
@@ -65,14 +45,15 @@ class Simulation:
 
         self.view = View.checked(view)
         self.study = self.view.study()
-        self.sent: set[tuple[Any, ...]] = set()
+        self.sent: dict[tuple[Any, ...], tuple[int, bool]] = {}
 
     def run(self) -> None:
         from ..lab._files import pack
         from ..lab.execute import Executor
+        from .waves import cost_of, in_waves
 
         study, begun = self.study, time.monotonic()
-        store, blocks = study.attach(), split(study.plan(), type(self.view.model).runs)
+        store, blocks = study.attach(), in_waves(study.plan(), type(self.view.model).runs, cost_of(study))
         plan = study.stored_plan(blocks)
         cells, done, looked = sum(row.cells for row in plan.rows), 0, time.monotonic()
         self.send({"job": self.job, "plan": blocks})
@@ -100,7 +81,7 @@ class Simulation:
         self.send({"job": self.job, "event": "progress", "data": {"done": done, "cells": cells, "seconds": seconds}})
 
     def _points(self, last: bool = False) -> None:
-        """Send every point whose seeds are complete."""
+        """Send every point that has more seeds than before."""
         for point in points_of(self.study, self.view.axes, self.sent, last):
             self.send({"job": self.job, "event": "points", "data": point})
 
@@ -109,8 +90,8 @@ class Simulation:
             self.send({"job": self.job, "event": "agreement", "data": agreement_of(self.study)})
 
 
-def points_of(study: Any, axes: Any, sent: set[tuple[Any, ...]], last: bool) -> list[dict[str, Any]]:
-    """The complete simulated points that were not sent yet (with `last`, also those that did not converge)."""
+def points_of(study: Any, axes: Any, sent: dict[tuple[Any, ...], tuple[int, bool]], last: bool) -> list[dict[str, Any]]:
+    """The simulated points with clearly more seeds than when they were sent, or now with their theory; at last, all."""
     import numpy as np
 
     from ..contract.declarations import QUANTILE
@@ -135,27 +116,33 @@ def points_of(study: Any, axes: Any, sent: set[tuple[Any, ...]], last: bool) -> 
         for index in np.ndindex(*values.shape[: len(fields) + 1]):
             here = values[index]
             finite = np.isfinite(here)
-            if (base, index) in sent or (not finite.all() and not last) or not finite.any():
-                continue
+            ready = int(finite.reshape(len(here), -1).any(1).sum())
             at = dict(zip((*fields, "size"), index, strict=True))
             one = None if expected is None else expected.isel({d: i for d, i in at.items() if d in expected.dims})
             # A theory that is not drawn as a curve is sent with its points.
-            if awaited and one is not None and not last and not np.isfinite(one.values).all():
+            paired = awaited and one is not None and bool(np.isfinite(one.values).any())
+            before, had = sent.get((base, index), (0, False))
+            if not ready or ((ready, paired) == (before, had)):
                 continue
-            sent.add((base, index))
+            if not (last or ready == len(here) or paired != had or ready >= MORE * before):
+                continue
+            sent[base, index] = ready, paired
             number = finite.sum(0)
             if base in random:
                 mean, error = quantiles_of(here)
             else:
                 mean = np.nanmean(np.where(number > 0, here, 0.0), 0)
-                error = np.nanstd(here, 0, ddof=1) / np.sqrt(number) if len(here) > 1 else np.full(mean.shape, np.nan)
+                error = np.full(mean.shape, np.nan)
+                if ready > 1:
+                    error = np.where(number > 1, np.nanstd(np.where(number > 1, here, 0.0), 0, ddof=1), np.nan)
+                    error = error / np.sqrt(np.maximum(number, 1))
             levels = (QUANTILE.name,) if base in random else ()
             point = {"observable": base, "size": int(data["size"].values[index[-1]]), "dims": [*own, *levels],
                      "x": study.over[fields[0]][index[0]] if fields else None,
-                     "mean": plain(mean), "error": plain(error), "seeds": int(number.min())}  # fmt: skip
+                     "mean": plain(mean), "error": plain(error), "seeds": int(number.min()) or ready}  # fmt: skip
             if len(fields) > 1:
                 point["y"] = study.over[fields[1]][index[1]]
-            if one is not None and base not in random:
+            if one is not None and base not in random and (last or not awaited or paired):
                 point["expected"] = plain((one.mean("seed") if "seed" in one.dims else one).values)
             found.append(point)
     return found

@@ -413,3 +413,8 @@ def split_block(block: Mapping[str, Any], lanes: int) -> list[dict[str, Any]]:
         program | {"lanes": lanes} | _own(block["kind"], cells[start : start + lanes])
         for start in range(0, number, lanes)
     ]
+
+
+def regrouped(program: Mapping[str, Any], cells: Sequence[Cell]) -> dict[str, Any]:
+    """A block of a simulated program with these cells, in this order."""
+    return {**program, **_own("simulation", [(c.controls, c.size, c.seed) for c in cells])}

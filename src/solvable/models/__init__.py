@@ -23,6 +23,16 @@ class Listing(NamedTuple):
     sentence: str
     kind: str = "theory and simulation"
     method: str = ""
+    title: str = ""
+
+    @property
+    def shown_title(self) -> str:
+        """The declared title; for a model of another package, which is not imported for it, its id in words.
+
+        >>> LISTINGS[0].shown_title
+        'Teacher–student perceptron'
+        """
+        return self.title or self.id.replace("-", " ").capitalize()
 
 
 class FigureListing(NamedTuple):

@@ -31,7 +31,8 @@ def collect() -> dict[str, Any]:
             raise SystemExit(f"{file}: one model is meant to be in a folder, and here are {len(own)}.")
         (kind,) = own
         models.append({"id": kind.id, "module": f"{package}.model", "name": kind.__name__, "family": kind.family,
-                       "sentence": kind.sentence, "kind": kind.what_it_has(), "method": kind.method})  # fmt: skip
+                       "sentence": kind.sentence, "kind": kind.what_it_has(), "method": kind.method,
+                       "title": kind.title})  # fmt: skip
         for drawn in sorted(file.parent.glob("*figures.py"), key=lambda f: (len(f.name), f.name)):
             name = f"{package}.{drawn.stem}"
             for figure, recipe in importlib.import_module(name).RECIPES.items():

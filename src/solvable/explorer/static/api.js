@@ -39,19 +39,21 @@ const here = Math.random().toString(36).slice(2, 10);
 const json = async (path, body, signal) => (await ask(path, body, signal)).json();
 
 export const models = () => json("/api/models");
+export const searchWords = () => json("/api/words");
 export const model = (id) => json(`/api/models/${encodeURIComponent(id)}`);
 export const claims = (id) => json(`/api/models/${encodeURIComponent(id)}/claims`);
 export const theory = (view, stream, sequence, signal) => json("/api/theory", { view, stream: `${here}-${stream}`, sequence }, signal);
 export const jobs = () => json("/api/jobs");
 export const simulate = (view) => json("/api/simulate", { view });
 export const cancel = (job) => json(`/api/jobs/${encodeURIComponent(job)}/cancel`, {});
-export const reproduce = (view) => json("/api/reproduce", { view });
+export const reproduce = (view, also = {}) => json("/api/reproduce", { view, ...also });
+export const stories = () => json("/api/stories");
 export const study = () => json("/api/study");
 export const studySeries = (request) => json("/api/study/series", request);
 
 /** A file made by the server: its bytes and its name. */
-export async function exported(view, format, job) {
-  const answer = await ask("/api/export", { view, format, job });
+export async function exported(view, format, job, also = {}) {
+  const answer = await ask("/api/export", { view, format, job, ...also });
   const named = /filename="?([^";]+)"?/.exec(answer.headers.get("Content-Disposition") ?? "");
   return { blob: await answer.blob(), name: named ? named[1] : `solvable.${format}` };
 }

@@ -60,21 +60,24 @@ export function panel(description, changed) {
 /** The choices for which a field would matter, in words; empty if it matters now. */
 export function sleeping(field, values) {
   const missing = Object.entries(field.matters_when ?? {}).filter(([name, allowed]) => !allowed.map(String).includes(String(values[name])));
-  return missing.map(([name, allowed]) => `${words(name)} ${allowed.map((v) => words(String(v))).join(" or ")}`).join(" and ");
+  return chosen(missing);
 }
+
+const chosen = (conditions) => conditions.map(([name, allowed]) => `${words(name)} ${allowed.map((v) => words(String(v))).join(" or ")}`).join(" and ");
 
 function frame(field, head, body) {
   const ids = { meaning: unique("meaning"), refusal: unique("refusal") };
   const refusal = h("p", { class: "refusal", id: ids.refusal, role: "alert", hidden: true });
   const axis = h("span", { class: "onaxis", hidden: true });
-  const asleep = h("p", { class: "wakes", hidden: true });
+  // Always there, so that the rows below do not move when a choice wakes this one.
+  const conditions = Object.entries(field.matters_when ?? {});
+  const asleep = conditions.length ? h("p", { class: "wakes" }, `Matters only for ${chosen(conditions)}.`) : null;
   const element = h("div", { class: "control", "data-field": field.name }, h("div", { class: "head" }, head, axis), body,
     h("p", { class: "meaning", id: ids.meaning }, explained(field)), asleep, refusal);
   return {
     element, ids,
     asleep(until) {
-      asleep.hidden = !until;
-      asleep.textContent = until ? `Changes nothing now; matters for ${until}.` : "";
+      element.title = until ? `Changes nothing now; matters for ${until}.` : "";
       element.classList.toggle("asleep", Boolean(until));
       if (until) for (const input of element.querySelectorAll("input, select, button")) input.disabled = true;
     },

@@ -36,13 +36,18 @@ export function number(value, digits = 4) {
 /** A number for an input box: plain ASCII, up to six digits. */
 export const typed = (value) => (typeof value === "number" ? String(Number(value.toPrecision(6))) : String(value));
 
+const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", "%{": "%&#123;" };
+
+/** Text for a plot label: Plotly reads tags (also links) and placeholders in it, which names and values must not become. */
+export const plain = (text) => String(text).replace(/[&<>]|%\{/g, (found) => ENTITIES[found]);
+
 /** A symbol for plot labels, which do not support MathML: its letters with <sub> and <sup>. */
 export function plainSymbol(mathml) {
   if (!mathml) return "";
   const holder = document.createElement("template");
   holder.innerHTML = mathml;
   const caption = (node) => {
-    if (node.nodeType === Node.TEXT_NODE) return node.textContent.trim();
+    if (node.nodeType === Node.TEXT_NODE) return plain(node.textContent.trim());
     const parts = [...node.childNodes].filter((n) => n.nodeType !== Node.TEXT_NODE || n.textContent.trim());
     const name = node.localName;
     if (name === "annotation") return "";
@@ -50,7 +55,7 @@ export function plainSymbol(mathml) {
     if (name === "msup" || name === "mover") return `${caption(parts[0])}<sup>${caption(parts[1])}</sup>`;
     if (name === "msubsup") return `${caption(parts[0])}<sub>${caption(parts[1])}</sub><sup>${caption(parts[2])}</sup>`;
     if (name === "mfrac") return `${caption(parts[0])}/${caption(parts[1])}`;
-    if (name === "mi" && node.textContent.trim().length === 1) return `<i>${node.textContent.trim()}</i>`;
+    if (name === "mi" && node.textContent.trim().length === 1) return `<i>${plain(node.textContent.trim())}</i>`;
     return parts.map(caption).join("");
   };
   return caption(holder.content).trim();

@@ -1,6 +1,6 @@
 // Composes figures from the server's answers: panels, lines, points and heat maps, as plain objects.
 
-import { number, plainSymbol, words } from "./dom.js";
+import { number, plain, plainSymbol, words } from "./dom.js";
 
 // Okabe and Ito's palette, as in the printed figures; on a dark background its lighter colours come first.
 const LIGHT = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"];
@@ -23,6 +23,9 @@ function some(length, most) {
   if (length <= most) return [...Array(length).keys()];
   return [...new Set(Array.from({ length: most }, (_, k) => Math.round((k * (length - 1)) / (most - 1))))];
 }
+
+/** A place on an axis: words of a category are labels too. */
+const tick = (value) => (typeof value === "string" ? plain(value) : value);
 
 const at = (nested, indices) => indices.reduce((inner, i) => (inner === null || inner === undefined ? null : inner[i]), nested);
 
@@ -146,11 +149,11 @@ export function compose({ view, curves, declarations, look, width, logarithmic, 
           markers ||= few;
           if (series.values !== null && line.y.some((v) => v !== null)) {
             traces.push({
-              type: "scatter", mode: line.axis === null || few ? "lines+markers" : "lines", x: line.axis === null ? [c] : line.x, y: line.y,
-              xaxis: `x${suffix}`, yaxis: `y${suffix}`, name: caption || "theory", showlegend: false, connectgaps: false,
+              meta: { curve: c, observable: name }, type: "scatter", mode: line.axis === null || few ? "lines+markers" : "lines", x: line.axis === null ? [c] : line.x.map(tick), y: line.y,
+              xaxis: `x${suffix}`, yaxis: `y${suffix}`, name: plain(caption || "theory"), showlegend: false, connectgaps: false,
               line: { color: colour, width: (c === 0 ? 2.6 : 2) * look.scale, dash, simplify: false, shape: preview ? "spline" : "linear" },
               marker: { color: colour, size: 8 * look.scale, symbol: "circle-open", line: { width: 2 } },
-              hovertemplate: `%{y:.4g}<extra>${caption || "theory"}</extra>`, opacity: series.stable === false ? 0.55 : 1,
+              hovertemplate: `%{y:.4g}<extra>${plain(caption || "theory")}</extra>`, opacity: series.stable === false ? 0.55 : 1,
             });
             entry(legend, { key: `line ${caption || name}`, kind: "line", colour, dash, caption, curve: c, plain: !caption, observable: name });
           }
@@ -199,13 +202,13 @@ function drawPoints({ traces, legend, curve, c, series, line, colour, suffix, vi
     const strength = curve.faded ? 0.25 : 0.45 + (0.55 * (s + 1)) / sizes.length;
     const symbol = MARKERS[s % MARKERS.length];
     traces.push({
-      type: "scatter", mode: line.axis === null ? "markers+text" : "markers", x: rows.map((r) => (line.axis === null ? aside : r.x)), y: rows.map((r) => r.mean),
+      meta: { curve: c, observable: series.observable }, type: "scatter", mode: line.axis === null ? "markers+text" : "markers", x: rows.map((r) => (line.axis === null ? aside : tick(r.x))), y: rows.map((r) => r.mean),
       text: line.axis === null ? rows.map((r) => `  ${number(r.mean)} ± ${number(r.error, 2)}`) : undefined, textposition: "middle right", cliponaxis: false,
       xaxis: `x${suffix}`, yaxis: `y${suffix}`, name: `size ${size}`, showlegend: false, opacity: strength,
       error_y: { type: "data", array: rows.map((r) => r.error ?? 0), thickness: 1.4 * look.scale, width: 0, color: curve.faded ? look.quiet : colour },
       marker: { color: curve.faded ? look.quiet : colour, size: 7.5 * look.scale, symbol, line: { width: 1, color: look.paper } },
       customdata: rows.map((r) => [number(r.error, 2), r.seeds]),
-      hovertemplate: `%{y:.4g} ± %{customdata[0]}<extra>${caption ? `${caption}, ` : ""}size ${size}, %{customdata[1]} seeds</extra>`,
+      hovertemplate: `%{y:.4g} ± %{customdata[0]}<extra>${caption ? `${plain(caption)}, ` : ""}size ${size}, %{customdata[1]} seeds</extra>`,
     });
     entry(legend, { key: `size ${size}${curve.faded ? " faded" : ""}`, kind: "marker", colour: curve.faded ? look.quiet : look.ink, symbol, caption: `simulated, size ${size}${curve.faded ? " (at other values)" : ""}` });
   });
@@ -222,14 +225,14 @@ function heatMap({ scales, answer, declarations, look, width }) {
   const traces = [{
     type: "heatmap", x: xs, y: ys, z, colorscale: "Viridis", hoverongaps: false,
     colorbar: { thickness: 14, outlinewidth: 0, len: 1, tickfont: { size: 13 * look.scale }, title: { font: { size: 14 * look.scale }, text: labelled(series.observable, declarations.observables[series.observable]), side: width < 520 ? "top" : "right" } },
-    hovertemplate: `${words(x)} %{x:.4g}, ${words(y)} %{y:.4g}<br>${words(series.observable)} %{z:.4g}<extra></extra>`,
+    hovertemplate: `${plain(words(x))} %{x:.4g}, ${plain(words(y))} %{y:.4g}<br>${plain(words(series.observable))} %{z:.4g}<extra></extra>`,
   }];
   const legend = [];
   const known = answer.lines ?? [], drawn = (line) => ({ type: "scatter", mode: "lines", x: line.x, y: line.y, showlegend: false });
   for (const line of known) traces.push({ ...drawn(line), line: { color: "#fff", width: 4.5 }, hoverinfo: "skip" });
   known.forEach((line, k) => {
     const dash = DASHES[k % DASHES.length], common = drawn(line);
-    traces.push({ ...common, line: { color: "#111", width: 2, dash }, hovertemplate: `${words(line.name)}<extra></extra>` });
+    traces.push({ ...common, line: { color: "#111", width: 2, dash }, hovertemplate: `${plain(words(line.name))}<extra></extra>` });
     legend.push({ key: `line ${line.name}`, kind: "line", colour: look.ink, dash, caption: `transition: ${words(line.name)}` });
   });
   const ranged = (scale, values) => {
@@ -246,7 +249,7 @@ function heatMap({ scales, answer, declarations, look, width }) {
 
 export function labelled(name, caption) {
   const symbol = plainSymbol(caption?.symbol_mathml);
-  return symbol ? `${words(name)}  ${symbol}` : words(name);
+  return symbol ? `${plain(words(name))}  ${symbol}` : plain(words(name));
 }
 
 function axisTitle(name, declarations) {

@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { h } from "./dom.js";
 import { gallery } from "./gallery.js";
+import { standing } from "./lecture.js";
 import { appearance } from "./look.js";
 import { modelPage } from "./model.js";
 import { studyPage } from "./study.js";
@@ -18,6 +19,7 @@ async function show(moved) {
   if (page?.accepts?.(id, query)) return page.restore(location.search);
   page?.close?.();
   page = null;
+  standing(Boolean(id) && query.has("lecture"));
   // Images that are still loading would delay the next page: a browser opens only six connections.
   main.querySelectorAll("img").forEach((picture) => { if (!picture.complete) picture.removeAttribute("src"); });
   main.setAttribute("aria-busy", "true");

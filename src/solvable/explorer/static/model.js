@@ -6,7 +6,8 @@ import { axisBar } from "./axis.js";
 import { panel } from "./controls.js";
 import { announce, h, number, settled, words } from "./dom.js";
 import { planeOf } from "./figure.js";
-import { draw, sentence, showLegend, soon, table } from "./plot.js";
+import { lectern } from "./lecture.js";
+import { draw, sentence, soon, table } from "./plot.js";
 import { physics, simulations } from "./simulate.js";
 import { difference, existing, forServer, fromQuery, toQuery } from "./state.js";
 import { takeaway } from "./takeaway.js";
@@ -17,6 +18,7 @@ const STATUS = {
   approximate: "approximate: known to be inexact in places", measured: "measured only: there is no theory",
 };
 const MOST_PINS = 6;
+const HIDDEN = "The curve is hidden until it has been predicted.";
 const SLOW = 0.06; // seconds: a slower curve is previewed with fewer points while a slider moves
 
 /** The page of the model `id`, in the state that the query string describes. */
@@ -37,23 +39,24 @@ class Page {
     this.controls = panel(description, (name, value, final) => this.setValue(name, value, final));
     this.axes = axisBar(description, (patch, push) => this.change(patch, push ?? false));
     this.simulations = simulations(description, { current: () => this.view, changed: (patch) => this.change(patch, false), redraw: () => this.redraw() });
-    this.away = takeaway({ current: () => ({ view: this.view, job: this.simulations.points(this.view).job, link: this.link() }) });
+    this.away = takeaway({ current: () => ({ view: this.view, job: this.simulations.points(this.view).job, link: this.link(), also: { pins: this.pins.map((p) => p.values), logarithmic: this.logarithmic } }) });
     this.ask = api.latest((view, sequence, signal) => api.theory(forServer(view), "curve", sequence, signal), (...settled) => this.answered(...settled));
     this.remember = settled(300, () => history.replaceState(null, "", `/?${this.query()}`));
     this.resized = settled(120, () => this.redraw());
+    this.lectern = lectern(this);
     this.build();
   }
 
   build() {
     const d = this.description;
     this.chips = h("div", { class: "chips observables", role: "group", "aria-label": "Observables" });
-    this.legend = h("ul", { class: "legend", hidden: true, "aria-label": "Curves" });
+    this.legend = h("ul", { class: "legend", "aria-label": "Curves" });
     this.plot = h("div", { class: "plot", role: "img", "aria-label": "The curve will be drawn here." });
     this.empty = h("div", { class: "empty over", hidden: true });
     this.status = h("p", { class: "status" });
     this.trouble = h("p", { class: "refusal", role: "alert", hidden: true });
     this.pinButton = h("button", { type: "button", onclick: () => this.pin(), title: "Keep this curve while you change the controls" }, "Pin this curve");
-    this.logBox = h("input", { type: "checkbox", onchange: () => { this.logarithmic = this.logBox.checked; this.redraw(); this.remember(); } });
+    this.logBox = h("input", { type: "checkbox", onchange: () => { this.logarithmic = this.logBox.checked; this.looksOtherwise(); } });
     this.branchBox = h("input", { type: "checkbox", onchange: () => this.change({ branches: this.branchBox.checked }, false) });
     this.values = h("details", { class: "astable", ontoggle: () => this.showTable() }, h("summary", {}, "Values as a table"));
     this.storyPlace = h("div", {});
@@ -64,12 +67,12 @@ class Page {
     this.figure = h("figure", { class: "hero" }, this.chips, this.legend, h("div", { class: "canvas" }, h("div", { class: "working", "aria-hidden": "true" }), this.plot, this.empty), this.axes.element, tools,
       h("figcaption", {}, this.trouble, this.status, this.values));
     this.element = h("div", { class: "model" },
-      h("div", { class: "title" }, h("h1", {}, d.title), h("p", {}, h("span", { html: d.sentence_html ?? "" }), " ", h("span", { class: `badge ${d.has_theory ? "pair" : "experiment"}` }, d.has_theory ? "theory and simulation" : "experiment"))),
-      this.storyPlace,
+      h("div", { class: "title" }, this.lectern.begin, this.lectern.bar, h("h1", {}, d.title), h("p", {}, h("span", { html: d.sentence_html ?? "" }), " ", h("span", { class: `badge ${d.has_theory ? "pair" : "experiment"}` }, d.has_theory ? "theory and simulation" : "experiment"))),
+      this.storyPlace, this.lectern.element,
       h("div", { class: "layout" },
         h("div", { class: "bench" },
-          h("div", { class: "stage" }, this.figure, this.simulations.element, this.away.element),
-          h("section", { class: "panel", "aria-label": "Controls of the model" }, this.controls.element, h("button", { type: "button", class: "quiet-button", onclick: () => this.reset() }, "Back to the first view"))),
+          h("section", { class: "panel", "aria-label": "Controls of the model" }, this.controls.element, h("button", { type: "button", class: "quiet-button", onclick: () => this.reset() }, "Back to the first view")),
+          h("div", { class: "stage" }, this.figure, this.simulations.element, this.away.element)),
         about(d)), this.ledger = h("section", { class: "setup", "aria-labelledby": "claims-title", hidden: true }));
   }
 
@@ -93,6 +96,7 @@ class Page {
   }
 
   async showStory() {
+    this.lectern.update();
     const step = this.tour && this.tour !== "all" ? await caption(this.tour, this.step) : null;
     this.storyPlace.replaceChildren(...(step ? [step] : []));
   }
@@ -103,13 +107,13 @@ class Page {
 
   /** Back, forward, or a step of the tour: the same model in another state. */
   restore(query) {
-    const before = JSON.stringify([this.tour, this.step]);
+    const before = JSON.stringify([this.tour, this.step, this.lecture]);
     Object.assign(this, fromQuery(query, this.description));
     this.repair();
     this.pins.forEach((pin, k) => { pin.colour = k + 1; });
     this.refresh();
     this.askAll();
-    if (JSON.stringify([this.tour, this.step]) !== before) this.showStory();
+    if (JSON.stringify([this.tour, this.step, this.lecture]) !== before) this.showStory();
   }
 
   /** Leaving the model ends its work: curves that are still computed, previews, and its simulation. */
@@ -119,6 +123,7 @@ class Page {
     this.waited();
     this.pins.forEach((pin) => pin.ask?.stop());
     this.simulations.close();
+    this.lectern.close();
     window.Plotly?.purge?.(this.plot);
   }
 
@@ -200,16 +205,21 @@ class Page {
     const { points, faded } = this.simulations.points(this.view);
     this.pins.push({ values: { ...this.view.values }, answer: this.answer, points: faded ? [] : points, key: physics(this.view), colour });
     announce("Pinned.");
-    this.redraw();
-    this.remember();
+    this.looksOtherwise();
   }
 
   unpin(k) {
     this.pins.splice(k, 1);
     announce("Unpinned.");
+    this.looksOtherwise();
+    this.pinButton.focus();
+  }
+
+  /** The same curve in another look: redraw it, and update link and program. */
+  looksOtherwise() {
     this.redraw();
     this.remember();
-    this.pinButton.focus();
+    this.away.update();
   }
 
   askPin(pin) {
@@ -282,7 +292,7 @@ class Page {
     this.answerView = view;
     if (view.x?.points === this.view.x?.points) this.coarse = answer.seconds > SLOW ? answer.coarse : 0;
     this.redraw();
-    announce(sentence(this.answer, view));
+    if (!this.lectern.veil) announce(sentence(this.answer, view));
   }
 
   say(text, retry = false) {
@@ -320,10 +330,10 @@ class Page {
     if (!this.plot.isConnected || (!this.answer && this.description.has_theory)) return;
     const view = this.answerView ?? this.view, curves = this.curves();
     const preview = (view.x?.points ?? 0) < (this.view.x?.points ?? 0);
-    const figure = await draw(this.plot, { view, curves, declarations: this.declarations, logarithmic: this.logarithmic, preview, map: this.map });
+    const figure = await draw(this.plot, { view, curves, declarations: this.declarations, logarithmic: this.logarithmic, preview, map: this.map, veil: this.lectern.veil, legend: this.legend, pins: view.y ? [] : this.pins, unpin: (k) => this.unpin(k) });
     this.mapTick.hidden = Boolean(view.x) || !curves[0].answer.series.length || !planeOf(curves[0].answer.series[0], curves[0].answer);
-    showLegend(this.legend, figure, view.y ? [] : this.pins, (k) => this.unpin(k));
-    this.plot.setAttribute("aria-label", sentence(curves[0].answer, view));
+    this.plot.setAttribute("aria-label", this.lectern.veil ? HIDDEN : sentence(curves[0].answer, view));
+    this.lectern.drawn();
     const bare = !figure.panels.length;
     this.empty.hidden = !bare;
     if (bare) this.empty.replaceChildren(h("p", {}, this.answer?.note ? `${this.answer.note.charAt(0).toUpperCase()}${this.answer.note.slice(1)}` : "None of these observables has a theory."), h("p", { class: "quiet" }, "Press Simulate below; points are drawn here as they arrive."));

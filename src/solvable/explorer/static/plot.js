@@ -2,6 +2,7 @@
 
 import { h, number, words } from "./dom.js";
 import { compose, linesOf, MARKERS } from "./figure.js";
+import { veiled } from "./prediction.js";
 import { sketch } from "./sketch.js";
 
 let loading = null;
@@ -25,27 +26,32 @@ export function soon() {
 
 const painted = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
 
-/** The current colours, type sizes and height from the page's style sheet. */
-export function look(element) {
+/** The current colours, type sizes and height from the page's style sheet; the lines of a long legend are taken from the height. */
+export function look(element, legend) {
+  const more = legend ? Math.max(0, legend.offsetHeight - (legend.firstElementChild?.offsetHeight ?? legend.offsetHeight)) : 0;
   const style = getComputedStyle(document.documentElement), ink = (name) => style.getPropertyValue(name).trim();
-  const touch = matchMedia("(pointer: coarse)").matches;
+  const touch = matchMedia("(pointer: coarse)").matches, lecture = document.documentElement.dataset.lecture !== undefined;
   return {
     ink: ink("--ink"), quiet: ink("--quiet"), grid: ink("--grid"), axis: ink("--axis"), paper: ink("--card"), gap: ink("--gap"),
     dark: ink("--dark") === "1", family: ink("--sans"), touch,
-    scale: (element.clientWidth < 520 ? 0.86 : 1) * (document.documentElement.dataset.type === "large" ? 1.28 : 1),
-    height: element.clientWidth < 520 ? Math.max(250, Math.min(320, innerHeight * 0.44)) : Math.max(330, Math.min(620, innerHeight * 0.48)),
+    scale: lecture ? parseFloat(style.fontSize) / 15 : (element.clientWidth < 520 ? 0.86 : 1) * (document.documentElement.dataset.type === "large" ? 1.28 : 1),
+    height: lecture ? element.parentElement.clientHeight : (element.clientWidth < 520 ? Math.max(250, Math.min(320, innerHeight * 0.44)) : Math.max(330, Math.min(620, innerHeight * 0.48))) - Math.min(more, 120),
   };
 }
 
-/** Draw the figure in place of the previous one; resolves when it is on the screen. */
+/** Draw the figure in place of the previous one, its legend first; resolves when it is on the screen. */
 export async function draw(element, input) {
-  const composed = () => compose({ ...input, look: look(element), width: element.clientWidth });
+  const { legend, pins = [], unpin = () => {} } = input;
+  const composed = () => veiled(compose({ ...input, look: look(element, legend), width: element.clientWidth }), input.veil);
   if (!window.Plotly && !input.view.y) {
     element.replaceChildren(sketch(composed(), look(element), element.clientWidth));
     await painted();
     performance.mark("first curve");
   }
-  const Plotly = await plotly(), figure = composed();
+  const Plotly = await plotly(), tall = legend?.offsetHeight;
+  let figure = composed();
+  if (legend) showLegend(legend, figure, pins, unpin);
+  if (legend?.offsetHeight !== tall) figure = composed();
   element.querySelector(":scope > .sketch")?.remove();
   await Plotly.react(element, figure.traces, { ...figure.layout, width: element.clientWidth }, { displayModeBar: false, responsive: false, doubleClick: "reset", scrollZoom: false });
   // On a phone the plot stays visible while the controls below it are used, unless it would fill the screen.
@@ -69,7 +75,7 @@ function swatch(entry) {
 }
 
 /** The legend as a list; a pinned curve has a button to unpin it. */
-export function showLegend(element, figure, pins, unpin) {
+function showLegend(element, figure, pins, unpin) {
   const lines = figure.legend.filter((e) => e.kind === "line"), mixed = lines.some((e) => !e.plain);
   const named = lines.map((e) => (e.plain ? { ...e, caption: mixed ? words(e.observable) : "theory" } : e));
   // Several panels with one plain curve each need a single entry, or none if nothing else is drawn.
@@ -84,7 +90,6 @@ export function showLegend(element, figure, pins, unpin) {
     }
     return item;
   }));
-  element.hidden = shown.length === 0;
 }
 
 /** The current curve as a table, also for screen readers. */

@@ -1,6 +1,6 @@
 // The state of a view, and its form as the query string of a link.
 
-const WORDS = ["model", "x", "y", "show", "branches", "sizes", "seeds", "simulated", "study", "at", "pin", "axis", "type", "tour", "token", "step"];
+const WORDS = ["model", "x", "y", "show", "branches", "sizes", "seeds", "simulated", "study", "at", "pin", "axis", "type", "tour", "token", "step", "lecture"];
 
 const queryName = (name) => (WORDS.includes(name) ? `field.${name}` : name);
 const exact = (value) => (typeof value === "number" ? String(Number(value.toPrecision(12))) : String(value));
@@ -46,7 +46,7 @@ function changed(values, base) {
 }
 
 /** The query string that restores a view, its pinned curves and its scale. */
-export function toQuery(view, description, { pins = [], logarithmic = false, tour = null, step = 0 } = {}) {
+export function toQuery(view, description, { pins = [], logarithmic = false, tour = null, step = 0, lecture = null } = {}) {
   const first = firstView(description), query = new URLSearchParams();
   query.set("model", view.model);
   for (const [name, value] of changed(view.values, first.values)) query.set(queryName(name), exact(value));
@@ -59,7 +59,9 @@ export function toQuery(view, description, { pins = [], logarithmic = false, tou
   if (view.simulated !== first.simulated) query.set("simulated", view.simulated);
   for (const pin of pins) query.append("pin", changed(pin.values, first.values).map(([n, v]) => `${n}:${exact(v)}`).join(",") || "defaults");
   if (logarithmic) query.set("axis", "log");
-  if (tour) { query.set("tour", tour); query.set("step", step); }
+  if (tour) query.set("tour", tour);
+  if (lecture) query.set("lecture", lecture);
+  if (tour || lecture) query.set("step", step);
   // Colons and commas are allowed in a query string, and easier to read unescaped.
   return query.toString().replaceAll("%3A", ":").replaceAll("%2C", ",");
 }
@@ -87,7 +89,7 @@ export function fromQuery(text, description) {
     }
     return { values };
   });
-  return { view, pins, logarithmic: query.get("axis") === "log", tour: query.get("tour"), step: Number(query.get("step") ?? 0) };
+  return { view, pins, logarithmic: query.get("axis") === "log", tour: query.get("tour"), step: Number(query.get("step") ?? 0), lecture: query.get("lecture") };
 }
 
 /** The view as the server reads it. */

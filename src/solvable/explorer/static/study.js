@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { completed, normal, unrolled } from "./answers.js";
 import { announce, h, number, settled, unique, words } from "./dom.js";
-import { draw, sentence, showLegend, soon, table } from "./plot.js";
+import { draw, sentence, soon, table } from "./plot.js";
 import { agreement } from "./simulate.js";
 import { takeaway } from "./takeaway.js";
 
@@ -62,7 +62,7 @@ class StudyPage {
   build() {
     const s = this.study, id = unique("along"), dims = Object.keys(s.dims);
     this.chips = h("div", { class: "chips observables", role: "group", "aria-label": "Observables" });
-    this.legend = h("ul", { class: "legend", hidden: true });
+    this.legend = h("ul", { class: "legend" });
     this.plot = h("div", { class: "plot", role: "img", "aria-label": "The curve will be drawn here." });
     this.status = h("p", { class: "status" });
     this.trouble = h("p", { class: "refusal", role: "alert", hidden: true });
@@ -141,8 +141,7 @@ class StudyPage {
   async redraw() {
     if (!this.answer || !this.plot.isConnected) return;
     const curves = [{ name: "", colour: 0, answer: this.answer, points: this.points }];
-    const figure = await draw(this.plot, { view: this.view, curves, declarations: this.declarations, logarithmic: this.logarithmic });
-    showLegend(this.legend, figure, [], () => {});
+    await draw(this.plot, { view: this.view, curves, declarations: this.declarations, logarithmic: this.logarithmic, legend: this.legend });
     this.plot.setAttribute("aria-label", sentence(this.answer, this.view));
     const statuses = [...new Set(this.answer.series.map((s) => `${words(s.observable)}: ${s.status}`))].join("; ");
     const stored = this.view.x && this.answer.series.some((s) => s.stored) ? " The theory is shown at the points of this study, joined by straight lines." : "";

@@ -4,9 +4,9 @@ import * as api from "./api.js";
 import { announce, copy, h, settled } from "./dom.js";
 import { forServer } from "./state.js";
 
-const FORMATS = [["png", "PNG"], ["svg", "SVG"], ["pdf", "PDF"], ["csv", "CSV"], ["nc", "netCDF"]];
+const FORMATS = [["png", "PNG"], ["svg", "SVG"], ["pdf", "PDF"], ["csv", "CSV"], ["nc", "netCDF"], ["html", "Snapshot (one HTML page)"]];
 
-/** The panel; `current()` gives {view, job, link}. Program and command are fetched when the panel is open. */
+/** The panel; `current()` gives {view, job, link, also}: `also` holds the pins and the scale. Program and command are fetched when the panel is open. */
 export function takeaway({ current, reproducible = true }) {
   const python = snippet("Python"), shell = snippet("Shell"), link = snippet("Link");
   const refusal = h("p", { class: "refusal", role: "alert", hidden: true });
@@ -14,14 +14,14 @@ export function takeaway({ current, reproducible = true }) {
   const element = h("details", { class: "takeaway" }, h("summary", {}, h("h2", {}, "Export this view"), h("span", { class: "quiet" }, "Python, shell, figures, data, a link")),
     h("div", { class: "inside" }, refusal, reproducible ? [python.element, shell.element] : null, link.element,
       h("div", { class: "files" }, h("h3", { id: "files-title" }, "Files"), h("div", { class: "buttons", role: "group", "aria-labelledby": "files-title" }, buttons),
-        h("p", { class: "quiet" }, "Figures are in the print style; CSV and netCDF contain every control, size and seed with the values."))));
+        h("p", { class: "quiet" }, "Figures are in the print style; CSV and netCDF contain every control, size and seed with the values; the snapshot holds plot and text, and opens anywhere."))));
 
   const fetchAll = settled(250, async () => {
-    const { view, link: address } = current();
+    const { view, link: address, also } = current();
     link.show(address);
     if (!reproducible) return;
     try {
-      const answer = await api.reproduce(forServer(view));
+      const answer = await api.reproduce(forServer(view), also);
       python.show(answer.python);
       shell.show(answer.shell);
       refuse("");
@@ -30,11 +30,11 @@ export function takeaway({ current, reproducible = true }) {
   element.addEventListener("toggle", () => { if (element.open) fetchAll(); });
 
   async function download(format, button) {
-    const { view, job } = current();
+    const { view, job, also } = current();
     button.disabled = true;
     button.classList.add("waiting");
     try {
-      const file = await api.exported(view.study ? view : forServer(view), format, job);
+      const file = await api.exported(view.study ? view : forServer(view), format, job, also);
       const address = URL.createObjectURL(file.blob);
       const anchor = h("a", { href: address, download: file.name });
       document.body.append(anchor);

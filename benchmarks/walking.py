@@ -1,0 +1,160 @@
+"""A walk over every model by HTTP: its first curve, its default simulation, and the memory of the server.
+
+`python -m benchmarks.walking [MODEL ...] [--file FILE]` prints one line per model. Waiting times are wall seconds with the
+CPU seconds of the processes beside them, because the second hardly depend on other load of the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from .browsing import Server, served
+
+SHOWN = ("model", "curve", "curve_cpu", "first_points", "simulated", "simulated_cpu", "server_mb", "worker_mb", "verdicts")
+CONCLUSIVE = ("agree", "finite-size")
+
+
+class Client:
+    """A session of the explorer that is not a browser."""
+
+    def __init__(self, server: Server):
+        self.server, self.origin = server, server.base
+        self._host = urlsplit(server.base).netloc
+        answer = self._asked("GET", "/?" + urlsplit(server.address()).query, None, {})
+        self._cookie = answer.getheader("set-cookie", "").split(";")[0]
+
+    def _asked(self, method: str, path: str, body: Any, headers: dict[str, str]) -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection(self._host, timeout=900)
+        connection.request(method, path, None if body is None else json.dumps(body).encode(), headers)
+        return connection.getresponse()
+
+    def get(self, path: str) -> http.client.HTTPResponse:
+        return self._asked("GET", path, None, {"Cookie": self._cookie})
+
+    def post(self, path: str, body: Any) -> http.client.HTTPResponse:
+        headers = {"Cookie": self._cookie, "Content-Type": "application/json", "Origin": self.origin}
+        return self._asked("POST", path, body, headers)
+
+    def json(self, path: str, body: Any = None) -> Any:
+        answer = self.get(path) if body is None else self.post(path, body)
+        return json.loads(answer.read())
+
+    def events(self, job: str) -> Iterator[tuple[str, Any]]:
+        """The events of a job as they come."""
+        answer, kind = self.get(f"/api/jobs/{job}/events"), ""
+        while line := answer.readline():
+            name, _, text = line.decode().rstrip("\n").partition(": ")
+            if name == "event":
+                kind = text
+            elif name == "data":
+                yield kind, json.loads(text)
+
+
+def children(process: int) -> list[int]:
+    """The processes that a process has started."""
+    found = []
+    for task in Path(f"/proc/{process}/task").iterdir():
+        try:
+            found += [int(word) for word in (task / "children").read_text().split()]
+        except OSError:
+            continue
+    return found
+
+
+def cpu(process: int) -> float:
+    """CPU seconds of a process so far; 0 if it has ended."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident(process: int) -> float:
+    """Resident memory of a process in megabytes; 0 if it has ended."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS")), 0.0)
+
+
+def visit(client: Client, model: str, simulate: bool = True) -> dict[str, Any]:
+    """Open one model, as the page does: its description, its curve, then its default simulation."""
+    server = client.server.process
+    begun, spent = time.monotonic(), cpu(server)
+    about = client.json(f"/api/models/{model}")
+    view = about["default_view"]
+    asked = client.post("/api/theory", {"view": view, "stream": "walk", "sequence": 0})
+    found: dict[str, Any] = {"model": model, "status": asked.status, "view": view, "has_theory": about["has_theory"]}
+    asked.read()
+    found |= {"curve": time.monotonic() - begun, "curve_cpu": cpu(server) - spent}
+    if simulate:
+        found |= simulated(client, view)
+    worker = children(server)
+    return found | {"server_mb": resident(server), "worker_mb": sum(map(resident, worker))}
+
+
+def simulated(client: Client, view: dict[str, Any]) -> dict[str, Any]:
+    """The default simulation: seconds until its first points and its end, and the verdicts of what is shown."""
+    begun = time.monotonic()
+    started = {process: cpu(process) for process in children(client.server.process)}
+    answer = client.json("/api/simulate", {"view": view})
+    if "job" not in answer:
+        return {"refused": answer.get("error")}
+    first, rows, last, waves = None, [], "", 0
+    for kind, data in client.events(answer["job"]):
+        last = kind
+        if kind == "points" and data["observable"] in view["observables"]:
+            first = first or time.monotonic() - begun
+            waves = max(waves, data["seeds"])
+        elif kind == "agreement":
+            rows = data["rows"]
+    took = time.monotonic() - begun
+    now = children(client.server.process)
+    shown = [r for r in rows if r["observable"] in view["observables"]]
+    return {
+        "first_points": first, "simulated": took, "ended": last, "cells": answer["cells"],
+        "simulated_cpu": sum(cpu(p) - started.get(p, 0.0) for p in now),
+        "verdicts": {r["observable"]: r["verdict"] for r in shown}, "z": {r["observable"]: r["z"] for r in shown},
+        "all_verdicts": {r["observable"]: r["verdict"] for r in rows},
+        "sentences": {r["observable"]: r["sentence"] for r in shown},
+    }  # fmt: skip
+
+
+def walk(models: list[str], simulate: bool = True) -> Iterator[dict[str, Any]]:
+    """Visit models one after the other with one server."""
+    with served() as server:
+        client = Client(server)
+        for model in models:
+            yield visit(client, model, simulate)
+
+
+def main() -> int:
+    from solvable.registry import listings
+
+    about = argparse.ArgumentParser(prog="python -m benchmarks.walking", description=__doc__)
+    about.add_argument("models", nargs="*", metavar="MODEL")
+    about.add_argument("--file", type=Path, help="also write everything to this file, one JSON object per line")
+    about.add_argument("--curves", action="store_true", help="curves only")
+    chosen = about.parse_args()
+    for found in walk(chosen.models or list(listings()), not chosen.curves):
+        words = [f"{v:.1f}" if isinstance(v, float) else str(v) for v in (found.get(n) for n in SHOWN)]
+        print("  ".join(words), flush=True)
+        if chosen.file:
+            with chosen.file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(found) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
