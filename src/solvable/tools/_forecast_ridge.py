@@ -61,9 +61,9 @@ class RidgeTransport:
         return float(effective(self.sample, np.array([penalty / self.sample.freedom]))[1][0])
 
 
-def transport(features: np.ndarray, targets: np.ndarray) -> RidgeTransport:
+def transport(features: np.ndarray, targets: np.ndarray, intercept: bool = True) -> RidgeTransport:
     """Prepare a sample with one eigendecomposition."""
-    sample = decompose(features, targets)
+    sample = decompose(features, targets, intercept)
     known = measured(sample)
     e = sample.eigenvalues
     ridge = np.geomspace(1e-6 * e[-1], 30 * max(e[-1], sample.trace / sample.freedom), 48)

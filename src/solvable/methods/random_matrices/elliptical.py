@@ -51,7 +51,7 @@ def scales(sample: Sample, ridge: float) -> Float[Array, " rows"]:
     True
     """
     _, leverage = leave_one_out(sample, np.array([ridge]))
-    leverage = np.clip(leverage[:, 0] - (not sample.full) / sample.rows, 1e-9, 1 - 1e-6)
+    leverage = np.clip(leverage[:, 0] - sample.intercept / sample.rows, 1e-9, 1 - 1e-6)
     odds = leverage / (1 - leverage)
     odds = odds / odds.mean()
     _, df1, df2 = effective(sample, np.array([ridge]))
@@ -68,10 +68,10 @@ def law(sample: Sample, t: Float[Array, " rows"], ridge: float) -> Law:
     if rows <= GROUPS:
         return Law(t / t.mean(), squares, np.full(rows, 1 / rows))
     order = np.argsort(t)
-    parts = np.array_split(order, GROUPS)
-    weights = np.array([len(p) for p in parts]) / rows
-    means = np.array([[t[p].mean(), squares[p].mean()] for p in parts])
-    return Law(means[:, 0] / (means[:, 0] @ weights), means[:, 1], weights)
+    starts = np.arange(GROUPS) * rows // GROUPS
+    weights = np.diff(np.r_[starts, rows]) / rows
+    means = np.add.reduceat(np.stack([t, squares])[:, order], starts, axis=1) / (weights * rows)
+    return Law(means[0] / (means[0] @ weights), means[1], weights)
 
 
 def response(of: Law, share: Float[Array, " k"]) -> Float[Array, " k"]:
@@ -140,21 +140,23 @@ class EllipticalShape:
     penalty: float
 
     def fixed_point(self, rows: Float[Array, " k"], penalty: Float[Array, " k"]) -> tuple[Array, Array]:
-        """κ and δ of every (n, L): κV̂(κ) rises with κ, because fewer degrees of freedom are used; bisected in log κ."""
-        m = rows - 1
+        """κ and δ of every (n, L). δV̂(δ) rises with δ and df1(κ = L/V̂(δ)) falls, so that they meet once; bisected in log δ."""
+        m, scales = rows - 1, self.law.scales
 
-        def at(kappa: Array) -> tuple[Array, Array]:
-            delta = response(self.law, self.shape.freedoms(kappa)[0] / m)
-            return kappa * m * self.law.mean(self.law.scales / (1 + delta[:, None] * self.law.scales)), delta
+        def at(x: Array) -> tuple[Array, Array]:
+            delta = np.exp(x)
+            stiff = m * self.law.mean(scales / (1 + delta[:, None] * scales))
+            return penalty / stiff, delta * stiff
 
-        low = np.log(penalty / m)  # V̂ is at most m
-        high = np.log((penalty + (self.shape.counts * self.shape.omega).sum() * self.law.scales.max()) / m) + 1.0
-        for _ in range(50):
+        total = (self.shape.counts * self.shape.omega).sum()
+        high = np.log(total / penalty)  # δ = κ df1/L < Tr Σ/L
+        low = high - np.log1p(1e3 * total / penalty) - 20.0
+        for _ in range(56):
             middle = (low + high) / 2
-            above = at(np.exp(middle))[0] > penalty
+            kappa, used = at(middle)
+            above = used > self.shape.freedoms(kappa)[0]
             low, high = np.where(above, low, middle), np.where(above, middle, high)
-        kappa = np.exp((low + high) / 2)
-        return kappa, at(kappa)[1]
+        return at(high)[0], np.exp(high)
 
     def error(self, rows: Float[Array, " k"], penalty: Float[Array, " k"] | float) -> Float[Array, " k"]:
         """Mean squared error on a new row after training on `rows` rows.
