@@ -79,13 +79,14 @@ def lasso_error(
             df = _freedom(fit.covariance, w, alpha * (1 - mixing) / zeta)
             apart = w - fit.weights
             new = fit.noise + np.einsum("ij,jk,ik->i", apart, fit.covariance, apart).mean() - known * (rank - 2 * df)
-            new_zeta = max(1 - df / n, 1e-3)
+            gap = df / n - (1 - zeta)
             # weights come and go one by one, so that ζ is known to one weight in all draws
-            if turn > 3 and abs(new - error) <= 2e-3 * error and abs(new_zeta - zeta) <= 1e-3 + 2 / (n * len(g)):
+            if turn > 3 and abs(new - error) <= 2e-3 * error and abs(gap) <= 1e-3 + 2 / (n * len(g)):
                 found[k], start = new, w
                 break
-            part = 0.5 / (1 + turn / 8)  # below n = p the response is steep: longer steps would jump to and fro
-            error, zeta = error + part * (max(new, 0.2 * error) - error), zeta + part * (new_zeta - zeta)
+            # In log ζ, because the number of weights depends on α/ζ; shorter and shorter steps, because it is steep at n < p.
+            part = 0.5 / (1 + turn / 12)
+            error, zeta = error + part * (max(new, 0.2 * error) - error), min(zeta * np.exp(-2 * part * gap), 1.0)
     return found * (1 + 1 / np.asarray(rows, float))
 
 
