@@ -228,6 +228,23 @@ def _updated(
     return _state(df1 / v_hat, tilt * d, norm, shift, channel), kappa, near
 
 
+def _ridge_state(shape: Shape, share: float, rows: Array, penalty: Array, channel: Channel) -> Array:
+    """The solution for the square loss in closed form (as long as the penalty leaves the intercept free)."""
+    kappa = shape.kappa(rows + 1.0, penalty[:, None])
+    df1, df2 = shape.freedoms(kappa)
+    d, slope = _alignment(shape, kappa, share, channel)
+    hat, power, mean = penalty / kappa, 4 * share * (1 - share), 2 * share - 1
+    if channel == "clusters":
+        m = power * d / (1 + power * d)
+        tilt, misfit, b = (1 - m) * power, power * (1 - m) ** 2, (1 - m) * mean
+    else:
+        a = np.full_like(d, np.sqrt(most_signal(share, channel)))
+        m, tilt, b = a * d, a, np.full_like(d, mean)
+        misfit = power - 2 * a * m
+    q = (tilt**2 * (d + kappa * slope) + df2 / rows * misfit) / np.maximum(1 - df2 / rows, 1e-9)
+    return _state(df1 / hat, m, np.maximum(q, 1e-12), b, channel)
+
+
 def solve_margins(
     shape: Shape, share: float, rows: Float[Array, " k"], penalty: Float[Array, " k"], channel: Channel,
     loss: str = "logistic", shrinks: bool = False,
@@ -248,8 +265,14 @@ def solve_margins(
     df1, df2 = shape.freedoms(penalty / hat)
     d, _ = _alignment(shape, penalty / hat, share, channel)
     state = _state(df1 / hat, 2 * d, 4 * d + df2 / hat + 1e-9, np.full(len(rows), ndtri(share)), channel)
+    if loss == "square":
+        state = _ridge_state(shape, share, rows, penalty, channel)
     state, kappa, done = _iterated(problem, state, rows, penalty)
     lost = np.flatnonzero(~done)
+    if lost.size and loss != "square":
+        again = _iterated(problem, _ridge_state(shape, share, rows[lost], penalty[lost], channel), rows[lost], penalty[lost])
+        state[:, lost], kappa[lost], done[lost] = again
+        lost = np.flatnonzero(~done)
     if lost.size and done.any():  # try again from the nearest converged point
         place = np.stack([np.log(rows), np.log(penalty + 1e-12 * rows)])
         near = np.abs(place[:, lost, None] - place[:, None, done]).sum(axis=0).argmin(axis=1)
