@@ -33,7 +33,7 @@ from solvable.tools.forecast import FACTORS
 
 from .tables import CLASSES, Table, real, synthetic
 
-POOL, FRESH = 6000, 12_000
+POOL, FRESH = 6000, 6000
 Record = dict[str, Any]
 
 
@@ -84,7 +84,7 @@ def _job(job: tuple) -> list[Record]:
         warnings.simplefilter("ignore")
         if what == "synthetic":
             n0 = int(np.random.default_rng([seed, 3]).choice([100, 150, 250]))
-            return measure(f"{name} {seed}", name, synthetic(name, seed, POOL + FRESH), n0, True, seed, splits, 16)
+            return measure(f"{name} {seed}", name, synthetic(name, seed, POOL + FRESH), n0, True, seed, splits, 40)
         table = dict(real(what))[name]
         rows = len(table[1])
         kind = f"real, {'products' if 'products' in name else 'as they are'}"

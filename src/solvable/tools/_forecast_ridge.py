@@ -126,6 +126,10 @@ class RidgeForecast(NamedTuple):
     missed: float
 
 
+APART = 0.3
+"""No point forecast where the two theories are further apart than this, in logarithms."""
+
+
 def jackknife(values: np.ndarray) -> np.ndarray:
     """Standard errors from estimates with a tenth of the rows left out, along the first axis; NaN is left out."""
     return np.sqrt((len(values) - 1) * np.nanmean((values - np.nanmean(values, axis=0)) ** 2, axis=0))
@@ -158,9 +162,9 @@ def combine(found: Ingredients) -> tuple[np.ndarray, np.ndarray, np.ndarray, flo
     apart = np.abs(np.nan_to_num(found.gains[1] - found.gains[0]))
     # A miss on halves is carried over in proportion to the gain.
     share = np.minimum(np.abs(gain) / max(abs(measured), abs(float(weights @ np.nan_to_num(np.array(forecasts)))), 0.02), 1.0)
-    squares = (1.83 * mix(found.errors)) ** 2 + (2 * mix(found.spread)) ** 2 + 0.01**2
-    squares = squares + (share * off) ** 2 + (share * error) ** 2 + (0.5 * apart) ** 2
-    trusted = abs(off) <= 0.1 + 2 * error
+    squares = (1.83 * mix(found.errors)) ** 2 + (2 * mix(found.spread)) ** 2 + apart**2 + (0.2 * gain) ** 2 + 0.01**2
+    squares = squares + (share * off) ** 2 + (1.645 * share * error) ** 2
+    trusted = bool(abs(off) <= 0.1 + 2 * error and apart.max() <= APART)
     return gain, np.sqrt(squares), weights, off, trusted
 
 
