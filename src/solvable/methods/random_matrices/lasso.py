@@ -117,9 +117,9 @@ def _freedom(covariance: Array, w: Array, ridge: float) -> float:
     """Mean of df: the number of weights that are not zero, or the trace of their ridge regression."""
     if ridge <= 0:
         return float((w != 0).sum(axis=1).mean())
+    on = (w != 0).astype(float)
     total = 0.0
-    for row in w:
-        on = row != 0
-        part = covariance[np.ix_(on, on)]
-        total += float(np.trace(np.linalg.solve(part + ridge * np.eye(len(part)), part))) if on.any() else 0.0
+    for some in np.array_split(on, max(1, len(on) * on.shape[1] ** 2 // 2_000_000)):
+        part = covariance * some[:, :, None] * some[:, None, :]
+        total += float(np.trace(np.linalg.solve(part + ridge * np.eye(len(covariance)), part), axis1=1, axis2=2).sum())
     return total / len(w)
