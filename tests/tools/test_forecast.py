@@ -118,8 +118,8 @@ def test_gain_on_students_rows_is_that_of_rows_of_random_scale():
     truth = np.log(np.mean([[fits(k, n) for n in (150, *sizes)] for k in range(0, 7500, 250)], axis=0))
     found = [transport(x[k : k + 150], y[k : k + 150]).both_log_gains(sizes, 1.0) for k in range(0, 7500, 500)]
     plain, scaled = np.mean([np.median(g, axis=1) for g in found], axis=0) - (truth[1:] - truth[0])
-    assert np.all(plain > 0.08)  # one scale for all rows is too pessimistic
-    assert np.all(np.abs(scaled) < 0.4 * plain)
+    assert np.all(plain > [0.04, 0.08, 0.1])  # one scale for all rows is too pessimistic
+    assert np.all(np.abs(scaled) < 0.5 * plain)
 
 
 def test_halves_decide_between_the_theories_and_widen_the_band():
