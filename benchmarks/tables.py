@@ -33,7 +33,9 @@ def _rows(rng: np.random.Generator, number: int) -> np.ndarray:
     return rng.normal(size=(number, columns)) * np.sqrt(spectrum / spectrum.sum())
 
 
-def _taught(rng: np.random.Generator, x: np.ndarray, by: np.ndarray | None = None, sizes: np.ndarray | None = None) -> Table:
+def _taught(
+    rng: np.random.Generator, x: np.ndarray, by: np.ndarray | None = None, sizes: np.ndarray | None = None
+) -> Table:
     """A random linear teacher on `by` (default x), with noise of relative variance 0.1 to 1.5 and relative `sizes`."""
     by = x if by is None else by
     field = by @ rng.normal(size=by.shape[1])
@@ -116,11 +118,11 @@ def curved_target(rng: np.random.Generator, number: int) -> Table:
     return scaled(x), a + 0.6 * a * b + 0.3 * b**3 + noise
 
 
-CLASSES: dict[str, Callable[[np.random.Generator, int], Table]] = {
-    f.__name__.replace("_", " "): f
-    for f in (gaussian, student_rows, lognormal_rows, product_columns, one_hot, counts, clusters, heteroscedastic,
-              lognormal_columns, curved_target)  # fmt: skip
-}
+_KINDS = (
+    gaussian, student_rows, lognormal_rows, product_columns, one_hot, counts, clusters, heteroscedastic, lognormal_columns,
+    curved_target,
+)  # fmt: skip
+CLASSES: dict[str, Callable[[np.random.Generator, int], Table]] = {f.__name__.replace("_", " "): f for f in _KINDS}
 
 
 def synthetic(kind: str, seed: int, number: int) -> Table:

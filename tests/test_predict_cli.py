@@ -20,7 +20,10 @@ def lines(rows=120, seed=0):
     rng = np.random.default_rng(seed)
     x, colour = rng.normal(size=(rows, 2)), rng.choice(["red", "blue"], size=rows)
     y = x @ [1.0, -0.5] + (colour == "red") + rng.normal(size=rows)
-    table = [f"{a:.6f},{b:.6f},{c},2024-01-{1 + k % 28:02d},{v:.6f}" for k, ((a, b), c, v) in enumerate(zip(x, colour, y, strict=True))]
+    table = [
+        f"{a:.6f},{b:.6f},{c},2024-01-{1 + k % 28:02d},{v:.6f}"
+        for k, ((a, b), c, v) in enumerate(zip(x, colour, y, strict=True))
+    ]
     return ["a,b,colour,day,y", *table]
 
 
@@ -46,7 +49,9 @@ def test_table_statement_and_best_penalty_are_printed(capsys, table):
 def test_json_and_folder_hold_the_same_numbers(capsys, table, tmp_path):
     folder = tmp_path / "runs" / "predict"
     over = ("--over", "penalty=1,10,100", "--repeats", "2")
-    code, out, _ = answer(capsys, "predict", table, "--target", "y", "--ignore", "day", *over, "--out", folder, "--json")
+    code, out, _ = answer(
+        capsys, "predict", table, "--target", "y", "--ignore", "day", *over, "--out", folder, "--json"
+    )
     result = json.loads(out)
     assert code == 0
     assert result["theory"]["penalty"] == [1.0, 10.0, 100.0]
@@ -98,7 +103,9 @@ def test_arrays_are_read_by_column(capsys, tmp_path):
         assert code == 0
         found.append(json.loads(out)["theory"]["value"])
     assert found[0] == pytest.approx(found[1])
-    code, out, _ = answer(capsys, "predict", tmp_path / "a.npy", "--target", "column1", "--ignore", "column2", "--fits", "0", "--json")
+    code, out, _ = answer(
+        capsys, "predict", tmp_path / "a.npy", "--target", "column1", "--ignore", "column2", "--fits", "0", "--json"
+    )
     assert json.loads(out)["columns"] == 3
 
 
@@ -141,7 +148,13 @@ def test_bad_input_ends_in_one_sentence_exit_code_two_and_no_output(kind, capsys
 
 @pytest.mark.parametrize(
     ("name", "raw"),
-    [("nowhere.csv", None), ("a.npy", b"\x93NUMPY damaged"), ("a.xlsx", b""), ("empty.csv", b""), ("a.csv", b"a,b\n\xff\xfe,1\n")],
+    [
+        ("nowhere.csv", None),
+        ("a.npy", b"\x93NUMPY damaged"),
+        ("a.xlsx", b""),
+        ("empty.csv", b""),
+        ("a.csv", b"a,b\n\xff\xfe,1\n"),
+    ],
 )
 def test_unreadable_file_ends_in_one_sentence(name, raw, capsys, tmp_path):
     if raw is not None:
@@ -168,6 +181,10 @@ def test_predict_imports_no_jax(table):
     )
     words = ["predict", str(table), "--ignore", "day", "--fits", "0"]
     done = subprocess.run(
-        [sys.executable, "-c", program, *words], capture_output=True, text=True, env={"PYTHONPATH": SOURCE}, timeout=LONG
+        [sys.executable, "-c", program, *words],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": SOURCE},
+        timeout=LONG,
     )
     assert done.returncode == 0, done.stderr

@@ -46,7 +46,9 @@ def test_error_on_students_rows_is_that_of_fits():
     found = EllipticalShape(shape, Law(t, t * (0.3 + now), np.full(4000, 1 / 4000)), base, penalty)
     for rows in (75, 450):
         truth, error = excess(rows)
-        assert found.error(np.array([rows]), penalty)[0] / (1 + 1 / rows) == pytest.approx(0.3 + truth, abs=4 * error + 0.01)
+        assert found.error(np.array([rows]), penalty)[0] / (1 + 1 / rows) == pytest.approx(
+            0.3 + truth, abs=4 * error + 0.01
+        )
 
 
 def test_a_sample_shows_its_own_scales_and_residuals():

@@ -133,7 +133,9 @@ def test_halves_decide_between_the_theories_and_widen_the_band():
     failed = by(-0.9, 0.05)
     assert not failed[4]
     assert np.all(failed[1] > second[1])
-    lost = combine(Ingredients(np.array([[-0.1, -0.2], [np.nan, np.nan]]), small, small, np.array([-0.15, 0.02, -0.15, np.nan])))
+    lost = combine(
+        Ingredients(np.array([[-0.1, -0.2], [np.nan, np.nan]]), small, small, np.array([-0.15, 0.02, -0.15, np.nan]))
+    )
     assert lost[2].tolist() == [1.0, 0.0]
     assert lost[0] == pytest.approx(gains[0])
 

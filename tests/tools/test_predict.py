@@ -46,7 +46,9 @@ REGRESSORS = {
     "no intercept": make_pipeline(StandardScaler(), Ridge(5.0, fit_intercept=False)),
     "least squares": LinearRegression(),
     "PCA": make_pipeline(StandardScaler(), PCA(12), Ridge(5.0)),
-    "random features": make_pipeline(StandardScaler(), RBFSampler(gamma=0.02, n_components=150, random_state=0), Ridge(0.1)),
+    "random features": make_pipeline(
+        StandardScaler(), RBFSampler(gamma=0.02, n_components=150, random_state=0), Ridge(0.1)
+    ),
     "products": make_pipeline(PCA(8), PolynomialFeatures(2, include_bias=False), StandardScaler(), Ridge(20.0)),
     "lasso": make_pipeline(StandardScaler(), Lasso(0.05)),
     "elastic net": make_pipeline(StandardScaler(), ElasticNet(0.05, l1_ratio=0.5)),

@@ -24,13 +24,17 @@ class Predict:
     target: Annotated[str | None, arg(metavar="COLUMN", help="Column to predict (default: the last one, or y).")] = None
     pipeline: Annotated[
         str,
-        arg(metavar="MODULE:OBJECT", help="A scikit-learn pipeline, or ridge, lasso, logistic, svm (default: by the target)."),
+        arg(
+            metavar="MODULE:OBJECT",
+            help="A scikit-learn pipeline, or ridge, lasso, logistic, svm (default: by the target).",
+        ),
     ] = ""
     over: Annotated[
         str, arg(metavar="NAME=RANGE", help="rows=a:b:n:log or penalty=a:b:n:log or a,b,c (default: rows up to all).")
     ] = ""
     penalty: Annotated[
-        float | None, arg(metavar="L", help="scikit-learn's alpha, or 1/C (default: the pipeline's, or the theory's best).")
+        float | None,
+        arg(metavar="L", help="scikit-learn's alpha, or 1/C (default: the pipeline's, or the theory's best)."),
     ] = None
     fits: Annotated[int, arg(metavar="K", help="Largest number of fitted points (0: theory alone).")] = 8
     repeats: Annotated[int, arg(metavar="R", help="Fits at each point.")] = 6

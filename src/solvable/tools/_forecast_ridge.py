@@ -161,7 +161,9 @@ def combine(found: Ingredients) -> tuple[np.ndarray, np.ndarray, np.ndarray, flo
     off = float(weights @ np.nan_to_num(missed))
     apart = np.abs(np.nan_to_num(found.gains[1] - found.gains[0]))
     # A miss on halves is carried over in proportion to the gain.
-    share = np.minimum(np.abs(gain) / max(abs(measured), abs(float(weights @ np.nan_to_num(np.array(forecasts)))), 0.02), 1.0)
+    share = np.minimum(
+        np.abs(gain) / max(abs(measured), abs(float(weights @ np.nan_to_num(np.array(forecasts)))), 0.02), 1.0
+    )
     squares = (1.83 * mix(found.errors)) ** 2 + (2 * mix(found.spread)) ** 2 + apart**2 + (0.2 * gain) ** 2 + 0.01**2
     squares = squares + (share * off) ** 2 + (1.645 * share * error) ** 2
     trusted = bool(abs(off) <= 0.1 + 2 * error and apart.max() <= APART)
@@ -169,7 +171,11 @@ def combine(found: Ingredients) -> tuple[np.ndarray, np.ndarray, np.ndarray, flo
 
 
 def forecast_ridge(
-    whole: RidgeTransport, parts: list[RidgeTransport], sizes: np.ndarray, penalty: float, half: np.ndarray | None = None
+    whole: RidgeTransport,
+    parts: list[RidgeTransport],
+    sizes: np.ndarray,
+    penalty: float,
+    half: np.ndarray | None = None,
 ) -> RidgeForecast:
     """The anchored forecast; `parts` are the transports of the sample with each tenth left out (empty: no bands)."""
     sizes = np.asarray(sizes, float)

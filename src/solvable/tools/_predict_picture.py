@@ -34,12 +34,20 @@ def draw(result: Prediction, ax: Axes | None = None) -> Figure:
                 label=f"fits of your pipeline, {fitted.repeats} each, held-out rows",
             )  # fmt: skip
         if result.over == "penalty" and np.isfinite(result.best.penalty) and x[0] <= result.best.penalty <= x[-1]:
-            ax.plot(result.best.penalty, result.best.value, "*", ms=11, color=COLOURS[3], label="best penalty of the theory")
+            ax.plot(
+                result.best.penalty, result.best.value, "*", ms=11, color=COLOURS[3], label="best penalty of the theory"
+            )
         if result.over == "rows" and x[-1] > result.rows:
             ax.axvline(result.rows, color=INK, lw=0.8, ls=":", label=f"your {result.rows} rows")
         label = "rows" if result.over == "rows" else f"penalty ({result.penalty_is}), {result.held_rows} rows"
         scale = "log" if result.observable == "mean squared error" else "linear"
-        ax.set(xlabel=label, ylabel=result.observable, xscale="log", yscale=scale, title=f"{result.learner}, {result.features} features")
+        ax.set(
+            xlabel=label,
+            ylabel=result.observable,
+            xscale="log",
+            yscale=scale,
+            title=f"{result.learner}, {result.features} features",
+        )
         if scale == "log":
             from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 

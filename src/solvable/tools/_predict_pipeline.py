@@ -30,7 +30,9 @@ BY_LABELS = {
     "RFE", "RFECV", "SequentialFeatureSelector", "TargetEncoder", "LinearDiscriminantAnalysis", "PLSRegression",
     "NeighborhoodComponentsAnalysis",
 }  # fmt: skip
-KNOWN = "Ridge, LinearRegression, KernelRidge, Lasso, ElasticNet, LogisticRegression, LinearSVC, SVC and RidgeClassifier"
+KNOWN = (
+    "Ridge, LinearRegression, KernelRidge, Lasso, ElasticNet, LogisticRegression, LinearSVC, SVC and RidgeClassifier"
+)
 BUILT_IN = ("ridge", "lasso", "logistic", "svm")
 
 
@@ -119,7 +121,9 @@ def read_pipeline(pipeline: Any) -> Reading:
             + (" It chooses its own penalty: sweep the penalty instead." if type(last).__name__.endswith("CV") else "")
         )
     if getattr(last, "class_weight", None) is not None:
-        raise InvalidValue(f"{type(last).__name__} has class_weight = {last.class_weight!r}, for which there is no theory.")
+        raise InvalidValue(
+            f"{type(last).__name__} has class_weight = {last.class_weight!r}, for which there is no theory."
+        )
     facts = read(last)
     parameter = facts.pop("parameter")
     return Reading(pipeline, steps, parameter=None if parameter is None else prefix + parameter, **facts)
@@ -130,12 +134,20 @@ def _check_map(label: str, step: Any) -> None:
     if step is None or isinstance(step, str):  # "passthrough", "drop"
         return
     if name in GROUPS:
-        parts = step.steps if name == "Pipeline" else step.transformers if name == "ColumnTransformer" else step.transformer_list
+        parts = (
+            step.steps
+            if name == "Pipeline"
+            else step.transformers
+            if name == "ColumnTransformer"
+            else step.transformer_list
+        )
         for part in parts:
             _check_map(part[0], part[1])
         return
     if name in BY_LABELS:
-        raise InvalidValue(f"the step {label!r} ({name}) uses the targets to make features, for which there is no theory.")
+        raise InvalidValue(
+            f"the step {label!r} ({name}) uses the targets to make features, for which there is no theory."
+        )
     if name not in MAPS:
         raise InvalidValue(
             f"the step {label!r} ({name}) has no theory; FunctionTransformer carries any map that does not see the targets."
@@ -188,7 +200,13 @@ def _logistic(last: Any) -> dict[str, Any]:
 def _linear_svc(last: Any) -> dict[str, Any]:
     if last.penalty != "l2" or not last.fit_intercept or last.intercept_scaling != 1:
         raise InvalidValue("LinearSVC has a theory for the penalty 'l2' with an intercept of scaling 1 only.")
-    return {"loss": last.loss, "penalty": 1 / _positive("C", last.C), "parameter": "C", "inverse": True, "shrinks": True}
+    return {
+        "loss": last.loss,
+        "penalty": 1 / _positive("C", last.C),
+        "parameter": "C",
+        "inverse": True,
+        "shrinks": True,
+    }
 
 
 def _svc(last: Any) -> dict[str, Any]:

@@ -89,7 +89,9 @@ class MarginTheory(NamedTuple):
     def error(self, rows: np.ndarray, penalty: np.ndarray) -> np.ndarray:
         loss = "square" if self.loss == "ridge_classifier" else self.loss
         each = [
-            solve_margins(capped(s, self.share, self.channel), self.share, rows, penalty, self.channel, loss, self.shrinks).error
+            solve_margins(
+                capped(s, self.share, self.channel), self.share, rows, penalty, self.channel, loss, self.shrinks
+            ).error
             for s in self.whole.shapes
         ]
         with warnings.catch_warnings():
@@ -181,7 +183,11 @@ def best_penalty(theory: Theory, rows: float, around: float, decades: float = 6.
     low_slope, high_slope = slope(low), slope(high)
     x = places[k]
     for turn in range(12):
-        x = low - low_slope * (high - low) / (high_slope - low_slope) if high_slope > 0 > low_slope else (low + high) / 2
+        x = (
+            low - low_slope * (high - low) / (high_slope - low_slope)
+            if high_slope > 0 > low_slope
+            else (low + high) / 2
+        )
         x = float(np.clip(x, low + 0.05 * (high - low), high - 0.05 * (high - low)))
         x = x if turn % 3 < 2 else (low + high) / 2
         here = slope(x)

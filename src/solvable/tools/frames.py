@@ -66,7 +66,9 @@ def of_frame(name: str, frame: Any, target: str | None, ignore: tuple[str, ...] 
 def _targets(column: Any, name: str) -> np.ndarray:
     empty = np.asarray(column.isna())
     if empty.any():
-        raise InvalidValue(f"row {int(empty.argmax()) + 1} has no value in the column {name!r}, which is to be predicted.")
+        raise InvalidValue(
+            f"row {int(empty.argmax()) + 1} has no value in the column {name!r}, which is to be predicted."
+        )
     try:
         return column.to_numpy(float)
     except (TypeError, ValueError):
@@ -79,7 +81,9 @@ def _read_npy(path: Path, target: str | None, ignore: tuple[str, ...]) -> Frame:
     except Exception as problem:  # whatever a damaged file makes of the reader
         raise InvalidValue(f"the file {str(path)!r} is not an array of numbers ({type(problem).__name__}).") from None
     if table.ndim != 2 or table.dtype.kind not in "fiub":
-        raise InvalidValue(f"{path}: the array has shape {table.shape} and type {table.dtype}, not numbers in rows and columns.")
+        raise InvalidValue(
+            f"{path}: the array has shape {table.shape} and type {table.dtype}, not numbers in rows and columns."
+        )
     names = [f"column{k + 1}" for k in range(table.shape[1])]
     place, features = _chosen(path, names, target, ignore)
     if features == list(range(place)):  # the last column is the target, nothing is ignored: a view
@@ -150,8 +154,8 @@ def default_features(features: Any) -> Any:
             raise InvalidValue(_dates(name))
         if held.nunique() > MOST_WORDS:
             raise InvalidValue(
-                f"the column {name!r} has {held.nunique()} different words, more than {MOST_WORDS}: leave it out with --ignore, or "
-                "encode it in a pipeline of your own."
+                f"the column {name!r} has {held.nunique()} different words, more than {MOST_WORDS}: leave it out with "
+                "--ignore, or encode it in a pipeline of your own."
             )
         words.append(name)
     parts = ([(numbers, numeric)] if numeric else []) + (

@@ -1,7 +1,8 @@
 """Linear classifiers with an intercept, from a spectrum and a signal: the replica saddle point of two channels.
 
 Logistic regression minimises Σ ℓ(y(x·w + b)) + (L/2)|w|² with ℓ(v) = log(1 + e⁻ᵛ) over n rows with labels y = ±1, a fraction
-p of them +1; support-vector machines have ℓ = (1 − v)₊ or (1 − v)₊², ridge classifiers ℓ = (1 − v)²/2 (`MARGIN_LOSSES`). With κ = L/V̂ and the functions df1, df2 of `effective_ridge`, the mean overlap m with the teacher, the variance q of the
+p of them +1; support-vector machines have ℓ = (1 − v)₊ or (1 − v)₊², ridge classifiers ℓ = (1 − v)²/2 (`MARGIN_LOSSES`).
+With κ = L/V̂ and the functions df1, df2 of `effective_ridge`, the mean overlap m with the teacher, the variance q of the
 margins and their response V obey
 
     V = df1/V̂,    m = (m̂/V̂) D,    q = (m̂/V̂)² (D + κD′) + (q̂/V̂²) df2,
@@ -270,7 +271,9 @@ def solve_margins(
     state, kappa, done = _iterated(problem, state, rows, penalty)
     lost = np.flatnonzero(~done)
     if lost.size and loss != "square":
-        again = _iterated(problem, _ridge_state(shape, share, rows[lost], penalty[lost], channel), rows[lost], penalty[lost])
+        again = _iterated(
+            problem, _ridge_state(shape, share, rows[lost], penalty[lost], channel), rows[lost], penalty[lost]
+        )
         state[:, lost], kappa[lost], done[lost] = again
         lost = np.flatnonzero(~done)
     if lost.size and done.any():  # try again from the nearest converged point

@@ -24,7 +24,7 @@ import numpy as np
 from ..errors import InvalidValue, UnknownName, nearest
 from ._predict_fits import Fitted, fitted_points, pipeline_failed, take
 from ._predict_pipeline import BUILT_IN, Reading, load_pipeline, read_pipeline
-from ._predict_theory import MOST_CELLS, MOST_KERNEL, Best, Theory, best_penalty, kernel_features, theories
+from ._predict_theory import MOST_CELLS, MOST_KERNEL, Best, best_penalty, kernel_features, theories
 from .frames import default_features, is_frame
 
 if TYPE_CHECKING:
@@ -80,11 +80,16 @@ class Prediction:
 
     @property
     def gaussian(self) -> bool | None:
-        """Whether the data behave as the theory of one scale says: within 5 % (rates: 10 %, or 1 point of 100), or the points' error."""
+        """Whether the data behave as the theory of one scale says.
+
+        That is: within 5 % (rates: within 10 % or 1 point of 100), or within the error of the points.
+        """
         if not len(self.fitted.mean):
             return None
         plain = next(n for n in self.names if n != "rows of random scale")
-        limit = 0.05 if self.observable == "mean squared error" else max(0.01, 0.1 * float(np.nanmedian(self.fitted.mean)))
+        limit = (
+            0.05 if self.observable == "mean squared error" else max(0.01, 0.1 * float(np.nanmedian(self.fitted.mean)))
+        )
         return bool(np.nanmedian(np.abs(self.deviation[plain])) <= max(limit, self.known))
 
     def sentences(self) -> list[str]:
@@ -98,8 +103,9 @@ class Prediction:
             plain = next(n for n in self.names if n != "rows of random scale")
             worst = float(np.nanmax(np.abs(self.deviation[plain])))
             found.append(
-                f"Your data {verdict} of the same covariance: theory ({plain}) and {len(self.fitted.mean)} fitted points differ by "
-                f"{amount(sizes[plain])} (median), at most {amount(worst)}; the points themselves are known to {amount(self.known)}."
+                f"Your data {verdict} of the same covariance: theory ({plain}) and {len(self.fitted.mean)} fitted points "
+                f"differ by {amount(sizes[plain])} (median), at most {amount(worst)}; the points themselves are known to "
+                f"{amount(self.known)}."
             )
             if len(sizes) > 1:
                 other = next(n for n in self.names if n != plain)
@@ -107,8 +113,8 @@ class Prediction:
         if np.isfinite(self.best.penalty):
             end = ", the end of the range searched" if self.best.at_bound else ""
             found.append(
-                f"Best penalty at {self.best_rows} rows by the theory's gradient: {self.penalty_is} = {self.best.penalty:.3g}{end} "
-                f"({self.observable} {self.best.value:.4g}; yours is {self.penalty:.3g})."
+                f"Best penalty at {self.best_rows} rows by the theory's gradient: {self.penalty_is} = "
+                f"{self.best.penalty:.3g}{end} ({self.observable} {self.best.value:.4g}; yours is {self.penalty:.3g})."
             )
         return found
 
@@ -127,11 +133,13 @@ class Prediction:
         return {
             "over": self.over, "observable": self.observable, "rows": self.rows, "columns": self.columns,
             "features": self.features, "learner": self.learner, "penalty": self.penalty, "penalty_is": self.penalty_is,
-            "held_rows": self.held_rows, "theory": {"name": self.names[0], self.over: self.values.tolist(), "value": self.theory.tolist()},
+            "held_rows": self.held_rows,
+            "theory": {"name": self.names[0], self.over: self.values.tolist(), "value": self.theory.tolist()},
             "line": {name: v.tolist() for name, v in self.line.items()},
             "fitted": {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in self.fitted._asdict().items()},
             "deviation": {name: v.tolist() for name, v in self.deviation.items()}, "median_deviation": self.off,
-            "points_known_to": self.known, "gaussian": self.gaussian, "best_penalty": {**self.best._asdict(), "rows": self.best_rows},
+            "points_known_to": self.known, "gaussian": self.gaussian,
+            "best_penalty": {**self.best._asdict(), "rows": self.best_rows},
             "sentences": self.sentences(), "warnings": list(self.warnings), "seconds": self.seconds,
             "diagnostics": self.diagnostics,
         }  # fmt: skip
@@ -178,7 +186,7 @@ def predict(
     rng, begun = np.random.default_rng(seed), time.perf_counter()
     X = X.to_pandas() if hasattr(X, "to_pandas") and not is_frame(X) else X
     X = X if is_frame(X) else _array(X)
-    given = pipeline is not None and not isinstance(pipeline, str) or (isinstance(pipeline, str) and ":" in pipeline)
+    given = (pipeline is not None and not isinstance(pipeline, str)) or (isinstance(pipeline, str) and ":" in pipeline)
     reading, targets = _reading(X, y, pipeline)
     if penalty is not None:
         if not (np.isfinite(penalty) and 0 < penalty < 1e12):
@@ -190,7 +198,9 @@ def predict(
     features, used = _features(reading, X, targets, rng)
     notes = []
     if len(used) < len(targets):
-        notes.append(f"the theory looks at {len(used)} of {len(targets)} rows, enough for {features.shape[1]} features.")
+        notes.append(
+            f"the theory looks at {len(used)} of {len(targets)} rows, enough for {features.shape[1]} features."
+        )
     found = theories(reading, features, targets[used], rng)
     if not given and penalty is None and reading.parameter is not None:
         chosen = best_penalty(found[0], len(targets), _around(reading, features), decades=8.0).penalty
@@ -222,15 +232,17 @@ def predict(
     if reading.parameter is not None:
         best = best_penalty(found[0], best_rows, around, decades=8.0)
     if np.isnan(theory).any():
-        notes.append(f"the theory has no solution at {int(np.isnan(theory).sum())} of {len(theory)} values: they are NaN.")
+        notes.append(
+            f"the theory has no solution at {int(np.isnan(theory).sum())} of {len(theory)} values: they are NaN."
+        )
     if swept == "rows" and values.max() > 3 * len(targets):
         notes.append("beyond 3 times the rows the theory extrapolates what these rows show.")
     spent_theory += time.perf_counter() - begun
     return Prediction(
         over=swept, values=values, theory=theory, observable="test error" if rate else "mean squared error", rows=len(targets),
         columns=int(X.shape[1]), features=features.shape[1], learner=_learner(reading), penalty=reading.penalty,
-        penalty_is=reading.penalty_is, held_rows=held, names=tuple(t.name for t in found), line=line, fitted=fitted, deviation=far,
-        best=best, best_rows=best_rows, seconds={"theory": spent_theory, "fits": spent_fits}, warnings=tuple(notes),
+        penalty_is=reading.penalty_is, held_rows=held, names=tuple(t.name for t in found), line=line, fitted=fitted,
+        deviation=far, best=best, best_rows=best_rows, seconds={"theory": spent_theory, "fits": spent_fits}, warnings=tuple(notes),
     )  # fmt: skip
 
 
@@ -244,7 +256,9 @@ def _need_scikit_learn() -> None:
 def _array(X: Any) -> np.ndarray:
     found = X if isinstance(X, np.ndarray) else np.asarray(X)
     if found.ndim != 2 or found.dtype.kind not in "fiub":
-        raise InvalidValue(f"X has the shape {found.shape} and type {found.dtype}; it must be numbers in rows and columns, or a data frame.")
+        raise InvalidValue(
+            f"X has the shape {found.shape} and type {found.dtype}; it must be numbers in rows and columns, or a data frame."
+        )
     return found
 
 
@@ -252,7 +266,9 @@ def _reading(X: Any, y: Any, pipeline: Any) -> tuple[Reading, np.ndarray]:
     """The pipeline as the theory sees it, and the targets: numbers, or ±1."""
     targets = np.asarray(y)
     if targets.ndim != 1 or len(targets) != X.shape[0]:
-        raise InvalidValue(f"X and y have the shapes {tuple(X.shape)} and {targets.shape}; they must be (rows, columns) and (rows).")
+        raise InvalidValue(
+            f"X and y have the shapes {tuple(X.shape)} and {targets.shape}; they must be (rows, columns) and (rows)."
+        )
     if len(targets) < LEAST_ROWS:
         raise InvalidValue(f"there are {len(targets)} rows, but a prediction needs at least {LEAST_ROWS}.")
     words = targets.dtype.kind not in "fiub"
@@ -273,10 +289,14 @@ def _reading(X: Any, y: Any, pipeline: Any) -> tuple[Reading, np.ndarray]:
             raise InvalidValue(f"all targets are {classes[0]}: there is nothing to predict.")
         return reading, targets.astype(float)
     if len(classes) != 2:
-        raise InvalidValue(f"there are {len(classes)} different targets, but {_learner(reading)} has a theory for two classes.")
+        raise InvalidValue(
+            f"there are {len(classes)} different targets, but {_learner(reading)} has a theory for two classes."
+        )
     counts = [int((targets == c).sum()) for c in classes]
     if min(counts) < LEAST_CLASS:
-        raise InvalidValue(f"only {min(counts)} rows have the label {classes[int(np.argmin(counts))]!s}; at least {LEAST_CLASS} are needed.")
+        raise InvalidValue(
+            f"only {min(counts)} rows have the label {classes[int(np.argmin(counts))]!s}; at least {LEAST_CLASS} are needed."
+        )
     return reading, np.where(targets == classes[1], 1.0, -1.0)
 
 
@@ -286,7 +306,9 @@ def _built_in(name: str, X: Any) -> Any:
     from sklearn.svm import SVC
 
     if name not in BUILT_IN:
-        raise UnknownName(f"there is no pipeline {name!r}; {nearest(name, list(BUILT_IN))} Your own is named module:object.")
+        raise UnknownName(
+            f"there is no pipeline {name!r}; {nearest(name, list(BUILT_IN))} Your own is named module:object."
+        )
     last = {"ridge": Ridge, "lasso": Lasso, "logistic": LogisticRegression, "svm": SVC}[name]
     options = {"logistic": {"max_iter": 1000}, "svm": {"kernel": "linear"}, "lasso": {"alpha": 0.1}}.get(name, {})
     return make_pipeline(default_features(X), last(**options))
@@ -338,7 +360,11 @@ def _fitted_values(swept: str, values: np.ndarray, number: int, held: int, fits:
     """The values at which the pipeline is fitted: spread evenly, and with at least a tenth of the rows left for tests."""
     if fits < 1:
         return values[:0]
-    fit = values[values <= min(0.9 * number, max(held, 0.8 * number if number < 20_000 else held))] if swept == "rows" else values
+    fit = (
+        values[values <= min(0.9 * number, max(held, 0.8 * number if number < 20_000 else held))]
+        if swept == "rows"
+        else values
+    )
     return fit[np.unique(np.rint(np.linspace(0, len(fit) - 1, min(fits, len(fit)))).astype(int))] if len(fit) else fit
 
 

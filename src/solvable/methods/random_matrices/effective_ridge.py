@@ -58,9 +58,7 @@ class Sample:
         return float(self.eigenvalues.sum())
 
 
-def decompose(
-    features: Float[Array, "rows columns"], targets: Float[Array, " rows"], intercept: bool = True
-) -> Sample:
+def decompose(features: Float[Array, "rows columns"], targets: Float[Array, " rows"], intercept: bool = True) -> Sample:
     """Make a sample from its rows, by the eigenvalues of the smaller Gram matrix; without an intercept nothing is centred.
 
     >>> rng = np.random.default_rng(0)
