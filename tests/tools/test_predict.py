@@ -1,6 +1,5 @@
 """Learning curves of scikit-learn pipelines: theory against fits, every learner, refusals."""
 
-import importlib
 import json
 
 import numpy as np
@@ -25,6 +24,7 @@ from sklearn.svm import SVC, LinearSVC
 
 import solvable as sv
 from solvable.errors import InvalidValue
+from solvable.tools import _predict_inputs
 from solvable.tools._predict_pipeline import read_pipeline
 from solvable.tools._predict_theory import best_penalty
 
@@ -148,7 +148,7 @@ def test_theory_alone_needs_no_fits_and_extrapolates_with_a_warning():
 
 
 def test_many_rows_are_sampled_for_the_theory(monkeypatch):
-    monkeypatch.setattr(importlib.import_module("solvable.tools.predict"), "MOST_CELLS", 30 * 1100)
+    monkeypatch.setattr(_predict_inputs, "MOST_CELLS", 30 * 1100)
     x, y = drawn(3000)
     result = sv.predict(x, y, Ridge(), over={"rows": [100, 200]}, fits=1)
     assert any("looks at 1100 of 3000 rows" in w for w in result.warnings)

@@ -21,17 +21,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InvalidValue, UnknownName, nearest
-from ._predict_fits import Fitted, fitted_points, pipeline_failed, take
-from ._predict_pipeline import BUILT_IN, Reading, load_pipeline, read_pipeline
-from ._predict_theory import MOST_CELLS, MOST_KERNEL, Best, best_penalty, kernel_features, theories
-from .frames import default_features, is_frame
+from ..errors import InvalidValue, UnknownName
+from ._predict_fits import Fitted, fitted_points
+from ._predict_inputs import as_array, checked, features_of, learner_of, need_scikit_learn
+from ._predict_pipeline import Reading
+from ._predict_theory import MOST_CELLS, Best, best_penalty, theories
+from .frames import is_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LEAST_ROWS, LEAST_CLASS, LEAST_FIT, MOST_FEATURES, PROBED = 60, 12, 10, 20_000, 1000
+LEAST_FIT = 10
+"""Rows of a fit."""
 LINE = 33
 """Points of the theory's line."""
 
@@ -182,12 +184,12 @@ def predict(
     >>> result.gaussian, bool(np.all(np.diff(result.theory) < 0)), result.fitted.rows.tolist()
     (True, True, [50.0, 200.0])
     """
-    _need_scikit_learn()
+    need_scikit_learn()
     rng, begun = np.random.default_rng(seed), time.perf_counter()
     X = X.to_pandas() if hasattr(X, "to_pandas") and not is_frame(X) else X
-    X = X if is_frame(X) else _array(X)
+    X = X if is_frame(X) else as_array(X)
     given = (pipeline is not None and not isinstance(pipeline, str)) or (isinstance(pipeline, str) and ":" in pipeline)
-    reading, targets = _reading(X, y, pipeline)
+    reading, targets = checked(X, y, pipeline)
     if penalty is not None:
         if not (np.isfinite(penalty) and 0 < penalty < 1e12):
             raise InvalidValue(f"penalty = {penalty} is not a number in (0, 10¹²).")
@@ -195,7 +197,7 @@ def predict(
             raise InvalidValue("the last step has no penalty to set.")
         reading = dataclasses.replace(reading, penalty=float(penalty))
     swept, values = _swept(over, reading, len(targets))
-    features, used = _features(reading, X, targets, rng)
+    features, used = features_of(reading, X, targets, rng)
     notes = []
     if len(used) < len(targets):
         notes.append(
@@ -239,84 +241,11 @@ def predict(
         notes.append("beyond 3 times the rows the theory extrapolates what these rows show.")
     spent_theory += time.perf_counter() - begun
     return Prediction(
-        over=swept, values=values, theory=theory, observable="test error" if rate else "mean squared error", rows=len(targets),
-        columns=int(X.shape[1]), features=features.shape[1], learner=_learner(reading), penalty=reading.penalty,
+        over=swept, values=values, theory=theory, observable="test error" if rate else "mean squared error",
+        rows=len(targets), columns=int(X.shape[1]), features=features.shape[1], learner=learner_of(reading), penalty=reading.penalty,
         penalty_is=reading.penalty_is, held_rows=held, names=tuple(t.name for t in found), line=line, fitted=fitted,
         deviation=far, best=best, best_rows=best_rows, seconds={"theory": spent_theory, "fits": spent_fits}, warnings=tuple(notes),
     )  # fmt: skip
-
-
-def _need_scikit_learn() -> None:
-    try:
-        import sklearn  # noqa: F401
-    except ImportError:
-        raise InvalidValue("predict needs scikit-learn: install it with `pip install solvable[predict]`.") from None
-
-
-def _array(X: Any) -> np.ndarray:
-    found = X if isinstance(X, np.ndarray) else np.asarray(X)
-    if found.ndim != 2 or found.dtype.kind not in "fiub":
-        raise InvalidValue(
-            f"X has the shape {found.shape} and type {found.dtype}; it must be numbers in rows and columns, or a data frame."
-        )
-    return found
-
-
-def _reading(X: Any, y: Any, pipeline: Any) -> tuple[Reading, np.ndarray]:
-    """The pipeline as the theory sees it, and the targets: numbers, or ±1."""
-    targets = np.asarray(y)
-    if targets.ndim != 1 or len(targets) != X.shape[0]:
-        raise InvalidValue(
-            f"X and y have the shapes {tuple(X.shape)} and {targets.shape}; they must be (rows, columns) and (rows)."
-        )
-    if len(targets) < LEAST_ROWS:
-        raise InvalidValue(f"there are {len(targets)} rows, but a prediction needs at least {LEAST_ROWS}.")
-    words = targets.dtype.kind not in "fiub"
-    if not words and not np.isfinite(targets.astype(float)).all():
-        raise InvalidValue(f"row {int(np.argmin(np.isfinite(targets.astype(float)))) + 1} has no finite target.")
-    classes = np.unique(targets)
-    if isinstance(pipeline, str) and ":" in pipeline:
-        pipeline = load_pipeline(pipeline)
-    if pipeline is None:
-        pipeline = "logistic" if words or len(classes) == 2 else "ridge"
-    if isinstance(pipeline, str):
-        pipeline = _built_in(pipeline, X)
-    reading = read_pipeline(pipeline)
-    if not reading.classifies:
-        if words:
-            raise InvalidValue(f"the targets are words, but {_learner(reading)} predicts numbers.")
-        if len(classes) == 1:
-            raise InvalidValue(f"all targets are {classes[0]}: there is nothing to predict.")
-        return reading, targets.astype(float)
-    if len(classes) != 2:
-        raise InvalidValue(
-            f"there are {len(classes)} different targets, but {_learner(reading)} has a theory for two classes."
-        )
-    counts = [int((targets == c).sum()) for c in classes]
-    if min(counts) < LEAST_CLASS:
-        raise InvalidValue(
-            f"only {min(counts)} rows have the label {classes[int(np.argmin(counts))]!s}; at least {LEAST_CLASS} are needed."
-        )
-    return reading, np.where(targets == classes[1], 1.0, -1.0)
-
-
-def _built_in(name: str, X: Any) -> Any:
-    from sklearn.linear_model import Lasso, LogisticRegression, Ridge
-    from sklearn.pipeline import make_pipeline
-    from sklearn.svm import SVC
-
-    if name not in BUILT_IN:
-        raise UnknownName(
-            f"there is no pipeline {name!r}; {nearest(name, list(BUILT_IN))} Your own is named module:object."
-        )
-    last = {"ridge": Ridge, "lasso": Lasso, "logistic": LogisticRegression, "svm": SVC}[name]
-    options = {"logistic": {"max_iter": 1000}, "svm": {"kernel": "linear"}, "lasso": {"alpha": 0.1}}.get(name, {})
-    return make_pipeline(default_features(X), last(**options))
-
-
-def _learner(reading: Reading) -> str:
-    last = reading.pipeline.steps[-1][1] if type(reading.pipeline).__name__ == "Pipeline" else reading.pipeline
-    return type(last).__name__
 
 
 def _around(reading: Reading, features: np.ndarray) -> float:
@@ -371,38 +300,3 @@ def _fitted_values(swept: str, values: np.ndarray, number: int, held: int, fits:
 def _apart(theory: np.ndarray, fit: np.ndarray, rate: bool) -> np.ndarray:
     """Difference of rates, or relative difference."""
     return theory - fit if rate else theory / fit - 1
-
-
-def _features(reading: Reading, X: Any, targets: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Features of as many random rows as the theory can use, and which rows they are."""
-    order = rng.permutation(len(targets))
-    probe = _mapped(reading, take(X, np.sort(order[:PROBED])))
-    if probe.shape[1] > MOST_FEATURES:
-        raise InvalidValue(f"the pipeline makes {probe.shape[1]} features; the theory allows {MOST_FEATURES}.")
-    most = MOST_KERNEL if reading.kernel is not None else max(MOST_CELLS // probe.shape[1], PROBED)
-    used = np.sort(order[:most])
-    features = probe if len(used) <= PROBED else _mapped(reading, take(X, used))
-    if reading.kernel is not None:
-        features = kernel_features(reading.kernel(features))
-    flat = features.std(axis=0) <= 1e-12 * np.maximum(np.abs(features).max(axis=0), 1e-300)
-    if flat.all():
-        raise InvalidValue("every feature is constant: there is nothing to learn from.")
-    return features[:, ~flat] if flat.any() and reading.intercept else features, used
-
-
-def _mapped(reading: Reading, rows: Any) -> np.ndarray:
-    from sklearn.base import clone
-
-    try:
-        found = rows if reading.steps is None else clone(reading.steps).fit_transform(rows)
-        found = found.toarray() if hasattr(found, "toarray") else found
-        found = np.asarray(found, float)
-    except Exception as problem:  # whatever the user's pipeline makes of these rows
-        raise InvalidValue(pipeline_failed(problem)) from None
-    if not np.isfinite(found).all():
-        row, column = np.argwhere(~np.isfinite(found))[0]
-        raise InvalidValue(
-            f"the features have no finite value in row {row + 1}, column {column + 1}: impute missing values in the pipeline, "
-            "or leave the pipeline out for the default."
-        )
-    return found
