@@ -242,9 +242,10 @@ def predict(
     spent_theory += time.perf_counter() - begun
     return Prediction(
         over=swept, values=values, theory=theory, observable="test error" if rate else "mean squared error",
-        rows=len(targets), columns=int(X.shape[1]), features=features.shape[1], learner=learner_of(reading), penalty=reading.penalty,
-        penalty_is=reading.penalty_is, held_rows=held, names=tuple(t.name for t in found), line=line, fitted=fitted,
-        deviation=far, best=best, best_rows=best_rows, seconds={"theory": spent_theory, "fits": spent_fits}, warnings=tuple(notes),
+        rows=len(targets), columns=int(X.shape[1]), features=features.shape[1], learner=learner_of(reading),
+        penalty=reading.penalty, penalty_is=reading.penalty_is, held_rows=held, names=tuple(t.name for t in found), line=line,
+        fitted=fitted, deviation=far, best=best, best_rows=best_rows, seconds={"theory": spent_theory, "fits": spent_fits},
+        warnings=tuple(notes),
     )  # fmt: skip
 
 
