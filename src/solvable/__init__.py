@@ -40,6 +40,7 @@ _HOMES = {
     "open": "study",
     "optimise": "search",
     "locate": "search",
+    "predict": "tools.predict",
     "create": "registry",
     "model_class": "registry",
     "listings": "registry",
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from .search import optimise as optimise
     from .study import Study as Study
     from .study import open as open
+    from .tools.predict import predict as predict
 
 __all__ = ["__version__", *_HOMES]
 

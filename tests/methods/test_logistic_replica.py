@@ -3,17 +3,22 @@
 import numpy as np
 import pytest
 from scipy.special import expit, ndtri
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.svm import SVC, LinearSVC
 
 from solvable.methods.random_matrices.effective_ridge import Shape
 from solvable.tools.logistic_replica import (  # fmt: skip
     CHANNELS,
+    MARGIN_LOSSES,
     _iterated,
+    _Problem,
+    _ridge_state,
     _state,
     _updated,
     most_signal,
     proximal,
     solve_logistic,
+    solve_margins,
 )
 
 COLUMNS = 200
@@ -75,11 +80,12 @@ def test_proximal_point_is_stationary_over_many_orders_of_magnitude():
 def test_saddle_point_is_that_of_plain_damped_iteration(channel):
     shape, _ = shape_of(channel, 0.3)
     rows, penalty = np.array([300.0]), np.array([3.0])
+    problem = _Problem(MARGIN_LOSSES["logistic"], shape, 0.3, channel, False)
     state, near = _state(np.ones(1), np.ones(1), np.full(1, 2.0), np.zeros(1), channel), None
     for _ in range(400):
-        new, kappa, near = _updated(state, near, shape, 0.3, rows, penalty, channel)
+        new, kappa, near = _updated(problem, state, near, rows, penalty)
         state = state + 0.5 * (new - state)
-    found, quick, done = _iterated(state + 0.3, shape, 0.3, rows, penalty, channel)
+    found, quick, done = _iterated(problem, state + 0.3, rows, penalty)
     assert done.all()
     assert found[:, 0] == pytest.approx(state[:, 0], abs=1e-7)
     assert quick == pytest.approx(kappa, rel=1e-7)
@@ -110,3 +116,31 @@ def test_unconverged_points_are_nan_and_flagged(monkeypatch):
     result = solve_logistic(shape, 0.5, np.array([400.0]), np.array([0.01]), "probit")
     assert not result.converged[0]
     assert np.isnan([result.error[0], result.loss[0], result.kappa[0]]).all()
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "square"])
+def test_other_losses_match_scikit_learns_classifiers(loss, channel):
+    shape, draw = shape_of(channel, 0.3)
+    rows, penalty = 200, 5.0
+    shrinks = loss == "squared_hinge"  # LinearSVC's penalty includes the intercept
+    result = solve_margins(shape, 0.3, np.array([rows]), np.array([penalty]), channel, loss, shrinks)
+    learner = {
+        "hinge": lambda: SVC(kernel="linear", C=1 / penalty),
+        "squared_hinge": lambda: LinearSVC(C=1 / penalty, max_iter=20_000),
+        "square": lambda: RidgeClassifier(alpha=penalty),
+    }[loss]
+    x, y = draw(4000)
+    wrong = [np.mean(learner().fit(*draw(rows)).predict(x) != y) for _ in range(12)]
+    assert result.converged.all()
+    assert abs(result.error[0] - np.mean(wrong)) < 3.5 * np.std(wrong) / np.sqrt(12) + 0.008
+
+
+def test_square_loss_is_solved_in_closed_form():
+    for channel in CHANNELS:
+        shape, _ = shape_of(channel, 0.3)
+        rows, penalty = np.array([100.0, 400.0]), np.array([0.1, 30.0])
+        problem = _Problem(MARGIN_LOSSES["square"], shape, 0.3, channel, False)
+        state = _ridge_state(shape, 0.3, rows, penalty, channel)
+        again, _, _ = _updated(problem, state, None, rows, penalty)
+        assert again == pytest.approx(state, rel=1e-8, abs=1e-8)

@@ -10,7 +10,7 @@ import solvable.tools
 from solvable.errors import InvalidValue
 from solvable.tools._forecast_curve import held_out_error, power_law
 from solvable.tools._forecast_logistic import approximate_leave_one_out
-from solvable.tools._forecast_ridge import HEAVY, forecast_ridge, less_a_tenth, transport
+from solvable.tools._forecast_ridge import HEAVY, Ingredients, combine, forecast_ridge, halves, less_a_tenth, transport
 from solvable.tools.forecast import forecast
 
 
@@ -71,7 +71,8 @@ def test_bands_of_gaussian_rows_cover_the_truth():
     for k in range(0, 8000, 400):
         part, labels = x[k : k + 120], y[k : k + 120]
         tenths = [transport(part[r], labels[r]) for r in less_a_tenth(120, rng)]
-        result = forecast_ridge(transport(part, labels), tenths, sizes, penalty, False)
+        half = halves(part, labels, np.array([penalty]), rng)[0]
+        result = forecast_ridge(transport(part, labels), tenths, sizes, penalty, half)
         inside_level.append(np.abs(result.level - truth[1:]) <= result.level_width)
         inside_gain.append(np.abs(result.gain - (truth[1:] - truth[0])) <= result.gain_width)
     assert 0.8 <= np.mean(inside_level) <= 1.0
@@ -104,8 +105,54 @@ def test_heavy_tailed_rows_are_flagged_and_gaussian_ones_are_not():
     assert any("heavy-tailed" in note for note in result.warnings)
     calm = quiet(*drawn(150, 40), curve=False)
     assert not any("heavy-tailed" in note for note in calm.warnings)
-    widths = [np.diff(np.log(t.gain_band[-1]))[0] / abs(np.log(t.gain[-1])) for t in (result, calm)]
-    assert widths[0] > 0.7
+    widths = [np.diff(np.log(t.gain_band[-1]))[0] for t in (result, calm)]
+    assert widths[0] > widths[1]
+
+
+def test_gain_on_students_rows_is_that_of_rows_of_random_scale():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(14_000, 60)) * np.sqrt(2 / rng.chisquare(4, size=14_000))[:, None]
+    y = x @ rng.normal(size=60) / np.sqrt(60) + np.sqrt(0.1) * rng.normal(size=14_000)
+    test, penalty, sizes = np.arange(8000, 14_000), np.array([1.0]), np.array([225, 300, 450])
+    fits = lambda k, n: held_out_error(x, y, np.arange(k, k + n), test, "square", penalty)[0]  # noqa: E731
+    truth = np.log(np.mean([[fits(k, n) for n in (150, *sizes)] for k in range(0, 7500, 250)], axis=0))
+    found = [transport(x[k : k + 150], y[k : k + 150]).both_log_gains(sizes, 1.0) for k in range(0, 7500, 500)]
+    plain, scaled = np.mean([np.median(g, axis=1) for g in found], axis=0) - (truth[1:] - truth[0])
+    assert np.all(plain > [0.04, 0.08, 0.1])  # one scale for all rows is too pessimistic
+    assert np.all(np.abs(scaled) < 0.5 * plain)
+
+
+def test_halves_decide_between_the_theories_and_widen_the_band():
+    gains, small = np.array([[-0.1, -0.2], [-0.2, -0.4]]), np.full((2, 2), 0.005)
+    by = lambda measured, error: combine(Ingredients(gains, small, small, np.array([measured, error, -0.15, -0.3])))  # noqa: E731
+    first, second, unsure = by(-0.15, 0.02), by(-0.3, 0.02), by(-0.3, 0.2)
+    assert first[0] == pytest.approx(gains[0], abs=1e-3)
+    assert second[0] == pytest.approx(gains[1], abs=1e-3)
+    assert np.all(unsure[1] > second[1])
+    assert first[4]
+    failed = by(-0.9, 0.05)
+    assert not failed[4]
+    assert np.all(failed[1] > second[1])
+    lost = combine(
+        Ingredients(np.array([[-0.1, -0.2], [np.nan, np.nan]]), small, small, np.array([-0.15, 0.02, -0.15, np.nan]))
+    )
+    assert lost[2].tolist() == [1.0, 0.0]
+    assert lost[0] == pytest.approx(gains[0])
+
+
+def test_no_point_is_forecast_where_the_backtest_fails():
+    """Every row has a near twin: leave-one-out sees it, most fits to half of the rows do not."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 40))
+    y = np.tile(x[:, 0] + rng.normal(size=60), 2)
+    result = quiet(np.concatenate([x, x + 0.01 * rng.normal(size=x.shape)]), y, penalty=1.0, curve=False)
+    assert not result.diagnostics["trusted"]
+    assert np.isnan(result.gain).all()
+    assert np.isnan(result.level).all()
+    assert np.isfinite(result.gain_band).all()
+    assert any("only bands are given" in note for note in result.warnings)
+    assert "none" in str(result)
+    assert result.plot().axes
 
 
 def test_target_out_of_reach_has_no_band():

@@ -26,6 +26,7 @@ from . import (
     listing,
     new,
     potts,
+    predict,
     show,
     simulate,
     study,
@@ -46,6 +47,7 @@ Command = OmitSubcommandPrefixes[
     | Annotated[potts.Potts, subcommand("potts")]
     | Annotated[text.Text, subcommand("text")]
     | Annotated[forecast.Forecast, subcommand("forecast")]
+    | Annotated[predict.Predict, subcommand("predict")]
     | Annotated[transformer.Transformer, subcommand("transformer")]
     | Annotated[figure.Figure, subcommand("figure")]
     | Annotated[explore.Explore, subcommand("explore")]
@@ -65,6 +67,7 @@ COMMANDS: dict[type, Callable[[Any], int]] = {
     **potts.COMMANDS,
     text.Text: text.run,
     forecast.Forecast: forecast.run,
+    predict.Predict: predict.run,
     **transformer.COMMANDS,
     figure.Figure: figure.run,
     explore.Explore: explore.run,

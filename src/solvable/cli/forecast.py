@@ -52,7 +52,7 @@ def _sizes(text: str) -> list[int] | None:
         raise InvalidValue(f"at = {text!r} is not a list of numbers of rows such as 500,1000,5000.") from None
 
 
-def _keep(folder: Path, files: dict[str, bytes]) -> None:
+def keep_files(folder: Path, files: dict[str, bytes]) -> None:
     """Write the files to a new folder atomically."""
     final = os.path.abspath(folder)
     temporary = os.path.join(os.path.dirname(final), f".tmp-{os.urandom(16).hex()}")
@@ -95,7 +95,7 @@ def run(command: Forecast) -> int:
         picture = io.BytesIO()
         result.plot().savefig(picture, format="png")
         written = json.dumps(json_ready(answer), ensure_ascii=False, indent=1).encode()
-        _keep(command.out, {"forecast.json": written, "forecast.png": picture.getvalue()})
+        keep_files(command.out, {"forecast.json": written, "forecast.png": picture.getvalue()})
     if command.json:
         print_json({**answer, "out": None if command.out is None else str(command.out)})
         return 0

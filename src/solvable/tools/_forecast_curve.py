@@ -9,6 +9,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from ._forecast_logistic import fit_logistic
+from ._forecast_ridge import squared_errors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,18 +26,11 @@ def held_out_error(
     features: np.ndarray, targets: np.ndarray, train: np.ndarray, test: np.ndarray, loss: str, penalties: np.ndarray
 ) -> np.ndarray:
     """Mean squared error, or fraction of wrong labels, on the rows `test` after a fit to the rows `train`, per penalty."""
+    if loss == "square":
+        return squared_errors(features, targets, train, test, penalties).mean(axis=0)
     x, y = features[train], targets[train]
     centre = x.mean(axis=0)
     x, other = x - centre, features[test] - centre
-    if loss == "square":
-        if x.shape[1] < len(train):
-            e, vectors = np.linalg.eigh(x.T @ x)
-            weights = vectors.T @ (x.T @ (y - y.mean()))
-        else:
-            e, vectors = np.linalg.eigh(x @ x.T)
-            weights, other = vectors.T @ (y - y.mean()), other @ x.T
-        guess = y.mean() + (other @ vectors) @ (weights[:, None] / (np.maximum(e, 0.0)[:, None] + penalties[None, :]))
-        return ((targets[test][:, None] - guess) ** 2).mean(axis=0)
     left, s, right = np.linalg.svd(x, full_matrices=False)
     keep = s > 1e-6 * s[0]
     z = np.concatenate([np.ones((len(train), 1)), left[:, keep] * s[keep]], axis=1)

@@ -99,7 +99,7 @@ def capped(shape: Shape, share: float, channel: Channel) -> Shape:
     return shape if total <= most else dataclasses.replace(shape, signal=shape.signal * (most / total))
 
 
-def _misfit(found: LogisticSolution, left: Left) -> float:
+def misfit(found: LogisticSolution, left: Left) -> float:
     """Distance of a channel from the sample along the penalties: in log-losses, and in errors relative to their noise."""
     e = left.error
     missed = np.log(found.loss / left.loss) ** 2 + (found.error - e) ** 2 / (e * (1 - e))
@@ -134,11 +134,11 @@ def forecast_logistic(
     path = np.concatenate([chosen * AROUND, np.full(len(sizes), chosen)])
     possible: list[Channel] = ["clusters"] if saturation > NOT_PROBIT else list(CHANNELS)
     found: dict[Channel, LogisticSolution] = {}
-    misfit: list[float] = []
+    far: list[float] = []
     for c in possible:
         found[c] = solve_logistic(capped(shape, share, c), share, rows, path, c)
-        misfit.append(_misfit(LogisticSolution(*(a[: len(AROUND)] for a in found[c])), left))
-    channel, other_channel = possible[int(np.argmin(misfit))], possible[int(np.argmax(misfit))]
+        far.append(misfit(LogisticSolution(*(a[: len(AROUND)] for a in found[c])), left))
+    channel, other_channel = possible[int(np.argmin(far))], possible[int(np.argmax(far))]
 
     def halfway(c: Channel) -> tuple[np.ndarray, ...]:
         clip = lambda e: np.clip(e, 1e-6, 0.5 - 1e-6)  # noqa: E731

@@ -1,7 +1,12 @@
-"""Ridge regression with more rows: the leave-one-out level of the given rows times the ratio from theory."""
+"""Ridge regression with more rows: the leave-one-out level of the given rows times the ratio from theory.
+
+Two theories compete: rows of one scale (Gaussian rows among them) and rows of random scale (elliptical). Forecasts from
+halves of the rows to all of them decide between the two, and how far either can be trusted (`combine`).
+"""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,6 +22,7 @@ from ..methods.random_matrices.effective_ridge import (  # fmt: skip
     measured,
     shapes,
 )
+from ..methods.random_matrices.elliptical import EllipticalShape, law, measured_elliptical, scales
 
 GROUPS = 10
 HEAVY = 3.0
@@ -43,6 +49,20 @@ class RidgeTransport:
         begin = np.array([self.sample.rows if rows is None else rows], float)
         return np.stack([np.log(s.error(sizes, penalty) / s.error(begin, penalty)) for s in self.shapes])
 
+    def elliptical(self, penalty: float) -> list[EllipticalShape]:
+        """The shapes for rows of random scale; their scales and residuals are those of the fit at this penalty."""
+        ridge = penalty / self.sample.freedom
+        t = scales(self.sample, ridge)
+        known, residuals = measured_elliptical(self.sample, t), law(self.sample, t, ridge)
+        found = shapes(self.sample, known, self.best / self.sample.freedom)
+        return [EllipticalShape(shape, residuals, self.sample.rows, penalty) for shape in found]
+
+    def both_log_gains(self, sizes: np.ndarray, penalty: float, rows: float | None = None) -> np.ndarray:
+        """log R(n)/R(rows) of both theories, [theory, shape, n]; NaN where a theory has no solution."""
+        begin = self.sample.rows if rows is None else rows
+        errors = np.stack([s.error(np.r_[begin, sizes], penalty) for s in self.elliptical(penalty)])
+        return np.stack([self.log_gains(sizes, penalty, rows), np.log(errors[:, 1:] / errors[:, :1])])
+
     def reached(self, sizes: np.ndarray, penalty: float) -> np.ndarray:
         """Whether the sample resolves the κ of (n, L), with a margin of 1 % for the fit of the spectrum."""
         return self.shapes[0].kappa(sizes, penalty) >= 0.99 * self.known.least
@@ -61,9 +81,9 @@ class RidgeTransport:
         return float(effective(self.sample, np.array([penalty / self.sample.freedom]))[1][0])
 
 
-def transport(features: np.ndarray, targets: np.ndarray) -> RidgeTransport:
+def transport(features: np.ndarray, targets: np.ndarray, intercept: bool = True) -> RidgeTransport:
     """Prepare a sample with one eigendecomposition."""
-    sample = decompose(features, targets)
+    sample = decompose(features, targets, intercept)
     known = measured(sample)
     e = sample.eigenvalues
     ridge = np.geomspace(1e-6 * e[-1], 30 * max(e[-1], sample.trace / sample.freedom), 48)
@@ -74,8 +94,24 @@ def transport(features: np.ndarray, targets: np.ndarray) -> RidgeTransport:
     return RidgeTransport(sample, known, shapes(sample, known, best), best * sample.freedom)
 
 
+class Ingredients(NamedTuple):
+    """What the rows show about the gain at each size: both theories, their uncertainty, and their test on halves."""
+
+    gains: np.ndarray
+    """log-gains, [theory, size]"""
+    errors: np.ndarray
+    """their standard errors by the jackknife, [theory, size]"""
+    spread: np.ndarray
+    """standard deviation over the three shapes of the spectrum, [theory, size]"""
+    half: np.ndarray
+    """log-gain from half of the rows to all of them: measured, its standard error, and both theories' forecasts"""
+
+
 class RidgeForecast(NamedTuple):
-    """Logarithms of `level` and `gain` at each size, half-widths of their 90 % bands (NaN for none), and their basis."""
+    """Logarithms of `level` and `gain` at each size, half-widths of their 90 % bands (NaN for none), and their basis.
+
+    `trusted` is False where the theories fail on the rows at hand: the centres are then only those of the bands.
+    """
 
     now: float
     level: np.ndarray
@@ -85,30 +121,83 @@ class RidgeForecast(NamedTuple):
     now_width: float
     reached: np.ndarray
     spread: np.ndarray
+    weights: np.ndarray
+    trusted: bool
+    missed: float
+
+
+APART = 0.3
+"""No point forecast where the two theories are further apart than this, in logarithms."""
+
+
+def jackknife(values: np.ndarray) -> np.ndarray:
+    """Standard errors from estimates with a tenth of the rows left out, along the first axis; NaN is left out."""
+    return np.sqrt((len(values) - 1) * np.nanmean((values - np.nanmean(values, axis=0)) ** 2, axis=0))
+
+
+def ingredients(
+    whole: RidgeTransport, parts: list[RidgeTransport], sizes: np.ndarray, penalty: float, half: np.ndarray
+) -> Ingredients:
+    """Collect them; `half` comes from `halves`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # all-NaN slices stay NaN
+        each = whole.both_log_gains(sizes, penalty)
+        left = [np.nanmedian(p.both_log_gains(sizes, penalty, whole.sample.rows), axis=1) for p in parts]
+        return Ingredients(np.nanmedian(each, axis=1), jackknife(np.stack(left)), np.nanstd(each, axis=1, ddof=1), half)
+
+
+def combine(found: Ingredients) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, bool]:
+    """Log-gain and half-width of its 90 % band, weights of the theories, how far they missed on halves, and whether they hold."""
+    measured, error, *forecasts = found.half
+    missed = np.array(forecasts) - measured
+    noise = np.sqrt(error**2 + 0.01**2)
+    fit = np.where(np.isfinite(missed), np.exp(-0.5 * np.minimum((missed / noise) ** 2, 50.0)), 0.0)
+    fit = fit * np.isfinite(found.gains).all(axis=1)
+    if not fit.any():
+        fit = np.array([1.0, 0.0])
+    weights = fit / fit.sum()
+    mix = lambda v: (weights[:, None] * np.nan_to_num(v)).sum(axis=0)  # noqa: E731
+    gain = mix(found.gains)
+    off = float(weights @ np.nan_to_num(missed))
+    apart = np.abs(np.nan_to_num(found.gains[1] - found.gains[0]))
+    # A miss on halves is carried over in proportion to the gain.
+    share = np.minimum(
+        np.abs(gain) / max(abs(measured), abs(float(weights @ np.nan_to_num(np.array(forecasts)))), 0.02), 1.0
+    )
+    squares = (1.83 * mix(found.errors)) ** 2 + (2 * mix(found.spread)) ** 2 + apart**2 + (0.2 * gain) ** 2 + 0.01**2
+    squares = squares + (share * off) ** 2 + (1.645 * share * error) ** 2
+    trusted = bool(abs(off) <= 0.1 + 2 * error and apart.max() <= APART)
+    return gain, np.sqrt(squares), weights, off, trusted
 
 
 def forecast_ridge(
-    whole: RidgeTransport, parts: list[RidgeTransport], sizes: np.ndarray, penalty: float, flagged: bool
+    whole: RidgeTransport,
+    parts: list[RidgeTransport],
+    sizes: np.ndarray,
+    penalty: float,
+    half: np.ndarray | None = None,
 ) -> RidgeForecast:
     """The anchored forecast; `parts` are the transports of the sample with each tenth left out (empty: no bands)."""
     sizes = np.asarray(sizes, float)
-    each = whole.log_gains(sizes, penalty)
-    gain, now = np.median(each, axis=0), np.log(whole.level(penalty))
-    spread, reached = each.std(axis=0, ddof=1), whole.reached(sizes, penalty)
-    nothing = np.full(len(sizes), np.nan)
-    if not parts:
-        return RidgeForecast(now, now + gain, gain, nothing, nothing, np.nan, reached, spread)
-    gains = np.stack([np.median(p.log_gains(sizes, penalty, whole.sample.rows), axis=0) for p in parts])
+    now, reached, nothing = np.log(whole.level(penalty)), whole.reached(sizes, penalty), np.full(len(sizes), np.nan)
+    if not parts or half is None:
+        each = whole.log_gains(sizes, penalty)
+        gain, spread = np.median(each, axis=0), each.std(axis=0, ddof=1)
+        alone = np.array([1.0, 0.0])
+        return RidgeForecast(now, now + gain, gain, nothing, nothing, np.nan, reached, spread, alone, True, np.nan)
+    found = ingredients(whole, parts, sizes, penalty, half)
+    gain, gain_width, weights, missed, trusted = combine(found)
     levels = np.array([np.log(p.level(penalty)) for p in parts])
     levels = levels - np.array(
         [np.median(p.log_gains(np.array([p.sample.rows]), penalty, whole.sample.rows)) for p in parts]
     )
-    error = lambda v: np.sqrt((len(v) - 1) / len(v) * ((v - v.mean(axis=0)) ** 2).sum(axis=0))  # noqa: E731
-    level_width = 1.645 * error(levels[:, None] + gains)
-    squares = (1.83 * error(gains)) ** 2 + (2 * spread) ** 2 + 0.01**2 + (0.35 * gain) ** 2 * flagged
+    now_width = 1.645 * jackknife(levels)
+    level_width = np.sqrt(now_width**2 + gain_width**2)
+    blank = lambda w: np.where(reached, w, np.nan)  # noqa: E731
+    spread = (weights[:, None] * np.nan_to_num(found.spread)).sum(axis=0)
     return RidgeForecast(
-        now, now + gain, gain, np.where(reached, level_width, np.nan), np.where(reached, np.sqrt(squares), np.nan),
-        float(1.645 * error(levels)), reached, spread,
+        now, now + gain, gain, blank(level_width), blank(gain_width), float(now_width), reached, spread, weights, trusted,
+        missed,
     )  # fmt: skip
 
 
@@ -118,16 +207,47 @@ def less_a_tenth(rows: int, rng: np.random.Generator) -> list[np.ndarray]:
     return [np.sort(np.delete(order, np.arange(g, len(order), GROUPS))) for g in range(GROUPS)]
 
 
-def backtest(
-    features: np.ndarray, targets: np.ndarray, penalty: float, rng: np.random.Generator, halvings: int
-) -> float:
-    """Mean log error of forecasts from halves of the rows to all of them, relative to leave-one-out on all rows."""
-    rows, missed = len(targets), []
-    truth = np.log((leave_one_out(decompose(features, targets), np.array([penalty / (rows - 1)]))[0] ** 2).mean())
+def halves(
+    features: np.ndarray, targets: np.ndarray, penalties: np.ndarray, rng: np.random.Generator, halvings: int = 4
+) -> np.ndarray:
+    """The log-gain from half of the rows to all of them at each penalty: measured, its standard error, both theories'.
+
+    Each half predicts the other one; with leave-one-out on all rows, the same rows are predicted both times, so that most
+    of their noise cancels in the ratio.
+    """
+    rows = len(targets)
+    sample = decompose(features, targets)
+    last = leave_one_out(sample, penalties / sample.freedom)[0] ** 2
+    first, guessed = np.zeros_like(last), []
     for _ in range(halvings):
-        order, pair = rng.permutation(rows), []
-        for half in (order[: rows // 2], order[rows // 2 :]):
-            part = transport(features[half], targets[half])
-            pair.append(forecast_ridge(part, [], np.array([rows]), penalty, False).level[0])
-        missed.append(np.logaddexp(*pair) - np.log(2) - truth)
-    return float(np.mean(missed))
+        order = rng.permutation(rows)
+        for train, test in ((order[: rows // 2], order[rows // 2 :]), (order[rows // 2 :], order[: rows // 2])):
+            first[test] += squared_errors(features, targets, train, test, penalties) / halvings
+            part = transport(features[train], targets[train])
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)
+                guess = [np.nanmedian(part.both_log_gains(np.array([rows]), L), axis=1)[:, 0] for L in penalties]
+            guessed.append(guess)
+    gain = np.log(last.mean(axis=0) / first.mean(axis=0))
+    error = (last / last.mean(axis=0) - first / first.mean(axis=0)).std(axis=0) / np.sqrt(rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        forecasts = np.nanmean(np.array(guessed), axis=0)  # [penalty, theory]
+    return np.column_stack([gain, error, forecasts])
+
+
+def squared_errors(
+    features: np.ndarray, targets: np.ndarray, train: np.ndarray, test: np.ndarray, penalties: np.ndarray
+) -> np.ndarray:
+    """Squared errors of the rows `test` after ridge regression on the rows `train`, [row, penalty]."""
+    x, y = features[train], targets[train]
+    centre = x.mean(axis=0)
+    x, other = x - centre, features[test] - centre
+    if x.shape[1] < len(train):
+        e, vectors = np.linalg.eigh(x.T @ x)
+        weights = vectors.T @ (x.T @ (y - y.mean()))
+    else:
+        e, vectors = np.linalg.eigh(x @ x.T)
+        weights, other = vectors.T @ (y - y.mean()), other @ x.T
+    guess = y.mean() + (other @ vectors) @ (weights[:, None] / (np.maximum(e, 0.0)[:, None] + penalties[None, :]))
+    return (targets[test][:, None] - guess) ** 2

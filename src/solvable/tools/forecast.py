@@ -23,7 +23,7 @@ import numpy as np
 from ..errors import InvalidValue
 from ._forecast_curve import measured_curve, power_law
 from ._forecast_logistic import NOT_PROBIT, forecast_logistic
-from ._forecast_ridge import HEAVY, RidgeTransport, backtest, forecast_ridge, less_a_tenth, transport
+from ._forecast_ridge import HEAVY, RidgeTransport, forecast_ridge, halves, less_a_tenth, transport
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,7 +98,8 @@ class Forecast:
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Columns and rows of the printed table."""
         square, rows = self.loss == "square", []
-        outcome = (lambda v: f"×{v:.3f}") if square else (lambda v: f"{100 * v:+.2f}")
+        form = (lambda v: f"×{v:.3f}") if square else (lambda v: f"{100 * v:+.2f}")
+        outcome = lambda v: "none" if np.isnan(v) else form(v)  # noqa: E731
 
         def band(pair: np.ndarray, form) -> str:
             return f"({form(pair[0])} … {form(pair[1])})" if np.isfinite(pair).all() else "(no band)"
@@ -123,8 +124,11 @@ class Forecast:
             "The penalty is kept fixed; the best penalty for more rows is not forecast.",
         ]
         if "backtest" in self.diagnostics:
-            missed = 100 * np.expm1(self.diagnostics["backtest"])
-            outcome.append(f"Backtest: forecasts from halves of the rows to all of them are off by {missed:+.0f} %.")
+            missed, error = (100 * self.diagnostics[k] for k in ("backtest", "backtest_error"))
+            outcome.append(
+                f"Backtest: forecasts from halves of the rows to all of them are off by {missed:+.0f} % "
+                f"(the rows tell this to ±{error:.0f} %)."
+            )
         return outcome
 
     def __str__(self) -> str:
@@ -190,12 +194,9 @@ def forecast(
     place = np.searchsorted(finer, sizes)
     if loss == "square":
         parts = [transport(features[k], targets[k]) for k in less_a_tenth(rows, rng)] if bands else []
-        result = _square(whole, parts, penalty, finer, place, notes, unit**2)
-        if bands:
-            missed = backtest(features, targets, result["penalty"], rng, halvings=3)
-            result["diagnostics"]["backtest"] = missed
-            if abs(missed) > 0.25:
-                notes.append("the backtest is far off: these rows violate the assumptions of the theory.")
+        penalty = whole.best if penalty is None else penalty
+        half = halves(features, targets, np.array([penalty]), rng)[0] if bands else None
+        result = _square(whole, parts, half, penalty, finer, place, notes, unit**2)
     else:
         result = _logistic(whole, targets, penalty, finer, place, notes)
     line = result.pop("line")
@@ -219,33 +220,38 @@ def forecast(
 
 
 def _square(
-    whole: RidgeTransport, parts: list[RidgeTransport], penalty: float | None, sizes: np.ndarray, place: np.ndarray,
-    notes: list[str], unit: float,
+    whole: RidgeTransport, parts: list[RidgeTransport], half: np.ndarray | None, penalty: float, sizes: np.ndarray,
+    place: np.ndarray, notes: list[str], unit: float,
 ) -> dict[str, Any]:  # fmt: skip
-    penalty = whole.best if penalty is None else penalty
     uneven, freedom = whole.unevenness(penalty), whole.freedom(penalty)
-    if uneven > HEAVY:
-        notes.append(_heavy(uneven) + "; the band of the gain is widened.")
     if whole.sample.rows - freedom < 30:
         notes.append(
             f"the fit uses {freedom:.0f} degrees of freedom of {whole.sample.rows} rows: the level is uncertain by over 25 %."
         )
-    found = forecast_ridge(whole, parts, sizes, penalty, uneven > HEAVY)
+    found = forecast_ridge(whole, parts, sizes, penalty, half)
     found = found._replace(now=found.now + np.log(unit), level=found.level + np.log(unit))
+    if uneven > HEAVY:
+        notes.append(_heavy(uneven) + f"; the theory of rows of random scale has the weight {found.weights[1]:.2f}.")
+    point = 1.0 if found.trusted else np.nan
+    if not found.trusted:
+        notes.append(
+            f"forecasts from halves of the rows miss all rows by {100 * np.expm1(found.missed):+.0f} %: these rows violate the "
+            "assumptions of both theories, so only bands are given."
+        )
     if found.spread[place].max() > 0.1:
         notes.append("three estimates of the spectrum disagree by more than 10 %: the gain is a rough estimate.")
     band = lambda centre, width: np.exp(np.stack([centre - width, centre + width], axis=-1))  # noqa: E731
     level_band, gain_band = band(found.level, found.level_width), band(found.gain, found.gain_width)
     return {
-        "penalty": penalty, "level": np.exp(found.level[place]), "level_band": level_band[place],
-        "gain": np.exp(found.gain[place]), "gain_band": gain_band[place], "reached": found.reached[place],
+        "penalty": penalty, "level": point * np.exp(found.level[place]), "level_band": level_band[place],
+        "gain": point * np.exp(found.gain[place]), "gain_band": gain_band[place], "reached": found.reached[place],
         "now": float(np.exp(found.now)), "now_band": band(found.now, found.now_width),
-        "line": {"rows": sizes, "level": np.exp(found.level), "band": level_band, "reached": found.reached},
+        "line": {"rows": sizes, "level": point * np.exp(found.level), "band": level_band, "reached": found.reached},
         "diagnostics": {
             "leverage_ratio": uneven, "freedom": freedom, "spread": float(found.spread[place].max()),
             "source_exponent": whole.shapes[1].source, "leave_one_out": float(np.exp(found.now)),
-            "least_kappa": whole.known.least,
-        },
+            "least_kappa": whole.known.least, "trusted": found.trusted, "weight_of_random_scales": float(found.weights[1]),
+        } | ({} if half is None else {"backtest": found.missed, "backtest_error": float(half[1])}),
     }  # fmt: skip
 
 

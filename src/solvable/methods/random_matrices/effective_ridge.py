@@ -40,11 +40,12 @@ class Sample:
     left: Float[Array, "rows rank"]
     targets: Float[Array, " rows"]
     projections: Float[Array, " rank"]
+    intercept: bool = True
 
     @property
     def freedom(self) -> int:
-        """m = n − 1: the number of rows minus one for the intercept."""
-        return self.rows - 1
+        """m = n − 1: the number of rows minus one for the intercept (if there is one)."""
+        return self.rows - self.intercept
 
     @property
     def full(self) -> bool:
@@ -57,8 +58,8 @@ class Sample:
         return float(self.eigenvalues.sum())
 
 
-def decompose(features: Float[Array, "rows columns"], targets: Float[Array, " rows"]) -> Sample:
-    """Make a sample from its rows, by the eigenvalues of the smaller Gram matrix.
+def decompose(features: Float[Array, "rows columns"], targets: Float[Array, " rows"], intercept: bool = True) -> Sample:
+    """Make a sample from its rows, by the eigenvalues of the smaller Gram matrix; without an intercept nothing is centred.
 
     >>> rng = np.random.default_rng(0)
     >>> sample = decompose(rng.normal(size=(50, 20)), rng.normal(size=50))
@@ -66,16 +67,16 @@ def decompose(features: Float[Array, "rows columns"], targets: Float[Array, " ro
     ((50, 20), False, True)
     """
     rows, columns = features.shape
-    x, y = features - features.mean(axis=0), targets - targets.mean()
+    x, y = (features - features.mean(axis=0), targets - targets.mean()) if intercept else (features, targets)
     if columns < rows:
         e, vectors = eigh(x.T @ x, check_finite=False)
     else:
         e, vectors = eigh(x @ x.T, check_finite=False)
     keep = e > 1e-11 * max(e[-1], np.finfo(float).tiny)
-    keep[: max(0, len(e) - (rows - 1))] = False  # centring removes one dimension
+    keep[: max(0, len(e) - (rows - intercept))] = False  # centring removes one dimension
     e, vectors = e[keep], vectors[:, keep]
     left = x @ (vectors / np.sqrt(e)) if columns < rows else vectors
-    return Sample(rows, columns, e / (rows - 1), left, y, left.T @ y)
+    return Sample(rows, columns, e / (rows - intercept), left, y, left.T @ y, intercept)
 
 
 def leave_one_out(sample: Sample, ridge: Float[Array, " k"]) -> tuple[Float[Array, "rows k"], Float[Array, "rows k"]]:
@@ -90,7 +91,7 @@ def leave_one_out(sample: Sample, ridge: Float[Array, " k"]) -> tuple[Float[Arra
         residuals = sample.left @ (sample.projections[:, None] * inverse) / left
         return residuals, 1 - ridge[None, :] * left
     shrunk = sample.eigenvalues[:, None] * inverse
-    leverage = sample.left**2 @ shrunk + 1 / sample.rows
+    leverage = sample.left**2 @ shrunk + sample.intercept / sample.rows
     residuals = sample.targets[:, None] - sample.left @ (sample.projections[:, None] * shrunk)
     return residuals / (1 - leverage), leverage
 

