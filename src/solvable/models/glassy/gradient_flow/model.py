@@ -71,6 +71,7 @@ class GradientFlow(Model):
     id = "gradient-flow"
     title = "Gradient flow among bad minima"
     family = "glassy"
+    revision = 2
     sentence = "Gradient flow finds a spike in a matrix and a tensor past exponentially many spurious minima."
     method = "two-time equations at temperature zero; instability of marginal minima"
     numerics = Numerics(steps=400, tolerance=1e-3)

@@ -71,6 +71,7 @@ class Langevin(Model):
     id = "langevin"
     title = "Posterior sampling by Langevin dynamics"
     family = "glassy"
+    revision = 2
     sentence = "Langevin dynamics needs more signal than message passing to find a spike in a matrix and a tensor."
     method = "two-time equations of correlation, response and overlap; marginal states"
     numerics = Numerics(steps=400, tolerance=1e-3)

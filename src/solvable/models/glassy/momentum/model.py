@@ -56,6 +56,7 @@ class Momentum(Model):
     id = "momentum"
     title = "Descent with momentum in a rough landscape"
     family = "glassy"
+    revision = 2
     sentence = "Heavy ball and Nesterov's method are faster than gradient descent, but find the signal no more often."
     method = "exact discrete-time mean-field equations of linear first-order methods"
     accuracy = 1e-10
