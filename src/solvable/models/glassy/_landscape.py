@@ -60,7 +60,7 @@ class Covariance(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The two-time solution at the requested times; `converged` while the error that the solver reports is within its tolerance."""
+    """The two-time solution at the requested times, `converged` while the error that the solver reports is small enough."""
 
     overlap: Float[Array, " time"]
     energy: Float[Array, " time"]
