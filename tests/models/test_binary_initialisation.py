@@ -43,6 +43,20 @@ def test_closed_forms_of_erf_are_the_averages():
     np.testing.assert_allclose(found.correlation[1], (0.7 * B + 0.1) / (0.7 * A + 0.1), rtol=1e-8)
 
 
+@pytest.mark.parametrize("bias", [1e-8, 1e-3, 0.3])
+def test_lengths_of_deterministic_neurons_change_through_biases_alone(bias):
+    """q' = s/(1-s) + b/((1-s)A), A = (2/π) asin(q/(1+q)) for erf: its slope is small, and known to all digits."""
+    s = 0.5
+    found = sv.BinaryInitialisation(
+        activation="erf", neurons="deterministic", variance=s, bias_variance=bias, depth=1
+    ).theory()
+    q = float(found.fixed_length)
+    A, rise = 2 / np.pi * np.arcsin(q / (1 + q)), 2 / np.pi / ((1 + q) * np.sqrt(1 + 2 * q))
+    np.testing.assert_allclose(found.length_scale, -1 / np.log(bias * rise / ((1 - s) * A**2)), rtol=1e-10)
+    without = sv.BinaryInitialisation(neurons="deterministic", variance=s, bias_variance=0.0, depth=1).theory()
+    assert float(without.length_scale) == 0  # lengths are at their fixed point after one layer
+
+
 @pytest.mark.parametrize("values", [{}, {"surrogate": "sampled"}, {"neurons": "deterministic", "variance": 0.5}])
 def test_the_slope_is_the_derivative_of_the_map_at_its_fixed_point(values):
     model = sv.BinaryInitialisation(**{"variance": 0.9, "bias_variance": 0.1, "depth": 2, **values})

@@ -28,6 +28,21 @@ def test_a_small_overlap_grows_at_the_rate_given_by_the_multiplier():
     assert float(outcome.multiplier[3]) < 2 * np.sqrt(3.75)
 
 
+def test_a_tiny_overlap_rests_near_marginal_minima_and_then_escapes_to_that_of_maximum_likelihood():
+    """p = 4, Δ₂ = 1/3, Δ₄ = 4, m₀ = 1e-10: μ rests below 2σ, then m and μ are those of the minimum near the signal."""
+    model = sv.create("gradient-flow", order=4, matrix_noise=1 / 3, tensor_noise=4.0, initial_overlap=1e-10,
+                      times=[0.0, 25.0, 40.0, 60.0], waiting=[0.0, 1.0])  # fmt: skip
+    outcome = model.theory({"steps": 1200, "tolerance": 0.1})
+    assert (
+        float(outcome.overlap[1]) < 1e-3 < 0.05 < float(outcome.overlap[2]) < 0.07
+    )  # 0.0584 (first order), 0.0605 elsewhere
+    assert 0.98 * 2 * np.sqrt(3.75) < float(outcome.multiplier[1]) < 2 * np.sqrt(3.75)
+    m = float(outcome.overlap[3])
+    assert m == pytest.approx(float(outcome.likelihood_passing), abs=1e-4)
+    field = np.hypot(np.sqrt(3.25), 3 * m + m**3 / 4)  # √(Q'(1) + Q'(m)²)
+    assert float(outcome.multiplier[3]) == pytest.approx(field + 3.75 / field, rel=2e-3)
+
+
 def test_a_cold_sampler_is_the_flow():
     flow = sv.create("gradient-flow", times=TIMES).theory()
     cold = sv.create("langevin", temperature=1e-9, times=TIMES, initial_overlap=0.3).theory()

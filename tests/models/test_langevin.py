@@ -101,6 +101,30 @@ def test_drawn_noise_has_the_covariance_of_the_theory_dense_or_diluted():
         assert abs(float(energy.mean())) < 1e-5  # both signs cancel
 
 
+def test_groups_of_a_diluted_system_hold_no_site_twice_and_the_force_is_a_gradient():
+    import jax
+
+    covariance = Covariance(one(1e12), one(1.0), 3)
+    system = draw_system(jax.random.key(0), 40, covariance, one(0.0), "diluted", jnp.float32)
+    slopes = jax.jacfwd(lambda x: system.force(jnp.stack([x, x]), 1.0)[0])(system.start[0])
+    slopes = (
+        np.asarray(slopes) - np.outer(system.signal, system.signal) * 2 * float(system.start[0] @ system.signal) / 40**2
+    )
+    np.testing.assert_allclose(slopes, slopes.T, atol=1e-5)
+    assert np.abs(np.diag(slopes)).max() < 1e-5  # a site that were twice in a group would act on itself
+
+
+def test_a_diluted_system_does_not_condense():
+    """In the glassy phase; Gaussian couplings, or groups that hold a site twice, end at energies far below the theory."""
+    model = sv.create("langevin", matrix_noise=0.9, tensor_noise=0.5, initial_overlap=0.0, disorder="diluted",
+                      times=[0.0, 2.0, 4.0, 8.0])  # fmt: skip
+    size, seeds = 400, 6
+    runs = simulate_batch(model, {}, jnp.stack([model.key(size, s) for s in range(seeds)]), size)
+    seen, exact = np.asarray(runs["energy"]), np.asarray(model.theory().energy)
+    error = seen.std(axis=0, ddof=1) / np.sqrt(seeds)
+    assert np.all(np.abs(seen.mean(axis=0) - exact) < 5 * error + 0.03 * np.abs(exact).max())
+
+
 @pytest.mark.parametrize("disorder", ["dense", "diluted"])
 def test_finite_systems_follow_the_curves(disorder):
     model = sv.create("langevin", initial_overlap=0.5, disorder=disorder, times=TIMES)
@@ -116,7 +140,11 @@ def test_finite_systems_follow_the_curves(disorder):
 def test_invalid_values_are_refused_in_one_sentence():
     with pytest.raises(sv.InvalidValue, match="waiting ends at 9, beyond the last of times, 2"):
         sv.create("langevin", times=TIMES, waiting=[0.0, 9.0])
-    with pytest.raises(sv.InvalidValue, match="the largest for a dense tensor of order 4; use"):
+    with pytest.raises(sv.InvalidValue, match="the largest for a dense tensor of order 4"):
         sv.create("langevin", order=4).simulate(0, 300)
+    with pytest.raises(sv.InvalidValue, match="disorder = 'diluted' needs order = 3, not 4"):
+        sv.create("langevin", order=4, disorder="diluted")
+    with pytest.raises(sv.InvalidValue, match="needs temperature² × tensor_noise ≥ 0.33, not 0.09"):
+        sv.create("langevin", temperature=[1.0, 0.3], disorder="diluted")
     with pytest.raises(sv.InvalidValue, match="temperature = 0 is outside its range"):
         sv.create("langevin", temperature=0.0)

@@ -132,10 +132,18 @@ class _Samples(NamedTuple):
 
 def _samples(stream: Stream, key: PRNGKeyArray, block: Array, lanes: tuple[int, ...]) -> _Samples:
     """All samples of a block at once, before its steps: inside the steps the compiler would compute them several times."""
-    bits = jax.random.bits(jax.random.fold_in(key, block), (stream.all_words, BLOCK, *lanes), jnp.uint32)
+    bits = _words(jax.random.fold_in(key, block), stream.all_words, (BLOCK, *lanes))
     fields, extra = stream.sample(bits[: stream.words])
     rest = chi_squared(bits[stream.words + 1 :], stream.freedom)
     return _Samples(jnp.moveaxis(fields, 1, 0), normal(bits[stream.words]), rest, extra)
+
+
+def _words(key: PRNGKeyArray, number: int, shape: tuple[int, ...]) -> UInt32[Array, "words ..."]:
+    """That many rows of random 32-bit words: two from each 64-bit one, which costs JAX no more than a 32-bit one."""
+    if jnp.result_type(float) != jnp.float64:
+        return jax.random.bits(key, (number, *shape), jnp.uint32)
+    wide = jax.random.bits(key, (-(-number // 2), *shape), jnp.uint64)
+    return jnp.concatenate([wide.astype(jnp.uint32), (wide >> 32).astype(jnp.uint32)])[:number]
 
 
 def _step(stream: Stream, sample: _Samples, overlaps: Array, lost: Array) -> tuple[Array, Array]:

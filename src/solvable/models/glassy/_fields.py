@@ -44,7 +44,7 @@ def order_field(high: int = 6) -> Any:
 def disorder_field() -> Any:
     return choice(
         "dense", options=("dense", "diluted"),
-        meaning="how a simulated tensor is drawn: dense, or a few entries per site (valid at short times only)")  # fmt: skip
+        meaning="how a simulated tensor is drawn: dense, or a few entries per site (order 3, large systems)")  # fmt: skip
 
 
 def times_field(mover: str) -> Any:

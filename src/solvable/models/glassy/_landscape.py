@@ -24,7 +24,9 @@ from solvable.errors import InvalidValue
 from solvable.methods.flows.descent import descend, on_sphere
 from solvable.methods.flows.two_time import Mixture, relax
 
-DEGREE = 90  # random groups of each order to which a site of a diluted system belongs
+DEGREE = 120  # random groups of each order to which a site of a diluted system belongs
+LEAST_BARRIER = 10.0  # in units of the temperature, against condensation of a diluted system
+RULERS = {2: (0, 1), 3: (0, 1, 3)}  # Golomb rulers: all differences of marks differ
 MOST_ENTRIES = 1e9  # of a dense tensor
 RESOLUTION = 0.1  # step of a simulated flow, times the curvature of its landscape
 
@@ -58,7 +60,7 @@ class Covariance(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The two-time solution at the requested times."""
+    """The two-time solution at the requested times, `converged` while the error that the solver reports is small enough."""
 
     overlap: Float[Array, " time"]
     energy: Float[Array, " time"]
@@ -149,16 +151,15 @@ class System(NamedTuple):
 def draw_system(key: Array, size: int, covariance: Covariance, overlap: Array, kind: str, dtype: Any) -> System:
     """Draw noise, signal and start: a `dense` tensor of independent entries, or a `diluted` one with a few groups at each site.
 
-    The dense one has the exact covariance at any size. In the diluted one every site is in the same number of random groups,
-    with Gaussian couplings of a variance that makes the covariance the same; its memory and time are linear in the size. It
-    follows the theory for a short time only: then the state condenses on a few strongly coupled groups, which the
-    spherical constraint allows. At T = 1 and N = 1000 the energy at t = 12 was -2.15, while the theory gives -0.92.
+    The dense one has the exact covariance at any size. In the diluted one every site is in `DEGREE` random groups of each
+    order, with couplings ± of a size that makes the covariance the same; its memory and time are linear in the size.
+    `check_dilution` says where it can be used.
     """
     if kind == "dense" and size**covariance.order > MOST_ENTRIES:
         most = int(MOST_ENTRIES ** (1 / covariance.order) + 1e-9)
+        advice = "; use disorder = 'diluted'" if covariance.order == 3 else ""
         raise InvalidValue(
-            f"size = {size} exceeds {most}, the largest for a dense tensor of order {covariance.order}; use "
-            "disorder = 'diluted'."
+            f"size = {size} exceeds {most}, the largest for a dense tensor of order {covariance.order}{advice}."
         )
     orders, keys = (2, covariance.order), jax.random.split(key, 3)
     copies = [DEGREE // order for order in orders]
@@ -215,16 +216,20 @@ def _dense(g: Array) -> Callable[[Array], Array]:
 
 
 def _diluted(key: Array, g: Float[Array, "copy site"], order: int) -> Callable[[Array], Array]:
-    """The same force with only a few copies of N groups of sites: group i of a copy holds the i-th sites of permutations."""
+    """The same force with only a few copies of N groups of sites and couplings ±1.
+
+    Group i of a copy holds the sites i + r in a random order of all sites, for the marks r of a Golomb ruler: its
+    sites are distinct, and no two groups of a copy share more than one.
+    """
     copies, size = g.shape
-    keys = jax.random.split(key, (copies, order - 1))
-    shuffled = jax.vmap(jax.vmap(lambda k: jax.random.permutation(k, size)))(keys)
-    members = jnp.concatenate([jnp.broadcast_to(jnp.arange(size), (copies, 1, size)), shuffled], axis=1)
-    values = g / math.sqrt(order * copies)
+    shuffled = jax.vmap(lambda k: jax.random.permutation(k, size))(jax.random.split(key, copies))
+    place = jnp.argsort(shuffled, axis=1)  # of each site in this order
+    values = jnp.sign(g) / math.sqrt(order * copies)
+    marks = RULERS[order]
     neighbours, couplings = [], []
-    for place in range(order):
-        group = jnp.argsort(members[:, place], axis=1)  # the group in which a site takes this place
-        others = [jnp.take_along_axis(members[:, o], group, axis=1) for o in range(order) if o != place]
+    for mark in marks:
+        group = (place - mark) % size  # the group in which a site has this mark
+        others = [jnp.take_along_axis(shuffled, (group + o) % size, axis=1) for o in marks if o != mark]
         neighbours.append(jnp.stack(others))
         couplings.append(jnp.take_along_axis(values, group, axis=1))
     near, coupling = jnp.concatenate(neighbours, axis=1), jnp.concatenate(couplings)  # (order - 1, copy, site)
@@ -233,6 +238,33 @@ def _diluted(key: Array, g: Float[Array, "copy site"], order: int) -> Callable[[
         return jnp.sum(coupling[None] * jnp.prod(x[:, near], axis=1), axis=1)
 
     return force
+
+
+def check_dilution(kind: str, order: int, tensor_noise: Any, temperature: Any = None) -> None:
+    """Raise `InvalidValue` where a diluted system leaves the theory: where its state condenses on a few groups of sites.
+
+    The sphere allows p sites to hold almost all of |x|² = N, and then a single coupling v of theirs has an energy of order
+    -v N^{p/2}, below every extensive one. What prevents it is a barrier. A site alone fluctuates with variance one, as if it
+    had the energy T x²/2; three sites at amplitude a with 3T a²/2 - v a³ have their barrier T³/(2v²) at a = T/v, and two
+    groups with two sites in common half of it, T³/(4v²) = T³ DEGREE Δ₃/4. Gaussian couplings have large v somewhere, and
+    groups that hold a site twice have a quarter of the barrier: both condense within a few units of time. At p ≥ 4 the barrier
+    grows only as the root of DEGREE or slower. At temperature zero (None) nothing is activated.
+    """
+    if kind != "diluted":
+        return
+    if order > 3:
+        raise InvalidValue(
+            f"disorder = 'diluted' needs order = 3, not {order}: at higher orders diluted systems condense on a few groups of "
+            "sites; use disorder = 'dense'."
+        )
+    if temperature is None or isinstance(temperature, Tracer) or isinstance(tensor_noise, Tracer):
+        return
+    barrier = float(np.min(np.asarray(temperature) ** 2 * np.asarray(tensor_noise)))
+    if barrier * DEGREE / 4 < LEAST_BARRIER:
+        raise InvalidValue(
+            f"disorder = 'diluted' needs temperature² × tensor_noise ≥ {4 * LEAST_BARRIER / DEGREE:.2g}, not {barrier:.2g}: "
+            "below it the sampler condenses on a few groups of sites; use disorder = 'dense'."
+        )
 
 
 def check_waiting(times: Any, waiting: Any) -> None:
@@ -262,19 +294,45 @@ def sample(
 ) -> Run:
     """Run Langevin dynamics on the sphere, or gradient flow if `temperature` is None, and measure at increasing times from 0.
 
-    Half a step of noise, a step of the force (Heun, projected to the sphere), half a step of noise: second order in the step.
-    Adding noise and projecting turns a point by an angle whose mean cosine is e^{-Th/2}, as on the sphere itself. As in the
-    landscape, the noise has the opposite sign in the mirror image, so that terms linear in the noise cancel.
     `tensor` is the weight of the tensor's observation at time t, which an annealed sampler varies.
     """
-    dtype, size = system.start.dtype, system.start.shape[-1]
-    warm = jnp.zeros(()) if temperature is None else temperature
-    heat = warm.astype(dtype)
     every = jnp.concatenate([times, waiting])
     index = jnp.arange(len(every))
     later, same = every[:, None] > every[None, :], every[:, None] == every[None, :]
     place = jnp.sum(later | (same & (index[:, None] > index[None, :])), axis=1)
     stops = jnp.zeros_like(every).at[place].set(every)  # all times in order
+    points = walk(key, system, stops, lambda x: x, temperature=temperature, curvature=curvature, tensor=tensor)
+    seen, past = points[place[: len(times)]], points[place[len(times) :]]
+    dtype, size = system.start.dtype, system.start.shape[-1]
+    energy, radial = jax.lax.map(lambda row: system.measure(*row), (seen, tensor(times.astype(dtype))))
+    warm = jnp.zeros(()) if temperature is None else temperature
+    return Run(
+        overlap=jnp.mean(seen @ system.signal, axis=1) / size,
+        energy=jnp.mean(energy, axis=1),
+        multiplier=warm.astype(dtype) + jnp.mean(radial, axis=1),
+        correlation=jnp.einsum("tsi,wsi->tw", seen, past) / (2 * size),
+    )
+
+
+def walk(
+    key: Array,
+    system: System,
+    stops: Float[Array, " stop"],
+    measure: Callable[[Array], Any],
+    *,
+    temperature: Array | None,
+    curvature: Array,
+    tensor: Callable[[Array], Array] = jnp.ones_like,
+) -> Any:
+    """`measure` of the pair of states, one for each sign of the noise, at times that do not decrease.
+
+    Half a step of noise, a step of the force (Heun, projected to the sphere), half a step of noise: second order in the step.
+    Adding noise and projecting turns a point by an angle whose mean cosine is e^{-Th/2}, as on the sphere itself. As in the
+    landscape, the noise has the opposite sign in the mirror image, so that terms linear in the noise cancel.
+    """
+    dtype, size = system.start.dtype, system.start.shape[-1]
+    warm = jnp.zeros(()) if temperature is None else temperature
+    heat = warm.astype(dtype)
     stretches = jnp.diff(stops, prepend=0.0)
     steps = jnp.ceil(stretches * (curvature + warm) / RESOLUTION)
     lengths = (stretches / jnp.maximum(steps, 1.0)).astype(dtype)
@@ -298,13 +356,4 @@ def sample(
         x = on_sphere(x + h / 2 * (k + drift(on_sphere(x + h * k), t + h)))
         return x if kicks is None else turned(x, kicks[1], h)
 
-    points = descend(step, system.start, ends, lambda x: x, (lengths, begins, firsts)).path
-    seen, past = points[place[: len(times)]], points[place[len(times) :]]
-    factors = tensor(times.astype(dtype))
-    energy, radial = jax.lax.map(lambda row: system.measure(*row), (seen, factors))
-    return Run(
-        overlap=jnp.mean(seen @ system.signal, axis=1) / size,
-        energy=jnp.mean(energy, axis=1),
-        multiplier=heat + jnp.mean(radial, axis=1),
-        correlation=jnp.einsum("tsi,wsi->tw", seen, past) / (2 * size),
-    )
+    return descend(step, system.start, ends, measure, (lengths, begins, firsts)).path

@@ -71,7 +71,7 @@ class ICA(Model):
     """
 
     id = "ica"
-    revision = 2
+    revision = 3
     title = "Independent component analysis in high dimensions"
     family = "cumulants"
     sentence = (

@@ -94,6 +94,7 @@ class MixedCumulant(Model):
     id = "mixed-cumulant"
     title = "A staircase of cumulants"
     family = "cumulants"
+    revision = 2
     sentence = "Directions in covariance and in higher cumulants: correlated latents make the expensive one cheap."
     method = "flow of two overlaps at finite learning rate; Hermite coefficients of the classes"
     numerics = Numerics(nodes=64, rtol=1e-12)

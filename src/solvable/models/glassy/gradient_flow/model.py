@@ -51,7 +51,7 @@ from .._fields import (
     times_field,
     waiting_field,
 )
-from .._landscape import Covariance, check_waiting, draw_system, read_path, sample
+from .._landscape import Covariance, check_dilution, check_waiting, draw_system, read_path, sample
 from .._references import AFRAID, PASSED
 from .._state_evolution import blind_overlap
 from .._thresholds import gradient_flow, likelihood_message_passing
@@ -71,6 +71,7 @@ class GradientFlow(Model):
     id = "gradient-flow"
     title = "Gradient flow among bad minima"
     family = "glassy"
+    revision = 2
     sentence = "Gradient flow finds a spike in a matrix and a tensor past exponentially many spurious minima."
     method = "two-time equations at temperature zero; instability of marginal minima"
     numerics = Numerics(steps=400, tolerance=1e-3)
@@ -116,6 +117,7 @@ class GradientFlow(Model):
 
     def validate(self) -> None:
         check_waiting(self.times, self.waiting)
+        check_dilution(self.disorder, self.order, self.tensor_noise)
 
     def coordinates(self) -> dict[str, np.ndarray]:
         return {"time": np.asarray(self.times), "waiting": np.asarray(self.waiting)}

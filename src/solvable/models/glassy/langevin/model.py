@@ -51,7 +51,7 @@ from .._fields import (
     times_field,
     waiting_field,
 )
-from .._landscape import Covariance, check_waiting, draw_system, read_path, sample
+from .._landscape import Covariance, check_dilution, check_waiting, draw_system, read_path, sample
 from .._references import MARVELS
 from .._state_evolution import blind_overlap
 from .._thresholds import plateau, sampling
@@ -71,6 +71,7 @@ class Langevin(Model):
     id = "langevin"
     title = "Posterior sampling by Langevin dynamics"
     family = "glassy"
+    revision = 2
     sentence = "Langevin dynamics needs more signal than message passing to find a spike in a matrix and a tensor."
     method = "two-time equations of correlation, response and overlap; marginal states"
     numerics = Numerics(steps=400, tolerance=1e-3)
@@ -137,6 +138,7 @@ class Langevin(Model):
 
     def validate(self) -> None:
         check_waiting(self.times, self.waiting)
+        check_dilution(self.disorder, self.order, self.tensor_noise, self.temperature)
 
     def coordinates(self) -> dict[str, np.ndarray]:
         return {"time": np.asarray(self.times), "waiting": np.asarray(self.waiting)}

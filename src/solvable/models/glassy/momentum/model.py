@@ -37,7 +37,7 @@ from solvable.methods.flows.two_time_steps import Kernel, Method, follow, gradie
 from solvable.model import Control, Guard, Model, Numerics, Reference, choice, control, dimension, observable
 
 from .._fields import disorder_field, initial_overlap_field, matrix_noise_field, order_field, tensor_noise_field
-from .._landscape import Covariance, draw_system
+from .._landscape import Covariance, check_dilution, draw_system
 
 ALGORITHMS = ("descent", "heavy_ball", "nesterov")
 
@@ -56,6 +56,7 @@ class Momentum(Model):
     id = "momentum"
     title = "Descent with momentum in a rough landscape"
     family = "glassy"
+    revision = 2
     sentence = "Heavy ball and Nesterov's method are faster than gradient descent, but find the signal no more often."
     method = "exact discrete-time mean-field equations of linear first-order methods"
     accuracy = 1e-10
@@ -113,6 +114,9 @@ class Momentum(Model):
         observable("overlap", "overlap of the iterate with the signal, x·x*/N", symbol="m", dims=("step",)),
     )  # fmt: skip
     guard = Guard(values={"steps": 30, "every": 10}, size=40, seeds=12)
+
+    def validate(self) -> None:
+        check_dilution(self.disorder, self.order, self.tensor_noise)
 
     def coordinates(self) -> dict[str, np.ndarray]:
         return {"step": np.arange(0, self.steps + 1, self.every)}

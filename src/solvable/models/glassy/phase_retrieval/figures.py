@@ -11,7 +11,7 @@ from solvable.render.plots import COLOURS, label, log_axis
 from solvable.search import locate
 from solvable.study import Study
 
-from .model import PhaseRetrieval
+from .model import RECOVERED, PhaseRetrieval, final_predictions
 
 LOSSES = (0.0, 1.0)
 NAMES = {0.0: r"plain loss, $\kappa = 0$", 1.0: r"normalised loss, $\kappa = 1$"}
@@ -117,10 +117,77 @@ def draw_escape(data: dict[str, Any]) -> Any:
     return figure
 
 
+# --- labels and predictions in trapped states -------------------------------------------------------------------------
+
+AMPLITUDES = (0.0, 0.5, 1.0, 1.5, 9.0)  # edges of the classes of |y|
+PREDICTIONS = np.linspace(0.0, 2.6, 14)  # edges of the bins of |ŷ|
+TRAPPED = 4.0  # measurements per dimension: most descents are trapped
+
+
+def histogram(quick: bool) -> dict[str, Any]:
+    """The law of |ŷ| given |y|: of descents that did not find the signal, and by one step of replica-symmetry breaking."""
+    import jax
+    import jax.numpy as jnp
+    import xarray as xr
+
+    size, seeds, until = (32, 4, 20.0) if quick else (256, 24, 200.0)
+    keys = jax.random.split(jax.random.key(7), seeds)
+    y, z, overlap = jax.lax.map(lambda key: final_predictions(key, size, TRAPPED, until), keys)
+    law = PhaseRetrieval(samples=TRAPPED)._law(PhaseRetrieval.numerics)[0]
+    bins = [np.array(AMPLITUDES), np.append(PREDICTIONS[:-1], 99.0)]
+
+    def shares(y: Any, z: Any, weights: Any = None) -> np.ndarray:
+        counted = np.histogram2d(np.abs(y), np.abs(z), bins, weights=weights)[0]
+        return counted / counted.sum(axis=1, keepdims=True)
+
+    trapped = [i for i in range(seeds) if abs(float(overlap[i])) < RECOVERED]
+    runs = np.stack([shares(np.asarray(y[i]), np.asarray(z[i])) for i in trapped])
+    exact = shares(*(np.asarray(jnp.abs(v)) for v in (law.amplitude, law.prediction)), np.asarray(law.chance))
+    table = xr.Dataset(
+        {"theory": (("amplitude", "prediction"), exact), "runs": (("seed", "amplitude", "prediction"), runs)},
+        coords={"prediction": PREDICTIONS[:-1], "amplitude": list(AMPLITUDES[:-1])},
+    )
+    return {"": table.assign_attrs(samples=TRAPPED, size=size, seeds=seeds)}
+
+
+def draw_histogram(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    table = data[""]
+    figure, axis = plt.subplots(figsize=(6.2, 4.0))
+    number = table.sizes["seed"]
+    for i, low in enumerate(table.amplitude.values):
+        at = table.sel(amplitude=low)
+        high = AMPLITUDES[i + 1]
+        name = f"{low:g} < |y| < {high:g}" if high < 9 else f"|y| > {low:g}"
+        axis.stairs(at.theory.values, PREDICTIONS, color=COLOURS[i], label=name)
+        middle = 0.5 * (PREDICTIONS[1:] + PREDICTIONS[:-1])
+        axis.errorbar(middle, at.runs.mean("seed"), at.runs.std("seed", ddof=1) / np.sqrt(number), fmt="o", markersize=3.5,
+                      color=COLOURS[i])  # fmt: skip
+    axis.set(
+        xlabel="modulus of the prediction, $|\\hat y|$ (the last bin has all larger ones)",
+        ylabel="share of measurements",
+    )
+    axis.set_title(
+        f"{number} of {int(table.attrs['seeds'])} descents, N = {int(table.attrs['size'])} (points); "
+        "threshold states (lines)", fontsize=9,
+    )  # fmt: skip
+    axis.legend(fontsize=8)
+    figure.suptitle(
+        rf"Predictions where phase retrieval is trapped ($\alpha$ = {float(table.attrs['samples']):g})", fontsize=11
+    )
+    return figure
+
+
 RECIPES = {
+    "phase-retrieval-law": Recipe(
+        histogram,
+        draw_histogram,
+        sentence="Labels and predictions in the states where gradient flow is trapped, against those of threshold states.",
+    ),
     "phase-retrieval-escape": Recipe(
         escape,
         draw_escape,
         sentence="How often gradient flow finds the signal, in which states it is trapped, and where their Hessian points.",
-    )
+    ),
 }

@@ -45,6 +45,7 @@ run that recovers the signal has no trapped state: observables of that state are
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -232,24 +233,11 @@ class PhaseRetrieval(Model):
     # --- simulation -------------------------------------------------------------------------------------------------
 
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
-        signal_key, start_key, data_key = jax.random.split(key, 3)
         rows, kappa = counts["samples"], self.normalisation.astype(dtype)
         mask, number = rows.mask(dtype), rows.actual.astype(dtype)
-        signal = on_sphere(jax.random.normal(signal_key, (size,), dtype))
-        w = jax.random.normal(start_key, (size,), dtype)
-        if self.start == "informed":
-            aside = on_sphere(w - (w @ signal / size) * signal)
-            w = INFORMED * signal + math.sqrt(1 - INFORMED**2) * aside
-        w = on_sphere(w)
-        xi = jax.random.normal(data_key, (rows.padded, size), dtype) / math.sqrt(size)
+        signal, w, xi = _draw(key, size, rows.padded, self.start == "informed", dtype)
         y = xi @ signal
-
-        def step(_: Array, w: Array) -> Array:
-            slope = losses(xi @ w, y, kappa)[1]
-            pull = (size / number) * ((mask * slope) @ xi)
-            # the part along w only changes its length
-            pull = pull - (pull @ w / size) * w
-            return on_sphere(w - pull / STEPS_PER_TIME)
+        step = _descent(xi, y, mask, number, kappa)
 
         def measure(w: Array) -> dict[str, Array]:
             prediction = xi @ w
@@ -287,3 +275,37 @@ class PhaseRetrieval(Model):
             "reached": reached.astype(dtype),
             "converged": jnp.all(jnp.isfinite(path["loss_path"])),
         }
+
+
+def _draw(key: Array, size: int, number: int, informed: bool, dtype: Any) -> tuple[Array, Array, Array]:
+    """Signal, start and measurements, divided by √N."""
+    signal_key, start_key, data_key = jax.random.split(key, 3)
+    signal = on_sphere(jax.random.normal(signal_key, (size,), dtype))
+    w = jax.random.normal(start_key, (size,), dtype)
+    if informed:
+        aside = on_sphere(w - (w @ signal / size) * signal)
+        w = INFORMED * signal + math.sqrt(1 - INFORMED**2) * aside
+    return signal, on_sphere(w), jax.random.normal(data_key, (number, size), dtype) / math.sqrt(size)
+
+
+def _descent(xi: Array, y: Array, mask: Array, number: Array, kappa: Array) -> Callable[[Array, Array], Array]:
+    size = xi.shape[1]
+
+    def step(_: Array, w: Array) -> Array:
+        slope = losses(xi @ w, y, kappa)[1]
+        pull = (size / number) * ((mask * slope) @ xi)
+        # the part along w only changes its length
+        pull = pull - (pull @ w / size) * w
+        return on_sphere(w - pull / STEPS_PER_TIME)
+
+    return step
+
+
+def final_predictions(key: Array, size: int, samples: float, until: float) -> tuple[Array, Array, Array]:
+    """Labels' amplitudes and predictions of all measurements where a descent of the plain loss ends, and its overlap."""
+    number = round(samples * size)
+    signal, w, xi = _draw(key, size, number, False, jnp.float32)
+    y, one = xi @ signal, jnp.ones((), jnp.float32)
+    step = _descent(xi, y, jnp.ones(number, jnp.float32), number * one, 0 * one)
+    w = descend(step, w, jnp.asarray([round(until * STEPS_PER_TIME)]), lambda w: w).state
+    return y, xi @ w, w @ signal / size

@@ -158,8 +158,11 @@ class BinaryInitialisation(Model):
 
         def length(q):
             signal = alone(q + noise)
-            rest = 1 - s * signal if self.neurons == "stochastic" else (1 - s) * signal
-            return (s * signal + b) / rest
+            if self.neurons == "stochastic":
+                return (s * signal + b) / (1 - s * signal)
+            return s / (1 - s) + b / (
+                (1 - s) * signal
+            )  # only biases depend on q: a common fraction would cancel its slope
 
         def correlation(q, c):
             full = q + noise
