@@ -23,46 +23,65 @@ SETTINGS = {
 }
 TITLES = {"plain": "$v \\sim N(0, 1)$", "inverse-root": "$v \\sim N(0, 1/K)$"}
 SIZE = 1000  # dimension in which the starts are drawn
+LANES = 240  # flows followed at once
 
 
-def final_errors(model: XorCurriculum, horizons: list[float], starts: int, nodes: int) -> np.ndarray:
-    """Final errors, (starts, horizons); all protocols use the same starts."""
-    names = ("initial_norm", "initial_overlap", "initial_readout")
+NAMES = ("initial_norm", "initial_overlap", "initial_readout")
+PROTOCOLS = ("hard", "curriculum", "anti")
+
+
+def final_errors(
+    protocol: str, students: int, settings: list[dict[str, Any]], horizons: list[float], starts: int, nodes: int
+) -> dict[str, np.ndarray]:
+    """Final errors, (settings, horizons, starts), NaN where the flow has not converged; all protocols use the same starts."""
     keys = [jax.random.fold_in(jax.random.key(7), i) for i in range(starts)]
-    drawn = [model.replace(start="random").prepare(key, SIZE) for key in keys]
-    begin = {name: jnp.stack([getattr(m, name) for m in drawn]) for name in names}
-    # the scatter between starts is far larger than this
-    numerics = type(model).numerics.updated({"nodes": nodes, "tolerance": 1e-6})
-    return np.asarray(_ends(drawn[0].replace(points=1), begin, jnp.asarray(horizons), numerics))
+    lanes: dict[str, list[Any]] = {name: [] for name in (*NAMES, "hard", "horizon")}
+    for values in settings:
+        random = XorCurriculum(students=students, start="random", **values)
+        drawn = [random.prepare(key, SIZE) for key in keys]
+        for horizon in horizons:
+            for one in drawn:
+                lanes["hard"].append(values["hard"])
+                lanes["horizon"].append(horizon)
+                for name in NAMES:
+                    lanes[name].append(getattr(one, name))
+    model = XorCurriculum(protocol=protocol, students=students, points=1)
+    fields = {name: jnp.stack([jnp.asarray(x, float) for x in values]) for name, values in lanes.items()}
+    errors, converged = _ends(model, fields, XorCurriculum.numerics.updated({"nodes": nodes}))
+    shape = (len(settings), len(horizons), starts)
+    return {"error": np.where(converged, errors, np.nan).reshape(shape)}
 
 
 @eqx.filter_jit
-def _ends(model: XorCurriculum, begin: dict[str, Any], horizons: Any, numerics: Any) -> Any:
-    def end(fields: dict[str, Any], horizon: Any) -> Any:
-        return model.with_values({**fields, "horizon": horizon}).point(numerics)["final_error"]
+def _ends(model: XorCurriculum, lanes: dict[str, Any], numerics: Any) -> Any:
+    def end(fields: dict[str, Any]) -> Any:
+        found = model.with_values(fields).point(numerics)
+        return found["final_error"], found["converged"][-1]
 
-    return jax.lax.map(lambda f: jax.vmap(lambda t: end(f, t))(horizons), begin)
+    return jax.lax.map(end, lanes, batch_size=LANES)
 
 
-def width(quick: bool) -> dict[str, Any]:
+def width(quick: bool, pieces: Any) -> dict[str, Any]:
     import xarray as xr
 
-    units, horizons = ([2, 4], [10.0, 20.0]) if quick else ([2, 4, 8, 16], [10.0, 20.0, 40.0, 80.0])
-    starts, nodes = (4, 64) if quick else (24, 256)
+    units, horizons = ([2, 4], [10.0, 20.0]) if quick else ([2, 4, 8, 16], [10.0, 20.0, 40.0, 80.0, 160.0])
+    starts, nodes = (4, 64) if quick else (24, 1024)
     settings = dict(list(SETTINGS.items())[:1]) if quick else SETTINGS
     shape = (len(settings), len(units), len(horizons), starts)
     dims = ("setting", "students", "horizon", "start")
     table = xr.Dataset(coords={"setting": list(settings), "students": units, "horizon": horizons})
-    for protocol in ("hard", "curriculum", "anti"):
+    for protocol in PROTOCOLS:
         table[protocol] = (dims, np.full(shape, np.nan))
-    for setting, values in settings.items():
-        for students in units:
-            for protocol in ("hard", "curriculum", "anti"):
-                if protocol == "anti" and setting != "plain, 0.4":
-                    continue
-                model = XorCurriculum(protocol=protocol, students=students, **values)
-                errors = final_errors(model, horizons, starts, nodes)
-                table[protocol].loc[{"setting": setting, "students": students}] = errors.T
+    for students in units:
+        for protocol in PROTOCOLS:
+            chosen = {n: v for n, v in settings.items() if protocol != "anti" or n == "plain, 0.4"}
+            what = [protocol, students, list(chosen), horizons, starts, nodes]
+            found = pieces.get(
+                f"{protocol}, K = {students}",
+                what,
+                lambda p=protocol, k=students, c=chosen: final_errors(p, k, list(c.values()), horizons, starts, nodes),
+            )
+            table[protocol].loc[{"setting": list(chosen), "students": students}] = found["error"]
     size, seeds = (100, 4) if quick else (400, 8)
     shown = XorCurriculum(horizon=20.0, points=8)
     curves = Study(shown, {"protocol": ["hard", "curriculum", "anti"]}, sizes=[size], seeds=seeds).run()
@@ -124,6 +143,7 @@ RECIPES = {
     "xor-curriculum-width": Recipe(
         width,
         draw_width,
+        resumes=True,
         sentence="Gain of a curriculum on XOR against width and training time, from many random starts.",
     )
 }

@@ -162,13 +162,18 @@ METHODS = {
 }
 RANGES = {"penalty": (0.02, 5.0), "coupling": (1e-3, 50.0), "group_weight": (0.1, 20.0), "positive_plus": (0.1, 10.0),
           "positive_minus": (0.1, 10.0)}  # fmt: skip
+CLOSED = {"accuracy_gap": 0.01, "parity_difference": 0.01, "opportunity_difference": 0.01, "odds_difference": 0.02,
+          "predictive_difference": 0.01, "conditional_information": 5e-4}  # fmt: skip
+"""Gaps that count as closed."""
 LEVELS = 40
 SHOWN = {"accuracy_gap": 0.12, "parity_difference": 0.28, "opportunity_difference": 0.1, "odds_difference": 0.3,
          "predictive_difference": 0.06, "conditional_information": 0.015}  # fmt: skip
 
 
-def _front(method: str, quick: bool) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """All points tried, as values and observables."""
+def _front(
+    method: str, quick: bool, also: dict[str, np.ndarray] | None = None
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """All points tried, as values and observables; `also` are points from which the search starts as well."""
     from scipy.stats import qmc
 
     learner, names = METHODS[method]
@@ -181,6 +186,8 @@ def _front(method: str, quick: bool) -> tuple[dict[str, np.ndarray], dict[str, n
     rng = np.random.default_rng(0)
     sobol: Any = qmc.Sobol
     u = sobol(len(names), seed=0).random(first)
+    if also is not None:
+        u = np.concatenate([u, (np.log(np.stack([also[n] for n in names], axis=1)) - low) / (high - low)])
     tried, seen = u, _observe(model, names, np.exp(low + (high - low) * u))
     for step in 0.08 * 0.5 ** np.arange(rounds):
         parents = np.unique(np.concatenate([_best(seen, m) for m in MEASURES]))
@@ -216,13 +223,26 @@ def tradeoffs(quick: bool) -> dict[str, Any]:
     levels = np.stack([np.linspace(0.0, widest[m], LEVELS + 1)[1:] for m in MEASURES])
     front = np.full((len(METHODS), len(MEASURES), LEVELS), np.nan)
     arms: dict[str, dict[str, Any]] = {}
+    weights: dict[str, np.ndarray] = {}
     for i, method in enumerate(METHODS):
-        values, seen = _front(method, quick)
+        # reweighing alone is the limit of infinite coupling, so its points are tried there too
+        values, seen = _front(method, quick, weights if method == "coupled, reweighed" else None)
         for j, measure in enumerate(MEASURES):
             gap = np.where(np.isfinite(seen["test_error"]), np.abs(seen[measure]), np.inf)
             for k, level in enumerate(levels[j]):
                 below = seen["test_error"][gap <= level]
                 front[i, j, k] = 1 - below.min() if len(below) else np.nan
+        if method == "reweighed":
+            good = np.unique(np.concatenate([_best(seen, m) for m in MEASURES]))
+            weights = {n: v[good] for n, v in values.items()} | {"coupling": np.full(len(good), RANGES["coupling"][1])}
+            for measure, most in CLOSED.items():
+                closed = np.where(np.abs(seen[measure]) <= most, seen["test_error"], np.nan)
+                if not np.isnan(closed).all():
+                    at = int(np.nanargmin(closed))
+                    arms[f"reweighed: closes {measure}"] = {
+                        "learner": "single",
+                        **{n: float(v[at]) for n, v in values.items()},
+                    }
         best = int(np.nanargmin(seen["test_error"]))
         fair = np.where(np.abs(seen["parity_difference"]) <= 0.05, seen["test_error"], np.nan)
         for name, at in ((f"{method}: most accurate", best), (f"{method}: near parity", fair)):
@@ -245,11 +265,13 @@ def tradeoffs(quick: bool) -> dict[str, Any]:
         n: {"coupling": 1.0, "group_weight": 1.0, "positive_plus": 1.0, "positive_minus": 1.0, **v}
         for n, v in arms.items()
     }
-    runs = Study(model, {"samples": [2.0]}, arms=full, sizes=[100 if quick else 200], seeds=4 if quick else 12).run()
+    runs = Study(model, {"samples": [2.0]}, arms=full, sizes=[100 if quick else 400], seeds=4 if quick else 40).run()
+    alike = model.replace(similarity=1.0, tilt_plus=0.0, tilt_minus=0.0, penalty=0.3)
+    control = Study(alike, {"samples": [2.0]}, sizes=[100 if quick else 400], seeds=4 if quick else 40).run()
     kept = [v for v in runs.data_vars if str(v).rsplit("_", 1)[0] in ("test_error", *MEASURES)]
     fronts = xr.Dataset({"accuracy": (("remedy", "measure", "level"), front), "gap": (("measure", "level"), levels)},
                         coords={"remedy": list(METHODS), "measure": list(MEASURES)})  # fmt: skip
-    return {"": fronts.assign_attrs(runs.attrs), "runs": runs[kept]}
+    return {"": fronts.assign_attrs(runs.attrs), "runs": runs[kept], "control": control[kept]}
 
 
 def draw_tradeoffs(data: dict[str, Any]) -> Any:
