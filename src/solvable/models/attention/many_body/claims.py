@@ -249,7 +249,8 @@ CLAIMS = (
         "clones of a corpus by models of two, three and five bodies are left behind in that order",
         "tokens shuffled within their windows",
         (TEXT,), _language,
-        "Python's reference manual, windows of 12 characters of 28 kinds; encoders and decoders of two layers, 8,000 steps, six seeds; "
+        "Python's reference manual, windows of 12 characters of 28 kinds; encoders and decoders of two layers, 8,000 steps, "
+        "six seeds; "
         "clones by stacks of one to three layers and 40 sweeps",
         missing="a corpus and networks of the paper's size",
     ),

@@ -53,12 +53,12 @@ def _inherent_noise(stored: Stored) -> list[Measured]:
     clean, noisy = (teacher.sel(noise=v).mean("seed") for v in (0.0, 0.5))
     return [
         *found,
-        Measured("largest rise of the loss with n/d, coordinates that are functions of others", float(early.diff("samples").max()),
-                 below=0.0),
+        Measured("largest rise of the loss with n/d, coordinates that are functions of others",
+                 float(early.diff("samples").max()), below=0.0),
         Measured("loss at n/d ≥ 0.55 over that at 0.2, the same", float(loss.sel(samples=slice(0.55, None)).max() / loss[0]),
                  below=1e-3),
-        Measured("largest rise of the test loss with n/d, supervised regression without noise", float(clean.diff("samples").max()),
-                 below=1e-6),
+        Measured("largest rise of the test loss with n/d, supervised regression without noise",
+                 float(clean.diff("samples").max()), below=1e-6),
         Measured("test loss at n/d = 0.9 over that at 0.2, supervised regression with noise",
                  float(noisy.sel(samples=0.9) / noisy.sel(samples=0.2)), above=2.0),
     ]  # fmt: skip
@@ -153,7 +153,8 @@ def _in_the_plane(stored: Stored) -> list[Measured]:
                      *mean_and_error(gain.sel(samples=n, spike=s)), above=0.1)
             for n, s in ((0.5, 4.5), (2.0, 2.0), (8.0, 0.8))
         ),
-        Measured("PCA's squared overlap minus the masked predictor's, spike 4 on one coordinate (theory)", float(worse), above=0.5),
+        Measured("PCA's squared overlap minus the masked predictor's, spike 4 on one coordinate (theory)", float(worse),
+                 above=0.5),
     ]  # fmt: skip
 
 
@@ -179,7 +180,8 @@ CLAIMS = (
         "its amplitude is proportional to the mean conditional variance v of a coordinate given the others",
         "coordinates that are functions of the others, and regression on a teacher without noise: no peak",
         (PEAK, CONTROLS), _inherent_noise,
-        "d = 600, 12 seeds, three covariances; a strongly correlated chain in theory; controls: d = 200, 12 seeds, half as many degrees "
+        "d = 600, 12 seeds, three covariances; a strongly correlated chain in theory; controls: d = 200, 12 seeds, half as "
+        "many degrees "
         "of freedom as coordinates, and a linear teacher with and without label noise",
     ),
     Claim(
@@ -188,7 +190,8 @@ CLAIMS = (
         "learning curves of both agree to a few per cent away from the peak",
         "colder spins, where the covariance is not sufficient",
         (CONTROLS,), _sequences,
-        "glassy couplings, 120 coordinates (spins, or three colours on the corners of a triangle), no penalty, 12 seeds; cold: β = 2 "
+        "glassy couplings, 120 coordinates (spins, or three colours on the corners of a triangle), no penalty, 12 seeds; "
+        "cold: β = 2 "
         "and 4, below the glass transition, after 64 sweeps from random sequences, which have not reached equilibrium",
     ),
     Claim(

@@ -196,6 +196,7 @@ CLAIMS = (
         "at equal strength, a lower loss on the second task, and forgetting higher by at most 0.005",
         "no consolidation: no difference",
         (REMEDIES, FIGURE), lambda stored: [*_second_task(stored), *_imbalance(stored)],
-        SETTINGS + "; λ = 3; starts that differ in imbalance alone: first heads of one direction, 0.05 to 1.5 long, units 0.3 long",
+        SETTINGS + "; λ = 3; starts that differ in imbalance alone: first heads of one direction, 0.05 to 1.5 long, units "
+        "0.3 long",
     ),
 )  # fmt: skip

@@ -32,7 +32,8 @@ def _order(stored: Stored) -> list[Measured]:
 
 
 def _sooner(stored: Stored) -> list[Measured]:
-    """Time with hard samples alone over time with easy ones first, at the errors that hard samples alone reach at T = 5 and 15."""
+    """Time with hard samples alone over time with easy ones first, at the errors that hard samples alone reach at T = 5
+    and 15."""
     table, found = stored[TIME], []
     for inputs, bounds in ((SPARSE, {"above": 1.0, "below": 1.5}), (FULL, {"above": 0.95, "below": 1.05})):
         alone = table.error.sel(inputs=inputs, arm="hard")
@@ -66,7 +67,9 @@ CLAIMS = (
         "the time to an error is shorter by at most a third than with hard samples alone, each arm at its own best constant rate",
         "nearly all inputs relevant: no difference; hard samples first: later",
         (TIME,), _sooner,
-        "theory; rate, decay and share of easy samples (up to a half) tuned for every order and every training time from 1.5 to 24",
-        would_change="another loss or learning rule for which hard samples first, whose late easy samples spare noise, are slower",
+        "theory; rate, decay and share of easy samples (up to a half) tuned for every order and every training time from "
+        "1.5 to 24",
+        would_change="another loss or learning rule for which hard samples first, whose late easy samples spare noise, are "
+        "slower",
     ),
 )  # fmt: skip

@@ -129,7 +129,8 @@ CLAIMS = (
         "the same transition on digits",
         "random label flips at equal price",
         (DIGITS,), _digits,
-        "scikit-learn digits, even or odd, the target being the opposite label; a linear learner and one with 64 tanh units, rate "
+        "scikit-learn digits, even or odd, the target being the opposite label; a linear learner and one with 64 tanh "
+        "units, rate "
         "0.25, 8 seeds, prices from 0.1 to 10",
     ),
 )  # fmt: skip

@@ -31,7 +31,8 @@ def _network(learner: str, key: Any) -> tuple[Any, Any]:
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _attacked(learner: str, attack: str, steps: int, cost: Any, seed: Any, images: Any, clean: Any) -> Any:
-    """Accuracy on clean labels and mean cost, averaged over the last quarter of the training; the target is the opposite label."""
+    """Accuracy on clean labels and mean cost, averaged over the last quarter of the training; the target is the opposite
+    label."""
     batch, start, walk = ATTACKS[attack], *jax.random.split(jax.random.fold_in(jax.random.key(0), seed))
     output, begin = _network(learner, start)
     price, constant = cost * DIFFERENCE, 1 / (1 + cost)

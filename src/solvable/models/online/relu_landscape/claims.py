@@ -158,7 +158,8 @@ CLAIMS = (
         "a census of minima by loss and symmetry, with and without the assumptions",
         "two families only",
         (CENSUS,), _hierarchy,
-        "1,024 descents with momentum on the exact loss from random weights in d = M dimensions, K = M, M = 8 to 12; ends with a small "
+        "1,024 descents with momentum on the exact loss from random weights in d = M dimensions, K = M, M = 8 to 12; ends "
+        "with a small "
         "gradient and no negative curvature; the assumption: symmetry of all units but one",
     ),
 )  # fmt: skip

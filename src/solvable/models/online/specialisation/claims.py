@@ -97,7 +97,8 @@ CLAIMS = (
     Claim(
         "Consolidation gains most where the initial weights make units specialise.",
         "jarvis2025specialisation",
-        "over imbalance and spread of the initial readouts, the loss of both tasks falls more, and the second task costs less, where "
+        "over imbalance and spread of the initial readouts, the loss of both tasks falls more, and the second task costs "
+        "less, where "
         "units have specialised",
         "no dependence on the initial weights",
         (MAP,), _gains, "theory, two units, erf, similarity 0.5, λ = 3 against none, stages of 60 and 40 steps per dimension",

@@ -64,8 +64,10 @@ def draw_regions(data: dict[str, Any]) -> Any:
     total = losses.sum("task")
     shown = (
         (values, "specialisation $s$ at the end of task 1", "viridis", "which units carry the feature"),
-        (losses.sel(consolidation=STRENGTH, task=2), "loss on task 2", "magma_r", f"consolidation $\\lambda = {STRENGTH:g}$: cost on task 2"),
-        (total.sel(consolidation=0.0) - total.sel(consolidation=STRENGTH), "gain in the loss of both tasks", "RdBu", "what consolidation gains"),
+        (losses.sel(consolidation=STRENGTH, task=2), "loss on task 2", "magma_r",
+         f"consolidation $\\lambda = {STRENGTH:g}$: cost on task 2"),
+        (total.sel(consolidation=0.0) - total.sel(consolidation=STRENGTH), "gain in the loss of both tasks", "RdBu",
+         "what consolidation gains"),
     )  # fmt: skip
     for axis, (z, bar, colours, title) in zip(axes, shown, strict=True):
         most = float(np.abs(z).max())

@@ -141,7 +141,8 @@ CLAIMS = (
         "sarao2024bias",
         "simulated accuracies and gaps lie on the theory lines",
         "one group only: the ordinary perceptron",
-        (MAPS, TRADEOFFS), _exact, "maps: d = 200, 12 seeds; gaps at the tuned arms of the trade-offs: d = 400, 40 seeds; two samples per dimension",
+        (MAPS, TRADEOFFS), _exact,
+        "maps: d = 200, 12 seeds; gaps at the tuned arms of the trade-offs: d = 400, 40 seeds; two samples per dimension",
     ),
     Claim(
         "Imbalance and different rules each bias the classifier; imbalance does so even when the rules are equal.",
@@ -173,7 +174,8 @@ CLAIMS = (
         "the same signs of the gaps on a real table",
         "group labels shuffled",
         (TABLE,), _real,
-        "scikit-learn's diabetes table (sex as group, 120 of 442 patients for training) and digits (0 to 4 and 5 to 9 as groups, 320 "
+        "scikit-learn's diabetes table (sex as group, 120 of 442 patients for training) and digits (0 to 4 and 5 to 9 as "
+        "groups, 320 "
         "images), penalty 0.3, 200 splits; the model knows the number of samples and the similarity of both groups' rules only",
     ),
 )  # fmt: skip

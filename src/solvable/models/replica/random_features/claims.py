@@ -67,7 +67,8 @@ def _gap(data: Any, **where: Any) -> Any:
 
 
 def _manifold(stored: Stored) -> list[Measured]:
-    """Gaussian projections correlate the entries of an input, orthogonal ones (p ≤ d) do not; both carry as much of the latent."""
+    """Gaussian projections correlate the entries of an input, orthogonal ones (p ≤ d) do not; both carry as much of the
+    latent."""
     lines = stored[f"{PROJECTIONS}.manifold"].test_error_theory
     runs = stored[f"{PROJECTIONS}.drawn"].test_error_simulated.isel(size=-1)
     gap = lines.sel(projection="gaussian") - lines.sel(projection="orthogonal")
@@ -123,7 +124,8 @@ CLAIMS = (
         "their test error is lower at every width",
         "p far from d, where both coincide",
         (PHASES, PROJECTIONS), _orthogonal,
-        "logistic loss, n/d = 3; theory at penalty 1e-4 and the best one, p/d from 0.3 to 30; simulated at penalty 0.01, d = 200, "
+        "logistic loss, n/d = 3; theory at penalty 1e-4 and the best one, p/d from 0.3 to 30; simulated at penalty 0.01, d "
+        "= 200, "
         "32 seeds",
     ),
     Claim(

@@ -71,7 +71,8 @@ CLAIMS = (
         "training losses on clouds and on one Gaussian lie on one curve, at any distance of the means",
         "labels that depend on the cloud",
         (CLOUDS,), _universal,
-        "logistic loss, penalty 0.01, two clouds of one covariance, p = 160, 16 seeds, n/p from 1.5 to 6; control: means of length 3",
+        "logistic loss, penalty 0.01, two clouds of one covariance, p = 160, 16 seeds, n/p from 1.5 to 6; control: means of "
+        "length 3",
     ),
     Claim(
         "Without a penalty even the covariance drops out.",
@@ -86,7 +87,8 @@ CLAIMS = (
         "training losses on real inputs with random labels lie on the line of Gaussians with the same covariance",
         "true labels",
         (FIGURE, CLOUDS), _digits,
-        "penalty 0.01; digits: pixels with n/p from 1.5 to 24, 40 seeds, and tanh features with n/p from 1.5 to 6, 12 seeds; patches "
+        "penalty 0.01; digits: pixels with n/p from 1.5 to 24, 40 seeds, and tanh features with n/p from 1.5 to 6, 12 "
+        "seeds; patches "
         "of photographs and measurements of tumours: n/p from 1.5 to 12, 16 seeds",
     ),
 )  # fmt: skip

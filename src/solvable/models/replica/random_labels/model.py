@@ -19,8 +19,8 @@ prox = prox_{Vℓ}(1, ω), ω ~ N(0, q). For λ → 0⁺ above the capacity, VV�
     α E[1 − prox′] = 1,   q = α E[(prox − ω)²].
 
 Clouds have a q and a V each (`mixtures`); their means drop out, and with one covariance they are a single Gaussian.
-Digits and given rows enter through the eigenvalues of their empirical covariance. That they then follow the Gaussian is the universality that
-this model measures rather than assumes.
+Digits and given rows enter through the eigenvalues of their empirical covariance. That they then follow the Gaussian is the
+universality that this model measures rather than assumes.
 
 **Capacity.** For λ → 0⁺ the loss vanishes up to n = α_c p: α_c = 2 for hinge and logistic (Cover 1965), 1 for the square loss,
 times the fraction of directions in which the inputs vary. `penalty = 0` is that limit: below the capacity the training loss and
@@ -28,7 +28,8 @@ error are zero, V is infinite, and so is q for the logistic loss, which has no m
 interpolator and of the maximum-margin solution are taken at λ = 1e-9.
 
 **Simulation.** Draw inputs and labels, minimise the risk with an optimiser that uses no prox (`methods.risk.erm`), measure the
-losses. Digits and given rows are drawn without replacement, so n ≤ 1797 or the number of rows. `penalty = 0` is simulated at λ = 1e-6.
+losses. Digits and given rows are drawn without replacement, so n ≤ 1797 or the number of rows.
+`penalty = 0` is simulated at λ = 1e-6.
 """
 
 from __future__ import annotations
