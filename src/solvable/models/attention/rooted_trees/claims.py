@@ -97,7 +97,7 @@ CLAIMS = (
         "the accuracy of a given network grows with the number of integers it reads",
         "no dependence",
         (LENGTH,), _longer,
-        "numbers to 3 · 10⁴, 10⁵, 3 · 10⁵, 10⁶ and 3 · 10⁶; four layers of width 128, context 256, 3,000 steps of 32 "
+        "numbers to 10⁴, 3 · 10⁴, 10⁵, 3 · 10⁵ and 10⁶; four layers of width 128, context 256, 3,000 steps of 32 "
         "windows, three seeds; "
         "each text is tested on its own last fifth, whose numbers are larger in longer texts",
         missing="texts of the authors' length, 10¹¹ numbers",

@@ -12,7 +12,7 @@ from solvable.study import Study
 
 from .model import RootedTrees
 
-SIZES = (30_000, 100_000, 300_000, 1_000_000, 3_000_000)
+SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 
 
 def one_length(size: int, quick: bool = False) -> Any:

@@ -82,7 +82,7 @@ CLAIMS = (
         "too few training steps",
         (TRAINING,), _dynamics,
         "d = 100, 144, 256 with 4, 6, 8 units, ten seeds, 8,000 steps from an overlap of 0.7 with the teacher; regression: erf, "
-        "classification: |x|, Bayes-optimal, Langevin; α from 2 to 12",
+        "classification: |x|, Bayes-optimal, Langevin; α from 2 to 14",
         missing="gradient descent in classification, and random starts",
     ),
 )  # fmt: skip

@@ -28,7 +28,7 @@ ARMS = {
     "gradient descent, regression": {"learner": "erm", "activation": "erf", "penalty": 0.005, "noise": 0.008},
     "Langevin, classification": {"activation": "abs", "noise": 0.05},
 }
-SAMPLES = {"Langevin, regression": (4.0, 6.0, 10.0), "gradient descent, regression": (6.0, 8.0, 12.0),
+SAMPLES = {"Langevin, regression": (8.0, 10.0, 14.0), "gradient descent, regression": (6.0, 8.0, 12.0),
            "Langevin, classification": (2.0, 4.0, 8.0)}  # fmt: skip
 GRID = np.geomspace(0.5, 16.0, 41)
 
