@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
-import numpy as np
-
 from solvable.contract.claims import Claim, Measured, Stored, mean_and_error
 
-from .._numbers import Number, deviation, difference
+from .._numbers import deviation, difference
+from .figures import least_error, solved
 
 FIGURE = "xor-curriculum-width"
 
@@ -55,24 +51,18 @@ def _limits(stored: Stored) -> list[Measured]:
     return found
 
 
-def _least_error(spread: float) -> float:
-    """Error of the best classifier: it is right if both coordinates across the clusters are on the right side, or neither is."""
-    wrong = 0.5 * math.erfc(0.5 / spread)
-    return 2 * wrong * (1 - wrong)
-
-
 def _tickets(stored: Stored) -> list[Measured]:
-    """Fraction of solved starts: an error closer to the minimum than to 1/4, the error with one misclassified cluster."""
+    """Fraction of starts that solve the task with hard samples alone."""
     table, found = stored[f"{FIGURE}.map"], []
     for setting in table.setting.values:
-        two, four, sixteen = (_solved(table, setting, units, "hard") for units in (2, 4, 16))
+        two, four, sixteen = (solved(table, str(setting), units, "hard") for units in (2, 4, 16))
         more = difference(sixteen, four)
         found.append(
             Measured(f"fraction of starts that solve the task, K = 16 minus K = 4, {_words(setting)}", *more, above=0.0)
         )
         found.append(Measured(f"fraction of starts that solve the task, K = 2, {_words(setting)}", *two, below=0.05))
         # slow starts would still be solved between the last two horizons; stuck ones are not
-        slow = difference(sixteen, _solved(table, setting, 16, "hard", horizon=-2))
+        slow = difference(sixteen, solved(table, str(setting), 16, "hard", horizon=-2))
         found.append(
             Measured(f"increase of that fraction from T = 80 to 160, K = 16, {_words(setting)}", *slow, above=-0.1)
         )
@@ -83,27 +73,17 @@ def _with_curriculum(stored: Stored) -> list[Measured]:
     table, found = stored[f"{FIGURE}.map"], []
     for setting in table.setting.values:
         for units in (4, 8):
-            easy, hard = (_solved(table, setting, units, p) for p in ("curriculum", "hard"))
+            easy, hard = (solved(table, str(setting), units, p) for p in ("curriculum", "hard"))
             words = f"fraction of starts that solve the task with a curriculum minus that without, K = {units}, {_words(setting)}"
             found.append(Measured(words, *difference(easy, hard), above=0.0))
     return found
-
-
-def _solved(table: Any, setting: str, units: int, protocol: str, horizon: int = -1) -> Number:
-    """Fraction of starts that end closer to the least error than to 1/4; two pseudo-counts keep its error finite."""
-    enough = 0.5 * (_least_error(float(str(setting).split(", ")[1])) + 0.25)
-    errors = table[protocol].sel(setting=setting, students=units).isel(horizon=horizon).values
-    solved = errors[np.isfinite(errors)] < enough
-    part, safe = float(solved.mean()), (solved.sum() + 1) / (solved.size + 2)
-    return part, math.sqrt(safe * (1 - safe) / solved.size)
 
 
 def _above_least(stored: Stored) -> list[Measured]:
     """Distance of the lowest error of the map from the least possible one."""
     table = stored[f"{FIGURE}.map"]
     lowest = [
-        float(table[["hard", "curriculum"]].sel(setting=s).to_array().min())
-        - _least_error(float(str(s).split(", ")[1]))
+        float(table[["hard", "curriculum"]].sel(setting=s).to_array().min()) - least_error(float(str(s).split(", ")[1]))
         for s in table.setting.values
     ]
     return [Measured("lowest error of all flows minus the least possible one", min(lowest), above=-0.005)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -88,6 +89,30 @@ def width(quick: bool, pieces: Any) -> dict[str, Any]:
     return {"": curves, "map": table.assign_attrs(curves.attrs)}
 
 
+def least_error(spread: float) -> float:
+    """Error of the best classifier: it is right if both coordinates across the clusters are on the right side, or neither is.
+
+    >>> round(least_error(0.5), 6)
+    0.146093
+    """
+    wrong = 0.5 * math.erfc(0.5 / spread)
+    return 2 * wrong * (1 - wrong)
+
+
+def solved(table: Any, setting: str, units: int, protocol: str, horizon: int = -1) -> tuple[float, float]:
+    """Fraction of starts that end closer to the least error than to 1/4, the error with one misclassified cluster.
+
+    Two pseudo-counts keep the standard error finite. Starts whose flow has not converged are left out.
+    """
+    enough = 0.5 * (least_error(float(setting.split(", ")[1])) + 0.25)
+    errors = table[protocol].sel(setting=setting, students=units).isel(horizon=horizon).values
+    good = errors[np.isfinite(errors)] < enough
+    if not good.size:
+        return math.nan, math.nan
+    safe = (good.sum() + 1) / (good.size + 2)
+    return float(good.mean()), math.sqrt(safe * (1 - safe) / good.size)
+
+
 def draw_width(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
@@ -123,17 +148,17 @@ def draw_width(data: dict[str, Any]) -> Any:
         axis.set_title(f"{TITLES[scaling]}, σ = {spread};\n{table.sizes['start']} random starts each")
         axis.legend()
 
-    markers = dict(zip(SETTINGS, "osD^", strict=True))
-    for setting in table.setting.values:
-        for students, colour in zip(table.students.values, COLOURS, strict=False):
-            here = table.sel(setting=setting, students=students)
-            axes[3].plot(
-                here.hard.mean("start"), (here.hard - here.curriculum).mean("start"), markers[setting],
-                color=colour, markersize=5, label=setting if students == table.students.values[0] else None,
-            )  # fmt: skip
-    axes[3].axhline(0, color="0.5", linewidth=0.8, zorder=0)
-    axes[3].set(xlabel="error with hard samples alone", ylabel="gain of the curriculum in error")
-    axes[3].set_title("gain against the error left by hard samples\n(colours: width; markers: set-up)")
+    for setting, colour in zip(table.setting.values, COLOURS[3:], strict=False):
+        for protocol, line in (("hard", "o:"), ("curriculum", "s-")):
+            found = np.array([solved(table, str(setting), int(k), protocol) for k in table.students.values])
+            scaling, spread = str(setting).split(", ")
+            name = f"{TITLES[scaling]}, σ = {spread}" if protocol == "curriculum" else None
+            axes[3].errorbar(table.students, found[:, 0], found[:, 1], fmt=line, color=colour, markersize=4, label=name)
+    axes[3].set(xlabel=label("units", "K"), ylabel=f"fraction of starts that solve the task, T = {table.horizon.values[-1]:g}",
+                xscale="log", ylim=(-0.05, 1.05))  # fmt: skip
+    axes[3].set_xticks(table.students.values, [str(int(k)) for k in table.students.values])
+    axes[3].minorticks_off()
+    axes[3].set_title("winning starts: hard only (dotted),\neasy, then hard (solid)")
     axes[3].legend(fontsize=7.5)
     figure.suptitle("A curriculum helps at intermediate training times, which wide networks pass early", fontsize=11)
     return figure

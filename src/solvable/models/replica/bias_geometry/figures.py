@@ -165,6 +165,8 @@ RANGES = {"penalty": (0.02, 5.0), "coupling": (1e-3, 50.0), "group_weight": (0.1
 CLOSED = {"accuracy_gap": 0.01, "parity_difference": 0.01, "opportunity_difference": 0.01, "odds_difference": 0.02,
           "predictive_difference": 0.01, "conditional_information": 5e-4}  # fmt: skip
 """Gaps that count as closed."""
+POINTS = {"most": "o", "near": "s", "closes": "D"}
+"""Markers: the most accurate learner of its kind, one near parity, one that closes the panel's own gap."""
 LEVELS = 40
 SHOWN = {"accuracy_gap": 0.12, "parity_difference": 0.28, "opportunity_difference": 0.1, "odds_difference": 0.3,
          "predictive_difference": 0.06, "conditional_information": 0.015}  # fmt: skip
@@ -286,18 +288,27 @@ def draw_tradeoffs(data: dict[str, Any]) -> Any:
             line = fronts.accuracy.sel(remedy=method, measure=measure)
             axis.plot(fronts.gap.sel(measure=measure), 100 * line, color=colours[method], label=method)
         for arm in runs.arm.values:
-            method = str(arm).partition(":")[0]
-            point = runs.sel(arm=arm)
+            method, _, kind = str(arm).partition(": ")
+            if kind.startswith("closes") and kind != f"closes {measure}":
+                continue
+            marker = POINTS.get(kind.partition(" ")[0], "*")
+            point, colour = runs.sel(arm=arm), colours.get(method, COLOURS[4])
             gaps, right = point[f"{measure}_simulated"], 100 * (1 - point.test_error_simulated)
             number = np.sqrt(point.sizes["seed"])
-            axis.errorbar(abs(gaps.mean("seed")), right.mean("seed"), right.std("seed", ddof=1) / number,
-                          gaps.std("seed", ddof=1) / number, fmt="*" if arm == "balancing weights" else "o",
-                          color=colours.get(method, COLOURS[4]), markersize=9 if arm == "balancing weights" else 4,
-                          label="balancing weights" if arm == "balancing weights" else None)  # fmt: skip
+            errors = {"yerr": right.std("seed", ddof=1) / number, "xerr": gaps.std("seed", ddof=1) / number}
+            look = {"fmt": marker, "color": colour, "markersize": 9 if marker == "*" else 5}
+            axis.errorbar(abs(gaps.mean("seed")), right.mean("seed"), **errors, **look)
+            theory = [np.asarray(point[f"{n}_expected"]).reshape(-1)[0] for n in (measure, "test_error")]
+            axis.plot(abs(theory[0]), 100 * (1 - theory[1]), marker, color=colour, markerfacecolor="none", markersize=9)
         axis.set(xlabel=f"largest {words} allowed", ylabel="overall accuracy (%)")
         axis.set(xlim=(0, SHOWN[measure]), ylim=(73.0, 79.8))
         axis.xaxis.set_major_locator(MaxNLocator(5))
     axes[0, 2].legend(loc="lower right")
+    named = {"o": "most accurate", "s": "parity gap ≤ 0.05", "D": "closes this gap", "*": "balancing weights"}
+    for marker, words in named.items():
+        axes[1, 2].plot([], [], marker, color="0.3", label=words)
+    axes[1, 2].plot([], [], "o", color="0.3", markerfacecolor="none", markersize=9, label="theory at the same weights")
+    axes[1, 2].legend(loc="lower right", fontsize=8)
     size = int(data["runs"]["size"][-1])
     figure.suptitle(r"Accuracy against fairness, every method tuned separately ($\alpha = 2$, $\rho = 0.2$, $q_T = 0.6$, "
                     rf"$m_T = (0.3, 0.1)$); points: risk minimisation, $d = {size}$", fontsize=11)  # fmt: skip
