@@ -214,7 +214,8 @@ def _best(seen: dict[str, np.ndarray], measure: str) -> np.ndarray:
     return np.argmin(np.where(ok, np.nan_to_num(seen["test_error"], nan=1.0)[None, :], 2.0), axis=1)
 
 
-def tradeoffs(quick: bool) -> dict[str, Any]:
+def search_fronts(quick: bool) -> tuple[Any, dict[str, dict[str, Any]]]:
+    """The fronts in theory, and the arms to be simulated: all controls of each, by name."""
     import jax.numpy as jnp
     import xarray as xr
 
@@ -267,12 +268,22 @@ def tradeoffs(quick: bool) -> dict[str, Any]:
         n: {"coupling": 1.0, "group_weight": 1.0, "positive_plus": 1.0, "positive_minus": 1.0, **v}
         for n, v in arms.items()
     }
-    runs = Study(model, {"samples": [2.0]}, arms=full, sizes=[100 if quick else 400], seeds=4 if quick else 40).run()
-    alike = model.replace(similarity=1.0, tilt_plus=0.0, tilt_minus=0.0, penalty=0.3)
-    control = Study(alike, {"samples": [2.0]}, sizes=[100 if quick else 400], seeds=4 if quick else 40).run()
-    kept = [v for v in runs.data_vars if str(v).rsplit("_", 1)[0] in ("test_error", *MEASURES)]
     fronts = xr.Dataset({"accuracy": (("remedy", "measure", "level"), front), "gap": (("measure", "level"), levels)},
                         coords={"remedy": list(METHODS), "measure": list(MEASURES)})  # fmt: skip
+    return fronts, full
+
+
+def simulated(arms: dict[str, dict[str, Any]], quick: bool) -> Study:
+    """The study of some arms, by risk minimisation."""
+    return Study(BiasGeometry(), {"samples": [2.0]}, arms=arms, sizes=[100 if quick else 400], seeds=4 if quick else 40)
+
+
+def tradeoffs(quick: bool) -> dict[str, Any]:
+    fronts, arms = search_fronts(quick)
+    runs = simulated(arms, quick).run()
+    alike = {"learner": "single", "similarity": 1.0, "tilt_plus": 0.0, "tilt_minus": 0.0, "penalty": 0.3}
+    control = simulated({"equal rules": alike}, quick).run().isel(arm=0)
+    kept = [v for v in runs.data_vars if str(v).rsplit("_", 1)[0] in ("test_error", *MEASURES)]
     return {"": fronts.assign_attrs(runs.attrs), "runs": runs[kept], "control": control[kept]}
 
 
