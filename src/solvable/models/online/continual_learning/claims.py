@@ -101,6 +101,22 @@ def _second_task(stored: Stored) -> list[Measured]:
                              above=-0.005, below=0.005)]  # fmt: skip
 
 
+def _alone(stored: Stored) -> list[Measured]:
+    """A student of one unit: it turns to the second teacher by as much as the tasks differ."""
+    data = stored[f"{REMEDIES}.alone"]
+    overlap = data.overlap_theory.sel(task=2).isel(student=0)
+    turn = np.abs(overlap.isel(stage=-1) - overlap.sel(stage=1.0))
+    rise = float(data.forgetting_theory.diff("similarity").max())
+    return [
+        Measured(
+            "similarity at which the only unit turns most, no spare unit",
+            float(turn.similarity[int(turn.argmax())]),
+            below=0.1,
+        ),
+        Measured("largest increase of forgetting with similarity, no spare unit", rise, below=0.0),
+    ]
+
+
 def _sweeps(stored: Stored) -> list[Measured]:
     """Forgetting against the strength of either remedy, and the similarity at which each leaves most of it."""
     found = []
@@ -172,8 +188,8 @@ CLAIMS = (
         "lee2022maslow",
         "the trained unit turns to the second teacher most at intermediate similarity, the spare one less as similarity grows",
         "a student without a spare unit",
-        (FIGURE,), _units, SETTINGS,
-        missing="the control: a student without a spare unit",
+        (FIGURE, REMEDIES), lambda stored: [*_units(stored), *_alone(stored)],
+        SETTINGS + "; control: a student of one unit, in theory",
     ),
     Claim(
         "Consolidation and replay act on this trade-off, and each has its own range of similarities in which it helps.",

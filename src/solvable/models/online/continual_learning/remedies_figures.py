@@ -34,11 +34,14 @@ def remedies(quick: bool) -> dict[str, Any]:
     few = {arm: arms[arm] for arm in (f"{scales[0]:g}", f"{scales[-1]:g}")}
     parts["heads-runs"] = Study(model, {"consolidation": [0.0, 3.0], "similarity": [0.5]}, arms=few, sizes=[size],
                                 seeds=seeds).run()  # fmt: skip
+    # no spare unit: the trained one has to learn the second task, however dissimilar
+    alone = ContinualLearning(points=2, students=1, first_head=[1.0])
+    parts["alone"] = Study(alone, {"similarity": every}).run()
     return {name: _slim(data) for name, data in parts.items()}
 
 
 def _slim(data: Any) -> Any:
-    wanted = ("forgetting", "transfer", "test_loss", "final", "converged")
+    wanted = ("forgetting", "test_loss", "overlap", "converged")
     return data[[v for v in data.data_vars if str(v).startswith(wanted)]]
 
 

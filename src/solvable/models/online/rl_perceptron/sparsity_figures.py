@@ -26,9 +26,12 @@ def sparsity(quick: bool) -> dict[str, Any]:
     parts = {
         rule: Study(model.replace(rule=rule), {"steps": lengths}, sizes=[size], seeds=seeds).run() for rule in RULES
     }
+    lives = model.replace(rule="survival")
+    parts["survival"] = Study(lives, {"steps": lengths[2:3] or lengths[:1]}, sizes=[size], seeds=seeds).run()
     some = model.replace(rule="enough", steps=EPISODE)
     parts["enough"] = Study(some, {"needed": list(NEEDED[-1:] if quick else NEEDED)}, sizes=[size], seeds=seeds).run()
-    return {name: data[[v for v in data.data_vars if str(v).startswith("test_error")]] for name, data in parts.items()}
+    wanted = ("test_error", "alignment", "norm")
+    return {name: data[[v for v in data.data_vars if str(v).startswith(wanted)]] for name, data in parts.items()}
 
 
 def crossing(errors: Any) -> Any:
