@@ -77,7 +77,8 @@ CLAIMS = (
         "used unchanged, the optimal protocol of the theory ends with a lower loss than even replay and no replay",
         "the same fractions in random order",
         (FIGURE, ORDER), lambda stored: [*_protocols(stored), *_random_order(stored)],
-        "scikit-learn digits, 96 seeds, horizons of 4 (where no replay is the optimum) and 10 steps per pixel; control: four random "
+        "scikit-learn digits, 96 seeds, horizons of 4 (where no replay is the optimum) and 10 steps per pixel; control: "
+        "four random "
         "orders at horizon 10",
     ),
 )  # fmt: skip
