@@ -153,7 +153,10 @@ def draw_order(data: dict[str, Any]) -> Any:
         twin.grid(False)
         axes[3].legend(handles=[*axes[3].get_lines(), *twin.get_lines()], loc="center right")
         axes[3].set_title(f"the optimal protocol for T = {SHOWN:g}")
-    figure.suptitle("The order of samples, compared at every arm's own best rate and decay", fontsize=11)
+    figure.suptitle(
+        "Which order wins depends on the rate: hard samples first at a constant rate, easy ones once the rate may fall",
+        fontsize=11,
+    )
     return figure
 
 
