@@ -55,7 +55,7 @@ def test_langevin_draws_have_the_variance_of_a_bowl_and_descent_ends_at_its_bott
             return 2.0 * jnp.sum((w - 1.0) ** 2)
 
     start, step = jnp.zeros((4, 50)), jnp.asarray(0.01)
-    draws = langevin(Bowl(), start, jax.random.key(0), step, 4000, 64)
+    draws = langevin(Bowl(), start, jax.random.key(0), step, jnp.asarray(0.5), 8000, 64)
     assert abs(float(jnp.mean(draws)) - 1) < 0.02
     # the variance of the unadjusted chain, 1/(k(1 − hk/2)) with curvature k = 4
     assert abs(float(jnp.var(draws)) * 4 * (1 - 0.02) - 1) < 0.06

@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from solvable.methods.fixed_points.saddle import solve
 
 from .committee import Kernel
-from .networks import Committee, slopes
+from .networks import Committee, signs, slopes
 
 __all__ = ["Classifier", "LabelEnergy", "bayes_classifier", "gradient_descent", "langevin", "stiffness"]
 
@@ -88,26 +88,35 @@ class LabelEnergy(eqx.Module):
         return -jnp.sum(log_ndtr(margin)) + 0.5 * jnp.sum(weights**2)
 
 
-def stiffness(activation: str, ratio: float, units: int) -> float:
-    """An upper estimate of the curvature of ½Σ(y−ŷ)² at n/(Kd) = `ratio`: a unit's own, the sum's, the scatter of the data.
+def stiffness(activation: str, ratio: float, units: int) -> tuple[float, float]:
+    """Upper estimates of the curvature of ½Σ(y−ŷ)² at n/(Kd) = `ratio`: along single units, and along their sum Σ_k a_k w_k.
 
     >>> stiffness("abs", 4.0, 6)
-    9.0
+    (9.0, 9.0)
     """
     mean, variance = slopes(activation)
-    return ratio * (variance + units * mean**2) * (1 + ratio**-0.5) ** 2
+    scatter = ratio * (1 + ratio**-0.5) ** 2
+    return scatter * variance, scatter * (variance + units * mean**2)
 
 
 @eqx.filter_jit
 def langevin(
-    energy: Energy, start: Array, key: PRNGKeyArray, step: Array, steps: int, draws: int
+    energy: Energy, start: Array, key: PRNGKeyArray, step: Array, mobility: Array, steps: int, draws: int
 ) -> Float[Array, "draws units size"]:
-    """Unadjusted Langevin dynamics, w ← w − h∇U + √(2h) ξ; returns `draws` equally spaced states of its second half."""
-    pull = jax.grad(energy)
+    """Unadjusted Langevin dynamics, w ← w − hP∇U + √(2hP) ξ; returns `draws` equally spaced states of its second half.
+
+    P is one but for the sum of all units, Σ_k a_k w_k, which is stiffer than the rest and has a lower `mobility`. The
+    measure that is sampled, up to the discretisation, does not depend on P.
+    """
+    pull, units = jax.grad(energy), start.shape[0]
+    a = signs(units, start.dtype)
+
+    def slowed(p: Array, factor: Array) -> Array:
+        return p - (1 - factor) * a[:, None] * (a @ p)[None, :] / units
 
     def move(number: Array, w: Array) -> Array:
         kick = jax.random.normal(jax.random.fold_in(key, number), w.shape, w.dtype)
-        return w - step * pull(w) + jnp.sqrt(2 * step) * kick
+        return w - step * slowed(pull(w), mobility) + jnp.sqrt(2 * step) * slowed(kick, jnp.sqrt(mobility))
 
     between = steps // (2 * draws)
     begin = jax.lax.fori_loop(0, steps - between * draws, move, start)

@@ -33,42 +33,42 @@ SAMPLES = {"Langevin, regression": (8.0, 10.0, 14.0), "gradient descent, regress
 GRID = np.geomspace(0.5, 16.0, 41)
 
 
-def _value(loss: PenalisedLoss) -> Any:
-    """The loss alone, as a function that stays one program for all data."""
-    return jax.tree_util.Partial(_only_value, loss)
-
-
-def _only_value(loss: PenalisedLoss, weights: Any) -> Any:
-    return loss(weights)[0]
-
-
-def one_run(arm: str, ratio: float, size: int, units: int, steps: int, seed: int) -> tuple[float, float]:
-    """Overlap with the teacher, and excess loss (regression) or error (classification), of one trained network."""
+def train(arm: str, ratio: float, size: int, units: int, steps: int, seeds: int) -> np.ndarray:
+    """Overlap with the teacher, and excess loss (regression) or error (classification), of trained networks, (seeds, 2)."""
     values, network = ARMS[arm], Committee(ARMS[arm]["activation"])
-    key = jax.random.fold_in(jax.random.key(seed), round(100 * ratio))
     number, noise = round(ratio * units * size), jnp.asarray(values["noise"], jnp.float32)
-    task = draw_task(network, jax.random.fold_in(key, 0), size, units, number, FRESH, 1, noise, jnp.float32)
-    # start at an overlap of 0.7 with the teacher, below every solution that is reached here
-    start = NEAR * task.teacher + np.float32(np.sqrt(1 - NEAR**2)) * task.random[0]
-    steep = stiffness(values["activation"], ratio, units)
-    if arm.endswith("classification"):
-        energy = LabelEnergy(network, task.inputs, jnp.sign(task.labels), noise)
-        step = jnp.asarray(0.1 / (1 + steep / values["noise"]), jnp.float32)
-        draws = langevin(energy, start, jax.random.fold_in(key, 1), step, steps, 32)
-        mean = jnp.mean(jax.vmap(lambda w: network(w, task.fresh))(draws), axis=0)
-        wrong = jnp.mean((mean * task.truth < 0).astype(jnp.float32))
-        return float(jnp.mean(draws * task.teacher[None])), float(wrong)
-    penalty = jnp.asarray(values["penalty"], jnp.float32)
-    heat = values.get("temperature", 1.0)
-    energy = _value(PenalisedLoss(network, task.inputs, task.labels, penalty, jnp.asarray(heat, jnp.float32)))
-    top = (steep + values["penalty"]) / heat
-    if arm.startswith("Langevin"):
-        step = jnp.asarray(0.1 / top, jnp.float32)
-        ends = langevin(energy, start, jax.random.fold_in(key, 1), step, steps, 32)
-    else:
-        ends = gradient_descent(energy, start, jnp.asarray(0.7 / top, jnp.float32), steps)[0][None]
-    gaps = task.truth[None] - jax.vmap(lambda w: network(w, task.fresh))(ends)
-    return float(jnp.mean(ends * task.teacher[None])), float(0.5 * jnp.mean(gaps**2))
+    single, together = stiffness(values["activation"], ratio, units)
+
+    def one(seed: Any) -> Any:
+        key = jax.random.fold_in(jax.random.key(round(100 * ratio)), seed)
+        task = draw_task(network, jax.random.fold_in(key, 0), size, units, number, FRESH, 1, noise, jnp.float32)
+        # start at an overlap of 0.7 with the teacher, below every solution that is reached here
+        start = NEAR * task.teacher + np.float32(np.sqrt(1 - NEAR**2)) * task.random[0]
+
+        def walk(energy: Any, top: float, sum_top: float) -> Any:
+            step, mobility = (jnp.asarray(v, jnp.float32) for v in (0.1 / top, top / sum_top))
+            return langevin(energy, start, jax.random.fold_in(key, 1), step, mobility, steps, 32)
+
+        if arm.endswith("classification"):
+            energy = LabelEnergy(network, task.inputs, jnp.sign(task.labels), noise)
+            ends = walk(energy, 1 + single / values["noise"], 1 + together / values["noise"])
+            mean = jnp.mean(jax.vmap(lambda w: network(w, task.fresh))(ends), axis=0)
+            score = jnp.mean((mean * task.truth < 0).astype(jnp.float32))
+        else:
+            penalty, heat = values["penalty"], values.get("temperature", 1.0)
+            loss = PenalisedLoss(
+                network, task.inputs, task.labels, *(jnp.asarray(v, jnp.float32) for v in (penalty, heat))
+            )
+            if arm.startswith("Langevin"):
+                ends = walk(lambda w: loss(w)[0], (single + penalty) / heat, (together + penalty) / heat)
+            else:
+                rate = jnp.asarray(0.7 / (together + penalty), jnp.float32)
+                ends = gradient_descent(lambda w: loss(w)[0], start, rate, 4 * steps)[0][None]
+            gaps = task.truth[None] - jax.vmap(lambda w: network(w, task.fresh))(ends)
+            score = 0.5 * jnp.mean(gaps**2)
+        return jnp.stack([jnp.mean(ends * task.teacher[None]), score])
+
+    return np.asarray(jax.jit(jax.vmap(one))(jnp.arange(seeds)))
 
 
 def lines(arm: str, ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -89,7 +89,7 @@ def training(quick: bool, pieces: Any) -> dict[str, Any]:
 
     sizes, seeds, steps = ((36, 2),), 2, 200
     if not quick:
-        sizes, seeds, steps = ((100, 4), (144, 6), (256, 8)), 10, 8000
+        sizes, seeds, steps = ((100, 4), (144, 6), (256, 8)), 10, 4000
     table = xr.Dataset(coords={"arm": list(ARMS), "samples": GRID, "size": [d for d, _ in sizes], "place": [0, 1, 2]})
     table["units"] = ("size", np.array([k for _, k in sizes]))
     table["at"] = (("arm", "place"), np.array([SAMPLES[arm] for arm in ARMS]))
@@ -106,9 +106,7 @@ def training(quick: bool, pieces: Any) -> dict[str, Any]:
                 runs = pieces.get(
                     f"{arm}, {ratio:g}, d = {size}",
                     [size, units, steps, seeds, ARMS[arm]],
-                    lambda a=arm, r=ratio, d=size, u=units: {
-                        "runs": np.array([one_run(a, r, d, u, steps, seed) for seed in range(seeds)])
-                    },
+                    lambda a=arm, r=ratio, d=size, u=units: {"runs": train(a, r, d, u, steps, seeds)},
                 )
                 found[:, i, j, k] = runs["runs"].T
     for i, name in enumerate(("overlap", "excess")):
