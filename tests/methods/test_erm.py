@@ -44,3 +44,13 @@ def test_the_certificate_detects_an_unfinished_fit(data):
     args = (jnp.asarray(padded), jnp.asarray(labels), jnp.asarray(1e-3), jnp.asarray(mask))
     assert newton(Logistic(), *args, max_steps=1).residual > 1e-2
     assert hinge_interior(*args, max_steps=3).residual > 1e-2
+
+
+def test_the_hinge_loss_is_minimised_at_the_edge_of_separability():
+    """Labels that are barely not separable at a tiny penalty: steps with a fixed centring shrink to nothing here."""
+    rng = np.random.default_rng(0)
+    latent, projection = rng.normal(size=(600, 200)), rng.normal(size=(216, 200))
+    labels = np.sign(latent @ rng.normal(size=200))
+    features = np.sign(latent @ projection.T) / np.sqrt(216)
+    fit = minimise_risk(Hinge(), jnp.asarray(features), jnp.asarray(labels), jnp.asarray(1e-4), jnp.ones(600))
+    assert fit.residual < 1e-5

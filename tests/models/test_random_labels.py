@@ -121,6 +121,12 @@ def test_bad_values_are_refused_in_one_sentence():
         sv.InvalidValue, match="samples gives 2000 samples at size = 200, but there are only 1797 digits"
     ):
         sv.RandomLabels(inputs="digits-tanh", samples=10.0).simulate(0, 200)
+    with pytest.raises(sv.InvalidValue, match="inputs = 'given' needs rows"):
+        sv.RandomLabels(inputs="given")
+    with pytest.raises(sv.InvalidValue, match="rows has no column that varies"):
+        sv.RandomLabels(inputs="given", rows=np.ones((5, 3)))
+    with pytest.raises(sv.InvalidValue, match="size = 4 is not 3, the number of columns of rows"):
+        sv.RandomLabels(inputs="given", rows=np.eye(5, 3), samples=1.0).simulate(0, 4)
     with pytest.raises(sv.SolvableError, match="must be prepared first"):
         sv.RandomLabels(inputs="digits-tanh").theory()
 
@@ -136,3 +142,14 @@ def test_random_features_of_digits_have_the_logistic_loss_of_gaussians_of_their_
     data = study.run(progress=False)
     gap = np.asarray(data.train_loss_simulated - data.train_loss_expected)
     assert abs(gap.mean()) < 4.5 * gap.std(ddof=1) / np.sqrt(gap.size) + 0.005
+
+
+def test_own_rows_have_the_theory_of_their_covariance():
+    """Rows that are digits give the digits' theory, whatever their unit and origin; a linear map of one column matters."""
+    from solvable.models.replica.random_labels.model import digits
+
+    settings = {"samples": 3.0, "penalty": 0.01}
+    same = sv.RandomLabels(inputs="given", rows=7.0 + 3.0 * digits(), **settings).theory().train_loss
+    np.testing.assert_allclose(same, sv.RandomLabels(inputs="digits", **settings).theory().train_loss, rtol=1e-9)
+    longer = digits() * np.where(np.arange(61) == 0, 100.0, 1.0)
+    assert abs(sv.RandomLabels(inputs="given", rows=longer, **settings).theory().train_loss - same) > 1e-3

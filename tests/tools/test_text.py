@@ -10,7 +10,7 @@ import pytest
 
 from solvable.cli.app import main
 from solvable.errors import InvalidValue
-from solvable.tools.text import ConditionalNetwork, clone, cut_windows, learn_text, read_text
+from solvable.tools.text import ConditionalNetwork, clone, cut_windows, follow, learn_text, read_text
 
 
 def licence():
@@ -45,6 +45,18 @@ def test_an_encoder_is_followed_on_the_text_and_on_its_clones():
     for one in found.sets:
         assert one.losses[-1] < one.losses[0]
         assert found.steps[0] <= one.settled_step <= 40
+        np.testing.assert_allclose(one.runs.mean(1), one.losses)
+
+
+def test_a_decoder_does_not_see_what_follows():
+    """A text in which every character repeats the one two before it: the next one is certain, but for the first two."""
+    windows = cut_windows("ab" * 20_000, sites=8, colours=3)
+    sets = {0: jnp.asarray(windows.test[:32], jnp.int32)}
+    _, (seen,) = follow(windows, sets, steps=60, seeds=1, batch=32, causal=True)
+    assert seen.losses[-1] < 0.1 * seen.losses[0]
+    noise = jnp.asarray(np.random.default_rng(0).integers(2, size=(256, 8)), jnp.int32)
+    _, (lost,) = follow(windows, {0: noise}, steps=60, seeds=1, batch=32, causal=True)
+    assert lost.losses[-1] > np.log(2)
 
 
 @pytest.mark.parametrize(

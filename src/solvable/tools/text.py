@@ -22,7 +22,15 @@ from jaxtyping import Array
 from ..contract.input_files import regular_bytes
 from ..errors import InvalidValue
 from ..methods.sequences.monte_carlo import sweep
-from ..methods.training.loops import MaskedTokens, Optimiser, geometric_steps, masked_loss, train
+from ..methods.training.loops import (
+    MaskedTokens,
+    NextToken,
+    Optimiser,
+    geometric_steps,
+    masked_loss,
+    next_token_loss,
+    train,
+)
 from ..methods.training.squared_attention import InteractionStack, SumOfStacks
 from ..methods.training.transformers import Transformer
 
@@ -42,11 +50,14 @@ class Windows(NamedTuple):
 
 
 class Saturation(NamedTuple):
-    """The loss on one set of windows during training of the encoder on the text."""
+    """The loss on one set of windows while networks are trained on the text."""
 
     order: int
     """Order of interactions of the clone; 0 for the text itself."""
     losses: np.ndarray
+    """Means over the networks at every recorded step."""
+    runs: np.ndarray
+    """The same for every network, (steps, seeds)."""
     best_step: int
     settled_step: int
     """The step from which the loss stays within 5 % of its last value."""
@@ -140,11 +151,12 @@ def clone(law: ConditionalNetwork, key: Array, windows: Array, sweeps: int) -> A
 
 
 class _OnSets(eqx.Module):
+    """Losses on every set: of a hidden character given all others, or of the next one."""
+
+    causal: bool = eqx.field(static=True, default=False)
+
     def __call__(self, network: Any, sets: Any) -> Array:
-        return jnp.stack([masked_loss(network, s, 64) for s in sets])
-
-
-_on_sets = _OnSets()
+        return jnp.stack([next_token_loss(network, s) if self.causal else masked_loss(network, s, 64) for s in sets])
 
 
 def settled(steps: np.ndarray, losses: np.ndarray, share: float = 0.05) -> int:
@@ -171,35 +183,67 @@ def learn_text(
     seed: int = 0,
 ) -> Learnt:
     """Train the stacks, make the clones, train encoders, and follow the encoders' loss on text and clones."""
+    sets, stack_losses = make_clones(
+        windows, depths=depths, steps=steps, sweeps=sweeps, heads=heads, width=width, batch=batch, held=held, seed=seed
+    )
+    return Learnt(*follow(windows, sets, steps=steps, seeds=seeds, batch=batch, seed=seed), stack_losses, seeds)
+
+
+def make_clones(
+    windows: Windows,
+    *,
+    depths: tuple[int, ...],
+    steps: int,
+    sweeps: int,
+    heads: int,
+    width: int,
+    batch: int,
+    held: int,
+    seed: int = 0,
+) -> tuple[dict[int, Array], dict[int, float]]:
+    """Held-out windows (order 0) and their clones by order of interaction, and the loss of each stack on the former."""
     if not depths or min(depths) < 1 or max(depths) > 4:
         raise InvalidValue(f"depths = {depths} must be integers in [1, 4], the numbers of layers of the stacks.")
     sites, colours = windows.train.shape[1], len(windows.characters)
     data = jnp.asarray(windows.train)
     chosen = np.random.default_rng(seed).permutation(len(windows.test))[:held]
     test = jnp.asarray(windows.test[np.sort(chosen)], jnp.int32)
-    first, second, *own = jax.random.split(jax.random.key(seed), 2 + len(depths))
-    loss, sets, stack_losses = MaskedTokens(batch), {0: test}, {}
-    found = SumOfStacks(())
+    first, _, *own = jax.random.split(jax.random.key(seed), 2 + len(depths))
+    sets, stack_losses, found = {0: test}, {}, SumOfStacks(())
     for depth, key in zip(sorted(depths), own, strict=True):
         stack = InteractionStack(colours, sites, depth, heads, width, key, scale=2.0)
         begin = found.deeper(stack) if found.stacks else SumOfStacks((stack,))
-        run = train(begin, loss, data, Optimiser("adam", rate=3e-3, steps=steps, clip=1.0), steps, key,
-                    record=[steps], measure=_on_sets, held_out=(test,))  # fmt: skip
+        run = train(begin, MaskedTokens(batch), data, Optimiser("adam", rate=3e-3, steps=steps, clip=1.0), steps, key,
+                    record=[steps], measure=_OnSets(), held_out=(test,))  # fmt: skip
         found = run.network
         stack_losses[begin.bodies] = float(run.measures[-1, 0])
         law = ConditionalNetwork(found, sites, colours)
         sets[begin.bodies] = clone(law, jax.random.fold_in(first, depth), test, sweeps)
-    keys = jax.random.split(second, seeds)
-    make = eqx.filter_vmap(lambda k: Transformer(colours, sites, width=48, depth=2, heads=4, key=k))(keys)
-    rule = Optimiser("adam", rate=2e-3, steps=steps, warmup=min(50, steps // 10 + 1))
-    run = train(make, loss, data, rule, steps, keys, record=geometric_steps(steps, 24), measure=_on_sets,
-                held_out=tuple(sets.values()))  # fmt: skip
-    losses = run.measures.mean(1)
-    curves = tuple(
-        Saturation(order, losses[:, i], int(run.steps[np.argmin(losses[:, i])]), settled(run.steps, losses[:, i]))
-        for i, order in enumerate(sets)
+    return sets, stack_losses
+
+
+def follow(
+    windows: Windows, sets: dict[int, Array], *, steps: int, seeds: int, batch: int, seed: int = 0, causal: bool = False
+) -> tuple[np.ndarray, tuple[Saturation, ...]]:
+    """Train encoders on the text and return the recorded steps and their losses on every set.
+
+    With `causal` they are decoders, trained on the next character and tested on it.
+    """
+    sites, colours = windows.train.shape[1], len(windows.characters)
+    keys = jax.random.split(jax.random.split(jax.random.key(seed), 3)[1], seeds)
+    make = eqx.filter_vmap(lambda k: Transformer(colours, sites, width=48, depth=2, heads=4, causal=causal, key=k))(
+        keys
     )
-    return Learnt(run.steps, curves, stack_losses, seeds)
+    rule = Optimiser("adam", rate=2e-3, steps=steps, warmup=min(50, steps // 10 + 1))
+    loss = NextToken(batch) if causal else MaskedTokens(batch)
+    run = train(make, loss, jnp.asarray(windows.train), rule, steps, keys, record=geometric_steps(steps, 24),
+                measure=_OnSets(causal), held_out=tuple(sets.values()))  # fmt: skip
+    curves = []
+    for i, order in enumerate(sets):
+        losses = run.measures[:, :, i].mean(1)
+        best = int(run.steps[np.argmin(losses)])
+        curves.append(Saturation(order, losses, run.measures[:, :, i], best, settled(run.steps, losses)))
+    return run.steps, tuple(curves)
 
 
 def draw_learnt(learnt: Learnt, file: Path) -> None:

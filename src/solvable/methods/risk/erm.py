@@ -123,8 +123,9 @@ def hinge_interior(
     """The hinge loss, by a primal–dual interior-point method; the certificate is the relative duality gap.
 
     With r = y·a, slacks ξ ≥ 0 and s = r·w − 1 + ξ ≥ 0, and multipliers 0 ≤ α ≤ 1, the optimum has λw = Σ αr, αs = 0 and
-    (1 − α)ξ = 0. Newton on these with right-hand side μ → 0 needs one d×d factorisation a step. In float64 throughout:
-    the last steps are ill-conditioned by nature.
+    (1 − α)ξ = 0. Newton on these with right-hand side μ → 0 needs one d×d factorisation a step. Mehrotra's predictor and
+    corrector choose μ: with a fixed fraction of the present one, steps shrink to nothing near separability, where w is
+    large and the start far from λw = Σ αr. In float64 throughout: the last steps are ill-conditioned by nature.
     """
     rows = (labels[:, None] * inputs * mask[:, None]).astype(float)
     lam, keep = penalty.astype(float), mask.astype(float)
@@ -146,19 +147,29 @@ def hinge_interior(
     def body(state):
         w, alpha, xi, _, step = state
         s = rows @ w - 1 + xi
-        mu = 0.1 * (keep @ (alpha * s + (1 - alpha) * xi)) / (2 * jnp.sum(keep))
-        c = mu / (1 - alpha) - xi
         scale = s / alpha + xi / (1 - alpha)
-        known = mu / alpha - s - c
         weight = keep / scale
-        matrix = (rows * weight[:, None]).T @ rows + lam * jnp.eye(d)
-        right = rows.T @ (keep * alpha) - lam * w + rows.T @ (weight * known)
-        dw = solve_positive(matrix, right)
-        dalpha = (known - rows @ dw) / scale
-        dxi = c + xi / (1 - alpha) * dalpha
-        ds = rows @ dw + dxi
-        room = [longest(alpha, dalpha), longest(1 - alpha, -dalpha), longest(xi, dxi), longest(s, ds)]
-        length = jnp.minimum(1.0, 0.99 * jnp.min(jnp.stack(room)))
+        factor = cholesky((rows * weight[:, None]).T @ rows + lam * jnp.eye(d))
+
+        def towards(upper, lower):
+            """The Newton step to αs = `upper` and (1 − α)ξ = `lower`, and its longest feasible part."""
+            c = lower / (1 - alpha) - xi
+            known = upper / alpha - s - c
+            dw = solve_with_factor(factor, rows.T @ (keep * alpha + weight * known) - lam * w)
+            dalpha = (known - rows @ dw) / scale
+            dxi = c + xi / (1 - alpha) * dalpha
+            ds = rows @ dw + dxi
+            room = [longest(alpha, dalpha), longest(1 - alpha, -dalpha), longest(xi, dxi), longest(s, ds)]
+            return dw, dalpha, dxi, ds, jnp.min(jnp.stack(room))
+
+        def products(alpha, s, xi):
+            return keep @ (alpha * s + (1 - alpha) * xi) / (2 * jnp.sum(keep))
+
+        _, dalpha, dxi, ds, room = towards(jnp.zeros(n), jnp.zeros(n))
+        length, now = jnp.minimum(1.0, room), products(alpha, s, xi)
+        mu = now * (products(alpha + length * dalpha, s + length * ds, xi + length * dxi) / now) ** 3
+        dw, dalpha, dxi, _, room = towards(mu - dalpha * ds, mu + dalpha * dxi)
+        length = jnp.minimum(1.0, 0.99 * room)
         alpha = alpha + length * dalpha
         return w + length * dw, alpha, xi + length * dxi, relative_gap(alpha), step + 1
 

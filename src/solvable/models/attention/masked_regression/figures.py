@@ -52,7 +52,9 @@ def draw_peak(data: dict[str, Any]) -> Any:
         right.plot(talk.samples, talk.half_test_loss_theory.sel(covariance=covariance), color=colour, label=covariance)
         _points(right, spins.half_test_loss_simulated.sel(covariance=covariance), spins, colour)
     right.axhline(0.4, color=INK, linestyle="--", linewidth=1, label="Bayes (both)")
-    right.set(xlabel=label("samples", r"M/L"), ylabel=r"$\varepsilon_g / L$", ylim=(0.3, 20))
+    right.set(
+        xlabel=label("samples", r"M/L"), ylabel=r"half the test loss per site, $\varepsilon_g / L$", ylim=(0.3, 20)
+    )
     right.set_title("no labels, yet an interpolation peak at $n = d$")
     for axis in axes:
         log_axis(axis.xaxis)

@@ -29,9 +29,11 @@ DECAYS = np.array([0.0, 0.05, 0.15, 0.4])
 FAST = {"iterations": 600, "tolerance": 1e-4, "steps": 4}
 
 
-def tuned(protocol: str, horizon: float, shares: np.ndarray) -> list[tuple[float, dict[str, float]]]:
+def tuned(
+    protocol: str, horizon: float, shares: np.ndarray, setting: dict[str, Any] = SETTING
+) -> list[tuple[float, dict[str, float]]]:
     """Lowest error at constant rate for every share of easy samples, with its rate and decay: a grid, then two finer ones."""
-    model = CurriculumOnline(protocol=protocol, horizon=horizon, **SETTING)
+    model = CurriculumOnline(protocol=protocol, horizon=horizon, **setting)
     rates, decays = np.tile(np.geomspace(0.2, 10.0, 10), (len(shares), 1)), DECAYS
     decays, rows, found = np.tile(decays, (len(shares), 1)), np.arange(len(shares)), []
     for zoom in (1.5, 1.12, None):
@@ -151,7 +153,10 @@ def draw_order(data: dict[str, Any]) -> Any:
         twin.grid(False)
         axes[3].legend(handles=[*axes[3].get_lines(), *twin.get_lines()], loc="center right")
         axes[3].set_title(f"the optimal protocol for T = {SHOWN:g}")
-    figure.suptitle("The order of samples, compared at every arm's own best rate and decay", fontsize=11)
+    figure.suptitle(
+        "Which order wins depends on the rate: hard samples first at a constant rate, easy ones once the rate may fall",
+        fontsize=11,
+    )
     return figure
 
 

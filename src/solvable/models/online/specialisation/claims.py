@@ -8,7 +8,7 @@ from solvable.contract.claims import Claim, Measured, Stored, mean_and_error
 
 from .._numbers import difference
 
-FIGURE = "specialisation-inheritance"
+FIGURE, MAP = "specialisation-inheritance", "specialisation-map"
 
 
 def _imbalance(stored: Stored) -> list[Measured]:
@@ -45,6 +45,38 @@ def _spread(stored: Stored) -> list[Measured]:
 
 SETTINGS = "two units, erf, one feature; networks of N = 400 with a first layer of length 0.3, 12 seeds"
 
+
+def _map(stored: Stored) -> list[Measured]:
+    """Over the map: specialisation grows with the spread of the readouts at every scale, and most where they are long."""
+    plane = stored[MAP].final_specialisation_theory.transpose("angle", "readout_scale")
+    rise = plane.isel(angle=-1) - plane.isel(angle=0)
+    return [
+        Measured("smallest rise of specialisation with the spread of the readouts over their scales (theory)", float(rise.min()),
+                 above=0.0),
+        Measured("largest specialisation with nearly equal readouts (theory)", float(plane.isel(angle=0).max()), below=0.1),
+    ]  # fmt: skip
+
+
+def _gains(stored: Stored) -> list[Measured]:
+    """Loss of both tasks without minus with consolidation, where units specialise and where they share."""
+    plane = stored[MAP]
+    losses = plane.two_tasks.transpose("angle", "readout_scale", "consolidation", "task")
+    total = losses.sum("task")
+    gain = total.sel(consolidation=0.0) - total.sel(consolidation=3.0)
+    special = plane.final_specialisation_theory.transpose("angle", "readout_scale")
+    high, low = (float(gain.where(cut).mean()) for cut in (special > 0.7, special < 0.1))
+    cost = losses.sel(consolidation=3.0, task=2)
+    dear, cheap = (float(cost.where(cut).mean()) for cut in (special < 0.1, special > 0.7))
+    return [
+        Measured("mean gain of consolidation where s > 0.7 minus that where s < 0.1 (theory)", high - low, above=0.0),
+        Measured(
+            "mean loss on task 2 under consolidation where s < 0.1 minus that where s > 0.7 (theory)",
+            dear - cheap,
+            above=0.0,
+        ),
+    ]
+
+
 CLAIMS = (
     Claim(
         "Initial imbalance between the layers favours specialised units.",
@@ -58,7 +90,18 @@ CLAIMS = (
         "jarvis2025specialisation",
         "specialisation grows with the spread of the readouts over units, over the map of imbalance and entropy",
         "equal readouts: none",
-        (FIGURE,), _spread, SETTINGS + "; angle π/4 has equal readouts, π/2 a single one",
-        missing="the authors' entropy (spread by angle is used instead) and the map of imbalance and entropy",
+        (FIGURE, MAP), lambda stored: [*_spread(stored), *_map(stored)],
+        SETTINGS + "; angle π/4 has equal readouts, π/2 a single one; map of 11 angles and 11 scales",
+        missing="the authors' entropy (spread by angle is used instead)",
+    ),
+    Claim(
+        "Consolidation gains most where the initial weights make units specialise.",
+        "jarvis2025specialisation",
+        "over imbalance and spread of the initial readouts, the loss of both tasks falls more, and the second task costs "
+        "less, where "
+        "units have specialised",
+        "no dependence on the initial weights",
+        (MAP,), _gains, "theory, two units, erf, similarity 0.5, λ = 3 against none, stages of 60 and 40 steps per dimension",
+        would_change="a strength or similarity at which consolidation gains more for shared units",
     ),
 )  # fmt: skip

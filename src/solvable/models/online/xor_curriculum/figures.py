@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -23,50 +24,93 @@ SETTINGS = {
 }
 TITLES = {"plain": "$v \\sim N(0, 1)$", "inverse-root": "$v \\sim N(0, 1/K)$"}
 SIZE = 1000  # dimension in which the starts are drawn
+LANES = 240  # flows followed at once
 
 
-def final_errors(model: XorCurriculum, horizons: list[float], starts: int, nodes: int) -> np.ndarray:
-    """Final errors, (starts, horizons); all protocols use the same starts."""
-    names = ("initial_norm", "initial_overlap", "initial_readout")
+NAMES = ("initial_norm", "initial_overlap", "initial_readout")
+PROTOCOLS = ("hard", "curriculum", "anti")
+
+
+def final_errors(
+    protocol: str, students: int, settings: list[dict[str, Any]], horizons: list[float], starts: int, nodes: int
+) -> dict[str, np.ndarray]:
+    """Final errors, (settings, horizons, starts), NaN where the flow has not converged; all protocols use the same starts."""
     keys = [jax.random.fold_in(jax.random.key(7), i) for i in range(starts)]
-    drawn = [model.replace(start="random").prepare(key, SIZE) for key in keys]
-    begin = {name: jnp.stack([getattr(m, name) for m in drawn]) for name in names}
-    # the scatter between starts is far larger than this
-    numerics = type(model).numerics.updated({"nodes": nodes, "tolerance": 1e-6})
-    return np.asarray(_ends(drawn[0].replace(points=1), begin, jnp.asarray(horizons), numerics))
+    lanes: dict[str, list[Any]] = {name: [] for name in (*NAMES, "hard", "horizon")}
+    for values in settings:
+        random = XorCurriculum(students=students, start="random", **values)
+        drawn = [random.prepare(key, SIZE) for key in keys]
+        for horizon in horizons:
+            for one in drawn:
+                lanes["hard"].append(values["hard"])
+                lanes["horizon"].append(horizon)
+                for name in NAMES:
+                    lanes[name].append(getattr(one, name))
+    model = XorCurriculum(protocol=protocol, students=students, points=1)
+    fields = {name: jnp.stack([jnp.asarray(x, float) for x in values]) for name, values in lanes.items()}
+    errors, converged = _ends(model, fields, XorCurriculum.numerics.updated({"nodes": nodes}))
+    shape = (len(settings), len(horizons), starts)
+    return {"error": np.where(converged, errors, np.nan).reshape(shape)}
 
 
 @eqx.filter_jit
-def _ends(model: XorCurriculum, begin: dict[str, Any], horizons: Any, numerics: Any) -> Any:
-    def end(fields: dict[str, Any], horizon: Any) -> Any:
-        return model.with_values({**fields, "horizon": horizon}).point(numerics)["final_error"]
+def _ends(model: XorCurriculum, lanes: dict[str, Any], numerics: Any) -> Any:
+    def end(fields: dict[str, Any]) -> Any:
+        found = model.with_values(fields).point(numerics)
+        return found["final_error"], found["converged"][-1]
 
-    return jax.lax.map(lambda f: jax.vmap(lambda t: end(f, t))(horizons), begin)
+    return jax.lax.map(end, lanes, batch_size=LANES)
 
 
-def width(quick: bool) -> dict[str, Any]:
+def width(quick: bool, pieces: Any) -> dict[str, Any]:
     import xarray as xr
 
-    units, horizons = ([2, 4], [10.0, 20.0]) if quick else ([2, 4, 8, 16], [10.0, 20.0, 40.0, 80.0])
-    starts, nodes = (4, 64) if quick else (24, 256)
+    units, horizons = ([2, 4], [10.0, 20.0]) if quick else ([2, 4, 8, 16], [10.0, 20.0, 40.0, 80.0, 160.0])
+    starts, nodes = (4, 64) if quick else (24, 1024)
     settings = dict(list(SETTINGS.items())[:1]) if quick else SETTINGS
     shape = (len(settings), len(units), len(horizons), starts)
     dims = ("setting", "students", "horizon", "start")
     table = xr.Dataset(coords={"setting": list(settings), "students": units, "horizon": horizons})
-    for protocol in ("hard", "curriculum", "anti"):
+    for protocol in PROTOCOLS:
         table[protocol] = (dims, np.full(shape, np.nan))
-    for setting, values in settings.items():
-        for students in units:
-            for protocol in ("hard", "curriculum", "anti"):
-                if protocol == "anti" and setting != "plain, 0.4":
-                    continue
-                model = XorCurriculum(protocol=protocol, students=students, **values)
-                errors = final_errors(model, horizons, starts, nodes)
-                table[protocol].loc[{"setting": setting, "students": students}] = errors.T
+    for students in units:
+        for protocol in PROTOCOLS:
+            chosen = {n: v for n, v in settings.items() if protocol != "anti" or n == "plain, 0.4"}
+            what = [protocol, students, list(chosen), horizons, starts, nodes]
+            found = pieces.get(
+                f"{protocol}, K = {students}",
+                what,
+                lambda p=protocol, k=students, c=chosen: final_errors(p, k, list(c.values()), horizons, starts, nodes),
+            )
+            table[protocol].loc[{"setting": list(chosen), "students": students}] = found["error"]
     size, seeds = (100, 4) if quick else (400, 8)
     shown = XorCurriculum(horizon=20.0, points=8)
     curves = Study(shown, {"protocol": ["hard", "curriculum", "anti"]}, sizes=[size], seeds=seeds).run()
     return {"": curves, "map": table.assign_attrs(curves.attrs)}
+
+
+def least_error(spread: float) -> float:
+    """Error of the best classifier: it is right if both coordinates across the clusters are on the right side, or neither is.
+
+    >>> round(least_error(0.5), 6)
+    0.146093
+    """
+    wrong = 0.5 * math.erfc(0.5 / spread)
+    return 2 * wrong * (1 - wrong)
+
+
+def solved(table: Any, setting: str, units: int, protocol: str, horizon: int = -1) -> tuple[float, float]:
+    """Fraction of starts that end closer to the least error than to 1/4, the error with one misclassified cluster.
+
+    Two pseudo-counts keep the standard error finite. Starts whose flow has not converged are left out.
+    """
+    enough = 0.5 * (least_error(float(setting.split(", ")[1])) + 0.25)
+    errors = table[protocol].sel(setting=setting, students=units).isel(horizon=horizon).values
+    good = errors[np.isfinite(errors)] < enough
+    if not good.size:
+        return math.nan, math.nan
+    safe = (good.sum() + 1) / (good.size + 2)
+    return float(good.mean()), math.sqrt(safe * (1 - safe) / good.size)
 
 
 def draw_width(data: dict[str, Any]) -> Any:
@@ -104,17 +148,17 @@ def draw_width(data: dict[str, Any]) -> Any:
         axis.set_title(f"{TITLES[scaling]}, σ = {spread};\n{table.sizes['start']} random starts each")
         axis.legend()
 
-    markers = dict(zip(SETTINGS, "osD^", strict=True))
-    for setting in table.setting.values:
-        for students, colour in zip(table.students.values, COLOURS, strict=False):
-            here = table.sel(setting=setting, students=students)
-            axes[3].plot(
-                here.hard.mean("start"), (here.hard - here.curriculum).mean("start"), markers[setting],
-                color=colour, markersize=5, label=setting if students == table.students.values[0] else None,
-            )  # fmt: skip
-    axes[3].axhline(0, color="0.5", linewidth=0.8, zorder=0)
-    axes[3].set(xlabel="error with hard samples alone", ylabel="gain of the curriculum in error")
-    axes[3].set_title("gain against the error left by hard samples\n(colours: width; markers: set-up)")
+    for setting, colour in zip(table.setting.values, COLOURS[3:], strict=False):
+        for protocol, line in (("hard", "o:"), ("curriculum", "s-")):
+            found = np.array([solved(table, str(setting), int(k), protocol) for k in table.students.values])
+            scaling, spread = str(setting).split(", ")
+            name = f"{TITLES[scaling]}, σ = {spread}" if protocol == "curriculum" else None
+            axes[3].errorbar(table.students, found[:, 0], found[:, 1], fmt=line, color=colour, markersize=4, label=name)
+    axes[3].set(xlabel=label("units", "K"), ylabel=f"fraction of starts that solve the task, T = {table.horizon.values[-1]:g}",
+                xscale="log", ylim=(-0.05, 1.05))  # fmt: skip
+    axes[3].set_xticks(table.students.values, [str(int(k)) for k in table.students.values])
+    axes[3].minorticks_off()
+    axes[3].set_title("winning starts: hard only (dotted),\neasy, then hard (solid)")
     axes[3].legend(fontsize=7.5)
     figure.suptitle("A curriculum helps at intermediate training times, which wide networks pass early", fontsize=11)
     return figure
@@ -124,6 +168,7 @@ RECIPES = {
     "xor-curriculum-width": Recipe(
         width,
         draw_width,
+        resumes=True,
         sentence="Gain of a curriculum on XOR against width and training time, from many random starts.",
     )
 }

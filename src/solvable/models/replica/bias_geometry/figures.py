@@ -162,13 +162,20 @@ METHODS = {
 }
 RANGES = {"penalty": (0.02, 5.0), "coupling": (1e-3, 50.0), "group_weight": (0.1, 20.0), "positive_plus": (0.1, 10.0),
           "positive_minus": (0.1, 10.0)}  # fmt: skip
+CLOSED = {"accuracy_gap": 0.01, "parity_difference": 0.01, "opportunity_difference": 0.01, "odds_difference": 0.02,
+          "predictive_difference": 0.01, "conditional_information": 5e-4}  # fmt: skip
+"""Gaps that count as closed."""
+POINTS = {"most": "o", "near": "s", "closes": "D"}
+"""Markers: the most accurate learner of its kind, one near parity, one that closes the panel's own gap."""
 LEVELS = 40
 SHOWN = {"accuracy_gap": 0.12, "parity_difference": 0.28, "opportunity_difference": 0.1, "odds_difference": 0.3,
          "predictive_difference": 0.06, "conditional_information": 0.015}  # fmt: skip
 
 
-def _front(method: str, quick: bool) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """All points tried, as values and observables."""
+def _front(
+    method: str, quick: bool, also: dict[str, np.ndarray] | None = None
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """All points tried, as values and observables; `also` are points from which the search starts as well."""
     from scipy.stats import qmc
 
     learner, names = METHODS[method]
@@ -181,6 +188,8 @@ def _front(method: str, quick: bool) -> tuple[dict[str, np.ndarray], dict[str, n
     rng = np.random.default_rng(0)
     sobol: Any = qmc.Sobol
     u = sobol(len(names), seed=0).random(first)
+    if also is not None:
+        u = np.concatenate([u, (np.log(np.stack([also[n] for n in names], axis=1)) - low) / (high - low)])
     tried, seen = u, _observe(model, names, np.exp(low + (high - low) * u))
     for step in 0.08 * 0.5 ** np.arange(rounds):
         parents = np.unique(np.concatenate([_best(seen, m) for m in MEASURES]))
@@ -205,7 +214,8 @@ def _best(seen: dict[str, np.ndarray], measure: str) -> np.ndarray:
     return np.argmin(np.where(ok, np.nan_to_num(seen["test_error"], nan=1.0)[None, :], 2.0), axis=1)
 
 
-def tradeoffs(quick: bool) -> dict[str, Any]:
+def search_fronts(quick: bool) -> tuple[Any, dict[str, dict[str, Any]]]:
+    """The fronts in theory, and the arms to be simulated: all controls of each, by name."""
     import jax.numpy as jnp
     import xarray as xr
 
@@ -216,13 +226,26 @@ def tradeoffs(quick: bool) -> dict[str, Any]:
     levels = np.stack([np.linspace(0.0, widest[m], LEVELS + 1)[1:] for m in MEASURES])
     front = np.full((len(METHODS), len(MEASURES), LEVELS), np.nan)
     arms: dict[str, dict[str, Any]] = {}
+    weights: dict[str, np.ndarray] = {}
     for i, method in enumerate(METHODS):
-        values, seen = _front(method, quick)
+        # reweighing alone is the limit of infinite coupling, so its points are tried there too
+        values, seen = _front(method, quick, weights if method == "coupled, reweighed" else None)
         for j, measure in enumerate(MEASURES):
             gap = np.where(np.isfinite(seen["test_error"]), np.abs(seen[measure]), np.inf)
             for k, level in enumerate(levels[j]):
                 below = seen["test_error"][gap <= level]
                 front[i, j, k] = 1 - below.min() if len(below) else np.nan
+        if method == "reweighed":
+            good = np.unique(np.concatenate([_best(seen, m) for m in MEASURES]))
+            weights = {n: v[good] for n, v in values.items()} | {"coupling": np.full(len(good), RANGES["coupling"][1])}
+            for measure, most in CLOSED.items():
+                closed = np.where(np.abs(seen[measure]) <= most, seen["test_error"], np.nan)
+                if not np.isnan(closed).all():
+                    at = int(np.nanargmin(closed))
+                    arms[f"reweighed: closes {measure}"] = {
+                        "learner": "single",
+                        **{n: float(v[at]) for n, v in values.items()},
+                    }
         best = int(np.nanargmin(seen["test_error"]))
         fair = np.where(np.abs(seen["parity_difference"]) <= 0.05, seen["test_error"], np.nan)
         for name, at in ((f"{method}: most accurate", best), (f"{method}: near parity", fair)):
@@ -245,11 +268,23 @@ def tradeoffs(quick: bool) -> dict[str, Any]:
         n: {"coupling": 1.0, "group_weight": 1.0, "positive_plus": 1.0, "positive_minus": 1.0, **v}
         for n, v in arms.items()
     }
-    runs = Study(model, {"samples": [2.0]}, arms=full, sizes=[100 if quick else 200], seeds=4 if quick else 12).run()
-    kept = [v for v in runs.data_vars if str(v).rsplit("_", 1)[0] in ("test_error", *MEASURES)]
     fronts = xr.Dataset({"accuracy": (("remedy", "measure", "level"), front), "gap": (("measure", "level"), levels)},
                         coords={"remedy": list(METHODS), "measure": list(MEASURES)})  # fmt: skip
-    return {"": fronts.assign_attrs(runs.attrs), "runs": runs[kept]}
+    return fronts, full
+
+
+def simulated(arms: dict[str, dict[str, Any]], quick: bool) -> Study:
+    """The study of some arms, by risk minimisation."""
+    return Study(BiasGeometry(), {"samples": [2.0]}, arms=arms, sizes=[100 if quick else 400], seeds=4 if quick else 40)
+
+
+def tradeoffs(quick: bool) -> dict[str, Any]:
+    fronts, arms = search_fronts(quick)
+    runs = simulated(arms, quick).run()
+    alike = {"learner": "single", "similarity": 1.0, "tilt_plus": 0.0, "tilt_minus": 0.0, "penalty": 0.3}
+    control = simulated({"equal rules": alike}, quick).run().isel(arm=0)
+    kept = [v for v in runs.data_vars if str(v).rsplit("_", 1)[0] in ("test_error", *MEASURES)]
+    return {"": fronts.assign_attrs(runs.attrs), "runs": runs[kept], "control": control[kept]}
 
 
 def draw_tradeoffs(data: dict[str, Any]) -> Any:
@@ -264,18 +299,27 @@ def draw_tradeoffs(data: dict[str, Any]) -> Any:
             line = fronts.accuracy.sel(remedy=method, measure=measure)
             axis.plot(fronts.gap.sel(measure=measure), 100 * line, color=colours[method], label=method)
         for arm in runs.arm.values:
-            method = str(arm).partition(":")[0]
-            point = runs.sel(arm=arm)
+            method, _, kind = str(arm).partition(": ")
+            if kind.startswith("closes") and kind != f"closes {measure}":
+                continue
+            marker = POINTS.get(kind.partition(" ")[0], "*")
+            point, colour = runs.sel(arm=arm), colours.get(method, COLOURS[4])
             gaps, right = point[f"{measure}_simulated"], 100 * (1 - point.test_error_simulated)
             number = np.sqrt(point.sizes["seed"])
-            axis.errorbar(abs(gaps.mean("seed")), right.mean("seed"), right.std("seed", ddof=1) / number,
-                          gaps.std("seed", ddof=1) / number, fmt="*" if arm == "balancing weights" else "o",
-                          color=colours.get(method, COLOURS[4]), markersize=9 if arm == "balancing weights" else 4,
-                          label="balancing weights" if arm == "balancing weights" else None)  # fmt: skip
+            errors = {"yerr": right.std("seed", ddof=1) / number, "xerr": gaps.std("seed", ddof=1) / number}
+            look = {"fmt": marker, "color": colour, "markersize": 9 if marker == "*" else 5}
+            axis.errorbar(abs(gaps.mean("seed")), right.mean("seed"), **errors, **look)
+            theory = [np.asarray(point[f"{n}_expected"]).reshape(-1)[0] for n in (measure, "test_error")]
+            axis.plot(abs(theory[0]), 100 * (1 - theory[1]), marker, color=colour, markerfacecolor="none", markersize=9)
         axis.set(xlabel=f"largest {words} allowed", ylabel="overall accuracy (%)")
         axis.set(xlim=(0, SHOWN[measure]), ylim=(73.0, 79.8))
         axis.xaxis.set_major_locator(MaxNLocator(5))
     axes[0, 2].legend(loc="lower right")
+    named = {"o": "most accurate", "s": "parity gap ≤ 0.05", "D": "closes this gap", "*": "balancing weights"}
+    for marker, words in named.items():
+        axes[1, 2].plot([], [], marker, color="0.3", label=words)
+    axes[1, 2].plot([], [], "o", color="0.3", markerfacecolor="none", markersize=9, label="theory at the same weights")
+    axes[1, 2].legend(loc="lower right", fontsize=8)
     size = int(data["runs"]["size"][-1])
     figure.suptitle(r"Accuracy against fairness, every method tuned separately ($\alpha = 2$, $\rho = 0.2$, $q_T = 0.6$, "
                     rf"$m_T = (0.3, 0.1)$); points: risk minimisation, $d = {size}$", fontsize=11)  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from solvable.contract.claims import Claim, Measured, Stored, deviation, mean_and_error
 
-FIGURE = "narrow-network-specialisation"
+FIGURE, TRAINING = "narrow-network-specialisation", "narrow-network-training"
 BELOW, ABOVE = 0.4, 3.2
 """Samples per weight, below and above the transitions of all activations."""
 
@@ -39,6 +39,22 @@ def _specialise(stored: Stored) -> list[Measured]:
     return found
 
 
+def _dynamics(stored: Stored) -> list[Measured]:
+    """Excess loss (or error) of trained networks over the prediction at the largest size, and whether it nears 1 with size."""
+    table, found = stored[TRAINING], []
+    for arm in table.arm.values:
+        here = table.sel(arm=arm)
+        ratios = here.excess_simulated / here.excess_expected
+        for place in table.place.values:
+            at = mean_and_error(ratios.isel(size=-1).sel(place=place))
+            words = f"{'error' if str(arm).endswith('classification') else 'excess loss'} over the prediction, {arm}"
+            found.append(Measured(f"{words}, α = {float(here['at'].sel(place=place)):g}", *at, above=0.9, below=1.1))
+        small, large = (mean_and_error(ratios.isel(size=i).mean("place")) for i in (0, -1))
+        nearer = abs(large[0] - 1) - abs(small[0] - 1), float((small[1] ** 2 + large[1] ** 2) ** 0.5)
+        found.append(Measured(f"distance of the mean ratio from 1, d = 256 minus d = 100, {arm}", *nearer, below=0.02))
+    return found
+
+
 CLAIMS = (
     Claim(
         "A few statistics of the weights give the error of Bayesian and of empirical-risk learners for any activation.",
@@ -64,7 +80,10 @@ CLAIMS = (
         "perezortiz2025generalization",
         "test losses of trained networks against the number of samples per weight lie on the theory lines",
         "too few training steps",
-        missing="test losses of networks trained by Langevin dynamics and by gradient descent, in regression and classification; "
-        "the stored data are Hamiltonian chains and L-BFGS minima",
+        (TRAINING,), _dynamics,
+        "d = 100, 144, 256 with 4, 6, 8 units, ten seeds, 4,000 steps (16,000 of descent) from an overlap of 0.7 with the "
+        "teacher; regression: erf, "
+        "classification: |x|, Bayes-optimal, Langevin; α from 2 to 14",
+        missing="gradient descent in classification, and random starts",
     ),
 )  # fmt: skip

@@ -33,7 +33,7 @@ def double_descent(quick: bool) -> dict[str, Any]:
     width = SAMPLES * np.geomspace(0.1, 10, 97)[: 83 : 2 if quick else 1]
     theory = with_best(model, Study(model, {"loss": LOSSES, "width": width}).run(), "loss", LOSSES, width)
     sizes, seeds = ([60], 8) if quick else ([100, 200], 16)
-    points = SAMPLES * np.array([0.2, 0.36, 0.6, 0.8, 1.0, 1.3, 2.0])
+    points = SAMPLES * np.array([0.2, 0.27, 0.36, 0.45, 0.6, 0.8, 1.0, 1.3, 2.0])
     experiment = Study(model, {"loss": LOSSES, "width": points}, sizes=sizes, seeds=seeds)
     return {"theory": theory, "experiment": experiment.run()}
 

@@ -3,7 +3,8 @@
 **Data.** n = αp inputs x ∈ R^p with independent random labels ±1. Inputs are Gaussian with covariance Ω (*isotropic*,
 *ramp*: eigenvalues spread evenly over [0, 2], *power-law*: the i-th is ∝ i^−a), a mixture of Gaussian *clouds* with jointly
 diagonal covariances and means of length O(1), or real ones: scikit-learn's handwritten *digits* (the 61 pixels of 64 that vary,
-centred, divided by a common number), or p random features tanh(Gx/√61) of them (*digits-tanh*), centred and divided likewise.
+centred, divided by a common number), p random features tanh(Gx/√61) of them (*digits-tanh*), or rows of your own (*given*),
+centred and divided likewise.
 
 **Learner.** ŵ = argmin_w Σ_μ ℓ(y_μ, w·x_μ/√p) + λ|w|²/2: the *sum* of the losses. The quantity of interest is
 the mean training loss at ŵ, penalty not included.
@@ -18,8 +19,8 @@ prox = prox_{Vℓ}(1, ω), ω ~ N(0, q). For λ → 0⁺ above the capacity, VV�
     α E[1 − prox′] = 1,   q = α E[(prox − ω)²].
 
 Clouds have a q and a V each (`mixtures`); their means drop out, and with one covariance they are a single Gaussian.
-Digits enter through the eigenvalues of their empirical covariance. That they then follow the Gaussian is the universality that
-this model measures rather than assumes.
+Digits and given rows enter through the eigenvalues of their empirical covariance. That they then follow the Gaussian is the
+universality that this model measures rather than assumes.
 
 **Capacity.** For λ → 0⁺ the loss vanishes up to n = α_c p: α_c = 2 for hinge and logistic (Cover 1965), 1 for the square loss,
 times the fraction of directions in which the inputs vary. `penalty = 0` is that limit: below the capacity the training loss and
@@ -27,7 +28,8 @@ error are zero, V is infinite, and so is q for the logistic loss, which has no m
 interpolator and of the maximum-margin solution are taken at λ = 1e-9.
 
 **Simulation.** Draw inputs and labels, minimise the risk with an optimiser that uses no prox (`methods.risk.erm`), measure the
-losses. Digits are drawn without replacement, so n ≤ 1797. `penalty = 0` is simulated at λ = 1e-6.
+losses. Digits and given rows are drawn without replacement, so n ≤ 1797 or the number of rows.
+`penalty = 0` is simulated at λ = 1e-6.
 """
 
 from __future__ import annotations
@@ -77,6 +79,10 @@ def _centred(rows: Any) -> Any:
     """Centre the rows and scale them by one number to a mean variance of one."""
     rows = rows - rows.mean(0)[None, :]
     return rows / ((rows**2).mean() ** 0.5)
+
+
+def _second_moment(rows: Any) -> Any:
+    return rows.T @ rows / rows.shape[0]
 
 
 def _tanh_features(projection: Array) -> Array:
@@ -162,14 +168,17 @@ class RandomLabels(Model):
         when={"inputs": "clouds"})  # fmt: skip
     loss: str = choice("logistic", options=("square", "logistic", "hinge"), symbol=r"\ell", meaning="training loss")
     inputs: str = choice(
-        "isotropic", options=(*SYNTHETIC, "digits", "digits-tanh"), symbol=r"\Omega",
-        meaning="inputs: Gaussian with a named covariance, Gaussian clouds, or handwritten digits")  # fmt: skip
+        "isotropic", options=(*SYNTHETIC, "digits", "digits-tanh", "given"), symbol=r"\Omega",
+        meaning="inputs: Gaussian with a named covariance, Gaussian clouds, handwritten digits, or your own rows")  # fmt: skip
     spectra: Input = input(
         _two_clouds, dims=("cloud", "eigenvalue"), low=0.0, symbol=r"\omega^k_i",
         meaning="eigenvalues of each cloud's covariance in the common basis; one row is a Gaussian of any spectrum")  # fmt: skip
     shares: Input = input(
         lambda m: np.array([0.3, 0.7]), dims=("cloud",), low=0.0, high=1.0, symbol="r_k",
         meaning="probability of each cloud, summing to one")  # fmt: skip
+    rows: Input | None = data(
+        dims=("row", "feature"), symbol="X", meaning="your own inputs, one in each row (given)",
+        when={"inputs": "given"})  # fmt: skip
     projection: Input | None = data(
         dims=("feature", "pixel"), symbol="G", meaning="projection of the pixels (digits-tanh), drawn by `prepare`")  # fmt: skip
     eigenvalues: Input | None = data(
@@ -189,6 +198,10 @@ class RandomLabels(Model):
     )  # fmt: skip
 
     def validate(self) -> None:
+        if (self.inputs == "given") != (self.rows is not None):
+            raise InvalidValue("inputs = 'given' needs rows, and only inputs = 'given' takes them.")
+        if self.rows is not None and not isinstance(self.rows, Tracer) and np.asarray(self.rows).std(0).max() == 0:
+            raise InvalidValue("rows has no column that varies: at least one must.")
         if isinstance(self.shares, Tracer) or isinstance(self.spectra, Tracer):
             return
         shares, spectra = np.asarray(self.shares), np.asarray(self.spectra)
@@ -225,6 +238,9 @@ class RandomLabels(Model):
             return jnp.ones((1, 1)), one, one
         if self.inputs == "digits":
             omega = jnp.asarray(_digit_eigenvalues())
+        elif self.inputs == "given":
+            values = jnp.linalg.eigvalsh(_second_moment(_centred(self.rows)))
+            omega = jnp.where(values > FLAT * values[-1], values, 0.0)
         else:
             assert self.eigenvalues is not None
             omega = self.eigenvalues
@@ -317,20 +333,32 @@ class RandomLabels(Model):
             if size != PIXELS:
                 raise InvalidValue(f"size = {size} is not {PIXELS}, the number of digit pixels that vary.")
             every = jnp.asarray(digits(), dtype)
+        elif self.inputs == "given":
+            assert self.rows is not None
+            if self.rows.shape[1] != size:
+                raise InvalidValue(f"size = {size} is not {self.rows.shape[1]}, the number of columns of rows.")
+            every = _centred(self.rows).astype(dtype)
         else:
             assert self.projection is not None
             if self.projection.shape[0] != size:
                 raise InvalidValue(f"size = {size} is not {self.projection.shape[0]}, the number of prepared features.")
             every = _tanh_features(self.projection).astype(dtype)
-        order = jax.random.permutation(key, DIGITS)
-        return every[order[np.minimum(np.arange(rows), DIGITS - 1)]], None
+        order = jax.random.permutation(key, every.shape[0])
+        return every[order[np.minimum(np.arange(rows), every.shape[0] - 1)]], None
+
+    @property
+    def _available(self) -> float:
+        """Inputs that can be drawn."""
+        if self.inputs in SYNTHETIC:
+            return math.inf
+        return DIGITS if self.rows is None else self.rows.shape[0]
 
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
         samples = counts["samples"]
-        real = self.inputs not in SYNTHETIC
-        if real and samples.padded > 2 * DIGITS:
+        if samples.padded > 2 * self._available:
             raise InvalidValue(
-                f"samples gives more than {DIGITS} samples at size = {size}, but there are only {DIGITS} digits."
+                f"samples gives more than {self._available} samples at size = {size}, but there are only "
+                f"{self._available} inputs."
             )
         of_inputs, of_labels = jax.random.split(key)
         inputs, omega = self._draw(of_inputs, size, samples.padded, dtype)
@@ -342,7 +370,7 @@ class RandomLabels(Model):
         fit = minimise_risk(loss, inputs, labels, penalty, mask)
         field = inputs @ fit.weights
         number = samples.actual.astype(dtype)
-        enough = samples.actual <= DIGITS if real else True
+        enough = samples.actual.astype(dtype) <= self._available
         measured = {
             "train_loss": mask @ loss.value(labels, field) / number,
             "train_error": mask @ (labels * field < 0).astype(dtype) / number,
@@ -356,7 +384,7 @@ class RandomLabels(Model):
 
 
 def _eigenvalues(rows: np.ndarray) -> np.ndarray:
-    values = np.linalg.eigvalsh(rows.T @ rows / len(rows))
+    values = np.linalg.eigvalsh(_second_moment(rows))
     return np.where(values > FLAT * values[-1], values, 0.0)
 
 

@@ -125,7 +125,7 @@ def _points(axis: Any, curves: Any, name: str, **look: Any) -> None:
 def _map(figure: Any, axis: Any, x: np.ndarray, y: np.ndarray, values: np.ndarray) -> None:
     """Draw a map from red (loss) through white to blue (gain), with the line of zero gain."""
     most = float(np.abs(values).max())
-    drawn = axis.pcolormesh(x, y, values, cmap="RdBu", vmin=-most, vmax=most, shading="gouraud")
+    drawn = axis.pcolormesh(x, y, values, cmap="RdBu", vmin=-most, vmax=most, shading="nearest", rasterized=True)
     figure.colorbar(drawn, ax=axis, label="gain in test error")
     axis.grid(False)
     if values.min() < 0 < values.max():
