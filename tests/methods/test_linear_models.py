@@ -42,8 +42,8 @@ def test_mixtures_are_the_laws_they_stand_for():
     density = lambda e: 0.21 / b * np.exp(-e * (0.3 - (e < 0)) / b)  # noqa: E731
     for place in t:
         # smoothed by a unit Gaussian, because the mixture's atom at zero stands for a narrow peak
-        wanted = integrate.quad(lambda e: density(e) * stats.norm.cdf(place - e), -30, 0)[0]
-        wanted += integrate.quad(lambda e: density(e) * stats.norm.cdf(place - e), 0, 30)[0]
+        smooth = lambda e, place=place: density(e) * stats.norm.cdf(place - e)  # noqa: E731
+        wanted = integrate.quad(smooth, -30, 0)[0] + integrate.quad(smooth, 0, 30)[0]
         wide = law.widened(1.0)
         assert abs(float(mixtures.beyond(wide, jnp.asarray(place), -1.0)) - wanted) < 1e-9
 
@@ -74,10 +74,13 @@ def test_penalties_are_those_of_quadrature():
         mass = stats.norm.pdf(rng) * (rng[1] - rng[0])
         for share, size in ((0.7, 0.0), (0.3, np.sqrt(1 / 0.3))):
             w0 = size * rng[:, None]
-            w = np.asarray(penalty.prox(jnp.asarray((1.3 * w0 + np.sqrt(0.5) * rng[None, :]) / 0.9), jnp.asarray(1 / 0.9)))
+            w = np.asarray(
+                penalty.prox(jnp.asarray((1.3 * w0 + np.sqrt(0.5) * rng[None, :]) / 0.9), jnp.asarray(1 / 0.9))
+            )
             overlap += share * mass @ (w0 * w) @ mass
             norm += share * mass @ w**2 @ mass
-        assert abs(float(found.overlap) - overlap) < 1e-5 and abs(float(found.norm) - norm) < 1e-5
+        assert abs(float(found.overlap) - overlap) < 1e-5
+        assert abs(float(found.norm) - norm) < 1e-5
 
 
 def test_free_energy_is_stationary_at_its_solutions():
@@ -167,7 +170,9 @@ def test_the_minimiser_is_scikit_learns_on_labels():
     a, y = _data(labels=True)
     logistic = LogisticRegression(C=1 / 0.5, fit_intercept=False, tol=1e-12, max_iter=10_000).fit(a, y)
     np.testing.assert_allclose(_fit(Logistic(), Elastic(l2=0.5), a, y), logistic.coef_[0], atol=1e-5)
-    margin = LinearSVC(C=1 / 0.5, loss="hinge", fit_intercept=False, tol=1e-10, max_iter=10**6, random_state=0).fit(a, y)
+    margin = LinearSVC(C=1 / 0.5, loss="hinge", fit_intercept=False, tol=1e-10, max_iter=10**6, random_state=0).fit(
+        a, y
+    )
     np.testing.assert_allclose(_fit(Hinge(), Elastic(l2=0.5), a, y), margin.coef_[0], atol=1e-4)
 
 
@@ -187,9 +192,12 @@ def test_the_minimiser_of_counts_and_exponentials_is_that_of_a_quasi_newton_meth
     for loss, labels in ((real_losses.Counts(), counts), (real_losses.Exponential(), np.sign(y))):
         risk = jax.jit(
             jax.value_and_grad(
-                lambda w, loss=loss, labels=labels: jnp.sum(loss.value(jnp.asarray(labels), jnp.asarray(a) @ w))
-                + 0.25 * w @ w
+                lambda w, loss=loss, labels=labels: (
+                    jnp.sum(loss.value(jnp.asarray(labels), jnp.asarray(a) @ w)) + 0.25 * w @ w
+                )
             )
         )
-        oracle = optimize.minimize(lambda w, risk=risk: [np.asarray(v) for v in risk(w)], np.zeros(25), jac=True, tol=1e-12)
+        oracle = optimize.minimize(
+            lambda w, risk=risk: [np.asarray(v) for v in risk(w)], np.zeros(25), jac=True, tol=1e-12
+        )
         np.testing.assert_allclose(_fit(loss, Elastic(l2=0.5), a, labels), oracle.x, atol=1e-5)

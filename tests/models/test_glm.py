@@ -73,7 +73,8 @@ def test_the_lasso_recovers_a_sparse_signal_beyond_the_transition_of_donoho_and_
     edge = float(recovery_threshold(0.2))
     model = sv.GLM(fraction=0.2, noise=1e-8, penalty=1e-4)
     errors = model.replace(samples=np.array([0.93, 1.07]) * edge).theory().error
-    assert errors[0] > 1e-2 and errors[1] < 1e-5
+    assert errors[0] > 1e-2
+    assert errors[1] < 1e-5
 
 
 @pytest.mark.parametrize("loss", ["square", "logistic", "hinge"])
@@ -102,7 +103,12 @@ def test_it_agrees_with_random_features(loss):
     found = student(loss_named(loss), composed, features(jnp.asarray(2.0), "tanh", "gaussian", 96), jnp.asarray(1.5),
                     jnp.asarray(0.1))  # fmt: skip
     risks = composed.risks(loss_named(loss), found.m, found.q, found.V, found.rest, 14)
-    pairs = ((found.m, "overlap"), (found.q, "norm"), (risks.test_error, "test_error"), (risks.train_loss, "train_loss"))
+    pairs = (
+        (found.m, "overlap"),
+        (found.q, "norm"),
+        (risks.test_error, "test_error"),
+        (risks.train_loss, "train_loss"),
+    )
     for value, name in pairs:
         assert abs(float(value - other[name])) < 1e-8
 
@@ -145,7 +151,8 @@ def test_compressed_sensing_has_a_spinodal_below_which_message_passing_fails():
     assert 0.4 <= float(found.information) < 0.42
     assert 0.55 < float(found.algorithmic) < 0.62
     between = model.replace(samples=0.5).theory()
-    assert between.error > 0.01 and between.best_error < 1e-6
+    assert between.error > 0.01
+    assert between.best_error < 1e-6
 
 
 def test_branches_of_the_binary_perceptron():
@@ -154,7 +161,8 @@ def test_branches_of_the_binary_perceptron():
     assert there.sum() == 3
     np.testing.assert_array_equal(np.asarray(found["stable"])[there], [1, 0, 1])
     energies = np.asarray(found.free_energy)[there]
-    assert energies.argmin() == 2 and abs(energies[2] - np.log(2)) < 1e-6  # perfect: the evidence is 2^−d
+    assert energies.argmin() == 2
+    assert abs(energies[2] - np.log(2)) < 1e-6
 
 
 def test_replica_symmetry_is_checked():
@@ -225,7 +233,8 @@ def test_a_penalty_of_ones_own_equals_the_built_in_one():
 def test_a_named_function_is_plain_json_and_a_nameless_one_is_refused_by_a_stored_study(tmp_path):
     named = sv.GLM(loss=smoothed, regulariser="ridge")
     text = named.specification()["loss"]
-    assert text.endswith("test_glm:smoothed") and function_named(text) is smoothed
+    assert text.endswith("test_glm:smoothed")
+    assert function_named(text) is smoothed
     assert json.loads(json.dumps(named.specification()))["loss"] == text
     assert sv.GLM(loss=text, regulariser="ridge").loss == text
     nameless = sv.GLM(loss=lambda y, z: 0.5 * (y - z) ** 2, regulariser="ridge")

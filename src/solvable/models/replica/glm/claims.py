@@ -34,7 +34,7 @@ def _sparse(stored: Stored) -> list[Measured]:
     return [
         Measured("steepest fall of the lasso's error over its transition without noise (theory)", steepest / edge, 0.0, 0.9, 1.1),
         Measured("samples that message passing needs over those of the lasso (theory)", spinodal / edge, 0.0, 0.0, 1.0),
-        Measured("samples that the posterior mean needs over those of message passing (theory)", needed / spinodal, 0.0, 0.0, 1.0),
+        Measured("samples of the posterior mean over those of message passing (theory)", needed / spinodal, 0.0, 0.0, 1.0),
     ]  # fmt: skip
 
 

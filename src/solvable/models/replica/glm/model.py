@@ -18,7 +18,8 @@ all. `stability` below one means that replica symmetry holds.
 (`methods.linear_models.splitting`), which shares nothing with the saddle point but the definition of the proximal maps.
 *bayes*: generalised message passing from a start without information (`methods.fixed_points.gamp`). Fresh samples are drawn.
 
-**Your own parts.** Each choice also takes a function, or its name `module:name`; see [Compose your own model](../../tools/glm.md).
+**Your own parts.** Each choice also takes a function, or its name `module:name`: see
+[Compose your own model](../../tools/glm.md).
 """
 
 from __future__ import annotations
@@ -164,7 +165,9 @@ class GLM(Model):
             penalty_of(self)
             needs = refusal(loss_of(self), channel)
             if needs:
-                raise InvalidValue(f"loss = {self.loss!r} needs {needs}, which channel = {self.channel!r} does not give.")
+                raise InvalidValue(
+                    f"loss = {self.loss!r} needs {needs}, which channel = {self.channel!r} does not give."
+                )
 
     @property
     def stated_accuracy(self) -> float:
