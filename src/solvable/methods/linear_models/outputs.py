@@ -26,7 +26,7 @@ from jaxtyping import Array, Float
 
 from ..averages.quadrature import gaussian_panels, hermite, legendre
 from ..risk.channels import _labels, _measured, _panels, _pull, linear_losses, linear_moments
-from ..risk.losses import Custom, Loss
+from ..risk.losses import Loss
 from .mixtures import Mixture
 from .real_losses import Counts, Residual, breaks_of
 
@@ -418,17 +418,3 @@ def own_channel(
     values = (edges[:-1, None] + (edges[1:] - edges[:-1])[:, None] * u[None, :]).reshape(-1)
     weights = ((edges[1:] - edges[:-1])[:, None] * w[None, :]).reshape(-1)
     return Table(log_likelihood, jnp.asarray(values), jnp.asarray(weights))
-
-
-def refusal(loss: Loss, channel: Channel) -> str:
-    """Why a loss does not fit a channel's labels: empty if it does.
-
-    >>> from .mixtures import gaussian
-    >>> refusal(Counts(), Additive(gaussian(1.0)))
-    'counts'
-    """
-    if isinstance(loss, Counts):
-        return "" if isinstance(channel, Table) else "counts"
-    if isinstance(loss, (Residual, Custom)) or isinstance(channel, Labels):
-        return ""
-    return "" if isinstance(channel, Table) and channel.values.shape[0] == 2 else "labels ±1"

@@ -1,7 +1,8 @@
 r"""Channels of composed models on inputs with any covariance, with a ridge penalty.
 
 The saddle point of `methods.risk.covariate` needs a teacher: its channel at order parameters m = E νz and q = E z² of the
-fields on a fresh input. `Composed` makes one from any channel and the strength γ of the teacher's field, which has unit variance there.
+fields on a fresh input. `Composed` makes one from any channel and the strength γ of the teacher's field, which has unit
+variance there.
 """
 
 from __future__ import annotations

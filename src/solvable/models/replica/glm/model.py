@@ -32,10 +32,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from solvable.errors import InvalidValue
 from solvable.methods.fixed_points.gamp import gamp
 from solvable.methods.linear_models.bayes_optimal import Bayes, Branch, Thresholds, solutions, thresholds
-from solvable.methods.linear_models.outputs import Table, refusal
+from solvable.methods.linear_models.outputs import Table
 from solvable.methods.linear_models.risk_minimiser import Composition, learn
 from solvable.methods.linear_models.splitting import minimise
 from solvable.model import Control, Guard, Model, Numerics, Reference, choice, control, observable
@@ -52,6 +51,7 @@ from .parts import (
     loss_of,
     penalty_of,
     prior_of,
+    refuse_misfits,
 )
 
 FRESH = 8192
@@ -159,15 +159,7 @@ class GLM(Model):
     )  # fmt: skip
 
     def validate(self) -> None:
-        channel = channel_of(self)
-        prior_of(self)
-        if self.learner == "risk":
-            penalty_of(self)
-            needs = refusal(loss_of(self), channel)
-            if needs:
-                raise InvalidValue(
-                    f"loss = {self.loss!r} needs {needs}, which channel = {self.channel!r} does not give."
-                )
+        refuse_misfits(self)
 
     @property
     def stated_accuracy(self) -> float:

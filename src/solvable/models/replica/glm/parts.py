@@ -31,6 +31,30 @@ REGULARISERS = ("ridge", "lasso", "elastic-net", "box")
 LABELLED = ("sign", "probit", "logistic")
 """Channels with labels ±1."""
 
+REAL = ("square", "absolute", "huber", "quantile")
+"""Losses for labels of any kind."""
+
+
+def refuse_misfits(model: GLM) -> None:
+    """Raise unless the parts fit each other and functions of one's own are usable; controls may be arrays."""
+    if model.prior not in PRIORS:
+        _own_prior(model.prior)
+    counts = model.channel == "poisson"
+    signs = model.channel in LABELLED
+    if model.channel not in CHANNELS:
+        _own_channel(model.channel)
+        kind = _function(model.channel).labels
+        counts, signs = kind == "count", kind == "sign"
+    if model.learner == "bayes" or model.loss in REAL:
+        return
+    needs = "" if counts or model.loss != "poisson" else "counts"
+    if model.loss in ("logistic", "hinge", "exponential") and not signs:
+        needs = "labels ±1"
+    if needs:
+        raise InvalidValue(f"loss = {model.loss!r} needs {needs}, which channel = {model.channel!r} does not give.")
+    if model.loss not in LOSSES:
+        _own_loss(model.loss)
+
 
 def prior_of(model: GLM) -> Prior:
     """The law of a teacher's weight, of mean square `strength`²."""
