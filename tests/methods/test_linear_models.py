@@ -100,7 +100,7 @@ def test_free_energy_is_stationary_at_its_solutions():
 
 def test_the_binary_perceptron_jumps_where_it_is_known_to():
     found = thresholds(Bayes(named("binary"), Labels(mixtures.gaussian(0.0))))
-    assert abs(float(found.information) - 1.249) < 1e-3
+    assert abs(float(found.information) - 1.2447) < 1e-4  # where the entropy of the branch vanishes (Györgyi 1990)
     assert abs(float(found.algorithmic) - 1.493) < 1e-3
 
 

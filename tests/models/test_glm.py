@@ -153,8 +153,9 @@ def test_compressed_sensing_has_a_spinodal_below_which_message_passing_fails():
     model = sv.GLM(learner="bayes", fraction=0.4, noise=1e-8)
     found = model.thresholds()
     # Without noise the best estimate is perfect above n/d = 0.4; message passing needs more (Krzakala et al. 2012).
-    assert 0.4 <= float(found.information) < 0.42
-    assert 0.55 < float(found.algorithmic) < 0.62
+    # With noise of variance Δ the former threshold is above 0.4 by an amount of order 1/log(1/Δ).
+    assert 0.4 <= float(found.information) < 0.48
+    assert abs(float(found.algorithmic) - 0.589) < 2e-3
     between = model.replace(samples=0.5).theory()
     assert between.error > 0.01
     assert between.best_error < 1e-6

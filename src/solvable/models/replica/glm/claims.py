@@ -16,7 +16,7 @@ def _jump(stored: Stored) -> list[Measured]:
     after = runs.error_simulated.sel(samples=1.7, method="nearest")
     between = lines.sel(samples=1.35, method="nearest")
     return [
-        Measured("samples at which the posterior mean becomes perfect (theory)", lines.attrs["information"], 0.0, 1.248, 1.25),
+        Measured("samples at which the posterior mean becomes perfect (theory)", lines.attrs["information"], 0.0, 1.244, 1.246),
         Measured("samples at which message passing becomes perfect (theory)", lines.attrs["algorithmic"], 0.0, 1.492, 1.494),
         Measured("error of the posterior mean at α = 1.35 (theory)", float(between.best_error_theory), below=1e-6),
         Measured("error of message passing at α = 1.3", *mean_and_error(before), above=0.2),
@@ -42,8 +42,8 @@ CLAIMS = (
     Claim(
         "Binary weights are learnt perfectly from a finite number of examples per weight, by a first-order transition, and "
         "message passing needs more.",
-        "barbier2019optimal",
-        "the posterior mean jumps to zero error at α = 1.249, message passing at 1.493",
+        "gyorgyi1990first",
+        "the posterior mean jumps to zero error at α = 1.245, message passing at 1.493",
         "weights that are Gaussian: no jump",
         (FIGURE,), _jump, "sign labels without noise; simulated at d = 400, 16 seeds",
     ),

@@ -56,7 +56,7 @@ from .parts import (
 
 FRESH = 8192
 """Fresh samples of a simulation."""
-ITERATIONS = 150
+ITERATIONS = 400
 """Iterations of message passing in a simulation."""
 
 
@@ -96,6 +96,9 @@ class GLM(Model):
         Reference(
             "barbier2019optimal", "J. Barbier, F. Krzakala, N. Macris, L. Miolane and L. Zdeborová", "Optimal errors and "
             "phase transitions in high-dimensional generalized linear models", 2019, "PNAS 116, 5451", arxiv="1708.03395"),
+        Reference(
+            "gyorgyi1990first", "G. Györgyi", "First-order transition to perfect generalization in a neural network with "
+            "binary synapses", 1990, "Phys. Rev. A 41, 7097", doi="10.1103/PhysRevA.41.7097"),
         Reference(
             "donoho2009message", "D. L. Donoho, A. Maleki and A. Montanari", "Message-passing algorithms for compressed "
             "sensing", 2009, "PNAS 106, 18914", arxiv="0907.3574"),
@@ -243,7 +246,7 @@ class GLM(Model):
         >>> import solvable as sv
         >>> found = sv.GLM(learner="bayes", prior="binary", channel="sign").thresholds()
         >>> round(float(found.information), 3), round(float(found.algorithmic), 3)
-        (1.249, 1.493)
+        (1.245, 1.493)
         """
         return _thresholds(self, type(self).numerics.nodes)
 
@@ -288,7 +291,7 @@ class GLM(Model):
             return prior.posterior(field, jnp.broadcast_to(precision, field.shape))[:2]
 
         found = gamp(
-            inputs, y, channel.score, denoise, ITERATIONS, mask=mask, start_variance=self.strength**2, damping=0.8
+            inputs, y, channel.score, denoise, ITERATIONS, mask=mask, start_variance=self.strength**2, damping=0.9
         )
         residual = jnp.nan_to_num(found.change, nan=jnp.inf)
         return found.estimate, {"converged": residual < 1e-2, "residual": residual}
