@@ -108,7 +108,7 @@ def test_vector_messages_of_a_proximal_map_solve_the_lasso():
 def test_state_evolution_of_the_lasso_on_an_invariant_matrix_is_met_by_its_minimisers():
     from sklearn.linear_model import Lasso
 
-    penalty, noise, size = 0.1, 0.05, 500
+    penalty, noise, size = 0.1, 0.05, 300
     lasso, prior = Elastic(penalty), mixtures.sparse(0.2)
     values = np.asarray(_invariant(jax.random.key(0), size)[1])
 

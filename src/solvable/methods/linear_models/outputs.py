@@ -257,9 +257,10 @@ class Labels(Channel):
 
     def _logs(self, w: Array, variance: Array) -> tuple[Array, Array, Array]:
         """log Z(1|w, variance), ∂log Z and ∂²log Z, elementwise, without underflow."""
-        spread = jnp.sqrt(jnp.maximum(variance, 1e-16)[..., None] + self.noise.variances.astype(w.dtype))
+        noise = jax.tree.map(lambda v: v.astype(w.dtype).reshape((1,) * w.ndim + v.shape), self.noise)
+        spread = jnp.sqrt(jnp.maximum(variance, 1e-16)[..., None] + noise.variances)
         x = w[..., None] / spread
-        share = jnp.log(self.noise.weights.astype(w.dtype))
+        share = jnp.log(noise.weights)
         clean = jnp.log1p(-2 * self.flips.astype(w.dtype))
         dirt = jnp.log(self.flips.astype(w.dtype) + jnp.finfo(w.dtype).tiny)
         log_z = jnp.logaddexp(dirt, clean + logsumexp(share + log_ndtr(x), axis=-1))

@@ -63,7 +63,7 @@ class Prior(eqx.Module):
         >>> bool(abs(m[0] - jnp.tanh(0.5)) < 1e-15), bool(abs(v[0] - 1 + m[0] ** 2) < 1e-15)
         (True, True)
         """
-        law = jax.tree.map(lambda v: v.astype(field.dtype), self.mixture)
+        law = jax.tree.map(lambda v: v.astype(field.dtype).reshape((1,) * field.ndim + v.shape), self.mixture)
         B, A = field[..., None], precision[..., None]
         under = 1 + A * law.variances
         means, variances = (law.means + law.variances * B) / under, law.variances / under
