@@ -21,6 +21,7 @@ import numpy as np
 from ._version import __version__
 from .contract.axes import few
 from .contract.declarations import DRAW, Dimension, Observable, checked_choice, checked_number
+from .contract.functions import refuse_local
 from .contract.values import arrays_in, from_plain, to_plain
 from .errors import InvalidValue, SolvableError, UnknownName, nearest
 from .lab.agreement import Agreement, compare, compare_random, judge
@@ -247,6 +248,9 @@ class Study:
         if path is None:
             self.store = self.store or MemoryStore()
         else:
+            for model in self._models.values():
+                for name in model.fields_of("choice"):
+                    refuse_local(name, getattr(model, name))
             self.store = Store.open_or_create(path)
             self._write_specification(self.store)
         return self.store

@@ -18,6 +18,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import InvalidValue
+from .functions import function_named, name_of
 from .graphs import Graph
 
 Kind = Literal["control", "choice", "input", "data"]
@@ -52,6 +53,7 @@ class Declaration:
     increasing: bool = False
     type: DataType = "float"
     when: Conditions = ()
+    own: str = ""
 
     @property
     def span(self) -> tuple[float, float]:
@@ -65,7 +67,8 @@ class Declaration:
     def range(self) -> str:
         """The allowed range, as printed in messages and tables."""
         if self.options is not None:
-            return ", ".join(repr(o) for o in self.options)
+            own = [f"a function {self.own}"] if self.own else []
+            return ", ".join([*(repr(o) for o in self.options), *own])
         open_left = self.low_open or math.isinf(self.low)
         open_right = self.high_open or math.isinf(self.high)
         show = {math.inf: "∞", -math.inf: "-∞"}
@@ -129,14 +132,17 @@ def choice(
     low: float = 1,
     high: float = 10_000,
     when: dict[str, Any] | None = None,
+    own: str = "",
 ) -> Any:
     """Declare a static field: one of `options`, or (without options) a whole number between `low` and `high`.
 
-    Each value compiles its own program; a study sweeps it block by block. `when`: as of `control`.
+    Each value compiles its own program; a study sweeps it block by block. `when`: as of `control`. With `own`, the
+    signature of a function in words, a function is allowed beside the options (`contract.functions`): the field then holds
+    its name, `module:name`.
     """
     named = tuple(options) if options is not None else None
     declaration = Declaration(
-        "choice", meaning, symbol, default, low=low, high=high, options=named, when=_conditions(when)
+        "choice", meaning, symbol, default, low=low, high=high, options=named, when=_conditions(when), own=own
     )
     return eqx.field(default=default, kw_only=True, static=True, metadata={"solvable": declaration})
 
@@ -379,6 +385,10 @@ def checked_number(name: str, declaration: Declaration, value: Any) -> jax.Array
 def checked_choice(name: str, declaration: Declaration, value: Any) -> str | int:
     """A choice's value as a plain string or int; raises `InvalidValue`."""
     if declaration.options is not None:
+        if declaration.own and callable(value):
+            return name_of(value)
+        if declaration.own and isinstance(value, str) and ":" in value and function_named(value) is not None:
+            return value
         if not isinstance(value, str) or value not in declaration.options:
             raise InvalidValue(f"{name} = {value!r} is not one of {declaration.range}: {declaration.meaning}.")
         return str(value)

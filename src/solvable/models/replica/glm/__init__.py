@@ -1,0 +1,3 @@
+"""Generalised linear models put together from parts."""
+
+from .model import GLM as GLM
