@@ -32,8 +32,9 @@ positive matrices:
     V ↦ λ²V′ + γ² A V′ Aᵀ,    V′ = F(1 + √(κ dt) S/2)² Fᵀ/mean,    A = 1 + √dt u/τ₀ + dt b′,    FFᵀ = V + dt b_mlp,
 
 with κΣ_lin the linear part of Σ and b′ the mean second order of the softmax. A path may cross the ceiling between two
-steps, so that the ceiling is lowered by a factor e^{−0.5826 √(2κ dt)} (Broadie, Glasserman and Kou 1997). The result is
-NaN if steps are too long: dt γ² (ceiling/τ₀)² > 1 or κ dt > 0.1.
+steps, so that the ceiling is lowered by a factor e^{−0.5826 √(2κ dt)} (Broadie, Glasserman and Kou 1997). A quarter of the
+paths is followed by steps of 2dt too, with the same noise. The result is NaN if steps are too long: if the means of ρ₁₂, ln V₁₁
+or of the stopped paths differ by more than 0.03 between both, dt γ² (ceiling/τ₀)² > 1 or κ dt > 0.1.
 
 **Simulation.** The network itself, softmax and ReLU at finite n. Each weight matrix is used once: given X, the columns of
 XW/√n are independent N(0, V), and are drawn as F·(m × n normal numbers). This is exact and needs no n × n matrix.
@@ -67,6 +68,8 @@ from solvable.model import (
 
 BLOCKS = ("transformer", "attention", "mlp", "plain")
 MOST_TOKENS = 16
+STEP_ERROR = 0.03
+"""Largest change of the means of ρ₁₂, ln V₁₁ and `stopped` between steps of dt and of 2 dt with which paths are returned."""
 UNSEEN = 0.5826  # −ζ(½)/√(2π): mean overshoot of a barrier by a random walk, in steps
 
 
@@ -116,6 +119,11 @@ def feedforward_drift(V: Array) -> Array:
     own = jnp.eye(V.shape[0], dtype=bool).reshape(V.shape[0], V.shape[0], *(1,) * (V.ndim - 2))
     inside = jnp.clip(jnp.where(own, 0.0, V / scale), -1 + 1e-15, 1 - 1e-15)
     return jnp.where(own, 0.0, scale * (jnp.sqrt(1 - inside**2) - inside * jnp.arccos(inside)))
+
+
+def _scaled(name: str, values: Array) -> Array:
+    """An observable on the scale on which the error of a step is judged: lengths, which are log-normal, by their logarithm."""
+    return jnp.log(jnp.maximum(values, 1e-30)) if name == "length" else values
 
 
 def _diagonal(V: Array) -> Array:
@@ -297,28 +305,40 @@ class ShapedTransformer(Model):
 
     def point(self, numerics: Numerics) -> dict[str, Array]:
         of, m, attends = self.coefficients(), self.tokens, self._attends
-        each = -(-numerics.steps // self.points)
-        dt = self.depth / (each * self.points)
-        seen = self.ceiling * jnp.exp(-UNSEEN * jnp.sqrt(2 * of.noise * dt))
+        pairs, few = -(-numerics.steps // (2 * self.points)), numerics.draws // 4
+        dt = self.depth / (2 * pairs * self.points)
         numbers, key = m * (m + 1) // 2 + attends * m**2, jax.random.key(0)
 
-        def forward(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        def advance(state: tuple[Array, Array], dt: Array, normal: Array) -> tuple[Array, Array]:
             V, stopped = state
-            normal = jax.random.normal(jax.random.fold_in(key, number), (numbers, numerics.draws), float)
-            new = step(V, of, dt, normal, attends)
-            return stop(jnp.where(stopped[None, None], V, new), stopped, self.ceiling, seen)
+            seen = self.ceiling * jnp.exp(-UNSEEN * jnp.sqrt(2 * of.noise * dt))
+            new = jnp.where(stopped[None, None], V, step(V, of, dt, normal, attends))
+            return stop(new, stopped, self.ceiling, seen)
 
-        def stage(state: tuple[Array, Array], begin: Array) -> tuple[Any, dict[str, Array]]:
-            state = jax.lax.fori_loop(0, each, lambda i, s: forward(begin + i, s), state)
-            return state, self._measured(*state)
+        def forward(number: Array, states: tuple[Any, Any]) -> tuple[Any, Any]:
+            """Two steps of all paths, and one step of twice the length, with the same noise, of a few."""
+            fine, rough = states
+            first, second = (
+                jax.random.normal(jax.random.fold_in(key, 2 * number + i), (numbers, numerics.draws), float)
+                for i in range(2)
+            )
+            both = (first[:, :few] + second[:, :few]) / math.sqrt(2)
+            return advance(advance(fine, dt, first), dt, second), advance(rough, 2 * dt, both)
+
+        def stage(states: tuple[Any, Any], begin: Array) -> tuple[Any, tuple[dict[str, Array], Array]]:
+            states = jax.lax.fori_loop(0, pairs, lambda i, s: forward(begin + i, s), states)
+            found, rough = self._measured(*states[0]), self._measured(*states[1])
+            moved = [abs(jnp.mean(_scaled(n, found[n][:few]) - _scaled(n, rough[n]))) for n in found]
+            return states, (found, jnp.max(jnp.stack(moved)))
 
         every = jnp.broadcast_to(self.start[:, :, None], (m, m, numerics.draws))
         begin = stop(every, jnp.zeros(numerics.draws, bool), self.ceiling, self.ceiling)
-        _, found = jax.lax.scan(stage, begin, each * jnp.arange(self.points))
+        states = begin, (begin[0][:, :, :few], begin[1][:few])
+        _, (found, moved) = jax.lax.scan(stage, states, pairs * jnp.arange(self.points))
         V = self.start
         drift = of.bend * feedforward_drift(V) + of.branch * of.scores**2 * attention_drift(V)
         fast = dt * of.branch * (of.scores * self.ceiling) ** 2
-        fine = (fast <= 1) & (dt * of.bend * jnp.pi <= 1) & (dt * of.noise <= 0.1)
+        fine = (fast <= 1) & (dt * of.bend * jnp.pi <= 1) & (dt * of.noise <= 0.1) & jnp.all(moved <= STEP_ERROR)
         return found | {"drift": drift, "diffusion": diffusion(V, of), "converged": fine}
 
     def _measured(self, V: Array, stopped: Array) -> dict[str, Array]:

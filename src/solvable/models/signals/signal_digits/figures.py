@@ -12,7 +12,6 @@ from solvable.study import Study
 
 from .model import TOKENS, SignalDigits
 
-
 DEPTHS, STRENGTHS = [1, 2, 4, 8, 16, 32, 64], np.geomspace(0.1, 30.0, 8)
 VARIANCE = 0.2
 
@@ -56,20 +55,31 @@ def draw_diagram(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
     runs, theory = data[""].isel(size=-1), data["theory"]
-    figure, axes = plt.subplots(1, 3, figsize=(13.5, 4), layout="constrained")
+    figure, axes = plt.subplots(2, 3, figsize=(13.5, 7.4), layout="constrained", sharex=True, sharey=True)
     shown = (("train_accuracy", "accuracy on the training images"), ("accuracy", "accuracy on other images"),
              ("start_overlap", "overlap of tokens before training"))  # fmt: skip
-    for axis, (name, words) in zip(axes, shown, strict=True):
-        values = runs[f"{name}_simulated"].mean("seed").transpose("depth", "strength")
-        picture = axis.pcolormesh(runs.strength, runs.depth, values, vmin=0, vmax=1, cmap="viridis", shading="nearest")
-        lines = axis.contour(
-            theory.strength, theory.depth, theory.overlap, levels=[0.9, 0.99], colors="w", linewidths=1
-        )
-        axis.clabel(lines, fontsize=8)
-        axis.set(xscale="log", yscale="log", xlabel=label("strength", r"\beta"), ylabel=label("blocks", "L"))
-        axis.set_title(words, fontsize=9)
-        axis.grid(False)
-        figure.colorbar(picture, ax=axis)
+    for row, norm in zip(axes, runs.layer_norm.values, strict=True):
+        for axis, (name, words) in zip(row, shown, strict=True):
+            values = runs[f"{name}_simulated"].sel(layer_norm=norm).mean("seed").transpose("depth", "strength")
+            picture = axis.pcolormesh(
+                runs.strength, runs.depth, values, vmin=0, vmax=1, cmap="viridis", shading="nearest"
+            )
+            overlap = theory.overlap.sel(layer_norm=norm).transpose("depth", "strength")
+            lines = axis.contour(
+                theory.strength, theory.depth, overlap, levels=[0.5, 0.9, 0.99], colors="w", linewidths=1
+            )
+            axis.clabel(lines, fontsize=8)
+            axis.set(xscale="log", yscale="log")
+            axis.set_title(f"{words}, normalisation {norm}", fontsize=9)
+            axis.grid(False)
+            figure.colorbar(picture, ax=axis)
+        row[0].set_ylabel(label("blocks", "L"))
+    for axis in axes[-1]:
+        axis.set_xlabel(label("strength", r"\beta"))
+    figure.suptitle(
+        f"Transformers of width {int(runs['size'])} trained on digits; white: overlap of tokens predicted at initialisation",
+        fontsize=11,
+    )
     return figure
 
 

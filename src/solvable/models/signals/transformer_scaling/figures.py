@@ -169,6 +169,30 @@ def at_base_rate(data: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     return {name: (loss.isel(rate=tuned), loss.min("rate")) for name, loss in losses.items()}
 
 
+def steps_to(data: Any, rule: str, other: str) -> Any:
+    """Steps after which `rule` has the final loss of `other`, each at its best rate; NaN if it never has, by seed.
+
+    Losses between two records are interpolated in the logarithm of the steps.
+    """
+    import xarray as xr
+
+    runs = data.isel(size=0)
+    best = runs.final_loss_simulated.mean("seed", skipna=False).fillna(np.inf).argmin("rate")
+    aim = runs.final_loss_simulated.sel(rule=other).isel(rate=best.sel(rule=other))
+    path = runs.test_loss_simulated.sel(rule=rule).isel(rate=best.sel(rule=rule), time=slice(1, None))
+    log_time = np.log(path.time.values)
+
+    def crossing(losses: np.ndarray, aim: float) -> float:
+        below = np.flatnonzero(losses <= aim)
+        if len(below) == 0 or below[0] == 0:
+            return np.nan
+        i = below[0]
+        part = (losses[i - 1] - aim) / (losses[i - 1] - losses[i])
+        return float(np.exp(log_time[i - 1] + part * (log_time[i] - log_time[i - 1])))
+
+    return xr.apply_ufunc(crossing, path, aim, input_core_dims=[["time"], []], vectorize=True)
+
+
 def draw_compute(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
