@@ -8,13 +8,8 @@ from scipy.stats import ks_2samp, kstest, norm
 
 import solvable as sv
 from solvable.model import simulate_batch
-from solvable.models.signals.shaped_transformer.model import (
-    attention_drift,
-    equicorrelated,
-    factor,
-    feedforward_drift,
-    step,
-)
+from solvable.models.signals.shaped_transformer.model import equicorrelated
+from solvable.models.signals.shaped_transformer.paths import attention_drift, factor, feedforward_drift, step
 
 V = np.array([[1.0, 0.3, -0.1], [0.3, 1.5, 0.4], [-0.1, 0.4, 0.8]])
 

@@ -169,7 +169,7 @@ class LazyContinual(Model):
         "linear", options=("linear", "relu"), symbol=r"\varphi", meaning="activation of the hidden units"
     )
     labels: str = choice("linear", options=("linear", "absolute"), meaning="labels: x·β, or its absolute value")
-    input_dimension: int = choice(20, low=1, high=1000, symbol="D", meaning="dimensions of the inputs")
+    input_dimension: int = choice(20, low=2, high=1000, symbol="D", meaning="dimensions of the inputs")
     examples: int = choice(10, low=1, high=1000, symbol="P", meaning="samples of each task")
     steps: int = choice(150, low=1, high=100_000, symbol="T", meaning="steps on each task")
     points: int = choice(

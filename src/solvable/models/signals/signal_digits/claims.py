@@ -14,18 +14,21 @@ COLLAPSED, OPEN = 0.99, 0.9
 
 
 def predicted(runs: Any, theory: Any) -> Any:
-    """The overlap after the last block at initialisation, in the limit of large width, at the cells of the runs."""
+    """The overlap after the last block at initialisation, in the limit of large width, at the cells of the runs.
+
+    The theory's table ends at a strength where attention is nearly frozen; stronger cells are given its value there.
+    """
     lines = theory.overlap.assign_coords(strength=np.log(theory.strength))
-    found = lines.interp(strength=np.log(runs.strength.values))
+    found = lines.interp(strength=np.log(np.minimum(runs.strength.values, float(theory.strength.max()))))
     return found.assign_coords(strength=runs.strength.values).sel(layer_norm=runs.layer_norm, depth=runs.depth)
 
 
-def rank_correlation(a: Any, b: Any) -> Any:
+def rank_correlation(a: Any, b: Any) -> np.ndarray:
     """Spearman's correlation of two arrays over all cells, for each seed of the second."""
-    cells = [d for d in b.dims if d != "seed"]
-    a, b = (x.stack(cell=cells).rank("cell") for x in (a.broadcast_like(b), b))
-    a, b = a - a.mean("cell"), b - b.mean("cell")
-    return (a * b).sum("cell") / np.sqrt((a**2).sum("cell") * (b**2).sum("cell"))
+    from scipy.stats import spearmanr
+
+    b = b.transpose("seed", *a.dims)
+    return np.array([spearmanr(a.values.ravel(), each.ravel()).statistic for each in b.values])
 
 
 def _diagram(stored: Stored) -> list[Measured]:

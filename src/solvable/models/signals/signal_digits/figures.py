@@ -27,28 +27,32 @@ def study(quick: bool) -> Study:
     return Study(model, over, sizes=[16 if quick else 64], seeds=2 if quick else 4)
 
 
-def diagram(quick: bool) -> dict[str, Any]:
+def predicted(runs: Any, number: int) -> Any:
+    """The theory's overlap after the last block at the start, at the depths of the runs and `number` strengths."""
     import xarray as xr
 
-    from ..transformer_signals import TransformerSignals
+    from ..transformer_signals.model import STRONGEST, TransformerSignals
 
-    runs = study(quick).run()
-    finer = np.geomspace(STRENGTHS[0], STRENGTHS[-1], 12 if quick else 80)
+    finer = np.geomspace(STRENGTHS[0], STRONGEST, number)
     model = TransformerSignals(
         context=TOKENS, strength=finer, value_variance=VARIANCE, weight_variance=VARIANCE, bias_variance=0.0,
         initial_overlap=0.0,
     )  # fmt: skip
-    places = [(norm, depth) for norm in runs.layer_norm.values for depth in runs.depth.values]
+    places = [(str(norm), int(depth)) for norm in runs.layer_norm.values for depth in runs.depth.values]
     found = [
-        np.asarray(model.replace(layer_norm=str(norm), depth=int(depth)).theory(only=["final_overlap"]).final_overlap)
+        np.asarray(model.replace(layer_norm=norm, depth=depth).theory(only=["final_overlap"]).final_overlap)
         for norm, depth in places
     ]
-    overlap = np.reshape(found, (runs.sizes["layer_norm"], runs.sizes["depth"], len(finer)))
-    theory = xr.Dataset(
+    overlap = np.reshape(found, (runs.sizes["layer_norm"], runs.sizes["depth"], number))
+    return xr.Dataset(
         {"overlap": (("layer_norm", "depth", "strength"), overlap)},
         coords={"layer_norm": runs.layer_norm.values, "depth": runs.depth.values, "strength": finer},
     )
-    return {"": runs, "theory": theory}
+
+
+def diagram(quick: bool) -> dict[str, Any]:
+    runs = study(quick).run()
+    return {"": runs, "theory": predicted(runs, 12 if quick else 80)}
 
 
 def draw_diagram(data: dict[str, Any]) -> Any:
@@ -66,7 +70,7 @@ def draw_diagram(data: dict[str, Any]) -> Any:
             )
             overlap = theory.overlap.sel(layer_norm=norm).transpose("depth", "strength")
             lines = axis.contour(
-                theory.strength, theory.depth, overlap, levels=[0.5, 0.9, 0.99], colors="w", linewidths=1
+                theory.strength, theory.depth, overlap, levels=[0.5, 0.9, 0.99], colors="red", linewidths=1.2
             )
             axis.clabel(lines, fontsize=8)
             axis.set(xscale="log", yscale="log")
@@ -74,10 +78,12 @@ def draw_diagram(data: dict[str, Any]) -> Any:
             axis.grid(False)
             figure.colorbar(picture, ax=axis)
         row[0].set_ylabel(label("blocks", "L"))
+        row[0].set_yticks(runs.depth.values, [str(depth) for depth in runs.depth.values])
+        row[0].minorticks_off()
     for axis in axes[-1]:
         axis.set_xlabel(label("strength", r"\beta"))
     figure.suptitle(
-        f"Transformers of width {int(runs['size'])} trained on digits; white: overlap of tokens predicted at initialisation",
+        f"Transformers of width {int(runs['size'])} trained on digits; red: overlap of tokens predicted at initialisation",
         fontsize=11,
     )
     return figure
@@ -87,6 +93,6 @@ RECIPES = {
     "signal-digits": Recipe(
         diagram,
         draw_diagram,
-        sentence="Transformers trained on digits over depth and query/key strength; white: overlap predicted at initialisation.",
+        sentence="Transformers trained on digits over depth and query/key strength; red: overlap predicted at initialisation.",
     )
 }

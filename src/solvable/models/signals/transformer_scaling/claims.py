@@ -52,7 +52,9 @@ def _compute(stored: Stored) -> list[Measured]:
             words = f"loss of {NAMES[rule]} above that of CompleteP, width × depth = {shape.replace('x', ' × ')}, {how}"
             found.append(Measured(words, *mean_and_error(gain), above=0.0))
         saved = 1 - steps_to(stored[f"{COMPUTE}.{shape}"], "completep", rule) / stored[f"{COMPUTE}.{shape}"].time[-1]
-        words = f"share of the steps that CompleteP saves against {NAMES[rule]}, {shape.replace('x', ' × ')}, rates tuned"
+        words = (
+            f"share of the steps that CompleteP saves against {NAMES[rule]}, {shape.replace('x', ' × ')}, rates tuned"
+        )
         found.append(Measured(words, *mean_and_error(saved), above=0.0))
     return found
 
