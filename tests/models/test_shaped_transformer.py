@@ -146,6 +146,17 @@ def test_steps_too_long_for_the_drift_are_not_an_answer():
     assert np.isnan(outcome.correlation[0]).all()
 
 
+def test_steps_that_change_the_law_are_not_an_answer():
+    """Half as many steps move the means by more than the bound; many enough do not."""
+    model = sv.ShapedTransformer(tokens=2, points=1, branch=0.5, depth=1.0)
+    assert [bool(model.theory({"draws": 400, "steps": n}).converged) for n in (12, 200)] == [False, True]
+
+
+def test_a_ceiling_within_a_few_steps_of_the_start_is_not_resolved():
+    outcome = sv.ShapedTransformer(ceiling=[1.001, 3.0], tokens=2, points=1).theory({"draws": 100})
+    assert outcome.converged.tolist() == [False, True]
+
+
 def test_without_shaping_tokens_become_equal():
     model = sv.ShapedTransformer(branch=0.5, depth=0.5, points=1)
     run = jax.jit(jax.vmap(lambda key: model.network(key, 100, 50, 50, shaped=False)["correlation"][0]))

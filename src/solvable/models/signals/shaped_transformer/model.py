@@ -73,6 +73,8 @@ BLOCKS = ("transformer", "attention", "mlp", "plain")
 MOST_TOKENS = 16
 STEP_ERROR = 0.03
 """Largest change of the means of ρ₁₂, ln V₁₁ and `stopped` between steps of dt and of 2 dt with which paths are returned."""
+FEWEST = 64
+"""Paths, at least, that are followed with steps of both lengths."""
 UNSEEN = 0.5826  # −ζ(½)/√(2π): mean overshoot of a barrier by a random walk, in steps
 
 
@@ -194,7 +196,7 @@ class ShapedTransformer(Model):
 
     def point(self, numerics: Numerics) -> dict[str, Array]:
         of, m, attends = self.coefficients(), self.tokens, self._attends
-        each, few = 2 * -(-numerics.steps // (2 * self.points)), numerics.draws // 4
+        each, few = 2 * -(-numerics.steps // (2 * self.points)), min(numerics.draws, max(numerics.draws // 4, FEWEST))
         dt = self.depth / (each * self.points)
         numbers, key = m * (m + 1) // 2 + attends * m**2, jax.random.key(0)
         rough = jnp.arange(numerics.draws + few) >= numerics.draws
