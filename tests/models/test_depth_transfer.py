@@ -57,7 +57,7 @@ def test_without_branches_the_network_has_two_layers():
 
 
 def test_sampled_sites_solve_the_linear_network_exactly():
-    kinds = (unit_sources, lambda number: drawn_sources(number, 400))
+    kinds = (unit_sources, lambda number: drawn_sources(jax.random.key(0), number, 400))
     exact, sampled = (path(LINEAR, sources, targets=(1.0, -0.5)) for sources in kinds)
     for one, other in zip(exact, sampled, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-11)
@@ -81,7 +81,12 @@ def test_sampled_kernels_of_the_start_are_those_of_gaussian_fields(name):
         "relu": ((jax.nn.relu, lambda h: (h > 0).astype(float)), 0.5, 0.5),
     }[name]
     found = path(
-        kind, lambda number: drawn_sources(number, 50_000, name == "relu"), branch=0.0, rate=1e-3, steps=1, depth=1
+        kind,
+        lambda number: drawn_sources(jax.random.key(0), number, 50_000, name == "relu"),
+        branch=0.0,
+        rate=1e-3,
+        steps=1,
+        depth=1,
     )
     np.testing.assert_allclose(found.features[0], feature, rtol=0.01)
     np.testing.assert_allclose(found.signals[0], signal, rtol=0.01)
@@ -130,6 +135,22 @@ def test_networks_follow_the_mean_field(activation):
 def test_a_rate_at_which_training_diverges_gives_no_number_afterwards():
     outcome = sv.DepthTransfer(**SMALL | {"steps": 12}, rate=5.0, richness=2.0).theory()
     assert np.isfinite(outcome.output[1, 0])
+    assert np.isnan(outcome.output[-1, 0])
+
+
+def test_the_stated_error_of_sampled_sites_is_that_of_other_sites():
+    model = sv.DepthTransfer(**SMALL, activation="tanh", rate=0.1, richness=2.0)
+    fine, coarse = model.theory({"sites": 65536}), model.theory({"sites": 2048})
+    gap = max(float(np.max(np.abs(coarse[n] - fine[n]) / (1 + np.abs(fine[n])))) for n in fine)
+    assert 0 < fine.residual < coarse.residual
+    assert gap < 4 * coarse.residual
+
+
+def test_too_few_sites_give_no_number_from_the_time_on_at_which_their_error_is_too_large():
+    outcome = sv.DepthTransfer(**SMALL, activation="relu", rate=0.1, richness=2.0).theory({"sites": 64})
+    assert not outcome.converged
+    assert outcome.residual > 0.025
+    assert np.isfinite(outcome.output[0, 0])
     assert np.isnan(outcome.output[-1, 0])
 
 

@@ -8,13 +8,8 @@ from scipy.stats import ks_2samp, kstest, norm
 
 import solvable as sv
 from solvable.model import simulate_batch
-from solvable.models.signals.shaped_transformer.model import (
-    attention_drift,
-    equicorrelated,
-    factor,
-    feedforward_drift,
-    step,
-)
+from solvable.models.signals.shaped_transformer.model import equicorrelated
+from solvable.models.signals.shaped_transformer.paths import attention_drift, factor, feedforward_drift, step
 
 V = np.array([[1.0, 0.3, -0.1], [0.3, 1.5, 0.4], [-0.1, 0.4, 0.8]])
 
@@ -149,6 +144,17 @@ def test_steps_too_long_for_the_drift_are_not_an_answer():
     outcome = sv.ShapedTransformer(temperature=[0.05, 1.0], tokens=2, points=1).theory({"draws": 10})
     assert outcome.converged.tolist() == [False, True]
     assert np.isnan(outcome.correlation[0]).all()
+
+
+def test_steps_that_change_the_law_are_not_an_answer():
+    """Half as many steps move the means by more than the bound; many enough do not."""
+    model = sv.ShapedTransformer(tokens=2, points=1, branch=0.5, depth=1.0)
+    assert [bool(model.theory({"draws": 400, "steps": n}).converged) for n in (12, 200)] == [False, True]
+
+
+def test_a_ceiling_within_a_few_steps_of_the_start_is_not_resolved():
+    outcome = sv.ShapedTransformer(ceiling=[1.001, 3.0], tokens=2, points=1).theory({"draws": 100})
+    assert outcome.converged.tolist() == [False, True]
 
 
 def test_without_shaping_tokens_become_equal():

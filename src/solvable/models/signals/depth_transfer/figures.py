@@ -10,6 +10,7 @@ from solvable.render.figures import Recipe
 from solvable.render.plots import COLOURS, LINES, MARKERS, label, log_axis
 from solvable.study import Study
 
+from .digits import losses
 from .model import DepthTransfer
 
 EXPONENTS = {0.0: "α = 0: unscaled branches", 0.5: "α = ½: depth-μP", 1.0: "α = 1: CompleteP"}
@@ -135,6 +136,34 @@ def draw_rates(data: dict[str, Any]) -> Any:
     return figure
 
 
+def digits(quick: bool) -> dict[str, Any]:
+    grid = 2.0 ** np.arange(-7.0, 5.0, 3.0 if quick else 1.0)
+    shape = {"width": 16, "steps": 4, "images": 50} if quick else {"width": 48, "steps": 25, "images": 300}
+    return {"": losses([2, 4] if quick else [2, 8, 32], list(EXPONENTS), grid, 2 if quick else 8, **shape)}
+
+
+def draw_digits(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    runs = data[""]
+    figure, axes = plt.subplots(1, 3, figsize=(12.4, 3.8), sharey=True)
+    for axis, (exponent, words) in zip(axes, EXPONENTS.items(), strict=True):
+        for i, depth in enumerate(runs.depth.values):
+            loss = np.log10(runs.loss.sel(exponent=exponent, depth=depth))
+            error = loss.std("seed", ddof=1) / np.sqrt(loss.sizes["seed"])
+            axis.errorbar(loss.rate, loss.mean("seed"), error, fmt=MARKERS[i] + "-", color=COLOURS[i], markersize=3.8,
+                          label=f"L = {depth}")  # fmt: skip
+        log_axis(axis.xaxis)
+        axis.set(xlabel=label("rate", r"\eta"), title=words)
+        axis.legend(title="depth")
+    axes[0].set_ylabel("log₁₀ of the training loss")
+    figure.suptitle(
+        f"Residual networks on digits: loss after {runs.attrs['steps']} steps of Adam, N = {runs.attrs['width']}",
+        fontsize=11,
+    )
+    return figure
+
+
 RECIPES = {
     "depth-transfer-limit": Recipe(
         limit,
@@ -145,5 +174,10 @@ RECIPES = {
         rates,
         draw_rates,
         sentence="Loss after five steps against the learning rate: the optimum stays where it is if branches shrink with depth.",
+    ),
+    "depth-transfer-digits": Recipe(
+        digits,
+        draw_digits,
+        sentence="Training loss of residual networks on digits against the learning rate, by depth and scale of the branches.",
     ),
 }

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from solvable.methods.fixed_points.linear_algebra import cholesky
 
@@ -64,12 +64,12 @@ def unit_sources(number: int) -> Callable[[Array], Array]:
     return lambda index: jnp.sqrt(float(number)) * jax.nn.one_hot(index, number)
 
 
-def drawn_sources(number: int, sites: int, mirrored: bool = False) -> Callable[[Array], Array]:
+def drawn_sources(key: PRNGKeyArray, number: int, sites: int, mirrored: bool = False) -> Callable[[Array], Array]:
     """Fresh fields as Gaussian samples whose empirical covariance is exactly the identity.
 
     `mirrored` sites come in pairs of opposite sign, which removes most of the noise of activations that are not odd.
     """
-    draws = jax.random.normal(jax.random.key(0), (number, sites // 2 if mirrored else sites), float)
+    draws = jax.random.normal(key, (number, sites // 2 if mirrored else sites), float)
     if mirrored:
         draws = jnp.concatenate([draws, -draws], axis=1)
     factor = cholesky(draws @ draws.T / draws.shape[1])

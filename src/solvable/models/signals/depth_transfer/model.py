@@ -19,7 +19,9 @@ sums over s include patterns and their 1/P):
     g^L = φ'(h^L) w,    w(t) = w₀ + γ₀η Σ_{s<t} Δ(s) φ(h^L(s)),    f = <w φ(h^L)>/γ₀,
 
 with Gaussian u^{ℓ+1} of covariance Φ^ℓ = <φ(h^ℓ)φ(h^ℓ)> and r^ℓ of covariance G^{ℓ+1} = <g^{ℓ+1}g^{ℓ+1}>. `mean_field` solves
-them in the order of training, without iteration: exactly for linear φ, with samples of sites for others. As γ₀ → 0 the tangent
+them in the order of training, without iteration: exactly for linear φ, with samples of sites for others. These are solved twice,
+with independent halves of the sites: the mean is the result, half the difference its error (`residual`, relative to one plus
+the value), and from the time on at which that exceeds half the stated accuracy, 0.05, results are NaN. As γ₀ → 0 the tangent
 kernel Θ = Φ^L + K G⁰ + (η_h/η) σ² Σ_ℓ Φ^ℓ G^{ℓ+1} stays constant.
 
 **Simulation.** The network itself, with gradients by automatic differentiation.
@@ -55,6 +57,8 @@ from .mean_field import drawn_sources, mean_field, number_of_sources, unit_sourc
 
 PLACES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Where kernels are measured, in units of the depth; layers are rounded down."""
+MARGIN = 2.0
+"""The stated accuracy of sampled results, over the largest estimated error with which they are returned."""
 LARGEST = 2000
 """Largest number of fields, depth × (steps + 1) × patterns: their histories then fit into about half a gigabyte."""
 
@@ -76,6 +80,13 @@ ACTIVATIONS: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]
     "relu": (jax.nn.relu, lambda h: (h > 0).astype(h.dtype)),
 }
 """Activations φ and their derivatives."""
+
+
+def _half_difference(halves: Array) -> Array:
+    """Half the difference of two estimates, relative to one plus their mean; the largest of each time."""
+    mean = jnp.mean(halves, axis=0)
+    error = 0.5 * jnp.abs(halves[0] - halves[1]) / (1 + jnp.abs(mean))
+    return jnp.max(error.reshape(len(error), -1), axis=1)
 
 
 class Weights(NamedTuple):
@@ -196,12 +207,27 @@ class DepthTransfer(Model):
 
     def point(self, numerics: Numerics) -> dict[str, Array]:
         number = number_of_sources(self.depth, self.steps, self.patterns)
-        linear = self.activation == "linear"
+        if self.activation == "linear":
+            found = self._path(unit_sources(number))
+            error = jnp.zeros(self.steps + 1)
+        else:
+            # Independent halves of the sites: their mean is the result, half their difference its error.
+            half = max(numerics.sites // 2, 4 * number)
+            halves = jax.vmap(lambda key: self._path(drawn_sources(key, number, half, self.activation == "relu")))(
+                jax.random.split(jax.random.key(0))
+            )
+            found = {name: jnp.mean(value, axis=0) for name, value in halves.items()}
+            error = jnp.max(jnp.stack([_half_difference(halves[name]) for name in halves]), axis=0)
+        # Too large a rate diverges; beyond this size nothing is resolved any more.
+        bounded = jnp.all(jnp.abs(found["output"]) < 1e6, axis=1) & (found["tangent_kernel"] < 1e6)
+        accurate = error <= self.stated_accuracy / MARGIN
+        return found | {"converged": jnp.cumprod(bounded & accurate).astype(bool), "residual": jnp.max(error)}
+
+    def _path(self, source: Callable[[Array], Array]) -> dict[str, Array]:
+        """The observables in the limit, with fresh fields from `source`."""
         path = mean_field(
             *ACTIVATIONS[self.activation],
-            unit_sources(number)
-            if linear
-            else drawn_sources(number, max(numerics.sites, 4 * number), self.activation == "relu"),
+            source,
             depth=self.depth,
             steps=self.steps,
             branch=self._branch(),
@@ -211,16 +237,12 @@ class DepthTransfer(Model):
             root=self._root(),
             targets=self.targets,
         )
-        # Too large a rate diverges; beyond this size nothing is resolved any more.
-        bounded = jnp.all(jnp.abs(path.output) < 1e6, axis=1) & (path.tangent < 1e6)
         return {
             "output": path.output,
             "train_loss": 0.5 * jnp.mean((self.targets[None, :] - path.output) ** 2, axis=1),
             "feature_kernel": path.features[:, self._layers()],
             "gradient_kernel": path.signals[:, self._layers()],
             "tangent_kernel": path.tangent,
-            "converged": jnp.cumprod(bounded).astype(bool),
-            "residual": jnp.zeros(()),
         }
 
     # --- simulation -------------------------------------------------------------------------------------------------

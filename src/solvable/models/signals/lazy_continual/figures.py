@@ -15,6 +15,8 @@ from .model import LazyContinual, _drawn
 
 SIMILARITIES = (0.0, 0.5, 0.9)
 RICHNESS = (0.05, 0.15, 0.375, 0.75, 1.5, 5.0)
+FIRST = 16
+"""Number of the first data set: those before were looked at when the claims were written."""
 LONGER = {"activation": "relu", "labels": "absolute", "input_dimension": 10, "examples": 20, "points": 5}
 NAMES = ("forgetting", "final_loss")
 
@@ -31,7 +33,7 @@ def _measure(model: LazyContinual, richness: np.ndarray, instances: int, size: i
     """Observables (similarity, richness, instance) of the limit, or of one network of this width per instance."""
     s, g = (v.ravel() for v in np.meshgrid(SIMILARITIES, richness, indexing="ij"))
     found: dict[str, list[np.ndarray]] = {name: [] for name in (*NAMES, "learnt")}
-    for instance in range(instances):
+    for instance in range(FIRST, FIRST + instances):
         here = _at(model, instance)
         if size is None:
             values: Any = here.replace(similarity=s, richness=g).theory()
@@ -56,7 +58,12 @@ def forgetting(quick: bool) -> dict[str, Any]:
     dims = ("similarity", "richness", "instance")
     fine = grid if quick else np.geomspace(0.05, 5.0, 8)
     small = xr.Dataset(
-        coords={"similarity": list(SIMILARITIES), "richness": fine, "points": grid, "instance": np.arange(fewer)},
+        coords={
+            "similarity": list(SIMILARITIES),
+            "richness": fine,
+            "points": grid,
+            "instance": FIRST + np.arange(fewer),
+        },
         attrs={"size": sizes[-1]},
     )
     for activation in ("linear", "relu"):
@@ -65,7 +72,12 @@ def forgetting(quick: bool) -> dict[str, Any]:
             small[f"{activation}_{name}"] = (dims, values)
         for name, values in _measure(model, grid, fewer, sizes[-1]).items():
             small[f"{activation}_{name}_simulated"] = (("similarity", "points", "instance"), values)
-    coords = {"similarity": list(SIMILARITIES), "richness": grid, "instance": np.arange(instances), "size": list(sizes)}
+    coords = {
+        "similarity": list(SIMILARITIES),
+        "richness": grid,
+        "instance": FIRST + np.arange(instances),
+        "size": list(sizes),
+    }
     longer = xr.Dataset(coords=coords)
     model = LazyContinual.create(**{**LONGER, "steps": 10 if quick else 500})
     runs = [_measure(model, grid, instances, size) for size in sizes]

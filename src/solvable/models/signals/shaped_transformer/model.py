@@ -32,8 +32,10 @@ positive matrices:
     V ↦ λ²V′ + γ² A V′ Aᵀ,    V′ = F(1 + √(κ dt) S/2)² Fᵀ/mean,    A = 1 + √dt u/τ₀ + dt b′,    FFᵀ = V + dt b_mlp,
 
 with κΣ_lin the linear part of Σ and b′ the mean second order of the softmax. A path may cross the ceiling between two
-steps, so that the ceiling is lowered by a factor e^{−0.5826 √(2κ dt)} (Broadie, Glasserman and Kou 1997). The result is
-NaN if steps are too long: dt γ² (ceiling/τ₀)² > 1 or κ dt > 0.1.
+steps, so that the ceiling is lowered by a factor e^{−0.5826 √(2κ dt)} (Broadie, Glasserman and Kou 1997). A quarter of the
+paths is followed by steps of 2dt too, with the same noise. The result is NaN if steps are too long: if the means of ρ₁₂, ln V₁₁
+or of the stopped paths differ by more than 0.03 between both, dt γ² (ceiling/τ₀)² > 1, κ dt > 0.1, or the ceiling lies within
+three steps of the longest token, ln(ceiling/V_αα) < 3 √(2κ dt).
 
 **Simulation.** The network itself, softmax and ReLU at finite n. Each weight matrix is used once: given X, the columns of
 XW/√n are independent N(0, V), and are drawn as F·(m × n normal numbers). This is exact and needs no n × n matrix.
@@ -42,7 +44,7 @@ XW/√n are independent N(0, V), and are drawn as F·(m × n normal numbers). Th
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -65,123 +67,20 @@ from solvable.model import (
     observable,
 )
 
+from .paths import Coefficients, attention_drift, diffusion, factor, feedforward_drift, scaled, step, stop
+
 BLOCKS = ("transformer", "attention", "mlp", "plain")
 MOST_TOKENS = 16
+STEP_ERROR = 0.03
+"""Largest change of the means of ρ₁₂, ln V₁₁ and `stopped` between steps of dt and of 2 dt with which paths are returned."""
+FEWEST = 64
+"""Paths, at least, that are followed with steps of both lengths."""
 UNSEEN = 0.5826  # −ζ(½)/√(2π): mean overshoot of a barrier by a random walk, in steps
 
 
 def equicorrelated(tokens: int, correlation: float = 0.2) -> np.ndarray:
     """The covariance of tokens of length one with equal correlations."""
     return (1 - correlation) * np.eye(tokens) + correlation
-
-
-def factor(V: Array) -> Array:
-    """Lower triangular F with FFᵀ = V, for matrices V[α, β, ...]; singular ones are allowed.
-
-    The loop runs over tokens, and each of its operations over all paths, which lie along the last axis.
-
-    >>> factor(jnp.asarray([[4.0, 2.0], [2.0, 1.0]])).tolist()
-    [[2.0, 0.0], [1.0, 0.0]]
-    """
-    columns, rest = [], V
-    for j in range(V.shape[0]):
-        pivot = rest[j, j]
-        good = pivot > 1e-7 * jnp.abs(V[j, j])  # a token that repeats earlier ones adds nothing of its own
-        root = jnp.where(good, jax.lax.rsqrt(jnp.where(good, pivot, 1.0)), 0.0)
-        column = rest[j:, j] * root[None]
-        column = jnp.concatenate([jnp.zeros((j, *column.shape[1:]), column.dtype), column]) if j else column
-        columns.append(column)
-        rest = rest - column[:, None] * column[None, :]
-    return jnp.stack(columns, axis=1)
-
-
-class Coefficients(NamedTuple):
-    """The coefficients of the equation of a block.
-
-    `noise` multiplies Σ_lin, `skip` and `branch` are λ² and γ² of attention (1 and 0 without it), `scores` is 1/τ₀, and
-    `bend` is the factor (c₊ − c₋)²/(2π) of the feed-forward drift, times γ².
-    """
-
-    noise: Array
-    skip: Array
-    branch: Array
-    scores: Array
-    bend: Array
-
-
-def feedforward_drift(V: Array) -> Array:
-    """√(V_αα V_ββ) [√(1 − ρ²) − ρ arccos ρ] for covariances V[α, β, ...]."""
-    length = jnp.sqrt(_diagonal(V))
-    scale = length[:, None] * length[None, :]
-    own = jnp.eye(V.shape[0], dtype=bool).reshape(V.shape[0], V.shape[0], *(1,) * (V.ndim - 2))
-    inside = jnp.clip(jnp.where(own, 0.0, V / scale), -1 + 1e-15, 1 - 1e-15)
-    return jnp.where(own, 0.0, scale * (jnp.sqrt(1 - inside**2) - inside * jnp.arccos(inside)))
-
-
-def _diagonal(V: Array) -> Array:
-    return jnp.stack([V[i, i] for i in range(V.shape[0])])
-
-
-def _centred(V: Array) -> Array:
-    rows, columns = (V.mean(axis, keepdims=True) for axis in (1, 0))
-    return V - rows - columns + V.mean((0, 1), keepdims=True)
-
-
-def _times(a: Array, b: Array) -> Array:
-    """Products of small matrices, paths last: sums of whole arrays, which the compiler fuses."""
-    return sum((a[:, k, None] * b[None, k] for k in range(1, a.shape[1])), start=a[:, 0, None] * b[None, 0])
-
-
-def _second_order(V: Array) -> Array:
-    """The mean second-order term of the softmax, V_αα (C_νν − C̄)/(2m), at τ₀ = 1."""
-    m = V.shape[0]
-    own = _diagonal(_centred(V))
-    return _diagonal(V)[:, None] * (own - own.mean(0, keepdims=True))[None, :] / (2 * m)
-
-
-def attention_drift(V: Array) -> Array:
-    """The drift of attention at γ = τ₀ = 1."""
-    m = V.shape[0]
-    second = _times(_second_order(V), V)
-    return V * jnp.sum(V * _centred(V), (0, 1), keepdims=True) / m**2 + second + jnp.swapaxes(second, 0, 1)
-
-
-def diffusion(V: Array, of: Coefficients) -> Array:
-    """The variances Σ_αβ,αβ of the increments of V_αβ, for one matrix V."""
-    length = jnp.diagonal(V)
-    K = V @ _centred(V) @ V / V.shape[0] ** 2
-    linear = length[:, None] * length[None, :] + V**2
-    ends = length[:, None] * jnp.diagonal(K)[None, :]
-    scores = ends + ends.T + 2 * V * K
-    return of.noise * linear + (of.branch * of.scores) ** 2 * scores
-
-
-def step(V: Array, of: Coefficients, dt: Array, normal: Array, attention: bool) -> Array:
-    """One step of all paths V[α, β, path]; `normal` holds m(m+1)/2 normal numbers per path, and m² more with attention."""
-    m = V.shape[0]
-    F = factor(V + dt * of.bend * feedforward_drift(V))
-    # 1 + √(κ dt) S/2, S symmetric; dividing its square by the mean conserves E V
-    rows, columns = np.triu_indices(m)
-    place = np.zeros((m, m), int)
-    place[rows, columns] = place[columns, rows] = np.arange(len(rows))
-    scale = jnp.asarray(np.where(np.eye(m), math.sqrt(2), 1.0)[:, :, None])
-    eye = jnp.eye(m)[:, :, None]
-    size = of.noise * dt
-    spread = _times(F, eye + jnp.sqrt(size) / 2 * scale * normal[place]) / jnp.sqrt(1 + size * (m + 1) / 4)
-    moved = _times(spread, jnp.swapaxes(spread, 0, 1))
-    if not attention:
-        return moved
-    scores = _times(_times(F, normal[len(rows) :].reshape(m, m, -1)), jnp.swapaxes(F, 0, 1))
-    first = of.scores * (scores - scores.mean(1, keepdims=True)) / m
-    A = eye + jnp.sqrt(dt) * first + dt * of.scores**2 * _second_order(_times(F, jnp.swapaxes(F, 0, 1)))
-    return of.skip * moved + of.branch * _times(_times(A, moved), jnp.swapaxes(A, 0, 1))
-
-
-def stop(V: Array, stopped: Array, ceiling: Array, seen: Array) -> tuple[Array, Array]:
-    """Scale covariances V[α, β, path] with a token longer than `seen` to the ceiling, and mark them as stopped."""
-    longest = jnp.max(_diagonal(V), axis=0)
-    over = longest > seen
-    return V * jnp.where(over & ~stopped, ceiling / longest, 1.0)[None, None], stopped | over
 
 
 class ShapedTransformer(Model):
@@ -297,28 +196,42 @@ class ShapedTransformer(Model):
 
     def point(self, numerics: Numerics) -> dict[str, Array]:
         of, m, attends = self.coefficients(), self.tokens, self._attends
-        each = -(-numerics.steps // self.points)
+        each, few = 2 * -(-numerics.steps // (2 * self.points)), min(numerics.draws, max(numerics.draws // 4, FEWEST))
         dt = self.depth / (each * self.points)
-        seen = self.ceiling * jnp.exp(-UNSEEN * jnp.sqrt(2 * of.noise * dt))
         numbers, key = m * (m + 1) // 2 + attends * m**2, jax.random.key(0)
+        rough = jnp.arange(numerics.draws + few) >= numerics.draws
 
-        def forward(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-            V, stopped = state
+        def forward(number: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            """One step of all paths; a few are repeated with steps of twice the length, every other time, and the same noise."""
+            V, stopped, last = state
             normal = jax.random.normal(jax.random.fold_in(key, number), (numbers, numerics.draws), float)
-            new = step(V, of, dt, normal, attends)
-            return stop(jnp.where(stopped[None, None], V, new), stopped, self.ceiling, seen)
+            both = (last + normal[:, :few]) / math.sqrt(2)
+            length = jnp.where(rough, 2 * dt * (number % 2), dt)
+            seen = self.ceiling * jnp.exp(-UNSEEN * jnp.sqrt(2 * of.noise * length))
+            new = step(V, of, length[None, None], jnp.concatenate([normal, both], axis=1), attends)
+            V, stopped = stop(jnp.where(stopped[None, None], V, new), stopped, self.ceiling, seen)
+            return V, stopped, normal[:, :few]
 
-        def stage(state: tuple[Array, Array], begin: Array) -> tuple[Any, dict[str, Array]]:
+        def stage(state: tuple[Array, Array, Array], begin: Array) -> tuple[Any, tuple[dict[str, Array], Array]]:
             state = jax.lax.fori_loop(0, each, lambda i, s: forward(begin + i, s), state)
-            return state, self._measured(*state)
+            every = self._measured(*state[:2])
+            found = {n: v[: numerics.draws] for n, v in every.items()}
+            moved = [abs(jnp.mean(scaled(n, v[:few]) - scaled(n, v[numerics.draws :]))) for n, v in every.items()]
+            return state, (found, jnp.max(jnp.stack(moved)))
 
-        every = jnp.broadcast_to(self.start[:, :, None], (m, m, numerics.draws))
-        begin = stop(every, jnp.zeros(numerics.draws, bool), self.ceiling, self.ceiling)
-        _, found = jax.lax.scan(stage, begin, each * jnp.arange(self.points))
+        lanes = numerics.draws + few
+        every = jnp.broadcast_to(self.start[:, :, None], (m, m, lanes))
+        begin = stop(every, jnp.zeros(lanes, bool), self.ceiling, self.ceiling)
+        none = jnp.zeros((numbers, few))
+        _, (found, moved) = jax.lax.scan(stage, (*begin, none), each * jnp.arange(self.points))
         V = self.start
         drift = of.bend * feedforward_drift(V) + of.branch * of.scores**2 * attention_drift(V)
         fast = dt * of.branch * (of.scores * self.ceiling) ** 2
-        fine = (fast <= 1) & (dt * of.bend * jnp.pi <= 1) & (dt * of.noise <= 0.1)
+        fine = (fast <= 1) & (dt * of.bend * jnp.pi <= 1) & (dt * of.noise <= 0.1) & jnp.all(moved <= STEP_ERROR)
+        room = jnp.log(
+            self.ceiling / jnp.max(jnp.diagonal(V))
+        )  # a ceiling within a few steps of the start is not resolved
+        fine = fine & ((room <= 0) | (room > 3 * jnp.sqrt(2 * of.noise * dt)))
         return found | {"drift": drift, "diffusion": diffusion(V, of), "converged": fine}
 
     def _measured(self, V: Array, stopped: Array) -> dict[str, Array]:

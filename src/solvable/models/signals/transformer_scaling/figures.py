@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 
 from solvable.render.figures import Recipe
@@ -19,24 +18,20 @@ NAMES = {"standard": "standard", "mup": "μP", "depth-mup": "depth-μP", "comple
 KEPT = ["test_loss_simulated", "final_loss_simulated", "excess_loss_simulated", "change_simulated"]
 
 
-def _large() -> bool:
-    """Whether there is a GPU, for which the studies are larger."""
-    return jax.default_backend() == "gpu"
+def rate_studies(quick: bool) -> dict[str, Study]:
+    """The networks of the figure of rates; all of them take minutes on a GPU."""
+    model = TransformerScaling(steps=400, batch=32, context=32, letters=16, base_width=64)
+    depths, sizes, wide, seeds, grid = [2, 4, 8, 16, 32], [64], [64, 128, 256], 4, 2.0 ** np.arange(-13.0, -3.0)
+    if quick:
+        model = TransformerScaling(steps=16, batch=4, context=8)
+        depths, sizes, wide, seeds, grid = [2, 4], [32], [16, 32], 2, grid[4::3]
+    deep = Study(model, {"rule": list(RULES), "depth": depths, "rate": grid}, sizes=sizes, seeds=seeds)
+    broad = Study(model, {"rule": ["standard", "mup"], "rate": grid}, sizes=wide, seeds=seeds)
+    return {"depths": deep, "widths": broad}
 
 
 def rates(quick: bool) -> dict[str, Any]:
-    model, grid = TransformerScaling(steps=50), 2.0 ** np.arange(-10.0, -3.0)
-    depths, sizes, wide, seeds = [2, 16], [32], [32, 128], 2
-    if quick:
-        model, grid = model.replace(steps=16, batch=4, context=8), grid[::3]
-        depths, wide, seeds = [2, 4], [16, 32], 2
-    elif _large():
-        model = TransformerScaling(steps=1000, batch=64, context=64, letters=16, base_width=64)
-        grid = 2.0 ** np.arange(-13.0, -3.5, 0.5)
-        depths, sizes, wide, seeds = [2, 4, 8, 16, 32, 64], [64], [64, 128, 256, 512, 1024], 4
-    deep = Study(model, {"rule": list(RULES), "depth": depths, "rate": grid}, sizes=sizes, seeds=seeds).run()
-    broad = Study(model, {"rule": ["standard", "mup"], "rate": grid}, sizes=wide, seeds=seeds).run()
-    return {"depths": deep[KEPT], "widths": broad[KEPT]}
+    return {name: study.run()[KEPT] for name, study in rate_studies(quick).items()}
 
 
 def best_rates(data: Any) -> Any:
@@ -151,26 +146,19 @@ def draw_laziness(data: dict[str, Any]) -> Any:
     return figure
 
 
-def compute(quick: bool) -> dict[str, Any]:
-    model, grid = TransformerScaling(steps=50, base_width=64), 2.0 ** np.arange(-8.0, -4.0)
-    shapes, seeds = {"64 × 2": (64, 2), "32 × 8": (32, 8)}, 2
+def compute_studies(quick: bool) -> dict[str, Study]:
+    """Networks of several shapes, width × depth, of equal compute; the first is the base model."""
+    model = TransformerScaling(steps=400, batch=32, context=32, letters=16, base_width=128)
+    shapes, seeds, grid = ((128, 2), (64, 8), (32, 32)), 4, 2.0 ** np.arange(-13.0, -3.0)
     if quick:
-        model, grid, shapes = (
-            model.replace(steps=16, batch=4, context=8),
-            grid[::2],
-            {"32 × 2": (32, 2), "16 × 8": (16, 8)},
-        )
-    elif _large():
-        model = TransformerScaling(steps=1000, batch=64, context=64, letters=16, base_width=256)
-        grid = 2.0 ** np.arange(-13.0, -3.5, 0.5)
-        shapes, seeds = {"256 × 2": (256, 2), "128 × 8": (128, 8), "64 × 32": (64, 32), "32 × 128": (32, 128)}, 4
-    found = {}
-    for name, (width, depth) in shapes.items():
-        runs = Study(
-            model.replace(depth=depth), {"rule": list(NAMES)[1:], "rate": grid}, sizes=[width], seeds=seeds
-        ).run()
-        found[name.replace(" × ", "x")] = runs[KEPT[:3]]
-    return found
+        model = TransformerScaling(steps=16, batch=4, context=8)
+        shapes, seeds, grid = ((32, 2), (16, 8)), 2, grid[5::2]
+    over = {"rule": list(NAMES)[1:], "rate": grid}
+    return {f"{n}x{depth}": Study(model.replace(depth=depth), over, sizes=[n], seeds=seeds) for n, depth in shapes}
+
+
+def compute(quick: bool) -> dict[str, Any]:
+    return {shape: study.run()[KEPT[:3]] for shape, study in compute_studies(quick).items()}
 
 
 def at_base_rate(data: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -179,6 +167,30 @@ def at_base_rate(data: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     tuned = first.final_loss_simulated.isel(size=0).mean("seed", skipna=False).fillna(np.inf).argmin("rate")
     losses = {name: part.final_loss_simulated.isel(size=0) for name, part in found}
     return {name: (loss.isel(rate=tuned), loss.min("rate")) for name, loss in losses.items()}
+
+
+def steps_to(data: Any, rule: str, other: str) -> Any:
+    """Steps after which `rule` has the final loss of `other`, each at its best rate; NaN if it never has, by seed.
+
+    Losses between two records are interpolated in the logarithm of the steps.
+    """
+    import xarray as xr
+
+    runs = data.isel(size=0)
+    best = runs.final_loss_simulated.mean("seed", skipna=False).fillna(np.inf).argmin("rate")
+    aim = runs.final_loss_simulated.sel(rule=other).isel(rate=best.sel(rule=other))
+    path = runs.test_loss_simulated.sel(rule=rule).isel(rate=best.sel(rule=rule), time=slice(1, None))
+    log_time = np.log(path.time.values)
+
+    def crossing(losses: np.ndarray, aim: float) -> float:
+        below = np.flatnonzero(losses <= aim)
+        if len(below) == 0 or below[0] == 0:
+            return np.nan
+        i = below[0]
+        part = (losses[i - 1] - aim) / (losses[i - 1] - losses[i])
+        return float(np.exp(log_time[i - 1] + part * (log_time[i] - log_time[i - 1])))
+
+    return xr.apply_ufunc(crossing, path, aim, input_core_dims=[["time"], []], vectorize=True)
 
 
 def draw_compute(data: dict[str, Any]) -> Any:

@@ -86,11 +86,4 @@ CLAIMS = (
         (MAP,), _residual,
         "erf with σ_w² = 9 (χ > 1), T = 64, d = 256, 30 blocks; ReLU with σ_w² = 0.2 (χ < 1): residuals only delay the collapse",
     ),
-    Claim(
-        "Trainability diagrams predict which models learn when they are trained.",
-        "giorlandino2025two",
-        "training loss of small transformers over strength and residual follows the diagram",
-        "loss independent of it",
-        missing="training: only initialisations were simulated",
-    ),
 )  # fmt: skip

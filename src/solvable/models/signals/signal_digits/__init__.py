@@ -1,0 +1,3 @@
+"""Transformers trained on digits, over depth and query/key strength."""
+
+from .model import SignalDigits as SignalDigits
