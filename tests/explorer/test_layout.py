@@ -20,7 +20,10 @@ new PerformanceObserver((list) => {
 """
 PLACES = """() => Object.fromEntries([...document.querySelectorAll(
   ".control, .control input, .segments span, .chip, .tools *, .simulate .primary, .axes select, .simulate .field, .takeaway"
-)].map((e, k) => { const b = e.getBoundingClientRect(); return [`${k} ${e.tagName} ${e.className}`, [b.x, b.y + scrollY]]; }))"""
+)].map((e, k) => [`${k} ${e.tagName} ${e.className}`, e]).filter(([, e]) => e.getClientRects().length).map(([name, e]) => {
+  const box = e.getBoundingClientRect();
+  return [name, [box.x, box.y + scrollY]];
+}))"""
 
 
 def moved(before, after):

@@ -110,6 +110,12 @@ function logTicks(values) {
   return { tickmode: "array", tickvals, ticktext: tickvals.map((v) => number(v, 3)) };
 }
 
+/** Columns, rows and height of a figure with this number of panels. */
+export function extent(panels, width, look) {
+  const columns = panels > 1 && width >= 620 ? 2 : 1, rows = Math.max(1, Math.ceil(panels / columns));
+  return { columns, rows, tall: Math.round(rows === 1 ? look.height : Math.max(look.height, rows * (width < 520 ? 200 : 270 * look.scale))) };
+}
+
 /**
  * The whole figure. `curves` are the current one and the pinned ones: {name, colour, answer, points, faded};
  * `declarations` maps fields and observables to their declarations; a `preview` has few points, and a smooth line through them.
@@ -120,12 +126,11 @@ export function compose({ view, curves, declarations, look, width, logarithmic, 
   if (view.y && whole?.dims.length === 2) return heatMap({ scales: [view.x.scale, view.y.scale], answer: first, declarations, look, width });
   if (map && !view.x && whole?.values && planeOf(whole, first)) return heatMap({ scales: whole.dims.map((d) => first.dimensions[d].scale), answer: first, declarations, look, width });
   const names = view.observables.filter((n) => curves.some((c) => has(c, n)));
-  const columns = names.length > 1 && width >= 620 ? 2 : 1;
-  const rows = Math.max(1, Math.ceil(names.length / columns));
+  const { columns, rows, tall } = extent(names.length, width, look);
   const traces = [], legend = [], layout = base(look);
   const single = curves.length === 1;
   const colours = palette(look.dark);
-  const gapX = columns > 1 ? (70 * look.scale) / width : 0, tall = Math.round(rows === 1 ? look.height : Math.max(look.height, rows * (width < 520 ? 200 : 270 * look.scale)));
+  const gapX = columns > 1 ? (70 * look.scale) / width : 0;
   const gapY = rows > 1 ? (62 * look.scale) / tall : 0;
   
   names.forEach((name, k) => {

@@ -115,7 +115,8 @@ export function lectern(page) {
     const hidden = Boolean(sketch?.hidden);
     predict.textContent = hidden ? "Reveal" : "Predict first";
     predict.classList.toggle("primary", hidden);
-    predict.disabled = Boolean(page.view.y) || !page.description.has_theory;
+    const shown = page.declarations.observables[page.view.observables[0]];
+    predict.disabled = Boolean(page.view.y) || !shown?.predicted || (!page.view.x && !shown.dims.length); // no curve to predict
     wipe.hidden = !hidden || sketch.empty;
   }
 

@@ -7,11 +7,12 @@ import { panel } from "./controls.js";
 import { announce, h, number, settled, words } from "./dom.js";
 import { planeOf } from "./figure.js";
 import { lectern } from "./lecture.js";
-import { draw, sentence, soon, table } from "./plot.js";
+import { draw, reserve, sentence, soon, table } from "./plot.js";
 import { physics, simulations } from "./simulate.js";
 import { difference, existing, forServer, fromQuery, toQuery } from "./state.js";
 import { takeaway } from "./takeaway.js";
-import { caption } from "./tour.js";
+import { stories as lectures } from "./story.js";
+import { caption, stories } from "./tour.js";
 
 const STATUS = {
   exact: "exact: holds at every size", asymptotic: "asymptotic: exact as the size grows",
@@ -24,7 +25,9 @@ const SLOW = 0.06; // seconds: a slower curve is previewed with fewer points whi
 /** The page of the model `id`, in the state that the query string describes. */
 export async function modelPage(id, query) {
   soon();
-  const description = await api.model(id);
+  // What is told above the plot is there from the beginning.
+  const told = /[?&]tour=/.test(query) ? stories() : /[?&]lecture=/.test(query) ? lectures() : null;
+  const [description] = await Promise.all([api.model(id), told]);
   return new Page(description, query);
 }
 
@@ -89,6 +92,7 @@ class Page {
   /** Called when the page is in the document, so that its width is known. */
   shown() {
     this.refresh();
+    reserve(this.plot, this.view.y ? 1 : this.view.observables.length);
     this.askAll();
     this.showStory();
     this.showClaims();

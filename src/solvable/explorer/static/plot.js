@@ -1,7 +1,7 @@
 // The plot on the page: draws a composed figure with Plotly, its legend as HTML, and its values as a table.
 
 import { h, number, words } from "./dom.js";
-import { compose, linesOf, MARKERS } from "./figure.js";
+import { compose, extent, linesOf, MARKERS } from "./figure.js";
 import { veiled } from "./prediction.js";
 import { sketch } from "./sketch.js";
 
@@ -39,6 +39,11 @@ export function look(element, legend) {
   };
 }
 
+/** Keep the place of a figure free until it is drawn, so that nothing below it moves. */
+export function reserve(element, panels) {
+  element.style.minHeight = `${extent(panels, element.clientWidth, look(element)).tall}px`;
+}
+
 /** Draw the figure in place of the previous one, its legend first; resolves when it is on the screen. */
 export async function draw(element, input) {
   const { legend, pins = [], unpin = () => {} } = input;
@@ -53,6 +58,7 @@ export async function draw(element, input) {
   if (legend) showLegend(legend, figure, pins, unpin);
   if (legend?.offsetHeight !== tall) figure = composed();
   element.querySelector(":scope > .sketch")?.remove();
+  element.style.minHeight = "";
   await Plotly.react(element, figure.traces, { ...figure.layout, width: element.clientWidth }, { displayModeBar: false, responsive: false, doubleClick: "reset", scrollZoom: false });
   // On a phone the plot stays visible while the controls below it are used, unless it would fill the screen.
   element.parentElement.classList.toggle("tall", figure.layout.height > 0.56 * innerHeight);
