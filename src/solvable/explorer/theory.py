@@ -380,12 +380,12 @@ class Theories:
 def theory_of(model: Model) -> str | None:
     """One sentence on why this model has no curve; None if it has one."""
     if not model.has_theory:
-        return f"{model.id} has no closed theory; it is an experiment, measured by simulation."
+        return "this model has no closed theory; it is an experiment, measured by simulation."
     if model.unprepared:
-        return f"the theory of this {model.id} needs a random draw; simulate to see it together with the points."
+        return "the theory of this model needs a random draw; simulate to see it together with the points."
     if model.cost_class() == "kept":
         return (
-            f"a point of the theory of {model.id} takes minutes; simulate to compute it at the simulated points, "
+            "a point of this theory takes minutes; simulate to compute it at the simulated points, "
             "or run a study and open it here."
         )
     return None

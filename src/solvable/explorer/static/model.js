@@ -11,6 +11,7 @@ import { physics, simulations } from "./simulate.js";
 import { difference, existing, forServer, fromQuery, toQuery } from "./state.js";
 import { takeaway } from "./takeaway.js";
 import { caption } from "./tour.js";
+import { keptFigure } from "./kept.js";
 
 const STATUS = {
   exact: "exact: holds at every size", asymptotic: "asymptotic: exact as the size grows",
@@ -61,7 +62,7 @@ class Page {
     this.mapTick = h("label", { class: "tick", hidden: true }, this.mapBox, "as a map");
     const tools = h("div", { class: "tools" }, this.pinButton, h("label", { class: "tick" }, this.logBox, "logarithmic values"), this.mapTick,
       d.has_branches ? h("label", { class: "tick" }, this.branchBox, "all branches") : null);
-    this.figure = h("figure", { class: "hero" }, this.chips, this.legend, h("div", { class: "canvas" }, h("div", { class: "working", "aria-hidden": "true" }), this.plot, this.empty), this.axes.element, tools,
+    this.figure = h("figure", { class: "hero" }, this.chips, this.legend, h("div", { class: "canvas" }, h("div", { class: "working", "aria-hidden": "true" }), this.plot, this.empty), this.simulations.slider, this.axes.element, tools,
       h("figcaption", {}, this.trouble, this.status, this.values));
     this.element = h("div", { class: "model" },
       h("div", { class: "title" }, h("h1", {}, d.title), h("p", {}, h("span", { html: d.sentence_html ?? "" }), " ", h("span", { class: `badge ${d.has_theory ? "pair" : "experiment"}` }, d.has_theory ? "theory and simulation" : "experiment"))),
@@ -331,7 +332,8 @@ class Page {
     this.plot.setAttribute("aria-label", sentence(curves[0].answer, view));
     const bare = !figure.panels.length;
     this.empty.hidden = !bare;
-    if (bare) this.empty.replaceChildren(h("p", {}, this.answer?.note ? `${this.answer.note.charAt(0).toUpperCase()}${this.answer.note.slice(1)}` : "None of these observables has a theory."), h("p", { class: "quiet" }, "Press Simulate below; points are drawn here as they arrive."));
+    if (bare) this.empty.replaceChildren(h("p", {}, this.answer?.note ? `${this.answer.note.charAt(0).toUpperCase()}${this.answer.note.slice(1)}` : "None of these observables has a theory."), h("p", { class: "quiet" }, "Press Simulate below; points are drawn here as they arrive."), (this.kept ??= keptFigure(this.description.id)));
+    this.figure.classList.toggle("bare", bare);
     this.pinButton.disabled = Boolean(view.y) || bare;
     this.showStatus(curves[0].answer);
     if (this.values.open) this.showTable();
