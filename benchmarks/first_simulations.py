@@ -1,6 +1,6 @@
 """The default simulation of every model as the page runs it, but without a server: when the first points come, and the verdicts.
 
-`python -m benchmarks.first_simulations [MODEL ...] [--out FILE] [--jobs N] [--cores N] [--limit SECONDS]` runs each model in a
+`python -m benchmarks.first_simulations [MODEL[=JSON] ...] [--out FILE] [--jobs N] [--cores N] [--limit SECONDS]` runs each model in a
 process of its own, on a few cores, without any compiled programs to begin with, and prints one JSON object per line.
 """
 
@@ -31,7 +31,7 @@ def one(model: str, changes: dict[str, Any]) -> None:
 
     kind = model_class(model)
     view = views.View.checked(default_view(kind).json() | changes)
-    found: dict[str, Any] = {"model": model, "sizes": view.sizes, "seeds": view.seeds, "points": view.simulated}
+    found: dict[str, Any] = {"model": model, "changes": changes, "sizes": view.sizes, "seeds": view.seeds, "points": view.simulated}
     begun, spent = time.monotonic(), time.process_time()
 
     def send(message: dict[str, Any], data: bytes = b"") -> None:
@@ -80,16 +80,16 @@ def main() -> int:
     from solvable.registry import listings
 
     about = argparse.ArgumentParser(prog="python -m benchmarks.first_simulations", description=__doc__)
-    about.add_argument("models", nargs="*", metavar="MODEL")
+    about.add_argument("models", nargs="*", metavar="MODEL[=JSON]", help="with parts of the view that are to be different")
     about.add_argument("--out", type=Path, help="also write the lines to this file")
     about.add_argument("--jobs", type=int, default=1, help="models at a time")
     about.add_argument("--cores", type=int, default=2, help="cores of each")
     about.add_argument("--limit", type=float, default=90, help="seconds after which a model is given up")
-    about.add_argument("--change", default="{}", help="a JSON object with parts of the view that are to be different")
     about.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     chosen = about.parse_args()
     if chosen.one:
-        one(chosen.models[0], json.loads(chosen.change))
+        model, _, changes = chosen.models[0].partition("=")
+        one(model, json.loads(changes or "{}"))
         return 0
     free: Queue[list[int]] = Queue()
     known = sorted(os.sched_getaffinity(0))
@@ -99,7 +99,7 @@ def main() -> int:
 
     def work(model: str) -> None:
         cores = free.get()
-        words = [sys.executable, "-m", "benchmarks.first_simulations", model, "--one", "--change", chosen.change]
+        words = [sys.executable, "-m", "benchmarks.first_simulations", model, "--one"]
         try:
             done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=chosen.limit,
                                   env=os.environ | {"JAX_PLATFORMS": "cpu"}, preexec_fn=lambda: os.sched_setaffinity(0, cores))  # fmt: skip
