@@ -1,7 +1,7 @@
-"""The default simulation of every model as the page runs it, but without a server: when the first points come, and the verdicts.
+"""The default simulation of every model as the page runs it, but without a server: its first points and its verdicts.
 
-`python -m benchmarks.first_simulations [MODEL[=JSON] ...] [--out FILE] [--jobs N] [--cores N] [--limit SECONDS]` runs each model in a
-process of its own, on a few cores, without any compiled programs to begin with, and prints one JSON object per line.
+`python -m benchmarks.first_simulations [MODEL[=JSON] ...]` runs each model in a process of its own, on a few cores, without
+any compiled programs to begin with, and prints one JSON object per line.
 """
 
 from __future__ import annotations
@@ -31,7 +31,13 @@ def one(model: str, changes: dict[str, Any]) -> None:
 
     kind = model_class(model)
     view = views.View.checked(default_view(kind).json() | changes)
-    found: dict[str, Any] = {"model": model, "changes": changes, "sizes": view.sizes, "seeds": view.seeds, "points": view.simulated}
+    found: dict[str, Any] = {
+        "model": model,
+        "changes": changes,
+        "sizes": view.sizes,
+        "seeds": view.seeds,
+        "points": view.simulated,
+    }
     begun, spent = time.monotonic(), time.process_time()
 
     def send(message: dict[str, Any], data: bytes = b"") -> None:
@@ -80,7 +86,9 @@ def main() -> int:
     from solvable.registry import listings
 
     about = argparse.ArgumentParser(prog="python -m benchmarks.first_simulations", description=__doc__)
-    about.add_argument("models", nargs="*", metavar="MODEL[=JSON]", help="with parts of the view that are to be different")
+    about.add_argument(
+        "models", nargs="*", metavar="MODEL[=JSON]", help="with parts of the view that are to be different"
+    )
     about.add_argument("--out", type=Path, help="also write the lines to this file")
     about.add_argument("--jobs", type=int, default=1, help="models at a time")
     about.add_argument("--cores", type=int, default=2, help="cores of each")
@@ -101,10 +109,13 @@ def main() -> int:
         cores = free.get()
         words = [sys.executable, "-m", "benchmarks.first_simulations", model, "--one"]
         try:
-            done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=chosen.limit,
-                                  env=os.environ | {"JAX_PLATFORMS": "cpu"}, preexec_fn=lambda: os.sched_setaffinity(0, cores))  # fmt: skip
-            line = done.stdout.strip().splitlines()[-1] if done.returncode == 0 else json.dumps(
-                {"model": model, "failed": done.stderr[-600:]})  # fmt: skip
+            environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+            done = subprocess.run(
+                words, cwd=ROOT, capture_output=True, text=True, timeout=chosen.limit, env=environment,
+                preexec_fn=lambda: os.sched_setaffinity(0, cores),
+            )  # fmt: skip
+            failed = json.dumps({"model": model, "failed": done.stderr[-600:]})
+            line = done.stdout.strip().splitlines()[-1] if done.returncode == 0 else failed
         except subprocess.TimeoutExpired:
             line = json.dumps({"model": model, "failed": f"longer than {chosen.limit} s"})
         finally:

@@ -14,7 +14,9 @@ class Explore:
     """Open a local page with sliders for the exact curves and simulations to compare with them."""
 
     what: Positional[
-        Annotated[str | None, arg(metavar="RUN|LINK", help="A stored study to open, or a link such as '?model=perceptron'.")]
+        Annotated[
+            str | None, arg(metavar="RUN|LINK", help="A stored study to open, or a link such as '?model=perceptron'.")
+        ]
     ] = None
     snapshot: Annotated[
         Path | None, arg(metavar="FILE", help="Write what RUN or LINK shows as one HTML file, and serve nothing.")

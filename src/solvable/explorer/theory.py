@@ -28,6 +28,7 @@ from ..lab.execute import Executor
 from ..model import Model
 from ..study import Study
 from .describe import symbol
+from .room import forget_programs, give_back, is_full
 from .views import View
 
 LANES = (1, 8, 16, 64)
@@ -367,6 +368,7 @@ class Theories:
         if made in self._known:
             yield
             return
+        self._make_room()
         with self._lock:
             self._compiling[made] = time.monotonic()
         try:
@@ -375,6 +377,15 @@ class Theories:
         finally:
             with self._lock:
                 self._compiling.pop(made, None)
+            give_back()
+
+    def _make_room(self) -> None:
+        """Before a compilation: forget all programs if they occupy too much. What is looked at next is compiled again."""
+        with self._lock:
+            if self._compiling or not is_full(len(self._known)):
+                return
+            self._known.clear()
+        forget_programs()
 
 
 def theory_of(model: Model) -> str | None:

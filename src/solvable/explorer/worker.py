@@ -19,6 +19,7 @@ FRAME = struct.Struct(">II")
 PAUSE = 0.25  # seconds between checks for new points
 MORE = 1.25  # a point is sent again once its number of seeds has grown by this factor
 FEWEST_SEEDS = 4  # with fewer, hardly any difference would be significant, so that none says little
+MOST = 700 * 2**20  # bytes of this process before a simulation, beyond which the programs of earlier ones are forgotten
 MOST_VALUES = 4096  # numbers of one observable at one point: larger ones are exported, not drawn
 
 
@@ -51,8 +52,11 @@ class Simulation:
         from ..lab._files import pack
         from ..lab.execute import Executor
         from .ahead import Ahead
+        from .room import forget_programs, is_full
         from .waves import cost_of, in_waves
 
+        if is_full(2, MOST):
+            forget_programs()
         study, begun = self.study, time.monotonic()
         store, blocks = study.attach(), in_waves(study.plan(), type(self.view.model).runs, cost_of(study))
         plan = study.stored_plan(blocks)
