@@ -197,6 +197,7 @@ def answer(view: View, curves: Curves) -> dict[str, Any]:
         "not_converged": int(curves.converged.size - np.count_nonzero(curves.converged)),
         "partly": partly(view, curves),
         "seconds": round(curves.seconds, 6),
+        "compiled": curves.compiled,
     }  # fmt: skip
 
 

@@ -352,7 +352,7 @@ class Page {
       counted(out, "did not converge and", "is left out", "are left out"),
       counted(partly, "did not converge to the end and", "is drawn up to where it failed", "are drawn up to where they failed"),
     ].filter(Boolean).join(" ");
-    const took = answer.seconds ? ` Computed in ${answer.seconds < 1 ? `${number(answer.seconds * 1000, 2)} ms` : `${number(answer.seconds, 2)} s`}.` : "";
+    const took = answer.seconds ? ` ${answer.compiled ? "Compiled and computed" : "Computed"} in ${answer.seconds < 1 ? `${number(answer.seconds * 1000, 2)} ms` : `${number(answer.seconds, 2)} s`}.` : "";
     const text = parts.length ? `${parts.join("; ")}.` : "";
     this.status.replaceChildren(text.charAt(0).toUpperCase() + text.slice(1), missing ? h("strong", {}, ` ${missing}`) : "", h("span", { class: "quiet" }, took));
   }
