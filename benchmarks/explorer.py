@@ -120,7 +120,9 @@ def fresh_curve(chromium: Any, server: Server, query: str) -> float:
     """Milliseconds from opening the printed address to the first curve, as soon as a new server has printed it."""
     page = chromium.new_context(viewport={"width": 1280, "height": 800}).new_page()
     page.goto(f"{server.address()}&{query.removeprefix('?')}", wait_until="commit")
-    page.wait_for_function("performance.getEntriesByName('first curve').length || window.Plotly?.version", timeout=300_000)
+    page.wait_for_function(
+        "performance.getEntriesByName('first curve').length || window.Plotly?.version", timeout=300_000
+    )
     page.locator(".hero:not(.waits) .plot .main-svg").first.wait_for(timeout=300_000)
     spent = page.evaluate("performance.getEntriesByName('first curve')[0]?.startTime ?? performance.now()")
     page.context.close()

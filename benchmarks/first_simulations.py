@@ -41,7 +41,8 @@ def one(model: str, changes: dict[str, Any]) -> None:
     begun, spent = time.monotonic(), time.process_time()
 
     def send(message: dict[str, Any], data: bytes = b"") -> None:
-        event, content = message.get("event"), message.get("data")
+        event: str | None = message.get("event")
+        content: Any = message.get("data")
         if event == "points" and content["observable"] in view.observables and "first_points" not in found:
             found.update(first_points=time.monotonic() - begun, first_points_cpu=time.process_time() - spent)
         elif event == "agreement":

@@ -44,7 +44,7 @@ def _rounded(block: dict[str, Any]) -> dict[str, Any]:
 def _waves(blocks: list[dict[str, Any]], runs: str, cost: Cost) -> Iterator[list[dict[str, Any]]]:
     """The waves of one program, each a list of blocks with one batch."""
     program, _ = parts_of(blocks[0])
-    cells = sorted((c for b in blocks for c in cells_of(b, "")), key=lambda c: c.seed)
+    cells = sorted((c for b in blocks for c in cells_of(b, "")), key=lambda c: c.seed or 0)
     lanes = min(program["lanes"], ONE_BY_ONE.get(runs, program["lanes"]))
     program = program | {"lanes": lanes}
     seconds = lanes * cost.of("simulation", program["size"], program["padded"])
