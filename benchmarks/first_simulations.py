@@ -1,7 +1,7 @@
-"""The default simulation of every model as the page runs it, but without a server: when the first points come, and the verdicts.
+"""The default simulation of every model as the page runs it, but without a server: its first points and its verdicts.
 
-`python -m benchmarks.first_simulations [MODEL ...] [--out FILE] [--jobs N] [--cores N] [--limit SECONDS]` runs each model in a
-process of its own, on a few cores, without any compiled programs to begin with, and prints one JSON object per line.
+`python -m benchmarks.first_simulations [MODEL[=JSON] ...]` runs each model in a process of its own, on a few cores, without
+any compiled programs to begin with, and prints one JSON object per line.
 """
 
 from __future__ import annotations
@@ -31,11 +31,18 @@ def one(model: str, changes: dict[str, Any]) -> None:
 
     kind = model_class(model)
     view = views.View.checked(default_view(kind).json() | changes)
-    found: dict[str, Any] = {"model": model, "sizes": view.sizes, "seeds": view.seeds, "points": view.simulated}
+    found: dict[str, Any] = {
+        "model": model,
+        "changes": changes,
+        "sizes": view.sizes,
+        "seeds": view.seeds,
+        "points": view.simulated,
+    }
     begun, spent = time.monotonic(), time.process_time()
 
     def send(message: dict[str, Any], data: bytes = b"") -> None:
-        event, content = message.get("event"), message.get("data")
+        event: str | None = message.get("event")
+        content: Any = message.get("data")
         if event == "points" and content["observable"] in view.observables and "first_points" not in found:
             found.update(first_points=time.monotonic() - begun, first_points_cpu=time.process_time() - spent)
         elif event == "agreement":
@@ -80,16 +87,18 @@ def main() -> int:
     from solvable.registry import listings
 
     about = argparse.ArgumentParser(prog="python -m benchmarks.first_simulations", description=__doc__)
-    about.add_argument("models", nargs="*", metavar="MODEL")
+    about.add_argument(
+        "models", nargs="*", metavar="MODEL[=JSON]", help="with parts of the view that are to be different"
+    )
     about.add_argument("--out", type=Path, help="also write the lines to this file")
     about.add_argument("--jobs", type=int, default=1, help="models at a time")
     about.add_argument("--cores", type=int, default=2, help="cores of each")
     about.add_argument("--limit", type=float, default=90, help="seconds after which a model is given up")
-    about.add_argument("--change", default="{}", help="a JSON object with parts of the view that are to be different")
     about.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     chosen = about.parse_args()
     if chosen.one:
-        one(chosen.models[0], json.loads(chosen.change))
+        model, _, changes = chosen.models[0].partition("=")
+        one(model, json.loads(changes or "{}"))
         return 0
     free: Queue[list[int]] = Queue()
     known = sorted(os.sched_getaffinity(0))
@@ -99,12 +108,15 @@ def main() -> int:
 
     def work(model: str) -> None:
         cores = free.get()
-        words = [sys.executable, "-m", "benchmarks.first_simulations", model, "--one", "--change", chosen.change]
+        words = [sys.executable, "-m", "benchmarks.first_simulations", model, "--one"]
         try:
-            done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=chosen.limit,
-                                  env=os.environ | {"JAX_PLATFORMS": "cpu"}, preexec_fn=lambda: os.sched_setaffinity(0, cores))  # fmt: skip
-            line = done.stdout.strip().splitlines()[-1] if done.returncode == 0 else json.dumps(
-                {"model": model, "failed": done.stderr[-600:]})  # fmt: skip
+            environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+            done = subprocess.run(
+                words, cwd=ROOT, capture_output=True, text=True, timeout=chosen.limit, env=environment,
+                preexec_fn=lambda: os.sched_setaffinity(0, cores),
+            )  # fmt: skip
+            failed = json.dumps({"model": model, "failed": done.stderr[-600:]})
+            line = done.stdout.strip().splitlines()[-1] if done.returncode == 0 else failed
         except subprocess.TimeoutExpired:
             line = json.dumps({"model": model, "failed": f"longer than {chosen.limit} s"})
         finally:

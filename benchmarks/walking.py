@@ -18,8 +18,19 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from .browsing import Server, served
+from .rows import Row
 
-SHOWN = ("model", "curve", "curve_cpu", "first_points", "simulated", "simulated_cpu", "server_mb", "worker_mb", "verdicts")
+SHOWN = (
+    "model",
+    "curve",
+    "curve_cpu",
+    "first_points",
+    "simulated",
+    "simulated_cpu",
+    "server_mb",
+    "worker_mb",
+    "verdicts",
+)
 CONCLUSIVE = ("agree", "finite-size")
 
 
@@ -137,6 +148,24 @@ def walk(models: list[str], simulate: bool = True) -> Iterator[dict[str, Any]]:
         client = Client(server)
         for model in models:
             yield visit(client, model, simulate)
+
+
+def walking() -> Iterator[Row]:
+    """Every model is opened and simulated as the page does it, with one server (twenty minutes on an idle machine)."""
+    from solvable.registry import listings
+
+    largest = 0.0
+    for found in walk(list(listings())):
+        largest = max(largest, found["server_mb"])
+        decided = all(v in CONCLUSIVE for v in found.get("verdicts", {}).values())
+        note = f"curve after {found['curve']:.1f} s; {found['view']['seeds']} seeds; " + ", ".join(
+            f"{name} {verdict}" for name, verdict in found.get("verdicts", {}).items()
+        )
+        yield Row("walking", f"{found['model']}: Simulate to the first points", found.get("first_points") or 1e9, most=3,
+                  unit="s", note=note)  # fmt: skip
+        yield Row("walking", f"{found['model']}: Simulate to the verdict{'' if decided else ', which decides nothing'}",
+                  found.get("simulated", 1e9) if decided else 1e9, most=20, unit="s")  # fmt: skip
+    yield Row("walking", "memory of the server at its largest", largest, most=600, unit="MB")
 
 
 def main() -> int:

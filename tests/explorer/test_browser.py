@@ -71,7 +71,9 @@ def test_the_first_page_explains_itself_and_finds_models_by_word_and_family(visi
     assert visit.find(".hello p").inner_text().count(". ") == 1  # two sentences
     badges = visit.find(".card .badge").all_inner_texts()
     assert badges == [line.kind for line in sv.listings().values()]
-    visit.page.get_by_label("Search the models").fill("row of factored")
+    visit.page.get_by_label("Search the models").fill("one row of factored attention")
+    assert cards.first.get_attribute("data-model") == "potts-attention"
+    visit.page.get_by_label("Search the models").fill("sum of relus")
     assert cards.count() == 1
     assert visit.find(".count").inner_text() == "1 model"
     visit.page.get_by_label("Search the models").fill("no such thing")

@@ -25,7 +25,8 @@ from waiting import LONG, until
 VIEW = {"model": "toy", "x": {"field": "samples"}, "sizes": [20], "seeds": 2}
 GET = ("/", "/api/models", "/api/models/toy", "/api/models/toy/claims", "/api/status", "/plotly.js", "/static/index.html",
        "/api/study", "/api/stories",
-       "/thumbnails/toy.png", "/api/jobs", "/api/jobs/x/events", "/nothing")  # fmt: skip
+       "/thumbnails/toy.svg", "/api/words", "/api/models/toy/kept", "/figures/none.svg", "/api/jobs", "/api/jobs/x/events",
+       "/nothing")  # fmt: skip
 POST = ("/api/theory", "/api/simulate", "/api/reproduce", "/api/export", "/api/jobs/x/cancel", "/api/study/series")
 
 
@@ -486,7 +487,7 @@ def test_an_internal_failure_is_reported_without_details(fresh, monkeypatch, cap
 def test_every_response_carries_the_headers(running):
     answers = [
         running.get("/"), running.get("/api/models"), running.get("/nothing"), running.get("/plotly.js"),
-        running.get("/static/none"), running.get("/thumbnails/toy.png"), running.get("/", cookie=None),
+        running.get("/static/none"), running.get("/thumbnails/toy.svg"), running.get("/", cookie=None),
         running.get("/api/models", cookie=None), running.post("/api/theory", {"view": VIEW}), running.post("/api/theory", {}),
         running.post("/api/theory", {}, Origin="http://evil.example"), running.ask("PUT", "/"), body(running, b"{"),
         running.get("/", headers={"Host": "evil.example"}), running.get(f"/?token={running.door.issue()}"),

@@ -370,22 +370,6 @@ def test_a_failed_export_says_why(running):
     assert "branches" in running.post("/api/export", {"view": {**SQUARE, "branches": True}, "format": "csv"}).error
 
 
-def test_every_model_has_a_picture_for_the_gallery(running):
-    for id in ("perceptron", "rooted-trees"):
-        reply = running.get(f"/thumbnails/{id}.png")
-        assert reply.status == 200
-        assert reply.body.startswith(b"\x89PNG")
-        assert 5_000 < len(reply.body) < 100_000
-
-
-def test_a_model_without_a_figure_gets_a_placeholder(monkeypatch):
-    from solvable.explorer.files import thumbnail
-
-    kind, body = thumbnail("<b>odd")
-    assert kind == "image/svg+xml"
-    assert b"<b>" not in body
-
-
 def test_the_page_and_its_script_are_served(running):
     assert running.get("/").status == 200
     assert running.get("/").headers["content-type"].startswith("text/html")

@@ -12,11 +12,14 @@ The page is built from the models' declarations, so a new model needs no code he
     search_words.py words of a set-up, by which its model is found
     links.py        links of the page, opened anywhere
     snapshot.py     a view as one HTML file
+    kept.py         figures with kept results
     describe.py     the description of a model for the page
     theory.py       curves: compiled once, cached, dropped when a newer request arrives
     jobs.py         simulations: a worker process, its events, cancelling
     worker.py       the worker process
     waves.py        the order of its work: seed by seed
+    ahead.py        its programs, compiled in parallel and in advance
+    room.py         memory for compiled programs
     defaults.py     the view with which a model opens
     reproduce.py    the same numbers in Python and in a shell
     files.py        exported figures and data

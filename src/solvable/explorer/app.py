@@ -132,12 +132,13 @@ class Explorer:
         if id not in listings():
             return refusal(404, f"there is no model {id[:60]!r}; {nearest(id[:60], list(listings()))}")
         from .describe import describe_model
+        from .views import View
 
         self.theories.look_at(request.scope["session"], id)
         about = await run_in_threadpool(describe_model, id)
         if self._warms:
             await run_in_threadpool(self._warm, about)
-            self.jobs.warm()
+            self.jobs.warm(View.checked(about["default_view"]))
         return answer(about)
 
     async def claims(self, request: Request) -> Response:
@@ -147,6 +148,17 @@ class Explorer:
         from .describe import claims
 
         return answer({"claims": await run_in_threadpool(claims, id)})
+
+    async def kept(self, request: Request) -> Response:
+        from .kept import figures
+
+        return answer({"figures": figures(request.path_params["id"])})
+
+    async def figure(self, request: Request) -> Response:
+        from .kept import picture
+
+        body = await run_in_threadpool(picture, request.path_params["name"])
+        return Response(body, media_type="image/svg+xml", headers={"cache-control": "private, max-age=3600"})
 
     def _warm(self, about: dict[str, Any]) -> None:
         """Compile the program that will be needed next, unless another compilation is running."""
@@ -359,6 +371,8 @@ def make_app(explorer: Explorer) -> Any:
         ("/api/stories", explorer.stories, get),
         ("/api/models/{id}", explorer.model, get),
         ("/api/models/{id}/claims", explorer.claims, get),
+        ("/api/models/{id}/kept", explorer.kept, get),
+        ("/figures/{name}.svg", explorer.figure, get),
         ("/api/status", explorer.status, get),
         ("/api/theory", explorer.theory, post),
         ("/api/simulate", explorer.simulate, post),

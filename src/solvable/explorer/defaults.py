@@ -9,7 +9,7 @@ from ..model import Model
 from .views import View, default_observables
 
 POINTS = 8  # simulated points along an axis
-CORE_SECONDS = 6.0  # declared cost of the default simulation, beside which it compiles
+CORE_SECONDS = 10.0  # declared cost of the default simulation, beside which it compiles
 SEEDS = (8, 64)  # with fewer, errors are large; with more, little is learnt
 SEEDS_OF_RANDOM = 128  # distributions need more than means
 FEWEST = 4  # seeds of an expensive model: with fewer, no difference would be significant

@@ -22,7 +22,10 @@ MOST_KEPT = 16
 UNATTENDED = 60.0  # seconds after which a job without a listener makes room for another session
 GRACE = 1.0  # seconds that a cancelled job has to finish its block
 ENDS = ("done", "failed", "cancelled")
-OUTDATED = ("outdated", {})  # in the place of a point that was sent again with more seeds; listeners index events by position
+OUTDATED = (
+    "outdated",
+    {},
+)  # in the place of a point that was sent again with more seeds; listeners index events by position
 
 
 class Busy(Exception):
@@ -59,8 +62,8 @@ class Job:
         """The job as it is listed."""
         progress = next((data for event, data in reversed(self.events) if event == "progress"), {})
         state = self.events[-1][0] if self.ended else "running" if self.events else "waiting"
-        return {"job": self.id, "view": self.view.json(), "cells": progress.get("cells", self.cells),
-                "done": progress.get("done", 0), "state": state}  # fmt: skip
+        return {"job": self.id, "title": self.view.model.title, "view": self.view.json(), "state": state,
+                "cells": progress.get("cells", self.cells), "done": progress.get("done", 0)}  # fmt: skip
 
     def emit(self, event: str, data: dict[str, Any]) -> None:
         if self.ended:
@@ -165,10 +168,16 @@ class Jobs:
         elif job is self._running and not job.ended:
             self._spawn(self._stop(job))
 
-    def warm(self) -> None:
-        """Start a worker before the first simulation is requested."""
-        if self._process is None and not self._closed:
-            self._spawn(self._worker())
+    def warm(self, view: View) -> None:
+        """Start a worker before the first simulation is requested, and let it compile what this view would begin with."""
+        if not self._closed:
+            self._spawn(self._warm(view))
+
+    async def _warm(self, view: View) -> None:
+        with suppress(OSError, ConnectionError):
+            process = await self._worker()
+            if self._running is None or self._running.ended:
+                await _write(process, {"warm": view.json()})
 
     @property
     def process(self) -> int | None:

@@ -71,7 +71,9 @@ def of_view(shown: Shown, *, simulate: bool = False) -> bytes:
 def picture_of(shown: Shown, study: Any, curve: Any) -> bytes | None:
     """The figure of a view as SVG; None if there is nothing to draw. `curve` computes the theory of a pinned view."""
     names = drawable(shown.view.model, list(shown.view.observables), bool(shown.view.axes))
-    return export(study, names, "svg", outlines=True, **shown.drawn_with(curve)) if study is not None and names else None
+    return (
+        export(study, names, "svg", outlines=True, **shown.drawn_with(curve)) if study is not None and names else None
+    )
 
 
 def page_of_view(shown: Shown, picture: bytes | None, study: Any, agreement: dict[str, Any] | None) -> bytes:
@@ -162,7 +164,9 @@ def _table(view: Any, study: Any) -> str:
                 columns[f"{_words(name)}, simulated, size {size}"] = found.mean(1)
     head = "".join(f"<th>{name}" for name in [_words(field), *columns])
     rows = [np.asarray(data[field].values), *(np.asarray(c) for c in columns.values())]
-    body = "".join("<tr>" + "".join(f"<td>{_number(column[i])}" for column in rows) for i in range(min(len(rows[0]), MOST_ROWS)))
+    body = "".join(
+        "<tr>" + "".join(f"<td>{_number(column[i])}" for column in rows) for i in range(min(len(rows[0]), MOST_ROWS))
+    )
     return f"<details><summary>Values as a table</summary><div class=scroll><table><tr>{head}{body}</table></div></details>"
 
 
@@ -178,9 +182,10 @@ def _values(shown: Shown) -> str:
 
 
 def _ledger(id: str) -> str:
-    found = claims(id)
-    lines = [f"<li><strong>{html.escape(c['verdict'])}</strong> {c['sentence_html']} <p class=caption>{html.escape(c['paper'])}</p></li>"
-             for c in found]  # fmt: skip
+    lines = []
+    for claim in claims(id):
+        paper = f"<p class=caption>{html.escape(claim['paper'])}</p>"
+        lines.append(f"<li><strong>{html.escape(claim['verdict'])}</strong> {claim['sentence_html']}{paper}</li>")
     return f"<section class=prose><h2>What the papers claim</h2><ul>{''.join(lines)}</ul></section>" if lines else ""
 
 

@@ -28,6 +28,7 @@ from ..lab.execute import Executor
 from ..model import Model
 from ..study import Study
 from .describe import symbol
+from .room import forget_programs, give_back, is_full
 from .views import View
 
 LANES = (1, 8, 16, 64)
@@ -196,6 +197,7 @@ def answer(view: View, curves: Curves) -> dict[str, Any]:
         "not_converged": int(curves.converged.size - np.count_nonzero(curves.converged)),
         "partly": partly(view, curves),
         "seconds": round(curves.seconds, 6),
+        "compiled": curves.compiled,
     }  # fmt: skip
 
 
@@ -367,6 +369,7 @@ class Theories:
         if made in self._known:
             yield
             return
+        self._make_room()
         with self._lock:
             self._compiling[made] = time.monotonic()
         try:
@@ -375,17 +378,26 @@ class Theories:
         finally:
             with self._lock:
                 self._compiling.pop(made, None)
+            give_back()
+
+    def _make_room(self) -> None:
+        """Before a compilation: forget all programs if they occupy too much. What is looked at next is compiled again."""
+        with self._lock:
+            if self._compiling or not is_full(len(self._known)):
+                return
+            self._known.clear()
+        forget_programs()
 
 
 def theory_of(model: Model) -> str | None:
     """One sentence on why this model has no curve; None if it has one."""
     if not model.has_theory:
-        return f"{model.id} has no closed theory; it is an experiment, measured by simulation."
+        return "this model has no closed theory; it is an experiment, measured by simulation."
     if model.unprepared:
-        return f"the theory of this {model.id} needs a random draw; simulate to see it together with the points."
+        return "the theory of this model needs a random draw; simulate to see it together with the points."
     if model.cost_class() == "kept":
         return (
-            f"a point of the theory of {model.id} takes minutes; simulate to compute it at the simulated points, "
+            "a point of this theory takes minutes; simulate to compute it at the simulated points, "
             "or run a study and open it here."
         )
     return None

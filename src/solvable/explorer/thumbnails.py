@@ -99,10 +99,10 @@ class Panel:
             marks = "".join(f"M{place}h0" for place in _placed(_thinned(self._inside(line), MOST_MARKERS)))
             parts.append(f'<path d="{marks}" stroke="{colour}" stroke-width="9" stroke-opacity=".85"/>')
         style = 'fill="none" stroke-width="4" stroke-linejoin="round" stroke-linecap="round"'
-        words = [_caption(self.axes.get_ylabel() or self.axes.get_title()), _caption(self.axes.get_xlabel())]
-        text = 'font-family="system-ui,sans-serif" font-size="14" fill="#333"'
-        captions = [f'<text x="{LEFT}" y="20" {text}>{html.escape(words[0])}</text>' if words[0] else "",
-                    f'<text x="{RIGHT}" y="183" text-anchor="end" {text}>{html.escape(words[1])}</text>' if words[1] else ""]  # fmt: skip
+        captions = [
+            _text(f'x="{LEFT}" y="20"', self.axes.get_ylabel() or self.axes.get_title()),
+            _text(f'x="{RIGHT}" y="183" text-anchor="end"', self.axes.get_xlabel()),
+        ]
         inside = "\n".join([f"<g {style}>", *parts, "</g>", *filter(None, captions)])
         return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}">\n{inside}\n</svg>\n'
 
@@ -119,13 +119,15 @@ class Panel:
         if getattr(mesh, "origin", "lower") == "upper":
             values = values[::-1]
         across, up = (min(c, n) for c, n in zip(CELLS, values.shape[::-1], strict=True))
-        picked = values[np.ix_(*(np.linspace(0, n - 1, m).round().astype(int) for n, m in zip(values.shape, (up, across), strict=True)))]
+        spots = [np.linspace(0, n - 1, m).round().astype(int) for n, m in zip(values.shape, (up, across), strict=True)]
+        picked = values[np.ix_(*spots)]
         wide, high = (RIGHT - LEFT) / across, (BOTTOM - TOP) / up
         cells: dict[str, list[str]] = {}
         steps = np.round(np.asarray(mesh.norm(picked), float) * 20) / 20  # few colours, few paths
         for (row, column), step in np.ndenumerate(steps):
             if np.isfinite(step):
-                place = f"M{LEFT + column * wide:.1f} {BOTTOM - (row + 1) * high:.1f}h{wide + 0.3:.1f}v{high + 0.3:.1f}h-{wide + 0.3:.1f}z"
+                corner = f"M{LEFT + column * wide:.1f} {BOTTOM - (row + 1) * high:.1f}"
+                place = f"{corner}h{wide + 0.3:.1f}v{high + 0.3:.1f}h-{wide + 0.3:.1f}z"
                 cells.setdefault(_colour(mesh.cmap(step)), []).append(place)
         return [f'<path d="{"".join(places)}" fill="{colour}" stroke="none"/>' for colour, places in cells.items()]
 
@@ -146,6 +148,13 @@ def _colour(colour: Any) -> str:
     from matplotlib.colors import to_hex
 
     return to_hex(colour)
+
+
+def _text(where: str, label: str) -> str:
+    words = html.escape(_caption(label))
+    return (
+        f'<text {where} font-family="system-ui,sans-serif" font-size="14" fill="#333">{words}</text>' if words else ""
+    )
 
 
 def _caption(label: str) -> str:

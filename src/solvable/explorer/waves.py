@@ -12,8 +12,11 @@ from typing import Any
 from ..lab.planning import Cost, cells_of, parts_of, regrouped
 
 FIRST = (1, 1, 2, 4)  # seeds in the first waves of a program; then as many as it has lanes for
-SHORT = 0.5  # declared core-seconds of a program whose lanes may stay partly empty in those waves
-ONE_BY_ONE = {"host": 1, "map": 4}  # lanes that run one after the other; a loop over a single one may compile differently
+SHORT = 1.0  # declared core-seconds of a program whose lanes may stay partly empty in those waves
+ONE_BY_ONE = {
+    "host": 1,
+    "map": 4,
+}  # lanes that run one after the other; a loop over a single one may compile differently
 
 
 def in_waves(blocks: list[dict[str, Any]], runs: str, cost: Cost) -> list[dict[str, Any]]:
@@ -41,7 +44,7 @@ def _rounded(block: dict[str, Any]) -> dict[str, Any]:
 def _waves(blocks: list[dict[str, Any]], runs: str, cost: Cost) -> Iterator[list[dict[str, Any]]]:
     """The waves of one program, each a list of blocks with one batch."""
     program, _ = parts_of(blocks[0])
-    cells = sorted((c for b in blocks for c in cells_of(b, "")), key=lambda c: c.seed)
+    cells = sorted((c for b in blocks for c in cells_of(b, "")), key=lambda c: c.seed or 0)
     lanes = min(program["lanes"], ONE_BY_ONE.get(runs, program["lanes"]))
     program = program | {"lanes": lanes}
     seconds = lanes * cost.of("simulation", program["size"], program["padded"])
@@ -63,4 +66,3 @@ def _chunks(cells: list[Any], most: int) -> Iterator[list[Any]]:
 def cost_of(study: Any) -> Cost:
     """What the realisations of a view's study cost, as its model declares."""
     return next(iter(study.planning.variants.values())).cost
-

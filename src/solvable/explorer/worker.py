@@ -19,6 +19,7 @@ FRAME = struct.Struct(">II")
 PAUSE = 0.25  # seconds between checks for new points
 MORE = 1.25  # a point is sent again once its number of seeds has grown by this factor
 FEWEST_SEEDS = 4  # with fewer, hardly any difference would be significant, so that none says little
+MOST = 700 * 2**20  # bytes of this process before a simulation, beyond which the programs of earlier ones are forgotten
 MOST_VALUES = 4096  # numbers of one observable at one point: larger ones are exported, not drawn
 
 
@@ -50,8 +51,12 @@ class Simulation:
     def run(self) -> None:
         from ..lab._files import pack
         from ..lab.execute import Executor
+        from .ahead import Ahead
+        from .room import forget_programs, is_full
         from .waves import cost_of, in_waves
 
+        if is_full(2, MOST):
+            forget_programs()
         study, begun = self.study, time.monotonic()
         store, blocks = study.attach(), in_waves(study.plan(), type(self.view.model).runs, cost_of(study))
         plan = study.stored_plan(blocks)
@@ -68,8 +73,10 @@ class Simulation:
                 self._points()
                 looked = time.monotonic()
 
-        executor = Executor(plan, study.compute, store.commit)
-        if not executor.run_all(plan.rows, done=report, wanted=lambda: not self.cancelled.is_set()):
+        with Ahead(blocks, study.compute) as ahead:
+            executor = Executor(plan, ahead.compute, store.commit)
+            done_all = executor.run_all(plan.rows, done=report, wanted=lambda: not self.cancelled.is_set())
+        if not done_all:
             self.send({"job": self.job, "event": "cancelled", "data": {}})
             return
         self._points(last=True)
@@ -176,9 +183,30 @@ def agreement_of(study: Any) -> dict[str, Any]:
         z = max((abs(gaussian_z(r.z, r.seeds)) for r in mine), default=0.0)
         rows.append(
             {"observable": name, "verdict": verdict, "z": z, "points": len(mine), "counts": table.counts(name),
-             "sizes": list(table.sizes), "seeds": len(study.seeds), "sentence": verdict_sentence(verdict, mine, table.sizes)}
+             "sizes": list(table.sizes), "seeds": len(study.seeds), "sentence": verdict_sentence(verdict, mine, table.sizes),
+             "distances": distances(study, name)}
         )  # fmt: skip
     return {"verdict": table.verdict, "rows": rows}
+
+
+def distances(study: Any, name: str) -> list[dict[str, float]]:
+    """For every size the root mean square distance of the simulated means from the theory, and that of their errors."""
+    import numpy as np
+
+    data = study.dataset(copy=False)
+    theory = data.get(f"{name}_expected", data.get(f"{name}_theory"))
+    random = any(o.random for m in study.variants().values() for n, o in m.observables().items() if n == name)
+    if theory is None or random or f"{name}_simulated" not in data:
+        return []
+    found, simulated = [], data[f"{name}_simulated"]
+    for size in data["size"].values:
+        here = simulated.sel(size=size)
+        exact = theory.sel(size=size) if "size" in theory.dims else theory
+        away = (here - exact).mean("seed").values
+        error = here.std("seed", ddof=1).values / np.sqrt(here.sizes["seed"]) if here.sizes["seed"] > 1 else np.nan
+        pair = [float(np.sqrt(np.nanmean(np.square(v)))) if np.isfinite(v).any() else None for v in (away, error)]
+        found.append({"size": int(size), "distance": pair[0], "error": pair[1]})
+    return found
 
 
 def gaussian_z(t: float, seeds: int) -> float:
@@ -227,6 +255,20 @@ def verdict_sentence(verdict: str, rows: list[Any], sizes: Any) -> str:
     return f"cannot be compared at {marked} of {points}, where theory or simulation did not converge."
 
 
+def warm_up(request: dict[str, Any]) -> None:
+    """Compile what a simulation of this view begins with."""
+    from .ahead import warm
+    from .views import View
+    from .waves import cost_of, in_waves
+
+    view = View.checked(request)
+    if view.sizes and type(view.model).runs != "host":
+        study = view.study()
+        blocks = in_waves(study.plan(), type(view.model).runs, cost_of(study))[:1]
+        seconds = [b["lanes"] * cost_of(study).of(b["kind"], b["size"], b["padded"]) for b in blocks]
+        warm(study, blocks, sum(seconds))
+
+
 def main() -> None:
     os.nice(5)  # the curves have priority
     pipe = os.fdopen(os.dup(1), "wb")
@@ -237,7 +279,9 @@ def main() -> None:
     def listen() -> None:
         while (frame := read_frame(sys.stdin.buffer)) is not None:
             message = frame[0]
-            if "run" in message:
+            if "warm" in message:
+                jobs.put(("", message["warm"]))
+            elif "run" in message:
                 flags[message["run"]] = threading.Event()
                 jobs.put((message["run"], message["view"]))
             elif message.get("cancel") in flags:
@@ -265,6 +309,10 @@ def main() -> None:
     while True:
         job, view = jobs.get()
         try:
+            if not job:
+                if jobs.empty():  # nothing else is asked for
+                    warm_up(view)
+                continue
             Simulation(job, view, send, flags[job]).run()
         except SolvableError as problem:
             send({"job": job, "event": "failed", "data": {"error": str(problem)}})

@@ -39,6 +39,7 @@ const here = Math.random().toString(36).slice(2, 10);
 const json = async (path, body, signal) => (await ask(path, body, signal)).json();
 
 export const models = () => json("/api/models");
+export const kept = (id) => json(`/api/models/${encodeURIComponent(id)}/kept`);
 export const searchWords = () => json("/api/words");
 export const model = (id) => json(`/api/models/${encodeURIComponent(id)}`);
 export const claims = (id) => json(`/api/models/${encodeURIComponent(id)}/claims`);

@@ -204,7 +204,7 @@ function drawPoints({ traces, legend, curve, c, series, line, colour, suffix, vi
     const rows = pointsOf(mine.filter((p) => p.size === size), series, curve.answer, line, view);
     if (!rows.length) return;
     rows.forEach((r) => everyY.push(r.mean));
-    const strength = curve.faded ? 0.25 : 0.45 + (0.55 * (s + 1)) / sizes.length;
+    const strength = curve.faded ? 0.25 : mine.some((p) => p.size === size && p.dim) ? 0.1 : 0.45 + (0.55 * (s + 1)) / sizes.length;
     const symbol = MARKERS[s % MARKERS.length];
     traces.push({
       meta: { curve: c, observable: series.observable }, type: "scatter", mode: line.axis === null ? "markers+text" : "markers", x: rows.map((r) => (line.axis === null ? aside : tick(r.x))), y: rows.map((r) => r.mean),

@@ -6,6 +6,7 @@ import { axisBar } from "./axis.js";
 import { panel } from "./controls.js";
 import { announce, h, number, settled, words } from "./dom.js";
 import { planeOf } from "./figure.js";
+import { keptFigure } from "./kept.js";
 import { lectern } from "./lecture.js";
 import { draw, reserve, sentence, soon, table } from "./plot.js";
 import { physics, simulations } from "./simulate.js";
@@ -67,7 +68,7 @@ class Page {
     this.mapTick = h("label", { class: "tick", hidden: true }, this.mapBox, "as a map");
     const tools = h("div", { class: "tools" }, this.pinButton, h("label", { class: "tick" }, this.logBox, "logarithmic values"), this.mapTick,
       d.has_branches ? h("label", { class: "tick" }, this.branchBox, "all branches") : null);
-    this.figure = h("figure", { class: "hero" }, this.chips, this.legend, h("div", { class: "canvas" }, h("div", { class: "working", "aria-hidden": "true" }), this.plot, this.empty), this.axes.element, tools,
+    this.figure = h("figure", { class: "hero" }, this.chips, this.legend, h("div", { class: "canvas" }, h("div", { class: "working", "aria-hidden": "true" }), this.plot, this.empty), this.simulations.slider, this.axes.element, tools,
       h("figcaption", {}, this.trouble, this.status, this.values));
     this.element = h("div", { class: "model" },
       h("div", { class: "title" }, this.lectern.begin, this.lectern.bar, h("h1", {}, d.title), h("p", {}, h("span", { html: d.sentence_html ?? "" }), " ", h("span", { class: `badge ${d.has_theory ? "pair" : "experiment"}` }, d.has_theory ? "theory and simulation" : "experiment"))),
@@ -340,7 +341,8 @@ class Page {
     this.lectern.drawn();
     const bare = !figure.panels.length;
     this.empty.hidden = !bare;
-    if (bare) this.empty.replaceChildren(h("p", {}, this.answer?.note ? `${this.answer.note.charAt(0).toUpperCase()}${this.answer.note.slice(1)}` : "None of these observables has a theory."), h("p", { class: "quiet" }, "Press Simulate below; points are drawn here as they arrive."));
+    if (bare) this.empty.replaceChildren(h("p", {}, this.answer?.note ? `${this.answer.note.charAt(0).toUpperCase()}${this.answer.note.slice(1)}` : "None of these observables has a theory."), h("p", { class: "quiet" }, "Press Simulate below; points are drawn here as they arrive."), (this.kept ??= keptFigure(this.description.id)));
+    this.figure.classList.toggle("bare", bare);
     this.pinButton.disabled = Boolean(view.y) || bare;
     this.showStatus(curves[0].answer);
     if (this.values.open) this.showTable();
@@ -359,7 +361,7 @@ class Page {
       counted(out, "did not converge and", "is left out", "are left out"),
       counted(partly, "did not converge to the end and", "is drawn up to where it failed", "are drawn up to where they failed"),
     ].filter(Boolean).join(" ");
-    const took = answer.seconds ? ` Computed in ${answer.seconds < 1 ? `${number(answer.seconds * 1000, 2)} ms` : `${number(answer.seconds, 2)} s`}.` : "";
+    const took = answer.seconds ? ` ${answer.compiled ? "Compiled and computed" : "Computed"} in ${answer.seconds < 1 ? `${number(answer.seconds * 1000, 2)} ms` : `${number(answer.seconds, 2)} s`}.` : "";
     const text = parts.length ? `${parts.join("; ")}.` : "";
     this.status.replaceChildren(text.charAt(0).toUpperCase() + text.slice(1), missing ? h("strong", {}, ` ${missing}`) : "", h("span", { class: "quiet" }, took));
   }

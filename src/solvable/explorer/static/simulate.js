@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { announce, h, number, settled, typed, unique, words } from "./dom.js";
+import { sizeSlider } from "./sizes.js";
 import { defaults, forServer } from "./state.js";
 
 const VERDICTS = {
@@ -35,6 +36,7 @@ export function simulations(description, { current, changed, redraw }) {
   const refusal = h("p", { class: "refusal", role: "alert", hidden: true });
   const running = h("p", { class: "says elsewhere", role: "status" });
   const verdict = h("div", { class: "verdict" });
+  const slider = sizeSlider(() => { showSizes(); redraw(); });
   const place = h("span", { class: "field" }, h("label", { for: ids.simulated }, "at points"), simulated);
   const element = h("section", { class: "simulate", "aria-labelledby": "simulate-title" },
     h("h2", { id: "simulate-title" }, "Simulate"),
@@ -42,6 +44,7 @@ export function simulations(description, { current, changed, redraw }) {
       h("span", { class: "field" }, h("label", { for: ids.sizes }, "sizes"), sizes),
       h("span", { class: "field" }, h("label", { for: ids.seeds }, "seeds"), seeds), place, start, quit),
     bar, status, running, refusal, verdict);
+  const showSizes = () => { const own = jobs.get(physics(current())); slider.update(own ? [...own.points.values()] : [], own?.agreement, current().observables); };
 
   sizes.addEventListener("change", () => {
     const given = sizes.value.split(/[\s,;]+/).filter(Boolean).map(Number);
@@ -117,7 +120,7 @@ export function simulations(description, { current, changed, redraw }) {
       try { await api.cancel(other.job); } catch (problem) { return refuse(problem.message); }
       api.events(other.job, (kind) => { if (["done", "failed", "cancelled"].includes(kind)) { running.replaceChildren(); refuse(""); } });
     } }, "Cancel it");
-    running.replaceChildren(`A simulation of ${words(other.view.model)} is running: ${other.done} of ${other.cells} cells. `, open, " ", end);
+    running.replaceChildren(`A simulation of ${other.title ?? words(other.view.model)} is running: ${other.done} of ${other.cells} cells. `, open, " ", end);
   }
 
   async function cancel() {
@@ -135,6 +138,7 @@ export function simulations(description, { current, changed, redraw }) {
       status.textContent = `${payload.done} of ${payload.cells} cells, ${number(payload.seconds, 2)} s`;
     } else if (kind === "points") {
       for (const p of Array.isArray(payload) ? payload : payload.points ?? [payload]) about.points.set(`${p.observable} ${p.size} ${p.x} ${p.y}`, p);
+      showSizes();
       repaint();
     } else if (kind === "agreement") {
       about.agreement = payload;
@@ -160,6 +164,7 @@ export function simulations(description, { current, changed, redraw }) {
   function showVerdict() {
     const shown = jobs.get(physics(current()));
     const rows = shown?.agreement?.rows ?? [];
+    showSizes();
     if (!rows.length) return verdict.replaceChildren();
     const open = verdict.querySelector("details")?.open ?? false;
     verdict.replaceChildren(agreement(shown.agreement, current().observables));
@@ -172,6 +177,7 @@ export function simulations(description, { current, changed, redraw }) {
 
   return {
     element,
+    slider: slider.element,
     refuse,
     find,
     update(view) {
@@ -185,7 +191,7 @@ export function simulations(description, { current, changed, redraw }) {
     },
     points(view) {
       const own = jobs.get(physics(view));
-      if (own) return { points: [...own.points.values()], faded: false, job: own.state === "running" ? null : own.id };
+      if (own) return { points: slider.marked([...own.points.values()]), faded: false, job: own.state === "running" ? null : own.id };
       const last = [...jobs.values()].at(-1);
       const comparable = last && last.view.x?.field === view.x?.field;
       return { points: comparable ? [...last.points.values()] : [], faded: true, job: null, key: last?.key };

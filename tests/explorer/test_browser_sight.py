@@ -1,0 +1,103 @@
+"""First sight in a real browser: thumbnails, titles and search; points seed by seed and size by size; snapshots; kept results."""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from test_browser import Visit, address, chromium, served, simulate, visit  # noqa: F401  (fixtures)
+
+import solvable as sv
+
+
+def test_every_card_has_its_picture_and_its_title(visit):  # noqa: F811
+    cards = visit.find(".card")
+    cards.first.wait_for()
+    assert visit.find(".card strong").all_inner_texts() == [sv.model_class(id).title for id in sv.listings()]
+    drawn = "(all) => all.map((i) => { i.loading = 'eager'; return i.complete && i.naturalWidth > 0; })"
+    visit.until(lambda: all(visit.find(".card img").evaluate_all(drawn)))
+    sizes = visit.find(".card img").evaluate_all("(all) => all.map((i) => i.getBoundingClientRect().width)")
+    assert min(sizes) > 150
+    assert sum("/thumbnails/" in url for url in visit.asked) == len(sv.listings())
+
+
+def test_the_search_finds_words_of_the_set_up(visit):  # noqa: F811
+    cards = visit.find(".card:visible")
+    cards.first.wait_for()
+    search = visit.page.get_by_label("Search the models")
+    search.fill("gardner")  # in no title and in no sentence
+    visit.until(lambda: cards.count() == 1)
+    assert cards.first.get_attribute("data-model") == "perceptron"
+    search.fill("perceptron")  # what a card says itself comes first
+    first = [cards.nth(k).inner_text().lower() for k in range(2)]
+    assert all("perceptron" in text for text in first)
+
+
+def test_an_experiment_opens_with_its_kept_results(visit):  # noqa: F811
+    visit.page.goto(f"{visit.base}/?model=binary-digits")
+    picture = visit.find(".empty .kept img")
+    picture.wait_for()
+    visit.until(lambda: picture.evaluate("(i) => i.complete && i.naturalWidth > 0"))
+    assert picture.bounding_box()["width"] > 300
+    assert visit.find(".kept figcaption").inner_text().endswith("drawn by solvable figure binary-digits-depth.")
+
+
+def test_the_size_slider_shows_one_size_at_a_time(visit):  # noqa: F811
+    visit.open("?model=perceptron&show=test_error&loss=square&x=samples:0.5:4:8:log")
+    slider = visit.page.get_by_label("size", exact=True)
+    assert not slider.is_visible()
+    simulate(visit, "20, 40", "3", "2")
+    visit.find(".verdict .findings li").first.wait_for()
+    slider.wait_for()
+    strengths = (
+        "() => document.querySelector('.plot').data.filter((t) => t.mode === 'markers').map((t) => [t.name, t.opacity])"
+    )
+    assert min(opacity for _, opacity in visit.page.evaluate(strengths)) > 0.5
+    for k, dimmed in ((0, "size 40"), (1, "size 20")):
+        visit.after(lambda k=k: slider.fill(str(k)))
+        assert [name for name, opacity in visit.page.evaluate(strengths) if opacity < 0.2] == [dimmed]
+        says = visit.find(".sizes .quiet").inner_text()
+        assert says.startswith(f"{(20, 40)[k]}: test error is ")
+        assert "from the theory, with errors of" in says
+    visit.after(lambda: slider.fill("2"))
+    assert visit.find(".sizes .quiet").inner_text() == "all sizes: 20, 40"
+
+
+def test_a_snapshot_opens_anywhere_and_asks_for_nothing(visit, chromium, tmp_path):  # noqa: F811
+    visit.open("?model=perceptron&show=test_error&penalty=0.5&x=samples:0.5:4:8:log")
+    visit.page.get_by_text("Export this view").click()
+    with visit.page.expect_download() as waiting:
+        visit.find("[data-format=html]").click()
+    file = tmp_path / "snapshot.html"
+    waiting.value.save_as(file)
+    context = chromium.new_context(java_script_enabled=False, offline=True)
+    asked, page = [], context.new_page()
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(Path(file).as_uri())
+    assert page.locator("h1").inner_text() == sv.Perceptron.title
+    assert page.locator("figure svg").bounding_box()["width"] > 400
+    assert page.locator("math").count() > 10
+    assert "penalty=0.5" in page.locator("pre").first.inner_text()
+    assert asked == [Path(file).as_uri()]
+    context.close()
+
+
+def test_the_command_line_opens_a_link_and_a_run(chromium, tmp_path):  # noqa: F811
+    sv.Study(sv.Perceptron(loss="square"), {"samples": [1.0, 2.0]}).run(tmp_path / "run", progress=False)
+    with served("http://127.0.0.1:1/?token=old&model=perceptron&penalty=0.25") as server:
+        here = Visit(chromium, server)
+        here.find(".hero:not(.waits) .plot .main-svg").first.wait_for()
+        assert here.find("[data-field=penalty] input[type=text]").input_value() == "0.25"
+        assert "old" not in urlsplit(here.page.url).query
+        here.end()
+    with served(str(tmp_path / "run")) as server:
+        here = Visit(chromium, server)
+        here.page.get_by_text("Stored study “run”").wait_for()
+        here.end()
+
+
+def test_the_claims_of_a_model_are_beside_it_with_their_verdicts(visit):  # noqa: F811
+    from solvable.explorer.describe import claims
+
+    expected = claims("masked-regression")
+    visit.page.goto(f"{visit.base}/?model=masked-regression")
+    visit.find(".ledger > li").first.wait_for()
+    assert visit.find(".ledger > li > .verdict").all_inner_texts() == [claim["verdict"] for claim in expected]

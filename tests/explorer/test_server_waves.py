@@ -1,0 +1,147 @@
+"""Points land seed by seed, with the bits of the study; programs are compiled ahead."""
+
+import threading
+from collections import defaultdict
+
+import numpy as np
+import pytest
+
+import solvable as sv
+from solvable.explorer import ahead, waves, worker
+from solvable.explorer.jobs import Job
+from solvable.explorer.views import View
+from solvable.explorer.waves import cost_of, in_waves
+from solvable.lab.planning import cells_of, parts_of
+
+VIEW = {
+    "model": "toy",
+    "x": {"field": "samples", "from": 0.5, "to": 8, "points": 9, "scale": "log"},
+    "sizes": [20, 40],
+    "seeds": 12,
+    "simulated": 3,
+}
+
+
+@pytest.fixture
+def study(surroundings):
+    return View.checked(VIEW).study()
+
+
+def test_the_waves_have_the_cells_and_programs_of_the_study(study):
+    plan = study.plan()
+    planned = in_waves(plan, "vmap", cost_of(study))
+    for kind in ("theory", "simulation"):
+        ours, theirs = ([c for b in blocks if b["kind"] == kind for c in cells_of(b, "")] for blocks in (planned, plan))
+        assert sorted(ours, key=repr) == sorted(theirs, key=repr)
+    programs = [{str(parts_of(b)[0]) for b in blocks if b["kind"] == "simulation"} for blocks in (planned, plan)]
+    assert programs[0] == programs[1]  # with as many lanes: no bit differs
+
+
+def test_the_first_seed_of_every_point_comes_first_and_small_sizes_before_large_ones(study):
+    cost = cost_of(study)._replace(simulation=1e-4)
+    planned = [b for b in in_waves(study.plan(), "vmap", cost) if b["kind"] == "simulation"]
+    cells = [c for b in planned for c in cells_of(b, "")]
+    assert {(c.size, c.seed) for c in cells[:3]} == {(20, 0)}
+    assert len({c.controls for c in cells[:3]}) == 3
+    assert [c.size for c in cells] == sorted(c.size for c in cells)
+    assert [c.seed for c in cells if c.size == 20][:12] == [0, 0, 0, 1, 1, 1, 2, 3, 2, 3, 2, 3]
+
+
+def test_costly_programs_have_no_empty_lanes(study):
+    cost = cost_of(study)._replace(simulation=1e3)
+    planned = [b for b in in_waves(study.plan(), "vmap", cost) if b["kind"] == "simulation"]
+    assert len(planned) == len([b for b in study.plan() if b["kind"] == "simulation"])
+
+
+def test_points_land_seed_by_seed_and_end_with_the_bits_of_the_study(surroundings, monkeypatch):
+    monkeypatch.setattr(worker, "PAUSE", 0.0)
+    monkeypatch.setattr(waves, "SHORT", 1e9)
+    sent = defaultdict(list)
+
+    def send(message, data=b""):
+        if message.get("event") == "points":
+            point = message["data"]
+            sent[point["observable"], point["size"], point["x"]].append(point)
+
+    worker.Simulation("job", VIEW, send, threading.Event()).run()
+    from toys import Toy
+
+    data = sv.Study(Toy(), {"samples": np.geomspace(0.5, 8, 3)}, sizes=[20, 40], seeds=12).run(progress=False)
+    assert len(sent) == 2 * 2 * 3
+    for (name, size, x), points in sent.items():
+        seeds = [p["seeds"] for p in points]
+        assert seeds == sorted(seeds)
+        assert (seeds[0], seeds[-1]) == (1, 12)
+        assert len(seeds) >= 4
+        values = data[f"{name}_simulated"].sel(samples=x, size=size).values
+        np.testing.assert_array_equal(points[-1]["mean"], values.mean(0))
+        assert np.asarray(points[0]["mean"]).tolist() == values[0].tolist()
+        assert np.all(np.equal(points[0]["error"], None))  # one realisation has no error bar
+
+
+def test_the_verdict_says_how_far_each_size_is_from_the_theory(surroundings):
+    found = {}
+    worker.Simulation(
+        "job", VIEW, lambda m, data=b"": found.update({m.get("event"): m.get("data")}), threading.Event()
+    ).run()
+    row = next(r for r in found["agreement"]["rows"] if r["observable"] == "test_error")
+    assert [d["size"] for d in row["distances"]] == [20, 40]
+    assert all(0 < d["distance"] < 5 * d["error"] for d in row["distances"])
+
+
+def test_late_listeners_get_the_newest_state_of_a_point_only(surroundings):
+    import asyncio
+
+    async def heard():
+        job = Job("session", View.checked(VIEW))
+        for seeds in (1, 2, 12):
+            job.emit("points", {"observable": "test_error", "size": 20, "x": 0.5, "seeds": seeds})
+            job.emit("points", {"observable": "test_error", "size": 40, "x": 0.5, "seeds": seeds})
+        job.emit("done", {})
+        return [part async for part in job.stream()]
+
+    text = b"".join(asyncio.run(heard())).decode()
+    assert text.count("event: points") == 2
+    assert text.count('"seeds": 12') == 2
+    assert "outdated" not in text
+
+
+def test_the_first_block_of_every_program_is_computed_ahead(study):
+    blocks, threads = in_waves(study.plan(), "vmap", cost_of(study)), set()
+
+    def compute(block):
+        threads.add(threading.current_thread().name)
+        return {"cells": block["cells"]}
+
+    with ahead.Ahead(blocks, compute, threads=2) as computing:
+        results = [computing.compute(block)["cells"] for block in blocks]
+    assert results == [b["cells"] for b in blocks]
+    assert len([name for name in threads if name.startswith("ahead")]) >= 1
+
+
+def test_a_failure_ahead_is_reported_when_its_turn_comes(study):
+    blocks = in_waves(study.plan(), "vmap", cost_of(study))
+
+    def compute(block):
+        raise ZeroDivisionError
+
+    with ahead.Ahead(blocks, compute) as computing, pytest.raises(ZeroDivisionError):
+        computing.compute(blocks[0])
+
+
+def test_what_is_warm_is_not_computed_again(study):
+    blocks = in_waves(study.plan(), "vmap", cost_of(study))
+    worker.warm_up(VIEW)
+    (begun,) = [future for block, future in ahead.WARMED.items()][-1:]
+    expected = begun.result(60)
+    computed = []
+
+    def compute(block):
+        computed.append(block)
+        return None
+
+    with ahead.Ahead(blocks[:1], compute) as computing:
+        found = computing.compute(blocks[0])
+    assert found is expected
+    assert computed == []
+    assert not ahead.WARMED or begun not in ahead.WARMED.values()
