@@ -159,12 +159,12 @@ def combine(found: Ingredients) -> tuple[np.ndarray, np.ndarray, np.ndarray, flo
     mix = lambda v: (weights[:, None] * np.nan_to_num(v)).sum(axis=0)  # noqa: E731
     gain = mix(found.gains)
     off = float(weights @ np.nan_to_num(missed))
-    apart = np.abs(np.nan_to_num(found.gains[1] - found.gains[0]))
+    # The distance of the theories counts in full where the halves cannot decide, and by a third where they can.
+    apart = np.abs(np.nan_to_num(found.gains[1] - found.gains[0])) * (0.3 + 1.4 * weights.min())
     # A miss on halves is carried over in proportion to the gain.
-    share = np.minimum(
-        np.abs(gain) / max(abs(measured), abs(float(weights @ np.nan_to_num(np.array(forecasts)))), 0.02), 1.0
-    )
-    squares = (1.83 * mix(found.errors)) ** 2 + (2 * mix(found.spread)) ** 2 + apart**2 + (0.2 * gain) ** 2 + 0.01**2
+    guess = float(weights @ np.nan_to_num(np.array(forecasts)))
+    share = np.minimum(np.abs(gain) / max(abs(measured), abs(guess), 0.02), 1.0)
+    squares = (1.645 * mix(found.errors)) ** 2 + mix(found.spread) ** 2 + apart**2 + (0.2 * gain) ** 2 + 0.01**2
     squares = squares + (share * off) ** 2 + (1.645 * share * error) ** 2
     trusted = bool(abs(off) <= 0.1 + 2 * error and apart.max() <= APART)
     return gain, np.sqrt(squares), weights, off, trusted
