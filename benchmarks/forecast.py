@@ -20,7 +20,7 @@ import numpy as np
 
 from solvable.tools._forecast_curve import REPEATS, SHARES, held_out_error, power_law
 from solvable.tools._forecast_logistic import best_penalty, forecast_logistic
-from solvable.tools._forecast_ridge import HEAVY, forecast_ridge, less_a_tenth, transport
+from solvable.tools._forecast_ridge import HEAVY, forecast_ridge, halves, less_a_tenth, transport
 from solvable.tools.forecast import FACTORS
 from solvable.tools.forecast import forecast as forecast_curve
 
@@ -181,7 +181,8 @@ def measure(one: Set, loss: str, splits: int, truths: int, seed: int) -> dict[st
         uneven.append(whole.unevenness(best if square else whole.best))
         if square:
             tenths = [transport(part[k], labels[k]) for k in less_a_tenth(n0, rng)]
-            found = [forecast_ridge(whole, tenths, sizes, L, uneven[-1] > HEAVY) for L in penalties]
+            tested = halves(part, labels, penalties, rng)
+            found = [forecast_ridge(whole, tenths, sizes, L, h) for L, h in zip(penalties, tested, strict=True)]
             last = np.array([np.exp(f.now) for f in found])
         else:
             found = [forecast_logistic(whole, labels, sizes, L) for L in penalties]

@@ -99,7 +99,7 @@ def summary(records: list[Record]) -> dict[str, Any]:
     point = np.array([a[4] for a in after])
     middle = lambda v: [float(q) for q in np.nanmedian(np.where(reached, np.abs(v), np.nan), axis=0)]  # noqa: E731
     share = lambda v: float(np.nanmean(np.where(reached, v, np.nan)))  # noqa: E731
-    pointed = reached & point[:, None]
+    pointed = reached & point
     return {
         "number": len(records), "error_before": middle(before[:, 0] - truth),
         "error_after": [float(q) for q in np.nanmedian(np.where(pointed, np.abs(gain - truth), np.nan), axis=0)],

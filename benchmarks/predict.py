@@ -40,9 +40,8 @@ def main() -> int:
     from solvable.errors import InvalidValue
     from solvable.tools.predict import predict as curve
 
-    print(
-        f"{'table':26s}{'rows':>6s}{'columns':>8s}  {'off, % (median, largest)':>26s}{'points known to, %':>20s}  Gaussian  theory"
-    )
+    head = f"{'table':26s}{'rows':>6s}{'columns':>8s}  {'off, % (median, largest)':>26s}{'points known to, %':>20s}"
+    print(head + "  Gaussian  theory")
     for name, (x, y) in real(chosen.group):
         rows = np.unique(np.rint(np.geomspace(max(30, len(y) // 20), 0.8 * len(y), 6)).astype(int))
         with warnings.catch_warnings():

@@ -105,6 +105,8 @@ class Ingredients(NamedTuple):
     """standard deviation over the three shapes of the spectrum, [theory, size]"""
     half: np.ndarray
     """log-gain from half of the rows to all of them: measured, its standard error, and both theories' forecasts"""
+    parts: np.ndarray | None = None
+    """log-gains with each tenth of the rows left out, [tenth, theory, size]"""
 
 
 class RidgeForecast(NamedTuple):
@@ -122,7 +124,7 @@ class RidgeForecast(NamedTuple):
     reached: np.ndarray
     spread: np.ndarray
     weights: np.ndarray
-    trusted: bool
+    trusted: np.ndarray
     missed: float
 
 
@@ -142,12 +144,12 @@ def ingredients(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # all-NaN slices stay NaN
         each = whole.both_log_gains(sizes, penalty)
-        left = [np.nanmedian(p.both_log_gains(sizes, penalty, whole.sample.rows), axis=1) for p in parts]
-        return Ingredients(np.nanmedian(each, axis=1), jackknife(np.stack(left)), np.nanstd(each, axis=1, ddof=1), half)
+        left = np.stack([np.nanmedian(p.both_log_gains(sizes, penalty, whole.sample.rows), axis=1) for p in parts])
+        return Ingredients(np.nanmedian(each, axis=1), jackknife(left), np.nanstd(each, axis=1, ddof=1), half, left)
 
 
-def combine(found: Ingredients) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, bool]:
-    """Log-gain and half-width of its 90 % band, weights of the theories, how far they missed on halves, and whether they hold."""
+def combine(found: Ingredients) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, np.ndarray]:
+    """Log-gains, half-widths of their 90 % bands, weights of the theories, their miss on halves, and where they hold."""
     measured, error, *forecasts = found.half
     missed = np.array(forecasts) - measured
     noise = np.sqrt(error**2 + 0.01**2)
@@ -159,14 +161,14 @@ def combine(found: Ingredients) -> tuple[np.ndarray, np.ndarray, np.ndarray, flo
     mix = lambda v: (weights[:, None] * np.nan_to_num(v)).sum(axis=0)  # noqa: E731
     gain = mix(found.gains)
     off = float(weights @ np.nan_to_num(missed))
-    apart = np.abs(np.nan_to_num(found.gains[1] - found.gains[0]))
+    # The distance of the theories counts in full where the halves cannot decide, and by a third where they can.
+    apart = np.abs(np.nan_to_num(found.gains[1] - found.gains[0])) * (0.3 + 1.4 * weights.min())
     # A miss on halves is carried over in proportion to the gain.
-    share = np.minimum(
-        np.abs(gain) / max(abs(measured), abs(float(weights @ np.nan_to_num(np.array(forecasts)))), 0.02), 1.0
-    )
-    squares = (1.83 * mix(found.errors)) ** 2 + (2 * mix(found.spread)) ** 2 + apart**2 + (0.2 * gain) ** 2 + 0.01**2
+    guess = float(weights @ np.nan_to_num(np.array(forecasts)))
+    share = np.minimum(np.abs(gain) / max(abs(measured), abs(guess), 0.02), 1.0)
+    squares = (1.645 * mix(found.errors)) ** 2 + mix(found.spread) ** 2 + apart**2 + (0.2 * gain) ** 2 + 0.01**2
     squares = squares + (share * off) ** 2 + (1.645 * share * error) ** 2
-    trusted = bool(abs(off) <= 0.1 + 2 * error and apart.max() <= APART)
+    trusted = (abs(off) <= 0.1 + 2 * error) & (apart <= APART)
     return gain, np.sqrt(squares), weights, off, trusted
 
 
@@ -184,7 +186,9 @@ def forecast_ridge(
         each = whole.log_gains(sizes, penalty)
         gain, spread = np.median(each, axis=0), each.std(axis=0, ddof=1)
         alone = np.array([1.0, 0.0])
-        return RidgeForecast(now, now + gain, gain, nothing, nothing, np.nan, reached, spread, alone, True, np.nan)
+        return RidgeForecast(
+            now, now + gain, gain, nothing, nothing, np.nan, reached, spread, alone, reached | True, np.nan
+        )
     found = ingredients(whole, parts, sizes, penalty, half)
     gain, gain_width, weights, missed, trusted = combine(found)
     levels = np.array([np.log(p.level(penalty)) for p in parts])
@@ -192,7 +196,12 @@ def forecast_ridge(
         [np.median(p.log_gains(np.array([p.sample.rows]), penalty, whole.sample.rows)) for p in parts]
     )
     now_width = 1.645 * jackknife(levels)
-    level_width = np.sqrt(now_width**2 + gain_width**2)
+    # Level and gain fluctuate together: their jackknife is that of the sum; the rest of the gain's band is added.
+    assert found.parts is not None
+    mix = lambda v: np.tensordot(weights, np.nan_to_num(v), axes=(0, -2))  # noqa: E731
+    both = jackknife(levels[:, None] + mix(found.parts))
+    rest = gain_width**2 - (1.645 * mix(found.errors)) ** 2
+    level_width = np.sqrt((1.645 * both) ** 2 + np.maximum(rest, 0.0))
     blank = lambda w: np.where(reached, w, np.nan)  # noqa: E731
     spread = (weights[:, None] * np.nan_to_num(found.spread)).sum(axis=0)
     return RidgeForecast(

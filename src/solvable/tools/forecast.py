@@ -232,25 +232,26 @@ def _square(
     found = found._replace(now=found.now + np.log(unit), level=found.level + np.log(unit))
     if uneven > HEAVY:
         notes.append(_heavy(uneven) + f"; the theory of rows of random scale has the weight {found.weights[1]:.2f}.")
-    point = 1.0 if found.trusted else np.nan
-    if not found.trusted:
+    point = np.where(found.trusted, 1.0, np.nan)
+    if not found.trusted[place].all():
         notes.append(
-            f"forecasts from halves of the rows miss all rows by {100 * np.expm1(found.missed):+.0f} %: these rows violate the "
-            "assumptions of both theories, so only bands are given."
+            f"forecasts from halves of the rows miss all rows by {100 * np.expm1(found.missed):+.0f} %, or the theories "
+            "disagree: these rows violate their assumptions, so only bands are given at some sizes."
         )
     if found.spread[place].max() > 0.1:
         notes.append("three estimates of the spectrum disagree by more than 10 %: the gain is a rough estimate.")
     band = lambda centre, width: np.exp(np.stack([centre - width, centre + width], axis=-1))  # noqa: E731
     level_band, gain_band = band(found.level, found.level_width), band(found.gain, found.gain_width)
     return {
-        "penalty": penalty, "level": point * np.exp(found.level[place]), "level_band": level_band[place],
-        "gain": point * np.exp(found.gain[place]), "gain_band": gain_band[place], "reached": found.reached[place],
+        "penalty": penalty, "level": (point * np.exp(found.level))[place], "level_band": level_band[place],
+        "gain": (point * np.exp(found.gain))[place], "gain_band": gain_band[place], "reached": found.reached[place],
         "now": float(np.exp(found.now)), "now_band": band(found.now, found.now_width),
         "line": {"rows": sizes, "level": point * np.exp(found.level), "band": level_band, "reached": found.reached},
         "diagnostics": {
             "leverage_ratio": uneven, "freedom": freedom, "spread": float(found.spread[place].max()),
             "source_exponent": whole.shapes[1].source, "leave_one_out": float(np.exp(found.now)),
-            "least_kappa": whole.known.least, "trusted": found.trusted, "weight_of_random_scales": float(found.weights[1]),
+            "least_kappa": whole.known.least, "trusted": found.trusted[place].tolist(),
+            "weight_of_random_scales": float(found.weights[1]),
         } | ({} if half is None else {"backtest": found.missed, "backtest_error": float(half[1])}),
     }  # fmt: skip
 
