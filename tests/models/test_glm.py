@@ -67,10 +67,10 @@ def test_the_lasso_is_the_one_of_bayati_and_montanari():
 
 def test_the_lasso_recovers_a_sparse_signal_beyond_the_transition_of_donoho_and_tanner():
     edge = float(recovery_threshold(0.2))
-    model = sv.GLM(fraction=0.2, noise=1e-8, penalty=1e-4)
+    model = sv.GLM(fraction=0.2, noise=1e-6, penalty=1e-3)
     errors = model.replace(samples=np.array([0.93, 1.07]) * edge).theory().error
     assert errors[0] > 1e-2
-    assert errors[1] < 1e-5
+    assert errors[1] < 1e-4
 
 
 @pytest.mark.parametrize("loss", ["square", "logistic", "hinge"])
