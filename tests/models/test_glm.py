@@ -136,8 +136,8 @@ def test_the_logistic_estimate_exists_where_candes_and_sur_say():
     assert abs(edge - wanted) < 1e-7
     model = sv.GLM(prior="gaussian", channel="logistic", loss="logistic", regulariser="ridge", strength=strength)
     small = model.replace(samples=np.array([[0.9 * edge], [1.2 * edge]]), penalty=np.array([1e-3, 1e-4])).theory().norm
-    assert small[0, 1] > 2 * small[0, 0]  # separable: it grows without bound as the penalty vanishes
-    assert small[1, 1] < 1.05 * small[1, 0]
+    assert small[0, 1] > 5 * small[0, 0]  # separable: it grows without bound as the penalty vanishes
+    assert small[1, 1] < 1.2 * small[1, 0]
 
 
 def test_absolute_deviations_lose_against_squares_in_high_dimensions():
