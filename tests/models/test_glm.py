@@ -5,7 +5,7 @@ import json
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 
@@ -67,10 +67,10 @@ def test_the_lasso_is_the_one_of_bayati_and_montanari():
 
 def test_the_lasso_recovers_a_sparse_signal_beyond_the_transition_of_donoho_and_tanner():
     edge = float(recovery_threshold(0.2))
-    model = sv.GLM(fraction=0.2, noise=1e-8, penalty=1e-4)
+    model = sv.GLM(fraction=0.2, noise=1e-6, penalty=1e-3)
     errors = model.replace(samples=np.array([0.93, 1.07]) * edge).theory().error
     assert errors[0] > 1e-2
-    assert errors[1] < 1e-5
+    assert errors[1] < 1e-4
 
 
 @pytest.mark.parametrize("loss", ["square", "logistic", "hinge"])
@@ -136,8 +136,8 @@ def test_the_logistic_estimate_exists_where_candes_and_sur_say():
     assert abs(edge - wanted) < 1e-7
     model = sv.GLM(prior="gaussian", channel="logistic", loss="logistic", regulariser="ridge", strength=strength)
     small = model.replace(samples=np.array([[0.9 * edge], [1.2 * edge]]), penalty=np.array([1e-3, 1e-4])).theory().norm
-    assert small[0, 1] > 2 * small[0, 0]  # separable: it grows without bound as the penalty vanishes
-    assert small[1, 1] < 1.05 * small[1, 0]
+    assert small[0, 1] > 5 * small[0, 0]  # separable: it grows without bound as the penalty vanishes
+    assert small[1, 1] < 1.2 * small[1, 0]
 
 
 def test_absolute_deviations_lose_against_squares_in_high_dimensions():
@@ -208,7 +208,7 @@ composed = st.sampled_from(sorted(FITTING)).flatmap(
 )
 
 
-@settings(max_examples=5, deadline=None, derandomize=True)
+@settings(max_examples=5, deadline=None, derandomize=True, phases=(Phase.generate,))  # shrinking would take minutes
 @given(composed)
 def test_compositions_drawn_at_random_agree_with_simulation(values):
     _agrees(sv.GLM(**values, penalty=0.5, noise=0.3, flips=0.1, level=0.4, fraction=0.3))

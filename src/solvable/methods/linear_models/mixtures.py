@@ -179,7 +179,7 @@ def tail(law: Mixture, place: Scalar, side: float = 1.0) -> Scalar:
     >>> round(float(tail(gaussian(), jnp.asarray(0.0))), 6)
     0.398942
     """
-    return law.weights @ _tails(law, place, side)[1]
+    return law.weights @ tails(law, place, side)[1]
 
 
 def tail_square(law: Mixture, place: Scalar, side: float = 1.0) -> Scalar:
@@ -188,7 +188,7 @@ def tail_square(law: Mixture, place: Scalar, side: float = 1.0) -> Scalar:
     >>> round(float(tail_square(gaussian(), jnp.asarray(0.0))), 6)
     0.5
     """
-    return law.weights @ _tails(law, place, side)[2]
+    return law.weights @ tails(law, place, side)[2]
 
 
 def beyond(law: Mixture, place: Scalar, side: float = 1.0) -> Scalar:
@@ -197,11 +197,17 @@ def beyond(law: Mixture, place: Scalar, side: float = 1.0) -> Scalar:
     >>> float(beyond(gaussian(), jnp.asarray(0.0)))
     0.5
     """
-    return law.weights @ _tails(law, place, side)[0]
+    return law.weights @ tails(law, place, side)[0]
 
 
-def _tails(law: Mixture, place: Scalar, side: float) -> tuple[Array, Array, Array]:
-    """P, E(·)₊ and E(·)₊² beyond a place, per component."""
+def tails(
+    law: Mixture, place: Scalar, side: float = 1.0
+) -> tuple[Float[Array, " k"], Float[Array, " k"], Float[Array, " k"]]:
+    """P(±(x − t) > 0), E (±(x − t))₊ and E (±(x − t))₊² of every component.
+
+    >>> [round(float(v[0]), 6) for v in tails(gaussian(), jnp.asarray(0.0))]
+    [0.5, 0.398942, 0.5]
+    """
     width = jnp.sqrt(law.variances)
     u = side * (law.means - place) / width
     mass = ndtr(u)

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..averages.quadrature import gaussian_panels
-from .mixtures import Mixture, beyond, tail, tail_square
+from .mixtures import Mixture, tails
 
 Scalar = Float[Array, ""]
 
@@ -88,26 +88,20 @@ class Elastic(Penalty):
 
     def weights(self, prior: Mixture, m_hat: Scalar, q_hat: Scalar, stiffness: Scalar) -> Weights:
         field = prior.scaled(m_hat).widened(q_hat)
-        start, k = self.l1, stiffness
-        slopes, firsts, seconds = [], [], []
+        k, sides = stiffness, []
         for side in (1.0, -1.0):
-            one = lambda f, place, side=side: jax.vmap(  # noqa: E731 — per component
-                lambda mean, variance: f(Mixture(mean[None], variance[None], jnp.ones(1)), side * place, side)
-            )(field.means, field.variances)
-            slope, first, second = one(beyond, start), one(tail, start), one(tail_square, start)
+            slope, first, second = tails(field, side * self.l1, side)
             if self.bound is not None:
                 length = self.bound * k
-                end = start + length
-                over = one(tail, end)
-                slope = slope - one(beyond, end)
-                second = second - one(tail_square, end) - 2 * length * over
-                first = first - over
-            slopes.append(slope), firsts.append(first), seconds.append(second)
-        slope, mean, size = (slopes[0] + slopes[1]) / k, (firsts[0] - firsts[1]) / k, (firsts[0] + firsts[1]) / k
-        p = prior.weights
-        q = p @ (seconds[0] + seconds[1]) / k**2
-        overlap = p @ (prior.means * mean + m_hat * prior.variances * slope)
-        return Weights(overlap, q, p @ slope, p @ slope / k, self.l1 * (p @ size) + 0.5 * self.l2 * q)
+                mass, over, over_square = tails(field, side * (self.l1 + length), side)
+                slope, first = slope - mass, first - over
+                second = second - over_square - 2 * length * over
+            sides.append((slope / k, first / k, second / k**2))
+        (up, rise, top), (down, fall, bottom) = sides
+        slope, p = up + down, prior.weights
+        overlap = p @ (prior.means * (rise - fall) + m_hat * prior.variances * slope)
+        q, size = p @ (top + bottom), p @ (rise + fall)
+        return Weights(overlap, q, p @ slope, p @ slope / k, self.l1 * size + 0.5 * self.l2 * q)
 
 
 class OwnPenalty(Penalty):

@@ -6,7 +6,8 @@ the moments of the penalty (`penalties`),
 
     (m̂, q̂, V̂) = α·conjugates(m, q, V),      (m, q, V) = weights(m̂, q̂, V̂).
 
-The unknowns of the solver are log(V̂ + λ₂), arsinh(m̂/√q̂) and log q̂.
+The unknowns of the solver are log S, arsinh(m̂/√q̂) and log(q̂/S²) with S = V̂ + λ₂: the last is the variance of a weight's
+noise, which stays of order one as λ → 0, where V̂ and q̂ vanish below interpolation.
 
 **Stability.** A small distance between two replicas is multiplied by G = α E[(∂f/∂ω)²] E[(∂w/∂B)²] (de Almeida and Thouless
 1978); replica symmetry holds where G < 1. **Energy.** The minimum of the risk per weight is α·(train loss) + E r(ŵ).
@@ -75,9 +76,9 @@ def learn(
     """
 
     def order_parameters(x: Array, parts: Composition) -> tuple[Weights, Fields]:
-        q_hat = jnp.exp(x[2])
         # V̂ < 0 is impossible: a trial below λ₂ is one at λ₂.
         stiffness = jnp.maximum(jnp.exp(x[0]), parts.penalty.curvature)
+        q_hat = jnp.exp(x[2]) * stiffness**2
         found = parts.penalty.weights(parts.prior, jnp.sinh(x[1]) * jnp.sqrt(q_hat), q_hat, stiffness)
         m, q, V = found.overlap, jnp.maximum(found.norm, 1e-300), found.response
         rest = jnp.maximum(parts.prior.power - m**2 / q, 1e-15)
@@ -89,14 +90,14 @@ def learn(
         hat = parts.channel.conjugates(parts.loss, at, parts.prior.power, nodes)
         stiffness = parts.penalty.curvature + samples * hat.response
         ratio = jnp.sqrt(samples / hat.norm) * hat.overlap
-        return jnp.stack([jnp.log(stiffness), jnp.arcsinh(ratio), jnp.log(samples * hat.norm)])
+        return jnp.stack([jnp.log(stiffness), jnp.arcsinh(ratio), jnp.log(samples * hat.norm / stiffness**2)])
 
     rho = parts.prior.power
     start = jnp.stack(
         [
             jnp.log(parts.penalty.curvature + 0.5 * samples),
             jnp.arcsinh(0.5 * jnp.sqrt(samples)),
-            jnp.log(0.5 * samples * jnp.maximum(rho, 0.1)),
+            jnp.log(0.5 * samples * jnp.maximum(rho, 0.1) / (parts.penalty.curvature + 0.5 * samples) ** 2),
         ]
     )
     found = solve(
@@ -105,8 +106,8 @@ def learn(
         (parts, samples),
         tolerance=tolerance,
         max_steps=max_steps,
-        warmup=12,
-        damping=0.7,
+        warmup=30,
+        damping=0.8,
     )
     weights, at = order_parameters(found.x, parts)
     risks = parts.channel.risks(parts.loss, at, rho, nodes)
