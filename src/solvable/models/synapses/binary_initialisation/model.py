@@ -20,8 +20,8 @@ correlation c, lengths q = <h²> and correlations c of the fields of two inputs 
 for the sampled surrogate at A(1 + q) and B(1 + q, qc/(1 + q)); with deterministic neurons the first denominator is (1
 − σ_m²)A(q). At the fixed points q_*, c_* the correlation's slope χ = ∂c′/∂c gives the `depth_scale` ξ_c = −1/ln χ,
 and ∂q′/∂q the `length_scale`. Deterministic: c_* = 1, and without biases q_* = 0, χ = σ_m² gain² for tanh: critical
-only at means ±1 (NaN where χ is one up to rounding). Sampled: c_* < 1, never critical. With tanh the averages are by quadrature, and the result is
-NaN where gain·√q exceeds 4 (means near ±1 with large gains or biases).
+only at means ±1 (NaN where χ is one up to rounding). Sampled: c_* < 1, never critical. With tanh the averages are by
+quadrature, and the result is NaN where gain·√q exceeds 4 (means near ±1 with large gains or biases).
 
 **Simulation.** One network, two inputs ±√r with overlap c_in, its fields layer by layer. Means are ±σ_m, ±1 or 0
 (`sparse`), or uniform.
