@@ -1,9 +1,8 @@
-"""Large systems from random starts: which samplers and flows find the signal."""
+"""Large systems from random starts: which flows and samplers find the signal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -13,31 +12,9 @@ from jaxtyping import Array
 
 from ._landscape import DEGREE, Covariance, check_dilution, draw_system, walk
 
-AT_ONCE = 4e8  # entries of the tensors that are simulated side by side
-
-
-def recover(
-    key: Array,
-    size: int,
-    covariance: Covariance,
-    kind: str,
-    times: Array,
-    temperature: Array | None,
-    tensor: Callable[[Array], Array] = jnp.ones_like,
-) -> dict[str, Array]:
-    """Overlaps at given times, and the share of |x|² of the largest component, for both signs of the noise.
-
-    The start is random with the overlap 1/√N, the typical one of a random point, in the hemisphere of the signal: at odd orders
-    a negative overlap leads to another minimum, whose overlap is negative.
-    """
-    system_key, noise_key = jax.random.split(key)
-    system = draw_system(system_key, size, covariance, jnp.asarray(size**-0.5), kind, jnp.float32)
-
-    def measure(x: Array) -> dict[str, Array]:
-        return {"overlap": x @ system.signal / size, "share": jnp.max(x**2, axis=1) / size}
-
-    curvature = jnp.sqrt(covariance.curvature(jnp.ones(())))
-    return walk(noise_key, system, times, measure, temperature=temperature, curvature=curvature, tensor=tensor)
+START = 4.0  # initial overlap in units of 1/√N, its standard deviation at a random point
+WEAKENED = 100.0  # factor by which annealing weakens the tensor at the start
+AT_ONCE = 1.5e9  # entries of the tensors that are simulated side by side
 
 
 def recovery_table(
@@ -47,29 +24,46 @@ def recovery_table(
     times: Any,
     *,
     temperature: float | None = None,
-    tensor: Callable[[Array], Array] = jnp.ones_like,
+    paces: Sequence[float] = (0.0,),
 ) -> Any:
-    """Descents or samplers at Δ₃ = 1: Δ₂ by size by seed by time; each of the `pairs` of a size has two, with opposite noise."""
+    """Flows, or samplers at a temperature, at Δ₃ = 1: overlaps for each pace of annealing (0: none), Δ₂, size, seed and time.
+
+    Each of the `pairs` of a size is two systems with opposite noise. Starts are random with the overlap 4/√N: it vanishes as N
+    grows, and noise, of order 1/√N, does not turn it around; at odd orders a negative overlap leads to another
+    minimum. `share` is the largest share of |x|² in one component: it would be of order one in a condensed system.
+    """
     import xarray as xr
 
     check_dilution(kind, 3, 1.0, temperature)
-    most, stops = 2 * max(pairs.values()), jnp.asarray(times, float)
+    stops = jnp.asarray(times, float)
     heat = None if temperature is None else jnp.asarray(float(temperature))
-    names = ("overlap", "share")
-    found = {name: np.full((len(noises), len(pairs), most, len(stops)), np.nan, np.float32) for name in names}
+    stiff = jnp.sqrt(jnp.asarray(1 / min(noises) + 2.0))  # the same steps for all: they are one program
+    shape = (len(paces), len(noises), len(pairs), 2 * max(pairs.values()), len(stops))
+    found = {name: np.full(shape, np.nan, np.float32) for name in ("overlap", "share")}
+
+    def run(lane: tuple[Array, Array, Array], size: int) -> dict[str, Array]:
+        (system_key, noise_key), noise, pace = jax.random.split(lane[0]), *lane[1:]
+        covariance = Covariance(noise, jnp.asarray(1.0), 3)
+        system = draw_system(system_key, size, covariance, jnp.asarray(START * size**-0.5), kind, jnp.float32)
+
+        def measure(x: Array) -> dict[str, Array]:
+            return {"overlap": x @ system.signal / size, "share": jnp.max(x**2, axis=1) / size}
+
+        def weight(t: Array) -> Array:
+            slow = pace.astype(t.dtype)
+            return 1 / (1 + jnp.where(slow > 0, WEAKENED * jnp.exp(-t / jnp.where(slow > 0, slow, 1.0)), 0.0))
+
+        return walk(noise_key, system, stops, measure, temperature=heat, curvature=stiff, tensor=weight)
+
     for j, (size, number) in enumerate(pairs.items()):
+        lanes = [a.reshape(-1) for a in np.meshgrid(paces, noises, np.arange(number), indexing="ij")]
+        keys = jax.vmap(lambda i, n=size: jax.random.fold_in(jax.random.key(n), i))(jnp.asarray(lanes[2]))
         batch = max(1, int(AT_ONCE // (size**3 if kind == "dense" else size * DEGREE)))
-        program = jax.jit(
-            partial(_batch, size=size, kind=kind, times=stops, temperature=heat, tensor=tensor, batch=batch)
-        )
-        for i, noise in enumerate(noises):
-            keys = jax.random.split(jax.random.key(1000 * size + i), number)
-            for name, values in program(keys, jnp.asarray(float(noise))).items():  # (pair, time, sign)
-                found[name][i, j, : 2 * number] = np.moveaxis(np.asarray(values), 2, 1).reshape(2 * number, -1)
-    table = xr.Dataset({name: (("matrix_noise", "size", "seed", "time"), v) for name, v in found.items()})
-    return table.assign_coords(matrix_noise=list(noises), size=list(pairs), time=np.asarray(times, float))
-
-
-def _batch(keys: Array, noise: Array, *, batch: int, size: int, **rest: Any) -> dict[str, Array]:
-    covariance = Covariance(noise, jnp.asarray(1.0), 3)
-    return jax.lax.map(lambda key: recover(key, size, covariance, **rest), keys, batch_size=batch)
+        program = jax.jit(lambda *lanes, n=size, b=batch: jax.lax.map(lambda lane: run(lane, n), lanes, batch_size=b))
+        for name, values in program(keys, jnp.asarray(lanes[1]), jnp.asarray(lanes[0])).items():
+            by_sign = np.asarray(values).reshape(len(paces), len(noises), number, len(stops), 2)
+            found[name][:, :, j, : 2 * number] = np.moveaxis(by_sign, -1, 3).reshape(*shape[:2], 2 * number, -1)
+    table = xr.Dataset({name: (("pace", "matrix_noise", "size", "seed", "time"), v) for name, v in found.items()})
+    return table.assign_coords(
+        pace=list(paces), matrix_noise=list(noises), size=list(pairs), time=np.asarray(times, float)
+    )

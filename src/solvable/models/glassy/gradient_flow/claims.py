@@ -75,7 +75,7 @@ CLAIMS = (
         "Flow succeeds where spurious minima remain.", PASSED,
         "descents reach the signal at Δ₂ = 0.45, between 0.406 (trivial landscape) and 0.5 (flow)",
         "beyond 0.618, where message passing fails too, they do not",
-        (LARGE, MINIMA), _between, "p = 3, Δ₃ = 1, starts at the overlap 1/√N, dense N ≤ 1000, diluted N ≤ 512,000, t = 100",
+        (LARGE, MINIMA), _between, "p = 3, Δ₃ = 1, starts at the overlap 4/√N, dense N ≤ 1000, diluted N ≤ 512,000, t = 100",
     ),
     Claim(
         "The flow's threshold has a closed form, 1/Δ₂² − 1/Δ₂ = (p−1)/Δ_p.", AFRAID,
@@ -86,7 +86,7 @@ CLAIMS = (
         "The flow finds good minima amid exponentially many bad ones.", AFRAID,
         "a positive complexity of minima where descents succeed", "minimisations that start at spurious minima stay there",
         (LARGE, MINIMA), lambda stored: _between(stored)[:-1],
-        "p = 3, Δ₃ = 1, Δ₂ = 0.45, starts at the overlap 1/√N, dense N ≤ 1000, diluted N ≤ 512,000, t = 100",
+        "p = 3, Δ₃ = 1, Δ₂ = 0.45, starts at the overlap 4/√N, dense N ≤ 1000, diluted N ≤ 512,000, t = 100",
         missing="minimisations that start at spurious minima",
     ),
     Claim(

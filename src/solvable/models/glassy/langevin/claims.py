@@ -101,6 +101,6 @@ CLAIMS = (
         "Annealing the tensor comes close to message passing.", PAPER,
         "overlaps grow between the Langevin threshold and Δ₂ = 1, more with slower annealing", "instant annealing",
         (ANNEALING, RECOVERY), _annealing,
-        "p = 3, Δ₃ = 1, m₀ = 1e-4, τ ≤ 20, t ≤ 50; N = 100 from m₀ = 0.2, 16 pairs, t ≤ 8; diluted N = 16,000 from 1/√N, t ≤ 400",
+        "p = 3, Δ₃ = 1, m₀ = 1e-4, τ ≤ 20, t ≤ 50; N = 100 from m₀ = 0.2, 16 pairs, t ≤ 8; diluted N = 16,000 from 4/√N, t ≤ 400",
     ),
 )  # fmt: skip

@@ -20,8 +20,8 @@ correlation c, lengths q = <h²> and correlations c of the fields of two inputs 
 for the sampled surrogate at A(1 + q) and B(1 + q, qc/(1 + q)); with deterministic neurons the first denominator is (1
 − σ_m²)A(q). At the fixed points q_*, c_* the correlation's slope χ = ∂c′/∂c gives the `depth_scale` ξ_c = −1/ln χ,
 and ∂q′/∂q the `length_scale`. Deterministic: c_* = 1, and without biases q_* = 0, χ = σ_m² gain² for tanh: critical
-only at means ±1. Sampled: c_* < 1, never critical. With tanh the averages are by quadrature, and the result is
-NaN where gain·√q exceeds 4.5 (means near ±1 with large gains or biases).
+only at means ±1 (NaN where χ is one up to rounding). Sampled: c_* < 1, never critical. With tanh the averages are by
+quadrature, and the result is NaN where gain·√q exceeds 4 (means near ±1 with large gains or biases).
 
 **Simulation.** One network, two inputs ±√r with overlap c_in, its fields layer by layer. Means are ±σ_m, ±1 or 0
 (`sparse`), or uniform.
@@ -45,6 +45,8 @@ from solvable.methods.fixed_points.saddle import solve
 from solvable.model import Control, Guard, Model, Numerics, choice, control, dimension, observable
 
 from .._papers import CRITICAL_MEANS
+
+CRITICAL = 1e-5  # |ln χ| below which rounding decides the depth scale, which is then NaN
 
 
 class BinaryInitialisation(Model):
@@ -228,10 +230,11 @@ class BinaryInitialisation(Model):
             c, converged, residual = jnp.ones_like(q), found.converged, found.residual
         chi = slope(q, c)
         if self.activation == "tanh":
-            # The rule's error falls like exp(−0.9 n π/(2r)) for tanh(rz); beyond this slope it exceeds 1e-9 and is not used.
+            # The rule's error falls like exp(−0.9 n π/(2r)) for tanh(rz); beyond this slope it exceeds 1e-10 and is not used.
             noise = 1.0 if self.surrogate == "sampled" else 0.0
             longest = jnp.maximum(q, jnp.max(lengths)) + noise
-            converged = converged & (self.gain * jnp.sqrt(longest) < numerics.nodes / 14)
+            converged = converged & (self.gain * jnp.sqrt(longest) < numerics.nodes / 16)
+        clear = jnp.abs(jnp.log(chi)) > CRITICAL
         grows = jax.jvp(length, (q,), (jnp.ones_like(q),))[1]
         return {
             "length": lengths,
@@ -239,7 +242,7 @@ class BinaryInitialisation(Model):
             "fixed_length": q,
             "fixed_correlation": c,
             "depth_slope": chi,
-            "depth_scale": -1 / jnp.log(chi),
+            "depth_scale": jnp.where(clear, -1 / jnp.where(clear, jnp.log(chi), 1.0), jnp.nan),
             "length_scale": -1 / jnp.log(jnp.abs(grows)),
             "converged": converged,
             "residual": residual,
