@@ -167,7 +167,7 @@ def _language(stored: Stored) -> list[Measured]:
     text, mixed, found = stored[f"{TEXT}.text"], stored[f"{TEXT}.shuffled"], []
     orders = [int(order) for order in text.order.values if order]
     for learner in text.learner.values:
-        best = _best_steps(text, learner)
+        best = _lowest(text, learner)
         for low, high in zip(orders[:-1], orders[1:], strict=True):
             later = mean_and_error(best[high] - best[low])
             found.append(
@@ -187,7 +187,7 @@ def _language(stored: Stored) -> list[Measured]:
     return found
 
 
-def _best_steps(table: Any, learner: str) -> dict[int, np.ndarray]:
+def _lowest(table: Any, learner: str) -> dict[int, np.ndarray]:
     """Decimal logarithm of the step of the lowest loss on every set, by seed."""
     steps = np.log10(np.maximum(table.step.values, 1))
     losses = table.loss.sel(learner=learner).transpose("order", "step", "seed")

@@ -32,8 +32,8 @@ def text(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
     windows = cut_windows(documentation(), sites=8 if quick else 12, colours=12 if quick else 28, stride=1)
-    small = {"sweeps": 3, "heads": 2, "width": 8, "held": 64, "depths": (1, 2)}
-    full = {"sweeps": 40, "heads": 8, "width": 32, "held": 1024, "depths": (1, 2, 3)}
+    small: dict[str, Any] = {"sweeps": 3, "heads": 2, "width": 8, "held": 64, "depths": (1, 2)}
+    full: dict[str, Any] = {"sweeps": 40, "heads": 8, "width": 32, "held": 1024, "depths": (1, 2, 3)}
     length = {"steps": 40, "batch": 32} if quick else {"steps": 8000, "batch": 128}
     parts = {}
     for corpus, here in (("text", windows), ("shuffled", shuffled(windows))):

@@ -26,7 +26,7 @@ NAMES = {
 }
 SHOWN, HALF = 5.0, 0.5
 DECAYS = np.array([0.0, 0.05, 0.15, 0.4])
-FAST = {"iterations": 600, "tolerance": 1e-4, "steps": 4}
+FAST = {"iterations": 600, "tolerance": 1e-4, "accuracy": 1e-5}
 
 
 def tuned(
@@ -38,7 +38,7 @@ def tuned(
     decays, rows, found = np.tile(decays, (len(shares), 1)), np.arange(len(shares)), []
     for zoom in (1.5, 1.12, None):
         grid = {"rate": rates[:, :, None], "penalty": decays[:, None, :], "share": shares[:, None, None]}
-        error = np.asarray(model.replace(**grid).theory({"steps": 4}, only=["final_error"]).final_error)
+        error = np.asarray(model.replace(**grid).theory({"accuracy": 1e-5}, only=["final_error"]).final_error)
         at = np.argmin(error.reshape(len(shares), -1), axis=1)
         rate, decay = rates[rows, at // decays.shape[1]], decays[rows, at % decays.shape[1]]
         found = [

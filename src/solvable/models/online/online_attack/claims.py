@@ -131,6 +131,6 @@ CLAIMS = (
         (DIGITS,), _digits,
         "scikit-learn digits, even or odd, the target being the opposite label; a linear learner and one with 64 tanh "
         "units, rate "
-        "0.25, 8 seeds, prices from 0.1 to 10",
+        "0.25, 6 seeds, prices from 0.1 to 10",
     ),
 )  # fmt: skip

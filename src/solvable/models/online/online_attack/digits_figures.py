@@ -17,7 +17,7 @@ from solvable.render.plots import COLOURS, MARKERS, label, log_axis
 LEARNERS = ("linear", "hidden layer")
 ATTACKS = {"constant": 10, "greedy, P = 1": 1, "greedy, P = 10": 10, "random flips": 10}
 """Samples in a batch of each attack; random flips cost as much as the constant attack."""
-RATE, UNITS, PROBES, DIFFERENCE = 0.25, 64, 256, 4.0
+RATE, UNITS, PROBES, DIFFERENCE = 0.25, 64, 128, 4.0
 
 
 def _network(learner: str, key: Any) -> tuple[Any, Any]:
@@ -77,7 +77,7 @@ def _attacked(learner: str, attack: str, steps: int, cost: Any, seed: Any, image
 def digits(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
-    costs, seeds, steps = (np.geomspace(0.1, 10, 3), 2, 40) if quick else (np.geomspace(0.1, 10, 21), 8, 6000)
+    costs, seeds, steps = (np.geomspace(0.1, 10, 3), 2, 40) if quick else (np.geomspace(0.1, 10, 13), 6, 3000)
     pixels, shown = digit_images()
     images, clean = jnp.asarray(pixels / math.sqrt(PIXELS)), jnp.asarray(np.where(shown % 2 == 0, 1.0, -1.0))
     found = np.full((len(LEARNERS), len(ATTACKS), 2, len(costs), seeds), np.nan)

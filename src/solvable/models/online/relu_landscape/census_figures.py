@@ -53,7 +53,7 @@ def descend(key: Any, units: int, teachers: int, starts: int, steps: int) -> Any
 def census(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
-    teachers, starts, steps = ((6,), 16, 200) if quick else ((6, 8, 10, 12), 1024, 20_000)
+    teachers, starts, steps = ((6,), 16, 200) if quick else ((6, 8, 10), 256, 6000)
     extra = (0,) if quick else (0, 1, 2)
     names = ("loss", "gradient", "lowest", "flat", "turned")
     dims, shape = ("teachers", "extra", "start"), (len(teachers), len(extra), starts)

@@ -66,13 +66,11 @@ def draw_regions(data: dict[str, Any]) -> Any:
         (values, "specialisation $s$ at the end of task 1", "viridis", "which units carry the feature"),
         (losses.sel(consolidation=STRENGTH, task=2), "loss on task 2", "magma_r",
          f"consolidation $\\lambda = {STRENGTH:g}$: cost on task 2"),
-        (total.sel(consolidation=0.0) - total.sel(consolidation=STRENGTH), "gain in the loss of both tasks", "RdBu",
+        (total.sel(consolidation=0.0) - total.sel(consolidation=STRENGTH), "gain in the loss of both tasks", "viridis",
          "what consolidation gains"),
     )  # fmt: skip
     for axis, (z, bar, colours, title) in zip(axes, shown, strict=True):
-        most = float(np.abs(z).max())
-        limits = {"vmin": -most, "vmax": most} if colours == "RdBu" else {"vmin": 0.0}
-        mesh = axis.pcolormesh(plane.readout_scale, up, z, shading="nearest", cmap=colours, rasterized=True, **limits)
+        mesh = axis.pcolormesh(plane.readout_scale, up, z, shading="nearest", cmap=colours, rasterized=True, vmin=0.0)
         figure.colorbar(mesh, ax=axis, label=bar)
         log_axis(axis.xaxis)
         axis.grid(False)

@@ -113,7 +113,9 @@ def draw_table(data: dict[str, Any]) -> Any:
         axis.set(xlabel=label("share of group +", r"\rho"), ylabel="accuracy gap, + minus −")
         axis.set_title(WORDS[str(name)])
         axis.legend()
-    figure.suptitle("Real tables: the smaller group is classified less accurately, as in the model", fontsize=11)
+    figure.suptitle(
+        "Real tables: the accuracy gap grows with the share of a group, less steeply than in the model", fontsize=11
+    )
     return figure
 
 

@@ -126,7 +126,7 @@ CLAIMS = (
         (PHASES, PROJECTIONS), _orthogonal,
         "logistic loss, n/d = 3; theory at penalty 1e-4 and the best one, p/d from 0.3 to 30; simulated at penalty 0.01, d "
         "= 200, "
-        "32 seeds",
+        "16 seeds",
     ),
     Claim(
         "Correlations that the hidden manifold induces in the data matter.",
@@ -135,6 +135,6 @@ CLAIMS = (
         "d far above p",
         (PROJECTIONS,), _manifold,
         "logistic loss, penalty 0.01, n/p = 3, tanh; independent entries are those of an orthogonal projection, which exists for "
-        "d ≥ p; simulated at d = 200, 32 seeds",
+        "d ≥ p; simulated at d = 200, 16 seeds",
     ),
 )  # fmt: skip

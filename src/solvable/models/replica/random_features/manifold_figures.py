@@ -23,11 +23,11 @@ def _latent(ratios: Any) -> dict[str, dict[str, float]]:
 
 
 def projections(quick: bool) -> dict[str, Any]:
-    size, seeds = (40, 4) if quick else (200, 32)
+    size, seeds = (40, 4) if quick else (200, 16)
     model = RandomFeatures(activation="tanh", penalty=0.01)
     over = {"projection": list(PROJECTIONS)}
-    widths = Study(model, over | {"width": np.geomspace(0.3, 10, 12 if quick else 41)}).run()
-    some = [0.5, 1.0, 2.0, 4.0]
+    widths = Study(model, over | {"width": np.geomspace(0.3, 10, 12 if quick else 31)}).run()
+    some = [0.5, 1.0, 2.0]
     points = Study(model, over | {"width": some[1:2] if quick else some}, sizes=[size], seeds=seeds).run()
     manifold = Study(model, over, arms=_latent(np.geomspace(0.1, 30, 7 if quick else 25))).run()
     drawn = Study(model, over, arms=_latent([1.0] if quick else [0.5, 1.0, 2.0, 5.0]), sizes=[size], seeds=seeds).run()

@@ -109,7 +109,7 @@ CLAIMS = (
         "the same signs of the gain on pairs of real tasks",
         "labels of the source shuffled",
         (DIGITS,), _real,
-        "scikit-learn digits, even or odd; sources that share ten, nine or five of the ten labels; 128 tanh units, 16 seeds; few "
+        "scikit-learn digits, even or odd; sources that share ten, nine or five of the ten labels; 128 tanh units, 12 seeds; few "
         "samples are 20, many are 400",
     ),
 )  # fmt: skip

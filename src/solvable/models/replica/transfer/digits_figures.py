@@ -51,7 +51,7 @@ def _errors(key: Any, images: Any, target: Any, source: Any, samples: tuple[int,
 def digits(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
-    samples, seeds, steps = ((20, 100), 2, 30) if quick else ((10, 20, 50, 100, 200, 400), 16, 600)
+    samples, seeds, steps = ((20, 100), 2, 30) if quick else ((20, 100, 400), 12, 500)
     pixels, shown = digit_images()
     images, target = jnp.asarray(pixels), jnp.asarray(EVEN[shown])
     found = np.full((len(SOURCES), seeds, 3, len(samples)), np.nan)
