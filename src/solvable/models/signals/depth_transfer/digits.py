@@ -1,7 +1,8 @@
 """Residual networks on handwritten digits: at which learning rate do they train best, by depth and scale of the branches?
 
 A network of N units and L blocks, h ← h + (L/2)^(−α) W φ(LN h)/√N with φ = ReLU, reads scikit-learn's digits (8 × 8 pixels, ten
-classes) and is trained by full-batch Adam at rate η/√N, hidden weights at η(L/2)^(α−1)/√N. L = 2 is the base model of all α.
+classes) and is trained by full-batch Adam at rate η/√N, hidden weights at η(L/2)^(α−1)/√N (α > 0) or η/√N (α = 0, μP). L = 2 is
+the base model of all α.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def trained_loss(
         "last": jnp.zeros((width, CLASSES), jnp.float32),
     }
     # N aligned changes of η/√N add up to η√N, which the division by √N in the network makes η, at every width.
-    rates = {"first": rate, "hidden": rate * deeper ** (exponent - 1), "last": rate}
+    # α = 0 is the width-only rule, whose rates know nothing of the depth either.
+    slower = jnp.where(exponent > 0, deeper ** (exponent - 1), 1.0)
+    rates = {"first": rate, "hidden": rate * slower, "last": rate}
 
     def normal(h: Array) -> Array:
         h = h - jnp.mean(h, axis=1, keepdims=True)
