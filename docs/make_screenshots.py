@@ -20,7 +20,7 @@ TOUR = json.loads((ROOT / "src" / "solvable" / "explorer" / "static" / "tour.jso
     "stories"
 ]
 WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 360, "height": 740}
-GALLERY = {"width": 1180, "height": 900}
+GALLERY = {"width": 1440, "height": 900}
 
 
 def simulated(page: Any) -> None:

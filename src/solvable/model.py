@@ -65,6 +65,7 @@ __all__ = [
     "Count",
     "Declaration",
     "Dimension",
+    "FirstView",
     "Graph",
     "Guard",
     "Input",
@@ -218,6 +219,27 @@ class Guard:
     corner_points: int = 16
 
 
+@dataclasses.dataclass(frozen=True)
+class FirstView:
+    """What the page opens a model with, where the choices that follow from its other declarations decide nothing soon.
+
+    `sizes`, `seeds` and `points` along the axis are those of the simulation, `values` the fields.
+
+    >>> FirstView(seeds=32).changes()
+    {'seeds': 32}
+    """
+
+    sizes: tuple[int, ...] = ()
+    seeds: int = 0
+    points: int = 0
+    values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def changes(self) -> dict[str, Any]:
+        """The parts of a view that are declared."""
+        every = {"sizes": list(self.sizes), "seeds": self.seeds, "simulated": self.points, "values": dict(self.values)}
+        return {name: value for name, value in every.items() if value}
+
+
 INSTANT, KEPT = 0.05, 30.0
 """Seconds per point: a theory is `instant` up to the first number and `kept` beyond the second."""
 
@@ -279,9 +301,7 @@ class Model(eqx.Module):
         Mapping[str, Any] | tuple[Mapping[str, Any], ...]
     ] = {}  # arguments of the studies that `solvable check` runs
     guard: ClassVar[Guard] = Guard()
-    # Parts of the view with which the page opens the model (`sizes`, `seeds`, `simulated` points, `values`, the axis `x`),
-    # where those derived from the other declarations decide nothing within seconds.
-    first_view: ClassVar[Mapping[str, Any]] = {}
+    first_view: ClassVar[FirstView] = FirstView()
     # At size d, simulated means differ from the theory by at most `finite_size * d**-power` of the observable's scale.
     finite_size: ClassVar[float] = 2.0
     inconclusive: ClassVar[float] = 0.1  # the share of rows of `check_study` that may be too noisy to decide

@@ -260,13 +260,14 @@ def test_a_model_declares_what_its_first_view_has_otherwise(surroundings):
     from toys import Toy
 
     from solvable.explorer.defaults import CORE_SECONDS, affordable, default_view, seconds
+    from solvable.model import FirstView
 
     plain = default_view(Toy)
     assert plain.sizes == (20, 40)
     assert plain.seeds == affordable(plain) <= CORE_SECONDS / seconds(plain)
 
     class Declared(Toy):
-        first_view = {"sizes": [30], "seeds": 5, "simulated": 2}  # noqa: RUF012
+        first_view = FirstView(sizes=(30,), seeds=5, points=2)
 
     view = SimpleNamespace(**{n: getattr(default_view(Declared), n) for n in ("sizes", "seeds", "simulated")})
     assert vars(view) == {"sizes": (30,), "seeds": 5, "simulated": 2}

@@ -31,8 +31,9 @@ def default_view(kind: type[Model]) -> View:
     sizes = list(kind.typical_sizes[: 2 if model.has_theory else 1])
     view = {"model": kind.id, "x": axis, "observables": list(shown), "sizes": sizes, "seeds": 1, "values": {}}
     view |= {"simulated": POINTS} if axis else {}
-    checked = View.checked(view | dict(kind.first_view))
-    return checked if "seeds" in kind.first_view else View.checked(checked.json() | {"seeds": affordable(checked)})
+    declared = kind.first_view.changes()
+    checked = View.checked(view | declared)
+    return checked if "seeds" in declared else View.checked(checked.json() | {"seeds": affordable(checked)})
 
 
 def affordable(view: View) -> int:

@@ -42,7 +42,7 @@ from jaxtyping import Array, Float
 from solvable.errors import InvalidValue
 from solvable.methods.averages.chains import R_HAT, ensemble_r_hat
 from solvable.methods.fixed_points.saddle import solve
-from solvable.model import Control, Input, Model, Numerics, choice, control, data, observable
+from solvable.model import Control, FirstView, Input, Model, Numerics, choice, control, data, observable
 
 from .._papers import MAPPING
 from .softmax_regression import Channel, alike, conjugates, fresh_loss, minimise_cross_entropy, resolved, trained_loss
@@ -77,6 +77,7 @@ class PottsAttention(Model):
     theory_seconds = 2e-3
     simulation_seconds = 1.0
     simulation_growth = 3.0
+    first_view = FirstView(seeds=20, points=5)
     inconclusive = 0.25  # share of inconclusive rows in the studies below, at their seeds and sizes
     check_study = (
         {"over": {"samples": [2.0, 6.0]}},

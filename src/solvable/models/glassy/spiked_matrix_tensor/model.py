@@ -47,6 +47,7 @@ from solvable.methods.flows.descent import on_sphere
 from solvable.methods.random_matrices.kac_rice import complexity
 from solvable.model import (
     Control,
+    FirstView,
     Guard,
     Input,
     Model,
@@ -89,6 +90,7 @@ class SpikedMatrixTensor(Model):
     theory_seconds = 1e-3
     simulation_seconds = 0.3
     simulation_growth = 3.0
+    first_view = FirstView(seeds=200)
     guard = Guard(
         values={"latitudes": [-0.5, 0.0, 0.5], "iterations": 6},
         simulated_values={"matrix_noise": 0.25, "initial_overlap": 0.5},

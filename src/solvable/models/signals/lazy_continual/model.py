@@ -46,6 +46,7 @@ from jaxtyping import Array
 from solvable.errors import InvalidValue
 from solvable.model import (
     Control,
+    FirstView,
     Guard,
     Input,
     Model,
@@ -120,6 +121,7 @@ class LazyContinual(Model):
     typical_sizes = (200, 800)
     simulation_seconds = 0.3
     simulation_growth = 1.0
+    first_view = FirstView(seeds=32)
     guard = Guard(
         values={"activation": "linear", "input_dimension": 12, "examples": 6, "steps": 100, "points": 10},
         size=200,
