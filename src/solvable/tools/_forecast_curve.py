@@ -100,7 +100,7 @@ def draw_forecast(result: Forecast, ax: Axes | None = None) -> Figure:
         reached = np.r_[True, line["reached"]]
         ax.fill_between(
             n,
-            np.maximum(band[:, 0], 0.05 * level),
+            np.fmax(band[:, 0], 0.05 * level),
             band[:, 1],
             color=COLOURS[0],
             alpha=0.18,

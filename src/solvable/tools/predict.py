@@ -287,14 +287,11 @@ def _pairs(swept: str, values: np.ndarray, penalty: float, held: int) -> tuple[n
 
 
 def _fitted_values(swept: str, values: np.ndarray, number: int, held: int, fits: int) -> np.ndarray:
-    """The values at which the pipeline is fitted: spread evenly, and with at least a tenth of the rows left for tests."""
+    """The values at which the pipeline is fitted: spread evenly, at least a tenth of the rows left for tests, memory bounded."""
     if fits < 1:
         return values[:0]
-    fit = (
-        values[values <= min(0.9 * number, max(held, 0.8 * number if number < 20_000 else held))]
-        if swept == "rows"
-        else values
-    )
+    most = 0.9 * number if held >= int(0.8 * number) else held
+    fit = values[values <= most] if swept == "rows" else values
     return fit[np.unique(np.rint(np.linspace(0, len(fit) - 1, min(fits, len(fit)))).astype(int))] if len(fit) else fit
 
 
