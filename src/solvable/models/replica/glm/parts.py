@@ -117,8 +117,13 @@ def loss_of(model: GLM) -> Loss:
 
 @cache
 def _own_loss(name: str) -> Custom:
-    with jax.ensure_compile_time_eval():
-        return smooth_loss(_function(name))
+    try:
+        with jax.ensure_compile_time_eval():
+            return smooth_loss(_function(name))
+    except InvalidValue as problem:
+        raise InvalidValue(
+            f"loss = {name!r} is not smooth and convex: its {str(problem).partition('. Pass')[0]}"
+        ) from None
 
 
 def penalty_of(model: GLM) -> Penalty:
