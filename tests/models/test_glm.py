@@ -211,7 +211,7 @@ composed = st.sampled_from(sorted(FITTING)).flatmap(
 @settings(max_examples=5, deadline=None, derandomize=True, phases=(Phase.generate,))  # shrinking would take minutes
 @given(composed)
 def test_compositions_drawn_at_random_agree_with_simulation(values):
-    _agrees(sv.GLM(**values, penalty=0.5, noise=0.3, flips=0.1, level=0.4, fraction=0.3))
+    _agrees(sv.GLM(**values, penalty=0.5, noise=0.3, flips=0.1, level=0.4, noise_level=0.3, fraction=0.3))
 
 
 def test_counts_agree_with_simulation():

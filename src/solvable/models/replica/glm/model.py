@@ -2,7 +2,7 @@
 
 **Data.** Inputs x ~ N(0, 1_d). A teacher's weights w₀ are drawn independently from a *prior* with E w₀² = γ² (γ: `strength`).
 Labels y follow a *channel* P(y|ν) of the field ν = w₀·x/√d: y = ν + noise of variance Δ (*gaussian*, *laplace*, *quantile*: an
-asymmetric Laplace law whose quantile of level κ is zero), y = ±1 (*sign*, flipped with probability e; *probit*, the sign of ν
+asymmetric Laplace law whose quantile of level κ₀ is zero), y = ±1 (*sign*, flipped with probability e; *probit*, the sign of ν
 plus Gaussian noise; *logistic*, P = 1/(1 + exp(−yν))), or counts of mean exp(ν) (*poisson*).
 
 **Learner.** *risk*: ŵ = argmin_w Σ_μ ℓ(y_μ, w·x_μ/√d) + Σ_i r(w_i) over n = αd samples: the *sum* of the losses, with
@@ -126,9 +126,11 @@ class GLM(Model):
                                 meaning="fraction of the teacher's weights that are not zero")  # fmt: skip
     flips: Control = control(0.0, low=0.0, high=0.5, typical=(0.0, 0.3), symbol="e", when={"channel": "sign"},
                              meaning="probability that a label is flipped")  # fmt: skip
-    level: Control = control(0.5, low=0.01, high=0.99, typical=(0.1, 0.9), symbol=r"\kappa",
-                             meaning="level of the quantile: of the quantile loss, and of the noise of the quantile "
-                             "channel that is zero")  # fmt: skip
+    level: Control = control(0.5, low=0.01, high=0.99, typical=(0.1, 0.9), symbol=r"\kappa", when={"loss": "quantile"},
+                             meaning="level of the quantile that the quantile loss learns")  # fmt: skip
+    noise_level: Control = control(0.5, low=0.01, high=0.99, typical=(0.1, 0.9), symbol=r"\kappa_0",
+                                   when={"channel": "quantile"},
+                                   meaning="level of the quantile of the noise that is zero")  # fmt: skip
     threshold: Control = control(1.0, low=0.01, high=100.0, typical=(0.2, 3.0), symbol=r"\delta", when={"loss": "huber"},
                                  meaning="residual beyond which the Huber loss is linear")  # fmt: skip
     mixing: Control = control(0.5, low=0.0, high=1.0, typical=(0.1, 0.9), when={"regulariser": "elastic-net"},

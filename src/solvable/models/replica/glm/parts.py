@@ -76,7 +76,7 @@ def channel_of(model: GLM) -> Channel:
     if model.channel == "laplace":
         return Additive(mixtures.asymmetric_laplace(model.noise, 0.5))
     if model.channel == "quantile":
-        return Additive(mixtures.asymmetric_laplace(model.noise, model.level))
+        return Additive(mixtures.asymmetric_laplace(model.noise, model.noise_level))
     if model.channel == "sign":
         return Labels(mixtures.gaussian(0.0), model.flips)
     if model.channel == "probit":
@@ -117,8 +117,13 @@ def loss_of(model: GLM) -> Loss:
 
 @cache
 def _own_loss(name: str) -> Custom:
-    with jax.ensure_compile_time_eval():
-        return smooth_loss(_function(name))
+    try:
+        with jax.ensure_compile_time_eval():
+            return smooth_loss(_function(name))
+    except InvalidValue as problem:
+        raise InvalidValue(
+            f"loss = {name!r} is not smooth and convex: its {str(problem).partition('. Pass')[0]}"
+        ) from None
 
 
 def penalty_of(model: GLM) -> Penalty:
@@ -154,7 +159,7 @@ def labels(model: GLM, field: Array, draw: Array) -> Array:
     if name == "gaussian":
         return field + noise * draw
     if name in ("laplace", "quantile"):
-        k = model.level.astype(dtype) if name == "quantile" else jnp.asarray(0.5, dtype)
+        k = model.noise_level.astype(dtype) if name == "quantile" else jnp.asarray(0.5, dtype)
         scale = noise * k * (1 - k) / jnp.sqrt(1 - 2 * k * (1 - k))
         return field + scale * jnp.where(u < k, jnp.log(u / k) / (1 - k), -jnp.log((1 - u) / (1 - k)) / k)
     if name == "sign":
