@@ -79,7 +79,7 @@ CLAIMS = (
         "descents reach the signal at Δ₂ = 0.45, between 0.406 (trivial landscape) and 0.5 (flow)",
         "beyond 0.618, where message passing fails too, they do not",
         (DESCENTS, MINIMA), _between, "p = 3, Δ₃ = 1, random starts, N ≤ 80, t = 40",
-        would_change="larger systems, and starts in the hemisphere of the signal: at odd orders a negative overlap leads elsewhere",
+        would_change="larger systems, and starts in the signal's hemisphere: at odd orders a negative overlap leads elsewhere",
     ),
     Claim(
         "The flow's threshold has a closed form, 1/Δ₂² − 1/Δ₂ = (p−1)/Δ_p.", AFRAID,
