@@ -248,7 +248,9 @@ def check_dilution(kind: str, order: int, tensor_noise: Any, temperature: Any = 
     had the energy T x²/2; three sites at amplitude a with 3T a²/2 - v a³ have their barrier T³/(2v²) at a = T/v, and two
     groups with two sites in common half of it, T³/(4v²) = T³ DEGREE Δ₃/4. Gaussian couplings have large v somewhere, and
     groups that hold a site twice have a quarter of the barrier: both condense within a few units of time. At p ≥ 4 the barrier
-    grows only as the root of DEGREE or slower. At temperature zero (None) nothing is activated.
+    grows only as the root of DEGREE or slower. At temperature zero (None) nothing is activated, and flows are allowed, but
+    late ones still find low groups: at N = 1000, Δ₂ = 0.9, Δ₃ = 0.5 energies at t = 20 were 2 % below the theory, and of 64
+    flows to t = 100 at Δ₂ = 0.7, Δ₃ = 1 one had 13 % of |x|² at a single site.
     """
     if kind != "diluted":
         return

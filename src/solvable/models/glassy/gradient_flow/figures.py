@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, MARKERS, label, log_axis
+from solvable.render.plots import COLOURS, MARKERS, label
 from solvable.study import Study
 
 from .._figures import approach, draw_escape_times, draw_growth, draw_runs, growth_table
 from .._hessian import follow_descent
 from .._landscape import Covariance
-from .._recovery import recovery_table
-from .._state_evolution import blind_overlap, fixed_points
+from .._state_evolution import blind_overlap
 from .._thresholds import trivial_landscape
 from .model import GradientFlow
 
@@ -146,79 +145,6 @@ def draw_descents(data: dict[str, Any]) -> Any:
     return figure
 
 
-# --- large systems ----------------------------------------------------------------------------------------------------
-
-LARGE = (0.3, 0.45, 0.55, 0.7)
-STOPS = (3.0, 10.0, 30.0, 100.0)
-SUCCESS = 0.9  # of the overlap of the likelihood's informed fixed point
-
-
-def success(quick: bool) -> dict[str, Any]:
-    """Pairs of descents by size; the large tensors are diluted, and N = 1000 is there for both kinds."""
-    dense = {20: 4, 40: 4} if quick else {125: 16, 500: 8, 1000: 3}
-    diluted = {40: 4, 100: 4} if quick else {1000: 16, 8000: 16, 64_000: 12, 512_000: 3}
-    stops = STOPS[:2] if quick else STOPS
-    return {
-        kind: recovery_table(LARGE, pairs, kind, stops).isel(pace=0, drop=True)
-        for kind, pairs in (("dense", dense), ("diluted", diluted))
-    }
-
-
-def informed_overlap(noise: float) -> float:
-    import jax.numpy as jnp
-
-    return float(fixed_points("likelihood", Covariance(jnp.asarray(noise), jnp.asarray(1.0), 3)).high)
-
-
-def succeeded(table: Any) -> Any:
-    """Whether each descent ended near the likelihood's informed fixed point; NaN where there was none."""
-    ends = table.overlap.isel(time=-1)
-    goal = ends.matrix_noise.copy(data=[informed_overlap(float(n)) for n in ends.matrix_noise])
-    return (ends > SUCCESS * goal).where(np.isfinite(ends))
-
-
-def draw_success(data: dict[str, Any]) -> Any:
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.9), layout="constrained")
-    for kind, style, face in (("dense", "-", None), ("diluted", "--", "white")):
-        found = succeeded(data[kind])
-        for i, noise in enumerate(found.matrix_noise.values):
-            at, colour = found.sel(matrix_noise=noise), COLOURS[i]
-            share, number = at.mean("seed"), at.count("seed")
-            error = np.sqrt(np.maximum(share * (1 - share), 1 / number) / number)
-            axes[0].errorbar(
-                at["size"],
-                share,
-                error,
-                fmt=MARKERS[i] + style,
-                color=colour,
-                markersize=4.5,
-                linewidth=1,
-                markerfacecolor=face or colour,
-                label=rf"$\Delta_2$ = {noise:g}" if kind == "dense" else None,
-            )
-    for style, face, name in (("-", "0.4", "dense tensors"), ("--", "white", "diluted tensors")):
-        axes[0].plot([], [], "o" + style, color="0.4", markerfacecolor=face, markersize=4.5, label=name)
-    log_axis(axes[0].xaxis)
-    axes[0].set(xlabel="dimension, N", ylabel="fraction that find the signal", ylim=(-0.05, 1.1))
-    axes[0].set_title(f"after t = {STOPS[-1]:g}, from the overlap $4/\\sqrt{{N}}$")
-    axes[0].legend(fontsize=7.5, loc="lower left")
-    last = data["diluted"].overlap.isel(size=-1, time=-1)
-    for i, noise in enumerate(last.matrix_noise.values):
-        ends = last.sel(matrix_noise=noise).values
-        ends = ends[np.isfinite(ends)]
-        axes[1].plot(noise + 0.012 * np.linspace(-1, 1, len(ends)), ends, MARKERS[i], color=COLOURS[i], markersize=3.5)
-        goal = informed_overlap(float(noise))
-        axes[1].plot([noise - 0.03, noise + 0.03], [goal, goal], color="0.2", linewidth=1.5)
-    axes[1].axvspan(TRIVIAL, CRITICAL, color="0.9", zorder=0)
-    axes[1].text(0.5 * (TRIVIAL + CRITICAL), 0.03, "many minima,\nflow succeeds", ha="center", fontsize=8)
-    axes[1].set(xlabel=label("matrix_noise", r"\Delta_2"), ylabel=label("overlap", "m"), ylim=(-0.05, 1))
-    axes[1].set_title(f"N = {int(last['size']):,}; bars: maximum likelihood")
-    figure.suptitle("Gradient flow from random starts, past exponentially many spurious minima (Δ₃ = 1)", fontsize=11)
-    return figure
-
-
 RECIPES = {
     "gradient-flow-escape": Recipe(
         escape,
@@ -229,10 +155,5 @@ RECIPES = {
         descents,
         draw_descents,
         sentence="The Hessian along descents of finite systems points to the signal where its strength exceeds the noise.",
-    ),
-    "gradient-flow-success": Recipe(
-        success,
-        draw_success,
-        sentence="How often gradient flow finds the signal from random starts, against the size of the system.",
     ),
 }

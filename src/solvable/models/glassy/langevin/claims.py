@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from solvable.contract.claims import Claim, Measured, Stored, deviation, mean_and_error
+from solvable.contract.claims import Claim, Measured, Stored, deviation
 
 PAPER = "saraomannelli2020marvels"
-THRESHOLD, ANNEALING, AGING, RECOVERY = (
-    "langevin-threshold",
-    "langevin-annealing",
-    "langevin-aging",
-    "langevin-recovery",
-)
+THRESHOLD, ANNEALING, AGING = "langevin-threshold", "langevin-annealing", "langevin-aging"
 
 
 def _follows(stored: Stored) -> list[Measured]:
@@ -66,8 +61,6 @@ def _annealing(stored: Stored) -> list[Measured]:
     gaps = {
         arm: deviation(runs.sel(arm=arm).overlap_simulated, runs.sel(arm=arm).overlap_theory) for arm in runs.arm.values
     }
-    large = stored[RECOVERY].isel(size=-1, time=-1).sel(matrix_noise=0.8)
-    ends = {pace: mean_and_error(large.overlap.sel(pace=pace) / float(large.message_passing)) for pace in (0.0, 100.0)}
     close = float(lines.sel(matrix_noise=0.95, arm=names[-1])) / 1e-4
     return [
         Measured("growth until t = 50 at Δ₂ = 0.8, τ = 20, over that of the constant protocol", values[3] / values[0], above=2),
@@ -75,9 +68,6 @@ def _annealing(stored: Stored) -> list[Measured]:
         *(Measured(f"deviation of the overlap from the theory, Δ₂ = 0.8, {arm}, N = 100", *gap, below=0.15)
           for arm, gap in gaps.items()),
         Measured("growth until t = 50 at Δ₂ = 0.95, τ = 20", close, above=1),
-        Measured(f"overlap at t = 400, Δ₂ = 0.8, τ = 100, N = {int(large['size'])}, over message passing's", *ends[100.0],
-                 above=0.9),
-        Measured("the same of the constant protocol", *ends[0.0], below=0.5),
     ]  # fmt: skip
 
 
@@ -100,7 +90,7 @@ CLAIMS = (
     Claim(
         "Annealing the tensor comes close to message passing.", PAPER,
         "overlaps grow between the Langevin threshold and Δ₂ = 1, more with slower annealing", "instant annealing",
-        (ANNEALING, RECOVERY), _annealing,
-        "p = 3, Δ₃ = 1, m₀ = 1e-4, τ ≤ 20, t ≤ 50; N = 100 from m₀ = 0.2, 16 pairs, t ≤ 8; diluted N = 16,000 from 4/√N, t ≤ 400",
+        (ANNEALING,), _annealing, "p = 3, Δ₃ = 1, m₀ = 1e-4, τ ≤ 20, t ≤ 50; N = 100 from m₀ = 0.2, 16 pairs, t ≤ 8",
+        missing="recovery up to the final overlap in annealed runs, at longer times",
     ),
 )  # fmt: skip

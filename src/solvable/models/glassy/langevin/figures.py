@@ -11,9 +11,6 @@ from solvable.render.plots import COLOURS, LINES, MARKERS, label, log_axis
 from solvable.study import Study
 
 from .._figures import approach, draw_escape_times, draw_growth, draw_runs, growth_table
-from .._landscape import Covariance
-from .._recovery import recovery_table
-from .._state_evolution import blind_overlap
 from .model import Langevin
 
 NOISES = (0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8, 0.9)
@@ -70,50 +67,6 @@ def annealing(quick: bool) -> dict[str, Any]:
     size, seeds = (40, 2) if quick else (100, 16)
     arms = {name: ANNEALED[name] for name in ("constant", "annealed, τ = 6")}
     return {"": lines, "experiment": Study(few, arms=arms, sizes=[size], seeds=seeds).run()}
-
-
-RECOVERED = (0.65, 0.8, 0.9)  # Δ₂ of the annealed runs of large systems
-PACES = (0.0, 6.0, 20.0, 100.0)  # τ of their annealing, zero for none
-UNTIL = (25.0, 50.0, 100.0, 200.0, 400.0)
-
-
-def recovery(quick: bool) -> dict[str, Any]:
-    """Samplers of large diluted systems from random starts: the overlap after a long time, with and without annealing."""
-    import jax.numpy as jnp
-
-    pairs, until = ({40: 2, 100: 2}, UNTIL[:1]) if quick else ({4000: 6, 16_000: 4}, UNTIL)
-    table = recovery_table(RECOVERED, pairs, "diluted", until, temperature=1.0, paces=PACES)
-    names = [float(blind_overlap("bayes", Covariance(jnp.asarray(n), jnp.asarray(1.0), 3))) for n in RECOVERED]
-    return {"": table.assign(message_passing=("matrix_noise", names))}
-
-
-def draw_recovery(data: dict[str, Any]) -> Any:
-    import matplotlib.pyplot as plt
-
-    table = data[""]
-    size = int(table["size"][-1])
-    figure, axes = plt.subplots(1, len(table.matrix_noise), figsize=(12.4, 3.8), sharey=True, layout="constrained")
-    for axis, noise in zip(axes, table.matrix_noise.values, strict=True):
-        at = table.sel(matrix_noise=noise)
-        for i, pace in enumerate(table.pace.values):
-            for n in table["size"].values:
-                runs = at.overlap.sel(pace=pace, size=n)
-                error = runs.std("seed", ddof=1) / np.sqrt(runs.count("seed"))
-                name = (f"annealed, τ = {pace:g}" if pace else "constant") if n == size else None
-                axis.errorbar(table.time, runs.mean("seed"), error, fmt="o-" if n == size else "s:", color=COLOURS[i],
-                              markersize=4, linewidth=1, label=name)  # fmt: skip
-        axis.axhline(float(at.message_passing), color="0.3", linestyle="--", linewidth=1.2, label="message passing")
-        log_axis(axis.xaxis)
-        side = "below" if noise < CRITICAL else "above"
-        axis.set(xlabel=label("time", "t"))
-        axis.set_title(rf"$\Delta_2$ = {noise:g}, {side} the Langevin threshold")
-    axes[0].set(ylabel=label("overlap", "m"), ylim=(0, None))
-    axes[0].legend(fontsize=7.5)
-    figure.suptitle(
-        f"Annealed samplers from random starts, diluted tensors (Δ₃ = 1; circles: N = {size:,}, squares: smaller)",
-        fontsize=11,
-    )
-    return figure
 
 
 def draw_annealing(data: dict[str, Any]) -> Any:
@@ -203,11 +156,6 @@ RECIPES = {
         annealing,
         draw_annealing,
         sentence="A small overlap grows under annealed Langevin dynamics where it does not with a constant tensor.",
-    ),
-    "langevin-recovery": Recipe(
-        recovery,
-        draw_recovery,
-        sentence="Annealed samplers find the signal where a constant tensor traps them.",
     ),
     "langevin-aging": Recipe(
         aging,
