@@ -145,7 +145,7 @@ def hinge_interior(
         return (gap > tolerance) & (step < max_steps)
 
     def body(state):
-        w, alpha, xi, _, step = state
+        w, alpha, xi, gap, step = state
         s = rows @ w - 1 + xi
         scale = s / alpha + xi / (1 - alpha)
         weight = keep / scale
@@ -170,8 +170,12 @@ def hinge_interior(
         mu = now * (products(alpha + length * dalpha, s + length * ds, xi + length * dxi) / now) ** 3
         dw, dalpha, dxi, _, room = towards(mu - dalpha * ds, mu + dalpha * dxi)
         length = jnp.minimum(1.0, 0.99 * room)
-        alpha = alpha + length * dalpha
-        return w + length * dw, alpha, xi + length * dxi, relative_gap(alpha), step + 1
+        moved = (w + length * dw, alpha + length * dalpha, xi + length * dxi)
+        new = relative_gap(moved[1])
+        # the last steps can break down by rounding: keep the iterate before, with its own certificate, and stop
+        sound = jnp.isfinite(new)
+        kept = (jnp.where(sound, x, y) for x, y in zip(moved, (w, alpha, xi), strict=True))
+        return *kept, jnp.where(sound, new, gap), jnp.where(sound, step + 1, max_steps)
 
     first = (jnp.zeros(d), jnp.full(n, 0.5), jnp.full(n, 2.0), jnp.asarray(jnp.inf), jnp.asarray(0))
     _, alpha, _, gap, _ = jax.lax.while_loop(unfinished, body, first)

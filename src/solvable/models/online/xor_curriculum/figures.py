@@ -99,18 +99,22 @@ def least_error(spread: float) -> float:
     return 2 * wrong * (1 - wrong)
 
 
-def solved(table: Any, setting: str, units: int, protocol: str, horizon: int = -1) -> tuple[float, float]:
-    """Fraction of starts that end closer to the least error than to 1/4, the error with one misclassified cluster.
+def won(table: Any, setting: str, units: int, protocol: str) -> np.ndarray:
+    """Per start, 1 if it ends closer to the least error than to 1/4, the error with one misclassified cluster, else 0.
 
-    Two pseudo-counts keep the standard error finite. Starts whose flow has not converged are left out.
+    NaN where the flow has not converged.
     """
     enough = 0.5 * (least_error(float(setting.split(", ")[1])) + 0.25)
-    errors = table[protocol].sel(setting=setting, students=units).isel(horizon=horizon).values
-    good = errors[np.isfinite(errors)] < enough
-    if not good.size:
-        return math.nan, math.nan
+    errors = table[protocol].sel(setting=setting, students=units).isel(horizon=-1).values
+    return np.where(np.isfinite(errors), (errors < enough).astype(float), np.nan)
+
+
+def solved(table: Any, setting: str, units: int, protocol: str) -> tuple[float, float]:
+    """Fraction of starts that solve the task; two pseudo-counts keep its standard error finite."""
+    good = won(table, setting, units, protocol)
+    good = good[np.isfinite(good)]
     safe = (good.sum() + 1) / (good.size + 2)
-    return float(good.mean()), math.sqrt(safe * (1 - safe) / good.size)
+    return float(good.mean()) if good.size else math.nan, math.sqrt(safe * (1 - safe) / max(good.size, 1))
 
 
 def draw_width(data: dict[str, Any]) -> Any:
