@@ -77,7 +77,7 @@ def draw_rates(data: dict[str, Any]) -> Any:
 
     deep, broad = data["depths"].isel(size=0), data["widths"]
     longer = data["longer"].isel(size=0)
-    figure, axes = plt.subplots(3, 4, figsize=(16.0, 11.0))
+    figure, axes = plt.subplots(3, 4, figsize=(16.0, 11.0), layout="constrained")
     for row, runs in ((axes[0], deep), (axes[2], longer)):
         for axis, rule in zip(row, runs.rule.values, strict=False):
             for i, depth in enumerate(runs.depth.values):
