@@ -101,20 +101,3 @@ def test_training_lowers_the_loss_towards_the_entropy():
 def test_a_width_without_whole_heads_is_refused_in_one_sentence():
     with pytest.raises(sv.InvalidValue, match="size = 20 is not a multiple of head_size = 16"):
         sv.TransformerScaling(depth=1, steps=8).simulate(0, size=20)
-
-
-def test_steps_to_a_loss_are_interpolated_and_missing_if_it_is_never_reached():
-    import xarray as xr
-
-    from solvable.models.signals.transformer_scaling.figures import steps_to
-
-    time = np.array([0.0, 8.0, 64.0, 512.0])
-    paths = np.array([[5.0, 4.0, 3.0, 2.0], [5.0, 4.5, 4.0, 3.0]])  # rules; logarithmic in the steps
-    runs = (
-        np.broadcast_to(paths[:, None, None, None], (2, 2, 1, 2, 4)) + np.array([0.0, 0.1])[None, :, None, None, None]
-    )
-    dims = ("rule", "rate", "size", "seed", "time")
-    data = xr.Dataset({"test_loss_simulated": (dims, runs), "final_loss_simulated": (dims[:-1], runs[..., -1])})
-    data = data.assign_coords(rule=["fast", "slow"], rate=[1.0, 2.0], time=time)
-    np.testing.assert_allclose(steps_to(data, "fast", "slow"), [64.0, 64.0])
-    assert np.isnan(steps_to(data, "slow", "fast")).all()

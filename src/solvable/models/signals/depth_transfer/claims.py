@@ -28,7 +28,7 @@ def _transfer(stored: Stored) -> list[Measured]:
         )
     loss = np.log2(stored[DIGITS].loss)
     best = np.log2(loss.rate)[loss.fillna(np.inf).argmin("rate")]
-    kept = loss.isel(rate=loss.sel(depth=loss.depth[0]).mean("seed").argmin("rate"))
+    kept = loss.isel(rate=loss.isel(depth=0, drop=True).mean("seed").argmin("rate"))
     for exponent, words in ((0.0, "unscaled branches"), (0.5, "branches of 1/√L"), (1.0, "branches of 1/L")):
         moved, lost = (
             values.sel(exponent=exponent).isel(depth=-1) - values.sel(exponent=exponent).isel(depth=0)

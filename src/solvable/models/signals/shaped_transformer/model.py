@@ -34,8 +34,8 @@ positive matrices:
 with κΣ_lin the linear part of Σ and b′ the mean second order of the softmax. A path may cross the ceiling between two
 steps, so that the ceiling is lowered by a factor e^{−0.5826 √(2κ dt)} (Broadie, Glasserman and Kou 1997). A quarter of the
 paths is followed by steps of 2dt too, with the same noise. The result is NaN if steps are too long: if the means of ρ₁₂, ln V₁₁
-or of the stopped paths differ by more than 0.03 between both, dt γ² (ceiling/τ₀)² > 1, κ dt > 0.1, or the ceiling lies within
-three steps of the longest token, ln(ceiling/V_αα) < 3 √(2κ dt).
+or of the stopped paths differ by more than 0.03 plus twice their error, dt γ² (ceiling/τ₀)² > 1, κ dt > 0.1, or the ceiling
+lies within three steps of the longest token, ln(ceiling/V_αα) < 3 √(2κ dt).
 
 **Simulation.** The network itself, softmax and ReLU at finite n. Each weight matrix is used once: given X, the columns of
 XW/√n are independent N(0, V), and are drawn as F·(m × n normal numbers). This is exact and needs no n × n matrix.
@@ -81,6 +81,11 @@ UNSEEN = 0.5826  # −ζ(½)/√(2π): mean overshoot of a barrier by a random w
 def equicorrelated(tokens: int, correlation: float = 0.2) -> np.ndarray:
     """The covariance of tokens of length one with equal correlations."""
     return (1 - correlation) * np.eye(tokens) + correlation
+
+
+def _beyond_noise(changes: Array) -> Array:
+    """The absolute mean of changes of paths, less two standard errors."""
+    return abs(jnp.mean(changes)) - 2 * jnp.std(changes) / math.sqrt(len(changes))
 
 
 class ShapedTransformer(Model):
@@ -206,7 +211,7 @@ class ShapedTransformer(Model):
             V, stopped, last = state
             normal = jax.random.normal(jax.random.fold_in(key, number), (numbers, numerics.draws), float)
             both = (last + normal[:, :few]) / math.sqrt(2)
-            length = jnp.where(rough, 2 * dt * (number % 2), dt)
+            length = jnp.where(rough, 2 * dt * (number % 2).astype(dt.dtype), dt)
             seen = self.ceiling * jnp.exp(-UNSEEN * jnp.sqrt(2 * of.noise * length))
             new = step(V, of, length[None, None], jnp.concatenate([normal, both], axis=1), attends)
             V, stopped = stop(jnp.where(stopped[None, None], V, new), stopped, self.ceiling, seen)
@@ -216,7 +221,7 @@ class ShapedTransformer(Model):
             state = jax.lax.fori_loop(0, each, lambda i, s: forward(begin + i, s), state)
             every = self._measured(*state[:2])
             found = {n: v[: numerics.draws] for n, v in every.items()}
-            moved = [abs(jnp.mean(scaled(n, v[:few]) - scaled(n, v[numerics.draws :]))) for n, v in every.items()]
+            moved = [_beyond_noise(scaled(n, v[:few]) - scaled(n, v[numerics.draws :])) for n, v in every.items()]
             return state, (found, jnp.max(jnp.stack(moved)))
 
         lanes = numerics.draws + few

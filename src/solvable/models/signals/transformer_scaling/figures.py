@@ -15,23 +15,39 @@ from .laziness import measured, slopes
 from .model import TransformerScaling
 
 NAMES = {"standard": "standard", "mup": "μP", "depth-mup": "depth-μP", "completep": "CompleteP"}
+LONGER = ["standard", "mup", "depth-mup"]
 KEPT = ["test_loss_simulated", "final_loss_simulated", "excess_loss_simulated", "change_simulated"]
 
 
-def rate_studies(quick: bool) -> dict[str, Study]:
-    """The networks of the figure of rates; all of them take minutes on a GPU."""
-    model = TransformerScaling(steps=400, batch=32, context=32, letters=16, base_width=64)
-    depths, sizes, wide, seeds, grid = [2, 4, 8, 16, 32], [64], [64, 128, 256], 4, 2.0 ** np.arange(-13.0, -3.0)
-    if quick:
-        model = TransformerScaling(steps=16, batch=4, context=8)
-        depths, sizes, wide, seeds, grid = [2, 4], [32], [16, 32], 2, grid[4::3]
-    deep = Study(model, {"rule": list(RULES), "depth": depths, "rate": grid}, sizes=sizes, seeds=seeds)
-    broad = Study(model, {"rule": ["standard", "mup"], "rate": grid}, sizes=wide, seeds=seeds)
-    return {"depths": deep, "widths": broad}
-
-
 def rates(quick: bool) -> dict[str, Any]:
-    return {name: study.run()[KEPT] for name, study in rate_studies(quick).items()}
+    model, grid = TransformerScaling(steps=50), 2.0 ** np.arange(-10.0, -3.0)
+    depths, sizes, wide, seeds = [2, 16], [32], [32, 128], 2
+    if quick:
+        model, grid = model.replace(steps=16, batch=4, context=8), grid[::3]
+        depths, wide, seeds = [2, 4], [16, 32], 2
+    deep = Study(model, {"rule": list(RULES), "depth": depths, "rate": grid}, sizes=sizes, seeds=seeds).run()
+    broad = Study(model, {"rule": ["standard", "mup"], "rate": grid}, sizes=wide, seeds=seeds).run()
+    return {"depths": deep[KEPT], "widths": broad[KEPT], "longer": longer_study(quick).run()[KEPT]}
+
+
+def longer_study(quick: bool) -> Study:
+    """Longer training of deeper networks under the rules before CompleteP; minutes on a GPU."""
+    model, grid = (
+        TransformerScaling(steps=400, batch=32, context=32, letters=16, base_width=64),
+        2.0 ** np.arange(-13, -3.0),
+    )
+    depths, size, seeds = [2, 4, 8, 16, 32], 64, 4
+    if quick:
+        model, grid = TransformerScaling(steps=16, batch=4, context=8), grid[4::3]
+        depths, size, seeds = [2, 4], 32, 2
+    return Study(model, {"rule": LONGER, "depth": depths, "rate": grid}, sizes=[size], seeds=seeds)
+
+
+def largest_rates(data: Any, slack: float = 0.1) -> Any:
+    """log₂ of the largest rate whose final loss is within `slack` of the best of its rule, depth and seed."""
+    loss = data.final_loss_simulated
+    works = loss <= loss.min("rate") + slack
+    return np.log2(data.rate).where(works).max("rate")
 
 
 def best_rates(data: Any) -> Any:
@@ -60,19 +76,33 @@ def draw_rates(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
     deep, broad = data["depths"].isel(size=0), data["widths"]
-    figure, axes = plt.subplots(2, 4, figsize=(16.0, 7.4))
-    for axis, (rule, name) in zip(axes[0], NAMES.items(), strict=True):
-        for i, depth in enumerate(deep.depth.values):
-            loss = deep.final_loss_simulated.sel(rule=rule, depth=depth)
-            error = loss.std("seed", ddof=1) / np.sqrt(loss.sizes["seed"])
-            axis.errorbar(loss.rate, loss.mean("seed", skipna=False), error, fmt=MARKERS[i] + "-", color=COLOURS[i],
-                          markersize=3.8, label=f"L = {depth}")  # fmt: skip
-        log_axis(axis.xaxis)
-        axis.set(
-            xlabel=label("rate", r"\eta"), title=f"{name}: loss against rate", ylim=_window(deep.final_loss_simulated)
-        )
-    axes[0, 0].set_ylabel("test loss at the end")
-    axes[0, 0].legend()
+    longer = data["longer"].isel(size=0)
+    figure, axes = plt.subplots(3, 4, figsize=(16.0, 11.0), layout="constrained")
+    for row, runs in ((axes[0], deep), (axes[2], longer)):
+        for axis, rule in zip(row, runs.rule.values, strict=False):
+            for i, depth in enumerate(runs.depth.values):
+                loss = runs.final_loss_simulated.sel(rule=rule, depth=depth)
+                error = loss.std("seed", ddof=1) / np.sqrt(loss.sizes["seed"])
+                axis.errorbar(loss.rate, loss.mean("seed", skipna=False), error, fmt=MARKERS[i] + "-", color=COLOURS[i],
+                              markersize=3.8, label=f"L = {depth}")  # fmt: skip
+            log_axis(axis.xaxis)
+            words = "loss against rate" if runs is deep else "longer training"
+            axis.set(
+                xlabel=label("rate", r"\eta"),
+                title=f"{NAMES[str(rule)]}: {words}",
+                ylim=_window(runs.final_loss_simulated),
+            )
+        row[0].set_ylabel("test loss at the end")
+        row[0].legend()
+    edge = largest_rates(longer)
+    for i, rule in enumerate(longer.rule.values):
+        values = edge.sel(rule=rule)
+        error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
+        axes[2, 3].errorbar(values.depth, values.mean("seed"), error, fmt=MARKERS[i] + LINES[i], color=COLOURS[i + 3],
+                            label=NAMES[str(rule)])  # fmt: skip
+    log_axis(axes[2, 3].xaxis)
+    axes[2, 3].set(xlabel=label("depth", "L"), ylabel="largest rate that trains, log₂", title="longer training: edge")
+    axes[2, 3].legend()
     best, moved = best_rates(deep), changes(deep)
     for i, (rule, name) in enumerate(NAMES.items()):
         for axis, values in ((axes[1, 0], best.sel(rule=rule)), (axes[1, 1], moved.sel(rule=rule))):
@@ -104,7 +134,8 @@ def draw_rates(data: dict[str, Any]) -> Any:
     axes[1, 0].legend()
     axes[1, 2].legend()
     figure.suptitle(
-        f"Transformers with the hyperparameters of a small base model (width {int(data['depths']['size'][0])} in the first row)",
+        f"Transformers with the hyperparameters of a small base model (widths {int(data['depths']['size'][0])} and, last row, "
+        f"{int(data['longer']['size'][0])})",
         fontsize=11,
     )
     return figure
@@ -146,19 +177,22 @@ def draw_laziness(data: dict[str, Any]) -> Any:
     return figure
 
 
-def compute_studies(quick: bool) -> dict[str, Study]:
-    """Networks of several shapes, width × depth, of equal compute; the first is the base model."""
-    model = TransformerScaling(steps=400, batch=32, context=32, letters=16, base_width=128)
-    shapes, seeds, grid = ((128, 2), (64, 8), (32, 32)), 4, 2.0 ** np.arange(-13.0, -3.0)
-    if quick:
-        model = TransformerScaling(steps=16, batch=4, context=8)
-        shapes, seeds, grid = ((32, 2), (16, 8)), 2, grid[5::2]
-    over = {"rule": list(NAMES)[1:], "rate": grid}
-    return {f"{n}x{depth}": Study(model.replace(depth=depth), over, sizes=[n], seeds=seeds) for n, depth in shapes}
-
-
 def compute(quick: bool) -> dict[str, Any]:
-    return {shape: study.run()[KEPT[:3]] for shape, study in compute_studies(quick).items()}
+    model, grid = TransformerScaling(steps=50, base_width=64), 2.0 ** np.arange(-8.0, -4.0)
+    shapes, seeds = {"64 × 2": (64, 2), "32 × 8": (32, 8)}, 2
+    if quick:
+        model, grid, shapes = (
+            model.replace(steps=16, batch=4, context=8),
+            grid[::2],
+            {"32 × 2": (32, 2), "16 × 8": (16, 8)},
+        )
+    found = {}
+    for name, (width, depth) in shapes.items():
+        runs = Study(
+            model.replace(depth=depth), {"rule": list(NAMES)[1:], "rate": grid}, sizes=[width], seeds=seeds
+        ).run()
+        found[name.replace(" × ", "x")] = runs[KEPT[:3]]
+    return found
 
 
 def at_base_rate(data: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -167,30 +201,6 @@ def at_base_rate(data: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     tuned = first.final_loss_simulated.isel(size=0).mean("seed", skipna=False).fillna(np.inf).argmin("rate")
     losses = {name: part.final_loss_simulated.isel(size=0) for name, part in found}
     return {name: (loss.isel(rate=tuned), loss.min("rate")) for name, loss in losses.items()}
-
-
-def steps_to(data: Any, rule: str, other: str) -> Any:
-    """Steps after which `rule` has the final loss of `other`, each at its best rate; NaN if it never has, by seed.
-
-    Losses between two records are interpolated in the logarithm of the steps.
-    """
-    import xarray as xr
-
-    runs = data.isel(size=0)
-    best = runs.final_loss_simulated.mean("seed", skipna=False).fillna(np.inf).argmin("rate")
-    aim = runs.final_loss_simulated.sel(rule=other).isel(rate=best.sel(rule=other))
-    path = runs.test_loss_simulated.sel(rule=rule).isel(rate=best.sel(rule=rule), time=slice(1, None))
-    log_time = np.log(path.time.values)
-
-    def crossing(losses: np.ndarray, aim: float) -> float:
-        below = np.flatnonzero(losses <= aim)
-        if len(below) == 0 or below[0] == 0:
-            return np.nan
-        i = below[0]
-        part = (losses[i - 1] - aim) / (losses[i - 1] - losses[i])
-        return float(np.exp(log_time[i - 1] + part * (log_time[i] - log_time[i - 1])))
-
-    return xr.apply_ufunc(crossing, path, aim, input_core_dims=[["time"], []], vectorize=True)
 
 
 def draw_compute(data: dict[str, Any]) -> Any:
