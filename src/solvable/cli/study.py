@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
+from ..errors import InvalidValue
 from .common import Arms, Json, Model, Over, Seeds, Sizes, Values, command_again, fields_given, print_json, study_of
 
 
@@ -26,22 +27,38 @@ class Study:
     figure: Annotated[
         Path | None, arg(metavar="FILE", help="File for the plot (default: RUN.png beside the folder).")
     ] = None
+    show: Annotated[
+        str, arg(metavar="NAME,...", help="Observables to draw, or all (default: the model's main ones).")
+    ] = ""
+    along: Annotated[str, arg(metavar="NAME", help="What runs along the horizontal axis; two names span a plane.")] = ""
+    lines: Annotated[str, arg(metavar="NAME,...", help="What makes lines of different colours.")] = ""
+    by: Annotated[str, arg(metavar="NAME,...", help="What makes panels.")] = ""
+    log: Annotated[str, arg(metavar="x|y|x,y|none", help="Logarithmic axes (default: as the model declares).")] = ""
     json: Json = False
 
 
 def run(command: Study) -> int:
     study = study_of(command)
     model, over, sizes = next(iter(study.models.values())), study.over, study.sizes
+    picture = command.figure or (command.out.with_name(command.out.name + ".png") if command.out else None)
+    words = {n: w for n in ("show", "along", "lines", "by", "log") if (w := getattr(command, n))}
+    if words and picture is None:
+        raise InvalidValue(
+            f"--{next(iter(words))} steers the picture: name its file with --figure, or a run with --out."
+        )
+    if words:  # refuse a misspelt name before hours of computing
+        from ..render.layout import check_words
+
+        check_words(study, **words)
     try:
         data = study.run(command.out, progress=None if not command.json else False)
     except KeyboardInterrupt:
         _interrupted(study, command)
         return 1
     agreement = study.agreement() if sizes and model.has_theory else None
-    picture = command.figure or (command.out.with_name(command.out.name + ".png") if command.out else None)
     if picture is not None and (over or model.coordinates()):
         picture.parent.mkdir(parents=True, exist_ok=True)
-        study.plot().savefig(picture)
+        study.plot(**words).savefig(picture)
     if command.json:
         print_json(
             {

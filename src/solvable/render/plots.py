@@ -5,15 +5,14 @@ Matplotlib is imported only when the first figure is drawn.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..contract.axes import few
 from ..errors import InvalidValue
+from .layout import Layout, Wishes, Words, any_variable, layout, shown_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,162 +79,123 @@ def label(name: str, symbol: str = "") -> str:
 
 def plot_study(
     study: Study,
-    observables: str | Sequence[str] | None = None,
+    show: Words = None,
     *,
-    along: str | None = None,
+    along: Words = None,
+    lines: Words = None,
+    by: Words = None,
+    log: Words = None,
     size: int | None = None,
-    columns: int = 3,
+    columns: int | None = None,
     axes: Any = None,
     as_map: bool = False,
     finer: bool = True,
 ) -> Figure:
-    """Draw a study.
+    """Draw a study: theory as lines, experiment as points with error bars.
 
-    One swept control (or a dimension of the observable declared as a time, a mode or a site) gives curves; two swept
-    controls give heat maps of the theory. `along` names the dimension on the horizontal axis; further dimensions become
-    colours; sizes become markers (only `size`, if given). Functions of two times are drawn at a few waiting times, or as a
-    whole with `as_map`; random limits are drawn as bands of quantiles.
+    **Arguments:**
+    - `show`: the observables, `"test_error,overlap"` or a list; `"all"` of them; by default the model's main ones.
+    - `along`: the dimension on the horizontal axis; two of them span a plane.
+    - `lines`: the dimensions whose values are lines of different colours.
+    - `by`: the dimensions whose values are panels.
+    - `log`: the logarithmic axes, `"x"`, `"y"`, `"x,y"`, or `"none"`; by default as the dimensions declare.
+    - `size`: draw the points of this size alone.
+    - `columns`: the number of panels in a row; by default the values of `by`, or two or three.
+    - `axes`: draw into these axes of Matplotlib.
+    - `as_map`: draw a function of two times as a whole, not at a few waiting times.
+    - `finer`: a line along a control goes through the study's own points and, if the theory is instant, through more points
+        in between; a note below the axis then says so. Otherwise lines connect the study's points.
 
-    With `finer`, a line along a control goes through the study's own points and, if the theory is instant, through more
-    points in between, so that it is smooth; a note below the axis then says so. Otherwise lines connect the study's points.
+    What is not named has a place by itself: a control swept over more than six values runs along the axis, two of them
+    span a plane; fewer values are lines. Random limits are drawn as bands of quantiles.
     """
     import matplotlib.pyplot as plt
 
-    data = study.dataset(copy=False)
-    names = _observables(study, data, observables)
-    first = data[_any_variable(data, names[0])]
-    swept = [
-        d for d in first.dims if d not in ("size", "seed") and np.issubdtype(_coordinate(data, d).dtype, np.number)
-    ]
-    flat = [d for d in study.over if d in swept and len(study.over[d]) > 2]
-    time_like = [d for d in swept if d not in study.over]
-    if _is_plane(flat, along, time_like) and observables is None:
-        names = [n for n in names if set(data[_any_variable(data, n)].dims) <= {*study.grid, "size", "seed"}]
+    data, wishes = study.dataset(copy=False), Wishes.of(along, lines, by, log)
+    places = {name: layout(study, data, name, wishes, as_map=as_map) for name in shown_names(study, data, show, wishes)}
+    panels = [(name, at) for name, place in places.items() for at in place.panels()]
+    if columns is None:
+        side_by_side = 2 if len(panels) in (2, 4) else 3
+        columns = max(len(place.panels()) for place in places.values()) if wishes.by else side_by_side
     with house_style():
         if axes is None:
-            rows = -(-len(names) // columns)
-            wide = min(columns, len(names))
-            figure, grid = plt.subplots(rows, wide, figsize=(3.7 * wide, 2.9 * rows), squeeze=False)
+            rows, wide = -(-len(panels) // columns), min(columns, len(panels))
+            figure, grid = plt.subplots(rows, wide, figsize=(max(3.7 * wide, 4.4), 2.9 * rows), squeeze=False)
             axes = list(grid.ravel())
         else:
             axes = [axes] if not isinstance(axes, (list, tuple, np.ndarray)) else list(axes)
             figure = axes[0].figure
-        heat, between = _is_plane(flat, along, time_like), False
-        for axis, name in zip(axes, names, strict=False):
-            plane = _own_plane(study, data, name) if as_map else []
-            if heat or plane:
-                _heat_map(axis, study, data, name, plane or flat)
+        between = False
+        for axis, (name, at) in zip(axes, panels, strict=False):
+            place = places[name]
+            if place.across:
+                _heat_map(axis, study, data, name, place, at)
             else:
-                between |= _curves(axis, study, data, name, along or _horizontal(study, data, name), size, finer)
-        for axis in axes[len(names) :]:
+                between |= _curves(axis, study, data, name, place, at, size, finer)
+            if fixed := {**at, **place.held}:
+                axis.set_title(_described(data, fixed))
+            _scales(axis, data, name, wishes)
+        for axis in axes[len(panels) :]:
             axis.set_visible(False)
         title = "; ".join(dict.fromkeys(m.title or m.id for m in study.models.values()))
         figure.suptitle(title, fontsize=11)
-        if axes:
-            _legend(figure, axes[0])
-        if between:
-            _note(axes[min(len(axes), len(names)) - 1], FINER_NOTE)
+        _legends(figure, axes[: len(panels)])
+        notes = [FINER_NOTE] * between + _left_out(data, places.values())
+        if notes and axes:
+            _note(axes[min(len(axes), len(panels)) - 1], "; ".join(notes))
     return figure
 
 
-def _is_plane(swept: list[Any], along: str | None, inner: list[Any]) -> bool:
-    """Whether there are two swept controls and nothing else to draw along, which gives a heat map."""
-    return len(swept) == 2 and along is None and not inner
+def _described(data: Any, at: Mapping[str, int]) -> str:
+    return ", ".join(f"{d.replace('_', ' ')} {_value(_coordinate(data, d)[i])}" for d, i in at.items())
 
 
-def _observables(study: Study, data: Any, wanted: str | Sequence[str] | None) -> list[str]:
-    from ..study import unknown_observable
-
-    declared = dict.fromkeys(n for m in study.variants().values() for n in m.observables())
-    known = [n for n in declared if _any_variable(data, n) is not None]
-    if wanted is None:
-        # A single number has no axis to be drawn along.
-        known = [n for n in known if set(data[_any_variable(data, n)].dims) - {"size", "seed"}] or known[:1]
-        return [n for n in known if _size_of(data, n, study) <= 4000] or known[:1]
-    chosen = [wanted] if isinstance(wanted, str) else list(wanted)
-    for name in chosen:
-        if name not in known:
-            raise unknown_observable(name, known)
-    return chosen
-
-
-def _size_of(data: Any, name: str, study: Study) -> int:
-    """The number of curves of an observable; matrices over time are drawn only on request."""
-    own, known = data[_any_variable(data, name)].dims, study.dimensions()
-    inner = [d for d in own if d in known and d not in study.grid and known[d].kind == "label"]
-    return int(np.prod([data.sizes[d] for d in inner])) * 1000 if inner else 1
-
-
-def _own_plane(study: Study, data: Any, name: str) -> list[Any]:
-    """The two dimensions of an observable that span a map: a pair of times, or two sites."""
-    known = study.dimensions()
-    own = [d for d in data[_any_variable(data, name)].dims if d in known and d not in study.grid]
-    flat = [d for d in own if known[d].is_axis or known[d].kind == "pair"]
-    return flat[:2] if len(flat) >= 2 else []
-
-
-def _any_variable(data: Any, name: str) -> str | None:
-    return next((f"{name}_{k}" for k in ("theory", "expected", "simulated") if f"{name}_{k}" in data), None)
+def _left_out(data: Any, places: Iterable[Layout]) -> list[str]:
+    """Which dimensions are drawn at some of their values only."""
+    some = {d: len(kept) for place in places for d, kept in {**place.lines, **place.by}.items()}
+    words = [f"{n} of {data.sizes[d]} values of {d.replace('_', ' ')}" for d, n in some.items() if n < data.sizes[d]]
+    return words
 
 
 def _coordinate(data: Any, dim: Any) -> np.ndarray:
     return np.asarray(data.coords[dim].values) if dim in data.coords else np.arange(data.sizes[dim])
 
 
-def _horizontal(study: Study, data: Any, name: str) -> str:
-    """The dimension for the horizontal axis: time or similar if there is one, else the longest swept control."""
-    dims = [d for d in data[_any_variable(data, name)].dims if d not in ("size", "seed")]
-    known = study.dimensions()
-    dims = [d for d in dims if not _is_draw(known, d)]
-    own = [d for d in dims if d not in study.grid]
-    inner = [d for d in own if d in known and known[d].is_axis] or [d for d in own if d in data.coords]
-    numeric = [d for d in study.over if d in dims and np.issubdtype(_coordinate(data, d).dtype, np.number)]
-    if inner:
-        return inner[0]
-    if numeric:
-        return max(numeric, key=lambda d: data.sizes[d])
-    if dims:
-        return dims[0]
-    raise InvalidValue("there is nothing to draw along: sweep a control with `over`.")
-
-
-def _curves(axis: Axes, study: Study, data: Any, name: str, along: str, only: int | None, finer: bool) -> bool:
+def _curves(axis: Axes, study: Study, data: Any, name: str, place: Layout, fixed: dict[str, int], only: int | None,
+            finer: bool) -> bool:  # fmt: skip
     """Draw one observable along a dimension; return whether lines have more points than the study."""
-    between = False
+    between, along, known = False, place.along, study.dimensions()
     x = _coordinate(data, along)
     words = not np.issubdtype(x.dtype, np.number)
     positions = np.arange(len(x)) if words else x
-    variable, known = data[_any_variable(data, name)], study.dimensions()
-    others = [d for d in variable.dims if d not in (along, "size", "seed") and not _is_draw(known, d)]
-    kept = [few(data.sizes[d]) if d in known and known[d].kind == "pair" else range(data.sizes[d]) for d in others]
-    combinations = list(itertools.product(*kept))
     declared = {n: o for m in study.variants().values() for n, o in m.observables().items()}
     theory = data.get(f"{name}_theory", None)
     if theory is None and f"{name}_expected" in data:
         expected = data[f"{name}_expected"]
         theory = expected.mean([d for d in ("size", "seed") if d in expected.dims])
-    for k, at in enumerate(combinations):
-        pick = dict(zip(others, at, strict=True))
-        legend = ", ".join(f"{d.replace('_', ' ')} {_value(_coordinate(data, d)[i])}" for d, i in pick.items())
-        colour = COLOURS[k % len(COLOURS)]
+    curves = place.curves()
+    for k, line in enumerate(curves):
+        pick = {**line, **fixed, **place.held}
+        legend, colour = _described(data, line), _colour(k, len(curves))
         if theory is not None:
             here = theory.isel({d: i for d, i in pick.items() if d in theory.dims})
             labels = {d: _coordinate(data, d)[i] for d, i in pick.items() if d in study.grid}
             if draws := [d for d in here.dims if _is_draw(known, d)]:
                 _band(axis, positions, here.transpose(along, *draws).values, colour)
                 here = here.median(draws)
-            line = (positions, here.transpose(along).values)
+            drawn = (positions, here.transpose(along).values)
             if finer and (more := _between(study, along, labels, name)) is not None:
-                line, between = _merged(line, more), True
-            style = "o" if words else LINES[(k // len(COLOURS)) % len(LINES)]
-            axis.plot(*line, style, color=colour, label=legend or "theory",
-                      zorder=2, markerfacecolor="none")  # fmt: skip
+                drawn, between = _merged(drawn, more), True
+            if words:
+                _marks(axis, *drawn, colour, legend, numbers=len(curves) * len(x) <= 8)
+            else:
+                style = LINES[(k // len(COLOURS)) % len(LINES)] if len(curves) <= len(COLOURS) * 2 else "-"
+                axis.plot(*drawn, style, color=colour, label=legend or "theory", zorder=2)
         elif legend:
             axis.plot([], [], color=colour, label=legend)  # an experiment has no line to identify its points
         if f"{name}_simulated" in data:
-            points = data[f"{name}_simulated"].isel(
-                {d: i for d, i in pick.items() if d in data[f"{name}_simulated"].dims}
-            )
+            points = data[f"{name}_simulated"]
+            points = points.isel({d: i for d, i in pick.items() if d in points.dims})
             spread = _spread if declared[name].random else _mean_and_error
             _points(axis, study, points, positions, along, colour, only, dense=len(x) > 25, summary=spread)
     symbol, scale = _declared_axis(study, along)
@@ -243,11 +203,55 @@ def _curves(axis: Axes, study: Study, data: Any, name: str, along: str, only: in
     axis.set_ylabel(label(name, declared[name].symbol))
     if words:
         axis.set_xticks(positions, [str(v) for v in x])
+        axis.set_xlim(-0.6, len(x) - 0.4)
     elif scale == "log" and np.any(x > 0):
-        if np.min(x) <= 0:  # t = 0 cannot be shown on a logarithmic axis
-            axis.set_xlim(np.min(x[x > 0]), np.max(x))
-        log_axis(axis.xaxis)
+        _log_x(axis, x)
     return between
+
+
+def _colour(k: int, number: int) -> Any:
+    """The palette's colours; shades from dark to light where there are more lines than colours."""
+    if number <= len(COLOURS):
+        return COLOURS[k]
+    import matplotlib as mpl
+
+    return mpl.colormaps[HEAT](0.9 * k / (number - 1))
+
+
+def _marks(axis: Axes, x: np.ndarray, y: np.ndarray, colour: Any, legend: str, numbers: bool) -> None:
+    """The theory over words, which nothing joins: a bar at each, with its number where there is room."""
+    axis.plot(x, y, linestyle="none", marker="_", markersize=22, markeredgewidth=1.8, color=colour,
+              label=f"{legend}, theory" if legend else "theory", zorder=2)  # fmt: skip
+    for at, value in zip(x, y, strict=True):
+        if numbers and np.isfinite(value):
+            axis.annotate(f"{value:.3g}", (at, value), (13, 0), textcoords="offset points", va="center", fontsize=7,
+                          color=colour)  # fmt: skip
+
+
+def _log_x(axis: Axes, x: np.ndarray) -> None:
+    if np.min(x) <= 0:  # t = 0 cannot be shown on a logarithmic axis
+        axis.set_xlim(np.min(x[x > 0]), np.max(x))
+    log_axis(axis.xaxis)
+
+
+def _scales(axis: Axes, data: Any, name: str, wishes: Wishes) -> None:
+    """The scales that were asked for, in place of the declared ones."""
+    if wishes.log is None:
+        return
+    if not wishes.log:
+        axis.set_xscale("linear")
+        axis.set_yscale("linear")
+        return
+    for which in wishes.log:
+        drawn = [np.asarray(getattr(line, f"get_{which}data")(), float) for line in axis.get_lines()]
+        values = np.concatenate([*drawn, np.asarray(getattr(axis, f"get_{which}lim")())])
+        if not np.any(values > 0):
+            raise InvalidValue(f"log = {which!r}: {name} has no positive values to be drawn on a logarithmic axis.")
+        if getattr(axis, f"get_{which}scale")() != "log":
+            if which == "x":
+                _log_x(axis, values[np.isfinite(values)] if np.nanmin(values) > 0 else values)
+            else:
+                log_axis(axis.yaxis)
 
 
 def _declared_axis(study: Study, dim: str) -> tuple[str, str]:
@@ -285,12 +289,12 @@ def _between(study: Study, along: str, at: dict[str, Any], name: str) -> tuple[n
 
     None if the study has many points, if there is no theory, or if evaluating it is slow.
     """
+    if along not in study.swept_controls or not 3 <= len(study.over[along]) <= 60:
+        return None
     model = study.variant_at(at)
     observable = model.observables().get(name)
     if (
-        along not in study.swept_controls
-        or not 3 <= len(study.over[along]) <= 60
-        or model.unprepared
+        model.unprepared
         or not model.has_theory
         or observable is None
         or not observable.predicted
@@ -347,13 +351,13 @@ def _points(axis, study, points, positions, along, colour, only, dense, summary)
                       color=colour, alpha=strength, markersize=3.6, elinewidth=1, label=f"d = {size}", zorder=3)  # fmt: skip
 
 
-def _heat_map(axis: Axes, study: Study, data: Any, name: str, dims: list[str]) -> None:
-    """Draw the theory over two controls, with the transition lines that the model knows."""
-    x, y = dims
-    values = data[_any_variable(data, name)]
-    values = values.mean([d for d in ("size", "seed") if d in values.dims])
-    values = values.isel({d: 0 for d in values.dims if d not in dims}).transpose(y, x)
-    model = next(iter(study.models.values()))
+def _heat_map(axis: Axes, study: Study, data: Any, name: str, place: Layout, fixed: dict[str, int]) -> None:
+    """Draw the theory over two dimensions, with the transition lines that the model knows."""
+    x, y = place.along, place.across
+    values = data[any_variable(data, name)]
+    values = values.isel({d: i for d, i in {**fixed, **place.held}.items() if d in values.dims})
+    values = values.mean([d for d in values.dims if d not in (x, y)]).transpose(y, x)
+    model = study.variant_at({d: _coordinate(data, d)[i] for d, i in _first(study, data, fixed).items()})
     fields, declared = model.fields(), model.observables()
     mesh = axis.pcolormesh(_coordinate(data, x), _coordinate(data, y), values.values, cmap=HEAT, shading="nearest")
     mesh.set_rasterized(True)
@@ -376,13 +380,29 @@ def _heat_map(axis: Axes, study: Study, data: Any, name: str, dims: list[str]) -
             log_axis(getattr(axis, f"{which}axis"))
 
 
-def _legend(figure: Figure, axis: Axes) -> None:
-    handles, labels = axis.get_legend_handles_labels()
-    seen: dict[str, Any] = {}
-    for handle, text in zip(handles, labels, strict=True):
-        seen.setdefault(text, handle)
-    if len(seen) > 1:
-        figure.legend(list(seen.values()), list(seen), loc="outside lower center", ncols=min(len(seen), 5))
+def _first(study: Study, data: Any, at: Mapping[str, int]) -> dict[str, int]:
+    """Indices in every dimension of the grid: those given, and elsewhere the first."""
+    return {d: at.get(d, 0) for d in study.grid if d in data.sizes}
+
+
+def _legends(figure: Figure, axes: Sequence[Axes]) -> None:
+    """One legend below the figure, and one of its own for a panel with lines that the first does not have."""
+    if not axes:
+        return
+    shared = _entries(axes[0])
+    for axis in axes[1:]:
+        if own := {text: handle for text, handle in _entries(axis).items() if text not in shared}:
+            axis.legend(list(own.values()), list(own), fontsize=6.5)
+    if len(shared) > 1 or any(line.get_marker() == "_" for line in axes[0].get_lines()):
+        figure.legend(list(shared.values()), list(shared), loc="outside lower center", ncols=min(len(shared), 5))
+
+
+def _entries(axis: Axes) -> dict[str, Any]:
+    handles, texts = axis.get_legend_handles_labels()
+    found: dict[str, Any] = {}
+    for handle, text in zip(handles, texts, strict=True):
+        found.setdefault(text, handle)
+    return found
 
 
 def _value(value: Any) -> str:
