@@ -78,3 +78,38 @@ def test_a_line_is_broken_where_the_stored_theory_has_no_value(study):
     (x, y), (_, other) = lines(study.plot("test_loss", along="samples"))
     assert x[np.isnan(y)].tolist() == [0.7]
     assert np.isfinite(other).all()
+
+
+def test_a_scale_can_be_chosen_for_every_axis(study):
+    figure = study.plot(["test_loss", "overlap"], along="samples", scales={"samples": "linear", "test_loss": "log"})
+    first, second = figure.axes
+    assert (first.get_xscale(), first.get_yscale(), second.get_yscale()) == ("linear", "log", "linear")
+    assert study.plot("test_loss", along="samples").axes[0].get_xscale() == "log"  # as declared
+
+
+def test_branches_are_every_solution_of_the_theory():
+    model = sv.SpikedMatrixTensor(tensor_noise=0.2)
+    noise = np.linspace(0.3, 3.0, 7)
+    study = sv.Study(model, {"matrix_noise": noise})
+    study.run(progress=False)
+    figure = study.plot("final_overlap", branches=True, finer=False)
+    solutions = np.asarray(model.replace(matrix_noise=noise).branches().final_overlap).T
+    solutions = solutions[np.isfinite(solutions).any(axis=1)]
+    drawn = lines(figure)
+    assert len(drawn) == len(solutions) > 1
+    for (x, y), solution in zip(drawn, solutions, strict=True):
+        np.testing.assert_array_equal(x, noise)
+        np.testing.assert_array_equal(y, solution)
+
+
+def test_studies_beside_each_other_have_their_own_colours_and_captions():
+    studies = {p: sv.Study(RIDGE.replace(penalty=p), {"samples": sorted(SAMPLES)}) for p in (0.1, 0.5, 2.0)}
+    for each in studies.values():
+        each.run(progress=False)
+    beside = {f"penalty {p}": studies[p] for p in (0.5, 2.0)}
+    figure = studies[0.1].plot("test_loss", beside=beside, caption="penalty 0.1", finer=False)
+    axis = figure.axes[0]
+    assert [line.get_label() for line in axis.get_lines()] == ["penalty 0.1", "penalty 0.5", "penalty 2.0"]
+    assert len({line.get_color() for line in axis.get_lines()}) == 3
+    for (_, y), each in zip(lines(figure), studies.values(), strict=True):
+        np.testing.assert_array_equal(y, each.dataset().test_loss_theory)

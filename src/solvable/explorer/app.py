@@ -256,7 +256,8 @@ class Explorer:
         from .views import Refused, View
 
         if (study := self._study_view(body.get("view"))) is not None:
-            return "study", export(self.opened.study, self.opened.checked(study.get("observables") or []), to)
+            names = self.opened.checked(study.get("observables") or [])
+            return "study", export(self.opened.study, names, to, **self.opened.steered(study))
         view = View.checked(body.get("view"))
         if body.get("job") is not None:
             job = self.jobs.of(session, body["job"]) if isinstance(body["job"], str) else None

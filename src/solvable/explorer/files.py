@@ -21,8 +21,8 @@ FORMATS = {
 _drawing = threading.Lock()  # Matplotlib draws one figure at a time
 
 
-def export(study: Any, observables: list[str], to: str) -> bytes:
-    """Export a study to a file: data by the laboratory's export, figures by its plotting."""
+def export(study: Any, observables: list[str], to: str, **drawn: Any) -> bytes:
+    """Export a study to a file: data by the laboratory's export, figures by its plotting, with these options."""
     if to in ("csv", "nc"):
         from ..lab.export import export as write
 
@@ -40,7 +40,7 @@ def export(study: Any, observables: list[str], to: str) -> bytes:
 
         from ..render.plots import house_style
 
-        figure = study.plot(observables or None)
+        figure = study.plot(observables or None, **drawn)
         try:
             with house_style():
                 buffer = io.BytesIO()

@@ -18,7 +18,7 @@ def reproduce(view: View, address: str) -> dict[str, str]:
 
 
 WORDS = ("model", "x", "y", "show", "branches", "sizes", "seeds", "simulated", "study", "at", "pin", "axis", "type", "tour",
-         "token", "step")  # fmt: skip
+         "token", "step", "along", "lines", "by", "log")  # fmt: skip
 
 
 def link(view: View, address: str) -> str:
