@@ -3,9 +3,9 @@
 #
 # *Family* replica, *method* replica saddle point and its gradients, *model* `perceptron`.
 #
-# A linear classifier is trained on the noisy labels of a teacher with the square, the logistic or the hinge loss. Which one
-# generalises best? The question is unfair unless each loss has its own best penalty, so the penalty is optimised first, by
-# differentiating the replica saddle point.
+# A linear classifier is trained on the noisy labels of a teacher with the square, the logistic or the hinge loss.
+# Which one generalises best? The question is unfair unless each loss has its own best penalty, so the penalty is
+# optimised first, by differentiating the replica saddle point.
 
 # %%
 import numpy as np
@@ -30,8 +30,8 @@ for loss in losses:
 print("the best that any method could do:", round(float(model.theory().bayes_error), 5))
 
 # %% [markdown]
-# Tuned, the three losses differ in the fourth digit, and all are within a few per cent of the Bayes-optimal error. Untuned, they
-# differ much more. A simulation at dimension 100 confirms the theory of the logistic loss:
+# Tuned, the three losses differ in the fourth digit, and all are within a few per cent of the Bayes-optimal error.
+# Untuned, they differ much more. A simulation at dimension 100 confirms the theory of the logistic loss:
 
 # %%
 check = sv.Study(model.replace(loss="logistic"), over={"penalty": [0.03, 0.3, 3.0]}, sizes=[50, 100], seeds=10)
@@ -42,8 +42,8 @@ figure = check.plot(show=["test_error", "train_loss"])
 # %% [markdown]
 # ## Exercise
 #
-# How many samples does the logistic loss at its best penalty save, compared with the penalty $10^{-3}$, to reach a test error of 0.2?
-# Use `locate` with a level crossing.
+# How many samples does the logistic loss at its best penalty save, compared with the penalty $10^{-3}$, to reach a
+# test error of 0.2? Use `locate` with a level crossing.
 
 # %% tags=["solution"]
 logistic = model.replace(loss="logistic")

@@ -3,13 +3,16 @@
 #
 # *Family* cumulants, *method* one-step laws and flows at small overlaps, *model* `ica`.
 #
-# Whitened data have one direction along which they are not Gaussian. FastICA looks for it with a fixed-point iteration. From a random
-# start the overlap is only of order $d^{-1/2}$, and the slope of the contrast is cubic there: how many samples does it need?
+# Whitened data have one direction along which they are not Gaussian. FastICA looks for it with a fixed-point
+# iteration. From a random start the overlap is only of order $d^{-1/2}$, and the slope of the contrast is cubic
+# there: how many samples does it need?
 
 # %%
+import matplotlib.pyplot as plt
 import numpy as np
 
 import solvable as sv
+from solvable.render.plots import house_style
 
 model = sv.ICA(learner="fastica", steps=5, start=0.3, snr=15.0)
 study = sv.Study(model, over={"samples": [10.0, 30.0, 100.0]}, sizes=[100, 200], seeds=8)
@@ -19,11 +22,13 @@ print(study.agreement())
 
 # %% [markdown]
 # From a good start a few batches are enough. The law of one step,
+#
 # $$
 # \alpha_1^2 = \frac{L'(\alpha_0)^2}{L'(\alpha_0)^2 + V/\gamma},
 # $$
-# says what happens from a bad one: with $L' \sim \alpha_0^3$ and $\alpha_0 \sim d^{-1/2}$ one needs $\gamma = n/d \gg d^3$ samples per
-# dimension.
+#
+# says what happens from a bad one: with $L' \sim \alpha_0^3$ and $\alpha_0 \sim d^{-1/2}$ one needs $\gamma = n/d \gg
+# d^3$ samples per dimension.
 
 # %%
 start = 1 / np.sqrt(np.array([25.0, 50.0, 100.0, 200.0]))
@@ -37,10 +42,6 @@ slope = np.polyfit(np.log(start**-2), np.log(needed), 1)[0]
 print("samples per dimension grow as d to the power", round(slope, 2))
 
 # %%
-import matplotlib.pyplot as plt
-
-from solvable.render.plots import house_style
-
 with house_style():
     figure, axis = plt.subplots(figsize=(4.4, 3))
     axis.loglog(start**-2, needed, "o-", label="one step of FastICA")
@@ -52,8 +53,8 @@ with house_style():
 # %% [markdown]
 # ## Exercise
 #
-# Gradient descent on a *smoothed* contrast needs only $n \sim d^2$ samples. It works below a largest learning rate: which rate lets the
-# overlap grow fastest?
+# Gradient descent on a *smoothed* contrast needs only $n \sim d^2$ samples. It works below a largest learning rate:
+# which rate lets the overlap grow fastest?
 
 # %% tags=["solution"]
 smoothed = sv.ICA(learner="smoothed", contrast="hermite")

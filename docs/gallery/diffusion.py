@@ -3,8 +3,9 @@
 #
 # *Family* generative, *method* deterministic equivalents of sample covariances, *model* `linear-diffusion`.
 #
-# A diffusion model with a linear denoiser is trained on $N = qd$ points in $d$ dimensions. With few points it learns the points, with
-# many it learns the law behind them. The distance between the two is measured by the divergence of what it samples from the truth.
+# A diffusion model with a linear denoiser is trained on $N = qd$ points in $d$ dimensions. With few points it learns
+# the points, with many it learns the law behind them. The distance between the two is measured by the divergence of
+# what it samples from the truth.
 
 # %%
 import numpy as np
@@ -17,14 +18,16 @@ study.run(progress=False)
 figure = study.plot(show=["test_loss", "train_loss", "reverse_kl"])
 
 # %% [markdown]
-# Below one point per dimension the training loss is far below the test loss: the denoiser knows the noise of its own data. Without
-# weight decay the model's covariance is singular there, and no divergence is finite: the curve begins at $q = 1$.
+# Below one point per dimension the training loss is far below the test loss: the denoiser knows the noise of its own
+# data. Without weight decay the model's covariance is singular there, and no divergence is finite: the curve begins
+# at $q = 1$.
 
 # %%
 print(study.agreement(["test_loss", "train_loss"]))
 
 # %% [markdown]
-# Weight decay $c$ acts as if noise of variance $c$ had been added to the data. It makes the divergence finite, and there is a best one:
+# Weight decay $c$ acts as if noise of variance $c$ had been added to the data. It makes the divergence finite, and
+# there is a best one:
 
 # %%
 few = model.replace(samples=0.7)

@@ -3,9 +3,10 @@
 #
 # *Family* replica, *method* Gaussian covariate saddle point, *model* `random-features`.
 #
-# A student fits labels with $p$ random features of its inputs. Classical statistics expects the error to rise once the student
-# has more parameters than samples. It does rise, but only *up to* the point where the student can fit everything; beyond it the
-# error falls again. Where exactly is the peak, how high is it, and does it survive a good penalty?
+# A student fits labels with $p$ random features of its inputs. Classical statistics expects the error to rise once
+# the student has more parameters than samples. It does rise, but only *up to* the point where the student can fit
+# everything; beyond it the error falls again. Where exactly is the peak, how high is it, and does it survive a good
+# penalty?
 
 # %%
 import numpy as np
@@ -16,9 +17,9 @@ model = sv.RandomFeatures(loss="square", teacher="sign", samples=3.0, penalty=1e
 model.theory()
 
 # %% [markdown]
-# These are the values for infinitely many inputs $d$, with $n = 3d$ samples and $p = d$ features. Now the width is swept, at a
-# tiny, a small and a good penalty. Theory as lines; points are averages over eight students of dimension $d = 60$, each with a
-# draw of features, teacher and samples of its own.
+# These are the values for infinitely many inputs $d$, with $n = 3d$ samples and $p = d$ features. Now the width is
+# swept, at a tiny, a small and a good penalty. Theory as lines; points are averages over eight students of dimension
+# $d = 60$, each with a draw of features, teacher and samples of its own.
 
 # %%
 over = {"width": np.geomspace(0.3, 12, 10), "penalty": [1e-4, 1e-2, 0.3]}
@@ -27,9 +28,9 @@ study.run(progress=False)
 figure = study.plot(show=["test_error", "train_loss"], along="width", lines="penalty")
 
 # %% [markdown]
-# The peak stands at $p = n$, that is at `width` 3, where the training loss reaches zero: the student fits every label, but only just,
-# and pays with weights of huge norm. With the penalty 0.3 nothing happens there. Does the simulation agree with the theory, also at the
-# peak?
+# The peak stands at $p = n$, that is at `width` 3, where the training loss reaches zero: the student fits every
+# label, but only just, and pays with weights of huge norm. With the penalty 0.3 nothing happens there. Does the
+# simulation agree with the theory, also at the peak?
 
 # %%
 print(study.agreement(["test_error", "norm"]))
@@ -46,8 +47,8 @@ print(best)
 # %% [markdown]
 # ## Exercise
 #
-# More features than samples: is a wide student with the best penalty better than a narrow one with *its* best penalty? Compute
-# the best test error at the widths 1, 3 and 12.
+# More features than samples: is a wide student with the best penalty better than a narrow one with *its* best
+# penalty? Compute the best test error at the widths 1, 3 and 12.
 
 # %% tags=["solution"]
 for width in (1.0, 3.0, 12.0):

@@ -16,8 +16,8 @@ capacity = float(model.theory().capacity)
 print("patterns per weight that one bit stores:", capacity)
 
 # %% [markdown]
-# This is Krauth and Mézard's $\alpha_c \approx 0.833$. The entropy along the way, with the Bethe entropy that belief propagation finds
-# on patterns with 101 and 201 weights:
+# This is Krauth and Mézard's $\alpha_c \approx 0.833$. The entropy along the way, with the Bethe entropy that belief
+# propagation finds on patterns with 101 and 201 weights:
 
 # %%
 study = sv.Study(model, over={"samples": np.linspace(0.3, 0.7, 5)}, sizes=[101, 201], seeds=6)
@@ -26,8 +26,8 @@ figure = study.plot(show=["entropy", "overlap"])
 print(study.agreement(["entropy", "overlap"]))
 
 # %% [markdown]
-# Typical solutions are isolated, and yet simple algorithms find solutions. The reason are rare, dense regions: the *local entropy* of
-# solutions at mutual distance $d$ stays positive down to $d \to 0$ there. With more levels:
+# Typical solutions are isolated, and yet simple algorithms find solutions. The reason are rare, dense regions: the
+# *local entropy* of solutions at mutual distance $d$ stays positive down to $d \to 0$ there. With more levels:
 
 # %%
 for levels in ([-1.0, 1.0], [-1.0, 0.0, 1.0], [0.0, 1.0, 2.0, 3.0]):
@@ -40,8 +40,8 @@ for levels in ([-1.0, 1.0], [-1.0, 0.0, 1.0], [0.0, 1.0, 2.0, 3.0]):
 #
 # ## Exercise
 #
-# Up to which load are the dense regions there? They break up where the local entropy at small distance stops rising with distance. Find
-# where `local_slope` at the distance 0.02 changes sign.
+# Up to which load are the dense regions there? They break up where the local entropy at small distance stops rising
+# with distance. Find where `local_slope` at the distance 0.02 changes sign.
 
 # %% tags=["solution"]
 dense = model.replace(replicas="infinite", distance=0.02)

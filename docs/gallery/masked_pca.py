@@ -3,9 +3,9 @@
 #
 # *Family* attention, *method* random-matrix equivalents, *model* `masked-regression`.
 #
-# Self-supervised learning in its simplest form: predict every coordinate of a vector from all the others, by ridge regression.
-# The matrix of all regression coefficients has eigenvectors, like a covariance. If the data hide one direction of variance
-# $1 + \theta$, does the masked learner find it earlier than principal component analysis?
+# Self-supervised learning in its simplest form: predict every coordinate of a vector from all the others, by ridge
+# regression. The matrix of all regression coefficients has eigenvectors, like a covariance. If the data hide one
+# direction of variance $1 + \theta$, does the masked learner find it earlier than principal component analysis?
 
 # %%
 import numpy as np
@@ -13,12 +13,12 @@ import numpy as np
 import solvable as sv
 
 model = sv.MaskedRegression(covariance="spiked", variances="two-level", samples=2.0, penalty=0.3)
-model.theory().threshold
+print("threshold", float(model.theory().threshold))
 
 # %% [markdown]
-# `threshold` is the strength above which an eigenvalue leaves the bulk (the transition of Baik, Ben Arous and Péché, here for the
-# masked learner's matrix). With *equal* variances it coincides with that of PCA. Here a quarter of the coordinates is four times as
-# noisy as ... the others, and PCA is distracted by them.
+# `threshold` is the strength above which an eigenvalue leaves the bulk (the transition of Baik, Ben Arous and Péché,
+# here for the masked learner's matrix). With *equal* variances it coincides with that of PCA. Here a quarter of the
+# coordinates is four times as noisy as the others, and PCA is distracted by them.
 
 # %%
 study = sv.Study(model, over={"spike": np.linspace(0.5, 6, 12)}, sizes=[100, 200], seeds=6)
@@ -27,7 +27,7 @@ figure = study.plot(show=["overlap_right", "pca_overlap", "outlier", "edge"])
 print(study.agreement(["overlap_right", "pca_overlap"]))
 
 # %% [markdown]
-# Overlaps are zero below the threshold and rise with infinite slope's usual rounding at finite size. The plane of samples and
+# Overlaps are zero below the threshold and rise steeply above it, rounded at finite size. The plane of samples and
 # strength, with both transition lines:
 
 # %%
@@ -41,7 +41,8 @@ figure = plane.plot(show=["overlap_right", "pca_overlap"], along="samples,spike"
 #
 # ## Exercise
 #
-# At the strength 3, how many samples per dimension does each of them need? Use `locate` with a level crossing: overlap 0.3.
+# At the strength 3, how many samples per dimension does each of them need? Use `locate` with a level crossing:
+# overlap 0.3.
 
 # %% tags=["solution"]
 strong = model.replace(spike=3.0)

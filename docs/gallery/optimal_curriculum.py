@@ -3,14 +3,16 @@
 #
 # *Family* online, *method* optimal control (Pontryagin's principle), *model* `curriculum-online`.
 #
-# Some samples are easy (irrelevant inputs are nearly silent), others are hard. Should a student see the easy ones first? The
-# order-parameter flow turns this question into optimal control: choose the fraction $u(t)$ of easy samples at every time
-# so that the error on hard samples at the end is least.
+# Some samples are easy (irrelevant inputs are nearly silent), others are hard. Should a student see the easy ones
+# first? The order-parameter flow turns this question into optimal control: choose the fraction $u(t)$ of easy samples
+# at every time so that the error on hard samples at the end is least.
 
 # %%
+import matplotlib.pyplot as plt
 import numpy as np
 
 import solvable as sv
+from solvable.render.plots import house_style
 
 model = sv.CurriculumOnline(relevant=0.2, easy=0.05, horizon=10.0, rate=3.0, penalty=0.0, share=0.2, intervals=20)
 
@@ -26,8 +28,9 @@ for protocol in ("curriculum", "anti", "mixed"):
     print(f"{protocol:10} final error {float(model.replace(protocol=protocol).theory().final_error):.4f}")
 
 # %% [markdown]
-# The anti-curriculum wins, but perhaps for a trivial reason: late easy samples reduce the noise of a learning rate that does not
-# decrease. So let the rate be optimised as well (`pace="optimal"`), together with the order of the samples.
+# The anti-curriculum wins, but perhaps for a trivial reason: late easy samples reduce the noise of a learning rate
+# that does not decrease. So let the rate be optimised as well (`pace="optimal"`), together with the order of the
+# samples.
 
 # %%
 best = model.replace(protocol="optimal", pace="optimal").theory()
@@ -36,10 +39,6 @@ print("optimal order and rate:  ", float(best.final_error), " gap", float(best.g
 print("hard samples, best rate: ", float(hard_only.final_error))
 
 # %%
-import matplotlib.pyplot as plt
-
-from solvable.render.plots import house_style
-
 with house_style():
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.4, 2.9))
     middle = (np.arange(20) + 0.5) * 10.0 / 20
@@ -51,13 +50,14 @@ with house_style():
     right.set_ylabel("factor of the learning rate")
 
 # %% [markdown]
-# With the rate free to decrease, the optimal order *is* a curriculum: easy samples at the beginning, then hard ones, and nothing in
-# between (*bang-bang*, since the flow is linear in $u$). The gap is the Frank–Wolfe gap of the search; it vanishes where Pontryagin's
-# principle holds.
+# With the rate free to decrease, the optimal order *is* a curriculum: easy samples at the beginning, then hard ones,
+# and nothing in between (*bang-bang*, since the flow is linear in $u$). The gap is the Frank–Wolfe gap of the search;
+# it vanishes where Pontryagin's principle holds.
 #
 # ## Exercise
 #
-# With weight decay the irrelevant weights shrink on their own. Is the optimal order still a curriculum at `penalty` 0.4?
+# With weight decay the irrelevant weights shrink on their own. Is the optimal order still a curriculum at `penalty`
+# 0.4?
 
 # %% tags=["solution"]
 decayed = model.replace(protocol="optimal", pace="optimal", penalty=0.4).theory()

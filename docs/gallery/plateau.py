@@ -3,16 +3,20 @@
 #
 # *Family* online, *method* order-parameter flow, *model* `soft-committee`.
 #
-# A network with two hidden units learns a teacher with two hidden units from a stream of samples. The loss falls quickly, then
-# stays constant for a long time, then falls again. What happens on this plateau, and what sets its length?
+# A network with two hidden units learns a teacher with two hidden units from a stream of samples. The loss falls
+# quickly, then stays constant for a long time, then falls again. What happens on this plateau, and what sets its
+# length?
 #
-# For large input dimension $N$ the overlaps $R_{km}$ of student unit $k$ with teacher unit $m$ follow closed differential
-# equations in the time $t = \text{samples}/N$. They are integrated here in milliseconds, and compared with networks of $N = 250$.
+# For large input dimension $N$ the overlaps $R_{km}$ of student unit $k$ with teacher unit $m$ follow closed
+# differential equations in the time $t = \text{samples}/N$. They are integrated here in milliseconds, and compared
+# with networks of $N = 250$.
 
 # %%
+import matplotlib.pyplot as plt
 import numpy as np
 
 import solvable as sv
+from solvable.render.plots import house_style
 
 times = np.linspace(0, 200, 101)
 model = sv.SoftCommittee(students=2, teachers=2, rate=1.0, times=times)
@@ -21,9 +25,9 @@ study.run(progress=False)
 figure = study.plot(show=["test_loss", "overlap"])
 
 # %% [markdown]
-# On the plateau all four overlaps are alike: both units have learnt the mean of the teacher's units and are waiting to
-# specialise. Then each of them takes one teacher unit. The symmetric state is a saddle of the flow; how long one stays there
-# depends on how far from it one starts.
+# On the plateau all four overlaps are alike: both units have learnt the mean of the teacher's units and are waiting
+# to specialise. Then each of them takes one teacher unit. The symmetric state is a saddle of the flow; how long one
+# stays there depends on how far from it one starts.
 
 # %%
 lengths = []
@@ -37,15 +41,11 @@ for asymmetry, length in zip(asymmetries, lengths, strict=True):
     print(f"asymmetry {asymmetry:.0e}: specialises at t = {length:.0f}")
 
 # %% [markdown]
-# The time grows by the same amount for every factor of ten: the escape is exponential, and takes a time
-# $\propto \log(1/\text{asymmetry})$. At random initial weights the asymmetry is of order $1/\sqrt{N}$, so that larger networks
+# The time grows by the same amount for every factor of ten: the escape is exponential, and takes a time $\propto
+# \log(1/\text{asymmetry})$. At random initial weights the asymmetry is of order $1/\sqrt{N}$, so that larger networks
 # stay longer.
 
 # %%
-import matplotlib.pyplot as plt
-
-from solvable.render.plots import house_style
-
 with house_style():
     figure, axis = plt.subplots(figsize=(4.4, 3))
     axis.semilogx(asymmetries, lengths, "o-")

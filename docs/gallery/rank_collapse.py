@@ -3,9 +3,9 @@
 #
 # *Family* signals, *method* mean-field maps and a random energy model, *model* `transformer-signals`.
 #
-# Before training, what does a deep transformer do to its tokens? Attention averages them, so that they become parallel from block to
-# block (*rank collapse*); queries and keys that are too strong make attention stick to single tokens (*entropy collapse*). Both can
-# be computed.
+# Before training, what does a deep transformer do to its tokens? Attention averages them, so that they become
+# parallel from block to block (*rank collapse*); queries and keys that are too strong make attention stick to single
+# tokens (*entropy collapse*). Both can be computed.
 
 # %%
 import numpy as np
@@ -18,9 +18,9 @@ study.run(progress=False)
 figure = study.plot(show=["overlap", "attention_entropy"], lines="strength")
 
 # %% [markdown]
-# The scores of one query are independent energies: attention is a random energy model, which freezes at a critical strength
-# $\beta_c = \sqrt{2/(q(q-p))}$. In the limit of infinitely many tokens the participation $Y_2 = \sum_j A_{ij}^2$ switches on exactly
-# there; with 128 tokens it is rounded.
+# The scores of one query are independent energies: attention is a random energy model, which freezes at a critical
+# strength $\beta_c = \sqrt{2/(q(q-p))}$. In the limit of infinitely many tokens the participation $Y_2 = \sum_j
+# A_{ij}^2$ switches on exactly there; with 128 tokens it is rounded.
 
 # %%
 over = {"strength": np.linspace(0.2, 4, 20), "tokens": ["infinite", "finite"]}
@@ -29,8 +29,8 @@ first.run(progress=False)
 figure = first.plot(show=["participation", "query_gradient"], along="strength", lines="tokens")
 
 # %% [markdown]
-# Query gradients need attention that is neither uniform nor frozen. How deep do signals reach? Near collapse $1 - \rho$ shrinks by a
-# factor $\lambda$ per block, which residual connections push towards one.
+# Query gradients need attention that is neither uniform nor frozen. How deep do signals reach? Near collapse $1 -
+# \rho$ shrinks by a factor $\lambda$ per block, which residual connections push towards one.
 
 # %%
 over = {"attention_residual": np.linspace(0.2, 2.0, 16), "weight_variance": np.geomspace(0.05, 4, 16)}
@@ -41,7 +41,8 @@ figure = plane.plot(show=["final_overlap", "collapse_slope"], along="attention_r
 # %% [markdown]
 # ## Exercise
 #
-# Without residual connections beside the attention ($\alpha_A = 0$), after how many blocks are all tokens parallel to one per cent?
+# Without residual connections beside the attention ($\alpha_A = 0$), after how many blocks are all tokens parallel to
+# one per cent?
 
 # %% tags=["solution"]
 bare = model.replace(attention_residual=0.0, depth=12).theory()
