@@ -86,7 +86,7 @@ def documented(model: type[Any]) -> dict[str, str]:
         name: f for name, f in vars(model).items() if callable(f) and not name.startswith("__") and name != "experiment"
     }
     docs = {name: inspect.cleandoc(getattr(f, "__doc__", None) or "") for name, f in own.items()}
-    return {name: doc for name, doc in docs.items() if doc and not name.startswith("_")}
+    return {name: doc for name, doc in docs.items() if doc}
 
 
 def markdown_line(text: str) -> str:
