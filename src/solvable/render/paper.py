@@ -6,6 +6,7 @@ Everything comes from what the model declares: its docstrings, fields, observabl
 from __future__ import annotations
 
 import inspect
+import re
 from fractions import Fraction
 from typing import Any
 
@@ -184,7 +185,7 @@ def _observable_rows(about: dict[str, Any], to: str) -> list[list[str]]:
         correction = {"exact": "exact at every size", "measured": "measured, not predicted"}.get(o["status"], "")
         if not correction:
             correction = f"limit; corrections {math(f'd^{{-{power}}}')}" if compared else "limit of large size"
-        where = f" (for {line(o['when'])})" if o["when"] else ""
+        where = f" (for {code(o['when'])})" if o["when"] else ""
         dims = f"; along {', '.join(o['dims'])}".replace("_", " ") if o["dims"] else ""
         rows.append([math(o["symbol"]), code(o["name"]), line(o["meaning"]) + where, correction + dims])
     return rows
@@ -194,14 +195,19 @@ def _writers(to: str) -> tuple[Any, Any, Any]:
     """How code, prose and symbols are written."""
     if to == "latex":
         return (lambda t: rf"\texttt{{{plain_latex(str(t))}}}"), prose_latex, (lambda t: f"${t}$" if t else "")
-    cell = lambda t: markdown_line(t).replace("|", r"\|").replace("\n", " ")  # noqa: E731
-    return (lambda t: f"`{t}`"), cell, (lambda t: f"${t}$".replace("|", r"\|") if t else "")
+    return (lambda t: f"`{t}`"), (lambda t: _cell(markdown_line(t))), (lambda t: _cell(f"${t}$") if t else "")
+
+
+def _cell(written: str) -> str:
+    """Text in a cell of a Markdown table, where a bar would end the cell, even in a formula."""
+    inside = re.sub(r"\$[^$]*\$", lambda formula: formula[0].replace("|", r"\vert "), written)
+    return inside.replace("|", r"\|").replace("\n", " ")
 
 
 def _latex_table(heads: list[str], rows: list[list[str]]) -> str:
     body = " \\\\\n".join(" & ".join(row) for row in rows)
     head = " & ".join(rf"\textit{{{h}}}" for h in heads)
-    top = f"\\begin{{longtable}}{{llp{{6.2cm}}p{{3.2cm}}}}\n\\hline\n{head} \\\\\n\\hline\n\\endhead"
+    top = f"\\begin{{longtable}}{{llp{{5.4cm}}p{{2.8cm}}}}\n\\hline\n{head} \\\\\n\\hline\n\\endhead"
     return f"{top}\n{body} \\\\\n\\hline\n\\end{{longtable}}"
 
 
