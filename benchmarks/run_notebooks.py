@@ -2,8 +2,8 @@
 
 python -m benchmarks.run_notebooks OUT [--processes 8] [--seconds 240]
 
-OUT gets `notebooks.jsonl` (name, seconds of processor and wall time, the error if there is one, what the cells printed) and, where
-Matplotlib is installed, a folder of pictures as one archive.
+OUT gets `notebooks.jsonl` (name, seconds of processor and wall time, the error if there is one, what the cells printed)
+and, where Matplotlib is installed, a folder of pictures as one archive.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def markdown_section(model: type[Any], level: int = 1) -> str:
         f"{mark} {about['title']}",
         markdown_line(model.sentence),
         f"{mark}# Set-up and theory",
-        setup_markdown(model),
+        _setup_markdown(model),
         f"{mark}# Symbols, names and normalisation",
         _markdown_table(["symbol", "name", "meaning and normalisation", "values"], _field_rows(about, "markdown")),
         _markdown_table(["symbol", "name", "what is measured", "size"], _observable_rows(about, "markdown")),
@@ -68,9 +68,13 @@ def markdown_section(model: type[Any], level: int = 1) -> str:
     return "\n\n".join(p for p in parts if p) + "\n"
 
 
-def setup_markdown(model: type[Any]) -> str:
-    """The docstrings of a model and of its own functions as Markdown."""
-    parts = _markdown_blocks(_about(model)["about"])
+def about_markdown(model: type[Any]) -> str:
+    """The docstring of a model as Markdown."""
+    return "\n\n".join(_markdown_blocks(_about(model)["about"]))
+
+
+def _setup_markdown(model: type[Any]) -> str:
+    parts = [about_markdown(model)]
     for name, doc in documented(model).items():
         parts += [f"*`{name}`:*", *_markdown_blocks(doc)]
     return "\n\n".join(parts)

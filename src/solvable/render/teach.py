@@ -5,6 +5,7 @@ An experiment, which has no theory, gets a notebook that draws its kept results 
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from ..errors import SolvableError
@@ -12,7 +13,7 @@ from ..models import FIGURES
 from ..registry import listings
 from .figures import kept_in
 from .notebooks import Cell, code, text
-from .paper import markdown_line, references_markdown, setup_markdown
+from .paper import about_markdown, markdown_line, references_markdown
 
 BUDGET = 12.0  # core-seconds that one cell may take, as the model declares its costs
 BETTER_IF_SMALL = ("loss", "error", "forgetting", "entropy", "gap", "mse")
@@ -65,7 +66,7 @@ def _opening(model: Any, controls: list[str], names: list[str]) -> list[Cell]:
     family = f" Family *{kind.family}*." if line is not None else ""
     return [
         text(f"# {kind.title}\n\n{markdown_line(kind.sentence)}{how}{family}\n\n{references_markdown(kind)}"),
-        text(f"## The question\n\n{question}\n\n{setup_markdown(kind)}"),
+        text(f"## The question\n\n{question}\n\n{about_markdown(kind)}"),
     ]
 
 
@@ -130,7 +131,7 @@ def _curve(model: Any, x: str, numbers: list[str], names: list[str]) -> Cell:
     return code(
         f'curve = sv.Study(model, over={{"{x}": {_space(model, x, points)}}}{sizes})\n'
         f"curve.run(progress=False)\n"
-        f"figure = curve.plot(show={shown!r})"
+        f"figure = curve.plot(show={json.dumps(shown)})"
     )
 
 
@@ -172,7 +173,7 @@ def _simulation(model: Any, x: str, names: list[str]) -> list[Cell]:
         words += " The system here is smaller than the one above, so that the notebook stays quick."
     made = _made(model, **small) if small else "model"
     lines = [f"study = sv.Study({made}, {over}sizes={sizes}, seeds={seeds})", "study.run(progress=False)"]
-    lines += ["print(study.agreement())", *([f"figure = study.plot(show={shown!r})"] if x and shown else [])]
+    lines += ["print(study.agreement())", *([f"figure = study.plot(show={json.dumps(shown)})"] if x and shown else [])]
     return [text(words), code("\n".join(lines))]
 
 
@@ -244,10 +245,10 @@ def _exercise(model: Any, x: str, numbers: list[str], names: list[str]) -> list[
             text(f"## Exercise\n\n{question}"),
             code(
                 f'best = sv.optimise(model, "{knob}", {word}="{name}")\n'
-                f"scan = model.replace({knob}={_space(model, knob, 41)}).theory()[{name!r}]\n"
+                f"scan = model.replace({knob}={_space(model, knob, 41)}).theory().{name}\n"
                 f"print(best)\n"
                 f'print("best of a scan", float(np.nan{"min" if word == "minimise" else "max"}(scan)), '
-                f'"at the value above", float(model.theory()[{name!r}]))',
+                f'"at the value above", float(model.theory().{name}))',
                 "solution",
             ),
         ]
@@ -259,7 +260,7 @@ def _exercise(model: Any, x: str, numbers: list[str], names: list[str]) -> list[
         text(f"## Exercise\n\n{question}"),
         code(
             f"def height(value):\n"
-            f"    return float(np.nanmean(np.asarray(model.replace({x}=value).theory()[{name!r}]){end}))\n\n\n"
+            f"    return float(np.nanmean(np.asarray(model.replace({x}=value).theory().{name}){end}))\n\n\n"
             f"middle = {_middle(model, x)}\n"
             f"step = 0.01 * middle\n"
             f"slope = (height(middle + step) - height(middle - step)) / (2 * step)\n"
@@ -312,7 +313,7 @@ def _of_experiment(model: Any) -> list[Cell]:
         text("## Exercise\n\nHow much do the results of this small run vary from one realisation to the next?"),
         code(
             f"import numpy as np\n\nruns = [model.simulate(seed=seed, size={size}) for seed in range(4)]\n"
-            f"for name in {[n for n in names if not model.observables()[n].dims] or names[:1]!r}:\n"
+            f"for name in {json.dumps([n for n in names if not model.observables()[n].dims] or names[:1])}:\n"
             f"    values = [float(np.nanmean(np.asarray(run[name]))) for run in runs]\n"
             f'    print(f"{{name}}: mean {{np.mean(values):.4g}}, spread {{np.std(values, ddof=1):.2g}}")',
             "solution",
