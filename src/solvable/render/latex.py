@@ -45,7 +45,7 @@ def formula_latex(text: str) -> str:
     """One line of a docstring's mathematics as LaTeX, without dollars.
 
     >>> formula_latex("V̂/√N ≤ Σ_μ ℓ(y_μ) + λ|w|²/2")
-    '\\\\hat{V} / \\\\sqrt{N} \\\\le \\\\sum_{\\\\mu } \\\\ell ( y_{\\\\mu } ) + \\\\lambda | w |^{2} / 2'
+    '\\\\hat{V} / \\\\sqrt{N} \\\\le \\\\sum_{\\\\mu} \\\\ell ( y_{\\\\mu} ) + \\\\lambda | w|^{2} / 2'
     """
     root = ElementTree.fromstring(formula(text, "inline"))
     return re.sub(r"\s+", " ", "".join(_element(child) for child in root)).strip()
@@ -80,7 +80,7 @@ def plain_latex(text: str) -> str:
     """Words without formulas: special characters escaped, symbols between dollars.
 
     >>> plain_latex("R&D of α_s")
-    'R\\\\&D of $\\\\alpha $\\\\_s'
+    'R\\\\&D of $\\\\alpha$\\\\_s'
     """
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "{": r"\{", "}": r"\}"}
     special |= {c: f"\\{c}" for c in "#%&$_"} | {"<": "$<$", ">": "$>$", "|": "$|$", "−": "$-$", "\u2009": r"\,"}
