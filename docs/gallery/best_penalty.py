@@ -16,12 +16,13 @@ losses = ["square", "logistic", "hinge"]
 model = sv.Perceptron(teacher="sign", noise=0.1, samples=3.0)
 
 # %% [markdown]
-# At one penalty for all, and then along the penalty: each loss has its own optimum, and they are decades apart.
+# The test error along the penalty: each loss has its own optimum, and the optima are a decade apart. Near $\lambda =
+# 1$ the square loss is best, at $\lambda = 0.05$ the logistic one.
 
 # %%
 study = sv.Study(model, over={"penalty": np.geomspace(1e-3, 30, 25), "loss": losses})
 study.run(progress=False)
-figure = study.plot(show="test_error", along="penalty", lines="loss")
+figure = study.plot(show="test_error", along="penalty", lines="loss", finer=False)
 
 # %%
 for loss in losses:
@@ -30,14 +31,15 @@ for loss in losses:
 print("the best that any method could do:", round(float(model.theory().bayes_error), 5))
 
 # %% [markdown]
-# Tuned, the three losses differ in the fourth digit, and all are within a few per cent of the Bayes-optimal error.
-# Untuned, they differ much more. A simulation at dimension 100 confirms the theory of the logistic loss:
+# Tuned, the logistic loss reaches the Bayes-optimal error up to the fifth digit; the square loss stays four per cent
+# above it, the hinge loss six. No loss is best at every penalty: a comparison at one penalty says nothing about the
+# losses. A simulation at dimension 100 confirms the theory of the logistic loss:
 
 # %%
-check = sv.Study(model.replace(loss="logistic"), over={"penalty": [0.03, 0.3, 3.0]}, sizes=[50, 100], seeds=10)
+check = sv.Study(model.replace(loss="logistic"), over={"penalty": [0.03, 0.3, 3.0]}, sizes=[100], seeds=10)
 check.run(progress=False)
-print(check.agreement())
-figure = check.plot(show=["test_error", "train_loss"])
+print(check.agreement(["test_error", "test_loss", "overlap"]))
+figure = check.plot(show=["test_error", "train_loss"], finer=False)
 
 # %% [markdown]
 # ## Exercise
@@ -47,6 +49,6 @@ figure = check.plot(show=["test_error", "train_loss"])
 
 # %% tags=["solution"]
 logistic = model.replace(loss="logistic")
-for penalty in (1e-3, 0.5):
+for penalty in (1e-3, 0.05):
     needed = sv.locate(logistic.replace(penalty=penalty), along="samples", what="test_error = 0.2", between=(0.5, 20.0))
     print(f"penalty {penalty:g}: {needed:.3f} samples per dimension")

@@ -22,7 +22,7 @@ times = np.linspace(0, 200, 101)
 model = sv.SoftCommittee(students=2, teachers=2, rate=1.0, times=times)
 study = sv.Study(model, sizes=[250], seeds=4)
 study.run(progress=False)
-figure = study.plot(show=["test_loss", "overlap"])
+figure = study.plot(show=["test_loss", "overlap"], scales={"test_loss": "log"})
 
 # %% [markdown]
 # On the plateau all four overlaps are alike: both units have learnt the mean of the teacher's units and are waiting
@@ -58,6 +58,6 @@ with house_style():
 # Does a larger learning rate shorten the plateau? Draw the loss at the rates 0.25, 0.5, 1 and 2.
 
 # %% tags=["solution"]
-rates = sv.Study(model.replace(times=np.linspace(0, 400, 201)), over={"rate": [0.25, 0.5, 1.0, 2.0]})
+rates = sv.Study(model.replace(times=np.linspace(0, 200, 101)), over={"rate": [0.25, 0.5, 1.0, 2.0]})
 rates.run(progress=False)
 figure = rates.plot(show="test_loss", lines="rate", log="y")
