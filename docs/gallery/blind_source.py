@@ -12,16 +12,16 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import solvable as sv
-from solvable.render.plots import house_style
+from solvable.render.plots import house_style, log_axis
 
-model = sv.ICA(learner="fastica", steps=5, start=0.3, snr=15.0)
-study = sv.Study(model, over={"samples": [10.0, 30.0, 100.0]}, sizes=[100, 200], seeds=8)
+model = sv.ICA(learner="fastica", steps=5, start=0.5, snr=15.0)
+study = sv.Study(model, over={"samples": [30.0, 100.0, 300.0]}, sizes=[100, 200], seeds=8)
 study.run(progress=False)
 figure = study.plot(show="squared_overlap", lines="samples")
 print(study.agreement())
 
 # %% [markdown]
-# From a good start a few batches are enough. The law of one step,
+# From a good start three hundred samples per dimension and step are enough, and thirty are not. The law of one step,
 #
 # $$
 # \alpha_1^2 = \frac{L'(\alpha_0)^2}{L'(\alpha_0)^2 + V/\gamma},
@@ -48,6 +48,7 @@ with house_style():
     axis.loglog(start**-2, needed[0] * (start[0] / start) ** 6, ":", label="$d^3$")
     axis.set_xlabel("dimension $d$ of a random start $\\alpha_0 = d^{-1/2}$")
     axis.set_ylabel("samples per dimension for $\\alpha_1^2 = 1/2$")
+    log_axis(axis.xaxis)
     axis.legend()
 
 # %% [markdown]
@@ -58,6 +59,6 @@ with house_style():
 
 # %% tags=["solution"]
 smoothed = sv.ICA(learner="smoothed", contrast="hermite")
-best = sv.optimise(smoothed, "rate", maximise="growth")
+best = sv.optimise(smoothed, "rate", maximise="growth", between=(0.01, 0.4))
 print(best)
 print("half of the largest rate:", float(smoothed.theory().largest_rate) / 2)

@@ -14,7 +14,7 @@ import numpy as np
 import solvable as sv
 from solvable.render.plots import house_style
 
-model = sv.CurriculumOnline(relevant=0.2, easy=0.05, horizon=10.0, rate=3.0, penalty=0.0, share=0.2, intervals=20)
+model = sv.CurriculumOnline(relevant=0.2, easy=0.05, horizon=10.0, rate=3.0, penalty=0.0, share=0.2, intervals=10)
 
 # %% [markdown]
 # Three simple protocols with the same number of easy samples, at a constant learning rate: curriculum (easy first),
@@ -34,14 +34,22 @@ for protocol in ("curriculum", "anti", "mixed"):
 
 # %%
 best = model.replace(protocol="optimal", pace="optimal").theory()
-hard_only = model.replace(protocol="mixed", share=0.0, pace="optimal").theory()
-print("optimal order and rate:  ", float(best.final_error), " gap", float(best.gap))
-print("hard samples, best rate: ", float(hard_only.final_error))
+print("optimal order and rate", float(best.final_error), "gap", float(best.gap))
+
+# %% [markdown]
+# To compare, hard samples alone with a rate that decreases by hand, at the best of six time scales:
+
+# %%
+middle = (np.arange(10) + 0.5) * 10.0 / 10
+alone = model.replace(protocol="mixed", share=0.0, pace="given")
+errors = {}
+for scale in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0):
+    errors[scale] = float(alone.replace(given_pace=2 / (1 + middle / scale)).theory().final_error)
+print({scale: round(error, 4) for scale, error in errors.items()})
 
 # %%
 with house_style():
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.4, 2.9))
-    middle = (np.arange(20) + 0.5) * 10.0 / 20
     left.step(middle, np.asarray(best.fraction), where="mid")
     left.set_xlabel("time $t$")
     left.set_ylabel("fraction of easy samples $u$")
@@ -56,10 +64,11 @@ with house_style():
 #
 # ## Exercise
 #
-# With weight decay the irrelevant weights shrink on their own. Is the optimal order still a curriculum at `penalty`
-# 0.4?
+# Back to the constant rate: how many samples should be easy? Scan the share for easy samples first and for easy
+# samples last.
 
 # %% tags=["solution"]
-decayed = model.replace(protocol="optimal", pace="optimal", penalty=0.4).theory()
-print("easy samples in each interval:", np.round(np.asarray(decayed.fraction), 2))
-print("final error", float(decayed.final_error))
+share = np.linspace(0, 1, 11)
+for protocol in ("curriculum", "anti"):
+    error = np.asarray(model.replace(protocol=protocol, share=share).theory().final_error)
+    print(f"{protocol:10} best share {share[np.argmin(error)]:.1f}, final error {error.min():.4f}")

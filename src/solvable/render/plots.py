@@ -228,7 +228,9 @@ def _legends(figure: Figure, axes: Sequence[Axes]) -> None:
         if own := {text: handle for text, handle in _entries(axis).items() if text not in shared}:
             axis.legend(list(own.values()), list(own), fontsize=6.5)
     if len(shared) > 1 or any(line.get_marker() == "_" for line in axes[0].get_lines()):
-        figure.legend(list(shared.values()), list(shared), loc="outside lower center", ncols=min(len(shared), 5))
+        wide = 0.55 + 0.075 * max(map(len, shared))  # inches of an entry: its line, and its letters
+        columns = max(1, min(len(shared), 5, int(figure.get_size_inches()[0] / wide)))
+        figure.legend(list(shared.values()), list(shared), loc="outside lower center", ncols=columns)
 
 
 def _entries(axis: Axes) -> dict[str, Any]:
