@@ -15,10 +15,10 @@ model = sv.SpikedMatrixTensor(order=3, tensor_noise=1.0, learner="bayes")
 
 # %% [markdown]
 # Approximate message passing is followed iteration by iteration by *state evolution*, a recursion for the overlap
-# $m_k$ with the signal. Points are message passing itself, with $N = 100$ and dense arrays.
+# $m_k$ with the signal. Points are message passing itself, with $N = 200$ and dense arrays.
 
 # %%
-study = sv.Study(model.replace(initial_overlap=0.2), over={"matrix_noise": [0.3, 0.7, 1.5]}, sizes=[100], seeds=6)
+study = sv.Study(model.replace(initial_overlap=0.2), over={"matrix_noise": [0.3, 0.5, 1.5]}, sizes=[200], seeds=6)
 study.run(progress=False)
 figure = study.plot(show=["overlap", "mse"], lines="matrix_noise")
 

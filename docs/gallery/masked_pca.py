@@ -23,7 +23,7 @@ print("threshold", float(model.theory().threshold))
 # %%
 study = sv.Study(model, over={"spike": np.linspace(0.5, 6, 12)}, sizes=[100, 200], seeds=6)
 study.run(progress=False)
-figure = study.plot(show=["overlap_right", "pca_overlap", "outlier", "edge"])
+figure = study.plot(show=["overlap_right", "pca_overlap"])
 print(study.agreement(["overlap_right", "pca_overlap"]))
 
 # %% [markdown]
