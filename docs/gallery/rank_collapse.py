@@ -18,6 +18,10 @@ study.run(progress=False)
 figure = study.plot(show=["overlap", "attention_entropy"], lines="strength")
 
 # %% [markdown]
+# Strong queries and keys slow rank collapse down. At strength 3 attention is nearly frozen, and the simulated tokens
+# stay further apart than the theory says: it replaces the overlap of each pair by its mean, although tokens that
+# attend to the same one become parallel and others do not.
+#
 # The scores of one query are independent energies: attention is a random energy model, which freezes at a critical
 # strength $\beta_c = \sqrt{2/(q(q-p))}$. In the limit of infinitely many tokens the participation $Y_2 = \sum_j
 # A_{ij}^2$ switches on exactly there; with 128 tokens it is rounded.

@@ -203,10 +203,18 @@ def _merged(stored: tuple[np.ndarray, np.ndarray], finer: tuple[np.ndarray, np.n
 
 
 def _mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    number = np.isfinite(values).sum(axis=1)
-    mean = np.nanmean(np.where(number[:, None] > 0, values, 0.0), axis=1)
-    error = np.nanstd(values, axis=1, ddof=1) / np.sqrt(np.maximum(number, 1)) if values.shape[1] > 1 else None
-    return mean, error
+    """The mean over realisations and its error; NaN, which draws nothing, where none of them converged.
+
+    >>> _mean_and_error(np.array([[1.0, 3.0], [np.nan, np.inf]]))[0].tolist()
+    [2.0, nan]
+    """
+    finite = np.isfinite(values)
+    number = finite.sum(axis=1)
+    mean = np.where(number > 0, np.where(finite, values, 0.0).sum(axis=1) / np.maximum(number, 1), np.nan)
+    if values.shape[1] < 2:
+        return mean, None
+    squares = np.where(finite, (np.where(finite, values, 0.0) - mean[:, None]) ** 2, 0.0).sum(axis=1)
+    return mean, np.where(number > 1, np.sqrt(squares / np.maximum(number - 1, 1) / np.maximum(number, 1)), np.nan)
 
 
 def _spread(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
