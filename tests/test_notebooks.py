@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 
 import pytest
 
@@ -42,8 +43,9 @@ def test_the_written_notebook_is_valid_and_clean():
     nbformat.validate(notebook)
     assert [cell.get("execution_count") for cell in notebook.cells] == [None, 1, 2, 3]
     script = jupytext.writes(notebook, "py:percent")
-    body = script.split("# ---\n")[-1].lstrip("\n")
-    assert body.rstrip("\n") == to_script(ran).rstrip("\n")
+    body = script.split("# ---\n")[-1].strip("\n")
+    single = re.compile(r"\n+(?=# %%)")  # Jupytext leaves two lines before a function
+    assert single.sub("\n", body) == single.sub("\n", to_script(ran).rstrip("\n"))
     again = jupytext.reads(to_script(ran), "py:percent")
     assert [(c.cell_type, c.source) for c in again.cells] == [(c.kind, c.source) for c in CELLS]
 

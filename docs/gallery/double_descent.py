@@ -47,6 +47,14 @@ print("peak at width", round(peak, 3))
 print(best)
 
 # %% [markdown]
+# The whole plane of samples and width: the peak is a ridge along the line where the training loss reaches zero.
+
+# %%
+plane = sv.Study(model, over={"samples": np.geomspace(0.5, 8, 14), "width": np.geomspace(0.3, 12, 14)})
+plane.run(progress=False)
+figure = plane.plot(show="test_error", along="samples,width")
+
+# %% [markdown]
 # ## Exercise
 #
 # More features than samples: is a wide student with the best penalty better than a narrow one with *its* best
