@@ -3,6 +3,7 @@
 python -m sphinx -W --keep-going -b html docs docs/_build/html
 
 SOLVABLE_DOCS_FIGURES=1 draws the figures of the models' pages anew; otherwise those in docs/pictures are shown.
+SOLVABLE_DOCS_GALLERY=0 leaves out the outputs of the gallery, whose notebooks are otherwise run (two minutes).
 """
 
 import os
@@ -21,12 +22,12 @@ author = "The solvable developers"
 copyright = "The solvable developers"
 release = version = __version__
 
-extensions = ["myst_parser", "pages", "mathml"]
+extensions = ["myst_parser", "pages", "gallery", "mathml"]
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 html_math_renderer = "mathml"  # no script, nothing fetched
 root_doc = "index"
-exclude_patterns = ["_build", "generated/api", "generated/claims.md", "skeleton"]
+exclude_patterns = ["_build", "generated/api", "generated/claims.md", "skeleton", "gallery"]
 highlight_language = "none"
 add_module_names = False
 python_maximum_signature_line_length = 88

@@ -195,7 +195,7 @@ def test_curves_show_every_line_and_every_size_and_planes_their_transitions():
     assert {"penalty 0.1", "penalty 1", "d = 20", "d = 40"} <= set(labels)
     assert axis.get_xscale() == "log"
     spiked = sv.MaskedRegression(covariance="spiked", penalty=0.3)
-    plane = sv.Study(spiked, {"samples": np.linspace(1.5, 4, 4), "spike": np.linspace(0, 3, 4)})
+    plane = sv.Study(spiked, {"samples": np.linspace(1.5, 4, 7), "spike": np.linspace(0, 3, 7)})
     plane.run(progress=False)
     figure = plot_study(plane, ["overlap_right"])
     assert "transition: PCA" in figure.axes[0].get_legend_handles_labels()[1]

@@ -130,3 +130,8 @@ def test_no_style_stacks_the_parts_of_a_formula():
                     sheet.name,
                     selectors,
                 )
+
+
+def test_a_power_between_an_index_and_more_letters_is_kept():
+    found = formula("δ_1²VA", "inline")
+    assert "<msubsup><mi>δ</mi><mn>1</mn><mn>2</mn></msubsup><mi>V</mi><mi>A</mi>" in found

@@ -113,3 +113,13 @@ def test_studies_beside_each_other_have_their_own_colours_and_captions():
     assert len({line.get_color() for line in axis.get_lines()}) == 3
     for (_, y), each in zip(lines(figure), studies.values(), strict=True):
         np.testing.assert_array_equal(y, each.dataset().test_loss_theory)
+
+
+def test_points_that_did_not_converge_are_not_drawn_at_zero():
+    from solvable.render.panels import _mean_and_error
+
+    values = np.array([[1.0, 2.0, 3.0], [np.nan, np.inf, np.nan], [4.0, np.nan, 6.0]])
+    mean, error = _mean_and_error(values)
+    np.testing.assert_array_equal(mean, [2.0, np.nan, 5.0])
+    np.testing.assert_allclose(error, [1 / np.sqrt(3), np.nan, 1.0])
+    assert _mean_and_error(values[:, :1])[1] is None

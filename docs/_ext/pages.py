@@ -24,9 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from solvable.render.formulas import with_formulas
+from solvable.render.paper import documented as documented_functions
 
 DOCS = Path(__file__).resolve().parents[1]
-LABORATORY = ("model", "contract.declarations", "study", "lab.agreement", "search", "registry", "testing", "lab.store")
+LABORATORY = ("model", "contract.declarations", "study", "lab.agreement", "search", "registry", "testing", "lab.store",
+              "render.plots", "render.paper", "render.notebooks")  # fmt: skip
 """What `reference.md` includes, beside the methods."""
 
 NEIGHBOURS = ("models.replica.narrow_network.hamiltonian", "models.attention.potts_attention.softmax_regression",
@@ -154,9 +156,8 @@ def has_theory(model: Any) -> bool:
 
 def functions_text(model: Any) -> list[str]:
     """The equations that stand at the functions of a model (those a class defines itself, and documents)."""
-    own = {name: f for name, f in vars(model).items() if callable(f) and not name.startswith("__")}
-    declaration = {name: own_doc(f) for name, f in own.items() if name != "experiment"}
-    return [f"`{name}`\n: {indented(markdown(doc, formulas=True), 2)}" for name, doc in declaration.items() if doc]
+    docs = documented_functions(model)
+    return [f"`{name}`\n: {indented(markdown(doc, formulas=True), 2)}" for name, doc in docs.items()]
 
 
 def own_doc(function: Any) -> str:

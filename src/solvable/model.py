@@ -267,6 +267,8 @@ class Model(eqx.Module):
     family: ClassVar[str] = ""
     revision: ClassVar[int] = 1
     observables_declared: ClassVar[tuple[Observable, ...]] = ()
+    # The observables that answer the model's question, drawn unless others are named: see `main_observables`.
+    main_declared: ClassVar[tuple[str, ...]] = ()
     dimensions_declared: ClassVar[tuple[Dimension, ...]] = ()
     arms_declared: ClassVar[
         Mapping[str, Mapping[str, Any]]
@@ -422,6 +424,22 @@ class Model(eqx.Module):
             for o in self.observables_declared
             if all(getattr(self, name) in allowed for name, allowed in o.when)
         }
+
+    def main_observables(self) -> tuple[str, ...]:
+        """The observables that plots show unless others are named, as far as they exist for this model's choices.
+
+        They are those of `main_declared`, or else the first four numbers (not curves), compared ones before others.
+
+        >>> import solvable as sv
+        >>> sv.Perceptron(loss="square", teacher="linear").main_observables()
+        ('test_loss', 'train_loss', 'overlap')
+        """
+        known = self.observables()
+        if declared := tuple(n for n in self.main_declared if n in known):
+            return declared
+        ranked = sorted(known, key=lambda n: (bool(known[n].dims), not (known[n].predicted and known[n].simulated)))
+        numbers = [n for n in ranked if not known[n].dims]
+        return tuple((numbers or ranked)[:4])
 
     def dimensions(self) -> dict[str, Dimension]:
         """The dimensions of this model's observables; those not declared are of kind `label`."""

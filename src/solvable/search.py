@@ -117,7 +117,7 @@ def locate(
     - `"transition"`: the model's own transition (`Model.transition`), or where two branches exchange lowest free energy;
     - `"spinodal"`: where the number of branches changes;
     - `"peak of OBSERVABLE"`, `"dip of OBSERVABLE"`: an interior extremum;
-    - `"OBSERVABLE = VALUE"`: a level crossing.
+    - `"OBSERVABLE = VALUE"`: a level crossing; `"OBSERVABLE = OTHER"`: where two observables cross.
 
     >>> import solvable as sv
     >>> model = sv.Perceptron(loss="square", teacher="linear", noise=0.2, penalty=1e-6)
@@ -151,8 +151,10 @@ def locate(
         try:
             target = float(level)
         except ValueError:
-            raise InvalidValue(f"what = {what!r}: {level!r} is not a number.") from None
-        sign = lambda u: theory(u, name) - target  # noqa: E731
+            _check(model, [], level)
+            sign = lambda u: theory(u, name) - theory(u, level)  # noqa: E731
+        else:
+            sign = lambda u: theory(u, name) - target  # noqa: E731
     elif what == "transition":
         sign = lambda u: _transition_sign(model, along, axis, u, numerics)  # noqa: E731
     elif what == "spinodal":
@@ -216,7 +218,9 @@ class _Axis:
         for end in (low, high):
             model.replace(**{name: end})
         if not low < high:
-            raise InvalidValue(f"between = ({low:g}, {high:g}) is not an interval of {name!r}.")
+            raise InvalidValue(
+                f"{name} = {low:g}:{high:g} is not an interval: its lower end must be below its upper end."
+            )
         return cls(low, high, declaration.scale == "log" and low > 0)
 
     def value(self, u: Any) -> Any:

@@ -516,11 +516,21 @@ class Study:
         """The dimensions of the observables (not those of the grid), as the models declare them."""
         return {n: d for m in self.variants().values() for n, d in m.dimensions().items()}
 
-    def plot(self, observables: str | Sequence[str] | None = None, **options: Any):
-        """Theory as lines, simulation as points with error bars; a heat map where two controls are swept."""
+    def plot(self, show: str | Sequence[str] | None = None, **options: Any):
+        """Theory as lines, simulation as points with error bars; a heat map where two controls have many values each.
+
+        The options steer what is drawn where: `show` (observables, or `"all"`), `along` (horizontal axis), `lines`, `by`
+        (panels), `log` (`"x"`, `"y"`), `size`, `finer`, `as_map`, `columns`, `axes`; see `solvable.render.plots.plot_study`.
+
+        >>> import solvable as sv
+        >>> study = sv.Study(sv.Perceptron(loss="square"), {"penalty": [0.1, 1.0], "samples": [0.5, 1.0, 2.0]})
+        >>> _ = study.run(progress=False)
+        >>> [axis.get_ylabel() for axis in study.plot(show="overlap", lines="samples", along="penalty", log="y").axes]
+        ['overlap $m$']
+        """
         from .render.plots import plot_study
 
-        return plot_study(self, observables, **options)
+        return plot_study(self, show, **options)
 
     def __repr__(self) -> str:
         grid = ", ".join(f"{n}: {len(v)}" for n, v in self.grid.items()) or "one point"

@@ -98,6 +98,29 @@ def test_the_study_is_reproduced_by_opening_it(opened, data, run):
     assert names["data"].equals(data)
 
 
+def test_the_words_of_the_address_steer_the_exported_figure(opened, monkeypatch):
+    words, seen = {"along": "samples", "lines": "kind", "log": "y"}, {}
+    plot = sv.Study.plot
+    monkeypatch.setattr(sv.Study, "plot", lambda self, show, **given: seen.update(given) or plot(self, show, **given))
+    view = {"study": True, "model": "toy", "observables": ["test_error"], **words}
+    assert opened.post("/api/export", {"view": view, "format": "png"}).status == 200
+    assert seen == words
+    away = opened.post("/api/reproduce", {"view": view}).json
+    assert "study.plot('test_error', along='samples', lines='kind', log='y')" in away["python"]
+    assert away["link"].endswith("&show=test_error&along=samples&lines=kind&log=y")
+
+
+@pytest.mark.parametrize(
+    "asked", [{"along": "nope"}, {"lines": 3}, {"log": "z"}, {"along": "kind", "by": "kind"}], ids=str
+)
+def test_wrong_words_of_the_address_get_one_sentence(opened, asked):
+    reply = opened.post(
+        "/api/export", {"view": {"study": True, "observables": ["test_error"], **asked}, "format": "png"}
+    )
+    assert reply.status == 422
+    assert "\n" not in reply.error
+
+
 def test_without_a_study_the_page_has_none(running):
     assert running.get("/api/study").status == 404
     assert running.post("/api/study/series", {"x": "samples"}).status == 404

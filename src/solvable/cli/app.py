@@ -20,11 +20,15 @@ from . import (
     check,
     cite,
     claims,
+    equations,
     explore,
     figure,
     forecast,
     listing,
+    locate,
     new,
+    notebook,
+    optimise,
     potts,
     predict,
     show,
@@ -42,6 +46,8 @@ Command = OmitSubcommandPrefixes[
     | Annotated[show.Show, subcommand("show")]
     | Annotated[theory.Theory, subcommand("theory")]
     | Annotated[simulate.Simulate, subcommand("simulate")]
+    | Annotated[optimise.Optimise, subcommand("optimise")]
+    | Annotated[locate.Locate, subcommand("locate")]
     | Annotated[study.Study, subcommand("study")]
     | Annotated[sweep.Sweep, subcommand("sweep")]
     | Annotated[potts.Potts, subcommand("potts")]
@@ -50,6 +56,8 @@ Command = OmitSubcommandPrefixes[
     | Annotated[predict.Predict, subcommand("predict")]
     | Annotated[transformer.Transformer, subcommand("transformer")]
     | Annotated[figure.Figure, subcommand("figure")]
+    | Annotated[equations.Equations, subcommand("equations")]
+    | Annotated[notebook.Notebook, subcommand("notebook")]
     | Annotated[explore.Explore, subcommand("explore")]
     | Annotated[check.Check, subcommand("check")]
     | Annotated[claims.Claims, subcommand("claims")]
@@ -62,6 +70,8 @@ COMMANDS: dict[type, Callable[[Any], int]] = {
     show.Show: show.run,
     theory.Theory: theory.run,
     simulate.Simulate: simulate.run,
+    optimise.Optimise: optimise.run,
+    locate.Locate: locate.run,
     study.Study: study.run,
     **sweep.COMMANDS,
     **potts.COMMANDS,
@@ -70,6 +80,8 @@ COMMANDS: dict[type, Callable[[Any], int]] = {
     predict.Predict: predict.run,
     **transformer.COMMANDS,
     figure.Figure: figure.run,
+    equations.Equations: equations.run,
+    notebook.Notebook: notebook.run,
     explore.Explore: explore.run,
     check.Check: check.run,
     claims.Claims: claims.run,

@@ -8,17 +8,22 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from pathlib import Path
 from typing import Annotated, Any, Protocol
 
 from tyro.conf import UseAppendAction, arg
 
-from ..errors import InvalidValue, UnknownName, nearest
+from ..errors import InvalidValue, SolvableError, UnknownName, nearest
 
 Json = Annotated[bool, arg(help="Print one JSON object on standard output.")]
 Model = Annotated[str, arg(metavar="MODEL", help="A model's id, as `solvable list` prints it.")]
 Values = Annotated[
     tuple[str, ...],
     arg(metavar="NAME=VALUE", help="Fields of the model: a number, a word, a,b,c, a:b:n[:log], [[..]], or @file.npy."),
+]
+Searched = Annotated[
+    tuple[str, ...],
+    arg(metavar="NAME=VALUE|RANGE", help="Fields of the model; a control to vary is NAME=LOW:HIGH, or NAME alone."),
 ]
 Over = Annotated[
     UseAppendAction[tuple[str, ...]],
@@ -91,6 +96,37 @@ def create_model(id: str, words: tuple[str, ...]) -> Any:
     from ..registry import model_class
 
     return model_class(id).create(**assignments(words))
+
+
+def ranges_in(words: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, tuple[float, float] | None]]:
+    """The words that set fields, and the ranges of the controls to vary: None for a typical range.
+
+    >>> ranges_in(("samples=2", "penalty=0.1:10", "noise"))
+    (('samples=2',), {'penalty': (0.1, 10.0), 'noise': None})
+    """
+    plain, ranges = [], {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if equals and (":" not in text or text.startswith(("@", "[", "{"))):
+            plain.append(word)
+            continue
+        if not name or name in ranges:
+            raise InvalidValue(f"{word!r} is not of the form NAME=LOW:HIGH, or repeats a name.")
+        try:
+            low, high = (float(t) for t in text.split(":")) if equals else (0.0, 0.0)
+        except ValueError:
+            raise InvalidValue(f"{word!r} is not a range NAME=LOW:HIGH of two numbers.") from None
+        ranges[name] = (low, high) if equals else None
+    return tuple(plain), ranges
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write a file, and the folders above it; raises `SolvableError` with the reason where that is impossible."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise SolvableError(f"the file {str(file)!r} cannot be written: {problem.strerror}.") from None
 
 
 def fields_given(model: Any) -> dict[str, Any]:

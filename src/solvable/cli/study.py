@@ -27,6 +27,13 @@ class Study:
     figure: Annotated[
         Path | None, arg(metavar="FILE", help="File for the plot (default: RUN.png beside the folder).")
     ] = None
+    show: Annotated[
+        str, arg(metavar="NAME,...", help="Observables to draw, or all (default: the model's main ones).")
+    ] = ""
+    along: Annotated[str, arg(metavar="NAME", help="What runs along the horizontal axis; two names span a plane.")] = ""
+    lines: Annotated[str, arg(metavar="NAME,...", help="What makes lines of different colours.")] = ""
+    by: Annotated[str, arg(metavar="NAME,...", help="What makes panels.")] = ""
+    log: Annotated[str, arg(metavar="x|y|x,y|none", help="Logarithmic axes (default: as the model declares).")] = ""
     scale: Annotated[
         UseAppendAction[tuple[str, ...]],
         arg(metavar="NAME=SCALE", help="Draw the axis of a control or an observable linear or log. Repeat for more."),
@@ -37,16 +44,25 @@ class Study:
 def run(command: Study) -> int:
     study, scales = study_of(command), _scales(command.scale)
     model, over, sizes = next(iter(study.models.values())), study.over, study.sizes
+    picture = command.figure or (command.out.with_name(command.out.name + ".png") if command.out else None)
+    words = {n: w for n in ("show", "along", "lines", "by", "log") if (w := getattr(command, n))}
+    if words and picture is None:
+        raise InvalidValue(
+            f"--{next(iter(words))} steers the picture: name its file with --figure, or a run with --out."
+        )
+    if words:  # refuse a misspelt name before hours of computing
+        from ..render.layout import check_words
+
+        check_words(study, **words)
     try:
         data = study.run(command.out, progress=None if not command.json else False)
     except KeyboardInterrupt:
         _interrupted(study, command)
         return 1
     agreement = study.agreement() if sizes and model.has_theory else None
-    picture = command.figure or (command.out.with_name(command.out.name + ".png") if command.out else None)
     if picture is not None and (over or model.coordinates()):
         picture.parent.mkdir(parents=True, exist_ok=True)
-        study.plot(scales=scales).savefig(picture)
+        study.plot(scales=scales, **words).savefig(picture)
     if command.json:
         print_json(
             {

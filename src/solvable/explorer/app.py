@@ -290,7 +290,7 @@ class Explorer:
                 from .snapshot import of_study
 
                 return "study", of_study(self.opened, names)
-            return "study", export(self.opened.study, names, to)
+            return "study", export(self.opened.study, names, to, **self.opened.steered(study))
         shown, job = Shown.checked(body), None
         view, picture = shown.view, to not in ("csv", "nc")
         if body.get("job") is not None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # Words of a link that are not fields of a model; a field with such a name is written `field.NAME`.
 WORDS = ("model", "x", "y", "show", "branches", "sizes", "seeds", "simulated", "study", "at", "pin", "axis", "type", "tour",
-         "token", "step", "lecture")  # fmt: skip
+         "token", "step", "lecture", "along", "lines", "by", "log")  # fmt: skip
 LONGEST = 16 * 1024
 
 

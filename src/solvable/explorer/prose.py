@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 
+from ..render.blocks import blocks, is_displayed, is_example, items
 from ..render.equations import mathml
 from ..render.formulas import formula, inline_formula, with_formulas
 
@@ -15,38 +16,16 @@ def prose(doc: str) -> str:
     >>> prose("**Data.** A & B, *sign* and `y`.")
     '<p><strong>Data.</strong> A &amp; <math><mi>B</mi></math>, <em>sign</em> and <code>y</code>.</p>'
     """
-    return "\n".join(_block(lines) for lines in _blocks(doc))
-
-
-def _blocks(doc: str) -> list[list[str]]:
-    """Split text into blocks: paragraphs, lists, indented equations (which may contain blank lines)."""
-    blocks: list[list[str]] = [[]]
-    for line in doc.splitlines():
-        indented, open = line.startswith("    "), blocks[-1]
-        if not line.strip():
-            blocks.append([])
-        elif open and line.startswith("- ") and not open[0].startswith("- "):
-            blocks.append([line])
-        elif indented and not open and len(blocks) > 1 and _displayed(blocks[-2]):
-            blocks.pop()
-            blocks[-1] += ["", line]
-        else:
-            open.append(line)
-    return [b for b in blocks if b]
-
-
-def _displayed(lines: list[str]) -> bool:
-    return bool(lines) and lines[0].startswith("    ")
+    return "\n".join(_block(lines) for lines in blocks(doc))
 
 
 def _block(lines: list[str]) -> str:
-    if lines[0].lstrip().startswith(">>> "):
+    if is_example(lines):
         return f"<pre><code>{html.escape(chr(10).join(lines))}</code></pre>"
-    if _displayed(lines):
+    if is_displayed(lines):
         return '<div class="equation">' + "".join(formula(line) for line in lines if line.strip()) + "</div>"
-    if lines[0].startswith("- "):
-        items = re.split(r"^- ", "\n".join(lines), flags=re.MULTILINE)[1:]
-        return "<ul>" + "".join(f"<li>{line(' '.join(i.split()))}</li>" for i in items) + "</ul>"
+    if listed := items(lines):
+        return "<ul>" + "".join(f"<li>{line(item)}</li>" for item in listed) + "</ul>"
     return f"<p>{line(' '.join(line.strip() for line in lines))}</p>"
 
 

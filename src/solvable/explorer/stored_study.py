@@ -7,6 +7,7 @@ import shlex
 import threading
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -130,16 +131,30 @@ class Opened:
                 raise Refused(str(unknown_observable(name[:200], list(self._declared()))), "observables")
         return request
 
+    def steered(self, request: dict[str, Any]) -> dict[str, str]:
+        """The words of a request that steer a plot: `along`, `lines`, `by`, `log`; raises an error for wrong ones."""
+        from ..render.layout import check_words
+
+        words = {w: request[w] for w in ("along", "lines", "by", "log") if request.get(w) is not None}
+        for word, value in words.items():
+            if not isinstance(value, str) or len(value) > 200:
+                raise Refused(f"{word} must be a few names, separated by commas.", word)
+        check_words(self.study, **words)
+        return words
+
     def reproduce(self, request: dict[str, Any], address: str) -> dict[str, str]:
         """A program, a command and a link that show this study."""
         names = self.checked(request.get("observables") or [])
         path = str(self.run.resolve())
-        shown = repr(names[0]) if len(names) == 1 else repr(names) if names else ""
+        words = self.steered(request)
+        shown = [repr(names[0]) if len(names) == 1 else repr(names)] if names else []
+        shown += [f"{word}={value!r}" for word, value in words.items()]
         lines = ["import solvable as sv", "", f"study = sv.open({path!r})", "data = study.dataset()", "print(data)"]
         lines += ["print(study.agreement())"] if self.agreement() is not None else []
-        lines += [f"study.plot({shown}).savefig('study.png')"]
+        lines += [f"study.plot({', '.join(shown)}).savefig('study.png')"]
         shell = f"solvable sweep export {shlex.quote(path)} --to csv --out study.csv\n"
         link = f"{address}/?study=1" + (f"&show={','.join(names)}" if names else "")
+        link += "".join(f"&{word}={quote(value, safe=',')}" for word, value in words.items())
         return {"python": "\n".join(lines) + "\n", "shell": shell, "link": link}
 
     def _declared(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 ABOVE = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱᵀᵏᵐ", "0123456789+−=()niTkm", strict=True))
 BELOW = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ", "0123456789+−=()aehijklmnoprstuvx", strict=True))
 ACCENTS = {"\u0302": "^", "\u0303": "~", "\u0304": "¯", "\u0305": "¯", "\u0307": "˙", "\u0308": "¨", "\u20d7": "→"}
+_SCRIPT = rf"(?:(?![{''.join(ABOVE)}½¼¾⅓⅔])[^\W_])+"  # up to a power: x_k² is the square of x_k
 LARGE = "ΣΠ∫∑∏"
 LONG = 24  # characters of a formula that may have to be broken
 OPENING = {"(": ")", "[": "]", "{": "}", "⟨": "⟩", "⌊": "⌋"}
@@ -253,10 +254,8 @@ class _Parser:
         if self.take(r"\("):
             return "<mo>(</mo>" + "".join(self.until(")")) + "<mo>)</mo>"
         sign = self.take("[−-]")
-        word = self.take(r"[½¼¾⅓⅔]|[^\W_]+?(?=[½¼¾⅓⅔])|[^\W_]+") or ""
-        mine = "".join(c for c in word if c not in ABOVE)
-        self.at -= len(word) - len(mine) if word.startswith(mine) else 0  # x_k² is the square of x_k
-        return (f"<mo>{sign}</mo>" if sign else "") + (_name(mine) or _letters(mine))
+        word = self.take(r"[½¼¾⅓⅔]") or self.take(_SCRIPT) or ""
+        return (f"<mo>{sign}</mo>" if sign else "") + (_name(word) or _letters(word))
 
     def atom(self) -> str:
         if root := self.take("√"):

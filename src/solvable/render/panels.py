@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..contract.axes import few
 from ..model import Model
-from .plots import COLOURS, FINER_POINTS, HEAT, INK, LINES, MARKERS, any_variable, coordinate, is_draw, label, log_axis
+from .layout import Layout, any_variable
+from .plots import COLOURS, FINER_POINTS, HEAT, INK, LINES, MARKERS, coordinate, described, is_draw, label, log_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,33 +32,37 @@ class Pen(NamedTuple):
     caption: str = ""
     number: int | None = None
 
-    def colour(self, k: int) -> str:
-        return COLOURS[(k if self.number is None else self.number) % len(COLOURS)]
+    def colour(self, k: int, lines: int) -> Any:
+        """The palette's colours; shades from dark to light where there are more lines than colours."""
+        if self.number is not None:
+            return COLOURS[self.number % len(COLOURS)]
+        if lines <= len(COLOURS):
+            return COLOURS[k]
+        import matplotlib as mpl
+
+        return mpl.colormaps[HEAT](0.9 * k / (lines - 1))
 
     def style(self, k: int) -> str:
-        return LINES[(k // len(COLOURS) if self.number is None else k) % len(LINES)]
+        return "-" if self.number is None else LINES[k % len(LINES)]
 
 
-def curves(axis: Axes, study: Study, data: Any, name: str, along: str, look: Look, pen: Pen = Pen()) -> bool:  # noqa: B008
+def curves(axis: Axes, study: Study, data: Any, name: str, place: Layout, fixed: dict[str, int], look: Look,
+           pen: Pen = Pen()) -> bool:  # noqa: B008  # fmt: skip
     """Draw one observable along a dimension; return whether lines have more points than the study."""
-    between = False
+    between, along, known = False, place.along, study.dimensions()
     x = coordinate(data, along)
     words = not np.issubdtype(x.dtype, np.number)
     positions = np.arange(len(x)) if words else x
-    variable, known = data[any_variable(data, name)], study.dimensions()
-    others = [d for d in variable.dims if d not in (along, "size", "seed") and not is_draw(known, d)]
-    kept = [few(data.sizes[d]) if d in known and known[d].kind == "pair" else range(data.sizes[d]) for d in others]
-    combinations = list(itertools.product(*kept))
     declared = {n: o for m in study.variants().values() for n, o in m.observables().items()}
     theory = data.get(f"{name}_theory", None)
     if theory is None and f"{name}_expected" in data:
         expected = data[f"{name}_expected"]
         theory = expected.mean([d for d in ("size", "seed") if d in expected.dims])
-    for k, at in enumerate(combinations):
-        pick = dict(zip(others, at, strict=True))
-        captions = [f"{d.replace('_', ' ')} {_value(coordinate(data, d)[i])}" for d, i in pick.items()]
-        legend = ", ".join(filter(None, [pen.caption, *captions]))
-        colour, style = pen.colour(k), pen.style(k)
+    lines = place.curves()
+    for k, line in enumerate(lines):
+        pick = {**line, **fixed, **place.held}
+        legend = ", ".join(filter(None, [pen.caption, described(data, line)]))
+        colour, style = pen.colour(k, len(lines)), pen.style(k)
         labels = {d: coordinate(data, d)[i] for d, i in pick.items() if d in study.grid}
         if look.branches and (found := _branches(study, along, labels, name, pick, look.finer)) is not None:
             for b, values in enumerate(found[1]):
@@ -70,17 +73,18 @@ def curves(axis: Axes, study: Study, data: Any, name: str, along: str, look: Loo
             if draws := [d for d in here.dims if is_draw(known, d)]:
                 _band(axis, positions, here.transpose(along, *draws).values, colour)
                 here = here.median(draws)
-            line = (positions, here.transpose(along).values)
+            drawn = (positions, here.transpose(along).values)
             if look.finer and (more := _between(study, along, labels, name)) is not None:
-                line, between = _merged(line, more), True
-            axis.plot(*line, "o" if words else style, color=colour, label=legend or "theory",
-                      zorder=2, markerfacecolor="none")  # fmt: skip
+                drawn, between = _merged(drawn, more), True
+            if words:
+                _marks(axis, *drawn, colour, legend, numbers=len(lines) * len(x) <= 8)
+            else:
+                axis.plot(*drawn, style, color=colour, label=legend or "theory", zorder=2)
         elif legend:
             axis.plot([], [], color=colour, label=legend)  # an experiment has no line to identify its points
         if f"{name}_simulated" in data:
-            points = data[f"{name}_simulated"].isel(
-                {d: i for d, i in pick.items() if d in data[f"{name}_simulated"].dims}
-            )
+            points = data[f"{name}_simulated"]
+            points = points.isel({d: i for d, i in pick.items() if d in points.dims})
             spread = _spread if declared[name].random else _mean_and_error
             _points(axis, study, points, positions, along, colour, look.size, dense=len(x) > 25, summary=spread)
     symbol, scale = _declared_axis(study, along, look.scales)
@@ -88,18 +92,22 @@ def curves(axis: Axes, study: Study, data: Any, name: str, along: str, look: Loo
     axis.set_ylabel(label(name, declared[name].symbol))
     if words:
         axis.set_xticks(positions, [str(v) for v in x])
+        axis.set_xlim(-0.6, len(x) - 0.4)
     elif scale == "log" and np.any(x > 0):
         if np.min(x) <= 0:  # t = 0 cannot be shown on a logarithmic axis
             axis.set_xlim(np.min(x[x > 0]), np.max(x))
         log_axis(axis.xaxis)
-    if look.scales.get(name) == "log" and _positive(axis):
+    if look.scales.get(name) == "log" and positive(axis, "y"):
         log_axis(axis.yaxis)
     return between
 
 
-def _positive(axis: Axes) -> bool:
+def positive(axis: Axes, which: str) -> bool:
     """Whether anything drawn so far can be shown on a logarithmic axis."""
-    return any(bool(np.any(np.asarray(line.get_ydata(), float) > 0)) for line in axis.get_lines())
+    drawn = [np.asarray(getattr(line, f"get_{which}data")(), float) for line in axis.get_lines()]
+    return any(bool(np.any(values > 0)) for values in drawn) or (
+        not drawn and getattr(axis, f"get_{which}lim")()[1] > 0
+    )
 
 
 def _declared_axis(study: Study, dim: str, scales: Mapping[str, str]) -> tuple[str, str]:
@@ -116,17 +124,27 @@ def _band(axis: Axes, x: np.ndarray, draws: np.ndarray, colour: str) -> None:
         axis.fill_between(x, lower, upper, color=colour, alpha=strength, linewidth=0, zorder=1)
 
 
+def _marks(axis: Axes, x: np.ndarray, y: np.ndarray, colour: Any, legend: str, numbers: bool) -> None:
+    """The theory over words, which nothing joins: a bar at each, with its number where there is room."""
+    axis.plot(x, y, linestyle="none", marker="_", markersize=22, markeredgewidth=1.8, color=colour,
+              label=f"{legend}, theory" if legend else "theory", zorder=2)  # fmt: skip
+    for at, value in zip(x, y, strict=True):
+        if numbers and np.isfinite(value):
+            axis.annotate(f"{value:.3g}", (at, value), (13, 0), textcoords="offset points", va="center", fontsize=7,
+                          color=colour)  # fmt: skip
+
+
 def _between(study: Study, along: str, at: dict[str, Any], name: str) -> tuple[np.ndarray, np.ndarray] | None:
     """The theory on a finer grid than the study's own, if a line through its points would show corners.
 
     None if the study has many points, if there is no theory, or if evaluating it is slow.
     """
+    if along not in study.swept_controls or not 3 <= len(study.over[along]) <= 60:
+        return None
     model = study.variant_at(at)
     observable = model.observables().get(name)
     if (
-        along not in study.swept_controls
-        or not 3 <= len(study.over[along]) <= 60
-        or model.unprepared
+        model.unprepared
         or not model.has_theory
         or observable is None
         or not observable.predicted
@@ -154,6 +172,8 @@ def _branches(
     study: Study, along: str, at: dict[str, Any], name: str, pick: dict[str, int], finer: bool
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Every solution of the theory along an axis, one row each; None if this observable has none."""
+    if along in study.swept_choices:
+        return None
     model = study.variant_at(at)
     if not model.answers_at_once or type(model).point_branches is Model.point_branches:
         return None
@@ -183,10 +203,18 @@ def _merged(stored: tuple[np.ndarray, np.ndarray], finer: tuple[np.ndarray, np.n
 
 
 def _mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    number = np.isfinite(values).sum(axis=1)
-    mean = np.nanmean(np.where(number[:, None] > 0, values, 0.0), axis=1)
-    error = np.nanstd(values, axis=1, ddof=1) / np.sqrt(np.maximum(number, 1)) if values.shape[1] > 1 else None
-    return mean, error
+    """The mean over realisations and its error; NaN, which draws nothing, where none of them converged.
+
+    >>> _mean_and_error(np.array([[1.0, 3.0], [np.nan, np.inf]]))[0].tolist()
+    [2.0, nan]
+    """
+    finite = np.isfinite(values)
+    number = finite.sum(axis=1)
+    mean = np.where(number > 0, np.where(finite, values, 0.0).sum(axis=1) / np.maximum(number, 1), np.nan)
+    if values.shape[1] < 2:
+        return mean, None
+    squares = np.where(finite, (np.where(finite, values, 0.0) - mean[:, None]) ** 2, 0.0).sum(axis=1)
+    return mean, np.where(number > 1, np.sqrt(squares / np.maximum(number - 1, 1) / np.maximum(number, 1)), np.nan)
 
 
 def _spread(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
@@ -206,13 +234,13 @@ def _points(axis, study, points, positions, along, colour, only, dense, summary)
                       color=colour, alpha=strength, markersize=3.6, elinewidth=1, label=f"d = {size}", zorder=3)  # fmt: skip
 
 
-def heat_map(axis: Axes, study: Study, data: Any, name: str, dims: list[str], look: Look) -> None:
-    """Draw the theory over two controls, with the transition lines that the model knows."""
-    x, y = dims
+def heat_map(axis: Axes, study: Study, data: Any, name: str, place: Layout, fixed: dict[str, int], look: Look) -> None:
+    """Draw the theory over two dimensions, with the transition lines that the model knows."""
+    x, y = place.along, place.across
     values = data[any_variable(data, name)]
-    values = values.mean([d for d in ("size", "seed") if d in values.dims])
-    values = values.isel({d: 0 for d in values.dims if d not in dims}).transpose(y, x)
-    model = next(iter(study.models.values()))
+    values = values.isel({d: i for d, i in {**fixed, **place.held}.items() if d in values.dims})
+    values = values.mean([d for d in values.dims if d not in (x, y)]).transpose(y, x)
+    model = study.variant_at({d: coordinate(data, d)[i] for d, i in _first(study, data, fixed).items()})
     fields, declared = model.fields(), model.observables()
     mesh = axis.pcolormesh(coordinate(data, x), coordinate(data, y), values.values, cmap=HEAT, shading="nearest")
     mesh.set_rasterized(True)
@@ -235,5 +263,6 @@ def heat_map(axis: Axes, study: Study, data: Any, name: str, dims: list[str], lo
             log_axis(getattr(axis, f"{which}axis"))
 
 
-def _value(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, (float, np.floating)) else str(value)
+def _first(study: Study, data: Any, at: Mapping[str, int]) -> dict[str, int]:
+    """Indices in every dimension of the grid: those given, and elsewhere the first."""
+    return {d: at.get(d, 0) for d in study.grid if d in data.sizes}

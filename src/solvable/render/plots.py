@@ -5,13 +5,14 @@ Matplotlib is imported only when the first figure is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import InvalidValue
+from .layout import Layout, Wishes, Words, any_variable, layout, shown_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,11 +79,14 @@ def label(name: str, symbol: str = "") -> str:
 
 def plot_study(
     study: Study,
-    observables: str | Sequence[str] | None = None,
+    show: Words = None,
     *,
-    along: str | None = None,
+    along: Words = None,
+    lines: Words = None,
+    by: Words = None,
+    log: Words = None,
     size: int | None = None,
-    columns: int = 3,
+    columns: int | None = None,
     axes: Any = None,
     as_map: bool = False,
     finer: bool = True,
@@ -91,127 +95,108 @@ def plot_study(
     beside: Mapping[str, Study] | None = None,
     caption: str = "",
 ) -> Figure:
-    """Draw a study.
+    """Draw a study: theory as lines, experiment as points with error bars.
 
-    One swept control (or a dimension of the observable declared as a time, a mode or a site) gives curves; two swept
-    controls give heat maps of the theory. `along` names the dimension on the horizontal axis; further dimensions become
-    colours; sizes become markers (only `size`, if given). Functions of two times are drawn at a few waiting times, or as a
-    whole with `as_map`; random limits are drawn as bands of quantiles.
+    **Arguments:**
+    - `show`: the observables, `"test_error,overlap"` or a list; `"all"` of them; by default the model's main ones.
+    - `along`: the dimension on the horizontal axis; two of them span a plane.
+    - `lines`: the dimensions whose values are lines of different colours.
+    - `by`: the dimensions whose values are panels.
+    - `log`: the logarithmic axes, `"x"`, `"y"`, `"x,y"`, or `"none"`; by default as the dimensions declare.
+    - `size`: draw the points of this size alone.
+    - `columns`: the number of panels in a row; by default the values of `by`, or two or three.
+    - `axes`: draw into these axes of Matplotlib.
+    - `as_map`: draw a function of two times as a whole, not at a few waiting times.
+    - `finer`: a line along a control goes through the study's own points and, if the theory is instant, through more points
+        in between; a note below the axis then says so. Otherwise lines connect the study's points.
+    - `scales`: overrules the declared scale of an axis by the name of a control, a dimension or an observable:
+        `{"test_error": "log"}`.
+    - `branches`: draw every solution of the theory instead of the one that is learnt.
+    - `beside`: further studies by their captions, drawn on the same axes in other colours; `caption` names this one.
 
-    With `finer`, a line along a control goes through the study's own points and, if the theory is instant, through more
-    points in between, so that it is smooth; a note below the axis then says so. Otherwise lines connect the study's points.
-
-    `scales` overrules the declared scale of an axis, by the name of a control, dimension or observable:
-    `{"test_error": "log"}`. With `branches`, every solution of the theory is drawn instead of the one that is learnt.
-    `beside` names further studies, drawn on the same axes in other colours, and `caption` names this one among them.
+    What is not named has a place by itself: a control swept over more than six values runs along the axis, two of them
+    span a plane; fewer values are lines. Random limits are drawn as bands of quantiles.
     """
     import matplotlib.pyplot as plt
 
     from .panels import Look, Pen, curves, heat_map
 
-    data = study.dataset(copy=False)
-    names = _observables(study, data, observables)
-    first = data[any_variable(data, names[0])]
-    swept = [d for d in first.dims if d not in ("size", "seed") and np.issubdtype(coordinate(data, d).dtype, np.number)]
-    flat = [d for d in study.over if d in swept and len(study.over[d]) > 2]
-    time_like = [d for d in swept if d not in study.over]
-    if _is_plane(flat, along, time_like) and observables is None:
-        names = [n for n in names if set(data[any_variable(data, n)].dims) <= {*study.grid, "size", "seed"}]
+    data, wishes = study.dataset(copy=False), Wishes.of(along, lines, by, log)
+    places = {name: layout(study, data, name, wishes, as_map=as_map) for name in shown_names(study, data, show, wishes)}
+    panels = [(name, at) for name, place in places.items() for at in place.panels()]
+    if columns is None:
+        side_by_side = 2 if len(panels) in (2, 4) else 3
+        columns = max(len(place.panels()) for place in places.values()) if wishes.by else side_by_side
     with house_style():
         if axes is None:
-            rows = -(-len(names) // columns)
-            wide = min(columns, len(names))
-            figure, grid = plt.subplots(rows, wide, figsize=(3.7 * wide, 2.9 * rows), squeeze=False)
+            rows, wide = -(-len(panels) // columns), min(columns, len(panels))
+            figure, grid = plt.subplots(rows, wide, figsize=(max(3.7 * wide, 4.4), 2.9 * rows), squeeze=False)
             axes = list(grid.ravel())
         else:
             axes = [axes] if not isinstance(axes, (list, tuple, np.ndarray)) else list(axes)
             figure = axes[0].figure
-        heat, between = _is_plane(flat, along, time_like), False
-        look, others = Look(size, finer, scales or {}, branches), list((beside or {}).items())
+        between, others = False, list((beside or {}).items())
+        look = Look(size, finer, scales or {}, branches)
         drawn = [(study, Pen(caption, 0 if others else None))]
         drawn += [(other, Pen(text, k)) for k, (text, other) in enumerate(others, start=1)]
-        for axis, name in zip(axes, names, strict=False):
-            plane = _own_plane(study, data, name) if as_map else []
-            if heat or plane:
-                heat_map(axis, study, data, name, plane or flat, look)
-                continue
-            for one, pen in drawn:
+        for axis, (name, at) in zip(axes, panels, strict=False):
+            place = places[name]
+            if place.across:
+                heat_map(axis, study, data, name, place, at, look)
+            for one, pen in drawn if not place.across else []:
                 own = one.dataset(copy=False)
                 if any_variable(own, name) is not None:
-                    between |= curves(axis, one, own, name, along or _horizontal(one, own, name), look, pen)
-        for axis in axes[len(names) :]:
+                    mine = place if one is study else layout(one, own, name, wishes, as_map=as_map)
+                    between |= curves(axis, one, own, name, mine, at, look, pen)
+            if fixed := {**at, **place.held}:
+                axis.set_title(described(data, fixed))
+            _scales(axis, name, wishes)
+        for axis in axes[len(panels) :]:
             axis.set_visible(False)
         title = "; ".join(dict.fromkeys(m.title or m.id for m in study.models.values()))
         figure.suptitle(title, fontsize=11)
-        if axes:
-            _legend(figure, axes[0])
-        if between:
-            _note(axes[min(len(axes), len(names)) - 1], FINER_NOTE)
+        _legends(figure, axes[: len(panels)])
+        notes = [FINER_NOTE] * between + _left_out(data, places.values())
+        if notes and axes:
+            _note(axes[min(len(axes), len(panels)) - 1], "; ".join(notes))
     return figure
 
 
-def _is_plane(swept: list[Any], along: str | None, inner: list[Any]) -> bool:
-    """Whether there are two swept controls and nothing else to draw along, which gives a heat map."""
-    return len(swept) == 2 and along is None and not inner
+def described(data: Any, at: Mapping[str, int]) -> str:
+    """A point of some dimensions, in words."""
+    return ", ".join(f"{d.replace('_', ' ')} {_value(coordinate(data, d)[i])}" for d, i in at.items())
 
 
-def _observables(study: Study, data: Any, wanted: str | Sequence[str] | None) -> list[str]:
-    from ..study import unknown_observable
-
-    declared = dict.fromkeys(n for m in study.variants().values() for n in m.observables())
-    known = [n for n in declared if any_variable(data, n) is not None]
-    if wanted is None:
-        # A single number has no axis to be drawn along.
-        known = [n for n in known if set(data[any_variable(data, n)].dims) - {"size", "seed"}] or known[:1]
-        return [n for n in known if _size_of(data, n, study) <= 4000] or known[:1]
-    chosen = [wanted] if isinstance(wanted, str) else list(wanted)
-    for name in chosen:
-        if name not in known:
-            raise unknown_observable(name, known)
-    return chosen
-
-
-def _size_of(data: Any, name: str, study: Study) -> int:
-    """The number of curves of an observable; matrices over time are drawn only on request."""
-    own, known = data[any_variable(data, name)].dims, study.dimensions()
-    inner = [d for d in own if d in known and d not in study.grid and known[d].kind == "label"]
-    return int(np.prod([data.sizes[d] for d in inner])) * 1000 if inner else 1
-
-
-def _own_plane(study: Study, data: Any, name: str) -> list[Any]:
-    """The two dimensions of an observable that span a map: a pair of times, or two sites."""
-    known = study.dimensions()
-    own = [d for d in data[any_variable(data, name)].dims if d in known and d not in study.grid]
-    flat = [d for d in own if known[d].is_axis or known[d].kind == "pair"]
-    return flat[:2] if len(flat) >= 2 else []
-
-
-def any_variable(data: Any, name: str) -> str | None:
-    return next((f"{name}_{k}" for k in ("theory", "expected", "simulated") if f"{name}_{k}" in data), None)
+def _left_out(data: Any, places: Iterable[Layout]) -> list[str]:
+    """Which dimensions are drawn at some of their values only."""
+    some = {d: len(kept) for place in places for d, kept in {**place.lines, **place.by}.items()}
+    words = [f"{n} of {data.sizes[d]} values of {d.replace('_', ' ')}" for d, n in some.items() if n < data.sizes[d]]
+    return words
 
 
 def coordinate(data: Any, dim: Any) -> np.ndarray:
+    """The values of a dimension, or their numbers where it has none."""
     return np.asarray(data.coords[dim].values) if dim in data.coords else np.arange(data.sizes[dim])
 
 
-def _horizontal(study: Study, data: Any, name: str) -> str:
-    """The dimension for the horizontal axis: time or similar if there is one, else the longest swept control."""
-    dims = [d for d in data[any_variable(data, name)].dims if d not in ("size", "seed")]
-    known = study.dimensions()
-    dims = [d for d in dims if not is_draw(known, d)]
-    own = [d for d in dims if d not in study.grid]
-    inner = [d for d in own if d in known and known[d].is_axis] or [d for d in own if d in data.coords]
-    numeric = [d for d in study.over if d in dims and np.issubdtype(coordinate(data, d).dtype, np.number)]
-    if inner:
-        return inner[0]
-    if numeric:
-        return max(numeric, key=lambda d: data.sizes[d])
-    if dims:
-        return dims[0]
-    raise InvalidValue("there is nothing to draw along: sweep a control with `over`.")
+def _scales(axis: Axes, name: str, wishes: Wishes) -> None:
+    """The scales that were asked for, in place of the declared ones."""
+    if wishes.log is None:
+        return
+    from .panels import positive
+
+    for which in ("x", "y"):
+        if which not in wishes.log:
+            if not wishes.log:  # none at all
+                getattr(axis, f"set_{which}scale")("linear")
+        elif not positive(axis, which):
+            raise InvalidValue(f"log = {which!r}: {name} has no positive values to be drawn on a logarithmic axis.")
+        else:
+            log_axis(getattr(axis, f"{which}axis"))
 
 
 def is_draw(known: Mapping[str, Dimension], dim: Any) -> bool:
+    """Whether a dimension counts the draws of a random limit."""
     return dim in known and known[dim].kind == "draw"
 
 
@@ -234,10 +219,27 @@ def _note(axis: Axes, sentence: str) -> None:
                   fontsize=6.5, color="#777777", annotation_clip=False)  # fmt: skip
 
 
-def _legend(figure: Figure, axis: Axes) -> None:
-    handles, labels = axis.get_legend_handles_labels()
-    seen: dict[str, Any] = {}
-    for handle, text in zip(handles, labels, strict=True):
-        seen.setdefault(text, handle)
-    if len(seen) > 1:
-        figure.legend(list(seen.values()), list(seen), loc="outside lower center", ncols=min(len(seen), 5))
+def _legends(figure: Figure, axes: Sequence[Axes]) -> None:
+    """One legend below the figure, and one of its own for a panel with lines that the first does not have."""
+    if not axes:
+        return
+    shared = _entries(axes[0])
+    for axis in axes[1:]:
+        if own := {text: handle for text, handle in _entries(axis).items() if text not in shared}:
+            axis.legend(list(own.values()), list(own), fontsize=6.5)
+    if len(shared) > 1 or any(line.get_marker() == "_" for line in axes[0].get_lines()):
+        wide = 0.55 + 0.075 * max(map(len, shared))  # inches of an entry: its line, and its letters
+        columns = max(1, min(len(shared), 5, int(figure.get_size_inches()[0] / wide)))
+        figure.legend(list(shared.values()), list(shared), loc="outside lower center", ncols=columns)
+
+
+def _entries(axis: Axes) -> dict[str, Any]:
+    handles, texts = axis.get_legend_handles_labels()
+    found: dict[str, Any] = {}
+    for handle, text in zip(handles, texts, strict=True):
+        found.setdefault(text, handle)
+    return found
+
+
+def _value(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, (float, np.floating)) else str(value)

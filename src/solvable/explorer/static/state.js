@@ -1,6 +1,6 @@
 // The state of a view, and its form as the query string of a link.
 
-const WORDS = ["model", "x", "y", "show", "branches", "sizes", "seeds", "simulated", "study", "at", "pin", "axis", "type", "tour", "token", "step", "lecture"];
+const WORDS = ["model", "x", "y", "show", "branches", "sizes", "seeds", "simulated", "study", "at", "pin", "axis", "type", "tour", "token", "step", "along", "lines", "by", "log", "lecture"];
 
 const queryName = (name) => (WORDS.includes(name) ? `field.${name}` : name);
 const exact = (value) => (typeof value === "number" ? String(Number(value.toPrecision(12))) : String(value));
@@ -75,6 +75,10 @@ export function fromQuery(text, description) {
     if (given !== null) view.values[name] = parsed(field, given);
   }
   if (query.has("x")) view.x = query.get("x") === "none" ? null : unswept(query.get("x"));
+  else if (fields[query.get("along")]?.span) {
+    const { name, span: [from, to], scale } = fields[query.get("along")];
+    view.x = { field: name, from, to, points: view.x?.points ?? 60, scale: scale === "log" && from > 0 ? "log" : "linear" };
+  }
   view.y = query.has("y") ? unswept(query.get("y")) : query.has("x") ? null : view.y;
   if (query.get("show")) view.observables = query.get("show").split(",");
   if (query.has("branches")) view.branches = query.get("branches") === "1";
@@ -89,7 +93,7 @@ export function fromQuery(text, description) {
     }
     return { values };
   });
-  return { view, pins, logarithmic: query.get("axis") === "log", tour: query.get("tour"), step: Number(query.get("step") ?? 0), lecture: query.get("lecture") };
+  return { view, pins, logarithmic: query.get("axis") === "log" || (query.get("log") ?? "").includes("y"), tour: query.get("tour"), step: Number(query.get("step") ?? 0), lecture: query.get("lecture") };
 }
 
 /** The view as the server reads it. */

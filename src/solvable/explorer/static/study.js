@@ -36,19 +36,22 @@ class StudyPage {
     if (!this.shownNames.length) this.shownNames = names.slice(0, 1);
     const numeric = Object.keys(dims).filter((d) => dims[d].length > 1 && dims[d].every((v) => typeof v === "number"));
     const own = this.observables.some((o) => this.shownNames.includes(o.name) && o.dims.length);
-    this.x = params.has("x") ? (params.get("x") === "none" ? null : params.get("x")) : own ? null : numeric.sort((a, b) => dims[b].length - dims[a].length)[0] ?? null;
+    this.steer = Object.fromEntries(["lines", "by"].filter((w) => params.get(w)).map((w) => [w, params.get(w)])); // for exported figures
+    const given = params.get("x") ?? params.get("along")?.split(",")[0];
+    this.x = given ? (given === "none" ? null : given) : own ? null : numeric.sort((a, b) => dims[b].length - dims[a].length)[0] ?? null;
     this.at = Object.fromEntries(Object.keys(dims).map((d) => [d, dims[d][0]]));
     for (const part of (params.get("at") ?? "").split(",").filter(Boolean)) {
       const [dim, text] = part.split(":"), found = dims[dim]?.find((v) => String(v) === text);
       if (found !== undefined) this.at[dim] = found;
     }
-    this.logarithmic = params.get("axis") === "log";
+    this.logarithmic = params.get("axis") === "log" || (params.get("log") ?? "").includes("y");
   }
 
   query() {
     const query = new URLSearchParams({ study: "1", x: this.x ?? "none", show: this.shownNames.join(",") });
     const fixed = Object.entries(this.at).filter(([d]) => d !== this.x).map(([d, v]) => `${d}:${v}`).join(",");
     if (fixed) query.set("at", fixed);
+    for (const [word, value] of Object.entries(this.steer)) query.set(word, value);
     if (this.logarithmic) query.set("axis", "log");
     return query.toString().replaceAll("%3A", ":").replaceAll("%2C", ",");
   }
@@ -56,7 +59,8 @@ class StudyPage {
   request(whole = false) {
     const at = Object.fromEntries(Object.entries(this.at).filter(([d]) => d !== this.x));
     const series = { x: this.x, observables: this.shownNames, at };
-    return whole ? { study: true, model: this.study.model, observables: this.shownNames } : series;
+    const steer = { ...this.steer, ...(this.x && !this.steer.lines?.includes(this.x) && !this.steer.by?.includes(this.x) ? { along: this.x } : {}), ...(this.logarithmic ? { log: "y" } : {}) };
+    return whole ? { study: true, model: this.study.model, observables: this.shownNames, ...steer } : series;
   }
 
   build() {

@@ -204,6 +204,7 @@ class LongSequences(Model):
         dimension("order", "order of the fitted law; 4 is the law itself", symbol="p", kind="site"),
         dimension("layer", "layer of the network", symbol="l", kind="label"),
     )
+    main_declared = ("loss", "floor", "above")
     observables_declared = (
         observable("loss", "masked loss on fresh sequences and on clones", dims=("step", "network", "clone"), low=0,
                    predicted=False),

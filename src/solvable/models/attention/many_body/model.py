@@ -140,6 +140,7 @@ class ManyBodyBias(Model):
         meaning="layers of the network trained in the simulation; 0 trains none")  # fmt: skip
 
     dimensions_declared = (dimension("order", "order of the interactions", symbol=r"p", kind="site"),)
+    main_declared = ("floor", "optimal_loss", "network_loss")
     observables_declared = (
         observable("floor", "smallest masked-token loss (nats, mean over sites) with interactions of up to `order` bodies; "
                    "measured as the loss on the population of a fit to the drawn sequences",

@@ -144,6 +144,7 @@ class MaskedLanguage(Model):
         dimension("other", "colour of the partner", kind="site"),
         dimension("record", "index of the evaluation", kind="time"),
     )
+    main_declared = ("excess_loss", "coupling_error", "contact_precision", "map_correlation")
     observables_declared = (
         observable("test_loss", "masked cross-entropy on fresh sequences, nats per site", low=0, predicted=False),
         observable("optimal_loss", "the same for the true conditionals", low=0, predicted=False),

@@ -182,6 +182,7 @@ class MaskedRegression(Model):
         when={"covariance": "given"})  # fmt: skip
 
     dimensions_declared = DIMENSIONS
+    main_declared = ("test_loss", "half_test_loss", "train_loss", "bayes_loss")
     observables_declared = (
         observable("test_loss", "mean square error on a fresh sample, averaged over masked coordinates",
                    symbol=r"E_\mathrm{gen}", low=0),

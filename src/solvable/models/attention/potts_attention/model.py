@@ -114,6 +114,7 @@ class PottsAttention(Model):
 
     _rank: int = eqx.field(default=1, init=False, static=True, repr=False)
 
+    main_declared = ("excess_loss", "coupling_error", "overlap", "test_loss")
     observables_declared = (
         observable("overlap", "overlap of learnt and true couplings J̃·w/N", symbol="m"),
         observable("norm", "squared norm of the learnt couplings |w|²/N", symbol="q", low=0),

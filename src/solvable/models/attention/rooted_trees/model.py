@@ -107,6 +107,7 @@ class RootedTrees(Model):
         dimension("prime", "largest prime of the trial division"),
         dimension("progress", "elapsed fraction of the training", kind="time"),
     )
+    main_declared = ("accuracy_curve", "network_accuracy", "markov_accuracy", "division_accuracy")
     observables_declared = (
         observable("distinct_words", "number of different words among 1..N", low=1, predicted=False),
         observable("entropy", "plug-in entropy of a word given 0, 1, 2 words before it, in bits", dims=("given",), low=0,

@@ -191,6 +191,7 @@ class ShortSequences(Model):
         dimension("bodies", "number of interacting sites", symbol="p", kind="label"),
         dimension("layer", "layer of the network", symbol="l", kind="label"),
     )
+    main_declared = ("loss", "share", "clone_optimal")
     observables_declared = (
         observable("loss", "masked loss on the law and on its clones, exact", dims=("step", "network", "clone"), low=0,
                    predicted=False),

@@ -174,6 +174,7 @@ class MixedCumulant(Model):
         meaning="a_0, a_1, … of a polynomial activation Σ a_k He_k")  # fmt: skip
 
     dimensions_declared = (dimension("time", "training time, n/d", symbol="t", kind="time"),)
+    main_declared = ("overlap_v", "overlap_u", "test_loss")
     observables_declared = (
         observable("overlap_v", "overlap with the cumulant direction", symbol=r"\alpha_v", dims=("time",), low=-1, high=1,
                    when={"learner": "perceptron"}),

@@ -137,6 +137,7 @@ class PrunedNetworks(Model):
     steps: int = choice(400, high=1_000_000, meaning="steps of Adam in every round")
 
     dimensions_declared = (dimension("round", "rounds of pruning before the training", kind="time"),)
+    main_declared = ("divergence", "accuracy", "calibration_error", "best_divergence")
     observables_declared = (
         observable("divergence", "mean KL divergence of the network's label probabilities from the true ones, in nats",
                    symbol=r"\mathrm{KL}(P\|Q)", dims=("round",), low=0, predicted=False),

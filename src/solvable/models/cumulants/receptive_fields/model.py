@@ -158,6 +158,7 @@ class ReceptiveFields(Model):
     tested: int = choice(4000, low=2, high=10_000_000, symbol="n", meaning="fresh inputs of each class to measure on")
 
     dimensions_declared = (dimension("round", "rounds of pruning before the training", kind="time"),)
+    main_declared = ("kurtosis", "localisation", "accuracy", "density")
     observables_declared = (
         observable("density", "fraction of first-layer weights that are left", dims=("round",), low=0, high=1,
                    predicted=False),

@@ -138,6 +138,7 @@ class SpikedCumulant(Model):
     # values and probabilities of the atoms of a latent given by its moments: static, like the law of a named latent
     _atoms: str = eqx.field(default="", init=False, static=True, repr=False)
 
+    main_declared = ("log_norm", "critical_samples", "oracle_error", "separation")
     observables_declared = (
         observable("log_norm", "limit of the logarithm of the norm per dimension, log‖L‖²/d", symbol="R", low=0, simulated=False,
                    when={"norm": "exact", "latent": BOUNDED}),

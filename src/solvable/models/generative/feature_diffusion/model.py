@@ -177,6 +177,7 @@ class FeatureDiffusion(Model):
         meaning="diffusion times at which class probabilities are given")  # fmt: skip
 
     dimensions_declared = DIMENSIONS
+    main_declared = ("test_loss", "train_loss", "learning_time", "memorisation_time")
     observables_declared = (
         observable("test_loss", "denoising loss on fresh points of a class, per dimension", dims=("time", "group"), low=0,
                    symbol=r"\mathcal{L}_{test}"),

@@ -121,6 +121,7 @@ class Langevin(Model):
     waiting: Input = waiting_field()
 
     dimensions_declared = TWO_TIMES
+    main_declared = ("overlap", "energy", "threshold")
     observables_declared = (
         observable("overlap", "overlap with the signal, x·x*/N", symbol="m", dims=("time",), low=-1, high=1),
         observable("energy", "negative log-likelihood per dimension, H/N, with the tensor's weight at that time", symbol="E",

@@ -106,6 +106,7 @@ class Momentum(Model):
     every: int = choice(10, low=1, high=2000, meaning="steps between two measurements")
 
     dimensions_declared = (dimension("step", "step of the descent", symbol="t", kind="time"),)
+    main_declared = ("loss", "overlap", "norm")
     observables_declared = (
         observable("loss", "loss per dimension of the iterate", symbol=r"\mathcal{L}", dims=("step",)),
         observable("gradient_loss", "loss per dimension where the gradient is taken (ahead of Nesterov's iterate)",

@@ -144,6 +144,7 @@ class PhaseRetrieval(Model):
         meaning="times at which a simulated descent is measured, increasing from its start")  # fmt: skip
 
     dimensions_declared = (dimension("time", "training time", symbol="t", scale="log", kind="time"),)
+    main_declared = ("train_loss", "lowest", "alignment", "overlap")
     observables_declared = (
         observable("train_loss", "mean loss of a measurement in the state", symbol=r"\ell", status="approximate", low=0),
         observable("lowest", "lowest eigenvalue of the state's Hessian", symbol=r"\lambda_{\min}", status="approximate"),

@@ -142,6 +142,7 @@ class QuadraticNetwork(Model):
         meaning="measurement times, increasing from the start")  # fmt: skip
 
     dimensions_declared = (dimension("time", "training time", symbol="t", scale="log", kind="time"),)
+    main_declared = ("test_loss", "trace", "threshold")
     observables_declared = (
         observable("test_loss", "a quarter of the mean squared difference to the label, on fresh inputs", symbol="E",
                    dims=("time",), low=0, when=FLOW),

@@ -126,6 +126,7 @@ class SpikedMatrixTensor(Model):
         dimension("iteration", "iterations of message passing", symbol="k", kind="time"),
         dimension("latitude", "overlap with the signal", symbol="m", kind="site"),
     )
+    main_declared = ("overlap", "mse", "final_overlap", "optimal_overlap")
     observables_declared = (
         observable("final_overlap", "overlap to which state evolution converges", symbol=r"m_\infty", low=0, high=1,
                    simulated=False),

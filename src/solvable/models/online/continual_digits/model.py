@@ -112,6 +112,7 @@ class ContinualDigits(Model):
         dimension("stage", "training time in units of a stage: first task until 1, protocol until 2", kind="time"),
         dimension("task", "first and second task"),
     )
+    main_declared = ("test_error", "forgetting", "transfer", "final_error")
     observables_declared = (
         observable("test_loss", "half the mean squared difference to the label of each task, on test images",
                    symbol=r"\varepsilon_t", dims=("stage", "task"), low=0, predicted=False),

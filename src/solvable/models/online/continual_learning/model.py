@@ -166,6 +166,7 @@ class ContinualLearning(Model):
         dimension("task", "first and second task"),
         dimension("student", "unit of the student"),
     )
+    main_declared = ("test_loss", "forgetting", "transfer")
     observables_declared = (
         observable("test_loss", "half the mean squared difference to the clean label of each task, on a fresh input; before the "
                    "switch, a copied head is the first head", symbol=r"\varepsilon_t", dims=("stage", "task"), low=0),

@@ -159,6 +159,7 @@ class ContinualProtocols(Model):
         ),
         dimension("task", "first and second task"),
     )
+    main_declared = ("test_loss", "final_loss", "forgetting", "fraction")
     observables_declared = (
         observable("test_loss", "half the mean squared difference to the clean label of each task, on a fresh input, at the "
                    "interval boundaries", symbol=r"\varepsilon_t", dims=("progress", "task"), low=0),

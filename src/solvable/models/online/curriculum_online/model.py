@@ -179,6 +179,7 @@ class CurriculumOnline(Model):
         ),
         dimension("inputs", "relevant and irrelevant inputs"),
     )
+    main_declared = ("test_error", "final_error", "overlap", "fraction")
     observables_declared = (
         observable("test_error", "probability of a wrong label on a fresh hard input, at the interval boundaries",
                    symbol=r"\varepsilon", dims=("progress",), low=0, high=1),

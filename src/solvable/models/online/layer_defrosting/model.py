@@ -188,6 +188,7 @@ class LayerDefrosting(Model):
         dimension("frozen", "number of frozen layers", kind="site"),
         dimension("layer", "layer", kind="site"),
     )
+    main_declared = ("test_error", "best_depth", "best_error", "scratch_error")
     observables_declared = (
         observable("test_error", "error on the target with the first L layers frozen and the others retrained", symbol="E(L)",
                    dims=("frozen",), low=0, high=1, predicted=False),

@@ -148,6 +148,7 @@ class OnlineAttack(Model):
         meaning="times of measurement, increasing from the start at the clean teacher, in steps per input dimension")  # fmt: skip
 
     dimensions_declared = (dimension("time", "training time", symbol=r"t", kind="time"),)
+    main_declared = ("test_error", "position", "action", "steady_error")
     observables_declared = (
         observable("test_error", "probability that the learner's sign is not that of the clean label",
                    symbol=r"\varepsilon_g", dims=("time",), low=0, high=1),

@@ -134,6 +134,7 @@ class ReluLandscape(Model):
         dimension("unit", "kind of unit"),
         dimension("mode", "block of the Hessian and number of its eigenvalue"),
     )
+    main_declared = ("test_loss", "curvature", "lowest")
     observables_declared = (
         observable("test_loss", "half the mean squared difference to the label on a fresh input, at the end of the descent",
                    symbol="L", status="exact", low=0, when=FAMILY),

@@ -139,6 +139,7 @@ class RLPerceptron(Model):
         meaning="pace at the times, linear in between, for the schedule given", when={"schedule": "given"})  # fmt: skip
 
     dimensions_declared = (dimension("time", "training time", symbol=r"t", kind="time"),)
+    main_declared = ("test_error", "final_error", "alignment")
     observables_declared = (
         observable("test_error", "probability of a wrong action on a fresh input", symbol="1-P", dims=("time",), low=0,
                    high=1),

@@ -156,6 +156,7 @@ class SoftCommittee(Model):
         dimension("other_student", "unit of the student", symbol=r"k"),
         dimension("teacher", "unit of the teacher", symbol=r"n"),
     )
+    main_declared = ("test_loss", "overlap")
     observables_declared = (
         observable("test_loss", "half the mean squared difference to the clean label on a fresh input; label noise, which "
                    "would add σ²/2, not included", symbol=r"\varepsilon", dims=("time",), low=0),

@@ -172,6 +172,7 @@ class Specialisation(Model):
         dimension("feature", "feature of the teacher"),
         dimension("unit", "hidden unit"),
     )
+    main_declared = ("specialisation", "final_specialisation", "test_loss")
     observables_declared = (
         observable("specialisation", "one minus the entropy of the units' shares in each feature, over its maximum",
                    symbol="s", dims=("time", "feature"), low=0, high=1),

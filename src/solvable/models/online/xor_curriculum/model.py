@@ -209,6 +209,7 @@ class XorCurriculum(Model):
         dimension("student", "unit of the student"),
         dimension("centre", "direction of a pair of clusters"),
     )
+    main_declared = ("test_error", "final_error", "test_loss")
     observables_declared = (
         observable("test_error", "probability of a wrong label on a fresh hard sample; an output of zero counts half",
                    symbol=r"\varepsilon", dims=("stage",), low=0, high=1, status="approximate"),

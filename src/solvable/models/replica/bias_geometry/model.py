@@ -151,6 +151,7 @@ class BiasGeometry(Model):
         dimension("group", "group of the samples"),
         dimension("rule", "group whose rule is meant"),
     )
+    main_declared = ("test_error", "accuracy", "accuracy_gap", "disparate_impact")
     observables_declared = (
         observable("test_error", "probability of a wrong label on a fresh sample of either group", low=0, high=1,
                    symbol=r"\varepsilon_g"),

@@ -138,6 +138,7 @@ class NarrowNetwork(Model):
     units: int = choice(
         0, low=0, high=512, symbol="K", meaning="hidden units of a simulation, an even number; 0 for √d/2")  # fmt: skip
 
+    main_declared = ("overlap", "test_loss", "train_loss", "stability")
     observables_declared = (
         observable("overlap", "mean overlap of a unit with its teacher, w_k·w*_k/d", symbol="t", status="approximate", power=0.5),
         observable("norm", "mean squared norm of a unit, |w_k|²/d", symbol="Q", low=0, status="approximate", power=0.5),

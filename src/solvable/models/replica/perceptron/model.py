@@ -83,6 +83,7 @@ class Perceptron(Model):
     loss: str = loss_field()
     teacher: str = teacher_field()
 
+    main_declared = ("test_error", "test_loss", "train_loss", "overlap")
     observables_declared = (
         *RISKS,
         observable("overlap", "student–teacher overlap ŵ·w₀/d", symbol="m"),

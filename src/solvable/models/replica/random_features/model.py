@@ -122,6 +122,7 @@ class RandomFeatures(Model):
         "gaussian", options=("gaussian", "orthogonal"), symbol="F", meaning="law of the projection"
     )
 
+    main_declared = ("test_error", "test_loss", "train_loss", "overlap")
     observables_declared = (
         *RISKS,
         observable("overlap", "covariance of the student's and the teacher's fields on a fresh input", symbol="m"),

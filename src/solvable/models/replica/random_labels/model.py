@@ -185,6 +185,7 @@ class RandomLabels(Model):
         dims=("feature",), symbol=r"\omega_i",
         meaning="eigenvalues of the features' covariance (digits-tanh), from `prepare`")  # fmt: skip
 
+    main_declared = ("train_loss", "train_error", "norm")
     observables_declared = (
         observable("train_loss", "mean loss ℓ over the training samples, penalty not included", symbol=r"\mathcal{L}_t",
                    low=0),

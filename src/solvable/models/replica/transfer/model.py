@@ -146,6 +146,7 @@ class Transfer(Model):
         np.asarray(TABLE["tau"]), dims=("map", "direction"), low=0.0, symbol=r"\tau_i",
         meaning="squared components of √p E[hν] on the eigenvectors, for both maps")  # fmt: skip
 
+    main_declared = ("test_error", "random_error", "gain")
     observables_declared = (
         observable("test_error", "probability of a wrong label on a fresh target sample, features of the source",
                    symbol=r"\varepsilon_g", low=0, high=1),

@@ -157,6 +157,7 @@ class DepthTransfer(Model):
         dimension("pattern", "training pattern"),
         dimension("layer", "layer over depth, rounded down to a whole layer", symbol=r"\ell/L", kind="label"),
     )
+    main_declared = ("train_loss", "output", "tangent_kernel")
     observables_declared = (
         observable("output", "output on each pattern", symbol="f", dims=("time", "pattern")),
         observable("train_loss", "half the mean squared error on the patterns", dims=("time",), low=0),

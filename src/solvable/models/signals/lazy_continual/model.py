@@ -136,6 +136,7 @@ class LazyContinual(Model):
         dimension("step", "steps of gradient descent", symbol="t", kind="time"),
         dimension("task", "task"),
     )
+    main_declared = ("forgetting", "final_loss", "train_loss", "displacement")
     observables_declared = (
         observable("forgetting", "increase of the loss of task 1 from the switch to the end, over its initial loss",
                    symbol=r"\mathcal F"),

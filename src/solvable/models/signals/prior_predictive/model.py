@@ -118,6 +118,7 @@ class PriorPredictive(Model):
         meaning="outputs at which the law is computed")  # fmt: skip
 
     dimensions_declared = (dimension("output", "size of the output", symbol="x", scale="log", kind="site"),)
+    main_declared = ("tail", "second_moment", "fourth_moment", "zero")
     observables_declared = (
         observable("tail", "probability of an output beyond x, P(|f| > x)", symbol="P(|f|>x)", dims=("output",), low=0, high=1,
                    status="exact", fraction_of="size"),

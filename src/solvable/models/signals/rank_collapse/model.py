@@ -104,6 +104,7 @@ class RankCollapse(Model):
         dimension("layer", "blocks passed", symbol="l", kind="site"),
         dimension("block", "block", symbol="l", kind="site"),
     )
+    main_declared = ("overlap", "final_overlap", "log_query_gradient")
     observables_declared = (
         observable("overlap", "overlap of two tokens", symbol=r"\rho", dims=("layer",), low=-1, high=1 + 1e-9),
         observable("log_length", "logarithm of the mean square of a token", symbol=r"\log q", dims=("layer",)),

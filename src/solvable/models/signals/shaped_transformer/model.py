@@ -119,6 +119,7 @@ class ShapedTransformer(Model):
         dimension("token", "token", symbol=r"\alpha", kind="site"),
         dimension("other", "other token", symbol=r"\beta", kind="site"),
     )
+    main_declared = ("correlation", "length", "stopped")
     observables_declared = (
         observable("correlation", "correlation ρ₁₂ of the first two tokens", symbol=r"\rho_{12}", dims=("layer",), low=-1,
                    high=1, random=True, power=0.5, when={"tokens": tuple(range(2, MOST_TOKENS + 1))}),

@@ -98,6 +98,7 @@ class TransformerScaling(Model):
         dimension("step", "first steps of training", symbol="t", kind="time"),
         dimension("layer", "block over depth, rounded down to a whole block", symbol=r"\ell/L"),
     )
+    main_declared = ("test_loss", "final_loss", "excess_loss", "change")
     observables_declared = (
         observable("test_loss", "cross-entropy of the next letter on test sequences", dims=("time",), low=0, predicted=False),
         observable("final_loss", "the same at the end of training", low=0, predicted=False),

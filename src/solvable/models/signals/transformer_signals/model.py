@@ -142,6 +142,7 @@ class TransformerSignals(Model):
         dimension("layer", "blocks passed", symbol="l", kind="site"),
         dimension("block", "block", symbol="l", kind="site"),
     )
+    main_declared = ("overlap", "final_overlap", "query_gradient", "attention_entropy")
     observables_declared = (
         observable("overlap", "overlap of two tokens", symbol=r"\rho", dims=("layer",), low=-1e-9, high=1 + 1e-9,
                    status="approximate"),

@@ -106,6 +106,7 @@ class BinaryInitialisation(Model):
     depth: int = choice(8, high=1000, symbol="L", meaning="number of layers")
 
     dimensions_declared = (dimension("layer", "layer", symbol="l", kind="site"),)
+    main_declared = ("correlation", "length", "depth_scale")
     observables_declared = (
         observable("length", "mean square of the fields of a layer", symbol="q", dims=("layer",), low=0),
         observable("correlation", "correlation of the fields of two inputs", symbol="c", dims=("layer",), low=-1, high=1),

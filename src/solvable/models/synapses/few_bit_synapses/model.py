@@ -103,6 +103,7 @@ class FewBitSynapses(Model):
     levels: Input = input(
         np.array([-1.0, 1.0]), dims=("level",), symbol="w_l", meaning="allowed weight values, in increasing order")  # fmt: skip
 
+    main_declared = ("entropy", "local_entropy", "overlap", "solved")
     observables_declared = (
         observable("entropy", "logarithm of the number of solutions per weight", symbol="S"),
         observable("local_entropy", "entropy per weight and copy of solutions at the mutual distance", symbol=r"\phi",

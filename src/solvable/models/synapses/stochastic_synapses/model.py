@@ -81,6 +81,7 @@ class StochasticSynapses(Model):
     stages: int = choice(12, high=1000, meaning="number of sharpness values before the last one")
     steps: int = choice(40, high=10_000, meaning="gradient steps at each sharpness, and ten times as many at the last")
 
+    main_declared = ("train_loss", "train_error", "sampled_error", "solved")
     observables_declared = (
         observable("train_loss", "mean −log P(correct) over the training patterns", symbol="E", low=0),
         observable("sampled_error", "probability that weights drawn from the distribution err on a training pattern",
