@@ -13,7 +13,7 @@ REFERENCE = 1.5
 """Richness of the narrowest network in the comparison of parametrisations; in the standard one it falls as 1/√N."""
 SETTINGS = (
     "ReLU networks of widths 64, 256 and 1,024, labels |x·β|, 20 samples per task in 10 dimensions, 500 steps on each, "
-    "16 data sets"
+    "16 data sets that were not looked at before"
 )
 CHANGE = (
     "an increase with richness also for linear labels and fewer samples than dimensions; so far it is seen with labels |x·β| and "

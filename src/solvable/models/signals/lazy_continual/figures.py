@@ -16,7 +16,7 @@ from .model import LazyContinual, _drawn
 SIMILARITIES = (0.0, 0.5, 0.9)
 RICHNESS = (0.05, 0.15, 0.375, 0.75, 1.5, 5.0)
 FIRST = 16
-"""Number of the first data set: those before were looked at when the claims were written."""
+"""Number of the first data set of the longer runs: those before were looked at when the claims were written."""
 LONGER = {"activation": "relu", "labels": "absolute", "input_dimension": 10, "examples": 20, "points": 5}
 NAMES = ("forgetting", "final_loss")
 
@@ -29,11 +29,11 @@ def _at(model: LazyContinual, instance: int) -> LazyContinual:
     )
 
 
-def _measure(model: LazyContinual, richness: np.ndarray, instances: int, size: int | None) -> dict[str, np.ndarray]:
+def _measure(model: LazyContinual, richness: np.ndarray, instances: range, size: int | None) -> dict[str, np.ndarray]:
     """Observables (similarity, richness, instance) of the limit, or of one network of this width per instance."""
     s, g = (v.ravel() for v in np.meshgrid(SIMILARITIES, richness, indexing="ij"))
     found: dict[str, list[np.ndarray]] = {name: [] for name in (*NAMES, "learnt")}
-    for instance in range(FIRST, FIRST + instances):
+    for instance in instances:
         here = _at(model, instance)
         if size is None:
             values: Any = here.replace(similarity=s, richness=g).theory()
@@ -49,10 +49,29 @@ def _measure(model: LazyContinual, richness: np.ndarray, instances: int, size: i
     return {name: np.stack(v, axis=-1) for name, v in found.items()}
 
 
+def longer_runs(quick: bool) -> Any:
+    """Networks of several widths on more samples than dimensions, labels |x·β|."""
+    import xarray as xr
+
+    instances, sizes = _design(quick)
+    grid = np.array(RICHNESS[::3] if quick else RICHNESS)
+    dims = ("size", "similarity", "richness", "instance")
+    numbers = range(FIRST, FIRST + instances)
+    coords = {"similarity": list(SIMILARITIES), "richness": grid, "instance": list(numbers), "size": list(sizes)}
+    model = LazyContinual.create(**{**LONGER, "steps": 10 if quick else 500})
+    runs = [_measure(model, grid, numbers, size) for size in sizes]
+    return xr.Dataset({name: (dims, np.stack([r[name] for r in runs])) for name in runs[0]}, coords)
+
+
+def _design(quick: bool) -> tuple[int, tuple[int, ...]]:
+    """The number of data sets, and the widths."""
+    return (4, (16, 32)) if quick else (16, (64, 256, 1024))
+
+
 def forgetting(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
-    instances, sizes = (4, (16, 32)) if quick else (16, (64, 256, 1024))
+    instances, sizes = _design(quick)
     grid = np.array(RICHNESS[::3] if quick else RICHNESS)
     fewer = instances // 2
     dims = ("similarity", "richness", "instance")
@@ -62,28 +81,17 @@ def forgetting(quick: bool) -> dict[str, Any]:
             "similarity": list(SIMILARITIES),
             "richness": fine,
             "points": grid,
-            "instance": FIRST + np.arange(fewer),
+            "instance": np.arange(fewer),
         },
         attrs={"size": sizes[-1]},
     )
     for activation in ("linear", "relu"):
         model = LazyContinual(activation=activation, steps=10 if quick else 150)
-        for name, values in _measure(model, fine, fewer, None).items():
+        for name, values in _measure(model, fine, range(fewer), None).items():
             small[f"{activation}_{name}"] = (dims, values)
-        for name, values in _measure(model, grid, fewer, sizes[-1]).items():
+        for name, values in _measure(model, grid, range(fewer), sizes[-1]).items():
             small[f"{activation}_{name}_simulated"] = (("similarity", "points", "instance"), values)
-    coords = {
-        "similarity": list(SIMILARITIES),
-        "richness": grid,
-        "instance": FIRST + np.arange(instances),
-        "size": list(sizes),
-    }
-    longer = xr.Dataset(coords=coords)
-    model = LazyContinual.create(**{**LONGER, "steps": 10 if quick else 500})
-    runs = [_measure(model, grid, instances, size) for size in sizes]
-    for name in runs[0]:
-        longer[name] = (("size", *dims), np.stack([r[name] for r in runs]))
-    return {"": small, "longer": longer}
+    return {"": small, "longer": longer_runs(quick)}
 
 
 def _mean(values: Any) -> tuple[Any, Any]:

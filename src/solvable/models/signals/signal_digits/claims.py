@@ -28,7 +28,8 @@ def rank_correlation(a: Any, b: Any) -> np.ndarray:
     from scipy.stats import spearmanr
 
     b = b.transpose("seed", *a.dims)
-    return np.array([spearmanr(a.values.ravel(), each.ravel()).statistic for each in b.values])
+    found: list[Any] = [spearmanr(a.values.ravel(), each.ravel()) for each in b.values]
+    return np.array([each.statistic for each in found])
 
 
 def _diagram(stored: Stored) -> list[Measured]:

@@ -63,7 +63,7 @@ from .._papers import RANK_COLLAPSE, TWO_FAILURES
 
 STRONGEST = 5.0
 """The largest strength that tables cover."""
-SMOOTH = 2
+SMOOTH = 3
 """Nodes of averages over tanh and gelu, over those of the tables: enough for weights of variance 100."""
 
 
