@@ -45,7 +45,8 @@ class Page {
     this.simulations = simulations(description, { current: () => this.view, changed: (patch) => this.change(patch, false), redraw: () => this.redraw() });
     this.away = takeaway({ current: () => ({ view: this.view, job: this.simulations.points(this.view).job, link: this.link(), also: { pins: this.pins.map((p) => p.values), logarithmic: this.logarithmic } }) });
     this.ask = api.latest((view, sequence, signal) => api.theory(forServer(view), "curve", sequence, signal), (...settled) => this.answered(...settled));
-    this.remember = settled(300, () => history.replaceState(null, "", `/?${this.query()}`));
+    // A page that was left must not overwrite the address of the next one.
+    this.remember = settled(300, () => { if (!this.left) history.replaceState(null, "", `/?${this.query()}`); });
     this.resized = settled(120, () => this.redraw());
     this.lectern = lectern(this);
     this.build();
@@ -123,6 +124,7 @@ class Page {
 
   /** Leaving the model ends its work: curves that are still computed, previews, and its simulation. */
   close() {
+    this.left = true;
     this.ask.stop();
     clearTimeout(this.full);
     this.waited();
