@@ -223,7 +223,7 @@ class Guard:
 class FirstView:
     """What the page opens a model with, where the choices that follow from its other declarations decide nothing soon.
 
-    `sizes`, `seeds` and `points` along the axis are those of the simulation, `values` the fields.
+    `sizes`, `seeds` and `points` along the axis are those of the simulation, `values` the fields, `span` the ends of the axis.
 
     >>> FirstView(seeds=32).changes()
     {'seeds': 32}
@@ -233,9 +233,10 @@ class FirstView:
     seeds: int = 0
     points: int = 0
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    span: tuple[float, float] | None = None
 
     def changes(self) -> dict[str, Any]:
-        """The parts of a view that are declared."""
+        """The parts of a view that are declared, except the axis."""
         every = {"sizes": list(self.sizes), "seeds": self.seeds, "simulated": self.points, "values": dict(self.values)}
         return {name: value for name, value in every.items() if value}
 

@@ -25,7 +25,7 @@ def default_view(kind: type[Model]) -> View:
     axis = None
     if controls and model.has_theory and not own:
         swept = next((n for n, declaration in controls.items() if declaration.counts), next(iter(controls)))
-        low, high = controls[swept].span
+        low, high = kind.first_view.span or controls[swept].span
         logarithmic = controls[swept].scale == "log" and low > 0
         axis = {"field": swept, "from": low, "to": high, "points": 60, "scale": "log" if logarithmic else "linear"}
     sizes = list(kind.typical_sizes[: 2 if model.has_theory else 1])

@@ -41,7 +41,7 @@ from jaxtyping import Array
 from solvable.errors import InvalidValue
 from solvable.methods.fixed_points.linear_algebra import cholesky, orthonormal_columns
 from solvable.methods.fixed_points.saddle import solve
-from solvable.model import Control, Model, Numerics, Reference, choice, control, dimension, observable
+from solvable.model import Control, FirstView, Model, Numerics, Reference, choice, control, dimension, observable
 
 from .._papers import SAAD_SOLLA
 from .relu_loss import relu_curvature, relu_gradient, relu_loss
@@ -94,6 +94,8 @@ class ReluLandscape(Model):
     numerics = Numerics(tolerance=1e-12, warmup=200, max_steps=800)
     typical_sizes = (16, 32, 48)
     theory_lanes = 64
+    # Descents stay at the turned minimum as long as it is one: of six units it is a saddle from a correlation of 0.2 on.
+    first_view = FirstView(values={"teachers": 8}, span=(0.0, 0.3), points=4, seeds=12)
     check_study = (
         {"values": {}, "over": {"teachers": [6, 8]}, "seeds": 12},
         {"values": {"teachers": 8, "correlation": 0.3}, "seeds": 12},

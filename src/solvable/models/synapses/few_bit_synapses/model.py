@@ -33,7 +33,19 @@ from jaxtyping import Array
 from solvable.errors import InvalidValue
 from solvable.methods.fixed_points.belief_propagation import pass_messages
 from solvable.methods.fixed_points.discrete_weights import capacity, local_entropy, typical_entropy
-from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, input, observable
+from solvable.model import (
+    Control,
+    FirstView,
+    Guard,
+    Input,
+    Model,
+    Numerics,
+    Reference,
+    choice,
+    control,
+    input,
+    observable,
+)
 
 
 class FewBitSynapses(Model):
@@ -55,6 +67,7 @@ class FewBitSynapses(Model):
     typical_sizes = (101, 201, 401)
     theory_seconds = 0.02
     simulation_seconds = 0.3
+    first_view = FirstView(seeds=40, points=4)
     batch_accuracy = 1e-9
     accuracy = 1e-7
     finite_size = 4.0
