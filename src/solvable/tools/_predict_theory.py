@@ -18,7 +18,7 @@ from .logistic_replica import CHANNELS, Channel, LogisticSolution, most_signal, 
 
 MOST_CELLS, MOST_KERNEL, MOST_LASSO = 20_000_000, 1200, 600
 """Features that the theory looks at; rows of a kernel machine; columns of the lasso."""
-CHANNEL_ROWS = 1200
+CHANNEL_ROWS = 800
 
 
 class Theory(Protocol):
@@ -191,7 +191,7 @@ def best_penalty(theory: Theory, rows: float, around: float, decades: float = 6.
         x = float(np.clip(x, low + 0.05 * (high - low), high - 0.05 * (high - low)))
         x = x if turn % 3 < 2 else (low + high) / 2
         here = slope(x)
-        if not np.isfinite(here) or abs(here) < 1e-6:
+        if not np.isfinite(here) or abs(here) < 1e-5:
             break
         if here < 0:
             low, low_slope = x, here

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 LEAST_FIT = 10
 """Rows of a fit."""
-LINE = 33
+LINE = 25
 """Points of the theory's line."""
 
 
