@@ -17,7 +17,7 @@ FRACTION, NOISE, PENALTY = 0.2, 1e-4, 0.01
 
 
 def transitions(quick: bool) -> dict[str, Any]:
-    size, seeds = (100, 6) if quick else (200, 16)
+    size, seeds = (100, 6) if quick else (150, 12)
     sparse = {"prior": "sparse", "fraction": FRACTION, "noise": NOISE}
     lasso, bayes = GLM(**sparse, penalty=PENALTY), GLM(**sparse, learner="bayes")
     binary = GLM(learner="bayes", prior="binary", channel="sign")
