@@ -1,4 +1,8 @@
-"""Message passing on an accelerator: `python -m benchmarks.glm_gpu` prints one JSON line per size, with the memory floor."""
+"""Message passing on an accelerator: `python -m benchmarks.glm_gpu` prints one JSON line per size, with its memory traffic.
+
+The floor of an iteration is two readings of the matrix. On an H200 (nominally 4.8 TB/s) 100,000 weights and 25,000 samples took
+4.67 ms an iteration, 4.29 TB/s or 0.89 of the floor; a plain sum over the matrix reads 3.78 TB/s.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from .glm import ITERATIONS, NOISE, SAMPLES, run_gamp
 
 
 def measure(size: int, samples: float = SAMPLES) -> dict[str, float | str | int]:
-    """Seconds of an iteration, and the fraction of the time that two readings of the matrix must take at least."""
+    """Seconds of an iteration and the traffic of its two readings of the matrix, beside that of a plain sum over it."""
     n = int(samples * size)
     of_inputs, of_teacher, of_noise = jax.random.split(jax.random.key(0), 3)
     a = jax.random.normal(of_inputs, (n, size), jnp.float32) / size**0.5
@@ -33,7 +37,6 @@ def measure(size: int, samples: float = SAMPLES) -> dict[str, float | str | int]
 
     whole = seconds(jax.jit(lambda a, y: run_gamp(a, y, ITERATIONS).estimate), a, y) / ITERATIONS
     error = float(jnp.mean((jax.jit(lambda a, y: run_gamp(a, y, ITERATIONS).estimate)(a, y) - teacher) ** 2))
-    # The floor: reading the matrix once, as a sum over it does.
     once = seconds(jax.jit(lambda a: jnp.sum(a * a)), a)
     gigabytes = a.size * 4 / 1e9
     return {
@@ -42,8 +45,8 @@ def measure(size: int, samples: float = SAMPLES) -> dict[str, float | str | int]
         "samples": n,
         "gigabytes": gigabytes,
         "seconds_per_iteration": whole,
-        "bandwidth_read": gigabytes / once,
-        "fraction_of_floor": 2 * once / whole,
+        "gigabytes_per_second": 2 * gigabytes / whole,
+        "gigabytes_per_second_of_a_sum": gigabytes / once,
         "error": error,
     }
 

@@ -122,16 +122,21 @@ def newton_root(loss: Loss, y: Array, centre: Array, width: Array, steps: int = 
 
     def body(state):
         z, low, high, before, _, step = state
-        f = z - centre + width * loss.slope(y, z)
+        slope, curvature = jax.jvp(lambda u: loss.slope(y, u), (z,), (jnp.ones_like(z),))
+        f = z - centre + width * slope
         low, high = jnp.where(f < 0, z, low), jnp.where(f > 0, z, high)
-        newton = z - f / (1 + width * loss.curvature(y, z))
+        newton = z - f / (1 + width * curvature)
         good = (newton >= low) & (newton <= high) & (jnp.abs(newton - z) <= 0.5 * before)
         new = jnp.where(good, newton, 0.5 * (low + high))
         length = jnp.abs(new - z)
-        moving = length > 4 * jnp.finfo(z.dtype).eps * (1 + jnp.abs(z))
+        # Newton's steps converge quadratically: after one this short the next would be below rounding.
+        eps = jnp.finfo(z.dtype).eps
+        moving = length > jnp.where(good, eps**0.625, 4 * eps) * (1 + jnp.abs(z))
         return new, low, high, length, moving, step + 1
 
-    start = (0.5 * (low + high), low, high, high - low, jnp.ones(low.shape, bool), jnp.asarray(0))
+    # Begin with the Newton step from ω, which lies in the bracket of a convex loss.
+    guess = centre - width * loss.slope(y, centre) / (1 + width * jnp.maximum(loss.curvature(y, centre), 0.0))
+    start = (jnp.clip(guess, low, high), low, high, high - low, jnp.ones(low.shape, bool), jnp.asarray(0))
     z = jax.lax.while_loop(unfinished, body, start)[0]
     gap = (z - centre + width * loss.slope(y, z)) / (1 + width * loss.curvature(y, z))
     return jnp.where(jnp.abs(gap) <= 1e-9 * (1 + jnp.abs(z)), z, jnp.nan)

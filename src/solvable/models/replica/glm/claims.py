@@ -45,7 +45,7 @@ CLAIMS = (
         "gyorgyi1990first",
         "the posterior mean jumps to zero error at α = 1.245, message passing at 1.493",
         "weights that are Gaussian: no jump",
-        (FIGURE,), _jump, "sign labels without noise; simulated at d = 400, 16 seeds",
+        (FIGURE,), _jump, "sign labels without noise; simulated at d = 200, 8 seeds",
     ),
     Claim(
         "A learner who knows that a signal is sparse recovers it from fewer measurements than the lasso, though message passing "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,30 +17,42 @@ from .model import GLM
 FRACTION, NOISE, PENALTY = 0.2, 1e-4, 0.01
 
 
-def transitions(quick: bool) -> dict[str, Any]:
-    size, seeds = (100, 6) if quick else (200, 16)
-    sparse = {"prior": "sparse", "fraction": FRACTION, "noise": NOISE}
-    lasso, bayes = GLM(**sparse, penalty=PENALTY), GLM(**sparse, learner="bayes")
-    binary = GLM(learner="bayes", prior="binary", channel="sign")
-    fine, coarse = np.linspace(0.1, 0.9, 81), np.linspace(0.15, 0.85, 8)
-    points, measured = np.linspace(0.3, 2.1, 73), np.array([0.4, 0.7, 1.0, 1.3, 1.7, 2.0])
-    branches = binary.replace(samples=points).branches()
-    found, sensing = binary.thresholds(), bayes.thresholds()
-    lines = Study(binary, {"samples": points}).run()
-    lines = lines.assign(
-        branch_error=(("samples", "branch"), np.asarray(branches.error)),
-        branch_stable=(("samples", "branch"), np.asarray(branches["stable"])),
+SPARSE = {"prior": "sparse", "fraction": FRACTION, "noise": NOISE}
+LASSO, BAYES = GLM(**SPARSE, penalty=PENALTY), GLM(**SPARSE, learner="bayes")
+BINARY = GLM(learner="bayes", prior="binary", channel="sign")
+
+
+def _branches() -> Any:
+    """The branches of the binary perceptron, with thresholds as attributes."""
+    points = np.linspace(0.3, 2.1, 73)
+    found = BINARY.replace(samples=points).branches()
+    ours, sensing = BINARY.thresholds(), BAYES.thresholds()
+    marks = {"information": ours.information, "algorithmic": ours.algorithmic, "sensing": sensing.algorithmic}
+    data = Study(BINARY, {"samples": points}).run()
+    data = data.assign(
+        branch_error=(("samples", "branch"), np.asarray(found.error)),
+        branch_stable=(("samples", "branch"), np.asarray(found["stable"])),
     )
-    marks = {"information": found.information, "algorithmic": found.algorithmic, "sensing": sensing.algorithmic}
-    lines = lines.assign_attrs({name: float(value) for name, value in marks.items()})
-    return {
-        "lasso": Study(lasso, {"samples": fine}).run(),
-        "lasso_measured": Study(lasso, {"samples": coarse}, sizes=[size], seeds=seeds).run(),
-        "bayes": Study(bayes, {"samples": fine}).run(),
-        "bayes_measured": Study(bayes, {"samples": coarse}, sizes=[2 * size], seeds=seeds).run(),
-        "binary": lines,
-        "binary_measured": Study(binary, {"samples": measured}, sizes=[2 * size], seeds=seeds).run(),
-    }
+    return data.assign_attrs({name: float(value) for name, value in marks.items()})
+
+
+def _measured(model: GLM, samples: Any, size: int, seeds: int) -> Any:
+    return Study(model, {"samples": np.asarray(samples)}, sizes=[size], seeds=seeds).run()
+
+
+PARTS: dict[str, Callable[[int, int], Any]] = {
+    "lasso": lambda size, seeds: Study(LASSO, {"samples": np.linspace(0.1, 0.9, 81)}).run(),
+    "bayes": lambda size, seeds: Study(BAYES, {"samples": np.linspace(0.1, 0.9, 81)}).run(),
+    "binary": lambda size, seeds: _branches(),
+    "lasso_measured": lambda size, seeds: _measured(LASSO, np.linspace(0.2, 0.8, 7), size, seeds),
+    "bayes_measured": lambda size, seeds: _measured(BAYES, np.linspace(0.2, 0.8, 7), 2 * size, seeds),
+    "binary_measured": lambda size, seeds: _measured(BINARY, [0.4, 0.7, 1.0, 1.3, 1.7, 2.0], 2 * size, seeds),
+}
+
+
+def transitions(quick: bool) -> dict[str, Any]:
+    size, seeds = (60, 4) if quick else (100, 8)
+    return {name: part(size, seeds) for name, part in PARTS.items()}
 
 
 def _points(axis: Any, data: Any, colour: str, words: str | None = None) -> None:

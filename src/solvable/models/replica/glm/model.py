@@ -3,10 +3,10 @@
 **Data.** Inputs x ~ N(0, 1_d). A teacher's weights w₀ are drawn independently from a *prior* with E w₀² = γ² (γ: `strength`).
 Labels y follow a *channel* P(y|ν) of the field ν = w₀·x/√d: y = ν + noise of variance Δ (*gaussian*, *laplace*, *quantile*: an
 asymmetric Laplace law whose quantile of level κ₀ is zero), y = ±1 (*sign*, flipped with probability e; *probit*, the sign of ν
-plus Gaussian noise; *logistic*, P = 1/(1 + exp(−yν))), or counts of mean exp(ν) (*poisson*).
+plus Gaussian noise; *logistic*, P(y|ν) = σ(yν)), or counts of mean exp(ν) (*poisson*).
 
 **Learner.** *risk*: ŵ = argmin_w Σ_μ ℓ(y_μ, w·x_μ/√d) + Σ_i r(w_i) over n = αd samples: the *sum* of the losses, with
-r = λw²/2 (*ridge*), λ|w| (*lasso*), λ(ρ|w| + (1−ρ)w²/2) (*elastic-net*) or λw²/2 on |w| ≤ c (*box*). *bayes*: the posterior mean
+r = λw²/2 (*ridge*), λ|w| (*lasso*), λ(η|w| + (1−η)w²/2) (*elastic-net*) or λw²/2 on |w| ≤ c (*box*). *bayes*: the posterior mean
 of a learner who knows prior and channel.
 
 **Theory** (replica symmetric, exact for convex risks). *risk*: the saddle point of `methods.linear_models.risk_minimiser`.
@@ -18,8 +18,7 @@ all. `stability` below one means that replica symmetry holds.
 (`methods.linear_models.splitting`), which shares nothing with the saddle point but the definition of the proximal maps.
 *bayes*: generalised message passing from a start without information (`methods.fixed_points.gamp`). Fresh samples are drawn.
 
-**Your own parts.** Each choice also takes a function, or its name `module:name`: see
-[Compose your own model](../../tools/glm.md).
+**Your own parts.** Each choice also takes a function, or its name `module:name`.
 """
 
 from __future__ import annotations
@@ -133,7 +132,8 @@ class GLM(Model):
                                    meaning="level of the quantile of the noise that is zero")  # fmt: skip
     threshold: Control = control(1.0, low=0.01, high=100.0, typical=(0.2, 3.0), symbol=r"\delta", when={"loss": "huber"},
                                  meaning="residual beyond which the Huber loss is linear")  # fmt: skip
-    mixing: Control = control(0.5, low=0.0, high=1.0, typical=(0.1, 0.9), when={"regulariser": "elastic-net"},
+    mixing: Control = control(0.5, low=0.0, high=1.0, typical=(0.1, 0.9), symbol=r"\eta",
+                              when={"regulariser": "elastic-net"},
                               meaning="weight of the absolute value in the elastic net")  # fmt: skip
     bound: Control = control(1.0, low=0.01, high=100.0, typical=(0.3, 3.0), symbol="c", when={"regulariser": "box"},
                              meaning="largest absolute value of a weight in the box")  # fmt: skip
