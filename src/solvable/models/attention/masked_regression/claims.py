@@ -7,6 +7,7 @@ import numpy as np
 from solvable.contract.claims import Claim, Measured, Stored, mean_and_error
 
 PEAK, SPIKE = "masked-regression-peak", "masked-regression-spike"
+CONTROLS = "masked-regression-controls"
 
 
 def _peak(stored: Stored) -> list[Measured]:
@@ -45,6 +46,33 @@ def _inherent_noise(stored: Stored) -> list[Measured]:
             below=0.05,
         )
     )
+    # without conditional variance the loss falls throughout and is zero once there are as many samples as degrees of freedom
+    loss = stored[f"{CONTROLS}.tied"].test_loss.mean("seed")
+    early, late = loss.sel(samples=slice(None, 0.5)), loss.sel(samples=slice(0.54, None))
+    taught = stored[f"{CONTROLS}.supervised"].test_loss.mean("seed")
+    clean, noisy = taught.sel(noise=0.0), taught.sel(noise=0.5)
+    words = "largest rise of the loss with n/d"
+    return [
+        *found,
+        Measured(f"{words}, coordinates that are functions of others", float(early.diff("samples").max()), below=0.0),
+        Measured("loss at n/d ≥ 0.55 over that at 0.2, the same", float(late.max() / loss[0]), below=1e-3),
+        Measured(f"{words}, supervised regression without noise", float(clean.diff("samples").max()), below=1e-6),
+        Measured("test loss at n/d = 0.9 over that at 0.2, supervised regression with noise",
+                 float(noisy.sel(samples=0.9, method="nearest") / noisy[0]), above=2.0),
+    ]  # fmt: skip
+
+
+def _sequences(stored: Stored) -> list[Measured]:
+    """Loss on sequences over that on Gaussians of their covariance, at the n/d where they differ most."""
+    table, found = stored[f"{CONTROLS}.sequences"].test_loss, []
+    for law in table.law.values:
+        ratios = table.sel(law=law, data="sequences") / table.sel(law=law, data="Gaussian")
+        far = max((mean_and_error(r) for r in ratios.transpose("samples", "seed")), key=lambda r: abs(r[0] - 1))
+        words = f"loss over that of Gaussians, most deviating of n/d = 0.4 to 8, {law}"
+        if str(law).endswith(("β = 2", "β = 4")):
+            found.append(Measured(f"{words} (cold control), distance from 1", abs(far[0] - 1), far[1], above=0.05))
+        else:
+            found.append(Measured(words, *far, above=0.95, below=1.05))
     return found
 
 
@@ -121,16 +149,18 @@ CLAIMS = (
         "gerace2024transformers",
         "its amplitude is proportional to the mean conditional variance v of a coordinate given the others",
         "coordinates that are functions of the others, and regression on a teacher without noise: no peak",
-        (PEAK,), _inherent_noise, "d = 600, 12 seeds; three covariances; a strongly correlated chain in theory",
-        missing="a covariance without any conditional variance, and supervised regression without noise, both simulated",
+        (PEAK, CONTROLS), _inherent_noise,
+        "d = 600, 12 seeds, three covariances; a strongly correlated chain in theory; controls: d = 60, 8 seeds, half as many "
+        "degrees of freedom as coordinates, and a linear teacher with and without label noise",
     ),
     Claim(
         "Gaussians with the covariance of the sequences describe spins and Potts sequences qualitatively.",
         "gerace2024transformers",
         "learning curves of both agree to a few per cent away from the peak",
         "colder spins, where the covariance is not sufficient",
-        missing="stored learning curves of spins (`solvable study masked-regression covariance=spins`), of Potts colours, and "
-        "of colder spins",
+        (CONTROLS,), _sequences,
+        "glassy couplings, 40 coordinates (spins, or three colours on the corners of a triangle), penalty 0.01, 8 seeds; cold: "
+        "β = 2 and 4, after 64 sweeps from random sequences, which have not reached equilibrium",
     ),
     Claim(
         "The spectrum of the predictor also has an explicit limit.",
