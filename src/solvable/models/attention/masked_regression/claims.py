@@ -63,16 +63,20 @@ def _inherent_noise(stored: Stored) -> list[Measured]:
 
 
 def _sequences(stored: Stored) -> list[Measured]:
-    """Loss on sequences over that on Gaussians of their covariance, at the n/d where they differ most."""
+    """Loss on sequences over that on Gaussians of their covariance: warm ones at every n/d, cold ones where they differ most."""
     table, found = stored[f"{CONTROLS}.sequences"].test_loss, []
     for law in table.law.values:
         ratios = table.sel(law=law, data="sequences") / table.sel(law=law, data="Gaussian")
-        far = max((mean_and_error(r) for r in ratios.transpose("samples", "seed")), key=lambda r: abs(r[0] - 1))
-        words = f"loss over that of Gaussians, most deviating of n/d = 0.4 to 8, {law}"
+        each = [(float(r.samples), mean_and_error(r)) for r in ratios.transpose("samples", "seed")]
         if str(law).endswith(("β = 2", "β = 4")):
-            found.append(Measured(f"{words} (cold control), distance from 1", abs(far[0] - 1), far[1], above=0.05))
+            far = max((r for _, r in each), key=lambda r: abs(r[0] - 1))
+            words = f"largest distance from 1 of the loss over that of Gaussians, {law} (cold control)"
+            found.append(Measured(words, abs(far[0] - 1), far[1], above=0.05))
         else:
-            found.append(Measured(words, *far, above=0.95, below=1.05))
+            found += [
+                Measured(f"loss over that of Gaussians, n/d = {n:g}, {law}", *r, above=0.95, below=1.05)
+                for n, r in each
+            ]
     return found
 
 
@@ -161,6 +165,7 @@ CLAIMS = (
         (CONTROLS,), _sequences,
         "glassy couplings, 40 coordinates (spins, or three colours on the corners of a triangle), penalty 0.01, 8 seeds; cold: "
         "β = 2 and 4, after 64 sweeps from random sequences, which have not reached equilibrium",
+        missing="more seeds near the peak and for cold sequences, whose deviation of 7 to 12 % is at most three errors",
     ),
     Claim(
         "The spectrum of the predictor also has an explicit limit.",
