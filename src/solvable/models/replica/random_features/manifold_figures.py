@@ -1,0 +1,52 @@
+"""The correlations that a hidden manifold puts into the data: error against its dimension, beside independent entries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from solvable.render.figures import Recipe
+from solvable.render.plots import COLOURS, label, log_axis
+from solvable.study import Study
+
+from .model import RandomFeatures
+
+PER_INPUT = 3.0
+"""Samples per input, n/p."""
+ENTRIES = {"gaussian": "correlated entries (Gaussian projection)", "orthogonal": "independent entries (orthogonal)"}
+
+
+def manifold(quick: bool) -> dict[str, Any]:
+    """Theory at fixed n/p: fewer latent dimensions are more features and samples for each of them."""
+    ratios = np.geomspace(0.1, 30, 6 if quick else 24)
+    arms = {f"{r:g}": {"width": 1 / r, "samples": PER_INPUT / r} for r in np.sort(np.append(ratios, 1.0))}
+    model = RandomFeatures(activation="tanh", penalty=0.01)
+    found = Study(model, {"projection": list(ENTRIES)}, arms=arms).run()
+    return {"": found[["test_error_theory", "converged_theory"]]}
+
+
+def draw_manifold(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    lines = data[""].test_error_theory
+    figure, axis = plt.subplots(figsize=(5.6, 4.0), layout="constrained")
+    for (projection, words), colour in zip(ENTRIES.items(), COLOURS, strict=False):
+        axis.plot(lines.arm.astype(float), lines.sel(projection=projection), color=colour, label=words)
+    axis.axvline(1.0, color="0.6", linewidth=0.8, zorder=0)
+    log_axis(axis.xaxis)
+    axis.set(xlabel=label("latent dimensions per input", "d/p"), ylabel=label("test_error", r"\varepsilon_g"))
+    axis.set_title(
+        f"Correlated inputs are harder near d = p\n(logistic, $n/p = {PER_INPUT:g}$, $\\lambda = 0.01$, theory)"
+    )
+    axis.legend(fontsize=8)
+    return figure
+
+
+RECIPES = {
+    "random-features-manifold": Recipe(
+        manifold,
+        draw_manifold,
+        sentence="Error against the dimension of a hidden manifold, beside inputs with independent entries (theory).",
+    )
+}
