@@ -7,7 +7,7 @@ import numpy as np
 from solvable.contract.claims import Claim, Measured, Stored, mean_and_error
 
 PEAK, SPIKE = "masked-regression-peak", "masked-regression-spike"
-CONTROLS, REGION = "masked-regression-controls", "masked-regression-region"
+CONTROLS = "masked-regression-controls"
 
 
 def _peak(stored: Stored) -> list[Measured]:
@@ -48,38 +48,35 @@ def _inherent_noise(stored: Stored) -> list[Measured]:
     )
     # without conditional variance the loss falls throughout and is zero once there are as many samples as degrees of freedom
     loss = stored[f"{CONTROLS}.tied"].test_loss.mean("seed")
-    early = loss.sel(samples=slice(None, 0.5))
-    teacher = stored[f"{CONTROLS}.supervised"].isel(size=-1).test_loss_simulated
-    clean, noisy = (teacher.sel(noise=v).mean("seed") for v in (0.0, 0.5))
+    early, late = loss.sel(samples=slice(None, 0.5)), loss.sel(samples=slice(0.54, None))
+    taught = stored[f"{CONTROLS}.supervised"].test_loss.mean("seed")
+    clean, noisy = taught.sel(noise=0.0), taught.sel(noise=0.5)
+    words = "largest rise of the loss with n/d"
     return [
         *found,
-        Measured("largest rise of the loss with n/d, coordinates that are functions of others",
-                 float(early.diff("samples").max()), below=0.0),
-        Measured("loss at n/d ≥ 0.55 over that at 0.2, the same", float(loss.sel(samples=slice(0.55, None)).max() / loss[0]),
-                 below=1e-3),
-        Measured("largest rise of the test loss with n/d, supervised regression without noise",
-                 float(clean.diff("samples").max()), below=1e-6),
+        Measured(f"{words}, coordinates that are functions of others", float(early.diff("samples").max()), below=0.0),
+        Measured("loss at n/d ≥ 0.55 over that at 0.2, the same", float(late.max() / loss[0]), below=1e-3),
+        Measured(f"{words}, supervised regression without noise", float(clean.diff("samples").max()), below=1e-6),
         Measured("test loss at n/d = 0.9 over that at 0.2, supervised regression with noise",
-                 float(noisy.sel(samples=0.9) / noisy.sel(samples=0.2)), above=2.0),
+                 float(noisy.sel(samples=0.9, method="nearest") / noisy[0]), above=2.0),
     ]  # fmt: skip
 
 
 def _sequences(stored: Stored) -> list[Measured]:
-    """Loss on sequences over that on Gaussians of their covariance, at every distance from the peak."""
+    """Loss on sequences over that on Gaussians of their covariance: warm ones at every n/d, cold ones where they differ most."""
     table, found = stored[f"{CONTROLS}.sequences"].test_loss, []
     for law in table.law.values:
-        here = table.sel(law=law)
-        ratios = [
-            mean_and_error(r)
-            for r in (here.sel(data="sequences") / here.sel(data="Gaussian")).transpose("samples", ...)
-        ]
-        far = max(ratios, key=lambda r: abs(r[0] - 1))
-        cold = law.endswith(("β = 2", "β = 4"))
-        words = f"loss over that of Gaussians, most deviating of n/d = 0.4 to 8, {law}"
-        if cold:
-            found.append(Measured(words + " (cold control), distance from 1", abs(far[0] - 1), far[1], above=0.05))
+        ratios = table.sel(law=law, data="sequences") / table.sel(law=law, data="Gaussian")
+        each = [(float(r.samples), mean_and_error(r)) for r in ratios.transpose("samples", "seed")]
+        if str(law).endswith(("β = 2", "β = 4")):
+            far = max((r for _, r in each), key=lambda r: abs(r[0] - 1))
+            words = f"largest distance from 1 of the loss over that of Gaussians, {law} (cold control)"
+            found.append(Measured(words, abs(far[0] - 1), far[1], above=0.05))
         else:
-            found.append(Measured(words, *far, above=0.95, below=1.05))
+            found += [
+                Measured(f"loss over that of Gaussians, n/d = {n:g}, {law}", *r, above=0.95, below=1.05)
+                for n, r in each
+            ]
     return found
 
 
@@ -111,13 +108,10 @@ def _transition(stored: Stored) -> list[Measured]:
     below, above = _overlap(stored, "equal", 0.3), _overlap(stored, "equal", 1.5)
     runs = stored[f"{SPIKE}.spectrum"].isel(spike=0, size=0)
     outlier = mean_and_error(runs.outlier_simulated - runs.edge_simulated)
-    far = stored[f"{REGION}.outlier"].isel(spike=0, size=0)
-    clear = mean_and_error(far.outlier_simulated - far.edge_simulated)
     return [
         Measured("squared overlap below the threshold (spike 0.3, threshold 0.707)", *below, below=0.05),
         Measured("squared overlap above it (spike 1.5; theory 0.583)", *above, above=0.5),
         Measured("distance of the outlier from the edge of the bulk", *outlier, above=0.0),
-        Measured("the same at n = 8d and spike 6, where the eye sees it", *clear, above=0.2),
     ]
 
 
@@ -135,27 +129,7 @@ def _beats(stored: Stored) -> list[Measured]:
         ),
         Measured("squared overlap minus PCA's, unequal noise (spike 2.2)", *difference("two-level"), above=0.3),
         Measured("the same with equal noise, where both coincide", *difference("equal"), above=-0.03, below=0.03),
-        *_in_the_plane(stored),
     ]
-
-
-def _in_the_plane(stored: Stored) -> list[Measured]:
-    """Over samples and strength: where PCA is blind and masked learning is not, and cells of networks there."""
-    plane, points = stored[REGION], stored[f"{REGION}.points"].isel(size=-1)
-    lines = plane.threshold_theory.isel(spike=0) / plane.pca_threshold_theory.isel(spike=0)
-    gain = points.overlap_left_simulated - points.pca_overlap_simulated
-    local = stored[f"{REGION}.localised"]
-    worse = (local.pca_overlap_theory - local.overlap_left_theory).sel(spike=4.0, method="nearest")
-    return [
-        Measured("largest threshold over PCA's, n/d from 0.3 to 10, unequal noise (theory)", float(lines.max()), below=1.0),
-        *(
-            Measured(f"squared overlap minus PCA's at n/d = {n:g}, spike {s:g}, between the thresholds (simulated)",
-                     *mean_and_error(gain.sel(samples=n, spike=s)), above=0.1)
-            for n, s in ((0.5, 4.5), (2.0, 2.0), (8.0, 0.8))
-        ),
-        Measured("PCA's squared overlap minus the masked predictor's, spike 4 on one coordinate (theory)", float(worse),
-                 above=0.5),
-    ]  # fmt: skip
 
 
 CLAIMS = (
@@ -180,9 +154,8 @@ CLAIMS = (
         "its amplitude is proportional to the mean conditional variance v of a coordinate given the others",
         "coordinates that are functions of the others, and regression on a teacher without noise: no peak",
         (PEAK, CONTROLS), _inherent_noise,
-        "d = 600, 12 seeds, three covariances; a strongly correlated chain in theory; controls: d = 200, 12 seeds, half as "
-        "many degrees "
-        "of freedom as coordinates, and a linear teacher with and without label noise",
+        "d = 600, 12 seeds, three covariances; a strongly correlated chain in theory; controls: d = 60, 8 seeds, half as many "
+        "degrees of freedom as coordinates, and a linear teacher with and without label noise",
     ),
     Claim(
         "Gaussians with the covariance of the sequences describe spins and Potts sequences qualitatively.",
@@ -190,9 +163,9 @@ CLAIMS = (
         "learning curves of both agree to a few per cent away from the peak",
         "colder spins, where the covariance is not sufficient",
         (CONTROLS,), _sequences,
-        "glassy couplings, 120 coordinates (spins, or three colours on the corners of a triangle), penalty 0.01, 12 seeds; "
-        "cold: β = 2 "
-        "and 4, below the glass transition, after 64 sweeps from random sequences, which have not reached equilibrium",
+        "glassy couplings, 40 coordinates (spins, or three colours on the corners of a triangle), penalty 0.01, 8 seeds; cold: "
+        "β = 2 and 4, after 64 sweeps from random sequences, which have not reached equilibrium",
+        missing="more seeds near the peak and for cold sequences, whose deviation of 7 to 12 % is at most three errors",
     ),
     Claim(
         "The spectrum of the predictor also has an explicit limit.",
@@ -206,14 +179,14 @@ CLAIMS = (
         "wortsman2026random",
         "the squared overlap vanishes below the threshold and follows the curve above it; an eigenvalue leaves the bulk",
         "spikes below the threshold",
-        (SPIKE, REGION), _transition, "d = 800, ten seeds; outlier also at d = 400, n = 8d, spike 6", seconds=60,
+        (SPIKE,), _transition, "d = 800, ten seeds", seconds=60,
     ),
     Claim(
         "In structured regimes masked learning beats PCA.",
         "wortsman2026random",
         "its threshold is below PCA's, and its overlap is above",
         "equal variances: both coincide",
-        (SPIKE, REGION), _beats,
-        "a quarter of the coordinates noisy; d = 800, ten seeds without penalty, d = 400, 8 seeds with penalty 0.1", seconds=60,
+        (SPIKE,), _beats, "d = 800, ten seeds; a quarter of the coordinates noisy",
+        missing="the region of samples and spike strength where this holds, and the authors' own regime", seconds=60,
     ),
 )  # fmt: skip

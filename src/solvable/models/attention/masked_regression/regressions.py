@@ -67,19 +67,3 @@ def leading(second_moment: Matrix, inverse: Matrix, penalty: Any, hidden: Vector
         "overlap_right": squared_cosine(q / root),
         "overlap_left": squared_cosine(q * root),
     }
-
-
-def block_loss(inverse: Matrix, covariance: Matrix, block: int) -> Float[Array, ""]:
-    """Mean square error per coordinate if `block` neighbouring coordinates are masked together; G as in `Regressions`.
-
-    The residual of a block is (G_bb)⁻¹ G_b x.
-
-    >>> g = jnp.linalg.inv(jnp.asarray([[1.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 1.0]]))
-    >>> [round(float(block_loss(g, jnp.linalg.inv(g), b)), 6) for b in (1, 3)]  # (¾ + ¾ + 1)/3, and nothing known
-    [0.833333, 1.0]
-    """
-    size = inverse.shape[0]
-    rows = inverse.reshape(size // block, block, size)
-    own = jnp.stack([rows[i, :, i * block : (i + 1) * block] for i in range(size // block)])
-    rest = jnp.linalg.solve(own, rows) if block > 1 else rows / own
-    return jnp.einsum("bid,de,bie->", rest, covariance, rest) / size

@@ -7,9 +7,8 @@ import numpy as np
 from solvable.contract.claims import Claim, Measured, Stored, mean_and_error
 
 from .._numbers import deviation, difference
-from .census_figures import ALIKE, REST, SOLVED, kinds, minima
 
-FIGURE, CENSUS = "relu-landscape-minima", "relu-landscape-census"
+FIGURE = "relu-landscape-minima"
 
 
 def _description(stored: Stored) -> list[Measured]:
@@ -63,20 +62,7 @@ def _flat(stored: Stored) -> list[Measured]:
         Measured("zero modes of the global minimum at K = M = 6", narrow, below=0.5),
         Measured("zero modes of the global minimum at K = M + 1", wide, above=0.5),
         Measured("zero modes at K = M + 2 minus those at K = M + 1", wider - wide, above=0.5),
-        *_ended_flat(stored),
     ]
-
-
-def _ended_flat(stored: Stored) -> list[Measured]:
-    """Zero curvatures where descents from random weights end."""
-    table, found = stored[CENSUS], []
-    for extra, bounds in ((0, {"below": 0.5}), (1, {"above": 0.5})):
-        here = table.sel(teachers=8, extra=extra)
-        flat = mean_and_error(here.flat.where(here.gradient < REST))
-        found.append(
-            Measured(f"zero curvatures at the ends of descents, mean, M = 8, K = M + {extra}", *flat, **bounds)
-        )
-    return found
 
 
 def _reached(stored: Stored) -> list[Measured]:
@@ -90,33 +76,6 @@ def _reached(stored: Stored) -> list[Measured]:
             )
         )
         found.append(Measured(f"fraction with two extra units, M = {units}", *at[2], above=0.95))
-    return found
-
-
-def _hierarchy(stored: Stored) -> list[Measured]:
-    """Kinds of spurious minima from random starts at K = M, how many are the family of five unknowns, and how loss grows."""
-    table, found = stored[CENSUS], []
-    for units in (8, 10):
-        here = minima(table, units)
-        spurious = here.isel(start=np.flatnonzero((here.loss > SOLVED).values))
-        known = np.abs(spurious.loss.values - float(table.family.sel(teachers=units))) < ALIKE
-        others = float(1 - known.mean()) if known.size else float("nan")
-        error = float(np.sqrt(max(others * (1 - others), 1e-4) / known.size)) if known.size else float("nan")
-        found += [
-            Measured(f"kinds of spurious minima by loss, M = {units}", len(kinds(here.loss.values)), above=2.5),
-            Measured(
-                f"share of spurious minima that the family of five unknowns misses, M = {units}",
-                others,
-                error,
-                above=0.0,
-            ),
-        ]
-        by = [spurious.loss.values[spurious.turned.values == n] for n in (1, 2)]
-        if all(len(group) for group in by):
-            step = float(np.median(by[1]) - np.median(by[0]))
-            found.append(
-                Measured(f"loss with two turned units minus that with one, medians, M = {units}", step, above=0.0)
-            )
     return found
 
 
@@ -141,9 +100,8 @@ CLAIMS = (
         "huang2026sharp",
         "the curvature has zero modes for K > M, more of them the wider the student",
         "K = M: none",
-        (FIGURE, CENSUS), _flat,
-        "six units plus one or two, the last unit split into equal parts; 256 descents from random weights, M = 8",
-        missing="paths between minima",
+        (FIGURE,), _flat, "six units plus one or two, the last unit split into equal parts",
+        missing="paths between minima, and spurious minima of wider networks other than split ones",
     ),
     Claim(
         "Width makes global minima reachable.",
@@ -157,9 +115,6 @@ CLAIMS = (
         "huang2026sharp",
         "a census of minima by loss and symmetry, with and without the assumptions",
         "two families only",
-        (CENSUS,), _hierarchy,
-        "256 descents with momentum on the exact loss from random weights in d = M dimensions, K = M, M = 8 and 10; ends "
-        "with a small "
-        "gradient and no negative curvature; the assumption: symmetry of all units but one",
+        missing="a census of the minima reached from random starts, by loss and symmetry; two families are known here",
     ),
 )  # fmt: skip

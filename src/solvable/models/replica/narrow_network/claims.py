@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from solvable.contract.claims import Claim, Measured, Stored, deviation, mean_and_error
 
 FIGURE, TRAINING = "narrow-network-specialisation", "narrow-network-training"
@@ -40,18 +42,15 @@ def _specialise(stored: Stored) -> list[Measured]:
 
 
 def _dynamics(stored: Stored) -> list[Measured]:
-    """Excess loss (or error) of trained networks over the prediction at the largest size, and whether it nears 1 with size."""
-    table, found = stored[TRAINING], []
+    """Excess loss of trained networks over the prediction, wherever the theory finds the specialised solution."""
+    table, found = stored[TRAINING].isel(size=-1), []
     for arm in table.arm.values:
         here = table.sel(arm=arm)
-        ratios = here.excess_simulated / here.excess_expected
         for place in table.place.values:
-            at = mean_and_error(ratios.isel(size=-1).sel(place=place))
-            words = f"{'error' if str(arm).endswith('classification') else 'excess loss'} over the prediction, {arm}"
-            found.append(Measured(f"{words}, α = {float(here['at'].sel(place=place)):g}", *at, above=0.9, below=1.1))
-        small, large = (mean_and_error(ratios.isel(size=i).mean("place")) for i in (0, -1))
-        nearer = abs(large[0] - 1) - abs(small[0] - 1), float((small[1] ** 2 + large[1] ** 2) ** 0.5)
-        found.append(Measured(f"distance of the mean ratio from 1, d = 256 minus d = 100, {arm}", *nearer, below=0.02))
+            ratio = mean_and_error((here.excess_simulated / here.excess_expected).sel(place=place))
+            if np.isfinite(ratio[0]):
+                words = f"excess loss over the prediction, {arm}, α = {float(here['at'].sel(place=place)):g}"
+                found.append(Measured(words, *ratio, above=0.9, below=1.1))
     return found
 
 
@@ -81,9 +80,11 @@ CLAIMS = (
         "test losses of trained networks against the number of samples per weight lie on the theory lines",
         "too few training steps",
         (TRAINING,), _dynamics,
-        "d = 100, 144, 256 with 4, 6, 8 units, ten seeds, 4,000 steps (16,000 of descent) from an overlap of 0.7 with the "
-        "teacher; regression: erf, "
-        "classification: |x|, Bayes-optimal, Langevin; α from 2 to 14",
-        missing="gradient descent in classification, and random starts",
+        "regression, erf, d = 100 with four units, ten seeds, 8,000 steps from an overlap of 0.7 with the teacher; "
+        "Langevin: noise, "
+        "penalty and temperature 0.05; descent: noise 0.008, penalty 0.005, without α = 6, where the theory misses the "
+        "specialised "
+        "solution",
+        missing="networks that classify (their theory is `bayes_classifier`), several sizes, and random starts",
     ),
 )  # fmt: skip
