@@ -25,7 +25,7 @@ def teaching_cells(model: Any) -> list[Cell]:
 
     >>> import solvable as sv
     >>> [cell.source.splitlines()[0] for cell in teaching_cells(sv.Perceptron()) if cell.source.startswith("## ")]
-    ['## The question', '## The exact curve', '## Simulation', '## Phase diagram', '## Exercise']
+    ['## The question', '## The exact curve', '## Simulation', '## Phase diagram', '## Exercise', '## Where next']
     """
     return _of_theory(model) if model.has_theory and type(model).cost_class() != "kept" else _of_experiment(model)
 
