@@ -153,6 +153,14 @@ def test_branches_are_the_three_solutions_between_spinodal_and_threshold_lowest_
     assert (np.diff(energy, axis=1) > 0).all()
 
 
+def test_a_specialised_minimum_is_found_wherever_it_exists():
+    samples = np.linspace(4.0, 8.0, 17)  # from 5.65 to 6 one of the starts near the teacher ends without specialisation
+    outcome = sv.NarrowNetwork(learner="erm", activation="erf", penalty=0.005, noise=0.008, samples=samples).theory()
+    assert np.all(outcome.converged)
+    assert np.all(np.diff(outcome.overlap) > 0)
+    assert float(outcome.overlap[0]) > 0.98
+
+
 def test_an_even_part_makes_the_transition_continuous_at_the_closed_threshold():
     threshold = (0.05 + 0.25 - 0.5 / np.pi) * 2 * np.pi  # (Δ + g(1))/(2c₂²) of a ReLU
     ratios = np.array([0.999, 1.0001, 1.001, 1.01])

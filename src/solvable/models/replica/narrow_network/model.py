@@ -86,7 +86,7 @@ class NarrowNetwork(Model):
         "A two-layer network with many units, but far fewer than inputs, learns another: specialisation of its units."
     )
     method = "replica saddle point; exact for Bayes, otherwise with its stability (kinked empirical risk: approximate)"
-    revision = 2
+    revision = 3
     numerics = Numerics(tolerance=1e-11, max_steps=500, degrees=128, nodes=384)
     runs = "host"
     typical_sizes = (64, 100, 144)

@@ -102,7 +102,8 @@ def saddle_points(
         return out | ({"replica_overlap": order.replica} if temperature is not None else {})
 
     seen = jax.vmap(predicted)(found.x) | {"converged": found.converged, "residual": found.residual}
-    informed = jnp.argmax(found.converged[:2])
+    # A start near the teacher can still end without specialisation: take the most specialised of both.
+    informed = jnp.argmax(jnp.where(found.converged[:2], seen["overlap"][:2], -jnp.inf))
     # take the lowest of several unspecialised solutions
     plain = 3 + jnp.argmin(jnp.where(found.converged[3:], seen["free_energy"][3:], jnp.inf))
     return {n: v[jnp.stack([informed, jnp.full_like(informed, 2), plain])] for n, v in seen.items()}
