@@ -67,6 +67,9 @@ def gamp(
     present = jnp.ones(n, inputs.dtype) if mask is None else mask
     first = jnp.zeros(d, inputs.dtype) if start is None else start.astype(inputs.dtype)
 
+    V = jnp.asarray(start_variance, inputs.dtype)
+    least = V * jnp.finfo(inputs.dtype).eps ** 0.5
+
     def step(state, _):
         w, V, g, field = state
         moved = inputs @ w - V * g
@@ -75,13 +78,14 @@ def gamp(
         g = damping * pull + (1 - damping) * g
         precision = jnp.sum(stiff) / d
         B = precision * w + inputs.T @ g
-        after, variance = denoise(B, precision)
-        w_new = damping * after + (1 - damping) * w
+        denoised, variance = denoise(B, precision)
+        w_new = damping * denoised + (1 - damping) * w
         change = jnp.linalg.norm(w_new - w) / (jnp.linalg.norm(w_new) + 1e-30)
         V_new = damping * jnp.mean(variance) + (1 - damping) * V
-        return (w_new, V_new, g, moved), (measure(w_new), change)
+        # Perfect recovery: when the variance vanishes, so does the scale of everything else, and messages stay as they are.
+        after = jax.tree.map(lambda new, old: jnp.where(least >= V, old, new), (w_new, V_new, g, moved), state)
+        return after, (measure(after[0]), jnp.where(least >= V, 0.0, change))
 
-    V = jnp.asarray(start_variance, inputs.dtype)
     none = jnp.zeros(n, inputs.dtype)
     (w, V, _, _), (measured, changes) = jax.lax.scan(step, (first, V, none, none), None, length=iterations)
     return Messages(w, V, measured, changes[-1])

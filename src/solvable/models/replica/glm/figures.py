@@ -94,7 +94,7 @@ def draw_transitions(data: dict[str, Any]) -> Any:
         right.text(place + 0.02, height, f"{name}: {place:.3f}", fontsize=8)
     right.set(xlabel=label("samples", r"\alpha"), ylabel=label("error", "E"), ylim=(-0.02, 1.0))
     right.set_title("the binary perceptron: branches", fontsize=10)
-    right.legend(loc="center left", fontsize=8)
+    right.legend(loc="lower left", bbox_to_anchor=(0.0, 0.06), fontsize=8)
     return figure
 
 

@@ -73,7 +73,7 @@ class GLM(Model):
     family = "replica"
     sentence = "A generalised linear model put together from prior, channel, loss and penalty: built in, or your own functions."
     method = "replica saddle points from proximal maps and posterior means"
-    numerics = Numerics(nodes=14, tolerance=1e-11, max_steps=400)
+    numerics = Numerics(nodes=14, tolerance=5e-11, max_steps=600)
     simulation_dtype = "float64"
     typical_sizes = (50, 100, 200)
     theory_lanes = 128
