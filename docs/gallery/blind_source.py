@@ -21,7 +21,8 @@ figure = study.plot(show="squared_overlap", lines="samples")
 print(study.agreement())
 
 # %% [markdown]
-# From a good start three hundred samples per dimension and step are enough, and thirty are not. The law of one step,
+# From a good start three hundred samples per dimension and step are enough, a hundred are at the edge, and thirty are
+# not. The law of one step,
 #
 # $$
 # \alpha_1^2 = \frac{L'(\alpha_0)^2}{L'(\alpha_0)^2 + V/\gamma},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
+from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
@@ -34,7 +34,7 @@ def run(command: Optimise) -> int:
     model.check_names(ranges)
     from ..search import optimise
 
-    goal = {"minimise": command.minimise} if command.minimise else {"maximise": command.maximise}
+    goal: dict[str, Any] = {"minimise": command.minimise} if command.minimise else {"maximise": command.maximise}
     best = optimise(model, list(ranges), between={n: r for n, r in ranges.items() if r is not None}, **goal)
     if command.json:
         fixed = {n: v for n, v in fields_given(model).items() if n not in ranges}

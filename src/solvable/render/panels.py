@@ -77,7 +77,7 @@ def curves(axis: Axes, study: Study, data: Any, name: str, place: Layout, fixed:
             if look.finer and (more := _between(study, along, labels, name)) is not None:
                 drawn, between = _merged(drawn, more), True
             if words:
-                _marks(axis, *drawn, colour, legend, numbers=len(lines) * len(x) <= 8)
+                _marks(axis, drawn[0], drawn[1], colour, legend, numbers=len(lines) * len(x) <= 8)
             else:
                 axis.plot(*drawn, style, color=colour, label=legend or "theory", zorder=2)
         elif legend:

@@ -212,7 +212,8 @@ def _second(model: Any, x: str, others: list[str]) -> tuple[str, dict[str, Any]]
     from ..model import Model
 
     if type(model).transition_lines is not Model.transition_lines:
-        values = np.linspace(*model.fields()[x].span, 3)
+        low, high = model.fields()[x].span
+        values = np.linspace(low, high, 3)
         for y in others:
             if lines := model.transition_lines(x, y, values):
                 return y, dict(lines)
