@@ -80,6 +80,7 @@ export function events(job, handle) {
   return () => source.close();
 }
 
+let sequence = 0; // of all pages of this tab: a new page that began again at 1 would be taken for an older request
 const PACE = 25; // milliseconds between requests: within the server's rate limit, too short to be noticed
 
 /**
@@ -87,7 +88,7 @@ const PACE = 25; // milliseconds between requests: within the server's rate limi
  * them: the server notices that nobody waits any more.
  */
 export function latest(send, settle) {
-  let busy = false, waiting = null, sequence = 0, sent = 0;
+  let busy = false, waiting = null, sent = 0;
   const ended = new AbortController();
   const pump = async () => {
     busy = true;
