@@ -296,6 +296,11 @@ class GLM(Model):
             inputs, y, channel.score, denoise, ITERATIONS, mask=mask, start_variance=self.strength**2, damping=0.9
         )
         residual = jnp.nan_to_num(found.change, nan=jnp.inf)
+        if self.channel == "sign":
+            # Small systems may end certain of wrong weights: certainty without noise means that every label is explained.
+            certain = (found.variance < 1e-6 * self.strength**2) & (self.flips == 0)
+            wrong = jnp.any(mask * y * (inputs @ found.estimate) < 0)
+            residual = jnp.where(certain & wrong, jnp.inf, residual)
         return found.estimate, {"converged": residual < 1e-2, "residual": residual}
 
 
