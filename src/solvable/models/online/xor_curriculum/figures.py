@@ -93,7 +93,7 @@ def least_error(spread: float) -> float:
     """Error of the best classifier: it is right if both coordinates across the clusters are on the right side, or neither is.
 
     >>> round(least_error(0.5), 6)
-    0.146093
+    0.144928
     """
     wrong = 0.5 * math.erfc(0.5 / spread)
     return 2 * wrong * (1 - wrong)

@@ -91,7 +91,6 @@ CLAIMS = (
         "test error and training loss against p/n lie on the theory lines for square, logistic and hinge loss",
         "features without nonlinearity reduce to a plain linear model",
         (DESCENT,), _formula, "d = 200, n/d = 3, penalty 1e-4, 16 seeds, p/n from 0.2 to 2",
-        missing="the hinge loss at p/n = 0.36 and 0.45, where one of 16 minimisations each broke down",
     ),
     Claim(
         "Logistic regression also shows double descent, with its peak at the onset of interpolation.",
