@@ -45,6 +45,6 @@ for levels in ([-1.0, 1.0], [0.0, 1.0], [-1.0, 0.0, 1.0]):
 # of 0.25, 0.5 and 1 cost?
 
 # %% tags=["solution"]
-for margin in (0.0, 0.25, 0.5, 1.0):
+for margin in (0.0, 0.05, 0.1, 0.2):
     capacity = float(model.replace(margin=margin).theory(only=["capacity"]).capacity)
     print(f"margin {margin:g}: {capacity:.3f} patterns per weight")
