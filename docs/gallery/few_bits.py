@@ -42,9 +42,9 @@ for levels in ([-1.0, 1.0], [0.0, 1.0], [-1.0, 0.0, 1.0]):
 # ## Exercise
 #
 # Patterns should be stored with a margin $\kappa$, so that noise does not flip them. How much capacity does a margin
-# of 0.25, 0.5 and 1 cost?
+# of 0.05, 0.1 and 0.2 cost?
 
 # %% tags=["solution"]
-for margin in (0.0, 0.25, 0.5, 1.0):
+for margin in (0.0, 0.05, 0.1, 0.2):
     capacity = float(model.replace(margin=margin).theory(only=["capacity"]).capacity)
     print(f"margin {margin:g}: {capacity:.3f} patterns per weight")

@@ -62,6 +62,10 @@ with house_style():
 # and nothing in between (*bang-bang*, since the flow is linear in $u$). The gap is the Frank–Wolfe gap of the search;
 # it vanishes where Pontryagin's principle holds.
 #
+# Most of the gain over the schedule by hand is the rate's: with the optimal rate, hard samples alone reach 0.083
+# (`protocol="mixed"`, `share=0`, `pace="optimal"`, twenty intervals), so that the order itself is worth about 13 per
+# cent.
+#
 # ## Exercise
 #
 # Back to the constant rate: how many samples should be easy? Scan the share for easy samples first and for easy
@@ -72,3 +76,7 @@ share = np.linspace(0, 1, 11)
 for protocol in ("curriculum", "anti"):
     error = np.asarray(model.replace(protocol=protocol, share=share).theory().final_error)
     print(f"{protocol:10} best share {share[np.argmin(error)]:.1f}, final error {error.min():.4f}")
+
+# %% [markdown]
+# At this constant rate all samples should be easy: they add the least noise. Only a rate that decreases makes hard
+# samples worth their noise at the end.
