@@ -12,9 +12,9 @@ import numpy as np
 
 import solvable as sv
 from solvable.methods.fixed_points.gamp import gamp
-from solvable.methods.linear_models import mixtures
-from solvable.methods.linear_models.outputs import Additive
-from solvable.methods.linear_models.priors import named
+from solvable.methods.risk import mixtures
+from solvable.methods.risk.outputs import Additive
+from solvable.methods.risk.priors import named
 
 from .replica import timed
 from .rows import Row

@@ -7,13 +7,13 @@ import pytest
 from scipy import integrate, optimize, stats
 
 from solvable.errors import InvalidValue
-from solvable.methods.linear_models import mixtures, real_losses
-from solvable.methods.linear_models.bayes_optimal import Bayes, solutions, thresholds
-from solvable.methods.linear_models.outputs import Additive, Fields, Labels, own_channel, poisson
-from solvable.methods.linear_models.penalties import Elastic
-from solvable.methods.linear_models.priors import named, own_prior
-from solvable.methods.linear_models.splitting import minimise
+from solvable.methods.risk import mixtures, real_losses
+from solvable.methods.risk.bayes_optimal import Bayes, solutions, thresholds
 from solvable.methods.risk.losses import Hinge, Logistic, Square, smooth_loss
+from solvable.methods.risk.outputs import Additive, Fields, Labels, own_channel, poisson
+from solvable.methods.risk.penalties import Elastic
+from solvable.methods.risk.priors import named, own_prior
+from solvable.methods.risk.splitting import minimise
 
 LOSSES = {
     "square": real_losses.square(),

@@ -6,10 +6,10 @@ import numpy as np
 
 from solvable.methods.fixed_points.gamp import gamp, state_evolution
 from solvable.methods.fixed_points.vector_amp import evolve, vamp
-from solvable.methods.linear_models import mixtures
-from solvable.methods.linear_models.outputs import Additive, Labels
-from solvable.methods.linear_models.penalties import Elastic
-from solvable.methods.linear_models.priors import named
+from solvable.methods.risk import mixtures
+from solvable.methods.risk.outputs import Additive, Labels
+from solvable.methods.risk.penalties import Elastic
+from solvable.methods.risk.priors import named
 
 
 def _sparse(key, size):

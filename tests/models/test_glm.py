@@ -12,12 +12,12 @@ from scipy import integrate, optimize, stats
 import solvable as sv
 from solvable.contract.functions import function_named
 from solvable.errors import InvalidValue
-from solvable.methods.linear_models.existence import existence_threshold, recovery_threshold
-from solvable.methods.linear_models.mixtures import gaussian, logistic
-from solvable.methods.linear_models.outputs import Labels
-from solvable.methods.linear_models.structured import Composed
 from solvable.methods.risk.covariate import features, student
+from solvable.methods.risk.existence import existence_threshold, recovery_threshold
 from solvable.methods.risk.losses import loss_named
+from solvable.methods.risk.mixtures import gaussian, logistic
+from solvable.methods.risk.outputs import Labels
+from solvable.methods.risk.structured import Composed
 from solvable.model import simulate_batch
 
 OBSERVED = ("error", "overlap", "norm", "train_loss", "test_loss")

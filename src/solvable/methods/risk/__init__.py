@@ -1,1 +1,1 @@
-"""Risk minimisation: losses and proximal operators, Gaussian equivalents of learning, and minimisers at finite size."""
+"""Risk minimisation: losses, proximal maps, Gaussian equivalents, models composed of parts, and minimisers at finite size."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from solvable.contract.claims import Claim, Measured, Stored, mean_and_error
-from solvable.methods.linear_models.existence import recovery_threshold
+from solvable.methods.risk.existence import recovery_threshold
 
 FIGURE = "glm-transitions"
 

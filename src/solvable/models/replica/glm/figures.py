@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from solvable.methods.linear_models.existence import recovery_threshold
+from solvable.methods.risk.existence import recovery_threshold
 from solvable.render.figures import Recipe
 from solvable.render.plots import COLOURS, INK, label
 from solvable.study import Study

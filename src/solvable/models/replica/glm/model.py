@@ -9,13 +9,13 @@ plus Gaussian noise; *logistic*, P(y|ν) = σ(yν)), or counts of mean exp(ν) (
 r = λw²/2 (*ridge*), λ|w| (*lasso*), λ(η|w| + (1−η)w²/2) (*elastic-net*) or λw²/2 on |w| ≤ c (*box*). *bayes*: the posterior mean
 of a learner who knows prior and channel.
 
-**Theory** (replica symmetric, exact for convex risks). *risk*: the saddle point of `methods.linear_models.risk_minimiser`.
-*bayes*: all solutions of q̂ = α c(γ² − E(q̂)), `methods.linear_models.bayes_optimal`. Observables are those of the branch that
+**Theory** (replica symmetric, exact for convex risks). *risk*: the saddle point of `methods.risk.risk_minimiser`.
+*bayes*: all solutions of q̂ = α c(γ² − E(q̂)), `methods.risk.bayes_optimal`. Observables are those of the branch that
 message passing reaches without information; `best_error` belongs to the branch of least free energy, and `branches()` shows
 all. `stability` below one means that replica symmetry holds.
 
 **Simulation.** Draw teacher, inputs and labels. *risk*: minimise by the alternating direction method
-(`methods.linear_models.splitting`), which shares nothing with the saddle point but the definition of the proximal maps.
+(`methods.risk.splitting`), which shares nothing with the saddle point but the definition of the proximal maps.
 *bayes*: generalised message passing from a start without information (`methods.fixed_points.gamp`). Fresh samples are drawn.
 
 **Your own parts.** Each choice also takes a function, or its name `module:name`.
@@ -32,10 +32,10 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from solvable.methods.fixed_points.gamp import gamp
-from solvable.methods.linear_models.bayes_optimal import Bayes, Branch, Thresholds, solutions, thresholds
-from solvable.methods.linear_models.outputs import Table
-from solvable.methods.linear_models.risk_minimiser import Composition, learn
-from solvable.methods.linear_models.splitting import minimise
+from solvable.methods.risk.bayes_optimal import Bayes, Branch, Thresholds, solutions, thresholds
+from solvable.methods.risk.outputs import Table
+from solvable.methods.risk.risk_minimiser import Composition, learn
+from solvable.methods.risk.splitting import minimise
 from solvable.model import Control, Guard, Model, Numerics, Reference, choice, control, observable
 
 from .._labels import ratio_field

@@ -15,11 +15,11 @@ from jaxtyping import Array
 
 from solvable.contract.functions import function_named
 from solvable.errors import InvalidValue
-from solvable.methods.linear_models import mixtures, real_losses
-from solvable.methods.linear_models.outputs import Additive, Channel, Labels, Table, own_channel, poisson
-from solvable.methods.linear_models.penalties import Elastic, OwnPenalty, Penalty
-from solvable.methods.linear_models.priors import Prior, named, own_prior
+from solvable.methods.risk import mixtures, real_losses
 from solvable.methods.risk.losses import Custom, Loss, loss_named, smooth_loss
+from solvable.methods.risk.outputs import Additive, Channel, Labels, Table, own_channel, poisson
+from solvable.methods.risk.penalties import Elastic, OwnPenalty, Penalty
+from solvable.methods.risk.priors import Prior, named, own_prior
 
 if TYPE_CHECKING:
     from .model import GLM

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..fixed_points.linear_algebra import cholesky, solve_with_factor
-from ..risk.erm import Fit
-from ..risk.losses import Loss
+from .erm import Fit
+from .losses import Loss
 from .penalties import Penalty
 
 RELAXED = 1.7  # over-relaxation

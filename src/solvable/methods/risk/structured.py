@@ -14,10 +14,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..risk import channels
-from ..risk.losses import Loss
-from ..risk.teachers import Labels as Moments
-from ..risk.teachers import Teacher
+from .losses import Loss
 from .outputs import Additive, Channel, Fields, Labels, Table
+from .teachers import Labels as Moments
+from .teachers import Teacher
 
 Scalar = Float[Array, ""]
 
@@ -26,7 +26,7 @@ class Composed(Teacher):
     """A teacher whose field, of variance γ² = `strength`², goes through a channel.
 
     >>> from ..random_matrices.spectra import isotropic
-    >>> from ..risk.covariate import Linear, learn
+    >>> from .covariate import Linear, learn
     >>> from .mixtures import gaussian
     >>> a, b = (learn("square", t, isotropic(), 2.0, 0.1).q for t in (Composed(Additive(gaussian(0.2))), Linear(0.2)))
     >>> bool(abs(a - b) < 1e-12)

@@ -25,8 +25,8 @@ from jax.scipy.special import gammaln, log_ndtr, logsumexp, ndtr
 from jaxtyping import Array, Float
 
 from ..averages.quadrature import gaussian_panels, hermite, legendre
-from ..risk.channels import _labels, _measured, _panels, _pull, linear_losses, linear_moments
-from ..risk.losses import Loss
+from .channels import _labels, _measured, _panels, _pull, linear_losses, linear_moments
+from .losses import Loss
 from .mixtures import Mixture
 from .real_losses import Counts, Residual, breaks_of
 

@@ -19,8 +19,8 @@ from jaxtyping import Array, Float
 
 from ..averages.quadrature import gaussian_panels
 from ..fixed_points.bisection import bisect
-from ..risk.separability import _lowest, _positive, _positive_square
 from .outputs import Labels
+from .separability import _lowest, _positive, _positive_square
 
 Scalar = Float[Array, ""]
 

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ..fixed_points.saddle import solve
-from ..risk.losses import Loss
+from .losses import Loss
 from .mixtures import Mixture
 from .outputs import Channel, Fields, Table
 from .penalties import Penalty, Weights

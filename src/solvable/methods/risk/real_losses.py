@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..risk.losses import Loss
+from .losses import Loss
 from .mixtures import Mixture, beyond, tail, tail_square
 
 Scalar = Float[Array, ""]
