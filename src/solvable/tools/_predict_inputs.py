@@ -111,7 +111,8 @@ def _mapped(reading: Reading, rows: Any) -> np.ndarray:
     from sklearn.base import clone
 
     try:
-        found = rows if reading.steps is None else clone(reading.steps).fit_transform(rows)
+        steps: Any = None if reading.steps is None else clone(reading.steps)
+        found = rows if steps is None else steps.fit_transform(rows)
         found = found.toarray() if hasattr(found, "toarray") else found
         found = np.asarray(found, float)
     except Exception as problem:  # whatever the user's pipeline makes of these rows

@@ -71,7 +71,7 @@ class Reading:
         """A fresh pipeline with another penalty."""
         from sklearn.base import clone
 
-        fresh = clone(self.pipeline)
+        fresh: Any = clone(self.pipeline)
         if self.parameter is not None:
             fresh.set_params(**{self.parameter: float(1 / penalty if self.inverse else penalty)})
         return fresh

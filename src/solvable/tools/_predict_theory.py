@@ -24,7 +24,8 @@ CHANNEL_ROWS = 800
 class Theory(Protocol):
     """Errors at pairs (n, L); `name` says what is assumed of the rows."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def error(self, rows: np.ndarray, penalty: np.ndarray) -> np.ndarray:
         """The observable on a new row after training on n rows with penalty L, at every pair; NaN without a solution."""

@@ -153,7 +153,7 @@ class Shape:
     source: float = np.nan
     """Exponent s of a_j ∝ N_j ω_j^{1+s}, where that was assumed."""
 
-    def kappa(self, rows: Float[Array, "*k"], penalty: float) -> Float[Array, "*k"]:
+    def kappa(self, rows: Float[Array, "*k"], penalty: float | Array) -> Float[Array, "*k"]:
         """The κ that solves λ = κ(1 − df1(κ)/m): Newton from above, where λ(κ) is convex."""
         m = np.asarray(rows, float)[..., None] - 1
         lam = penalty / m

@@ -127,8 +127,8 @@ def draw_training(data: dict[str, Any]) -> Any:
 
     table = data[""]
     number = table.sizes["arm"]
-    figure, axes = plt.subplots(1, number, figsize=(4.4 * number, 4.0), layout="constrained")
-    for axis, arm in zip(axes, table.arm.values, strict=True):
+    figure, grid = plt.subplots(1, number, figsize=(4.4 * number, 4.0), layout="constrained", squeeze=False)
+    for axis, arm in zip(grid[0], table.arm.values, strict=True):
         here = table.sel(arm=arm)
         axis.plot(table.samples, here.excess_theory, color=COLOURS[0], label="theory, $d \\to \\infty$")
         for size, units, colour in zip(table["size"].values, table.units.values, COLOURS[1:], strict=False):
