@@ -3,12 +3,13 @@
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from test_browser import Visit, address, chromium, served, simulate, visit  # noqa: F401  (fixtures)
+from test_browser import simulate
+from visiting import Visit, served
 
 import solvable as sv
 
 
-def test_every_card_has_its_picture_and_its_title(visit):  # noqa: F811
+def test_every_card_has_its_picture_and_its_title(visit):
     cards = visit.find(".card")
     cards.first.wait_for()
     assert visit.find(".card strong").all_inner_texts() == [sv.model_class(id).title for id in sv.listings()]
@@ -19,7 +20,7 @@ def test_every_card_has_its_picture_and_its_title(visit):  # noqa: F811
     assert sum("/thumbnails/" in url for url in visit.asked) == len(sv.listings())
 
 
-def test_the_search_finds_words_of_the_set_up(visit):  # noqa: F811
+def test_the_search_finds_words_of_the_set_up(visit):
     cards = visit.find(".card:visible")
     cards.first.wait_for()
     search = visit.page.get_by_label("Search the models")
@@ -31,7 +32,7 @@ def test_the_search_finds_words_of_the_set_up(visit):  # noqa: F811
     assert all("perceptron" in text for text in first)
 
 
-def test_an_experiment_opens_with_its_kept_results(visit):  # noqa: F811
+def test_an_experiment_opens_with_its_kept_results(visit):
     visit.page.goto(f"{visit.base}/?model=binary-digits")
     picture = visit.find(".empty .kept img")
     picture.wait_for()
@@ -40,7 +41,7 @@ def test_an_experiment_opens_with_its_kept_results(visit):  # noqa: F811
     assert visit.find(".kept figcaption").inner_text().endswith("drawn by solvable figure binary-digits-depth.")
 
 
-def test_the_size_slider_shows_one_size_at_a_time(visit):  # noqa: F811
+def test_the_size_slider_shows_one_size_at_a_time(visit):
     visit.open("?model=perceptron&show=test_error&loss=square&x=samples:0.5:4:8:log")
     slider = visit.page.get_by_label("size", exact=True)
     assert not slider.is_visible()
@@ -61,7 +62,7 @@ def test_the_size_slider_shows_one_size_at_a_time(visit):  # noqa: F811
     assert visit.find(".sizes .quiet").inner_text() == "all sizes: 20, 40"
 
 
-def test_a_snapshot_opens_anywhere_and_asks_for_nothing(visit, chromium, tmp_path):  # noqa: F811
+def test_a_snapshot_opens_anywhere_and_asks_for_nothing(visit, chromium, tmp_path):
     visit.open("?model=perceptron&show=test_error&penalty=0.5&x=samples:0.5:4:8:log")
     visit.page.get_by_text("Export this view").click()
     with visit.page.expect_download() as waiting:
@@ -80,7 +81,7 @@ def test_a_snapshot_opens_anywhere_and_asks_for_nothing(visit, chromium, tmp_pat
     context.close()
 
 
-def test_the_command_line_opens_a_link_and_a_run(chromium, tmp_path):  # noqa: F811
+def test_the_command_line_opens_a_link_and_a_run(chromium, tmp_path):
     sv.Study(sv.Perceptron(loss="square"), {"samples": [1.0, 2.0]}).run(tmp_path / "run", progress=False)
     with served("http://127.0.0.1:1/?token=old&model=perceptron&penalty=0.25") as server:
         here = Visit(chromium, server)
@@ -94,7 +95,7 @@ def test_the_command_line_opens_a_link_and_a_run(chromium, tmp_path):  # noqa: F
         here.end()
 
 
-def test_the_claims_of_a_model_are_beside_it_with_their_verdicts(visit):  # noqa: F811
+def test_the_claims_of_a_model_are_beside_it_with_their_verdicts(visit):
     from solvable.explorer.describe import claims
 
     expected = claims("masked-regression")

@@ -62,7 +62,7 @@ def run(command: Study) -> int:
     agreement = study.agreement() if sizes and model.has_theory else None
     if picture is not None and (over or model.coordinates()):
         picture.parent.mkdir(parents=True, exist_ok=True)
-        study.plot(scales=scales, **words).savefig(picture)
+        study.plot(**words, **({"scales": scales} if scales else {})).savefig(picture)
     if command.json:
         print_json(
             {

@@ -26,7 +26,7 @@ class Shown:
         >>> curve = {"model": "perceptron", "x": {"field": "samples"}}
         >>> shown = Shown.checked({"view": curve, "pins": [{"penalty": 0.5}], "logarithmic": True})
         >>> shown.captions, shown.scales["test_error"]
-        (['penalty 1', 'penalty 0.5'], 'log')
+        (['penalty 0.1', 'penalty 0.5'], 'log')
         """
         view, pins, logarithmic = View.checked(body.get("view")), body.get("pins", []), body.get("logarithmic", False)
         if not isinstance(pins, list) or not all(isinstance(p, dict) for p in pins) or len(pins) > MOST_PINS:

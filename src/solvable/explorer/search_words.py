@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import CodeType
+from typing import Any
 
 from ..models import LISTINGS, Listing
 
@@ -26,10 +27,21 @@ def words_of_models() -> dict[str, str]:
 def _words(line: Listing) -> Iterator[str]:
     """The words in the docstring of a model's class, and in the texts of its declarations."""
     file = HOME.joinpath(*line.module.split(".")[1:]).with_suffix(".py")
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    own = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == line.name)
-    # Not the bodies of functions: those are not about the set-up.
-    for part in (node for node in own.body if not isinstance(node, ast.FunctionDef)):
-        for node in ast.walk(part):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield from re.findall(r"[^\W\d_][\w'-]*[^\W_]", node.value)
+    # Constants of compiled code: syntax trees of Python 3.11 cannot be made in several threads at once.
+    module = compile(file.read_text(encoding="utf-8"), str(file), "exec", dont_inherit=True)
+    own = next(c for c in module.co_consts if isinstance(c, CodeType) and c.co_name == line.name)
+    for text in _texts(own.co_consts):
+        yield from re.findall(r"[^\W\d_][\w'-]*[^\W_]", text)
+
+
+def _texts(constants: tuple[Any, ...]) -> Iterator[str]:
+    """The texts among constants; not those of functions, which are not about the set-up.
+
+    >>> list(_texts(("loss", 1.0, ("hinge", "square"))))
+    ['loss', 'hinge', 'square']
+    """
+    for constant in constants:
+        if isinstance(constant, str):
+            yield constant
+        elif isinstance(constant, tuple):
+            yield from _texts(constant)

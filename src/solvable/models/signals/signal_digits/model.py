@@ -4,7 +4,7 @@ r"""Transformers trained on handwritten digits: which depth, query/key strength 
 train on, drawn with the seed, and 597 for the test.
 
 **Learner.** Patches are mapped to vectors of dimension d = `size` and added to positions, both N(0, 1) per entry; then
-`depth` blocks of [signals through a transformer](transformer-signals.md): one head, scores of weights N(0, β√(log T)/d),
+`depth` blocks of [signals through a transformer](transformer-signals.md): one head, scores of weights N(0, β (log T)^{1/2}/d),
 values N(0, σ_v²/d), a ReLU MLP with weights N(0, σ_w²/d), residual strengths α_A and 1, normalisation after each sum or
 before each branch, no biases; the mean over tokens, normalised, is read out by ten vectors that start at zero. Adam or
 gradient descent on the cross-entropy, batches of 100.
@@ -67,7 +67,7 @@ class SignalDigits(Model):
 
     strength: Control = control(
         1.0, low=0.0, high=100.0, typical=(0.1, 5.0), symbol=r"\beta",
-        meaning="strength of queries and keys: their weights have variance β√(log T)/d")  # fmt: skip
+        meaning="strength of queries and keys: their weights have variance β (log T)^{1/2}/d")  # fmt: skip
     attention_residual: Control = control(
         1.0, low=0.0, high=100.0, typical=(0.2, 2.0), symbol=r"\alpha_A",
         meaning="residual strength beside the attention")  # fmt: skip
