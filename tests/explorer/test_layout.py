@@ -57,7 +57,7 @@ def test_explanations_are_whole(visit):
 
 def test_sliders_come_before_chips_for_the_keyboard_and_beside_the_plot_for_the_eye(visit):
     visit.open("?model=perceptron&show=test_error")
-    order = """() => [...document.querySelectorAll('main input[type=range], main .chip')].map((e) => e.className || e.type)"""
+    order = "() => [...document.querySelectorAll('main .panel input[type=range], main .chip')].map((e) => e.className || e.type)"
     found = visit.page.evaluate(order)
     assert found.index("chip") > max(k for k, what in enumerate(found) if what == "range")
     assert found.count("chip") >= 2
