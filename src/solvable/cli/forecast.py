@@ -70,7 +70,6 @@ def keep_files(folder: Path, files: dict[str, bytes]) -> None:
 
 
 def run(command: Forecast) -> int:
-    from ..contract.parse_values import json_ready
     from ..tools.tables import read_table
 
     sizes = _sizes(command.at)
@@ -90,20 +89,28 @@ def run(command: Forecast) -> int:
             table.features, table.targets, command.loss, at=sizes, penalty=command.penalty,
             standardise=command.scale == "standard", constant=command.constant, seed=command.seed, names=table.names,
         )  # fmt: skip
-    answer: dict[str, Any] = {"data": str(command.data), "target": table.target, **result.as_dict()}
-    if command.out is not None:
-        picture = io.BytesIO()
-        result.plot().savefig(picture, format="png")
-        written = json.dumps(json_ready(answer), ensure_ascii=False, indent=1).encode()
-        keep_files(command.out, {"forecast.json": written, "forecast.png": picture.getvalue()})
-    if command.json:
-        print_json({**answer, "out": None if command.out is None else str(command.out)})
-        return 0
     chosen = "as given" if command.penalty is not None else "lowest leave-one-out error"
-    print(
+    heading = (
         f"{table.target} from {result.columns} columns and {result.rows} rows, {result.loss} loss, penalty {result.penalty:.4g} "
         f"({chosen}); {result.observable} now {result.now:.4g}\n"
     )
+    return present(command, "forecast", table.target, result, heading)
+
+
+def present(command: Any, name: str, target: str, result: Any, heading: str) -> int:
+    """Keep the numbers and the picture of a forecast or a prediction, and print it as a table or as JSON."""
+    answer: dict[str, Any] = {"data": str(command.data), "target": target, **result.as_dict()}
+    if command.out is not None:
+        from ..contract.parse_values import json_ready
+
+        picture = io.BytesIO()
+        result.plot().savefig(picture, format="png")
+        written = json.dumps(json_ready(answer), ensure_ascii=False, indent=1).encode()
+        keep_files(command.out, {f"{name}.json": written, f"{name}.png": picture.getvalue()})
+    if command.json:
+        print_json({**answer, "out": None if command.out is None else str(command.out)})
+        return 0
+    print(heading)
     print_table("", *result.table())
     print()
     for sentence in result.sentences():

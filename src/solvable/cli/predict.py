@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import io
-import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
 from ..errors import InvalidValue
-from .common import Json, print_json, print_table
-from .forecast import keep_files
+from .common import Json
+from .forecast import present
 
 
 @dataclasses.dataclass
@@ -58,7 +55,6 @@ def _over(text: str) -> dict[str, list[Any]] | None:
 
 
 def run(command: Predict) -> int:
-    from ..contract.parse_values import json_ready
     from ..tools.frames import read_frame
     from ..tools.predict import predict
 
@@ -76,25 +72,8 @@ def run(command: Predict) -> int:
         frame.features, frame.targets, command.pipeline or None, over=over, penalty=command.penalty, fits=command.fits,
         repeats=command.repeats, seed=command.seed,
     )  # fmt: skip
-    answer: dict[str, Any] = {"data": str(command.data), "target": frame.target, **result.as_dict()}
-    if command.out is not None:
-        picture = io.BytesIO()
-        result.plot().savefig(picture, format="png")
-        written = json.dumps(json_ready(answer), ensure_ascii=False, indent=1).encode()
-        keep_files(command.out, {"predict.json": written, "predict.png": picture.getvalue()})
-    if command.json:
-        print_json({**answer, "out": None if command.out is None else str(command.out)})
-        return 0
-    print(
+    heading = (
         f"{frame.target} from {result.columns} columns and {result.rows} rows: {result.learner} on {result.features} features, "
         f"{result.penalty_is} = {result.penalty:.4g}\n"
     )
-    print_table("", *result.table())
-    print()
-    for sentence in result.sentences():
-        print(sentence)
-    if command.out is not None:
-        print(f"picture and numbers in {command.out}")
-    for note in result.warnings:
-        print(f"solvable: warning: {note}", file=sys.stderr)
-    return 0
+    return present(command, "predict", frame.target, result, heading)
