@@ -22,6 +22,8 @@ author = "The solvable developers"
 copyright = "The solvable developers"
 release = version = __version__
 
+# Signatures have short names of types, and several modules have a Mixture or a Channel of their own.
+suppress_warnings = ["ref.python"]
 extensions = ["myst_parser", "pages", "gallery", "mathml"]
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
