@@ -22,8 +22,13 @@ def examine_corners(kind: type[Model], say: Callable[[str], None] = lambda _: No
     found = []
     for name, model in corners(kind):
         say(f"{kind.id}: {name}")
-        found += guarded(lambda m, name=name: _corner(m, name), model)
+        found += examine_corner(name, model)
     return found
+
+
+def examine_corner(name: str, model: Model) -> list[Finding]:
+    """Check finer numerics at one of the corners listed by `corners`."""
+    return guarded(lambda m: _corner(m, name), model)
 
 
 def corners(kind: type[Model]) -> Iterator[tuple[str, Model]]:
