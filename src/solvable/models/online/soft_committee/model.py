@@ -63,8 +63,9 @@ from solvable.model import (
 
 from .._papers import SAAD_SOLLA
 
-# Three quarters of the nodes have an error of e^(3/4) where all of them have e: within this bound, e is below 1e-6.
-MOVED = 1e-5
+# Where sums over all nodes are off by e, sums over three quarters of them are off by e^(3/4).
+ACCURACY = 1e-6
+MOVED = ACCURACY**0.75
 
 
 def _small_asymmetric_overlaps(model: SoftCommittee) -> np.ndarray:
@@ -187,7 +188,7 @@ class SoftCommittee(Model):
 
     @property
     def stated_accuracy(self) -> float:
-        return 1e-6 if self.averaged else type(self).accuracy
+        return ACCURACY if self.averaged else type(self).accuracy
 
     @property
     def corner_numerics(self) -> dict[str, Any]:
