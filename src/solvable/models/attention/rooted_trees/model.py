@@ -198,6 +198,7 @@ class RootedTrees(Model):
             record=record,
             measure=Scores(self.task),
             held_out=some,
+            precision="default",
         )
         where = np.searchsorted(record, np.round(np.array(PROGRESS) * steps).astype(int))
         final = evaluate(run.network, Scores(self.task), test)
