@@ -43,7 +43,9 @@ def oracle(ids, words, causal):
 def test_scores_are_those_of_every_word_in_the_scored_half(task):
     corpus = rooted_trees(700)
     test = windows(corpus.ids[500:], 32)
-    perfect = evaluate(oracle(corpus.ids, len(corpus.words), task == "next"), Scores(task, len(corpus.words)), jnp.asarray(test))
+    perfect = evaluate(
+        oracle(corpus.ids, len(corpus.words), task == "next"), Scores(task, len(corpus.words)), jnp.asarray(test)
+    )
     begin = 16 if task == "next" else 8
     scored = test[:, begin : begin + 16]
     assert perfect["accuracy"] == 1.0

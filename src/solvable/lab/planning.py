@@ -330,15 +330,16 @@ def _lanes(variant_spec: Variant, kind: str, number: int, size: int | None, padd
     A batch is small enough for memory, and a block has as many batches as its target duration allows; cells are split evenly.
     """
     each = variant_spec.cost.of(kind, size, padded)
-    if kind == "simulation" and variant_spec.runs == "host":
+    if kind == "theory":
+        most = LANES["prepared"] if variant_spec.prepare else LANES["theory"]
+    elif variant_spec.runs == "host":
         most = variant_spec.together
     else:
-        if kind == "theory":
-            most = LANES["prepared"] if variant_spec.prepare else LANES["theory"]
-        else:
-            elements = max([size or 1, *padded]) * (size or 1)
-            most = min(LANES[variant_spec.runs], max(LEAST_LANES, QUICK_ELEMENTS // elements))
-            most = min(most, max(LEAST_LANES, -(-number // FEW_BLOCKS)), max(1, ELEMENTS // elements))
+        elements = max([size or 1, *padded]) * (size or 1)
+        most = min(LANES[variant_spec.runs], max(LEAST_LANES, QUICK_ELEMENTS // elements))
+        most = min(most, max(LEAST_LANES, -(-number // FEW_BLOCKS)), max(1, ELEMENTS // elements))
+    # A few cells that are trained side by side stay together, however long that takes.
+    if kind == "theory" or number > variant_spec.together:
         most = max(1, min(most, int(LONGEST_SECONDS / each)))
     batches = -(-number // most)
     lanes = -(-number // batches)

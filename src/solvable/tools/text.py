@@ -157,7 +157,9 @@ class _OnSets(eqx.Module):
 
     def __call__(self, network: Any, sets: Any) -> Array:
         with jax.default_matmul_precision("highest"):
-            return jnp.stack([next_token_loss(network, s) if self.causal else masked_loss(network, s, 64) for s in sets])
+            return jnp.stack(
+                [next_token_loss(network, s) if self.causal else masked_loss(network, s, 64) for s in sets]
+            )
 
 
 def settled(steps: np.ndarray, losses: np.ndarray, share: float = 0.05) -> int:

@@ -13,7 +13,14 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from solvable.methods.sequences.potts import zero_sum_colours
 from solvable.methods.sequences.pseudolikelihood import contact_scores, fit_dense, fit_factored, test_loss, zero_sum
-from solvable.methods.training.loops import Optimiser, evaluate, logits_at_hidden_site, masked_loss, one_site_loss, train
+from solvable.methods.training.loops import (
+    Optimiser,
+    evaluate,
+    logits_at_hidden_site,
+    masked_loss,
+    one_site_loss,
+    train,
+)
 from solvable.methods.training.transformers import Transformer
 
 from .sequences import Sequences
@@ -194,18 +201,19 @@ def learn_transformers(
     for lane in range(len(every)):
         on_validation, excess = (seen[:, lane] for seen in run.measures)
         best = int(np.nanargmin(on_validation)) if np.isfinite(on_validation).any() else 0
-        found.append(
-            Learnt(
-                float(excess[best]), float(run.losses[best, lane]), float(on_validation[best]), np.asarray(maps[lane]),
-                bool(np.isfinite(excess[best])), best_step=int(run.steps[best]), steps=record,
-                curve=excess[np.searchsorted(run.steps, record)],
-            )  # fmt: skip
-        )
+        learnt = Learnt(
+            float(excess[best]), float(run.losses[best, lane]), float(on_validation[best]), np.asarray(maps[lane]),
+            bool(np.isfinite(excess[best])), best_step=int(run.steps[best]), steps=record,
+            curve=excess[np.searchsorted(run.steps, record)],
+        )  # fmt: skip
+        found.append(learnt)
     return found
 
 
 @eqx.filter_jit
-def _made(keys: Key[Array, " sets"], rows: Array, colours: int, sites: int, options: tuple[tuple[str, Any], ...]) -> Trainee:
+def _made(
+    keys: Key[Array, " sets"], rows: Array, colours: int, sites: int, options: tuple[tuple[str, Any], ...]
+) -> Trainee:
     def one(key, rows, data):
         return Trainee(Transformer(colours, sites, **dict(options), key=key), rows, data)
 

@@ -168,7 +168,9 @@ def draw_region(data: dict[str, Any]) -> Any:
     figure, axes = plt.subplots(1, 2, figsize=(9.6, 4.0), sharey=True, layout="constrained")
     for axis, variances in zip(axes, ("equal", "two-level"), strict=True):
         here = theory.sel(variances=variances)
-        shade = axis.pcolormesh(here.samples, here.spike, here.gain.transpose("spike", "samples"), shading="auto", **look)
+        shade = axis.pcolormesh(
+            here.samples, here.spike, here.gain.transpose("spike", "samples"), shading="auto", **look
+        )
         for name, words, style in (("threshold", "threshold, masked", "-"), ("pca_threshold", "threshold, PCA", "--")):
             axis.plot(here.samples, here[name], color=INK, linestyle=style, linewidth=1.2, label=words)
         points = seen.sel(variances=variances).stack(point=("samples", "spike"))

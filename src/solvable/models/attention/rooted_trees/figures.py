@@ -25,9 +25,7 @@ def studies(quick: bool) -> dict[str, list[Study]]:
     """
     model, size, seeds = (SMALL, 50_000, 1) if quick else (LARGE, 1_000_000, 3)
     batch = {"next": 16, "masked": 48} if quick else {"next": 32, "masked": 64}
-    return {
-        task: [Study(model.replace(task=task, batch=batch[task]), sizes=[size], seeds=seeds)] for task in TASKS
-    }
+    return {task: [Study(model.replace(task=task, batch=batch[task]), sizes=[size], seeds=seeds)] for task in TASKS}
 
 
 def learning(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:

@@ -10,12 +10,12 @@ causal, every word from those before it. Task `masked`: both sides are visible, 
 
 **Theory.** No closed theory. The network is compared with exact tables counted on the same training text: of the word given
 its neighbours (Markov chains; both sides when masked), given n mod m (a clock that knows the phase), and given the exponents
-of n's primes up to P (trial division that stops there); tables read the whole text before the test. A learner that finds the periods in its context can surpass the
-first; the other two measure its progress.
+of n's primes up to P (trial division that stops there). Tables read the whole text before the test. A learner that finds the
+periods in its context can surpass the first; the other two measure its progress.
 
 **Simulation.** Adam with warm-up and cosine decay, networks of several seeds side by side, on a GPU with factors rounded to
-eleven bits (the scores are not); one word per test number. Accuracy is measured word by word too. In `next` every scored word has at least half
-a window before it, in `masked` at least a quarter of one on each side.
+eleven bits (the scores are not). Every test number is scored once, and every word by itself too. In `next` every scored
+word has at least half a window before it, in `masked` at least a quarter of one on each side.
 """
 
 from __future__ import annotations
