@@ -287,7 +287,7 @@ class Scores(eqx.Module):
         def of_one(row: Array) -> dict[str, Array]:
             logits = self._logits(network, row)[scored]
             words, best = row[scored], jnp.argmax(logits, -1).astype(jnp.int32)
-            there, called = (words[:, None] == jnp.arange(self.words, dtype=jnp.int32) for words in (words, best))
+            there, called = (jax.nn.one_hot(one, self.words, dtype=bool) for one in (words, best))
             return {
                 "accuracy": jnp.mean((best == words).astype(jnp.float32)),
                 "loss": jnp.mean(cross_entropies(logits, words)).astype(jnp.float32),
