@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Key, PRNGKeyArray
 
 from .contract.compiled import Count, bucket, simulate_batch
 from .contract.compiled import _branches as branches_program
@@ -280,6 +280,8 @@ class Model(eqx.Module):
     references: ClassVar[tuple[Reference, ...]] = ()
     numerics: ClassVar[Numerics] = Numerics()
     runs: ClassVar[Literal["vmap", "map", "host"]] = "vmap"
+    # With `runs = "host"`: how many realisations `experiments` draws at once.
+    together: ClassVar[int] = 1
     simulation_dtype: ClassVar[str] = "float32"
     # A dimension of the observables (such as `time`) along which `converged` may have one entry per value: see `point`.
     converges_along: ClassVar[str] = ""
@@ -558,6 +560,15 @@ class Model(eqx.Module):
     def experiment(self, key: PRNGKeyArray, size: int, counts: Mapping[str, Count], dtype: Any) -> dict[str, Array]:
         """One finite-size realisation at scalar controls: pure JAX for `runs = "vmap" | "map"`, any Python for `"host"`."""
         raise SolvableError(f"{self.id} has no simulation.")
+
+    def experiments(
+        self, keys: Key[Array, " lanes"], size: int, counts: Mapping[str, Count], dtype: Any
+    ) -> Sequence[dict[str, Array]]:
+        """Realisations at the same controls, one for every key (`runs = "host"`): one after the other, unless overridden.
+
+        A model that trains networks side by side declares `together`, how many.
+        """
+        return [self.experiment(key, size, counts, dtype) for key in keys]
 
     def prepare(self, key: PRNGKeyArray, size: int) -> Model:
         """Draw what the theory needs at this size (initial overlaps, a trained map) and return the completed model."""

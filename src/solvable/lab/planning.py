@@ -25,7 +25,7 @@ OWN = ("cells", "controls", "seeds", "sizes")  # a block's own part of its speci
 BUCKETS = 3  # padded lengths per program family: a compromise between few compilations and little padding
 CANDIDATES = 200  # candidate lengths
 # A block is one batch of cells computed in parallel, or several batches in sequence.
-LANES = {"theory": 512, "prepared": 64, "vmap": 512, "map": 32, "host": 1}  # largest number of cells in a batch
+LANES = {"theory": 512, "prepared": 64, "vmap": 512, "map": 32}  # largest number of cells in a batch
 LEAST_LANES = 32  # smallest batch of small simulations, used while there are fewer than
 FEW_BLOCKS = 32  # blocks, so that several workers can share the work
 ELEMENTS = 2**25  # padded numbers in one simulated batch: 128 MB in float32
@@ -114,6 +114,7 @@ class Variant(NamedTuple):
     has_theory: bool
     runs: str
     theory_lanes: int
+    together: int
     cost: Cost
 
 
@@ -146,6 +147,7 @@ def variant_of(model: Model, numerics: Mapping[str, Any], dtype: str | None) -> 
         model.has_theory,
         kind.runs,
         kind.theory_lanes,
+        kind.together,
         Cost(
             kind.theory_seconds,
             kind.simulation_seconds,
@@ -330,11 +332,15 @@ def _lanes(variant_spec: Variant, kind: str, number: int, size: int | None, padd
     each = variant_spec.cost.of(kind, size, padded)
     if kind == "theory":
         most = LANES["prepared"] if variant_spec.prepare else LANES["theory"]
+    elif variant_spec.runs == "host":
+        most = variant_spec.together
     else:
         elements = max([size or 1, *padded]) * (size or 1)
         most = min(LANES[variant_spec.runs], max(LEAST_LANES, QUICK_ELEMENTS // elements))
         most = min(most, max(LEAST_LANES, -(-number // FEW_BLOCKS)), max(1, ELEMENTS // elements))
-    most = max(1, min(most, int(LONGEST_SECONDS / each)))
+    # A few cells that are trained side by side stay together, however long that takes.
+    if kind == "theory" or number > variant_spec.together:
+        most = max(1, min(most, int(LONGEST_SECONDS / each)))
     batches = -(-number // most)
     lanes = -(-number // batches)
     allowed = min(BLOCK_SECONDS / each, number / FEW_BLOCKS, MOST_CELLS) / lanes

@@ -246,6 +246,7 @@ class LongSequences(Model):
         run = train(
             begin, MaskedTokens(self.batch), drawn.sequences, optimiser(self), self.steps, batches,
             record=evaluated_steps(self.steps), measure=_Watch(), held_out=judges.tests,
+            precision="default",
         )  # fmt: skip
         ends = np.asarray(evaluate(run.network, _by_sequence, judges.tests[-1], True))
         above = ends[:, None] - judges.floors  # on the same sequences, so that their difficulty cancels

@@ -35,7 +35,7 @@ FULL = {
     "moved": {"steps": 3000, "networks": 8},
     "long": {"sites": 20, "colours": 10, "groups": 20, "fitted": 1_600_000, "fit_steps": 15_000, "tested": 4096, "batch": 256,
              "heads": 16, "width": 32, "networks": 5},
-    "trained": 400_000, "settings": {"gradient descent": 1_000_000, "Adam": 40_000},
+    "trained": 400_000, "settings": {"gradient descent": 400_000, "Adam": 40_000},
     "encoder": {},
 }  # fmt: skip
 QUICK = {

@@ -25,7 +25,7 @@ FULL = {
     "networks": ("1 layer", "2 layers", "3 layers", "bare layer"),
     "steps": {400: (250, 1000), 1200: (250, 1000, 4000), 3000: (1000, 4000, 16000), 8000: (16000, 64000),
               24000: (64000,)},
-    "narrow": (8000, 24000), "bare": (216_000,), "training": {"batch": 512, "recorded": 20},
+    "narrow": (24000,), "bare": (72_000,), "training": {"batch": 512, "recorded": 20},
     "penalties": (0.3, 1.0, 3.0, 10.0),
     "exact": {"inverse_temperature": 2.0, "low": 0.7, "high": 20.0, "samples": (1.0, 2.0, 4.0, 8.0, 16.0), "size": 200,
               "seeds": 8},
