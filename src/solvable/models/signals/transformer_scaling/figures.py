@@ -177,6 +177,55 @@ def draw_laziness(data: dict[str, Any]) -> Any:
     return figure
 
 
+def compute(quick: bool) -> dict[str, Any]:
+    model, grid = TransformerScaling(steps=50, base_width=64), 2.0 ** np.arange(-8.0, -4.0)
+    shapes, seeds = {"64 × 2": (64, 2), "32 × 8": (32, 8)}, 2
+    if quick:
+        model, grid, shapes = (
+            model.replace(steps=16, batch=4, context=8),
+            grid[::2],
+            {"32 × 2": (32, 2), "16 × 8": (16, 8)},
+        )
+    found = {}
+    for name, (width, depth) in shapes.items():
+        runs = Study(
+            model.replace(depth=depth), {"rule": list(NAMES)[1:], "rate": grid}, sizes=[width], seeds=seeds
+        ).run()
+        found[name.replace(" × ", "x")] = runs[KEPT[:3]]
+    return found
+
+
+def at_base_rate(data: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """By shape: final losses at the rate that is best for the first shape under the same rule, and at the best rate of all."""
+    (_, first), *_ = found = sorted(data.items(), key=lambda item: -int(item[1]["size"][0]))
+    tuned = first.final_loss_simulated.isel(size=0).mean("seed", skipna=False).fillna(np.inf).argmin("rate")
+    losses = {name: part.final_loss_simulated.isel(size=0) for name, part in found}
+    return {name: (loss.isel(rate=tuned), loss.min("rate")) for name, loss in losses.items()}
+
+
+def draw_compute(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    found = at_base_rate(data)
+    figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.9), sharey=True)
+    for k, (axis, words) in enumerate(
+        zip(axes, ("rate tuned on the first shape", "rate tuned on every shape"), strict=True)
+    ):
+        for i, rule in enumerate(list(NAMES)[1:]):
+            values = [pair[k].sel(rule=rule) for pair in found.values()]
+            means = [float(v.mean("seed")) for v in values]
+            errors = [float(v.std("seed", ddof=1)) / np.sqrt(v.sizes["seed"]) for v in values]
+            axis.errorbar(
+                range(len(found)), means, errors, fmt=MARKERS[i] + LINES[i], color=COLOURS[i + 4], label=NAMES[rule]
+            )
+        axis.set_xticks(range(len(found)), [name.replace("x", " × ") for name in found])
+        axis.set(xlabel="width × depth, at equal compute", title=words)
+    axes[0].set_ylabel("test loss at the end")
+    axes[0].legend()
+    figure.suptitle("Deeper shapes at equal compute: what is lost without tuning again", fontsize=11)
+    return figure
+
+
 RECIPES = {
     "transformer-scaling-rates": Recipe(
         rates,
@@ -187,5 +236,10 @@ RECIPES = {
         laziness,
         draw_laziness,
         sentence="Non-linear share of a residual block's change in one step of Adam, against depth.",
+    ),
+    "transformer-scaling-compute": Recipe(
+        compute,
+        draw_compute,
+        sentence="Loss of small transformers of different shapes at equal compute, under three rules.",
     ),
 }

@@ -238,7 +238,7 @@ RECIPES = {
         draw_text,
         sentence="Loss of transformers on text against rate, ε and weight decay of a base model, at depths from 2 to 64.",
     ),
-    "transformer-scaling-compute": Recipe(
+    "transformer-scaling-shapes": Recipe(
         compute,
         draw_compute,
         sentence="Loss of transformers of different shapes on text at about equal compute, under four rules.",
