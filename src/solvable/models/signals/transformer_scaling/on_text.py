@@ -45,7 +45,7 @@ class Piece(NamedTuple):
 
 def tables(quick: bool = False) -> dict[str, Table]:
     """What both figures show; the last one has shapes of about equal compute, width² × depth."""
-    all_rules, two = tuple(NAMES), ("mup", "completep")
+    all_rules, width_rules = tuple(NAMES), ("mup", "depth-mup", "completep")
     if quick:
         deep, shapes = ((16, 2), (16, 4)), ((32, 2), (16, 8))
     else:
@@ -53,8 +53,8 @@ def tables(quick: bool = False) -> dict[str, Table]:
     ends = (deep[0], deep[-1])
     return {
         "rate": Table("rate", all_rules, deep),
-        "epsilon": Table("epsilon", two, ends),
-        "decay": Table("decay", two, ends),
+        "epsilon": Table("epsilon", width_rules, ends),
+        "decay": Table("decay", width_rules, ends),
         "shapes": Table("rate", all_rules, shapes),
     }
 
