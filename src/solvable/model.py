@@ -488,6 +488,11 @@ class Model(eqx.Module):
         return tuple(self.observables())
 
     @property
+    def corner_numerics(self) -> dict[str, Any]:
+        """Numerics of the corner checks that differ from the defaults, for choices at which these would take hours."""
+        return {}
+
+    @property
     def has_theory(self) -> bool:
         return type(self).point is not Model.point
 
