@@ -38,7 +38,10 @@ def two_classes() -> tuple[np.ndarray, np.ndarray]:
 
 def _layer(key: PRNGKeyArray, inside: int, outside: int) -> Layer:
     scale = float(np.sqrt(2 / (9 * inside)))
-    return {"w": scale * jax.random.normal(key, (9 * inside, outside), jnp.float32), "b": jnp.zeros(outside, jnp.float32)}
+    return {
+        "w": scale * jax.random.normal(key, (9 * inside, outside), jnp.float32),
+        "b": jnp.zeros(outside, jnp.float32),
+    }
 
 
 def draw_network(key: PRNGKeyArray, channels: int) -> dict[str, Layer]:

@@ -44,7 +44,9 @@ def trained(key: PRNGKeyArray, text: Int[Array, " n"], *, width: int, depth: int
         at = step.astype(jnp.float32)
         return rate * jnp.minimum(1.0, (at + 1) / 16) * 0.5 * (1 + jnp.cos(jnp.pi * jnp.minimum(at / steps, 1.0)))
 
-    network, optimiser = parametrise(network, "mup", base_width=64, base_depth=depth, rate=schedule, scale=0.1, decay=0.0)
+    network, optimiser = parametrise(
+        network, "mup", base_width=64, base_depth=depth, rate=schedule, scale=0.1, decay=0.0
+    )
 
     def loss(network: GPT, batch: Array) -> Array:
         return jnp.mean(cross_entropies(jax.vmap(network)(batch[:, :-1]), batch[:, 1:]))
@@ -81,7 +83,7 @@ def chain(
     generations: int,
     width: int = 64,
     depth: int = 2,
-    steps: int = 1500,
+    steps: int = 1000,
     rows: int = 512,
     rate: float = 2.0**-7,
 ) -> dict[str, Array]:

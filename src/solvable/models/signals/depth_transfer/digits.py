@@ -101,6 +101,5 @@ def losses(depths: list[int], exponents: list[float], rates: np.ndarray, seeds: 
         run = jax.vmap(jax.vmap(run, (None, None, 0)), (None, 0, None))
         found.append(np.asarray(run(keys, jnp.asarray(exponents), jnp.asarray(rates))))
     dims = ("depth", "exponent", "rate", "seed")
-    return xr.Dataset(
-        {"loss": (dims, np.stack(found))}, {"depth": depths, "exponent": exponents, "rate": rates}, attrs={k: int(v) for k, v in shape.items()}
-    )
+    coords = {"depth": depths, "exponent": exponents, "rate": rates}
+    return xr.Dataset({"loss": (dims, np.stack(found))}, coords, attrs={k: int(v) for k, v in shape.items()})

@@ -160,7 +160,9 @@ def draw_digits(data: dict[str, Any]) -> Any:
                 axis.errorbar(loss.rate, loss.mean("seed"), error, fmt=MARKERS[i] + "-", color=COLOURS[i], markersize=3.8,
                               label=f"L = {depth}")  # fmt: skip
             log_axis(axis.xaxis)
-            axis.set_title(f"{words}, {'convolutions' if name else 'dense layers'}, N = {runs.attrs['width']}", fontsize=9)
+            axis.set_title(
+                f"{words}, {'convolutions' if name else 'dense layers'}, N = {runs.attrs['width']}", fontsize=9
+            )
         row[0].set_ylabel("log₁₀ of the training loss")
         row[0].legend(title="depth")
     for axis in axes[-1]:

@@ -49,7 +49,7 @@ def tables(quick: bool = False) -> dict[str, Table]:
     if quick:
         deep, shapes = ((16, 2), (16, 4)), ((32, 2), (16, 8))
     else:
-        deep, shapes = ((64, 2), (64, 8), (64, 32), (64, 64)), ((128, 2), (96, 4), (64, 8), (48, 16), (32, 32))
+        deep, shapes = ((64, 2), (64, 8), (64, 32)), ((128, 2), (96, 4), (64, 8), (48, 16), (32, 32))
     ends = (deep[0], deep[-1])
     return {
         "rate": Table("rate", all_rules, deep),
@@ -186,7 +186,10 @@ def draw_text(data: dict[str, Any]) -> Any:
     for i, rule in enumerate(rate.rule.values):
         _points(axes[1, 0], rate.depth, best.sel(rule=rule), i, NAMES[str(rule)], 3)
         _points(axes[1, 1], rate.depth, kept.sel(rule=rule), i, NAMES[str(rule)], 3)
-    for axis, words in ((axes[1, 0], "best rate, log₂"), (axes[1, 1], "loss at the base model's best rate, above the best")):
+    for axis, words in (
+        (axes[1, 0], "best rate, log₂"),
+        (axes[1, 1], "loss at the base model's best rate, above the best"),
+    ):
         axis.set(xlabel=label("depth", "L"), title=words)
         log_axis(axis.xaxis)
     axes[1, 0].legend()
@@ -198,11 +201,14 @@ def draw_text(data: dict[str, Any]) -> Any:
                 values = runs.final_loss_simulated.sel(rule=rule).isel(shape=i)
                 _points(axis, runs[swept], values, 2 * k + i, f"{NAMES[str(rule)]}, L = {depth}")
         words = {"epsilon": "Adam's ε of the base model", "decay": "weight decay of the base model"}[swept]
-        axis.set(xlabel=label(words, symbol), title=f"loss against {words}", ylim=_window(runs.final_loss_simulated, 1.0))
+        axis.set(
+            xlabel=label(words, symbol), title=f"loss against {words}", ylim=_window(runs.final_loss_simulated, 1.0)
+        )
         log_axis(axis.xaxis)
         axis.legend(fontsize=7)
     figure.suptitle(
-        f"Transformers of width {int(rate.width[0])} on Python's documentation, hyperparameters of a base model of depth 2", fontsize=11
+        f"Transformers of width {int(rate.width[0])} on Python's documentation, with hyperparameters of a base model of depth 2",
+        fontsize=11,
     )
     return figure
 
@@ -224,7 +230,9 @@ def draw_compute(data: dict[str, Any]) -> Any:
     axes[0].legend()
     deepest, flops = runs["shape"].values[-1], flops_per_step(runs)
     for i, rule in enumerate(runs.rule.values):
-        curve = runs.test_loss_simulated.sel(rule=rule, shape=deepest, rate=rates.sel(rule=rule)).isel(time=slice(1, None))
+        curve = runs.test_loss_simulated.sel(rule=rule, shape=deepest, rate=rates.sel(rule=rule)).isel(
+            time=slice(1, None)
+        )
         _points(axes[2], curve.time * float(flops.sel(shape=deepest)), curve, i, NAMES[str(rule)], 3)
     log_axis(axes[2].xaxis)
     axes[2].set(xlabel="floating-point operations", title=f"the deepest shape, {deepest}, rate of the first")
