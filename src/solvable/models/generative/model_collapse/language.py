@@ -90,7 +90,7 @@ def chain(
     """What happens over generations: the loss on real text, for common and for rare letters, and how much is still written.
 
     `common_loss` and `rare_loss` are means over letters of each kind: rare ones have a share of less than 1 % in the text.
-    `lost_pairs` is the share of the pairs of letters of the real text, rarer than 1 in 10,000, that the generation does not write.
+    `lost_pairs` is the share of the pairs of letters of the real text, rarer than 1 in 10,000, that it does not write.
     """
     real, held = texts()
     number = len(real)
