@@ -62,10 +62,21 @@ def _imbalance(stored: Stored) -> list[Measured]:
     lengths = stored[f"{FIGURE}.lengths"]
     x = np.log(lengths.length.values)
     powers = {name: np.polyfit(x, np.log(lengths[name].values), 1)[0] for name in ("query", "value")}
-    return [
+    found = [
         Measured("power of the length in query gradients", *mean_and_error(powers["query"]), above=5.8, below=6.2),
         Measured("power of the length in value gradients", *mean_and_error(powers["value"]), above=1.8, below=2.2),
     ]
+    sizes = stored[f"{FIGURE}.sizes"]
+    query, value = sizes.log_query_gradient_simulated, sizes.log_value_gradient_simulated
+    ratio = query - value
+    for name, values, low, high in (("query", query, -0.1, 0.1), ("value", value, 0.8, 1.2)):
+        ends = values.isel(size=-1)
+        power = (ends.isel(context=-1) - ends.sel(context=10)) / np.log(int(ends.context[-1]) / 10)
+        words = f"power of T in {name} gradients, T = 10 to {int(ends.context[-1])}, overlap ½"
+        found.append(Measured(words, *mean_and_error(power), above=low, below=high))
+    wide = (ratio.isel(size=-1) - ratio.isel(size=0)) / np.log(sizes["size"].values[-1] / sizes["size"].values[0])
+    found.append(Measured("power of d in their ratio", *mean_and_error(wide.mean("context")), above=-0.1, below=0.1))
+    return found
 
 
 CLAIMS = (

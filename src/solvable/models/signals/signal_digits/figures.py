@@ -27,6 +27,30 @@ def study(quick: bool) -> Study:
     return Study(model, over, sizes=[16 if quick else 64], seeds=2 if quick else 4)
 
 
+def residual_study(quick: bool) -> Study:
+    """The same networks with other residual strengths beside the attention."""
+    model = SignalDigits(steps=5 if quick else 400, value_variance=VARIANCE, weight_variance=VARIANCE)
+    over = {
+        "layer_norm": ["after", "before"],
+        "depth": DEPTHS[:2] if quick else DEPTHS[1::2],
+        "attention_residual": [0.3, 3.0],
+        "strength": STRENGTHS[::5] if quick else STRENGTHS,
+    }
+    return Study(model, over, sizes=[16 if quick else 64], seeds=2 if quick else 4)
+
+
+def optimiser_study(quick: bool) -> Study:
+    """Adam and plain gradient descent at all rates, from strong to weak gradients of queries and keys."""
+    model = SignalDigits(depth=2 if quick else 6, steps=5 if quick else 400)
+    over = {
+        "layer_norm": ["after", "before"],
+        "optimiser": ["adam", "sgd"],
+        "strength": [0.03, 0.3, 1.0, 3.0][:: 3 if quick else 1],
+        "rate": 10.0 ** np.arange(-4.0, 1.01, 2.0 if quick else 0.5),
+    }
+    return Study(model, over, sizes=[16 if quick else 64], seeds=2 if quick else 4)
+
+
 def predicted(runs: Any, number: int) -> Any:
     """The theory's overlap after the last block at the start, at the depths of the runs and `number` strengths."""
     import xarray as xr
