@@ -144,7 +144,9 @@ def recovery_table(found: Mapping[int, Mapping[str, np.ndarray]], noises: Any, t
     most = max(len(one["overlap"]) for one in found.values())
     tables = {}
     for name in ("overlap", "share"):
-        parts = [np.pad(f[name], [(0, most - len(f[name])), *[(0, 0)] * 4], constant_values=np.nan) for f in found.values()]
+        parts = [
+            np.pad(f[name], [(0, most - len(f[name])), *[(0, 0)] * 4], constant_values=np.nan) for f in found.values()
+        ]
         tables[name] = (dims, np.moveaxis(np.stack(parts), [0, 1], [2, 3]).astype(np.float32))
     return xr.Dataset(tables).assign_coords(
         pace=list(paces), matrix_noise=list(noises), size=list(found), sign=[1, -1], time=np.asarray(times, float)
