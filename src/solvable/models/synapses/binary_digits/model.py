@@ -187,7 +187,10 @@ class BinaryDigits(Model):
             second = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g**2, second, gradient)
             a, b = 1 - 0.9**number, 1 - 0.999**number
             means = jax.tree.map(
-                lambda w, m, v: jnp.clip(w - rate * (m / a) / (jnp.sqrt(v / b) + 1e-8), -bound, bound), means, first, second
+                lambda w, m, v: jnp.clip(w - rate * (m / a) / (jnp.sqrt(v / b) + 1e-8), -bound, bound),
+                means,
+                first,
+                second,
             )
             return (means, first, second), None
 
