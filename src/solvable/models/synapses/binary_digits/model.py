@@ -142,7 +142,7 @@ class BinaryDigits(Model):
     steps: int = choice(600, high=1_000_000, meaning="gradient steps on batches of 100 images")
 
     observables_declared = (
-        observable("train_accuracy", "fraction of training images classified correctly by the network that is trained", low=0, high=1,
+        observable("train_accuracy", "fraction of training images that the trained network classifies correctly", low=0, high=1,
                    predicted=False),
         observable("accuracy", "the same on test images", low=0, high=1, predicted=False),
         observable("binarised_accuracy", "the same for the binary network", low=0, high=1, predicted=False),
