@@ -6,7 +6,7 @@ import numpy as np
 
 import solvable as sv
 from solvable.model import simulate_batch
-from solvable.models.synapses.binary_digits.model import forward, forward_binary, images
+from solvable.models.synapses.binary_digits.model import forward_binary, forward_surrogate, images
 
 
 def test_the_surrogate_is_the_mean_of_the_binary_network_by_the_central_limit():
@@ -18,7 +18,7 @@ def test_the_surrogate_is_the_mean_of_the_binary_network_by_the_central_limit():
     draws = jnp.where(a < 0.5 * (1 + M), 1.0, -1.0) * jnp.where(b < 0.5 * (1 + x), 1.0, -1.0)
     fields = draws.sum(axis=1)
     zero = jnp.zeros((0, n, n))
-    surrogate = forward((jnp.eye(n) * 0 + 1e-9, zero, M), x)  # a first layer that passes nothing on
+    surrogate = forward_surrogate((jnp.eye(n) * 0 + 1e-9, zero, M), x)  # a first layer that passes nothing on
     assert float(jnp.abs(surrogate).max()) < 1e-6
     mean, spread = float((M * x).sum()), float((1 - M**2 * x**2).sum())
     assert abs(float(fields.mean()) - mean) < 5 * np.sqrt(spread / 20_000)
