@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from solvable.render.figures import Recipe
+from solvable.render.pieces import threads
 from solvable.render.plots import COLOURS, label
 from solvable.study import Study
 
@@ -24,65 +25,102 @@ SETTINGS = {
 }
 TITLES = {"plain": "$v \\sim N(0, 1)$", "inverse-root": "$v \\sim N(0, 1/K)$"}
 SIZE = 1000  # dimension in which the starts are drawn
-LANES = 240  # flows followed at once
-
+LANES = 192  # flows followed at once: those of one horizon, which take equally many steps
+GAINS = ("plain, 0.4", "inverse-root, 0.5")  # settings whose gain against training time is drawn
+EARLY = 80.0  # training time at which curricula are compared; later, slow starts have won too
+WIDE, TICKET = 16, 4  # units of the networks that are pruned, and units that are kept
 
 NAMES = ("initial_norm", "initial_overlap", "initial_readout")
-PROTOCOLS = ("hard", "curriculum", "anti")
+PROTOCOLS = ("hard", "curriculum")
+ARMS = ("ticket", "random")
 
 
-def final_errors(
-    protocol: str, students: int, settings: list[dict[str, Any]], horizons: list[float], starts: int, nodes: int
-) -> dict[str, np.ndarray]:
-    """Final errors, (settings, horizons, starts), NaN where the flow has not converged; all protocols use the same starts."""
+def drawn_starts(students: int, settings: list[dict[str, Any]], starts: int) -> list[list[XorCurriculum]]:
+    """Random starts for every setting; all protocols and horizons use the same ones."""
     keys = [jax.random.fold_in(jax.random.key(7), i) for i in range(starts)]
-    lanes: dict[str, list[Any]] = {name: [] for name in (*NAMES, "hard", "horizon")}
-    for values in settings:
-        random = XorCurriculum(students=students, start="random", **values)
-        drawn = [random.prepare(key, SIZE) for key in keys]
-        for horizon in horizons:
-            for one in drawn:
-                lanes["hard"].append(values["hard"])
-                lanes["horizon"].append(horizon)
-                for name in NAMES:
-                    lanes[name].append(getattr(one, name))
-    model = XorCurriculum(protocol=protocol, students=students, points=1)
-    fields = {name: jnp.stack([jnp.asarray(x, float) for x in values]) for name, values in lanes.items()}
-    errors, converged = _ends(model, fields, XorCurriculum.numerics.updated({"nodes": nodes}))
-    shape = (len(settings), len(horizons), starts)
-    return {"error": np.where(converged, errors, np.nan).reshape(shape)}
+    random = [XorCurriculum(students=students, start="random", **values) for values in settings]
+    return [[model.prepare(key, SIZE) for key in keys] for model in random]
+
+
+def follow(
+    protocol: str, drawn: list[list[XorCurriculum]], horizons: list[float], nodes: int
+) -> dict[str, np.ndarray]:
+    """Final errors (settings, horizons, starts), and the sizes |v_k||w_k| of the units at the end; NaN without convergence."""
+    chosen = [(one, horizon) for horizon in horizons for row in drawn for one in row]
+    lanes = {name: jnp.stack([jnp.asarray(getattr(one, name), float) for one, _ in chosen]) for name in (*NAMES, "hard")}
+    lanes["horizon"] = jnp.asarray([horizon for _, horizon in chosen])
+    model = XorCurriculum(protocol=protocol, students=drawn[0][0].students, points=1)
+    errors, sizes, converged = _ends(model, lanes, XorCurriculum.numerics.updated({"nodes": nodes}))
+    shape = (len(horizons), len(drawn), len(drawn[0]))
+    errors = np.where(converged, errors, np.nan).reshape(shape).swapaxes(0, 1)
+    sizes = np.where(np.asarray(converged)[:, None], sizes, np.nan)
+    return {"error": errors, "unit": sizes.reshape(*shape, -1).swapaxes(0, 1)}
 
 
 @eqx.filter_jit
 def _ends(model: XorCurriculum, lanes: dict[str, Any], numerics: Any) -> Any:
     def end(fields: dict[str, Any]) -> Any:
         found = model.with_values(fields).point(numerics)
-        return found["final_error"], found["converged"][-1]
+        size = jnp.abs(found["readout"][-1]) * jnp.sqrt(found["norm"][-1])
+        return found["final_error"], size, found["converged"][-1]
 
     return jax.lax.map(end, lanes, batch_size=LANES)
+
+
+def pruned(drawn: list[list[XorCurriculum]], sizes: np.ndarray, horizon: float, nodes: int) -> dict[str, np.ndarray]:
+    """Final errors (settings, arms, starts) of a few units of wide networks, back at their start and trained alone.
+
+    A ticket keeps the units that are largest at the end of the wide network's training (`sizes`), the control random ones.
+    """
+    errors = []
+    for arm in ARMS:
+        rows = []
+        for wide, row in zip(drawn, sizes, strict=True):
+            kept = []
+            for number, (one, size) in enumerate(zip(wide, row, strict=True)):
+                largest = np.argsort(-size)[:TICKET]
+                any_units = np.random.default_rng(number).permutation(len(size))[:TICKET]
+                at = np.sort(largest if arm == "ticket" else any_units)
+                norm, overlap, readout = (np.asarray(getattr(one, name)) for name in NAMES)
+                kept.append(one.replace(students=TICKET, initial_norm=norm[np.ix_(at, at)], initial_overlap=overlap[at],
+                                        initial_readout=readout[at]))  # fmt: skip
+            rows.append(kept)
+        found = follow("hard", rows, [horizon], nodes)["error"][:, 0]
+        errors.append(np.where(np.isfinite(sizes).all(-1), found, np.nan))
+    return {"error": np.stack(errors, axis=1)}
 
 
 def width(quick: bool, pieces: Any) -> dict[str, Any]:
     import xarray as xr
 
     units, horizons = ([2, 4], [10.0, 20.0]) if quick else ([2, 4, 8, 16], [10.0, 20.0, 40.0, 80.0, 160.0])
-    starts, nodes = (4, 64) if quick else (24, 1024)
+    wide, starts, nodes = (8, 4, 64) if quick else (WIDE, 48, 1024)
     settings = dict(list(SETTINGS.items())[:1]) if quick else SETTINGS
     shape = (len(settings), len(units), len(horizons), starts)
     dims = ("setting", "students", "horizon", "start")
     table = xr.Dataset(coords={"setting": list(settings), "students": units, "horizon": horizons})
     for protocol in PROTOCOLS:
         table[protocol] = (dims, np.full(shape, np.nan))
-    for students in units:
-        for protocol in PROTOCOLS:
-            chosen = {n: v for n, v in settings.items() if protocol != "anti" or n == "plain, 0.4"}
-            what = [protocol, students, list(chosen), horizons, starts, nodes]
-            found = pieces.get(
-                f"{protocol}, K = {students}",
-                what,
-                lambda p=protocol, k=students, c=chosen: final_errors(p, k, list(c.values()), horizons, starts, nodes),
-            )
-            table[protocol].loc[{"setting": list(chosen), "students": students}] = found["error"]
+
+    def ends(protocol: str, students: int, horizons: list[float]) -> Any:
+        def make() -> dict[str, np.ndarray]:
+            return follow(protocol, drawn_starts(students, list(settings.values()), starts), horizons, nodes)
+
+        what = [protocol, students, list(settings), horizons, starts, nodes]
+        return pieces.get(f"{protocol}, K = {students}", what, make)
+
+    with threads() as pool:
+        jobs = {(p, k): pool.submit(ends, p, k, horizons) for k in units for p in PROTOCOLS}
+        if wide not in units:
+            jobs["hard", wide] = pool.submit(ends, "hard", wide, horizons)
+        for (protocol, students), job in jobs.items():
+            if students in units:
+                table[protocol].loc[{"students": students}] = job.result()["error"]
+        sizes = jobs["hard", wide].result()["unit"][:, -1]
+    kept = pieces.get("tickets", [wide, list(settings), horizons[-1], starts, nodes],
+                      lambda: pruned(drawn_starts(wide, list(settings.values()), starts), sizes, horizons[-1], nodes))  # fmt: skip
+    table["pruned"] = (("setting", "arm", "start"), kept["error"])
+    table = table.assign_coords(arm=list(ARMS))
     size, seeds = (100, 4) if quick else (400, 8)
     shown = XorCurriculum(horizon=20.0, points=8)
     curves = Study(shown, {"protocol": ["hard", "curriculum", "anti"]}, sizes=[size], seeds=seeds).run()
@@ -99,19 +137,30 @@ def least_error(spread: float) -> float:
     return 2 * wrong * (1 - wrong)
 
 
-def won(table: Any, setting: str, units: int, protocol: str) -> np.ndarray:
+def won(table: Any, setting: str, units: int, protocol: str, horizon: float) -> np.ndarray:
     """Per start, 1 if it ends closer to the least error than to 1/4, the error with one misclassified cluster, else 0.
 
     NaN where the flow has not converged.
     """
+    return _won(setting, table[protocol].sel(setting=setting, students=units, horizon=horizon).values)
+
+
+def won_pruned(table: Any, setting: str, arm: str) -> np.ndarray:
+    """The same for pruned networks: the ticket, or random units of the same networks."""
+    return _won(setting, table.pruned.sel(setting=setting, arm=arm).values)
+
+
+def _won(setting: str, errors: np.ndarray) -> np.ndarray:
     enough = 0.5 * (least_error(float(setting.split(", ")[1])) + 0.25)
-    errors = table[protocol].sel(setting=setting, students=units).isel(horizon=-1).values
     return np.where(np.isfinite(errors), (errors < enough).astype(float), np.nan)
 
 
-def solved(table: Any, setting: str, units: int, protocol: str) -> tuple[float, float]:
-    """Fraction of starts that solve the task; two pseudo-counts keep its standard error finite."""
-    good = won(table, setting, units, protocol)
+def fraction(good: np.ndarray) -> tuple[float, float]:
+    """Fraction of ones among the finite values; two pseudo-counts keep its standard error finite.
+
+    >>> fraction(np.array([1.0, 0.0, 1.0, 1.0, np.nan]))[0]
+    0.75
+    """
     good = good[np.isfinite(good)]
     safe = (good.sum() + 1) / (good.size + 2)
     return float(good.mean()) if good.size else math.nan, math.sqrt(safe * (1 - safe) / max(good.size, 1))
@@ -122,7 +171,8 @@ def draw_width(data: dict[str, Any]) -> Any:
 
     curves, table = data[""], data["map"]
     size = int(curves["size"][-1])
-    figure, axes = plt.subplots(1, 4, figsize=(15.6, 3.8), layout="constrained")
+    figure, panels = plt.subplots(2, 3, figsize=(13.2, 7.6), layout="constrained")
+    axes = panels.ravel()
     time = 10.0 * curves.stage.values
     names = (("hard", "hard only"), ("curriculum", "easy, then hard"), ("anti", "hard, then easy"))
     for (protocol, name), colour in zip(names, COLOURS, strict=False):
@@ -132,40 +182,68 @@ def draw_width(data: dict[str, Any]) -> Any:
         axes[0].errorbar(time, runs.mean("seed"), error, fmt="o", color=colour, markersize=3.2)
     axes[0].axvline(10.0, color="0.6", linewidth=0.8, zorder=0)
     axes[0].set(xlabel=label("time", "t"), ylabel="error on hard samples", ylim=(0, None))
-    axes[0].set_title(f"K = 4, given start; SGD at d = {size} (points)")
+    axes[0].set_title(f"four units, given start: theory (lines),\ndescent at d = {size} (points)")
     axes[0].legend()
 
     gain = table.hard - table.curriculum
-    chosen = ["plain, 0.4", "inverse-root, 0.5"]
-    for axis, setting in zip(axes[1:], [s for s in chosen if s in table.setting.values], strict=False):
+    for axis, setting in zip(axes[1:3], [s for s in GAINS if s in table.setting.values], strict=False):
         for students, colour in zip(table.students.values, COLOURS, strict=False):
             here = gain.sel(setting=setting, students=students)
-            error = here.std("start", ddof=1) / np.sqrt(here.sizes["start"])
+            error = here.std("start", ddof=1) / np.sqrt(here.notnull().sum("start"))
             axis.errorbar(
-                table.horizon, here.mean("start"), error, fmt="o-", color=colour, markersize=4, label=f"K = {students}"
+                table.horizon, here.mean("start"), error, fmt="o-", color=colour, markersize=4, label=f"{students} units"
             )
-        scaling, spread = setting.split(", ")
         axis.axhline(0, color="0.5", linewidth=0.8, zorder=0)
-        axis.set(xlabel=label("horizon", "T"), ylabel="gain of the curriculum in error", xscale="log")
-        axis.set_xticks(table.horizon.values, [f"{x:g}" for x in table.horizon.values])
-        axis.minorticks_off()
-        axis.set_title(f"{TITLES[scaling]}, σ = {spread};\n{table.sizes['start']} random starts each")
+        axis.set(xlabel=label("training time", "T"), ylabel="gain of easy samples first, in error", xscale="log")
+        _ticks(axis, table.horizon.values)
+        axis.set_title(f"{_words(setting)};\n{table.sizes['start']} random starts each")
         axis.legend()
 
-    for setting, colour in zip(table.setting.values, COLOURS[3:], strict=False):
-        for protocol, line in (("hard", "o:"), ("curriculum", "s-")):
-            found = np.array([solved(table, str(setting), int(k), protocol) for k in table.students.values])
-            scaling, spread = str(setting).split(", ")
-            name = f"{TITLES[scaling]}, σ = {spread}" if protocol == "curriculum" else None
-            axes[3].errorbar(table.students, found[:, 0], found[:, 1], fmt=line, color=colour, markersize=4, label=name)
-    axes[3].set(xlabel=label("units", "K"), ylabel=f"fraction of starts that solve the task, T = {table.horizon.values[-1]:g}",
-                xscale="log", ylim=(-0.05, 1.05))  # fmt: skip
-    axes[3].set_xticks(table.students.values, [str(int(k)) for k in table.students.values])
-    axes[3].minorticks_off()
-    axes[3].set_title("winning starts: hard only (dotted),\neasy, then hard (solid)")
-    axes[3].legend(fontsize=7.5)
+    early = [t for t in table.horizon.values if t <= EARLY][-1]
+    late = table.horizon.values[-1]
+    shown = (("hard", early, "o:"), ("hard", late, "^-"), ("curriculum", early, "s--"))
+    for axis, scaling in zip(axes[3:5], TITLES, strict=True):
+        mine = [s for s in table.setting.values if s.startswith(scaling)]
+        for setting, colour in zip(mine, COLOURS[3:], strict=False):
+            for protocol, horizon, line in shown:
+                found = np.array([fraction(won(table, setting, int(k), protocol, horizon)) for k in table.students])
+                name = f"σ = {setting.split(', ')[1]}, {dict(names)[protocol]}, T = {horizon:g}"
+                axis.errorbar(table.students, found[:, 0], found[:, 1], fmt=line, color=colour, markersize=4, label=name)
+        axis.set(xlabel=label("units", "K"), ylabel="fraction of starts that solve the task", xscale="log", ylim=(-0.05, 1.75))
+        _ticks(axis, table.students.values)
+        axis.set_yticks([0, 0.5, 1])
+        axis.set_title(f"winning starts, {TITLES[scaling]}")
+        if mine:
+            axis.legend(fontsize=7.5, loc="upper left")
+
+    settings, units = list(table.setting.values), int(table.students.max())
+    bars = {
+        f"all {units}": [won(table, s, units, "hard", late) for s in settings],
+        f"their {TICKET} largest, from their start": [won_pruned(table, s, "ticket") for s in settings],
+        f"{TICKET} random ones of them": [won_pruned(table, s, "random") for s in settings],
+    }
+    for i, (name, good) in enumerate(bars.items()):
+        found = np.array([fraction(one) for one in good])
+        at = np.arange(len(settings)) + 0.27 * (i - 1)
+        axes[5].bar(at, found[:, 0], 0.27, yerr=found[:, 1], color=COLOURS[i], label=name)
+    axes[5].set_xticks(range(len(settings)), [_words(s).replace("$, ", "$,\n") for s in settings], fontsize=7.5)
+    axes[5].set(ylabel="fraction that solve the task", ylim=(0, 1.45))
+    axes[5].set_yticks([0, 0.5, 1])
+    axes[5].set_axisbelow(True)
+    axes[5].set_title(f"pruned and trained again on hard samples, T = {late:g}")
+    axes[5].legend(fontsize=7.5, loc="upper left")
     figure.suptitle("A curriculum helps at intermediate training times, which wide networks pass early", fontsize=11)
     return figure
+
+
+def _words(setting: str) -> str:
+    scaling, spread = setting.split(", ")
+    return f"{TITLES[scaling]}, σ = {spread}"
+
+
+def _ticks(axis: Any, values: np.ndarray) -> None:
+    axis.set_xticks(values, [f"{x:g}" for x in values])
+    axis.minorticks_off()
 
 
 RECIPES = {
@@ -173,6 +251,7 @@ RECIPES = {
         width,
         draw_width,
         resumes=True,
-        sentence="Gain of a curriculum on XOR against width and training time, from many random starts.",
+        sentence="Gain of a curriculum on XOR against width and training time, and starts that win: whether wide networks gain "
+        "less, and whether their largest units win alone.",
     )
 }
