@@ -18,12 +18,19 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
+COMPILING = {
+    "/jax/core/compile/jaxpr_trace_duration": "trace",
+    "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
+    "/jax/core/compile/backend_compile_duration": "compile",
+}
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def one(model: str, changes: dict[str, Any]) -> None:
     """Run the default simulation of a model and print what happened."""
     _without_formulas()
+    import jax.monitoring
+
     from solvable.explorer import views, worker
     from solvable.explorer.defaults import default_view
     from solvable.lab import compute  # noqa: F401  (a worker has imported it before its first job)
@@ -38,6 +45,14 @@ def one(model: str, changes: dict[str, Any]) -> None:
         "seeds": view.seeds,
         "points": view.simulated,
     }
+    spans: dict[str, float] = {}
+
+    def heard(event: str, seconds: float, **_: Any) -> None:
+        name = COMPILING.get(event)
+        if name:
+            spans[name] = spans.get(name, 0.0) + seconds
+
+    jax.monitoring.register_event_duration_secs_listener(heard)
     begun, spent = time.monotonic(), time.process_time()
 
     def send(message: dict[str, Any], data: bytes = b"") -> None:
@@ -45,11 +60,13 @@ def one(model: str, changes: dict[str, Any]) -> None:
         content: Any = message.get("data")
         if event == "points" and content["observable"] in view.observables and "first_points" not in found:
             found.update(first_points=time.monotonic() - begun, first_points_cpu=time.process_time() - spent)
+            found.update({f"first_{name}": seconds for name, seconds in spans.items()})
         elif event == "agreement":
             found["verdicts"] = {r["observable"]: r["verdict"] for r in content["rows"]}
 
     simulation = worker.Simulation("job", view.json(), send, threading.Event())
     simulation.run()
+    found |= spans
     found |= {"shown": list(view.observables), "seconds": time.monotonic() - begun, "cpu": time.process_time() - spent}
     if view.model.has_theory:
         found["rows"] = _rows(simulation.study.agreement(), view.observables)
