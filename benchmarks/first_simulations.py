@@ -68,6 +68,7 @@ def one(model: str, changes: dict[str, Any]) -> None:
     simulation.run()
     found |= spans
     found |= {"shown": list(view.observables), "seconds": time.monotonic() - begun, "cpu": time.process_time() - spent}
+    found["costs"] = _costs(simulation.study)
     if view.model.has_theory:
         found["rows"] = _rows(simulation.study.agreement(), view.observables)
     print(json.dumps(found), flush=True)
@@ -85,6 +86,24 @@ def _rows(table: Any, shown: tuple[str, ...]) -> dict[str, Any]:
         count = {v: sum(r.verdict == v for r in mine) for v in {r.verdict for r in mine}}
         out[name] = {"error": max(r.error for r in mine) / (scale or 1), "z": worst.z, "counts": count,
                      "deviation": abs(worst.simulated - worst.theory) / (scale or 1), "scale": scale}  # fmt: skip
+    return out
+
+
+def _costs(study: Any) -> list[dict[str, Any]]:
+    """For the first block of every program, core-seconds of a cell as measured and as declared."""
+    from solvable.explorer.ahead import firsts
+    from solvable.explorer.waves import cost_of
+    from solvable.explorer.worker import ordered
+
+    out = []
+    for block in firsts(ordered(study)):
+        begun = time.process_time()
+        study.compute(block)
+        batches = -(-block["cells"] // block["lanes"])
+        measured = (time.process_time() - begun) / (batches * block["lanes"])
+        declared = cost_of(study).of(block["kind"], block["size"], block["padded"])
+        out.append({"kind": block["kind"], "size": block["size"], "padded": block["padded"], "lanes": block["lanes"],
+                    "cells": block["cells"], "measured": measured, "declared": declared})  # fmt: skip
     return out
 
 
