@@ -165,13 +165,17 @@ def line(found: dict[str, Any]) -> str:
         return f"{'-':>{width}} " if value is None else f"{value:{width}.1f}{'!' if value > most else ' '}"
 
     view = found["view"]
-    run = f"d {','.join(map(str, view['sizes']))}; {view['seeds']} seeds; {view['simulated'] if view['x'] else 1} points"
-    verdicts = ", ".join(f"{name} {verdict} (z {found['z'][name]:.1f})" for name, verdict in found.get("verdicts", {}).items())
+    run = (
+        f"d {','.join(map(str, view['sizes']))}; {view['seeds']} seeds; {view['simulated'] if view['x'] else 1} points"
+    )
+    verdicts = ", ".join(
+        f"{name} {verdict} (z {found['z'][name]:.1f})" for name, verdict in found.get("verdicts", {}).items()
+    )
     said = verdicts or ("an experiment" if not found["has_theory"] else "no verdict")
-    mark = "" if decided(found) else f"  <-- {found.get('refused') or found.get('ended', '')}"
+    said += "" if decided(found) else f"  <-- {found.get('refused') or found.get('ended', '')}"
     return (
         f"{found['model']:<24}{shown('curve')}{shown('curve_cpu')} {shown('first_points', FIRST_POINTS)} "
-        f"{shown('simulated', DECIDED)}{shown('simulated_cpu')} {shown('server_mb', MEMORY)}{shown('worker_mb')} {run}: {said}{mark}"
+        f"{shown('simulated', DECIDED)}{shown('simulated_cpu')} {shown('server_mb', MEMORY)}{shown('worker_mb')} {run}: {said}"
     )
 
 

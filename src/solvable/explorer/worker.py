@@ -20,7 +20,9 @@ PAUSE = 0.25  # seconds between checks for new points
 MORE = 1.25  # a point is sent again once its number of seeds has grown by this factor
 FEWEST_SEEDS = 4  # with fewer, hardly any difference would be significant, so that none says little
 MOST = 700 * 2**20  # bytes of this process before a simulation, beyond which the programs of earlier ones are forgotten
-QUICK = 2.0  # declared core-seconds of a block that is computed before it is asked for; of others, only the program is made
+QUICK = (
+    2.0  # declared core-seconds of a block that is computed before it is asked for; of others, only the program is made
+)
 MOST_VALUES = 4096  # numbers of one observable at one point: larger ones are exported, not drawn
 
 

@@ -293,9 +293,7 @@ def _padded(
         yield [length for length, _ in chosen], allowed
 
 
-def pad_lengths(
-    counts: Iterable[int] | Mapping[int, int], most: int = BUCKETS, row: float | None = None
-) -> list[int]:
+def pad_lengths(counts: Iterable[int] | Mapping[int, int], most: int = BUCKETS, row: float | None = None) -> list[int]:
     """At most `most` lengths that cover all counts (with weights, if a mapping) with the least total padding.
 
     With `row`, the core-seconds of one padded row, there are only as many as save more than they take to compile.
