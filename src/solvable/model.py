@@ -223,7 +223,8 @@ class Guard:
 class FirstView:
     """What the page opens a model with, where the choices that follow from its other declarations decide nothing soon.
 
-    `sizes`, `seeds` and `points` along the axis are those of the simulation, `values` the fields, `span` the ends of the axis.
+    `sizes`, `seeds` and `points` along the axis are those of the simulation, `values` the fields, `span` the ends of the
+    axis, `observables` what is shown.
 
     >>> FirstView(seeds=32).changes()
     {'seeds': 32}
@@ -234,10 +235,12 @@ class FirstView:
     points: int = 0
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     span: tuple[float, float] | None = None
+    observables: tuple[str, ...] = ()
 
     def changes(self) -> dict[str, Any]:
         """The parts of a view that are declared, except the axis."""
-        every = {"sizes": list(self.sizes), "seeds": self.seeds, "simulated": self.points, "values": dict(self.values)}
+        every = {"sizes": list(self.sizes), "seeds": self.seeds, "simulated": self.points, "values": dict(self.values),
+                 "observables": list(self.observables)}  # fmt: skip
         return {name: value for name, value in every.items() if value}
 
 

@@ -18,9 +18,9 @@ FEWEST_MEASURED = 2  # of an experiment, which is compared with nothing
 
 def default_view(kind: type[Model]) -> View:
     """The view shown first; a model declares what is to be different in `first_view`."""
-    model = kind()
+    model = kind.create(**kind.first_view.values)
     controls = kind.fields_of("control")
-    shown = default_observables(model)
+    shown = kind.first_view.observables or default_observables(model)
     own = any(model.observables()[n].dims for n in shown)
     axis = None
     if controls and model.has_theory and not own:

@@ -30,8 +30,8 @@ from ..study import Study
 from .describe import symbol
 from .room import forget_programs, give_back, is_full
 from .views import View
+from .waves import LANES, lanes_for
 
-LANES = (1, 8, 16, 64)
 MOST_NUMBERS = 2_000_000  # numbers in one response
 MOST_KEPT = 8_000_000  # numbers in the cache
 MOST_OPEN = 64  # waiting requests
@@ -133,19 +133,6 @@ def needed(view: View) -> tuple[str, ...] | None:
 def key_of(view: View) -> tuple[str, bool]:
     """The cache key of a curve: the view without its observables, and whether those with dimensions are needed."""
     return view.theory_key, needed(view) is None
-
-
-def lanes_for(number: int, together: int = LANES[-1]) -> int:
-    """The number of points one program computes at once, for a model that computes at most `together` in parallel.
-
-    If points are computed one after the other, larger programs gain nothing; small ones can be stopped between pieces
-    and also serve previews.
-
-    >>> [lanes_for(n) for n in (1, 2, 16, 60, 64, 3600)], [lanes_for(n, together=1) for n in (1, 60)]
-    ([1, 8, 16, 64, 64, 64], [1, 8])
-    """
-    known = [lanes for lanes in LANES if lanes <= max(together, LANES[1])]
-    return next((lanes for lanes in known if number <= lanes), known[-1])
 
 
 def program(view: View) -> tuple[Any, ...]:

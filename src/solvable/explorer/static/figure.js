@@ -158,6 +158,7 @@ export function compose({ view, curves, declarations, look, width, logarithmic, 
               xaxis: `x${suffix}`, yaxis: `y${suffix}`, name: plain(caption || "theory"), showlegend: false, connectgaps: false,
               line: { color: colour, width: (c === 0 ? 2.6 : 2) * look.scale, dash, simplify: false, shape: preview ? "spline" : "linear" },
               marker: { color: colour, size: 8 * look.scale, symbol: "circle-open", line: { width: 2 } },
+              ...(single ? {} : { zorder: c === 0 ? 1 : 0 }), // the current curve above the pinned ones
               hovertemplate: `%{y:.4g}<extra>${plain(caption || "theory")}</extra>`, opacity: series.stable === false ? 0.55 : 1,
             });
             entry(legend, { key: `line ${caption || name}`, kind: "line", colour, dash, caption, curve: c, plain: !caption, observable: name });

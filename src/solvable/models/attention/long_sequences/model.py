@@ -143,7 +143,7 @@ class LongSequences(Model):
     method = "no closed theory; floors by fits of every order"
     runs = "host"
     typical_sizes = (1_000, 4_000, 16_000)
-    simulation_seconds = 20.0
+    simulation_seconds = 8.0
     simulation_growth = 0.2
     arms_declared = MappingProxyType(
         {

@@ -145,7 +145,7 @@ class ShortSequences(Model):
     method = "no closed theory; exact losses, and the floors of many-body"
     runs = "host"
     typical_sizes = (10_000, 100_000, 1_000_000)
-    simulation_seconds = 6.0
+    simulation_seconds = 0.6
     simulation_growth = 0.1
     arms_declared = MappingProxyType(
         {

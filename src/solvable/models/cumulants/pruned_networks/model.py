@@ -93,7 +93,7 @@ class PrunedNetworks(Model):
     )
     method = "no closed theory; compared with a coin, a tuned temperature and random pruning"
     typical_sizes = (25, 50, 100)
-    simulation_seconds = 2.0
+    simulation_seconds = 0.25
     simulation_growth = 1.0
     guard = Guard(
         values={"rounds": 2, "steps": 10, "examples": 20, "tested": 50, "input_dimension": 4}, size=4, seeds=2

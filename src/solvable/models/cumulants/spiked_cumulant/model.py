@@ -93,7 +93,7 @@ class SpikedCumulant(Model):
     numerics = Numerics(nodes=128)
     typical_sizes = (25, 50)
     theory_seconds = 1e-3
-    simulation_seconds = 0.2
+    simulation_seconds = 0.01
     gradient_accuracy = 1e-5
     check_study = (
         {"over": {"snr": [3.0, 10.0], "pair_overlap": [0.6, 0.9]}, "values": {"scaled_samples": 2.0}, "seeds": 48},

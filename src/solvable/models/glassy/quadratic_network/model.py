@@ -108,7 +108,7 @@ class QuadraticNetwork(Model):
     accuracy = 1e-6  # the escape from a small start amplifies the error of the steps
     batch_accuracy = 1e-9  # step sizes adapt to the point
     typical_sizes = (200, 800, 3200)
-    simulation_seconds = 1.0
+    simulation_seconds = 0.15
     simulation_growth = 1.0
     converges_along = "time"
     check_study = (

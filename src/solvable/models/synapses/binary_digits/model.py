@@ -125,7 +125,7 @@ class BinaryDigits(Model):
     )
     method = "no closed theory; compared with the depth scale of binary-initialisation"
     typical_sizes = (32, 64, 128)
-    simulation_seconds = 5.0
+    simulation_seconds = 2.5
     guard = Guard(values={"depth": 2, "steps": 20}, size=16, seeds=2)
     references = CRITICAL_MEANS
 

@@ -66,7 +66,7 @@ class FewBitSynapses(Model):
     numerics = Numerics(nodes=96, panel=10, inner=256, tolerance=1e-11)
     typical_sizes = (101, 201, 401)
     theory_seconds = 0.02
-    simulation_seconds = 0.3
+    simulation_seconds = 0.08
     first_view = FirstView(seeds=40, points=4)
     batch_accuracy = 1e-9
     accuracy = 1e-7
