@@ -666,9 +666,9 @@ def key_words(specification: Mapping[str, Any], size: int, seed: int) -> np.ndar
 
 def checked_size(size: Any) -> int:
     """Check the size of a simulation; raises `InvalidValue`."""
-    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 2 <= size <= 1_000_000:
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 2 <= size <= 10_000_000:
         raise InvalidValue(
-            f"size = {size!r} is not a whole number in [2, 1000000]: the dimension d of one realisation."
+            f"size = {size!r} is not a whole number in [2, 10000000]: the dimension d of one realisation."
         )
     return int(size)
 

@@ -109,7 +109,7 @@ CLAIMS = (
         "the accuracy of a given network grows with the number of integers it reads",
         "no dependence",
         (LENGTH,), _longer,
-        "four layers of width 128, context 256, 6,000 steps for every text, three seeds; texts of 10⁵, 10⁶ and 10⁷ numbers, each "
+        "four layers of width 128, context 256, 4,000 steps for every text, three seeds; texts of 10⁵, 10⁶ and 10⁷ numbers, each "
         "tested on its last fifth, and parts of the last one that end at the same test",
     ),
 )  # fmt: skip

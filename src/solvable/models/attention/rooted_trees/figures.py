@@ -38,7 +38,7 @@ def length_studies(quick: bool) -> dict[str, list[Study]]:
     `own`: the numbers to N, tested on the last fifth of them. `same`: parts of one text, all of which end where its test
     begins.
     """
-    model, seeds = (SMALL.replace(batch=16), 1) if quick else (LARGE.replace(batch=32, steps=6000), 3)
+    model, seeds = (SMALL.replace(batch=16), 1) if quick else (LARGE.replace(batch=32, steps=4000), 3)
     own = (10_000, 50_000) if quick else (100_000, 1_000_000, 10_000_000)
     parts = (4000, 40_000) if quick else (80_000, 800_000, 8_000_000)
     return {
