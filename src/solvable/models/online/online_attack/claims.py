@@ -9,6 +9,7 @@ from solvable.contract.claims import Claim, Measured, Stored, mean_and_error
 from .._numbers import deviation, difference, ratio
 
 FIGURE = "online-attack-costs"
+DIGITS = "online-attack-digits"
 ARMS = ("constant", "greedy, P = 1", "greedy, P = 10", "optimal, P = 1")
 
 
@@ -68,6 +69,26 @@ def _greedy(stored: Stored) -> list[Measured]:
     ]
 
 
+def _on_digits(stored: Stored) -> list[Measured]:
+    """Accuracies on either side of the price 1, for learners of digits, and the control."""
+    runs, found = stored[DIGITS], []
+    for learner in runs.learner.values:
+        at = runs.sel(learner=learner)
+        for attack in ("constant", "greedy, P = 10"):
+            for cost, bounds in ((0.5, {"below": 0.5}), (2.0, {"above": 0.5})):
+                accuracy = mean_and_error(1 - at.error.sel(attack=attack, cost=cost))
+                found.append(Measured(f"accuracy at C = {cost:g}, {attack}, {learner}", *accuracy, **bounds))
+        accuracy = mean_and_error(1 - at.error.sel(attack="greedy, P = 1", cost=2.0))
+        found.append(Measured(f"accuracy at C = 2, greedy, P = 1, {learner}", *accuracy, below=0.5))
+        paid = at.cost_paid.sel(cost=1.0)
+        saved = mean_and_error(paid.sel(attack="greedy, P = 10") / paid.sel(attack="constant"))
+        found.append(Measured(f"cost of greedy attacks, P = 10, over that of constant ones, C = 1, {learner}", *saved, below=1.0))
+        for attack, bounds in (("constant", {"below": 0.5}), ("random flips", {"above": 0.5})):
+            accuracy = mean_and_error(1 - at.error.sel(attack=attack, cost=0.7))
+            found.append(Measured(f"accuracy at C = 0.7, {attack}, {learner}", *accuracy, **bounds))
+    return found
+
+
 CLAIMS = (
     Claim(
         "Steady states of linear learners under attack are known exactly.",
@@ -94,8 +115,11 @@ CLAIMS = (
     Claim(
         "Real data and deeper learners behave in the same way.",
         "margiotta2023attacks",
-        "the same transition on digits",
-        "random label flips at equal price",
-        missing="attacks on digits and on networks with hidden layers, and random flips at equal price",
+        "accuracy falls below one half between prices 2 and 0.5 under constant and greedy attacks (P = 10), and at a higher price "
+        "under greedy attacks on single samples, which the model lets turn the learner at C = 3",
+        "random label flips at equal price turn the learner at C = √2 - 1 only",
+        (DIGITS,), _on_digits,
+        "scikit-learn's digits, 0 to 4 against 5 to 9, 1,200 training images; linear and two hidden layers of 64 ReLUs; 8 seeds, "
+        "40,000 attacked steps; the model's attacks at small rates, unchanged",
     ),
 )  # fmt: skip

@@ -1,0 +1,70 @@
+"""Attacks on learners of handwritten digits, linear and with hidden layers, beside random flips of the same price."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from solvable.render.figures import Recipe
+from solvable.render.plots import COLOURS, INK, MARKERS, label, log_axis
+
+from .digits import ATTACKS, LEARNERS, attacks_on_digits
+
+COSTS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
+
+
+def on_digits(quick: bool) -> dict[str, Any]:
+    import xarray as xr
+
+    costs, seeds, clean, attacked = ((0.5, 2.0), 2, 800, 800) if quick else (COSTS, 8, 20_000, 40_000)
+    found = attacks_on_digits(costs, seeds, clean, attacked)
+    dims = ("learner", "attack", "cost", "seed")
+    coords = {"learner": list(LEARNERS), "attack": list(ATTACKS), "cost": np.asarray(costs)}
+    return {"": xr.Dataset({name: (dims, values) for name, values in found.items()}, coords)}
+
+
+def draw_on_digits(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    runs = data[""]
+    figure, axes = plt.subplots(1, 3, figsize=(12.6, 3.9), layout="constrained")
+    for axis, learner in zip(axes, runs.learner.values, strict=False):
+        at = runs.sel(learner=learner)
+        for i, attack in enumerate(runs.attack.values):
+            _points(axis, 1 - at.error.sel(attack=attack), i, str(attack))
+        before = float(1 - at.clean_error.mean())
+        axis.axhline(before, color=INK, linewidth=0.8, linestyle=":")
+        axis.text(float(runs.cost[0]), before + 0.01, "before the attack", fontsize=8, va="bottom")
+        axis.axvline(1.0, color="0.6", linewidth=0.8, zorder=0)
+        axis.set(xlabel=label("price of the attack", "C"), ylim=(-0.02, 1.08))
+        axis.set_title(f"digits, learner: {learner}")
+        log_axis(axis.xaxis)
+    axes[0].set_ylabel("accuracy on clean labels")
+    axes[0].legend(loc="center left", fontsize=8)
+    at = runs.sel(learner=runs.learner.values[-1])
+    for i, attack in enumerate(runs.attack.values):
+        _points(axes[2], at.cost_paid.sel(attack=attack), i, str(attack))
+    axes[2].set(xlabel=label("price of the attack", "C"), ylabel="attacker's cost per step", yscale="log")
+    axes[2].set_title(f"cost paid, learner: {runs.learner.values[-1]}")
+    log_axis(axes[2].xaxis)
+    figure.suptitle(
+        "Attacks on digits turn the learner near price 1, as on Gaussian inputs; random flips of the same price need a lower one",
+        fontsize=11,
+    )
+    return figure
+
+
+def _points(axis: Any, runs: Any, i: int, name: str) -> None:
+    error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+    axis.errorbar(runs.cost, runs.mean("seed"), error, fmt=f"{MARKERS[i]}-", color=COLOURS[i], markersize=4, linewidth=1,
+                  label=name)  # fmt: skip
+
+
+RECIPES = {
+    "online-attack-digits": Recipe(
+        on_digits,
+        draw_on_digits,
+        sentence="Accuracy of linear and deeper learners of digits against the price of an attack: whether real data behave alike.",
+    )
+}
