@@ -3,6 +3,7 @@
 After every visit: nothing in the console, no refusal by the content security policy, no request to anywhere but our own server.
 """
 
+import os
 import re
 import sys
 import time
@@ -17,6 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.browsing import browser, missing, opened, served
 
 WHY = missing()
+# What is seen here does not depend on how well programs are optimised; they are compiled in half the time.
+QUICK = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1"
 WATCH = """
 window.drawings = 0;
 document.addEventListener("drawn", (e) => { if (e.detail.settled !== false) window.drawings += 1; });
@@ -28,7 +31,7 @@ document.addEventListener("securitypolicyviolation", (e) => console.error(`polic
 def address():
     if WHY is not None:
         pytest.fail(WHY, pytrace=False)
-    with served() as address:
+    with served(XLA_FLAGS=f"{QUICK} {os.environ.get('XLA_FLAGS', '')}") as address:
         yield address
 
 

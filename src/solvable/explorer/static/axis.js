@@ -78,7 +78,8 @@ export function axisBar(description, changed) {
     element,
     update(now) {
       view = now;
-      const own = [...new Set(existing(description, view.values).flatMap((o) => o.dims.slice(0, 1)))];
+      const known = existing(description, view.values), along = (some) => [...new Set(some.flatMap((o) => o.dims.slice(0, 1)))];
+      const shown = along(known.filter((o) => view.observables.includes(o.name))), own = shown.length ? shown : along(known); // what is drawn
       const free = own.length || !view.x || !description.has_theory ? [["", own.length ? `${own.map(words).join(", ")} (no sweep)` : "no sweep"]] : [];
       const controls = Object.keys(fields).map((n) => [n, words(n)]);
       first.show(view.x, [...controls, ...free]);
