@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
-from visiting import Visit
+from visiting import CURVE, Visit
 
 import solvable as sv
 from solvable.explorer.defaults import default_view
@@ -177,7 +177,11 @@ def test_a_model_is_walked_in_full(model, visit):
     other = visit.another()  # the link restores the whole view
     opened(other, visit.address, f"?{query}")
     other.locator(".unpin").wait_for()
-    assert other.evaluate("() => Array.from(document.querySelector('.plot').data[0].y)") == shown
+    assert other.evaluate(CURVE, 0) == shown
+    drawn = other.evaluate(
+        "() => document.querySelector('.plot').data.filter((t) => t.mode === 'lines').map((t) => t.meta.curve)"
+    )
+    assert drawn[0] != 0 == drawn[-1]  # the current curve above the pinned one
     assert other.get_by_label("sizes").input_value() == QUICK[model][0]
     other.close()
 

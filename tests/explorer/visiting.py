@@ -27,6 +27,9 @@ document.addEventListener("securitypolicyviolation", (e) => console.error(`polic
 """
 
 
+CURVE = "(k) => Array.from(document.querySelector('.plot').data.filter((t) => !t.meta?.curve)[k].y)"
+
+
 @pytest.fixture(scope="module")
 def address():
     if WHY is not None:
@@ -72,8 +75,8 @@ class Visit:
         return self.page.locator(selector)
 
     def curve(self, trace=0):
-        """The y of a trace as Plotly has it."""
-        return self.page.evaluate("(k) => Array.from(document.querySelector('.plot').data[k].y)", trace)
+        """The y of a trace of the current curve, which is drawn after the pinned ones, as Plotly has it."""
+        return self.page.evaluate(CURVE, trace)
 
     def traces(self, mode):
         return self.page.evaluate(
