@@ -141,3 +141,9 @@ def test_an_index_ends_before_the_next_factor():
     found = formula("ξ_μξ_νᵀ", "inline")
     assert "<msub><mi>ξ</mi><mi>μ</mi></msub><msubsup><mi>ξ</mi><mi>ν</mi><mi>T</mi></msubsup>" in found
     assert "<msub><mi>C</mi><mrow><mi>μ</mi><mi>ν</mi></mrow></msub>" in formula("C_μν", "inline")
+
+
+def test_a_modulus_may_be_a_power():
+    found = formula("ρ^|k−l|", "inline")
+    assert found.startswith("<math><msup><mi>ρ</mi><mrow><mo>|</mo><mi>k</mi>")
+    assert "^" not in found

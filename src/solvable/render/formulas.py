@@ -15,7 +15,9 @@ ABOVE = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱᵀᵏᵐ", "0
 BELOW = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ", "0123456789+−=()aehijklmnoprstuvx", strict=True))
 ACCENTS = {"\u0302": "^", "\u0303": "~", "\u0304": "¯", "\u0305": "¯", "\u0307": "˙", "\u0308": "¨", "\u20d7": "→"}
 _INDEX = rf"(?![{''.join(ABOVE)}½¼¾⅓⅔])[^\W_]"
-_SCRIPT = rf"(?:[α-ω](?:{_INDEX}(?!_))*|(?:{_INDEX})+)"  # up to a power or the next base: x_k² is a square, ξ_μξ_ν a product
+_SCRIPT = (
+    rf"(?:[α-ω](?:{_INDEX}(?!_))*|(?:{_INDEX})+)"  # up to a power or the next base: x_k² is a square, ξ_μξ_ν a product
+)
 LARGE = "ΣΠ∫∑∏"
 LONG = 24  # characters of a formula that may have to be broken
 OPENING = {"(": ")", "[": "]", "{": "}", "⟨": "⟩", "⌊": "⌋"}
@@ -229,7 +231,7 @@ class _Parser:
                 above += f"<mo>{'′' * len(primes)}</mo>"
             elif self.take(r"\*(?![^\W_]|\()"):  # w* and w*_k, the teacher's
                 above += "<mo>*</mo>"
-            elif self.peek(r"[_^][\w{(−-]"):
+            elif self.peek(r"[_^][\w{(|−-]"):
                 under = self.text[self.at] == "_"
                 self.at += 1
                 script = self.script()
@@ -254,6 +256,8 @@ class _Parser:
             return "".join(self.until("}"))
         if self.take(r"\("):
             return "<mo>(</mo>" + "".join(self.until(")")) + "<mo>)</mo>"
+        if between := self.take(r"\|[^|]+\|"):
+            return "<mo>|</mo>" + "".join(_Parser(between[1:-1]).until("")) + "<mo>|</mo>"
         sign = self.take("[−-]")
         word = self.take(r"[½¼¾⅓⅔]") or self.take(_SCRIPT) or ""
         return (f"<mo>{sign}</mo>" if sign else "") + (_name(word) or _letters(word))
