@@ -150,11 +150,13 @@ def draw_optimisers(data: dict[str, Any]) -> Any:
             low, mean, high = (loss.reduce(f, "seed") for f in (np.min, np.median, np.max))
             errors = np.maximum(0, [mean - low, high - mean])
             words_of_line = rf"$\beta$ = {strength:g}: $10^{{{float(ratio[i]):.1f}}}$"
-            axis.errorbar(loss.rate, mean, errors, fmt=MARKERS[i] + "-", color=COLOURS[i], markersize=4, label=words_of_line)
+            axis.errorbar(
+                loss.rate, mean, errors, fmt=MARKERS[i] + "-", color=COLOURS[i], markersize=4, label=words_of_line
+            )
         log_axis(axis.xaxis)
         axis.set(yscale="log", xlabel=label("rate", r"\eta"), title=words, ylim=(3e-3, 5))
     axes[0].set_ylabel("training loss at the end (median, range)")
-    axes[0].legend(title="values' over queries' squared gradient", fontsize=8)
+    axes[1].legend(title="squared gradients:\nvalues over queries", fontsize=7.5, title_fontsize=8, loc="lower left")
     gap = behind(runs)
     axes[2].errorbar(10**ratio, gap.mean("seed"), gap.std("seed", ddof=1) / np.sqrt(gap.sizes["seed"]), fmt="o-",
                      color=COLOURS[4])  # fmt: skip
@@ -163,7 +165,7 @@ def draw_optimisers(data: dict[str, Any]) -> Any:
     axes[2].set(xlabel="squared gradient of values over that of queries", title="gradient descent over Adam, best rates",
                 ylabel="logarithm of the ratio of losses")  # fmt: skip
     figure.suptitle(
-        f"Transformers of {runs.attrs.get('depth', 6)} blocks, d = {int(data['']['size'][-1])}, on digits: plain gradient "
+        f"Transformers of 6 blocks, d = {int(data['']['size'][-1])}, on digits: plain gradient "
         "descent falls behind where queries have small gradients",
         fontsize=11,
     )

@@ -81,10 +81,15 @@ def draw_text(data: dict[str, Any]) -> Any:
     axes[0].legend()
     places = np.arange(runs.sizes["rule"])
     for i, (values, words) in enumerate(
-        ((best_rates(runs).diff("depth").isel(depth=0), "best rate, octaves"), (above_best(runs).isel(depth=-1), "loss"))
+        (
+            (best_rates(runs).diff("depth").isel(depth=0), "best rate, octaves"),
+            (above_best(runs).isel(depth=-1), "loss"),
+        )
     ):
         error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
-        axes[4].errorbar(places + 0.15 * i, values.mean("seed"), error, fmt=MARKERS[i], color=COLOURS[i + 3], label=words)
+        axes[4].errorbar(
+            places + 0.15 * i, values.mean("seed"), error, fmt=MARKERS[i], color=COLOURS[i + 3], label=words
+        )
     axes[4].axhline(0, color="0.6", linewidth=0.8)
     axes[4].set_xticks(places, [NAMES[str(rule)] for rule in runs.rule.values], fontsize=8)
     axes[4].set_title(f"from L = {int(runs.depth[0])} to {int(runs.depth[-1])}: change of the best rate,\n"
