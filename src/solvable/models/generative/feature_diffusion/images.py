@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from solvable.methods.data.digits import digit_images
 from solvable.methods.training.convolutions import neighbours
 
-SIDE, BATCH, TESTED, COPIES = 8, 64, 256, 4
+SIDE, BATCH, TESTED, COPIES = 8, 64, 128, 2
 Layer = dict[str, Array]
 
 
@@ -166,10 +166,10 @@ def curves(seeds: int, **shape: Any) -> Any:
     import xarray as xr
 
     keys = jax.random.split(jax.random.key(0), seeds)
-    run = jax.vmap(jax.vmap(partial(losses, **shape), (0, None, None)), (None, 0, 0))
-    spreads, shares = (jnp.asarray([arm[i] for arm in ARMS.values()], jnp.float32) for i in (0, 1))
-    found = run(keys, spreads, shares)
+    run = jax.vmap(partial(losses, **shape), (0, None, None))
+    each = [run(keys, jnp.asarray(spreads, jnp.float32), jnp.float32(share)) for spreads, share in ARMS.values()]
+    found = {name: np.stack([np.asarray(arm[name]) for arm in each]) for name in each[0]}
     steps = steps_recorded(shape["steps"], shape.get("records", 40))
     dims = ("arm", "seed", "step", "group")
     coords = {"arm": list(ARMS), "step": steps, "group": [1, 2]}
-    return xr.Dataset({name: (dims, np.asarray(value)) for name, value in found.items()}, coords).assign_attrs(shape)
+    return xr.Dataset({name: (dims, value) for name, value in found.items()}, coords).assign_attrs(shape)
