@@ -28,7 +28,8 @@ def count(quick: bool, pieces: Any) -> dict[str, Any]:
     table = {name: np.full(shape, np.nan) for name in names} | {n: np.full(shape[:2], np.nan) for n in ("ended", "others")}
     for i, m in enumerate(units):
         for j, more in enumerate(extra):
-            found = pieces.get(f"census, M = {m}, K = {m + more}", [starts, steps, MOST], lambda m=m, more=more: census(m, more, starts, steps, MOST))
+            found = pieces.get(f"census, M = {m}, K = {m + more}", [starts, steps, MOST],
+                               lambda m=m, more=more: census(m, more, starts, steps, MOST))  # fmt: skip
             for name, values in table.items():
                 values[i, j] = found[name]
     dims = ("teachers", "extra", "level")
