@@ -104,9 +104,10 @@ def width(quick: bool, pieces: Any) -> dict[str, Any]:
 
     def ends(protocol: str, students: int, horizons: list[float]) -> Any:
         def make() -> dict[str, np.ndarray]:
-            return follow(protocol, drawn_starts(students, list(settings.values()), starts), horizons, nodes)
+            return follow(protocol, drawn_starts(students, list(settings.values()), starts), horizons, own)
 
-        what = [protocol, students, list(settings), horizons, starts, nodes]
+        own = min(nodes, 256) if students == 2 else nodes  # averages in two dimensions need fewer points
+        what = [protocol, students, list(settings), horizons, starts, own]
         return pieces.get(f"{protocol}, K = {students}", what, make)
 
     with threads() as pool:
