@@ -97,7 +97,7 @@ def _manifold(stored: Stored) -> list[Measured]:
     ends = (mean_and_error(runs.test_error_simulated.sel(arm="1", projection=name)) for name in ("gaussian", "orthogonal"))
     off = deviation(runs.test_error_simulated, runs.test_error_expected)
     return [
-        Measured("the same at d/p = 1, simulated", *difference(*ends), above=0.005),
+        Measured("error with correlated minus that with independent entries, d/p = 1 (simulated)", *difference(*ends), above=0.005),
         Measured("relative deviation of the simulated test errors from theory", *off, below=0.05),
         Measured("error with correlated minus that with independent entries, d/p = 1 (theory)", near, above=0.005),
         Measured("the same at d/p = 30 over that at 1 (theory)", far / near, below=0.1),
