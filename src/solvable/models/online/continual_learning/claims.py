@@ -80,13 +80,21 @@ def _sweeps(stored: Stored) -> list[Measured]:
         for similarity in sweep.similarity.values:
             line = sweep.forgetting_theory.sel(similarity=similarity)
             rise = float(line.diff(name).max())
-            found.append(Measured(f"largest rise of forgetting with {name}, similarity {similarity:g}, theory", rise, below=1e-4))
+            found.append(
+                Measured(f"largest rise of forgetting with {name}, similarity {similarity:g}, theory", rise, below=1e-4)
+            )
         runs = sweep.forgetting_simulated.sel(similarity=0.5)
         change = difference(mean_and_error(runs.isel({name: -1})), mean_and_error(runs.isel({name: 1})))
-        found.append(Measured(f"forgetting at the most minus that at the least {name}, similarity 0.5, networks", *change, below=0.0))
+        found.append(
+            Measured(
+                f"forgetting at the most minus that at the least {name}, similarity 0.5, networks", *change, below=0.0
+            )
+        )
         costs = sweep.test_loss_theory.isel(stage=-1).sel(task=2, similarity=0.1)
         dearer = float(costs.isel({name: -1}) - costs.isel({name: 0}))
-        found.append(Measured(f"loss of task 2 at the most {name} minus that at none, similarity 0.1", dearer, above=0.0))
+        found.append(
+            Measured(f"loss of task 2 at the most {name} minus that at none, similarity 0.1", dearer, above=0.0)
+        )
     return found
 
 
@@ -100,7 +108,9 @@ def _imbalance_alone(stored: Stored) -> list[Measured]:
         large, small = (mean_and_error(losses.sel(arm=f"{size} readouts, λ = 3")) for size in ("large", "small"))
         words = f"loss on task 2 at λ = 3 and similarity {similarity:g}, large over small readouts"
         found.append(Measured(words, *ratio(large, small), below=1.0))
-        lost = (mean_and_error(at.forgetting_simulated.sel(arm=f"{size} readouts, λ = 3")) for size in ("large", "small"))
+        lost = (
+            mean_and_error(at.forgetting_simulated.sel(arm=f"{size} readouts, λ = 3")) for size in ("large", "small")
+        )
         found.append(Measured("forgetting there, large minus small readouts", *difference(*lost), below=0.005))
     return found
 
@@ -169,7 +179,8 @@ CLAIMS = (
         "lee2022maslow",
         "at intermediate similarity each at least halves forgetting; the fraction that remains depends on similarity",
         "no consolidation and no replay",
-        (FIGURE, REMEDIES), _remedies, SETTINGS + "; λ = 3, or a fifth of the samples replayed; sweeps to λ = 30 and a share of 0.6",
+        (FIGURE, REMEDIES), _remedies, SETTINGS + "; λ = 3, or a fifth of the samples replayed; sweeps to λ = 30 and "
+        "a share of 0.6",
     ),
     Claim(
         "A student whose units have not specialised forgets less the more similar the tasks are.",
@@ -183,7 +194,8 @@ CLAIMS = (
         "jarvis2025specialisation",
         "at equal strength, a lower loss on the second task, and forgetting higher by at most 0.005",
         "no consolidation: no difference",
-        (FIGURE, REMEDIES), _second_task, SETTINGS + "; λ = 3; imbalance alone: first heads of length 0.1 or 1.2 and one direction, "
+        (FIGURE, REMEDIES), _second_task, SETTINGS + "; λ = 3; imbalance alone: first heads of length 0.1 or 1.2 and "
+        "one direction, "
         "first layers of length 0.3",
     ),
 )  # fmt: skip

@@ -57,7 +57,9 @@ def draw_remedies(data: dict[str, Any]) -> Any:
     axes[0].set(xlabel=label("similarity", r"\gamma"), ylabel="forgetting, turn")
     axes[0].set_title(f"one unit, none to spare (points: N = {size})")
     axes[0].legend()
-    for axis, name, words in zip(axes[1:3], ("consolidation", "replay"), (("strength", r"\lambda"), ("share", "u")), strict=True):
+    for axis, name, words in zip(
+        axes[1:3], ("consolidation", "replay"), (("strength", r"\lambda"), ("share", "u")), strict=True
+    ):
         sweep = data[name].isel(size=-1)
         for similarity, colour in zip(CHOSEN, COLOURS, strict=True):
             at = sweep.sel(similarity=similarity)
@@ -80,7 +82,9 @@ def draw_remedies(data: dict[str, Any]) -> Any:
     axes[3].set(xlabel=label("similarity", r"\gamma"), ylabel="loss of task 2 at the end", yscale="log")
     axes[3].set_title("starts that differ in the imbalance\nof the layers alone")
     axes[3].legend(fontsize=7.5)
-    figure.suptitle("Forgetting: a student without a spare unit, remedies of every strength, and imbalance alone", fontsize=11)
+    figure.suptitle(
+        "Forgetting: a student without a spare unit, remedies of every strength, and imbalance alone", fontsize=11
+    )
     return figure
 
 
@@ -93,7 +97,8 @@ RECIPES = {
     "continual-learning-remedies": Recipe(
         remedies,
         draw_remedies,
-        sentence="Forgetting without a spare unit, against the strength of consolidation and replay, and for starts that differ in "
+        sentence="Forgetting without a spare unit, against the strength of consolidation and replay, and for starts "
+        "that differ in "
         "imbalance alone: whether re-use, remedies and imbalance act as claimed.",
     )
 }

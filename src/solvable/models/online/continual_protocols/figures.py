@@ -61,7 +61,11 @@ def against_similarity(quick: bool) -> Any:
     similarities = CURVE[::4] if quick else CURVE
     model, one = ContinualProtocols(intervals=intervals), np.ones(len(similarities))
     found = model.replace(protocol="optimal-rate", similarity=similarities, slowest=one, fastest=one).theory()
-    rows = {"no-replay": np.ones((len(one), intervals)), "even": np.full((len(one), intervals), 0.5), "optimal": found.fraction}
+    rows = {
+        "no-replay": np.ones((len(one), intervals)),
+        "even": np.full((len(one), intervals), 0.5),
+        "optimal": found.fraction,
+    }
     arms = {
         f"{protocol}, {x:g}": {"similarity": x, "given_fraction": np.asarray(row)}
         for protocol, values in rows.items()
@@ -69,7 +73,9 @@ def against_similarity(quick: bool) -> Any:
     }
     runs = Study(model.replace(protocol="given"), arms=arms, sizes=[size], seeds=seeds).run()
     names = [f"{n}_{kind}" for n in ("final_loss", "forgetting") for kind in ("theory", "simulated")]
-    curves = [xr.concat([runs[names].sel(arm=f"{p}, {x:g}", drop=True) for x in similarities], "similarity") for p in rows]
+    curves = [
+        xr.concat([runs[names].sel(arm=f"{p}, {x:g}", drop=True) for x in similarities], "similarity") for p in rows
+    ]
     table = xr.concat(curves, "protocol").assign_coords(protocol=list(rows), similarity=similarities)
     return table.assign(found=("similarity", np.asarray(found.converged, float)))
 

@@ -65,6 +65,7 @@ RECIPES = {
     "online-attack-digits": Recipe(
         on_digits,
         draw_on_digits,
-        sentence="Accuracy of linear and deeper learners of digits against the price of an attack: whether real data behave alike.",
+        sentence="Accuracy of linear and deeper learners of digits against the price of an attack: whether real data "
+        "behave alike.",
     )
 }

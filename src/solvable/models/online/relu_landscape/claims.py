@@ -47,7 +47,9 @@ def _attractive(stored: Stored) -> list[Measured]:
         bounds = {"below": 0.5} if units == 5 else {"above": 0.8, "below": 1.2}
         found += [
             Measured(f"final loss of single-sample descent over that of the fixed point, M = {units}", *end, **bounds),
-            Measured(f"largest deviation of its loss from the flow, M = {units}", *deviation(at.descent, at.flow), below=0.1),
+            Measured(
+                f"largest deviation of its loss from the flow, M = {units}", *deviation(at.descent, at.flow), below=0.1
+            ),
         ]
     return found
 
@@ -114,7 +116,11 @@ def _hierarchy(stored: Stored) -> list[Measured]:
         words = f"share of spurious ends at which more than one unit leaves the symmetry, M = {units}"
         found.append(Measured(words, share, (max(share * (1 - share), 1 / number) / number) ** 0.5, above=0.05))
         lowest = [float(spurious.loss.where(spurious.apart == apart).min()) for apart in (1, 2)]
-        found.append(Measured(f"least loss with two such units minus that with one, M = {units}", lowest[1] - lowest[0], above=0.0))
+        found.append(
+            Measured(
+                f"least loss with two such units minus that with one, M = {units}", lowest[1] - lowest[0], above=0.0
+            )
+        )
     return [n for n in found if np.isfinite(n.value)]
 
 
@@ -146,7 +152,8 @@ CLAIMS = (
         "descent runs at a small rate stay near the minima and leave the saddles",
         "five units: descent runs leave",
         (FIGURE, CENSUS), _attractive,
-        "d = 64, 8 seeds, momentum, fresh batches of d² samples; single samples: d = 24, 16 seeds, rate 0.03, start 0.2 away from the "
+        "d = 64, 8 seeds, momentum, fresh batches of d² samples; single samples: d = 24, 16 seeds, rate 0.03, start "
+        "0.2 away from the "
         "fixed point along its lowest curvature",
     ),
     Claim(
@@ -155,7 +162,8 @@ CLAIMS = (
         "the curvature has zero modes for K > M, more of them the wider the student",
         "K = M: none",
         (FIGURE, CENSUS), _flat,
-        "six units plus one or two, the last unit split into equal parts; census of 4,096 random starts; barriers are upper bounds, "
+        "six units plus one or two, the last unit split into equal parts; census of 4,096 random starts; barriers are "
+        "upper bounds, "
         "from polylines lowered by descent",
     ),
     Claim(
@@ -172,7 +180,8 @@ CLAIMS = (
         "symmetry, which an assumption of that symmetry misses; losses grow with the number of units that do",
         "two families only",
         (CENSUS,), _hierarchy,
-        "M = 8, 10, 12 with K = M, d = M, 4,096 starts each, descent on the exact loss; the 24 most frequent levels, without negative "
+        "M = 8, 10, 12 with K = M, d = M, 4,096 starts each, descent on the exact loss; the 24 most frequent levels, "
+        "without negative "
         "curvature; symmetry by groups of teacher units that the student treats alike",
     ),
 )  # fmt: skip

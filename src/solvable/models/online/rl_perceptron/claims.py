@@ -140,7 +140,8 @@ CLAIMS = (
         "alignment and squared norm of students against time lie on the theory lines",
         "episodes of one action: the ordinary perceptron",
         (FIGURE, RULES), _lines,
-        SETTINGS + ", rewards for n of 13 right, n = 7 to 13, for survival and for every right action, to t = 100; deviations over "
+        SETTINGS + ", rewards for n of 13 right, n = 7 to 13, for survival and for every right action, to t = 100; "
+        "deviations over "
         "the largest value of the line",
     ),
     Claim(

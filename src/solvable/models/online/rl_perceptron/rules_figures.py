@@ -64,7 +64,10 @@ def rules(quick: bool) -> dict[str, Any]:
         {
             "alignment": (("seed", "time"), np.asarray(found, float)),
             "mean": (("seed", "time"), np.asarray(mean, float)),
-            "punished": (("seed", "time"), np.asarray(punished.alignment_simulated.isel(size=-1).transpose("seed", "time"))),
+            "punished": (
+                ("seed", "time"),
+                np.asarray(punished.alignment_simulated.isel(size=-1).transpose("seed", "time")),
+            ),
         },
         {"time": times},
     )
@@ -77,18 +80,25 @@ def draw_rules(data: dict[str, Any]) -> Any:
     studied, baseline = data[""], data["baseline"]
     size, some = int(studied["size"][-1]), slice(1, None)
     figure, axes = plt.subplots(1, 3, figsize=(12.4, 3.8), layout="constrained")
-    for axis, name, words in zip(axes, ("alignment", "norm"), (("alignment", r"\rho"), ("squared norm", "Q")), strict=False):
+    for axis, name, words in zip(
+        axes, ("alignment", "norm"), (("alignment", r"\rho"), ("squared norm", "Q")), strict=False
+    ):
         for i, (rule, kind) in enumerate(RULES.items()):
             at = studied.sel(rule=rule)
             axis.plot(at.time[some], at[f"{name}_theory"][some], color=COLOURS[i], label=f"rewards for {kind}")
             runs = at[f"{name}_simulated"].sel(size=size)
             error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
-            axis.errorbar(at.time[some], runs.mean("seed")[some], error[some], fmt=MARKERS[i], color=COLOURS[i], markersize=3.4)
+            axis.errorbar(
+                at.time[some], runs.mean("seed")[some], error[some], fmt=MARKERS[i], color=COLOURS[i], markersize=3.4
+            )
         axis.set(xscale="log", xlabel=label("time", "t"), ylabel=label(*words))
         axis.set_title(f"theory (lines), D = {size} (points)")
     axes[1].set_yscale("log")
     axes[0].legend()
-    for name, words, colour in (("alignment", "running mean as a baseline", COLOURS[2]), ("punished", "punishment 0.05", COLOURS[1])):
+    for name, words, colour in (
+        ("alignment", "running mean as a baseline", COLOURS[2]),
+        ("punished", "punishment 0.05", COLOURS[1]),
+    ):
         runs = baseline[name]
         axes[2].plot(baseline.time[some], runs.T[some], color=colour, linewidth=0.6, alpha=0.5)
         axes[2].plot(baseline.time[some], runs.mean("seed")[some], color=colour, linewidth=2, label=words)
@@ -104,7 +114,8 @@ RECIPES = {
     "rl-perceptron-rules": Recipe(
         rules,
         draw_rules,
-        sentence="Learning from rewards for survival and for every right action beside theory, and a reward baseline: whether the "
+        sentence="Learning from rewards for survival and for every right action beside theory, and a reward baseline: "
+        "whether the "
         "equations hold for all rules, and whether a baseline traps as a punishment does.",
     )
 }

@@ -39,8 +39,13 @@ def _order_alone(stored: Stored) -> list[Measured]:
         Measured("error of hard, then easy samples minus that of joint training, uncoupled", easy - joint, above=0.0),
         Measured("the same for easy, then hard samples, coupled", float(best.sel(arm="curriculum")) - joint, below=0.0),
         *(
-            Measured(f"error of {order} minus that of joint training, uncoupled (simulated)", *mean_and_error(gap), above=0.0)
-            for order, gap in (("easy, then hard samples", apart("curriculum")), ("hard, then easy samples", apart("anti")))
+            Measured(
+                f"error of {order} minus that of joint training, uncoupled (simulated)", *mean_and_error(gap), above=0.0
+            )
+            for order, gap in (
+                ("easy, then hard samples", apart("curriculum")),
+                ("hard, then easy samples", apart("anti")),
+            )
         ),
     ]
 
@@ -105,7 +110,8 @@ CLAIMS = (
         "saglietti2022analytical",
         "without coupling only the last slice counts, and it does no better than joint training",
         "coupled phases",
-        (FIGURE,), _order_alone, "a fifth of the inputs relevant, half a sample of each kind per input, each arm tuned in theory; simulated with N = 400, 16 "
+        (FIGURE,), _order_alone, "a fifth of the inputs relevant, half a sample of each kind per input, each arm "
+        "tuned in theory; simulated with N = 400, 16 "
         "seeds",
     ),
     Claim(

@@ -128,14 +128,13 @@ def draw_gains(data: dict[str, Any]) -> Any:
         error = here.std("seed", ddof=1) / np.sqrt(here.sizes["seed"])
         axis.errorbar(at, here.mean("seed"), error, fmt="o", color=colours[arm], markersize=4, zorder=4)
     axis.axhline(float(table.best.sel(arm="joint")), color=colours["joint"], label=NAMES["joint"])
-    if "uncoupled" in data:
-        for arm in PROTOCOLS[:2]:
-            here = data["uncoupled"].test_error_simulated.sel(arm=arm).isel(hard=0, size=-1)
-            error = here.std("seed", ddof=1) / np.sqrt(here.sizes["seed"])
-            axis.errorbar(0.8 * float(table.coupling[0]), here.mean("seed"), error, fmt="D", color=colours[arm], markersize=4,
-                          label=f"{NAMES[arm]}, not coupled")  # fmt: skip
+    for arm in PROTOCOLS[:2]:
+        here = data["uncoupled"].test_error_simulated.sel(arm=arm).isel(hard=0, size=-1)
+        error = here.std("seed", ddof=1) / np.sqrt(here.sizes["seed"])
+        axis.errorbar(0.8 * float(table.coupling[0]), here.mean("seed"), error, fmt="D", color=colours[arm], markersize=4,
+                      label=f"{NAMES[arm]}, not coupled")  # fmt: skip
     log_axis(axis.xaxis)
-    axis.set(xlabel=label("coupling", r"\gamma"), ylabel="error on hard inputs")
+    axis.set(xlabel=label("coupling", r"\gamma"), ylabel="error on hard inputs", ylim=(0.18, 0.4))
     axis.set_title("against the coupling; stars: each order's best,\n"
                    rf"points: the tuned arms at $N = {size}$ ($\rho = 0.2$, $\alpha_e = \alpha_h = 0.5$)")  # fmt: skip
     axis.legend(fontsize=7)

@@ -94,10 +94,16 @@ def _manifold(stored: Stored) -> list[Measured]:
     gap = lines.sel(projection="gaussian") - lines.sel(projection="orthogonal")
     near, far = float(gap.sel(arm="1")), float(gap.isel(arm=-1))
     runs = stored[f"{MANIFOLD}.measured"].isel(size=-1)
-    ends = (mean_and_error(runs.test_error_simulated.sel(arm="1", projection=name)) for name in ("gaussian", "orthogonal"))
+    ends = (
+        mean_and_error(runs.test_error_simulated.sel(arm="1", projection=name)) for name in ("gaussian", "orthogonal")
+    )
     off = deviation(runs.test_error_simulated, runs.test_error_expected)
     return [
-        Measured("error with correlated minus that with independent entries, d/p = 1 (simulated)", *difference(*ends), above=0.005),
+        Measured(
+            "error with correlated minus that with independent entries, d/p = 1 (simulated)",
+            *difference(*ends),
+            above=0.005,
+        ),
         Measured("relative deviation of the simulated test errors from theory", *off, below=0.05),
         Measured("error with correlated minus that with independent entries, d/p = 1 (theory)", near, above=0.005),
         Measured("the same at d/p = 30 over that at 1 (theory)", far / near, below=0.1),
@@ -125,7 +131,8 @@ CLAIMS = (
         "gerace2020generalisation",
         "their test error is lower at every width",
         "p far from d, where both coincide",
-        (PHASES,), _orthogonal, "logistic loss, n/d = 3, penalty 1e-4 and the best one, p/d from 0.3 to 30, in theory; simulated: d = 200, 32 seeds, p/d from "
+        (PHASES,), _orthogonal, "logistic loss, n/d = 3, penalty 1e-4 and the best one, p/d from 0.3 to 30, in "
+        "theory; simulated: d = 200, 32 seeds, p/d from "
         "0.5 to 4, penalty 1e-4",
     ),
     Claim(
@@ -134,7 +141,8 @@ CLAIMS = (
         "the error against d/p at fixed n/p differs from that of inputs with independent entries",
         "d far above p",
         (MANIFOLD,), _manifold,
-        "logistic loss, penalty 0.01, n/p = 3, tanh, in theory, and simulated with d = 200, 32 seeds, d/p from 0.5 to 5; independent "
+        "logistic loss, penalty 0.01, n/p = 3, tanh, in theory, and simulated with d = 200, 32 seeds, d/p from 0.5 to "
+        "5; independent "
         "entries are those of an orthogonal projection, which exists for d ≥ p",
     ),
 )  # fmt: skip

@@ -132,7 +132,11 @@ def draw_phase_diagram(data: dict[str, Any]) -> Any:
         )
     axes[2].set(xlabel=label("width", "p/d"), ylabel=label("test_error", r"\varepsilon_g"))
     log_axis(axes[2].xaxis)
-    axes[2].legend(title=f"logistic, $n/d = 3$; points: d = {int(data['curves_measured']['size'][-1])}", fontsize=8, title_fontsize=8)
+    axes[2].legend(
+        title=f"logistic, $n/d = 3$; points: d = {int(data['curves_measured']['size'][-1])}",
+        fontsize=8,
+        title_fontsize=8,
+    )
     figure.suptitle(r"Random features $\tanh(F^\top c)$ of a sign teacher, $\lambda = 10^{-4}$", fontsize=11)
     return figure
 

@@ -24,7 +24,9 @@ def manifold(quick: bool) -> dict[str, Any]:
     model = RandomFeatures(activation="tanh", penalty=0.01)
     found = Study(model, {"projection": list(ENTRIES)}, arms=arms).run()
     some = {f"{r:g}": {"width": 1 / r, "samples": PER_INPUT / r} for r in (0.5, 1.0, 2.0, 5.0)}
-    measured = Study(model, {"projection": list(ENTRIES)}, arms=some, sizes=[60 if quick else 200], seeds=4 if quick else 32)
+    measured = Study(
+        model, {"projection": list(ENTRIES)}, arms=some, sizes=[60 if quick else 200], seeds=4 if quick else 32
+    )
     return {"": found[["test_error_theory", "converged_theory"]], "measured": measured.run()}
 
 
@@ -42,7 +44,8 @@ def draw_manifold(data: dict[str, Any]) -> Any:
     log_axis(axis.xaxis)
     axis.set(xlabel=label("latent dimensions per input", "d/p"), ylabel=label("test_error", r"\varepsilon_g"))
     axis.set_title(
-        f"Correlated inputs are harder near d = p\n(logistic, $n/p = {PER_INPUT:g}$, $\\lambda = 0.01$; points: d = {int(measured['size'][-1])})"
+        f"Correlated inputs are harder near d = p\n(logistic, $n/p = {PER_INPUT:g}$, $\\lambda = 0.01$; points: d = "
+        f"{int(measured['size'][-1])})"
     )
     axis.legend(fontsize=8)
     return figure
