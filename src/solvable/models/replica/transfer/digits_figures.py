@@ -132,7 +132,8 @@ def draw_on_digits(data: dict[str, Any]) -> Any:
     for axis in axes[1:]:
         axis.axhline(0, color="0.5", linewidth=0.8, zorder=0)
     figure.suptitle(
-        "Transfer between tasks on digits: like sources against unlike ones, permuted pixels and shuffled labels", fontsize=11
+        "Transfer between tasks on digits: like sources against unlike ones, permuted pixels and shuffled labels",
+        fontsize=11,
     )
     return figure
 
@@ -146,6 +147,7 @@ RECIPES = {
     "transfer-digits": Recipe(
         on_digits,
         draw_on_digits,
-        sentence="Gain of a first layer learnt on a grouping of digits, by similarity of the source: the model's signs on real data.",
+        sentence="Gain of a first layer learnt on a grouping of digits, by similarity of the source: the model's "
+        "signs on real data.",
     )
 }
