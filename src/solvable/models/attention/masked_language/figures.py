@@ -12,7 +12,7 @@ import numpy as np
 from solvable.methods.sequences.potts import zero_sum_colours
 from solvable.render.figures import Early, Recipe
 from solvable.render.pieces import Pieces, threads
-from solvable.render.plots import COLOURS, MARKERS, log_axis
+from solvable.render.plots import COLOURS, MARKERS, log_axis, standard_error
 from solvable.study import Study, provenance
 
 from ..potts_attention.model import PottsAttention
@@ -335,7 +335,7 @@ def _number(value: int) -> str:
 def _line(axis: Any, x: Any, values: Any, **style: Any) -> None:
     known = np.isfinite(values).all("seed").values
     values = values[{d: known for d in values.dims if d != "seed"}]
-    error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
+    error = standard_error(values)
     axis.errorbar(x[known], values.mean("seed"), error, **style)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from solvable.render.figures import Recipe
 from solvable.render.pieces import Pieces
-from solvable.render.plots import COLOURS, INK, label, log_axis
+from solvable.render.plots import COLOURS, INK, label, log_axis, standard_error
 
 LAWS = {
     "spins, β = 0.5": (2, 0.5),
@@ -159,7 +159,7 @@ def draw_controls(data: dict[str, Any]) -> Any:
 
 
 def _points(axis: Any, x: Any, runs: Any, **look: Any) -> None:
-    error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+    error = standard_error(runs)
     axis.errorbar(x, runs.mean("seed"), error, markersize=4, **look)
 
 

@@ -9,7 +9,7 @@ import xarray as xr
 
 from solvable.render.figures import Recipe
 from solvable.render.pieces import Pieces
-from solvable.render.plots import COLOURS, INK, label, log_axis
+from solvable.render.plots import COLOURS, INK, label, log_axis, standard_error
 from solvable.search import optimise
 from solvable.study import Study
 
@@ -69,7 +69,7 @@ def draw_peak(data: dict[str, Any]) -> Any:
 
 def _points(axis: Any, points: Any, source: Any, colour: str) -> None:
     last = points.sel(size=points["size"].values[-1])
-    error = last.std("seed", ddof=1) / np.sqrt(last.sizes["seed"])
+    error = standard_error(last)
     axis.errorbar(source.samples, last.mean("seed"), error, fmt="o", color=colour, markersize=3.6)
 
 
@@ -97,7 +97,7 @@ def draw_spike(data: dict[str, Any]) -> Any:
             line = theory[f"{name}_theory"].sel(variances=variances)
             axis.plot(theory.spike, line, color=colour, label=words, linestyle="--" if name == "pca_overlap" else "-")
             points = experiment[f"{name}_simulated"].sel(variances=variances).isel(size=0)
-            error = points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
+            error = standard_error(points)
             axis.errorbar(experiment.spike, points.mean("seed"), error, fmt="o", color=colour, markersize=3.6)
         for name, colour in (("threshold", COLOURS[0]), ("pca_threshold", COLOURS[2])):
             place = float(theory[f"{name}_theory"].sel(variances=variances)[0])

@@ -8,7 +8,7 @@ import numpy as np
 
 from solvable.render.figures import Recipe
 from solvable.render.pieces import Pieces
-from solvable.render.plots import COLOURS, MARKERS, label, log_axis
+from solvable.render.plots import COLOURS, MARKERS, label, log_axis, standard_error
 from solvable.study import Study
 
 from .model import PottsAttention
@@ -55,7 +55,7 @@ def draw_learning_curves(data: dict[str, Any]) -> Any:
             at = {choice: value}
             axis.plot(theory.samples, theory[f"{name}_theory"].sel(at), color=colour, label=word)
             points = experiment[f"{name}_simulated"].sel(at | {"size": size})
-            error = points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
+            error = standard_error(points)
             axis.errorbar(experiment.samples, points.mean("seed"), error, fmt=marker, color=colour)
         axis.plot([], [], MARKERS[0], color="0.4", label=f"experiment, N = {size}")
         axis.set_xlabel(label("samples", r"\alpha = M/N"))
