@@ -21,11 +21,11 @@ from .sequences import planted
 
 FULL = {
     "law": {"sites": 20, "colours": 10, "inverse_temperature": 1.0, "instance": 3, "held_out": 4000},
-    "sequences": (250, 1000, 4000, 16000, 64000), "seeds": 3, "widths": (16, 64),
-    "networks": ("1 layer", "2 layers", "3 layers"),
+    "sequences": (250, 1000, 4000, 16000, 64000), "seeds": 3, "widths": (8, 16, 32, 64),
+    "networks": ("1 layer", "2 layers", "3 layers", "bare layer"),
     "steps": {400: (250, 1000), 1200: (250, 1000, 4000), 3000: (1000, 4000, 16000), 8000: (16000, 64000),
-              16000: (64000,)},
-    "narrow": (16000,), "bare": (), "training": {"batch": 512, "recorded": 20},
+              24000: (64000,)},
+    "narrow": (8000, 24000), "bare": (216_000,), "training": {"batch": 512, "recorded": 20},
     "penalties": (0.3, 1.0, 3.0, 10.0),
     "exact": {"inverse_temperature": 2.0, "low": 0.7, "high": 20.0, "samples": (1.0, 2.0, 4.0, 8.0, 16.0), "size": 200,
               "seeds": 8},

@@ -36,6 +36,6 @@ CLAIMS = (
         "rende2024mapping",
         "excess loss and coupling error against the number of sequences per site lie on the theory lines",
         "coupling errors of the dense graph must not lie on the line of the star graph",
-        (FIGURE,), _replicas, "N = 200, three colours, 48 seeds; M/N from 1 to 16 (loss) and from 4 to 14 (couplings)",
+        (FIGURE,), _replicas, "N = 100, three colours; M/N from 1 to 16 (loss, 12 seeds) and from 4 to 14 (couplings, 96 seeds)",
     ),
 )  # fmt: skip
