@@ -262,7 +262,8 @@ def picture(data: dict[str, Any]) -> Any:
         limit = float(np.abs(values).max())
         if np.isfinite(limit):
             image = panel.imshow(values, cmap="RdBu_r" if signed else "Greys", vmin=-limit if signed else 0, vmax=limit)
-            bottom.colorbar(image, ax=panel, orientation="horizontal", shrink=0.85, aspect=24, pad=0.02)
+            bar = bottom.colorbar(image, ax=panel, orientation="horizontal", shrink=0.85, aspect=24, pad=0.02)
+            bar.set_label("energy of a pair" if signed else "strength of a pair", fontsize=7.5)
         else:
             panel.set_box_aspect(1)
             _in_training(panel)
@@ -321,7 +322,7 @@ def _draw_trainings(axis: Any, width: Any, length: Any) -> None:
             continue
         axis.plot(run.step[1:], run.curve.mean("seed")[1:], color=COLOURS[k], alpha=0.4)
         _line(axis, width.length, mine.excess_by_length.isel(width=-1), label=network, **_style(k))
-    axis.set(xlabel="steps of Adam", title=f"embedding {int(width.width[-1])}: longest training; ends of all (markers)")
+    axis.set(xlabel="steps of Adam", title=f"embedding {int(width.width[-1])}: longest run; ends of all")
 
 
 def _name(learner: str) -> str:

@@ -139,7 +139,7 @@ def region_studies(quick: bool) -> dict[str, Study]:
         np.geomspace(0.25, 16, 37), np.linspace(0.1, 6, 60)
     )  # fmt: skip
     some = {"samples": np.array([0.5, 1.5, 4.0, 8.0]), "spike": np.array([0.6, 1.5, 3.0, 5.0])}
-    size, seeds = (60, 2) if quick else (200, 10)
+    size, seeds = (60, 2) if quick else (200, 6)
     return {
         "theory": Study(model, noises | {"samples": samples, "spike": strengths}),
         "experiment": Study(model, noises | some, sizes=[size], seeds=seeds),

@@ -24,12 +24,12 @@ def studies(quick: bool) -> dict[str, Study]:
     samples = np.array([1.5, 6.0] if quick else [1.0, 2.0, 4.0, 8.0, 16.0])
     more = np.array([4.0, 8.0] if quick else [4.0, 6.0, 9.0, 14.0])
     left, right = {"interaction": COLOUR_COUPLINGS}, {"graph": GRAPHS}
-    size, seeds, more_seeds = (50, 4, 4) if quick else (100, 12, 96)
+    size, seeds = (50, 4) if quick else (100, 12)
     return {
         "loss": Study(losses, left | {"samples": np.geomspace(0.7, 20, lines)}),
         "loss_experiment": Study(losses, left | {"samples": samples}, sizes=[size], seeds=seeds),
         "couplings": Study(couplings, right | {"samples": np.geomspace(3.3, 20, lines)}),
-        "couplings_experiment": Study(couplings, right | {"samples": more}, sizes=[size], seeds=more_seeds),
+        "couplings_experiment": Study(couplings, right | {"samples": more}, sizes=[size], seeds=seeds),
     }
 
 

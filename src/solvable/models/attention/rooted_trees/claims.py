@@ -108,8 +108,8 @@ CLAIMS = (
         "the accuracy of a given network grows with the number of integers it reads",
         "no dependence",
         (LENGTH,), _longer,
-        "one layer of width 32, context 48, 500 steps (384,000 words read) for every text, three seeds; texts of 10⁴, 10⁵ and 10⁶ "
-        "numbers, each tested on its last fifth, and parts of the last one that end at the same test",
+        "one layer of width 32, context 48, 500 steps (384,000 words read) for every text, three seeds; texts of 10⁴, 10⁵ and "
+        "10⁶ numbers, each tested on its last fifth, and parts of the last one that end at the same test",
         missing="larger networks and more steps, which could use more than 10⁵ numbers",
     ),
 )  # fmt: skip
