@@ -95,7 +95,7 @@ CLAIMS = (
         PAPER,
         "a smaller calibration error on digits with noisy labels, at no loss of accuracy",
         "a full network at its best temperature, drawn beside it",
-        (FIGURE,), _real, "odd against even digits, flips 0.25, 1,000 images, 50 units, 600 steps of Adam, rounds of 30 %, 12 seeds; "
-        "pruned to the smallest divergence",
+        (FIGURE,), _real, "odd against even digits, flips 0.25, 1,000 images, 50 units, 600 steps of Adam, rounds of 30 %, "
+        "12 seeds; pruned to the smallest divergence",
     ),
 )  # fmt: skip

@@ -76,7 +76,7 @@ CLAIMS = (
         "descents reach the signal at Δ₂ = 0.45, between 0.406 (trivial landscape) and 0.5 (flow)",
         "beyond 0.618, where message passing fails too, they do not",
         (LARGE, MINIMA), _between,
-        "p = 3, Δ₃ = 1, from the overlap 4/√N, dense N ≤ 500, diluted N ≤ 64,000, t = 200",
+        "p = 3, Δ₃ = 1, from the overlap 4/√N, dense N ≤ 125, diluted N ≤ 8,000, t = 200",
     ),
     Claim(
         "The flow's threshold has a closed form, 1/Δ₂² − 1/Δ₂ = (p−1)/Δ_p.", AFRAID,
@@ -87,7 +87,7 @@ CLAIMS = (
         "The flow finds good minima amid exponentially many bad ones.", AFRAID,
         "a positive complexity of minima where descents succeed", "minimisations that start at spurious minima stay there",
         (LARGE, MINIMA), lambda stored: _between(stored)[:-1],
-        "p = 3, Δ₃ = 1, Δ₂ = 0.45, from the overlap 4/√N, dense N ≤ 500, diluted N ≤ 64,000, t = 200",
+        "p = 3, Δ₃ = 1, Δ₂ = 0.45, from the overlap 4/√N, dense N ≤ 125, diluted N ≤ 8,000, t = 200",
         missing="minimisations that start at spurious minima",
     ),
     Claim(

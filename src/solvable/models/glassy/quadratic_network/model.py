@@ -302,7 +302,9 @@ def search_minimum(x: Array, labels: Array, mask: Array, w: Array, star: Array) 
     }
 
 
-def descend_plainly(x: Array, labels: Array, mask: Array, w: Array, star: Array, steps: int, rate: float) -> dict[str, Array]:
+def descend_plainly(
+    x: Array, labels: Array, mask: Array, w: Array, star: Array, steps: int, rate: float
+) -> dict[str, Array]:
     """Where gradient descent ends after so many steps, each of a duration `rate` of the flow, as `search_minimum` reports it."""
     fit, units = _Fit(x, labels, mask), w.shape[0]
 

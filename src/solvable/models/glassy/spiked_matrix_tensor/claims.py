@@ -83,6 +83,6 @@ CLAIMS = (
         "Gradient algorithms can be judged by the physics of glasses.", REVIEW,
         "success rates change at the flow's line, not at that of trivial landscapes",
         "they change where the landscape becomes trivial", (LARGE,), _judged,
-        "p = 3, Δ₃ = 1, diluted tensors, N from 1,000 to 64,000, from the overlap 4/√N, t = 200",
+        "p = 3, Δ₃ = 1, diluted tensors, N = 1,000 and 8,000, from the overlap 4/√N, t = 200",
     ),
 )  # fmt: skip

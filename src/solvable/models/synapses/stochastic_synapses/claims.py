@@ -116,6 +116,7 @@ CLAIMS = (
         "baldassi2018role",
         "accuracy of the binary network on digits near that of full precision",
         "a network trained at full precision and binarised afterwards",
-        (DEEP,), _deep, "handwritten digits, width 64, 2 to 8 hidden layers, 2,000 steps of Adam, σ_m² = 0.99, 6 networks per point",
+        (DEEP,), _deep, "handwritten digits, width 64, 2 to 8 hidden layers, 2,000 steps of Adam, σ_m² = 0.99, 6 networks "
+        "per point",
     ),
 )  # fmt: skip
