@@ -143,7 +143,7 @@ def draw_protocols(data: dict[str, Any]) -> Any:
     for (protocol, words), colour in zip(names.items(), (COLOURS[0], "0.5", COLOURS[1]), strict=True):
         at = table.sel(protocol=protocol)
         axes["curve"].plot(table.similarity, at.forgetting_theory, color=colour, label=words)
-        mean, error = _mean_and_error(at.forgetting_simulated)
+        mean, error = mean_and_error(at.forgetting_simulated)
         axes["curve"].errorbar(table.similarity, mean, error, fmt="o", color=colour, markersize=3.4)
     axes["curve"].set(xlabel=label("similarity", r"\gamma"), ylabel="forgetting of task 1")
     axes["curve"].set_title(f"against similarity (points: N = {int(data['curve']['size'][-1])})")
