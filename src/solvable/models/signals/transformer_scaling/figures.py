@@ -296,6 +296,7 @@ RECIPES = {
         text,
         draw_text,
         sentence="Loss of transformers on natural language against the rate of a base model, at two depths, under four rules.",
+        also=("depth-transfer",),
     ),
     "transformer-scaling-laziness": Recipe(
         laziness,
