@@ -154,6 +154,7 @@ def draw_rates(data: dict[str, Any]) -> Any:
             )
         row[0].set_ylabel("test loss at the end")
         row[0].legend()
+    axes[0, 3].set_axis_off()
     edge = largest_rates(longer)
     for i, rule in enumerate(longer.rule.values):
         values = edge.sel(rule=rule)
