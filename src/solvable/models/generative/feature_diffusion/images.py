@@ -161,39 +161,6 @@ ARMS = {
 """Variances of the two classes, and the share of the first one."""
 
 
-def clocks_of(data: Any) -> Any:
-    """Steps after which a class is half-way to its lowest test loss, and after which half of its final gap is reached.
-
-    Between records, losses are interpolated in the logarithm of the step; a class that is never learnt has NaN.
-    """
-    import xarray as xr
-
-    log_step = np.log(np.maximum(data.step.values, 0.5))
-
-    def first(values: np.ndarray, goal: float) -> float:
-        above = np.flatnonzero(values >= goal)
-        if not len(above) or above[0] == 0:
-            return np.nan
-        i = above[0]
-        part = (goal - values[i - 1]) / (values[i] - values[i - 1])
-        return float(np.exp(log_step[i - 1] + part * (log_step[i] - log_step[i - 1])))
-
-    def learning(test: np.ndarray) -> float:
-        drop = test[0] - test
-        return first(drop, 0.5 * drop.max())
-
-    def memorisation(test: np.ndarray, train: np.ndarray) -> float:
-        gap = (test - test[0]) - (train - train[0])
-        return first(gap, 0.5 * gap[-1])
-
-    found = {}
-    for name, rule, inputs in (("learning_time", learning, ("test_loss",)),
-                               ("memorisation_time", memorisation, ("test_loss", "train_loss"))):  # fmt: skip
-        each = [data[n] for n in inputs]
-        found[name] = xr.apply_ufunc(rule, *each, input_core_dims=[["step"]] * len(each), vectorize=True)
-    return xr.Dataset(found)
-
-
 def curves(seeds: int, **shape: Any) -> Any:
     """Losses of all arms as a dataset over arm, seed, record and class; an arm's networks are trained side by side."""
     import xarray as xr

@@ -10,7 +10,6 @@ from solvable.render.figures import Recipe
 from solvable.render.plots import COLOURS, LINES, MARKERS, log_axis
 from solvable.study import Study
 
-from .language import chains
 from .model import ModelCollapse
 
 TAILS = {
@@ -97,52 +96,11 @@ def draw_generations(data: dict[str, Any]) -> Any:
     return figure
 
 
-def language(quick: bool) -> dict[str, Any]:
-    return {"": chains(2, 2) if quick else chains(6, 2)}
-
-
-def draw_language(data: dict[str, Any]) -> Any:
-    import matplotlib.pyplot as plt
-
-    runs = data[""]
-    figure, axes = plt.subplots(1, 3, figsize=(12.5, 3.8), layout="constrained")
-    words = {
-        "own": "only their own text",
-        "fresh": "a quarter real",
-        "accumulated": "accumulated",
-        "real": "only real text",
-    }
-    titles = {
-        "loss": "loss per character on real text",
-        "lost_rare": "share of rare sequences no longer written",
-        "lost_common": "the same of common sequences",
-    }
-    for axis, (name, title) in zip(axes, titles.items(), strict=True):
-        for i, arm in enumerate(runs.arm.values):
-            values = runs[name].sel(arm=arm)
-            error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
-            axis.errorbar(runs.generation, values.mean("seed"), error, fmt=MARKERS[i] + "-", color=COLOURS[i], markersize=4,
-                          label=words[str(arm)])  # fmt: skip
-        axis.set(xlabel="generation $k$", title=title)
-        axis.xaxis.get_major_locator().set_params(integer=True)
-    axes[1].set_ylim(0, 1)
-    axes[0].legend()
-    figure.suptitle(
-        "Language models (four characters) of Python's documentation, trained on the text of earlier ones", fontsize=11
-    )
-    return figure
-
-
 RECIPES = {
     "model-collapse-generations": Recipe(
         generations,
         draw_generations,
         sentence="Models trained on samples of earlier models lose rare categories, precision and volume; fresh or accumulated "
         "real data help.",
-    ),
-    "model-collapse-language": Recipe(
-        language,
-        draw_language,
-        sentence="Language models trained on the text of earlier ones forget rare sequences first; real text mitigates it.",
-    ),
+    )
 }
