@@ -223,8 +223,8 @@ class Guard:
 class FirstView:
     """What the page opens a model with, where the choices that follow from its other declarations decide nothing soon.
 
-    `sizes`, `seeds` and `points` along the axis are those of the simulation, `values` the fields, `span` the ends of the
-    axis, `observables` what is shown.
+    `sizes`, `seeds` and `points` along the axis are those of the simulation, `values` the fields, `along` and `span` the
+    axis and its ends, `observables` what is shown.
 
     >>> FirstView(seeds=32).changes()
     {'seeds': 32}
@@ -234,6 +234,7 @@ class FirstView:
     seeds: int = 0
     points: int = 0
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    along: str = ""
     span: tuple[float, float] | None = None
     observables: tuple[str, ...] = ()
 

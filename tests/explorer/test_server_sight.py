@@ -273,3 +273,9 @@ def test_a_model_declares_what_its_first_view_has_otherwise(surroundings):
     view = SimpleNamespace(**{n: getattr(default_view(Declared), n) for n in names})
     assert vars(view) == {"sizes": (30,), "seeds": 5, "simulated": 2, "observables": ("test_error",)}
     assert (default_view(Declared).x.low, default_view(Declared).x.high) == (1.0, 4.0)
+    assert default_view(Declared).x.field == "samples"
+
+    class Along(Toy):
+        first_view = FirstView(along="penalty")
+
+    assert default_view(Along).x.field == "penalty"

@@ -1,6 +1,7 @@
 """Points land seed by seed, with the bits of the study; programs are compiled ahead."""
 
 import threading
+import time
 from collections import defaultdict
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 import solvable as sv
 from solvable.explorer import ahead, waves, worker
 from solvable.explorer.jobs import Job
+from solvable.explorer.theory import compute
+from solvable.explorer.turns import RUNNING, taking_turns
 from solvable.explorer.views import View
 from solvable.explorer.waves import cost_of, in_waves
 from solvable.lab.planning import cells_of, parts_of
@@ -195,3 +198,41 @@ def test_a_cheap_simulation_has_one_program_for_every_size(surroundings, monkeyp
 def test_a_theory_whose_points_come_one_by_one_is_not_padded_to_a_full_program(study):
     (theory,) = [b for b in in_waves(study.plan(), "vmap", cost_of(study), together=1) if b["kind"] == "theory"]
     assert (theory["cells"], theory["lanes"]) == (9, 8)  # as many as the page's curve then has
+
+
+def test_programs_run_one_at_a_time_while_others_are_compiled(study, monkeypatch):
+    """Batched decompositions of two running programs can wait for each other's threads for ever (jaxlib's thread pool)."""
+    blocks = ahead.firsts(worker.ordered(study))
+    both, state = threading.Barrier(2), {"running": 0, "most": 0}
+
+    def compiled(model, block):
+        both.wait(60)  # two are compiled at the same time
+
+    def run(block):
+        state["running"] += 1
+        state["most"] = max(state["most"], state["running"])
+        time.sleep(0.05)
+        state["running"] -= 1
+        return block["cells"]
+
+    monkeypatch.setattr("solvable.lab.compute.needed_memory", compiled)
+    monkeypatch.setattr(study, "compute", run)
+    pair = blocks[:2]
+    with ahead.Ahead(pair, taking_turns(study), threads=2) as computing:
+        assert [computing.compute(block) for block in pair] == [block["cells"] for block in pair]
+    assert state["most"] == 1
+
+
+def test_curves_are_not_computed_while_another_program_runs(surroundings):
+    view, done = View.checked({**VIEW, "observables": ["test_error"]}), threading.Event()
+
+    def work():
+        compute(view)
+        done.set()
+
+    with RUNNING:
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert not done.wait(1.0)
+    assert done.wait(60)
+    thread.join()

@@ -6,7 +6,7 @@ import numpy as np
 
 import solvable as sv
 from solvable.model import simulate_batch
-from solvable.models.synapses.binary_digits.model import forward_binary, forward_surrogate, images
+from solvable.models.synapses.binary_digits.model import forward_binary, forward_straight, forward_surrogate, images
 
 
 def test_the_surrogate_is_the_mean_of_the_binary_network_by_the_central_limit():
@@ -46,3 +46,14 @@ def test_deep_networks_train_from_means_near_one_and_not_from_small_ones():
     found = simulate_batch(model, {"variance": np.array([0.2, 0.99])}, keys, size)
     assert found["accuracy"][0] < 0.3
     assert found["accuracy"][1] > 0.5
+
+
+def test_straight_through_is_the_binary_network_with_the_gradient_of_clipped_neurons():
+    """One inner layer, of odd width so that no field is zero: fields are those of signs; the last layer's gradient is that of the inputs it sees."""
+    keys = jax.random.split(jax.random.key(1), 4)
+    weights = tuple(jax.random.normal(k, s) for k, s in zip(keys, ((7, 5), (1, 7, 7), (3, 7)), strict=False))
+    x = jax.random.normal(keys[3], (4, 5))
+    np.testing.assert_allclose(forward_straight(weights, x) * np.sqrt(7), forward_binary(weights, x), atol=1e-12)
+    inputs = np.sign(np.sign(x @ np.sign(weights[0]).T) @ np.sign(weights[1][0]).T)
+    slope = jax.grad(lambda w: forward_straight((*weights[:2], w), x).sum())(weights[2])
+    np.testing.assert_allclose(slope, np.broadcast_to(inputs.sum(0) / np.sqrt(7), (3, 7)), atol=1e-12)

@@ -25,6 +25,7 @@ def default_view(kind: type[Model]) -> View:
     axis = None
     if controls and model.has_theory and not own:
         swept = next((n for n, declaration in controls.items() if declaration.counts), next(iter(controls)))
+        swept = kind.first_view.along or swept
         low, high = kind.first_view.span or controls[swept].span
         logarithmic = controls[swept].scale == "log" and low > 0
         axis = {"field": swept, "from": low, "to": high, "points": 60, "scale": "log" if logarithmic else "linear"}

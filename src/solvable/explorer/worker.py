@@ -56,6 +56,7 @@ class Simulation:
         from ..lab.execute import Executor
         from .ahead import Ahead
         from .room import forget_programs, is_full
+        from .turns import taking_turns
 
         if is_full(2, MOST):
             forget_programs()
@@ -75,7 +76,7 @@ class Simulation:
                 self._points()
                 looked = time.monotonic()
 
-        with Ahead(blocks, study.compute) as ahead:
+        with Ahead(blocks, taking_turns(study)) as ahead:
             executor = Executor(plan, ahead.compute, store.commit)
             done_all = executor.run_all(plan.rows, done=report, wanted=lambda: not self.cancelled.is_set())
         if not done_all:
@@ -261,6 +262,7 @@ def warm_up(request: dict[str, Any], warming: Any) -> None:
     """Compile what a simulation of this view needs; what takes long is not computed before it is asked for."""
     from ..lab.compute import needed_memory
     from .room import forget_programs, is_full
+    from .turns import taking_turns
     from .views import View
     from .waves import cost_of
 
@@ -271,11 +273,11 @@ def warm_up(request: dict[str, Any], warming: Any) -> None:
     if is_full(2, MOST):
         forget_programs()
     study = view.study()
-    (model,), cost = study.variants().values(), cost_of(study)
+    (model,), cost, run = study.variants().values(), cost_of(study), taking_turns(study)
 
     def compute(block: dict[str, Any]) -> Any:
         if block["lanes"] * cost.of(block["kind"], block["size"], block["padded"]) <= QUICK:
-            return study.compute(block)
+            return run(block)
         needed_memory(model, block)  # compiles only
         return None
 

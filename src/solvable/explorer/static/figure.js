@@ -158,7 +158,6 @@ export function compose({ view, curves, declarations, look, width, logarithmic, 
               xaxis: `x${suffix}`, yaxis: `y${suffix}`, name: plain(caption || "theory"), showlegend: false, connectgaps: false,
               line: { color: colour, width: (c === 0 ? 2.6 : 2) * look.scale, dash, simplify: false, shape: preview ? "spline" : "linear" },
               marker: { color: colour, size: 8 * look.scale, symbol: "circle-open", line: { width: 2 } },
-              ...(single ? {} : { zorder: c === 0 ? 1 : 0 }), // the current curve above the pinned ones
               hovertemplate: `%{y:.4g}<extra>${plain(caption || "theory")}</extra>`, opacity: series.stable === false ? 0.55 : 1,
             });
             entry(legend, { key: `line ${caption || name}`, kind: "line", colour, dash, caption, curve: c, plain: !caption, observable: name });
@@ -192,6 +191,7 @@ export function compose({ view, curves, declarations, look, width, logarithmic, 
   });
   if (names.length > 1) layout.margin.l = 42 * look.scale;
   layout.height = tall;
+  traces.sort((a, b) => (a.meta.curve === 0) - (b.meta.curve === 0)); // the current curve is drawn last, above the pinned ones
   return { traces, layout, legend, panels: names };
 }
 

@@ -349,7 +349,7 @@ def walk(
     firsts = ends - steps.astype(jnp.int32)
 
     def turned(x: Array, kick: Array, step: Array) -> Array:
-        return on_sphere(x + jnp.sqrt(jnp.expm1(heat * step)) * system.signs * kick)
+        return on_sphere(x + jnp.sqrt(jnp.expm1(heat * step)) * system.signs * kick[None, :])
 
     def drift(x: Array, t: Array) -> Array:
         pull = system.force(x, tensor(t))

@@ -72,7 +72,7 @@ def draw_lanes(key: Array, size: int, kind: str, lanes: Lanes) -> System:
     def parts(x: Array) -> list[Array]:
         m = (x @ signal / size)[:, None]
         return [
-            signs * jnp.sqrt(scale) * noise(x) + scale * m ** (order - 1) * signal
+            signs * jnp.sqrt(scale) * noise(x) + scale * m ** (order - 1) * signal[None, :]
             for order, scale, noise in zip(ORDERS, scales, noises, strict=True)
         ]
 
@@ -85,7 +85,7 @@ def draw_lanes(key: Array, size: int, kind: str, lanes: Lanes) -> System:
         matrix_part, tensor_part = (jnp.sum(x * part, axis=1) / size for part in parts(x))
         return -matrix_part / 2 - weight * tensor_part / ORDERS[1], matrix_part + weight * tensor_part
 
-    return System(signal, signs, jnp.broadcast_to(start, (len(signs), size)), force, measure)
+    return System(signal, signs, jnp.tile(start, (len(signs), 1)), force, measure)
 
 
 @partial(jax.jit, static_argnames=("size", "kind", "warm"))

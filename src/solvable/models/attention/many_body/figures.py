@@ -34,9 +34,9 @@ FULL = {
                ("stack, Adam", 0.5), ("stack, Adam", 2.0)),
     "moved": {"steps": 3000, "networks": 8},
     "long": {"sites": 20, "colours": 10, "groups": 20, "fitted": 1_600_000, "fit_steps": 15_000, "tested": 4096, "batch": 256,
-             "heads": 16, "width": 32, "networks": 3},
-    "trained": 400_000, "settings": {"gradient descent": 100_000, "Adam": 100_000},
-    "encoder": {"steps": 40_000},
+             "heads": 16, "width": 32, "networks": 5},
+    "trained": 400_000, "settings": {"gradient descent": 1_000_000, "Adam": 40_000},
+    "encoder": {},
 }  # fmt: skip
 QUICK = {
     "sequences": 100_000,

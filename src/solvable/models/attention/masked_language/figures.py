@@ -12,7 +12,7 @@ import numpy as np
 from solvable.methods.sequences.potts import zero_sum_colours
 from solvable.render.figures import Early, Recipe
 from solvable.render.pieces import Pieces, threads
-from solvable.render.plots import COLOURS, MARKERS, log_axis
+from solvable.render.plots import COLOURS, MARKERS, log_axis, standard_error
 from solvable.study import Study, provenance
 
 from ..potts_attention.model import PottsAttention
@@ -21,11 +21,11 @@ from .sequences import planted
 
 FULL = {
     "law": {"sites": 20, "colours": 10, "inverse_temperature": 1.0, "instance": 3, "held_out": 4000},
-    "sequences": (250, 1000, 4000, 16000, 64000), "seeds": 3, "widths": (16, 64),
-    "networks": ("1 layer", "2 layers", "3 layers"),
+    "sequences": (250, 1000, 4000, 16000, 64000), "seeds": 3, "widths": (8, 16, 32, 64),
+    "networks": ("1 layer", "2 layers", "3 layers", "bare layer"),
     "steps": {400: (250, 1000), 1200: (250, 1000, 4000), 3000: (1000, 4000, 16000), 8000: (16000, 64000),
-              16000: (64000,)},
-    "narrow": (16000,), "bare": (), "training": {"batch": 512, "recorded": 20},
+              24000: (64000,)},
+    "narrow": (8000, 24000), "bare": (216_000,), "training": {"batch": 512, "recorded": 20},
     "penalties": (0.3, 1.0, 3.0, 10.0),
     "exact": {"inverse_temperature": 2.0, "low": 0.7, "high": 20.0, "samples": (1.0, 2.0, 4.0, 8.0, 16.0), "size": 200,
               "seeds": 8},
@@ -262,7 +262,8 @@ def picture(data: dict[str, Any]) -> Any:
         limit = float(np.abs(values).max())
         if np.isfinite(limit):
             image = panel.imshow(values, cmap="RdBu_r" if signed else "Greys", vmin=-limit if signed else 0, vmax=limit)
-            bottom.colorbar(image, ax=panel, orientation="horizontal", shrink=0.85, aspect=24, pad=0.02)
+            bar = bottom.colorbar(image, ax=panel, orientation="horizontal", shrink=0.85, aspect=24, pad=0.02)
+            bar.set_label("energy of a pair" if signed else "strength of a pair", fontsize=7.5)
         else:
             panel.set_box_aspect(1)
             _in_training(panel)
@@ -321,7 +322,7 @@ def _draw_trainings(axis: Any, width: Any, length: Any) -> None:
             continue
         axis.plot(run.step[1:], run.curve.mean("seed")[1:], color=COLOURS[k], alpha=0.4)
         _line(axis, width.length, mine.excess_by_length.isel(width=-1), label=network, **_style(k))
-    axis.set(xlabel="steps of Adam", title=f"embedding {int(width.width[-1])}: longest training; ends of all (markers)")
+    axis.set(xlabel="steps of Adam", title=f"embedding {int(width.width[-1])}: longest run; ends of all")
 
 
 def _name(learner: str) -> str:
@@ -335,7 +336,7 @@ def _number(value: int) -> str:
 def _line(axis: Any, x: Any, values: Any, **style: Any) -> None:
     known = np.isfinite(values).all("seed").values
     values = values[{d: known for d in values.dims if d != "seed"}]
-    error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
+    error = standard_error(values)
     axis.errorbar(x[known], values.mean("seed"), error, **style)
 
 

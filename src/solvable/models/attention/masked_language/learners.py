@@ -160,8 +160,8 @@ def _evaluated(trainee: Trainee, held_out: tuple[Array, Array, Array]) -> tuple[
         tokens, truth = sequence
         return divergence(truth, jax.vmap(lambda hidden: trainee.at_hidden_site(tokens, hidden))(masks))
 
-    excess = jnp.mean(jax.lax.map(of_one, (test, truth), batch_size=min(64, test.shape[0])))
-    return masked_loss(trainee, validation), excess
+    excess = jnp.mean(jax.lax.map(of_one, (test, truth), batch_size=min(256, test.shape[0])))
+    return masked_loss(trainee, validation, 256), excess
 
 
 def learn_transformers(

@@ -8,7 +8,7 @@ import numpy as np
 
 from solvable.render.figures import Recipe
 from solvable.render.pieces import Pieces
-from solvable.render.plots import COLOURS, INK, label, log_axis
+from solvable.render.plots import COLOURS, INK, label, log_axis, standard_error
 
 LAWS = {
     "spins, β = 0.5": (2, 0.5),
@@ -78,7 +78,7 @@ def both_losses(seed: int, coordinates: int, colours: int, strength: float) -> n
     return np.array([[masked_loss(x[:n], covariance, block, SMALL) for n in numbers] for x in (rows[FRESH:], normal)])
 
 
-QUICK, FULL = {"coordinates": 12, "seeds": 2}, {"coordinates": 40, "seeds": 128}
+QUICK, FULL = {"coordinates": 12, "seeds": 2}, {"coordinates": 40, "seeds": 8}
 
 
 def losses_of_law(law: str, seeds: Any, coordinates: int, pieces: Pieces) -> np.ndarray:
@@ -159,7 +159,7 @@ def draw_controls(data: dict[str, Any]) -> Any:
 
 
 def _points(axis: Any, x: Any, runs: Any, **look: Any) -> None:
-    error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+    error = standard_error(runs)
     axis.errorbar(x, runs.mean("seed"), error, markersize=4, **look)
 
 

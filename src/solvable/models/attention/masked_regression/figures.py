@@ -9,7 +9,7 @@ import xarray as xr
 
 from solvable.render.figures import Recipe
 from solvable.render.pieces import Pieces
-from solvable.render.plots import COLOURS, INK, label, log_axis
+from solvable.render.plots import COLOURS, INK, label, log_axis, standard_error
 from solvable.search import optimise
 from solvable.study import Study
 
@@ -69,7 +69,7 @@ def draw_peak(data: dict[str, Any]) -> Any:
 
 def _points(axis: Any, points: Any, source: Any, colour: str) -> None:
     last = points.sel(size=points["size"].values[-1])
-    error = last.std("seed", ddof=1) / np.sqrt(last.sizes["seed"])
+    error = standard_error(last)
     axis.errorbar(source.samples, last.mean("seed"), error, fmt="o", color=colour, markersize=3.6)
 
 
@@ -97,7 +97,7 @@ def draw_spike(data: dict[str, Any]) -> Any:
             line = theory[f"{name}_theory"].sel(variances=variances)
             axis.plot(theory.spike, line, color=colour, label=words, linestyle="--" if name == "pca_overlap" else "-")
             points = experiment[f"{name}_simulated"].sel(variances=variances).isel(size=0)
-            error = points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
+            error = standard_error(points)
             axis.errorbar(experiment.spike, points.mean("seed"), error, fmt="o", color=colour, markersize=3.6)
         for name, colour in (("threshold", COLOURS[0]), ("pca_threshold", COLOURS[2])):
             place = float(theory[f"{name}_theory"].sel(variances=variances)[0])
@@ -139,7 +139,7 @@ def region_studies(quick: bool) -> dict[str, Study]:
         np.geomspace(0.25, 16, 37), np.linspace(0.1, 6, 60)
     )  # fmt: skip
     some = {"samples": np.array([0.5, 1.5, 4.0, 8.0]), "spike": np.array([0.6, 1.5, 3.0, 5.0])}
-    size, seeds = (60, 2) if quick else (400, 10)
+    size, seeds = (60, 2) if quick else (200, 6)
     return {
         "theory": Study(model, noises | {"samples": samples, "spike": strengths}),
         "experiment": Study(model, noises | some, sizes=[size], seeds=seeds),

@@ -8,7 +8,7 @@ import numpy as np
 
 from solvable.render.figures import Recipe
 from solvable.render.pieces import Pieces
-from solvable.render.plots import COLOURS, MARKERS, label, log_axis
+from solvable.render.plots import COLOURS, MARKERS, label, log_axis, standard_error
 from solvable.study import Study
 
 from .model import PottsAttention
@@ -24,7 +24,7 @@ def studies(quick: bool) -> dict[str, Study]:
     samples = np.array([1.5, 6.0] if quick else [1.0, 2.0, 4.0, 8.0, 16.0])
     more = np.array([4.0, 8.0] if quick else [4.0, 6.0, 9.0, 14.0])
     left, right = {"interaction": COLOUR_COUPLINGS}, {"graph": GRAPHS}
-    size, seeds = (50, 4) if quick else (200, 48)
+    size, seeds = (50, 4) if quick else (100, 12)
     return {
         "loss": Study(losses, left | {"samples": np.geomspace(0.7, 20, lines)}),
         "loss_experiment": Study(losses, left | {"samples": samples}, sizes=[size], seeds=seeds),
@@ -55,7 +55,7 @@ def draw_learning_curves(data: dict[str, Any]) -> Any:
             at = {choice: value}
             axis.plot(theory.samples, theory[f"{name}_theory"].sel(at), color=colour, label=word)
             points = experiment[f"{name}_simulated"].sel(at | {"size": size})
-            error = points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
+            error = standard_error(points)
             axis.errorbar(experiment.samples, points.mean("seed"), error, fmt=marker, color=colour)
         axis.plot([], [], MARKERS[0], color="0.4", label=f"experiment, N = {size}")
         axis.set_xlabel(label("samples", r"\alpha = M/N"))

@@ -38,9 +38,9 @@ def length_studies(quick: bool) -> dict[str, list[Study]]:
     `own`: the numbers to N, tested on the last fifth of them. `same`: parts of one text, all of which end where its test
     begins.
     """
-    model, seeds = (SMALL.replace(batch=16), 1) if quick else (LARGE.replace(batch=32, steps=4000), 3)
-    own = (10_000, 50_000) if quick else (100_000, 1_000_000, 10_000_000)
-    parts = (4000, 40_000) if quick else (80_000, 800_000, 8_000_000)
+    model, seeds = (SMALL.replace(steps=100), 1) if quick else (RootedTrees(embedding=32, steps=500, rate=1e-2), 3)
+    own = (10_000, 50_000) if quick else (10_000, 100_000, 1_000_000)
+    parts = (4000, 40_000) if quick else (8_000, 80_000, 800_000)
     return {
         "own": [Study(model, sizes=[size], seeds=seeds) for size in own],
         "same": [Study(model, {"read": list(parts)}, sizes=own[-1:], seeds=seeds)],
@@ -171,7 +171,7 @@ RECIPES = {
     "rooted-trees-length": Recipe(
         lengths,
         draw_lengths,
-        sentence="Accuracy of the same transformer, trained equally long, on texts of 10⁵ to 10⁷ numbers.",
+        sentence="Accuracy of the same transformer, trained equally long, on texts of 10⁴ to 10⁶ numbers.",
         resumes=True,
     ),
 }

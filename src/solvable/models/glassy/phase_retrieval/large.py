@@ -31,22 +31,22 @@ def _run(
     xi = jax.random.normal(data_key, (most, size), jnp.float32) / math.sqrt(size)
     y = xi @ signal
     used = jnp.repeat(numbers, starts)  # the descents on n measurements see the first n of them
-    mask = (jnp.arange(most) < used[:, None]).astype(jnp.float32)
+    mask = (jnp.arange(most)[None, :] < used[:, None]).astype(jnp.float32)
     pace = (size / used).astype(jnp.float32)[:, None]
     zero = jnp.zeros((), jnp.float32)
 
     def kept(w: Array) -> Array:
-        return on_sphere(w - (w @ signal / size)[:, None] * signal if confined else w)
+        return on_sphere(w - (w @ signal / size)[:, None] * signal[None, :] if confined else w)
 
     def step(_: Array, w: Array) -> Array:
-        slope = losses(w @ xi.T, y, zero)[1]
+        slope = losses(w @ xi.T, y[None, :], zero)[1]
         pull = pace * ((mask * slope) @ xi)
         pull = pull - (jnp.sum(pull * w, axis=1, keepdims=True) / size) * w
         return kept(w - pull / STEPS_PER_TIME)
 
     def measure(w: Array) -> dict[str, Array]:
         prediction = w @ xi.T
-        loss = jnp.sum(mask * losses(prediction, y, zero)[0], axis=1) / used
+        loss = jnp.sum(mask * losses(prediction, y[None, :], zero)[0], axis=1) / used
         square = jnp.sum(mask * prediction**2, axis=1) / used
         return {"loss": loss, "overlap": w @ signal / size, "square": square}
 
@@ -58,7 +58,7 @@ def _run(
         w, inside = lane
         prediction = xi @ w
         _, slope, curvature = losses(prediction, y, zero)
-        hessian = (inside * curvature * xi.T) @ xi - (inside @ (slope * prediction) / size) * jnp.eye(
+        hessian = ((inside * curvature)[None, :] * xi.T) @ xi - (inside @ (slope * prediction) / size) * jnp.eye(
             size, dtype=w.dtype
         )
         along = w / math.sqrt(size)

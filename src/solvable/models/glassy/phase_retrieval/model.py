@@ -105,7 +105,7 @@ class PhaseRetrieval(Model):
     # the initial Hessian, whose theory is exact; trapped states are undefined wherever a run finds the signal
     first_view = FirstView(
         values={"state": "initial", "normalisation": 1.0, "times": [0.0, 0.1]}, observables=("lowest", "alignment"),
-        span=(3.0, 30.0), points=4, seeds=48,
+        span=(3.0, 30.0), points=4, seeds=64,
     )  # fmt: skip
     check_study = (
         {

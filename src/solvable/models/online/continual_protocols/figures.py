@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, label
+from solvable.render.plots import COLOURS, label, mean_and_error
 from solvable.study import Study
 
 from .model import ContinualProtocols
@@ -15,6 +15,7 @@ from .model import ContinualProtocols
 PROTOCOLS = ("no-replay", "even", "focus", "optimal")
 SIMILARITIES = (0.0, 0.3, 0.7)
 SHOWN = 0.3
+CURVE = np.round(np.linspace(0.0, 0.9, 10), 1)  # similarities at which no replay and the optimum are compared
 
 
 def protocols(quick: bool) -> dict[str, Any]:
@@ -49,7 +50,34 @@ def protocols(quick: bool) -> dict[str, Any]:
     rows = [xr.concat([runs.sel(arm=f"{p}, {x:g}", drop=True) for x in SIMILARITIES], "similarity") for p in PROTOCOLS]
     curves = xr.concat(rows, "protocol").assign_coords(protocol=list(PROTOCOLS), similarity=list(SIMILARITIES))
     together = runs.sel(arm="joint", drop=True).expand_dims("similarity").assign_coords(similarity=[SHOWN])
-    return {"": curves, "joint": together}
+    return {"": curves, "joint": together, "curve": against_similarity(quick)}
+
+
+def against_similarity(quick: bool) -> Any:
+    """No replay, even replay and the optimum against similarity: theory and networks."""
+    import xarray as xr
+
+    size, seeds, intervals = (100, 3, 20) if quick else (500, 8, 100)
+    similarities = CURVE[::4] if quick else CURVE
+    model, one = ContinualProtocols(intervals=intervals), np.ones(len(similarities))
+    found = model.replace(protocol="optimal-rate", similarity=similarities, slowest=one, fastest=one).theory()
+    rows = {
+        "no-replay": np.ones((len(one), intervals)),
+        "even": np.full((len(one), intervals), 0.5),
+        "optimal": found.fraction,
+    }
+    arms = {
+        f"{protocol}, {x:g}": {"similarity": x, "given_fraction": np.asarray(row)}
+        for protocol, values in rows.items()
+        for x, row in zip(similarities, values, strict=True)
+    }
+    runs = Study(model.replace(protocol="given"), arms=arms, sizes=[size], seeds=seeds).run()
+    names = [f"{n}_{kind}" for n in ("final_loss", "forgetting") for kind in ("theory", "simulated")]
+    curves = [
+        xr.concat([runs[names].sel(arm=f"{p}, {x:g}", drop=True) for x in similarities], "similarity") for p in rows
+    ]
+    table = xr.concat(curves, "protocol").assign_coords(protocol=list(rows), similarity=similarities)
+    return table.assign(found=("similarity", np.asarray(found.converged, float)))
 
 
 def draw_protocols(data: dict[str, Any]) -> Any:
@@ -58,9 +86,9 @@ def draw_protocols(data: dict[str, Any]) -> Any:
     curves, joint = data[""], data["joint"]
     size = int(curves["size"][-1])
     figure, axes = plt.subplot_mosaic(
-        [["losses", "schedule", "final"], ["losses", "switching", "final"]],
-        figsize=(12.4, 4.2),
-        width_ratios=[1, 1, 1.15],
+        [["losses", "schedule", "final", "curve"], ["losses", "switching", "final", "curve"]],
+        figsize=(15.8, 4.2),
+        width_ratios=[1, 1, 1.15, 1],
     )
     horizon = 10.0
     at = curves.sel(similarity=SHOWN, size=size)
@@ -73,7 +101,7 @@ def draw_protocols(data: dict[str, Any]) -> Any:
                 at.test_loss_simulated.sel(protocol=protocol, task=task),
             )
             axes["losses"].plot(time, line, dash, color=colour, label=f"{protocol}, task {task}")
-            mean, error = _mean_and_error(points)
+            mean, error = mean_and_error(points)
             axes["losses"].errorbar(time[every], mean[every], error[every], fmt="o", color=colour, markersize=3.2)
     axes["losses"].set(xlabel=label("time", "t"), ylabel=label("test_loss", r"\varepsilon_t"), yscale="log")
     axes["losses"].set_title(f"γ = {SHOWN}: flow (lines), SGD at N = {size} (points)")
@@ -98,7 +126,7 @@ def draw_protocols(data: dict[str, Any]) -> Any:
         for protocol, bar in bars:
             colour = COLOURS[1] if protocol.startswith("optimal") else "0.75"
             value = float(bar.final_loss_theory)
-            mean, error = _mean_and_error(bar.final_loss_simulated)
+            mean, error = mean_and_error(bar.final_loss_simulated)
             axes["final"].barh(place, value, color=colour, height=0.74)
             axes["final"].errorbar(mean, place, xerr=error, fmt="o", color="black", markersize=3.4)
             axes["final"].text(max(value, mean + error) + 4e-4, place, f"{value:.6f}", va="center", fontsize=7.5)
@@ -111,12 +139,17 @@ def draw_protocols(data: dict[str, Any]) -> Any:
     axes["final"].invert_yaxis()
     axes["final"].set_axisbelow(True)
     axes["final"].set_title(f"mean loss at the end; points: SGD, N = {size}")
+    table, names = data["curve"].isel(size=-1), {"no-replay": "no replay", "even": "even replay", "optimal": "optimal"}
+    for (protocol, words), colour in zip(names.items(), (COLOURS[0], "0.5", COLOURS[1]), strict=True):
+        at = table.sel(protocol=protocol)
+        axes["curve"].plot(table.similarity, at.forgetting_theory, color=colour, label=words)
+        mean, error = _mean_and_error(at.forgetting_simulated)
+        axes["curve"].errorbar(table.similarity, mean, error, fmt="o", color=colour, markersize=3.4)
+    axes["curve"].set(xlabel=label("similarity", r"\gamma"), ylabel="forgetting of task 1")
+    axes["curve"].set_title(f"against similarity (points: N = {int(data['curve']['size'][-1])})")
+    axes["curve"].legend()
     figure.suptitle("Which task to show when: the optimal protocol and every heuristic", fontsize=11)
     return figure
-
-
-def _mean_and_error(points: Any) -> tuple[Any, Any]:
-    return points.mean("seed"), points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
 
 
 RECIPES = {

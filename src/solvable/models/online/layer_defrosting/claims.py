@@ -61,6 +61,15 @@ def _tells(stored: Stored) -> list[Measured]:
             error = (1 - rank**2) / math.sqrt(len(depth) - 3)
             bounds = {"above": 0.0} if sign > 0 else {"below": 0.0}
             found.append(Measured(f"rank correlation of best depth and {words}, {tasks}", rank, error, **bounds))
+            kind = "cka" if sign > 0 else "imbalance"
+            random = (
+                stored[f"{FIGURE}.random"][f"{tasks}_{kind}"].isel(layer=-1).transpose("number", "seed").values.ravel()
+            )
+            chance = float(np.corrcoef(rankdata(random), rankdata(depth))[0, 1])
+            spread = math.hypot(error, (1 - chance**2) / math.sqrt(len(depth) - 3))
+            found.append(
+                Measured(f"the same minus that with {words} of random networks", rank - chance, spread, **bounds)
+            )
     # control: networks trained on one and the same task
     alike = stored[f"{FIGURE}.digits"].isel(size=-1).cka_simulated.mean(("start", "samples")).isel(layer=-1)
     ceiling = mean_and_error(alike.sel(correlation=1.0) - alike.isel(correlation=0))
@@ -93,6 +102,6 @@ CLAIMS = (
         "best depth rises with the CKA of both networks' layers and falls with their information imbalance",
         "two networks trained on one task, and random networks",
         (FIGURE,), _tells, SETTINGS + "; last layer",
-        missing="random networks as a control, and a prediction of the best depth layer by layer",
+        missing="a prediction of the best depth layer by layer",
     ),
 )  # fmt: skip

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
+from solvable.methods.data.digits import digit_components
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, MARKERS, log_axis
+from solvable.render.plots import COLOURS, MARKERS, log_axis, mean_and_error
 from solvable.study import Study
 
-from .model import LayerDefrosting
+from .model import COMPARED, LayerDefrosting, Network
+from .similarity import information_imbalance, linear_cka
 
 CORRELATIONS = {"teachers": (0.5, 0.8, 0.95), "digits": (0.2, 0.6, 1.0)}
 STARTS = {"fresh": "random start", "source": "source start"}
@@ -31,7 +36,36 @@ def depths(quick: bool) -> dict[str, Any]:
             "samples": QUICK[tasks] if quick else [1.0, 2.4, 6.4, 16.0, 32.0],
         }
         out[tasks] = Study(model, over, sizes=[SIZE], seeds=4 if quick else 10).run()
-    return out
+    return out | {"random": random_networks(out)}
+
+
+def random_networks(measured: dict[str, Any]) -> Any:
+    """The control: similarity of two random networks, one pair for every correlation and seed, on inputs of each kind."""
+    import xarray as xr
+
+    @partial(jax.jit, static_argnames=("units", "depth"))
+    def alike(key: Any, seen: Any, units: int, depth: int) -> tuple[Any, Any]:
+        one, other = (
+            jnp.stack(Network.drawn(k, SIZE, units, depth, seen.dtype).hidden(seen)) for k in jax.random.split(key)
+        )
+        return jax.vmap(linear_cka)(one, other), jax.vmap(information_imbalance)(one, other)
+
+    data = {}
+    for number, (tasks, runs) in enumerate(measured.items()):
+        found = []
+        for i in range(runs.sizes["correlation"]):
+            for seed in range(runs.sizes["seed"]):
+                keys = jax.random.split(jax.random.fold_in(jax.random.key(number), 1000 * i + seed))
+                if tasks == "digits":
+                    images = jnp.asarray(digit_components(SIZE)[0], jnp.float32)
+                    seen = images[jax.random.permutation(keys[0], images.shape[0])[:COMPARED]]
+                else:
+                    seen = jax.random.normal(keys[0], (COMPARED, SIZE), jnp.float32)
+                found.append(alike(keys[1], seen, 64, runs.sizes["layer"]))
+        shape = (runs.sizes["correlation"], runs.sizes["seed"], runs.sizes["layer"])
+        for name, values in zip(("cka", "imbalance"), zip(*found, strict=True), strict=True):
+            data[f"{tasks}_{name}"] = (("number", "seed", "layer"), np.asarray(values, float).reshape(shape))
+    return xr.Dataset(data)
 
 
 def draw_depths(data: dict[str, Any]) -> Any:
@@ -46,7 +80,7 @@ def draw_depths(data: dict[str, Any]) -> Any:
         row[0].set_title(f"{TASKS[tasks]}, ρ = {CORRELATIONS[tasks][-1]:g}, {STARTS[starts[0]]}")
         _best_depths(row[1], runs, starts, number)
         _gains(row[2], runs, starts, number)
-        _similarities(row[3], runs)
+        _similarities(row[3], runs, data["random"][f"{tasks}_cka"])
     axes[0, 1].set_title("best number of frozen layers")
     axes[0, 2].set_title("gain of transfer over scratch")
     axes[0, 3].set_title("similarity of source and target networks")
@@ -61,7 +95,7 @@ def draw_depths(data: dict[str, Any]) -> Any:
 def _errors(axis: Any, runs: Any, number: np.ndarray) -> None:
     """Test error with every number of frozen layers, and the lines that bound the experiment."""
     for i, frozen in enumerate(runs.frozen.values):
-        mean, error = _mean_and_error(runs.test_error_simulated.sel(frozen=frozen))
+        mean, error = mean_and_error(runs.test_error_simulated.sel(frozen=frozen))
         axis.errorbar(number, mean, error, fmt=f"{MARKERS[i]}-", color=COLOURS[i], label=f"{frozen} frozen")
     own, rich = (float(runs[f"{n}_error_simulated"].mean()) for n in ("source", "rich"))
     axis.axhline(own, color="0.35", linestyle="--", linewidth=1, label="source, on its own task")
@@ -73,7 +107,7 @@ def _errors(axis: Any, runs: Any, number: np.ndarray) -> None:
 
 def _best_depths(axis: Any, runs: Any, starts: list[str], number: np.ndarray) -> None:
     for i, start, at in _curves(runs, starts):
-        mean, error = _mean_and_error(at.best_depth_simulated)
+        mean, error = mean_and_error(at.best_depth_simulated)
         axis.errorbar(number * (1 + 0.05 * (i - 1)), mean, error, **_look(i, start == starts[0]))
     axis.set(xlabel="target samples n", ylabel="best depth $L^*$", ylim=(-0.15, int(runs.frozen[-1]) + 0.15))
     axis.set_yticks(runs.frozen.values)
@@ -83,7 +117,7 @@ def _best_depths(axis: Any, runs: Any, starts: list[str], number: np.ndarray) ->
 def _gains(axis: Any, runs: Any, starts: list[str], number: np.ndarray) -> None:
     """Differences paired within each realisation: same target samples, same test set."""
     for i, start, at in _curves(runs, starts):
-        mean, error = _mean_and_error(at.scratch_error_simulated - at.best_error_simulated)
+        mean, error = mean_and_error(at.scratch_error_simulated - at.best_error_simulated)
         label = f"ρ = {float(at.correlation):g}, {STARTS[start]}"
         axis.errorbar(number * (1 + 0.05 * (i - 1)), mean, error, label=label, **_look(i, start == starts[0]))
     axis.axhline(0, color="0.6", linewidth=0.8, zorder=0)
@@ -92,7 +126,7 @@ def _gains(axis: Any, runs: Any, starts: list[str], number: np.ndarray) -> None:
     axis.legend(fontsize=7)
 
 
-def _similarities(axis: Any, runs: Any) -> None:
+def _similarities(axis: Any, runs: Any, random: Any) -> None:
     layers = runs.layer.values
     for i, correlation in enumerate(runs.correlation.values):
         at = runs.sel(correlation=correlation).stack(realisation=("start", "samples", "seed"))
@@ -101,6 +135,7 @@ def _similarities(axis: Any, runs: Any) -> None:
             mean, error = values.mean(1), values.std(1, ddof=1) / np.sqrt(values.shape[1])
             label = ("CKA (1: equal)" if filled else "imbalance Δ(s→t) (0: equal)") if i == 0 else None
             axis.errorbar(layers, mean, error, label=label, **_look(i, filled))
+    axis.plot(layers, random.mean(("number", "seed")), "x:", color="0.4", label="CKA of random networks")
     axis.set(xlabel="hidden layer", ylabel="similarity", ylim=(0, 1.19))
     axis.set_xticks(layers)
     axis.set_yticks(np.linspace(0, 1, 6))
@@ -118,10 +153,6 @@ def _look(colour: int, filled: bool) -> dict[str, Any]:
         "color": COLOURS[colour],
         "markerfacecolor": COLOURS[colour] if filled else "white",
     }
-
-
-def _mean_and_error(points: Any) -> tuple[Any, Any]:
-    return points.mean("seed"), points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
 
 
 RECIPES = {

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, INK, MARKERS, label, log_axis
+from solvable.render.plots import COLOURS, INK, MARKERS, label, log_axis, standard_error
 
 from .digits import ATTACKS, LEARNERS, attacks_on_digits
 
@@ -17,7 +17,7 @@ COSTS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
 def on_digits(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
-    costs, seeds, clean, attacked = ((0.5, 2.0), 2, 800, 800) if quick else (COSTS, 8, 20_000, 40_000)
+    costs, seeds, clean, attacked = ((0.5, 2.0), 2, 800, 800) if quick else (COSTS, 6, 10_000, 20_000)
     found = attacks_on_digits(costs, seeds, clean, attacked)
     dims = ("learner", "attack", "cost", "seed")
     coords = {"learner": list(LEARNERS), "attack": list(ATTACKS), "cost": np.asarray(costs)}
@@ -56,7 +56,7 @@ def draw_on_digits(data: dict[str, Any]) -> Any:
 
 
 def _points(axis: Any, runs: Any, i: int, name: str) -> None:
-    error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+    error = standard_error(runs)
     axis.errorbar(runs.cost, runs.mean("seed"), error, fmt=f"{MARKERS[i]}-", color=COLOURS[i], markersize=4, linewidth=1,
                   label=name)  # fmt: skip
 
@@ -65,6 +65,7 @@ RECIPES = {
     "online-attack-digits": Recipe(
         on_digits,
         draw_on_digits,
-        sentence="Accuracy of linear and deeper learners of digits against the price of an attack: whether real data behave alike.",
+        sentence="Accuracy of linear and deeper learners of digits against the price of an attack: whether real data "
+        "behave alike.",
     )
 }

@@ -153,7 +153,9 @@ def narrow_barrier(units: int, steps: int, nodes: int = 15, seeds: int = 8) -> f
         return float(jnp.min(jax.vmap(lower)(begin)))
 
 
-def one_pass(units: int, size: int, rate: float, duration: float, push: float, seeds: int, points: int) -> dict[str, Any]:
+def one_pass(
+    units: int, size: int, rate: float, duration: float, push: float, seeds: int, points: int
+) -> dict[str, Any]:
     """Losses (seeds, times) of descent on single fresh samples from near the fixed point `turned`, and those of its flow.
 
     The start is pushed by `push` along the direction of lowest curvature; time is rate × steps / size.

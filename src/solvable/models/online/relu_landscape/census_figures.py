@@ -25,14 +25,19 @@ def count(quick: bool, pieces: Any) -> dict[str, Any]:
     seeds, points, duration = (2, 10, 10.0) if quick else (16, 60, DURATION)
     names = ("loss", "share", "lowest", "zeros", "apart")
     shape = (len(units), len(extra), MOST)
-    table = {name: np.full(shape, np.nan) for name in names} | {n: np.full(shape[:2], np.nan) for n in ("ended", "others")}
+    table = {name: np.full(shape, np.nan) for name in names} | {
+        n: np.full(shape[:2], np.nan) for n in ("ended", "others")
+    }
     for i, m in enumerate(units):
         for j, more in enumerate(extra):
-            found = pieces.get(f"census, M = {m}, K = {m + more}", [starts, steps, MOST], lambda m=m, more=more: census(m, more, starts, steps, MOST))
+            found = pieces.get(f"census, M = {m}, K = {m + more}", [starts, steps, MOST],
+                               lambda m=m, more=more: census(m, more, starts, steps, MOST))  # fmt: skip
             for name, values in table.items():
                 values[i, j] = found[name]
     dims = ("teachers", "extra", "level")
-    minima = xr.Dataset({n: (dims[: v.ndim], v) for n, v in table.items()}, {"teachers": list(units), "extra": list(extra)})
+    minima = xr.Dataset(
+        {n: (dims[: v.ndim], v) for n, v in table.items()}, {"teachers": list(units), "extra": list(extra)}
+    )
     paths = {"narrow": (("teachers",), [narrow_barrier(m, 50 if quick else 4000) for m in units]),
              "wide": (("teachers",), [height(wide_path(m)) for m in units])}  # fmt: skip
     runs = {m: pieces.get(f"single samples, M = {m}", [seeds, points, duration, RATE, PUSH, SIZE],
@@ -64,7 +69,9 @@ def draw_count(data: dict[str, Any]) -> Any:
         axis.legend(fontsize=7.5, loc="upper left", markerscale=0.5)
     for i, units in enumerate(minima.teachers.values):
         at = minima.sel(teachers=units, extra=0)
-        axes[2].plot(at.apart, at.loss, MARKERS[i], color=COLOURS[i], markersize=5, alpha=0.8, label=f"{int(units)} units")
+        axes[2].plot(
+            at.apart, at.loss, MARKERS[i], color=COLOURS[i], markersize=5, alpha=0.8, label=f"{int(units)} units"
+        )
     axes[2].set(xlabel="teacher units outside the largest group alike", ylabel=label("loss of the minimum", "L"))
     axes[2].set_title("broken symmetry against loss, as many units")
     axes[2].legend(fontsize=7.5)
@@ -79,7 +86,8 @@ def draw_count(data: dict[str, Any]) -> Any:
     axes[3].set_title("from near the fixed point `turned`:\nsingle samples (points), flow (lines)")
     axes[3].legend(fontsize=7.5)
     figure.suptitle(
-        "Census of minima from random starts (area: share of starts; columns: units outside the symmetric group)", fontsize=11
+        "Census of minima from random starts (area: share of starts; columns: units outside the symmetric group)",
+        fontsize=11,
     )
     return figure
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from solvable.contract.claims import Claim, Measured, Stored, mean_and_error
 
 from .._numbers import deviation, difference
 
-FIGURE = "relu-landscape-minima"
+FIGURE, CENSUS = "relu-landscape-minima", "relu-landscape-census"
 
 
 def _description(stored: Stored) -> list[Measured]:
@@ -37,6 +39,18 @@ def _attractive(stored: Stored) -> list[Measured]:
         found.append(
             Measured(f"largest deviation of the final overlaps of descent runs, M = {units}", *gap, below=0.05)
         )
+    online = stored[f"{CENSUS}.online"]
+    for units in online.teachers.values:
+        at = online.sel(teachers=units)
+        end = mean_and_error(at.descent.isel(time=-1) / float(at.fixed))
+        # five units: a saddle, which descent leaves
+        bounds = {"below": 0.5} if units == 5 else {"above": 0.8, "below": 1.2}
+        found += [
+            Measured(f"final loss of single-sample descent over that of the fixed point, M = {units}", *end, **bounds),
+            Measured(
+                f"largest deviation of its loss from the flow, M = {units}", *deviation(at.descent, at.flow), below=0.1
+            ),
+        ]
     return found
 
 
@@ -56,13 +70,58 @@ def _zero_modes(units: int, more: int) -> int:
 
 def _flat(stored: Stored) -> list[Measured]:
     spurious = int(stored[FIGURE].flat_theory.max())
+    census = stored[CENSUS]
     narrow, wide, wider = (_zero_modes(6, more) for more in (0, 1, 2))
     return [
         Measured("zero modes of the spurious minimum at K = M, maximum over M = 5 to 20", spurious, below=0.5),
         Measured("zero modes of the global minimum at K = M = 6", narrow, below=0.5),
         Measured("zero modes of the global minimum at K = M + 1", wide, above=0.5),
         Measured("zero modes at K = M + 2 minus those at K = M + 1", wider - wide, above=0.5),
-    ]
+        Measured("lowest barrier found between the teacher and its copy with two units exchanged, K = M, smallest over M",
+                 float(census.narrow.min()), above=1e-3),
+        Measured("largest loss on the path between them at K = M + 1", float(census.wide.max()), below=1e-9),
+        *_spurious_modes(census),
+    ]  # fmt: skip
+
+
+def _minima(census: Any, units: int, extra: int) -> Any:
+    """The levels of a census at which no curvature is negative."""
+    at = census.sel(teachers=units, extra=extra)
+    return at.isel(level=np.flatnonzero((at.lowest > -1e-7).values))
+
+
+def _spurious_modes(census: Any) -> list[Measured]:
+    """Zero modes of the most frequent spurious minimum with and without an extra unit."""
+    found = []
+    for units in (8, 10, 12):
+        for extra, bounds in ((0, {"below": 0.5}), (1, {"above": 0.5})):
+            at = _minima(census, units, extra)
+            at = at.isel(level=np.flatnonzero((at.loss > 1e-6).values))
+            if at.sizes["level"]:
+                zeros = float(at.zeros.isel(level=int(at.share.argmax("level"))))
+                words = f"zero modes of the most frequent spurious minimum, M = {units}, K = {units + extra}"
+                found.append(Measured(words, zeros, **bounds))
+    return found
+
+
+def _hierarchy(stored: Stored) -> list[Measured]:
+    """Different minima from random starts, those outside the family `turned`, and loss against broken symmetry."""
+    found = []
+    for units in (8, 10, 12):
+        at = _minima(stored[CENSUS], units, 0)
+        found.append(Measured(f"different minima, K = M = {units}", float(at.sizes["level"]), above=2.5))
+        spurious = at.isel(level=np.flatnonzero((at.loss > 1e-6).values))
+        more = spurious.share.where(spurious.apart > 1.5, 0.0)
+        share, number = float(more.sum() / spurious.share.sum()), 4096 * float(spurious.share.sum())
+        words = f"share of spurious ends at which more than one unit leaves the symmetry, M = {units}"
+        found.append(Measured(words, share, (max(share * (1 - share), 1 / number) / number) ** 0.5, above=0.05))
+        lowest = [float(spurious.loss.where(spurious.apart == apart).min()) for apart in (1, 2)]
+        found.append(
+            Measured(
+                f"least loss with two such units minus that with one, M = {units}", lowest[1] - lowest[0], above=0.0
+            )
+        )
+    return [n for n in found if np.isfinite(n.value)]
 
 
 def _reached(stored: Stored) -> list[Measured]:
@@ -92,16 +151,20 @@ CLAIMS = (
         "huang2026sharp",
         "descent runs at a small rate stay near the minima and leave the saddles",
         "five units: descent runs leave",
-        (FIGURE,), _attractive, "d = 64, 8 seeds, momentum, fresh batches of d² samples",
-        missing="descent on single samples, the flow of its statistics, and the escape from a saddle",
+        (FIGURE, CENSUS), _attractive,
+        "d = 64, 8 seeds, momentum, fresh batches of d² samples; single samples: d = 24, 16 seeds, rate 0.03, start "
+        "0.2 away from the "
+        "fixed point along its lowest curvature",
     ),
     Claim(
         "Minima are isolated if student and teacher are equally wide, and connected by flat directions if the student is wider.",
         "huang2026sharp",
         "the curvature has zero modes for K > M, more of them the wider the student",
         "K = M: none",
-        (FIGURE,), _flat, "six units plus one or two, the last unit split into equal parts",
-        missing="paths between minima, and spurious minima of wider networks other than split ones",
+        (FIGURE, CENSUS), _flat,
+        "six units plus one or two, the last unit split into equal parts; census of 4,096 random starts; barriers are "
+        "upper bounds, "
+        "from polylines lowered by descent",
     ),
     Claim(
         "Width makes global minima reachable.",
@@ -113,8 +176,12 @@ CLAIMS = (
     Claim(
         "Minima form a hierarchy, and simplifying assumptions miss parts of it.",
         "huang2026sharp",
-        "a census of minima by loss and symmetry, with and without the assumptions",
+        "random starts end in more than two minima; not all spurious ones belong to the family in which one unit leaves the "
+        "symmetry, which an assumption of that symmetry misses; losses grow with the number of units that do",
         "two families only",
-        missing="a census of the minima reached from random starts, by loss and symmetry; two families are known here",
+        (CENSUS,), _hierarchy,
+        "M = 8, 10, 12 with K = M, d = M, 4,096 starts each, descent on the exact loss; the 24 most frequent levels, "
+        "without negative "
+        "curvature; symmetry by groups of teacher units that the student treats alike",
     ),
 )  # fmt: skip

@@ -108,7 +108,8 @@ CLAIMS = (
         "mannelli2024tilting",
         "the fraction of starts that solve the task on hard samples alone grows with the number of units",
         "two units without bias: none; random units of the wide networks win less often than the largest ones",
-        (FIGURE,), _tickets, STARTS + "; at T = 80 and, to distinguish slow starts from stuck ones, T = 160; tickets are the four "
+        (FIGURE,), _tickets, STARTS + "; at T = 80 and, to distinguish slow starts from stuck ones, T = 160; tickets "
+        "are the four "
         "units largest at T = 160, |v||w|, trained again alone from their start",
     ),
     Claim(

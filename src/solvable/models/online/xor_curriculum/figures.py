@@ -12,7 +12,7 @@ import numpy as np
 
 from solvable.render.figures import Recipe
 from solvable.render.pieces import threads
-from solvable.render.plots import COLOURS, label
+from solvable.render.plots import COLOURS, label, standard_error
 from solvable.study import Study
 
 from .model import XorCurriculum
@@ -42,12 +42,12 @@ def drawn_starts(students: int, settings: list[dict[str, Any]], starts: int) -> 
     return [[model.prepare(key, SIZE) for key in keys] for model in random]
 
 
-def follow(
-    protocol: str, drawn: list[list[XorCurriculum]], horizons: list[float], nodes: int
-) -> dict[str, np.ndarray]:
+def follow(protocol: str, drawn: list[list[XorCurriculum]], horizons: list[float], nodes: int) -> dict[str, np.ndarray]:
     """Final errors (settings, horizons, starts), and the sizes |v_k||w_k| of the units at the end; NaN without convergence."""
     chosen = [(one, horizon) for horizon in horizons for row in drawn for one in row]
-    lanes = {name: jnp.stack([jnp.asarray(getattr(one, name), float) for one, _ in chosen]) for name in (*NAMES, "hard")}
+    lanes = {
+        name: jnp.stack([jnp.asarray(getattr(one, name), float) for one, _ in chosen]) for name in (*NAMES, "hard")
+    }
     lanes["horizon"] = jnp.asarray([horizon for _, horizon in chosen])
     model = XorCurriculum(protocol=protocol, students=drawn[0][0].students, points=1)
     errors, sizes, converged = _ends(model, lanes, XorCurriculum.numerics.updated({"nodes": nodes}))
@@ -104,9 +104,10 @@ def width(quick: bool, pieces: Any) -> dict[str, Any]:
 
     def ends(protocol: str, students: int, horizons: list[float]) -> Any:
         def make() -> dict[str, np.ndarray]:
-            return follow(protocol, drawn_starts(students, list(settings.values()), starts), horizons, nodes)
+            return follow(protocol, drawn_starts(students, list(settings.values()), starts), horizons, own)
 
-        what = [protocol, students, list(settings), horizons, starts, nodes]
+        own = min(nodes, 256) if students == 2 else nodes  # averages in two dimensions need fewer points
+        what = [protocol, students, list(settings), horizons, starts, own]
         return pieces.get(f"{protocol}, K = {students}", what, make)
 
     with threads() as pool:
@@ -117,8 +118,9 @@ def width(quick: bool, pieces: Any) -> dict[str, Any]:
             if students in units:
                 table[protocol].loc[{"students": students}] = job.result()["error"]
         sizes = jobs["hard", wide].result()["unit"][:, -1]
-    kept = pieces.get("tickets", [wide, list(settings), horizons[-1], starts, nodes],
-                      lambda: pruned(drawn_starts(wide, list(settings.values()), starts), sizes, horizons[-1], nodes))  # fmt: skip
+    what = [wide, list(settings), horizons[-1], starts, nodes]
+    wide_starts = drawn_starts(wide, list(settings.values()), starts)
+    kept = pieces.get("tickets", what, lambda: pruned(wide_starts, sizes, horizons[-1], nodes))
     table["pruned"] = (("setting", "arm", "start"), kept["error"])
     table = table.assign_coords(arm=list(ARMS))
     size, seeds = (100, 4) if quick else (400, 8)
@@ -178,7 +180,7 @@ def draw_width(data: dict[str, Any]) -> Any:
     for (protocol, name), colour in zip(names, COLOURS, strict=False):
         runs = curves.test_error_simulated.sel(protocol=protocol, size=size)
         axes[0].plot(time, curves.test_error_theory.sel(protocol=protocol), color=colour, label=name)
-        error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+        error = standard_error(runs)
         axes[0].errorbar(time, runs.mean("seed"), error, fmt="o", color=colour, markersize=3.2)
     axes[0].axvline(10.0, color="0.6", linewidth=0.8, zorder=0)
     axes[0].set(xlabel=label("time", "t"), ylabel="error on hard samples", ylim=(0, None))
@@ -191,7 +193,13 @@ def draw_width(data: dict[str, Any]) -> Any:
             here = gain.sel(setting=setting, students=students)
             error = here.std("start", ddof=1) / np.sqrt(here.notnull().sum("start"))
             axis.errorbar(
-                table.horizon, here.mean("start"), error, fmt="o-", color=colour, markersize=4, label=f"{students} units"
+                table.horizon,
+                here.mean("start"),
+                error,
+                fmt="o-",
+                color=colour,
+                markersize=4,
+                label=f"{students} units",
             )
         axis.axhline(0, color="0.5", linewidth=0.8, zorder=0)
         axis.set(xlabel=label("training time", "T"), ylabel="gain of easy samples first, in error", xscale="log")
@@ -208,8 +216,15 @@ def draw_width(data: dict[str, Any]) -> Any:
             for protocol, horizon, line in shown:
                 found = np.array([fraction(won(table, setting, int(k), protocol, horizon)) for k in table.students])
                 name = f"σ = {setting.split(', ')[1]}, {dict(names)[protocol]}, T = {horizon:g}"
-                axis.errorbar(table.students, found[:, 0], found[:, 1], fmt=line, color=colour, markersize=4, label=name)
-        axis.set(xlabel=label("units", "K"), ylabel="fraction of starts that solve the task", xscale="log", ylim=(-0.05, 1.75))
+                axis.errorbar(
+                    table.students, found[:, 0], found[:, 1], fmt=line, color=colour, markersize=4, label=name
+                )
+        axis.set(
+            xlabel=label("units", "K"),
+            ylabel="fraction of starts that solve the task",
+            xscale="log",
+            ylim=(-0.05, 1.75),
+        )
         _ticks(axis, table.students.values)
         axis.set_yticks([0, 0.5, 1])
         axis.set_title(f"winning starts, {TITLES[scaling]}")

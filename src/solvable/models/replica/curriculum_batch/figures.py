@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, label, log_axis
+from solvable.render.plots import COLOURS, label, log_axis, standard_error
 from solvable.search import optimise
 from solvable.study import Study
 
@@ -80,7 +80,20 @@ def gains(quick: bool) -> dict[str, Any]:
     size, seeds = (100, 4) if quick else (400, 16)
     runs = Study(CurriculumBatch(**SHOWN), {"hard": [1.0]}, arms=arms, sizes=[size], seeds=seeds).run()
     kept = [v for v in runs.data_vars if str(v).startswith("test_error")]
-    return {"": table.assign_attrs(runs.attrs), "runs": runs[kept]}
+    uncoupled = uncoupled_phases(float(own["joint"][1]["penalty"]), size, seeds)
+    return {"": table.assign_attrs(runs.attrs), "runs": runs[kept], "uncoupled": uncoupled[kept]}
+
+
+def uncoupled_phases(joint_penalty: float, size: int, seeds: int) -> Any:
+    """Both orders without coupling, at the penalty of the last phase that is best in theory, and joint training."""
+    penalties = np.geomspace(1e-4, 10, 41)
+    arms: dict[str, Any] = {"joint": {"protocol": "joint", "penalty": joint_penalty}}
+    for arm in PROTOCOLS[:2]:
+        alone = CurriculumBatch(protocol=arm, penalty=penalties, first_penalty=1.0, consolidation=0.0, **SHOWN)
+        best = int(np.nanargmin(np.asarray(alone.theory(only=["test_error"]).test_error)))
+        arms[arm] = {"protocol": arm, "penalty": float(penalties[best])}
+    full = {name: {"first_penalty": 1.0, "consolidation": 0.0, **values} for name, values in arms.items()}
+    return Study(CurriculumBatch(**SHOWN), {"hard": [1.0]}, arms=full, sizes=[size], seeds=seeds).run()
 
 
 def draw_gains(data: dict[str, Any]) -> Any:
@@ -112,11 +125,16 @@ def draw_gains(data: dict[str, Any]) -> Any:
     points, size = runs.test_error_simulated, int(data["runs"]["size"][-1])
     for arm, at in zip(PROTOCOLS, (*table.best_coupling.values, 0.9 * float(table.coupling[-1])), strict=True):
         here = points.sel(arm=arm)
-        error = here.std("seed", ddof=1) / np.sqrt(here.sizes["seed"])
+        error = standard_error(here)
         axis.errorbar(at, here.mean("seed"), error, fmt="o", color=colours[arm], markersize=4, zorder=4)
     axis.axhline(float(table.best.sel(arm="joint")), color=colours["joint"], label=NAMES["joint"])
+    for arm in PROTOCOLS[:2]:
+        here = data["uncoupled"].test_error_simulated.sel(arm=arm).isel(hard=0, size=-1)
+        error = here.std("seed", ddof=1) / np.sqrt(here.sizes["seed"])
+        axis.errorbar(0.8 * float(table.coupling[0]), here.mean("seed"), error, fmt="D", color=colours[arm], markersize=4,
+                      label=f"{NAMES[arm]}, not coupled")  # fmt: skip
     log_axis(axis.xaxis)
-    axis.set(xlabel=label("coupling", r"\gamma"), ylabel="error on hard inputs")
+    axis.set(xlabel=label("coupling", r"\gamma"), ylabel="error on hard inputs", ylim=(0.18, 0.4))
     axis.set_title("against the coupling; stars: each order's best,\n"
                    rf"points: the tuned arms at $N = {size}$ ($\rho = 0.2$, $\alpha_e = \alpha_h = 0.5$)")  # fmt: skip
     axis.legend(fontsize=7)

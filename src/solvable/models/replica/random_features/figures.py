@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, INK, MARKERS, label, log_axis
+from solvable.render.plots import COLOURS, INK, MARKERS, label, log_axis, standard_error
 from solvable.study import Study
 
 from .model import RandomFeatures
@@ -32,7 +32,7 @@ def double_descent(quick: bool) -> dict[str, Any]:
     # p/n from 0.1 to 5, with p = n on the grid.
     width = SAMPLES * np.geomspace(0.1, 10, 97)[: 83 : 2 if quick else 1]
     theory = with_best(model, Study(model, {"loss": LOSSES, "width": width}).run(), "loss", LOSSES, width)
-    sizes, seeds = ([60], 8) if quick else ([100, 200], 16)
+    sizes, seeds = ([60], 8) if quick else ([200], 64)
     points = SAMPLES * np.array([0.2, 0.27, 0.36, 0.45, 0.6, 0.8, 1.0, 1.3, 2.0])
     experiment = Study(model, {"loss": LOSSES, "width": points}, sizes=sizes, seeds=seeds)
     return {"theory": theory, "experiment": experiment.run()}
@@ -51,7 +51,7 @@ def draw_double_descent(data: dict[str, Any]) -> Any:
             axis.plot(ratio, theory[f"{name}_theory"].sel(loss=loss), color=colour, label=loss)
             for size, marker in zip(experiment["size"].values, MARKERS, strict=False):
                 points = experiment[f"{name}_simulated"].sel(loss=loss, size=size)
-                error = points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
+                error = standard_error(points)
                 last = f"d = {size}" if loss == LOSSES[0] else None
                 axis.errorbar(measured, points.mean("seed"), error, fmt=marker, color=colour, label=last,
                               alpha=0.45 + 0.55 * (size == experiment["size"].values[-1]))  # fmt: skip
@@ -84,7 +84,13 @@ def phase_diagram(quick: bool) -> dict[str, Any]:
     width = np.geomspace(0.3, 30, 31 if quick else 81)
     logistic = model.replace(samples=SAMPLES, width=width)
     curves = Study(logistic.replace(width=1.0), {"projection": PROJECTIONS, "width": width}).run()
-    return {"": plane, "curves": with_best(logistic, curves, "projection", PROJECTIONS, width)}
+    measured = Study(logistic.replace(width=1.0), {"projection": PROJECTIONS, "width": [0.5, 1.0, 2.0, 4.0]},
+                     sizes=[60 if quick else 200], seeds=4 if quick else 32)  # fmt: skip
+    return {
+        "": plane,
+        "curves": with_best(logistic, curves, "projection", PROJECTIONS, width),
+        "curves_measured": measured.run(),
+    }
 
 
 def draw_phase_diagram(data: dict[str, Any]) -> Any:
@@ -114,7 +120,11 @@ def draw_phase_diagram(data: dict[str, Any]) -> Any:
         axis.set_ylim(float(plane.samples[0]), float(plane.samples[-1]))
         axis.grid(False)
     figure.colorbar(mesh, ax=axes[:2], label=label("test_error", r"\varepsilon_g"), pad=0.01)
+    measured = data["curves_measured"].isel(size=-1)
     for projection, colour in zip(PROJECTIONS, COLOURS, strict=False):
+        runs = measured.test_error_simulated.sel(projection=projection)
+        error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+        axes[2].errorbar(measured.width, runs.mean("seed"), error, fmt="o", color=colour, markersize=3.5)
         axes[2].plot(curves.width, curves.test_error_theory.sel(projection=projection), color=colour, label=projection)
         name = r"best $\lambda$" if projection == PROJECTIONS[0] else None
         axes[2].plot(
@@ -122,7 +132,11 @@ def draw_phase_diagram(data: dict[str, Any]) -> Any:
         )
     axes[2].set(xlabel=label("width", "p/d"), ylabel=label("test_error", r"\varepsilon_g"))
     log_axis(axes[2].xaxis)
-    axes[2].legend(title="logistic, $n/d = 3$", fontsize=8, title_fontsize=8)
+    axes[2].legend(
+        title=f"logistic, $n/d = 3$; points: d = {int(data['curves_measured']['size'][-1])}",
+        fontsize=8,
+        title_fontsize=8,
+    )
     figure.suptitle(r"Random features $\tanh(F^\top c)$ of a sign teacher, $\lambda = 10^{-4}$", fontsize=11)
     return figure
 

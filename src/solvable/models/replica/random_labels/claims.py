@@ -39,7 +39,9 @@ def _clouds(stored: Stored) -> list[Measured]:
     for separation in runs.separation.values:
         at = runs.sel(separation=separation)
         gap = deviation(at.train_loss_simulated, at.train_loss_expected)
-        found.append(Measured(f"relative deviation from one Gaussian, means of length {separation:g}", *gap, below=0.05))
+        found.append(
+            Measured(f"relative deviation from one Gaussian, means of length {separation:g}", *gap, below=0.05)
+        )
     for loss in known.loss.values:
         over = known.sel(loss=loss, separation=4.0) / float(runs.train_loss_theory.sel(loss=loss, separation=4.0))
         words = f"loss over that of one Gaussian if labels know the cloud, means of length 4, {loss}"
@@ -88,7 +90,9 @@ CLAIMS = (
         "gerace2024gaussian",
         "training losses on real inputs with random labels lie on the line of Gaussians with the same covariance",
         "true labels",
-        (FIGURE, DATA), _digits, "penalty 0.01; digits: pixels with n/p from 1.5 to 24, 40 seeds, tanh features with n/p from 1.5 to "
-        "6, 12 seeds; breast-cancer table (30 standardised columns) and 8 × 8 patches of a photograph: n/p from 1.5 to 12, 64 seeds",
+        (FIGURE, DATA), _digits, "penalty 0.01; digits: pixels with n/p from 1.5 to 24, 40 seeds, tanh features with "
+        "n/p from 1.5 to "
+        "6, 12 seeds; breast-cancer table (30 standardised columns) and 8 × 8 patches of a photograph: n/p from 1.5 "
+        "to 12, 64 seeds",
     ),
 )  # fmt: skip

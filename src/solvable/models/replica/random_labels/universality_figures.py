@@ -92,7 +92,9 @@ def draw_clouds(data: dict[str, Any]) -> Any:
         axis.set_title(f"{loss} loss, n/p = {SAMPLES:g}, p = {size}")
     axes[0, 0].set_ylabel(label("training loss", r"\mathcal{L}_t"))
     axes[0, 0].legend()
-    figure.suptitle("Two clouds with random labels have the training loss of one Gaussian, at any distance", fontsize=11)
+    figure.suptitle(
+        "Two clouds with random labels have the training loss of one Gaussian, at any distance", fontsize=11
+    )
     return figure
 
 
@@ -131,7 +133,9 @@ def real_data(quick: bool) -> dict[str, Any]:
                 number = round(ratio * rows.shape[1])
                 at = model.replace(samples=number / rows.shape[1], loss=loss).theory(only=["train_loss"])
                 lines[i, j, k] = float(at.train_loss)
-                runs[i, j, k] = np.asarray(_fitted(keys, rows, jnp.asarray(truth), jnp.asarray(DATA_PENALTY), loss, number))
+                runs[i, j, k] = np.asarray(
+                    _fitted(keys, rows, jnp.asarray(truth), jnp.asarray(DATA_PENALTY), loss, number)
+                )
     dims, coords = ("data", "loss", "samples"), {"data": list(tables), "loss": list(losses), "samples": list(samples)}
     return {
         "": xr.Dataset({"theory": (dims, lines), "train_loss": ((*dims, "labels", "seed"), runs)},
@@ -148,7 +152,9 @@ def draw_real_data(data: dict[str, Any]) -> Any:
         for loss, colour, marker in zip(runs.loss.values, COLOURS, MARKERS, strict=False):
             at = runs.sel(data=name, loss=loss)
             axis.plot(runs.samples, at.theory, color=colour, label=f"{loss}: one Gaussian (theory)")
-            _points(axis, runs.samples, at.train_loss.sel(labels="random"), color=colour, fmt=marker, label="random labels")
+            _points(
+                axis, runs.samples, at.train_loss.sel(labels="random"), color=colour, fmt=marker, label="random labels"
+            )
             _points(axis, runs.samples, at.train_loss.sel(labels="true"), color=colour, fmt=f"{marker}:",
                     markerfacecolor="white", label="true labels")  # fmt: skip
         axis.set(xlabel=label("samples per input", "n/p"), ylim=(0, None))
@@ -158,7 +164,8 @@ def draw_real_data(data: dict[str, Any]) -> Any:
     axes[0].set_ylim(0, 1.7)
     axes[0].legend(fontsize=7, ncols=3, loc="upper left")
     figure.suptitle(
-        "Real inputs with random labels have the training loss of one Gaussian; with true labels they do not", fontsize=11
+        "Real inputs with random labels have the training loss of one Gaussian; with true labels they do not",
+        fontsize=11,
     )
     return figure
 

@@ -21,7 +21,7 @@ from solvable.methods.data.digits import digit_images
 from solvable.methods.risk.erm import minimise_risk
 from solvable.methods.risk.losses import loss_named
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, INK, MARKERS, log_axis
+from solvable.render.plots import COLOURS, INK, MARKERS, log_axis, standard_error
 
 from .model import SCRATCH_STEPS
 from .networks import random_network, train_network
@@ -132,13 +132,14 @@ def draw_on_digits(data: dict[str, Any]) -> Any:
     for axis in axes[1:]:
         axis.axhline(0, color="0.5", linewidth=0.8, zorder=0)
     figure.suptitle(
-        "Transfer between tasks on digits: like sources against unlike ones, permuted pixels and shuffled labels", fontsize=11
+        "Transfer between tasks on digits: like sources against unlike ones, permuted pixels and shuffled labels",
+        fontsize=11,
     )
     return figure
 
 
 def _points(axis: Any, runs: Any, **look: Any) -> None:
-    error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+    error = standard_error(runs)
     axis.errorbar(runs.samples, runs.mean("seed"), error, markersize=4.5, linewidth=1, **look)
 
 
@@ -146,6 +147,7 @@ RECIPES = {
     "transfer-digits": Recipe(
         on_digits,
         draw_on_digits,
-        sentence="Gain of a first layer learnt on a grouping of digits, by similarity of the source: the model's signs on real data.",
+        sentence="Gain of a first layer learnt on a grouping of digits, by similarity of the source: the model's "
+        "signs on real data.",
     )
 }
