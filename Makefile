@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 EXTRAS := dev,docs,explore,cluster
 BROWSER := chromium libatomic1
 
-.PHONY: demo test verify verify-tests verify-browser verify-models verify-model verify-full verify-cluster verify-again durations listing faults slurm bench docs check figures browser pictures thumbnails clean help
+.PHONY: demo test verify verify-tests verify-browser verify-models verify-full verify-cluster verify-again durations listing faults slurm bench docs check figures browser pictures thumbnails clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -80,25 +80,20 @@ verify: verify-tests verify-browser verify-models verify-cluster
 	@echo "All of make verify has passed: $$(cat $(VERIFY)/*.done | tr '\n' ' ')"
 
 verify-tests: $(VENV)/ready browser
-	$(call part,tests,$(BIN)/python -m pytest -n 2 --dist worksteal -m slow --ignore tests/explorer/test_browser.py --durations-file=tests/durations.json)
+	$(call part,tests,$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m slow --ignore tests/explorer/test_browser.py --durations-file=tests/durations.json)
 
 verify-browser: $(VENV)/ready browser
 	$(call part,browser,$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/explorer/test_browser.py --durations-file=tests/durations.json)
 
-# Two models at a time, each in a process of its own; the parts that have passed are not repeated.
-define models
-@$(BIN)/solvable list --json | $(BIN)/python -c "import json,sys; print(*(m['id'] for m in json.load(sys.stdin)['models']), sep='\n')" | \
-  xargs -P 2 -I {} $(MAKE) --no-print-directory verify-model MODEL={} $(1)
-endef
+# On all cores; the parts of a model's check that have passed are kept, so that an interruption costs those in work.
+JOBS ?= $(shell nproc)
+COMMIT = $$(git rev-parse --short HEAD 2>/dev/null || echo none)
 
 verify-models: $(VENV)/ready
-	$(call models,OPTIONS=--corners)
+	$(call part,models,$(BIN)/solvable check --corners --jobs $(JOBS) --keep $(VERIFY)/models-$(COMMIT))
 
 verify-full: $(VENV)/ready
-	$(call models,OPTIONS=--full)
-
-verify-model: $(VENV)/ready
-	$(call part,model-$(MODEL)$(OPTIONS),$(BIN)/solvable check $(OPTIONS) $(MODEL))
+	$(call part,models-full,$(BIN)/solvable check --full --jobs $(JOBS) --keep $(VERIFY)/full-$(COMMIT))
 
 verify-cluster: $(VENV)/ready
 	$(call part,cluster,$(MAKE) slurm)
@@ -106,7 +101,7 @@ verify-cluster: $(VENV)/ready
 verify-again:
 	rm -rf $(VERIFY)
 
-# A part of the verification: skipped if this very commit has passed it.
+# A part of the verification: skipped if this very commit has passed it, also in a later call.
 define part
 @mkdir -p $(VERIFY); commit=$$(git rev-parse HEAD 2>/dev/null); \
 if [ "$$(cut -d' ' -f2 $(VERIFY)/$(1).done 2>/dev/null)" = "$$commit" ]; then echo "$(1): passed already"; else \

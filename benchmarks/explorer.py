@@ -2,11 +2,15 @@
 
 Wall milliseconds, because a person waits for them, measured inside the page from the slider's event to the frame after the
 drawing, with the server, its simulation worker and the browser on the same machine. Other load on it is included.
+
+`python -m benchmarks.explorer [MODEL ...] [--moves N]` prints each line as soon as it is measured, for some models only.
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -29,11 +33,12 @@ SWEEPS = (
 """Views whose horizontal axis is a control, with 60 points, in addition to the first view of every model."""
 
 
-def cases() -> Iterator[tuple[str, str, str]]:
+def cases(models: list[str] | None = None) -> Iterator[tuple[str, str, str]]:
     """The measured cases: a name, a view and the slider that is moved."""
     for model, query, field in SWEEPS:
-        yield f"{model} against {_axis(query)}", query, field
-    for model in listings():
+        if model in (models or listings()):
+            yield f"{model} against {_axis(query)}", query, field
+    for model in models or listings():
         made = model_class(model)()
         if made.has_theory and not made.unprepared:
             fields = list(made.controls())
@@ -145,7 +150,7 @@ def instant(query: str) -> bool:
     return model_class(model)().cost_class() == "instant"
 
 
-def explorer() -> Iterator[Row]:
+def explorer(models: list[str] | None = None, moves: int = MOVES) -> Iterator[Row]:
     if (why := missing()) is not None:
         yield Row("explorer", f"not measured: {why}", 0, unit="ms")
         return
@@ -157,8 +162,8 @@ def explorer() -> Iterator[Row]:
     with served() as server, browser() as chromium:
         yield Row("explorer", f"all {len(listings())} thumbnails of the gallery", thumbnails(chromium, server), most=1000,
                   unit="ms")  # fmt: skip
-        for name, query, field in cases():
-            spent, settled, drawn = latencies(chromium, server, query, field)
+        for name, query, field in cases(models):
+            spent, settled, drawn = latencies(chromium, server, query, field, moves)
             high = statistics.quantiles(spent, n=20)[-1]
             yield Row(
                 "explorer",
@@ -172,3 +177,21 @@ def explorer() -> Iterator[Row]:
         first, whole = first_curve(chromium, server, SWEEPS[0][1])
         yield Row("explorer", "page open to first curve, warm server, median of 7", first, most=1500, unit="ms")
         yield Row("explorer", "page open to the interactive figure, median of 7", whole, unit="ms")
+
+
+def main() -> int:
+    about = argparse.ArgumentParser(prog="python -m benchmarks.explorer", description=__doc__)
+    about.add_argument("models", nargs="*", metavar="MODEL", help="models whose sliders are moved (default: all)")
+    about.add_argument("--moves", type=int, default=MOVES, help="moves of each slider, at least 2")
+    chosen = about.parse_args()
+    missed = 0
+    for row in explorer(chosen.models or None, max(2, chosen.moves)):
+        most = "" if row.most is None else f" (at most {row.most:g}: {'yes' if row.met else 'NO'})"
+        print(f"{row.ours:8.0f} {row.unit}{most}  {row.ours_is}. {row.note}", flush=True)
+        missed += row.met is False
+    print(f"{missed} limits missed")
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

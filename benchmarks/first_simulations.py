@@ -18,12 +18,19 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
+COMPILING = {
+    "/jax/core/compile/jaxpr_trace_duration": "trace",
+    "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
+    "/jax/core/compile/backend_compile_duration": "compile",
+}
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def one(model: str, changes: dict[str, Any]) -> None:
     """Run the default simulation of a model and print what happened."""
     _without_formulas()
+    import jax.monitoring
+
     from solvable.explorer import views, worker
     from solvable.explorer.defaults import default_view
     from solvable.lab import compute  # noqa: F401  (a worker has imported it before its first job)
@@ -38,6 +45,14 @@ def one(model: str, changes: dict[str, Any]) -> None:
         "seeds": view.seeds,
         "points": view.simulated,
     }
+    spans: dict[str, float] = {}
+
+    def heard(event: str, seconds: float, **_: Any) -> None:
+        name = COMPILING.get(event)
+        if name:
+            spans[name] = spans.get(name, 0.0) + seconds
+
+    jax.monitoring.register_event_duration_secs_listener(heard)
     begun, spent = time.monotonic(), time.process_time()
 
     def send(message: dict[str, Any], data: bytes = b"") -> None:
@@ -45,12 +60,15 @@ def one(model: str, changes: dict[str, Any]) -> None:
         content: Any = message.get("data")
         if event == "points" and content["observable"] in view.observables and "first_points" not in found:
             found.update(first_points=time.monotonic() - begun, first_points_cpu=time.process_time() - spent)
+            found.update({f"first_{name}": seconds for name, seconds in spans.items()})
         elif event == "agreement":
             found["verdicts"] = {r["observable"]: r["verdict"] for r in content["rows"]}
 
     simulation = worker.Simulation("job", view.json(), send, threading.Event())
     simulation.run()
+    found |= spans
     found |= {"shown": list(view.observables), "seconds": time.monotonic() - begun, "cpu": time.process_time() - spent}
+    found["costs"] = _costs(simulation.study)
     if view.model.has_theory:
         found["rows"] = _rows(simulation.study.agreement(), view.observables)
     print(json.dumps(found), flush=True)
@@ -68,6 +86,24 @@ def _rows(table: Any, shown: tuple[str, ...]) -> dict[str, Any]:
         count = {v: sum(r.verdict == v for r in mine) for v in {r.verdict for r in mine}}
         out[name] = {"error": max(r.error for r in mine) / (scale or 1), "z": worst.z, "counts": count,
                      "deviation": abs(worst.simulated - worst.theory) / (scale or 1), "scale": scale}  # fmt: skip
+    return out
+
+
+def _costs(study: Any) -> list[dict[str, Any]]:
+    """For the first block of every program, core-seconds of a cell as measured and as declared."""
+    from solvable.explorer.ahead import firsts
+    from solvable.explorer.waves import cost_of
+    from solvable.explorer.worker import ordered
+
+    out = []
+    for block in firsts(ordered(study)):
+        begun = time.process_time()
+        study.compute(block)
+        batches = -(-block["cells"] // block["lanes"])
+        measured = (time.process_time() - begun) / (batches * block["lanes"])
+        declared = cost_of(study).of(block["kind"], block["size"], block["padded"])
+        out.append({"kind": block["kind"], "size": block["size"], "padded": block["padded"], "lanes": block["lanes"],
+                    "cells": block["cells"], "measured": measured, "declared": declared})  # fmt: skip
     return out
 
 

@@ -1,6 +1,7 @@
 """Compiled programs are counted, not timed: a sweep compiles a few, and a repetition compiles none."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -65,3 +66,13 @@ def test_a_new_value_of_a_control_does_not_compile_the_theory_again(programs):
     for penalty in (0.1, 0.2, 3, np.float64(0.4)):
         sv.Perceptron(loss="square", teacher="linear", samples=np.linspace(0.5, 7, 13), penalty=penalty).theory()
     assert len(programs) == 1
+
+
+def test_reductions_of_products_are_not_read_before_they_are_written():
+    """Some releases of jaxlib do that on CPUs, unless what `import solvable` sets prevents it; then this maximum is not zero."""
+    x = jax.random.normal(jax.random.key(0), (12, 20, 64), jnp.float32)
+
+    def largest(x):
+        return jnp.max((x @ jnp.zeros((64, 64), jnp.float32)) @ jnp.swapaxes(x, 1, 2), -1)
+
+    np.testing.assert_array_equal(jax.jit(largest)(x), 0.0)

@@ -135,3 +135,15 @@ def test_no_style_stacks_the_parts_of_a_formula():
 def test_a_power_between_an_index_and_more_letters_is_kept():
     found = formula("δ_1²VA", "inline")
     assert "<msubsup><mi>δ</mi><mn>1</mn><mn>2</mn></msubsup><mi>V</mi><mi>A</mi>" in found
+
+
+def test_an_index_ends_before_the_next_factor():
+    found = formula("ξ_μξ_νᵀ", "inline")
+    assert "<msub><mi>ξ</mi><mi>μ</mi></msub><msubsup><mi>ξ</mi><mi>ν</mi><mi>T</mi></msubsup>" in found
+    assert "<msub><mi>C</mi><mrow><mi>μ</mi><mi>ν</mi></mrow></msub>" in formula("C_μν", "inline")
+
+
+def test_a_modulus_may_be_a_power():
+    found = formula("ρ^|k−l|", "inline")
+    assert found.startswith("<math><msup><mi>ρ</mi><mrow><mo>|</mo><mi>k</mi>")
+    assert "^" not in found

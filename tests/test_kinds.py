@@ -15,7 +15,7 @@ import solvable as sv
 from commands import answer
 from explorer.running import Running
 from solvable.lab.agreement import Agreement, compare_random, judge
-from solvable.lab.check import check_models
+from solvable.lab.check_models import check_models
 from solvable.registry import listings
 from solvable.testing import examine_model, guard_model
 

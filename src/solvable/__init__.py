@@ -7,6 +7,7 @@ cheap; JAX is imported by the first name that needs it.
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,18 @@ if os.environ.get("SOLVABLE_ENABLE_X64", "1") != "0":
         sys.modules["jax"].config.update("jax_enable_x64", True)
     else:
         os.environ["JAX_ENABLE_X64"] = "1"
+
+# On CPUs these releases read some reductions before they are written (github.com/jax-ml/jax/issues/39103), so that programs of
+# products, maxima and sums return wrong numbers, silently. They are right without fusions by YNNPACK. XLA reads the variable
+# when it is first used.
+_MISCOMPILING = ("0.10.2", "0.11.0")
+if "ynn_fusion_type" not in os.environ.get("XLA_FLAGS", ""):
+    try:
+        if importlib.metadata.version("jaxlib") in _MISCOMPILING:
+            _given = os.environ.get("XLA_FLAGS", "")
+            os.environ["XLA_FLAGS"] = f"{_given} --xla_cpu_experimental_ynn_fusion_type=".strip()
+    except importlib.metadata.PackageNotFoundError:
+        pass
 
 _HOMES = {
     "Model": "model",

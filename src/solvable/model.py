@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Key, PRNGKeyArray
 
 from .contract.compiled import Count, bucket, simulate_batch
 from .contract.compiled import _branches as branches_program
@@ -223,7 +223,8 @@ class Guard:
 class FirstView:
     """What the page opens a model with, where the choices that follow from its other declarations decide nothing soon.
 
-    `sizes`, `seeds` and `points` along the axis are those of the simulation, `values` the fields, `span` the ends of the axis.
+    `sizes`, `seeds` and `points` along the axis are those of the simulation, `values` the fields, `along` and `span` the
+    axis and its ends, `observables` what is shown.
 
     >>> FirstView(seeds=32).changes()
     {'seeds': 32}
@@ -233,11 +234,14 @@ class FirstView:
     seeds: int = 0
     points: int = 0
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    along: str = ""
     span: tuple[float, float] | None = None
+    observables: tuple[str, ...] = ()
 
     def changes(self) -> dict[str, Any]:
         """The parts of a view that are declared, except the axis."""
-        every = {"sizes": list(self.sizes), "seeds": self.seeds, "simulated": self.points, "values": dict(self.values)}
+        every = {"sizes": list(self.sizes), "seeds": self.seeds, "simulated": self.points, "values": dict(self.values),
+                 "observables": list(self.observables)}  # fmt: skip
         return {name: value for name, value in every.items() if value}
 
 
@@ -280,6 +284,8 @@ class Model(eqx.Module):
     references: ClassVar[tuple[Reference, ...]] = ()
     numerics: ClassVar[Numerics] = Numerics()
     runs: ClassVar[Literal["vmap", "map", "host"]] = "vmap"
+    # With `runs = "host"`: how many realisations `experiments` draws at once.
+    together: ClassVar[int] = 1
     simulation_dtype: ClassVar[str] = "float32"
     # A dimension of the observables (such as `time`) along which `converged` may have one entry per value: see `point`.
     converges_along: ClassVar[str] = ""
@@ -488,6 +494,11 @@ class Model(eqx.Module):
         return tuple(self.observables())
 
     @property
+    def corner_numerics(self) -> dict[str, Any]:
+        """Numerics of the corner checks that differ from the defaults, for choices at which these would take hours."""
+        return {}
+
+    @property
     def has_theory(self) -> bool:
         return type(self).point is not Model.point
 
@@ -553,6 +564,15 @@ class Model(eqx.Module):
     def experiment(self, key: PRNGKeyArray, size: int, counts: Mapping[str, Count], dtype: Any) -> dict[str, Array]:
         """One finite-size realisation at scalar controls: pure JAX for `runs = "vmap" | "map"`, any Python for `"host"`."""
         raise SolvableError(f"{self.id} has no simulation.")
+
+    def experiments(
+        self, keys: Key[Array, " lanes"], size: int, counts: Mapping[str, Count], dtype: Any
+    ) -> Sequence[dict[str, Array]]:
+        """Realisations at the same controls, one for every key (`runs = "host"`): one after the other, unless overridden.
+
+        A model that trains networks side by side declares `together`, how many.
+        """
+        return [self.experiment(key, size, counts, dtype) for key in keys]
 
     def prepare(self, key: PRNGKeyArray, size: int) -> Model:
         """Draw what the theory needs at this size (initial overlaps, a trained map) and return the completed model."""
@@ -647,9 +667,9 @@ def key_words(specification: Mapping[str, Any], size: int, seed: int) -> np.ndar
 
 def checked_size(size: Any) -> int:
     """Check the size of a simulation; raises `InvalidValue`."""
-    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 2 <= size <= 1_000_000:
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 2 <= size <= 10_000_000:
         raise InvalidValue(
-            f"size = {size!r} is not a whole number in [2, 1000000]: the dimension d of one realisation."
+            f"size = {size!r} is not a whole number in [2, 10000000]: the dimension d of one realisation."
         )
     return int(size)
 

@@ -267,8 +267,15 @@ def test_a_model_declares_what_its_first_view_has_otherwise(surroundings):
     assert plain.seeds == affordable(plain) <= CORE_SECONDS / seconds(plain)
 
     class Declared(Toy):
-        first_view = FirstView(sizes=(30,), seeds=5, points=2, span=(1.0, 4.0))
+        first_view = FirstView(sizes=(30,), seeds=5, points=2, span=(1.0, 4.0), observables=("test_error",))
 
-    view = SimpleNamespace(**{n: getattr(default_view(Declared), n) for n in ("sizes", "seeds", "simulated")})
-    assert vars(view) == {"sizes": (30,), "seeds": 5, "simulated": 2}
+    names = ("sizes", "seeds", "simulated", "observables")
+    view = SimpleNamespace(**{n: getattr(default_view(Declared), n) for n in names})
+    assert vars(view) == {"sizes": (30,), "seeds": 5, "simulated": 2, "observables": ("test_error",)}
     assert (default_view(Declared).x.low, default_view(Declared).x.high) == (1.0, 4.0)
+    assert default_view(Declared).x.field == "samples"
+
+    class Along(Toy):
+        first_view = FirstView(along="penalty")
+
+    assert default_view(Along).x.field == "penalty"

@@ -1,6 +1,7 @@
 """Points land seed by seed, with the bits of the study; programs are compiled ahead."""
 
 import threading
+import time
 from collections import defaultdict
 
 import numpy as np
@@ -9,9 +10,13 @@ import pytest
 import solvable as sv
 from solvable.explorer import ahead, waves, worker
 from solvable.explorer.jobs import Job
+from solvable.explorer.theory import compute
+from solvable.explorer.turns import RUNNING, taking_turns
 from solvable.explorer.views import View
 from solvable.explorer.waves import cost_of, in_waves
 from solvable.lab.planning import cells_of, parts_of
+from solvable.lab.store import block_id
+from waiting import until
 
 VIEW = {
     "model": "toy",
@@ -44,7 +49,7 @@ def test_the_first_seed_of_every_point_comes_first_and_small_sizes_before_large_
     assert {(c.size, c.seed) for c in cells[:3]} == {(20, 0)}
     assert len({c.controls for c in cells[:3]}) == 3
     assert [c.size for c in cells] == sorted(c.size for c in cells)
-    assert [c.seed for c in cells if c.size == 20][:12] == [0, 0, 0, 1, 1, 1, 2, 3, 2, 3, 2, 3]
+    assert [c.seed for c in cells if c.size == 20][:12] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
 
 
 def test_costly_programs_have_no_empty_lanes(study):
@@ -129,19 +134,105 @@ def test_a_failure_ahead_is_reported_when_its_turn_comes(study):
         computing.compute(blocks[0])
 
 
-def test_what_is_warm_is_not_computed_again(study):
-    blocks = in_waves(study.plan(), "vmap", cost_of(study))
-    worker.warm_up(VIEW)
-    (begun,) = [future for block, future in ahead.WARMED.items()][-1:]
-    expected = begun.result(60)
+def test_what_is_warm_is_not_computed_again(study, monkeypatch):
+    monkeypatch.setattr(worker, "QUICK", 1e9)
+    blocks, warming = worker.ordered(study), ahead.Warming()
+    ahead.WARMED.clear()
+    worker.warm_up(VIEW, warming)
+    wanted = [block_id(b) for b in ahead.firsts(blocks)]
+    until(lambda: list(ahead.WARMED) == wanted and all(f.done() for f in ahead.WARMED.values()))  # every program
+    expected = [future.result() for future in ahead.WARMED.values()]
     computed = []
 
     def compute(block):
         computed.append(block)
         return None
 
-    with ahead.Ahead(blocks[:1], compute) as computing:
-        found = computing.compute(blocks[0])
-    assert found is expected
+    with ahead.Ahead(blocks, compute) as computing:
+        found = [computing.compute(block) for block in ahead.firsts(blocks)]
+    assert all(a is b for a, b in zip(found, expected, strict=True))
     assert computed == []
-    assert not ahead.WARMED or begun not in ahead.WARMED.values()
+    assert not ahead.WARMED
+
+
+def test_nothing_more_is_compiled_ahead_once_a_simulation_begins_or_another_model_is_looked_at(study):
+    blocks, warming, begun, go_on = worker.ordered(study), ahead.Warming(), [], threading.Event()
+    ahead.WARMED.clear()
+
+    def compute(block):
+        begun.append(block_id(block))
+        assert go_on.wait(60)
+
+    warming.begin(blocks, compute)
+    until(lambda: begun)
+    warming.stop()
+    go_on.set()
+    until(lambda: all(f.done() for f in ahead.WARMED.values()))
+    until(lambda: not [t for t in threading.enumerate() if t.name == "warm"])
+    assert begun == [block_id(blocks[0])]
+    ahead.WARMED.clear()
+
+
+def test_what_takes_long_is_compiled_ahead_but_not_computed(surroundings, monkeypatch):
+    monkeypatch.setattr(worker, "QUICK", 0.0)
+    made = []
+    monkeypatch.setattr("solvable.lab.compute.needed_memory", lambda model, block: made.append(block_id(block)))
+    ahead.WARMED.clear()
+    worker.warm_up(VIEW, ahead.Warming())
+    wanted = [block_id(b) for b in ahead.firsts(worker.ordered(View.checked(VIEW).study()))]
+    until(lambda: made == wanted)
+    until(lambda: [f.result() for f in ahead.WARMED.values()] == [None] * len(wanted))
+    ahead.WARMED.clear()
+
+
+def test_a_cheap_simulation_has_one_program_for_every_size(surroundings, monkeypatch):
+    """What another padded length would save is less than its compilation takes."""
+    from toys import Toy
+
+    monkeypatch.setattr(Toy, "simulation_seconds", 1e-2)
+    study = View.checked(VIEW).study()
+    programs = [parts_of(b)[0] for b in ahead.firsts(study.plan()) if b["kind"] == "simulation"]
+    assert [(p["size"], p["padded"]) for p in programs] == [(20, [160]), (40, [320])]
+
+
+def test_a_theory_whose_points_come_one_by_one_is_not_padded_to_a_full_program(study):
+    (theory,) = [b for b in in_waves(study.plan(), "vmap", cost_of(study), together=1) if b["kind"] == "theory"]
+    assert (theory["cells"], theory["lanes"]) == (9, 8)  # as many as the page's curve then has
+
+
+def test_programs_run_one_at_a_time_while_others_are_compiled(study, monkeypatch):
+    """Batched decompositions of two running programs can wait for each other's threads for ever (jaxlib's thread pool)."""
+    blocks = ahead.firsts(worker.ordered(study))
+    both, state = threading.Barrier(2), {"running": 0, "most": 0}
+
+    def compiled(model, block):
+        both.wait(60)  # two are compiled at the same time
+
+    def run(block):
+        state["running"] += 1
+        state["most"] = max(state["most"], state["running"])
+        time.sleep(0.05)
+        state["running"] -= 1
+        return block["cells"]
+
+    monkeypatch.setattr("solvable.lab.compute.needed_memory", compiled)
+    monkeypatch.setattr(study, "compute", run)
+    pair = blocks[:2]
+    with ahead.Ahead(pair, taking_turns(study), threads=2) as computing:
+        assert [computing.compute(block) for block in pair] == [block["cells"] for block in pair]
+    assert state["most"] == 1
+
+
+def test_curves_are_not_computed_while_another_program_runs(surroundings):
+    view, done = View.checked({**VIEW, "observables": ["test_error"]}), threading.Event()
+
+    def work():
+        compute(view)
+        done.set()
+
+    with RUNNING:
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert not done.wait(1.0)
+    assert done.wait(60)
+    thread.join()

@@ -3,6 +3,7 @@
 After every visit: nothing in the console, no refusal by the content security policy, no request to anywhere but our own server.
 """
 
+import os
 import re
 import sys
 import time
@@ -17,6 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.browsing import browser, missing, opened, served
 
 WHY = missing()
+# What is seen here does not depend on how well programs are optimised; they are compiled in half the time.
+QUICK = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1"
 WATCH = """
 window.drawings = 0;
 document.addEventListener("drawn", (e) => { if (e.detail.settled !== false) window.drawings += 1; });
@@ -24,11 +27,14 @@ document.addEventListener("securitypolicyviolation", (e) => console.error(`polic
 """
 
 
+CURVE = "(k) => Array.from(document.querySelector('.plot').data.filter((t) => !t.meta?.curve)[k].y)"
+
+
 @pytest.fixture(scope="module")
 def address():
     if WHY is not None:
         pytest.fail(WHY, pytrace=False)
-    with served() as address:
+    with served(XLA_FLAGS=f"{QUICK} {os.environ.get('XLA_FLAGS', '')}") as address:
         yield address
 
 
@@ -69,8 +75,8 @@ class Visit:
         return self.page.locator(selector)
 
     def curve(self, trace=0):
-        """The y of a trace as Plotly has it."""
-        return self.page.evaluate("(k) => Array.from(document.querySelector('.plot').data[k].y)", trace)
+        """The y of a trace of the current curve, which is drawn after the pinned ones, as Plotly has it."""
+        return self.page.evaluate(CURVE, trace)
 
     def traces(self, mode):
         return self.page.evaluate(

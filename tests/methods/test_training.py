@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from solvable.methods.training import loops
 from solvable.methods.training.loops import (
     MaskedTokens,
     NextToken,
@@ -160,3 +161,20 @@ def test_descending_in_a_batch_gives_the_weights_of_training_one_by_one():
     together = jax.jit(jax.vmap(lambda goal, n: descend(begin, noisy, goal, rule, n, key)))(goals, jnp.asarray(steps))
     for goal, number, found in zip(goals, steps, together, strict=True):
         np.testing.assert_allclose(found, train(begin, noisy, goal, rule, number, key).network, rtol=1e-6)
+
+
+def test_rounds_of_steps_are_the_same_steps():
+    """On an accelerator most steps are taken in rounds of fixed length, which must not change the weights."""
+    target = jnp.asarray([1.0, -2.0], jnp.float32)
+    begin, rule = jnp.zeros((3, 2), jnp.float32), Optimiser("adam", rate=0.1, steps=24)
+    keys = jax.random.split(jax.random.key(0), 3)
+
+    def noisy(weights, data, key):
+        return jnp.sum((weights - data + 0.1 * jax.random.normal(key, (2,), jnp.float32)) ** 2)
+
+    state = loops._start(begin, rule, keys)
+    span = (jnp.asarray(0, jnp.int32), jnp.asarray(24, jnp.int32))
+    one, eight = (loops._take(begin, state, noisy, target, rule, keys, *span, n) for n in (1, 8))
+    np.testing.assert_array_equal(one[0], eight[0])
+    np.testing.assert_array_equal(one[2], eight[2])
+    assert float(jnp.abs(one[0] - begin).min()) > 0.1

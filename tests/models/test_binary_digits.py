@@ -6,7 +6,7 @@ import numpy as np
 
 import solvable as sv
 from solvable.model import simulate_batch
-from solvable.models.synapses.binary_digits.model import forward, forward_binary, images
+from solvable.models.synapses.binary_digits.model import forward_binary, forward_straight, forward_surrogate, images
 
 
 def test_the_surrogate_is_the_mean_of_the_binary_network_by_the_central_limit():
@@ -18,7 +18,7 @@ def test_the_surrogate_is_the_mean_of_the_binary_network_by_the_central_limit():
     draws = jnp.where(a < 0.5 * (1 + M), 1.0, -1.0) * jnp.where(b < 0.5 * (1 + x), 1.0, -1.0)
     fields = draws.sum(axis=1)
     zero = jnp.zeros((0, n, n))
-    surrogate = forward((jnp.eye(n) * 0 + 1e-9, zero, M), x)  # a first layer that passes nothing on
+    surrogate = forward_surrogate((jnp.eye(n) * 0 + 1e-9, zero, M), x)  # a first layer that passes nothing on
     assert float(jnp.abs(surrogate).max()) < 1e-6
     mean, spread = float((M * x).sum()), float((1 - M**2 * x**2).sum())
     assert abs(float(fields.mean()) - mean) < 5 * np.sqrt(spread / 20_000)
@@ -46,3 +46,14 @@ def test_deep_networks_train_from_means_near_one_and_not_from_small_ones():
     found = simulate_batch(model, {"variance": np.array([0.2, 0.99])}, keys, size)
     assert found["accuracy"][0] < 0.3
     assert found["accuracy"][1] > 0.5
+
+
+def test_straight_through_is_the_binary_network_with_the_gradient_of_clipped_neurons():
+    """One inner layer, of odd width so that no field is zero: fields are those of signs; the last layer's gradient is that of the inputs it sees."""
+    keys = jax.random.split(jax.random.key(1), 4)
+    weights = tuple(jax.random.normal(k, s) for k, s in zip(keys, ((7, 5), (1, 7, 7), (3, 7)), strict=False))
+    x = jax.random.normal(keys[3], (4, 5))
+    np.testing.assert_allclose(forward_straight(weights, x) * np.sqrt(7), forward_binary(weights, x), atol=1e-12)
+    inputs = np.sign(np.sign(x @ np.sign(weights[0]).T) @ np.sign(weights[1][0]).T)
+    slope = jax.grad(lambda w: forward_straight((*weights[:2], w), x).sum())(weights[2])
+    np.testing.assert_allclose(slope, np.broadcast_to(inputs.sum(0) / np.sqrt(7), (3, 7)), atol=1e-12)

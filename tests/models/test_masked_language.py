@@ -68,11 +68,11 @@ def test_a_trainee_draws_its_batches_from_its_own_rows_alone():
     network = learners.Transformer(4, 3, width=4, key=jax.random.key(0))
     # A stand-in whose "logits" are a point mass on the token 2: its loss is zero if and only if all rows are twos.
     sure = eqx.tree_at(
-        lambda t: t.network, learners.Trainee(network, jnp.asarray(10, jnp.int32)),
+        lambda t: t.network, learners.Trainee(network, jnp.asarray(10, jnp.int32), jnp.asarray(0, jnp.int32)),
         lambda tokens, masked: 50.0 * jax.nn.one_hot(jnp.full(3, 2), 4, dtype=jnp.float32))  # fmt: skip
-    assert float(learners.OwnRows(64)(sure, pool, jax.random.key(0))) < 1e-6
+    assert float(learners.OwnRows(64)(sure, pool[None], jax.random.key(0))) < 1e-6
     other = eqx.tree_at(lambda t: t.rows, sure, jnp.asarray(11, jnp.int32))
-    assert float(learners.OwnRows(64)(other, pool, jax.random.key(0))) > 0.1
+    assert float(learners.OwnRows(64)(other, pool[None], jax.random.key(0))) > 0.1
 
 
 def test_transformers_learn_and_more_sequences_help(sequences):
@@ -81,7 +81,7 @@ def test_transformers_learn_and_more_sequences_help(sequences):
     options = {"width": 16, "depth": 1, "heads": 1, "block": "full", "positions": "learned", "steps": 300, "batch": 256,
                "rate": 5e-3, "recorded": 8}  # fmt: skip
     small, large = (
-        learners.learn_transformer(few._replace(train=drawn.train[:m]), 4, jax.random.key(2), **options)
+        learners.learn_transformers([few._replace(train=drawn.train[:m])], 4, jax.random.key(2)[None], **options)[0]
         for m in (40, 1500)
     )
     assert small.curve is not None

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import solvable as sv
+from solvable.errors import InvalidValue
 from solvable.model import simulate_batch
 from solvable.models.cumulants.pruned_networks.model import calibration_error, divergence
 
@@ -78,3 +79,13 @@ def test_teachers_state_the_probability_of_their_labels(teacher, units):
     np.testing.assert_allclose(model.probability(jnp.asarray(a), jnp.asarray(x)), np.where(output > 0, 0.9, 0.1))
     soft = model.replace(labels="soft").probability(jnp.asarray(a), jnp.asarray(x))
     np.testing.assert_allclose(soft, 1 / (1 + np.exp(-3 * output)), rtol=1e-9)
+
+
+def test_digits_are_flipped_and_cannot_exceed_the_images():
+    seen = sv.PrunedNetworks(teacher="digits", rounds=1, steps=1, examples=200, tested=300).simulate(seed=0, size=4)
+    assert float(seen.coin_divergence) == pytest.approx(0.13081, abs=1e-5)  # ln 2 - H(1/4)
+    assert seen.weights.tolist() == [4 * 64 + 4]
+    with pytest.raises(InvalidValue, match="exceeds 1797"):
+        sv.PrunedNetworks(teacher="digits", examples=1000, tested=1000)
+    with pytest.raises(InvalidValue, match="labels = 'soft'"):
+        sv.PrunedNetworks(teacher="digits", labels="soft", examples=100)

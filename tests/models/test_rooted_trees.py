@@ -43,17 +43,21 @@ def oracle(ids, words, causal):
 def test_scores_are_those_of_every_word_in_the_scored_half(task):
     corpus = rooted_trees(700)
     test = windows(corpus.ids[500:], 32)
-    perfect = evaluate(oracle(corpus.ids, len(corpus.words), task == "next"), Scores(task), jnp.asarray(test))
+    perfect = evaluate(
+        oracle(corpus.ids, len(corpus.words), task == "next"), Scores(task, len(corpus.words)), jnp.asarray(test)
+    )
     begin = 16 if task == "next" else 8
     scored = test[:, begin : begin + 16]
     assert perfect["accuracy"] == 1.0
     assert perfect["loss"] < 1e-6
-    assert perfect["prime"] == perfect["called"] == perfect["called_and_prime"] == (scored == 1).sum()
     words = len(corpus.words)
+    for name in ("there", "called", "right"):
+        np.testing.assert_array_equal(perfect[name], np.bincount(scored.ravel(), minlength=words))
     flat = jnp.zeros((32, words), jnp.float32).at[:, 1].set(1.0)  # everything is called prime
-    constant = evaluate(lambda row, masked=None: flat, Scores(task), jnp.asarray(test))
+    constant = evaluate(lambda row, masked=None: flat, Scores(task, words), jnp.asarray(test))
     np.testing.assert_allclose(constant["accuracy"], (scored == 1).mean(), rtol=1e-6)
-    assert constant["called"] == scored.size
+    assert constant["called"][1] == scored.size == constant["there"].sum()
+    assert constant["right"].sum() == constant["right"][1] == (scored == 1).sum()
     expected = np.log(words - 1 + np.e) - (scored == 1).mean()
     np.testing.assert_allclose(constant["loss"], expected, rtol=1e-5)
 
@@ -66,7 +70,7 @@ def test_a_scored_word_is_hidden_from_the_network():
         seen.append(masked)
         return jnp.where(masked[:, None], 0.0, 50.0 * jax.nn.one_hot(row, words, dtype=jnp.float32))
 
-    found = evaluate(watch, Scores("masked"), jnp.asarray(windows(corpus.ids[500:], 32)))
+    found = evaluate(watch, Scores("masked", words), jnp.asarray(windows(corpus.ids[500:], 32)))
     np.testing.assert_allclose(found["loss"], np.log(words), rtol=1e-6)  # nothing leaks from visible positions
     assert len(seen) == 1
     assert seen[0].shape == (32,)
@@ -120,3 +124,25 @@ def test_the_model_reports_that_it_has_no_theory():
     assert not sv.RootedTrees().has_theory
     with pytest.raises(sv.SolvableError, match="no closed theory"):
         sv.RootedTrees().theory()
+
+
+def test_a_text_that_is_cut_short_ends_at_the_same_test():
+    model = sv.RootedTrees(depth=1, embedding=4, heads=1, context=8, steps=2, batch=2)
+    whole, short = (model.replace(read=n).simulate(seed=0, size=2000) for n in (0, 100))
+    np.testing.assert_array_equal(whole.word_share, short.word_share)
+    np.testing.assert_array_equal(whole.markov_accuracy, short.markov_accuracy)
+    # What 100 numbers do not contain is new to a network that reads only them.
+    ids = rooted_trees(2000).ids
+    scored = windows(ids[1600:], 8)[:, 4:].ravel()
+    assert short.new_share == pytest.approx(np.mean(~np.isin(scored, ids[1500:1600])))
+    assert short.new_share > whole.new_share
+    with pytest.raises(sv.InvalidValue, match=r"read = 1601 is not in \[8, 1600\]"):
+        model.replace(read=1601).simulate(seed=0, size=2000)
+
+
+def test_seeds_side_by_side_are_those_learnt_alone():
+    model = sv.RootedTrees(depth=1, embedding=8, heads=2, context=16, steps=5, batch=4)
+    both = sv.Study(model, sizes=[1000], seeds=2).run(progress=False).isel(size=0)
+    alone = model.simulate(seed=1, size=1000)
+    np.testing.assert_allclose(both.network_loss_simulated.sel(seed=1), alone.network_loss, rtol=1e-4)
+    assert both.network_loss_simulated[0] != both.network_loss_simulated[1]

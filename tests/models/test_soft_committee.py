@@ -215,3 +215,20 @@ def test_a_rate_that_is_too_large_leaves_values_until_the_flow_explodes_and_nan_
     for name in long:
         np.testing.assert_allclose(long[name][1], short[name][2], rtol=1e-7)
         assert np.isnan(long[name][2]).all()
+
+
+def test_averages_over_large_units_are_accurate_or_nan():
+    """Sums over nodes lose accuracy as the fields' variance grows; what is returned has the stated accuracy."""
+    several, early = np.array([0.25, 2.0, 9.0, 64.0]), [0.0, 0.5, 1.0]
+    told = []
+    for scale in several:
+        model = SoftCommittee(
+            activation="tanh", times=early, initial_norm=scale * np.eye(2), teacher_norm=scale * np.eye(2)
+        )
+        outcome, fine = model.theory(), model.theory({"nodes": 32})
+        reached = np.asarray(outcome.converged)
+        gap = np.abs(np.asarray(outcome.test_loss) - np.asarray(fine.test_loss))[reached & np.asarray(fine.converged)]
+        assert np.all(gap <= model.stated_accuracy)
+        told.append(bool(reached.all()))
+    assert told[0]
+    assert not told[-1]

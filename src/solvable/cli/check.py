@@ -19,6 +19,8 @@ class Check:
     values: Annotated[Path | None, arg(metavar="FILE", help="Check only this file of reference cases.")] = None
     full: Annotated[bool, arg(help="Larger studies: more seeds and the largest sizes (minutes).")] = False
     corners: Annotated[bool, arg(help="Finer numerics at the corners of the allowed ranges (minutes).")] = False
+    jobs: Annotated[int, arg(metavar="N", help="Processes that share the work.")] = 1
+    keep: Annotated[Path | None, arg(metavar="FOLDER", help="Keep parts that passed here; do not repeat them.")] = None
     json: Json = False
 
 
@@ -26,12 +28,17 @@ def run(command: Check) -> int:
     from ..lab.jax_environment import configure
 
     configure()
-    from ..lab.check import check_models, check_values
+    from ..errors import InvalidValue
+    from ..lab.check import check_values
+    from ..lab.check_models import check_models
 
+    if command.jobs < 1:
+        raise InvalidValue(f"jobs = {command.jobs} is not a number of processes: at least 1.")
     if command.values is not None:
         report = check_values(command.values, only=command.models)
     else:
-        report = check_models(command.models, full=command.full, corners=command.corners, say=say)
+        settings = {"full": command.full, "corners": command.corners, "jobs": command.jobs, "keep": command.keep}
+        report = check_models(command.models, **settings, say=say)
     if command.json:
         print_json({"passed": all(r.passed for r in report), "rows": [dataclasses.asdict(r) for r in report]})
     else:

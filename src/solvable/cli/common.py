@@ -187,7 +187,7 @@ def arms_of(model: Any, text: str) -> dict[str, Any]:
 
 
 def _refuse_size(value: Any) -> int:
-    raise InvalidValue(f"size = {value!r} is not a whole number in [2, 1000000]: the dimension d of one realisation.")
+    raise InvalidValue(f"size = {value!r} is not a whole number in [2, 10000000]: the dimension d of one realisation.")
 
 
 def command_again() -> str:

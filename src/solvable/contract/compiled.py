@@ -184,18 +184,40 @@ def simulate_batch(
     if name not in ("float32", "float64"):
         raise InvalidValue(f"dtype = {name!r} is not one of 'float32', 'float64': the precision of a simulation.")
     if type(model).runs == "host":
-        rows = []
-        for i in range(lanes):
-            values, count = {n: jnp.asarray(v[i]) for n, v in each.items()}, {n: c[i] for n, c in counts.items()}
-            rows.append(_lane(model, values, keys[i], count, size, lengths, name))
+        rows: list[Any] = [None] * lanes
+        for alike in _equal_lanes(each, lanes, type(model).together):
+            first = alike[0]
+            values = {n: jnp.asarray(v[first]) for n, v in each.items()}
+            count = {n: Count(counts[n][first], p) for n, p in lengths}
+            with jax.default_matmul_precision(PRECISION):
+                found = model.with_values(values).experiments(keys[np.array(alike)], size, count, jnp.dtype(name))
+            for lane, one in zip(alike, found, strict=True):
+                rows[lane] = _checked(model, one)
         return {n: jnp.stack([row[n] for row in rows]) for n in rows[0]}
     return _simulate(model, each, keys, counts, size, lengths, name)
 
 
+PRECISION = "highest"
+"""Of products in a simulation: by default a GPU would round factors in float32 to eleven bits."""
+
+
+def _equal_lanes(fields: Mapping[str, np.ndarray], lanes: int, most: int) -> list[list[int]]:
+    """The lanes in groups of equal fields, at most `most` in each."""
+    groups: dict[Any, list[int]] = {}
+    for lane in range(lanes):
+        groups.setdefault(tuple(v[lane].tobytes() for v in fields.values()), []).append(lane)
+    return [group[i : i + most] for group in groups.values() for i in range(0, len(group), most)]
+
+
 def _lane(model, fields, key, actual, size, padded, dtype):
     counts = {n: Count(actual[n], p) for n, p in padded}
-    with jax.default_matmul_precision("highest"):  # a GPU would round products of float32 to ten bits
+    with jax.default_matmul_precision(PRECISION):
         values = model.with_values(fields).experiment(key, size, counts, jnp.dtype(dtype))
+    return _checked(model, values)
+
+
+def _checked(model, values):
+    """The observables of one realisation with their convergence; raises an error for any that is not declared."""
     declared = model.observables()
     extra = [n for n in values if n not in declared and n not in ("converged", "residual")]
     if extra:

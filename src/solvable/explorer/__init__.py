@@ -19,6 +19,7 @@ The page is built from the models' declarations, so a new model needs no code he
     worker.py       the worker process
     waves.py        the order of its work: seed by seed
     ahead.py        its programs, compiled in parallel and in advance
+    turns.py        programs that run one at a time
     room.py         memory for compiled programs
     defaults.py     the view with which a model opens
     reproduce.py    the same numbers in Python and in a shell

@@ -18,8 +18,8 @@ from ..lab.planning import parts_of
 from ..lab.store import block_id
 
 MOST_THREADS = 4
-MOST_SECONDS = 2.0  # declared core-seconds of a block that is computed before anybody has asked for it
-WARMED: OrderedDict[str, Future[Any]] = OrderedDict()  # the few newest of those
+MOST_WARMED = 8
+WARMED: OrderedDict[str, Future[Any]] = OrderedDict()  # blocks that were computed before anybody had asked for them
 
 
 class Ahead:
@@ -30,12 +30,8 @@ class Ahead:
         threads = threads or min(MOST_THREADS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
         self._pool = ThreadPoolExecutor(threads, "ahead")
         self._waiting: dict[str, Future[Any]] = {}
-        seen = set()
-        for block in blocks:
-            program = json.dumps(parts_of(block)[0], sort_keys=True)
-            if program not in seen:
-                seen.add(program)
-                self._waiting[block_id(block)] = self._pool.submit(self._first, block)
+        for block in firsts(blocks):
+            self._waiting[block_id(block)] = self._pool.submit(self._first, block)
 
     def _first(self, block: dict[str, Any]) -> Any:
         if self._ended.is_set():
@@ -58,19 +54,44 @@ class Ahead:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def warm(study: Any, blocks: list[dict[str, Any]], seconds: float) -> None:
-    """Compute the first block of a simulation that will probably be asked for, in a thread, if that is soon done."""
-    if not blocks or seconds > MOST_SECONDS or block_id(blocks[0]) in WARMED:
-        return
-    future: Future[Any] = Future()
-    WARMED[block_id(blocks[0])] = future
-    while len(WARMED) > MOST_THREADS:
-        WARMED.popitem(last=False)
+class Warming:
+    """Compiles the programs of a simulation that will probably be asked for, one after the other, in a thread.
 
-    def work() -> None:
-        try:
-            future.set_result(study.compute(blocks[0]))
-        except Exception:  # whoever asks for it computes it again, and reports the failure
-            future.set_result(None)
+    It ends before its next program once it is `stop`ped, because a simulation begins or another model is looked at.
+    """
 
-    threading.Thread(target=work, daemon=True, name="warm").start()
+    def __init__(self) -> None:
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def begin(self, blocks: list[dict[str, Any]], compute: Callable[[dict[str, Any]], Any]) -> None:
+        """Compute the first block of every program; whoever asks for one that is under way waits for it."""
+        self.stop()
+        self._stopped = stopped = threading.Event()
+        threading.Thread(target=self._work, args=(firsts(blocks), compute, stopped), daemon=True, name="warm").start()
+
+    @staticmethod
+    def _work(blocks: list[dict[str, Any]], compute: Callable[[dict[str, Any]], Any], stopped: threading.Event) -> None:
+        for block in blocks:
+            if stopped.is_set():
+                return
+            if block_id(block) in WARMED:
+                continue
+            future: Future[Any] = Future()
+            WARMED[block_id(block)] = future
+            while len(WARMED) > MOST_WARMED:
+                WARMED.popitem(last=False)
+            try:
+                future.set_result(compute(block))
+            except Exception:  # whoever asks for it computes it again, and reports the failure
+                future.set_result(None)
+
+
+def firsts(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first block of every program, in their order."""
+    found: dict[str, dict[str, Any]] = {}
+    for block in blocks:
+        found.setdefault(json.dumps(parts_of(block)[0], sort_keys=True), block)
+    return list(found.values())

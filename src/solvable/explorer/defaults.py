@@ -18,13 +18,14 @@ FEWEST_MEASURED = 2  # of an experiment, which is compared with nothing
 
 def default_view(kind: type[Model]) -> View:
     """The view shown first; a model declares what is to be different in `first_view`."""
-    model = kind()
+    model = kind.create(**kind.first_view.values)
     controls = kind.fields_of("control")
-    shown = default_observables(model)
+    shown = kind.first_view.observables or default_observables(model)
     own = any(model.observables()[n].dims for n in shown)
     axis = None
     if controls and model.has_theory and not own:
         swept = next((n for n, declaration in controls.items() if declaration.counts), next(iter(controls)))
+        swept = kind.first_view.along or swept
         low, high = kind.first_view.span or controls[swept].span
         logarithmic = controls[swept].scale == "log" and low > 0
         axis = {"field": swept, "from": low, "to": high, "points": 60, "scale": "log" if logarithmic else "linear"}

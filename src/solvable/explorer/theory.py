@@ -22,6 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..contract.axes import QUANTILES
+from ..contract.compiled import _branches as branches_program
+from ..contract.compiled import _theory as theory_program
 from ..contract.declarations import QUANTILE
 from ..errors import InvalidValue
 from ..lab.execute import Executor
@@ -29,9 +31,10 @@ from ..model import Model
 from ..study import Study
 from .describe import symbol
 from .room import forget_programs, give_back, is_full
+from .turns import RUNNING
 from .views import View
+from .waves import LANES, lanes_for
 
-LANES = (1, 8, 16, 64)
 MOST_NUMBERS = 2_000_000  # numbers in one response
 MOST_KEPT = 8_000_000  # numbers in the cache
 MOST_OPEN = 64  # waiting requests
@@ -64,8 +67,11 @@ class Curves:
         return sum(v.size for v in self.values.values())
 
 
-def compute(view: View, wanted: Callable[[], bool] = lambda: True) -> Curves:
-    """Evaluate the theory of a view; raises `Stale` between pieces once it is no longer needed."""
+def compute(view: View, wanted: Callable[[], bool] = lambda: True, compiles: bool = True) -> Curves:
+    """Evaluate the theory of a view; raises `Stale` between pieces once it is no longer needed.
+
+    If it `compiles`, other programs run in the meantime.
+    """
     begun = time.perf_counter()
     model, grid = view.model, view.grid
     shape = tuple(len(v) for v in grid.values())
@@ -84,15 +90,30 @@ def compute(view: View, wanted: Callable[[], bool] = lambda: True) -> Curves:
             raise Stale
         fill = np.minimum(np.arange(begin, begin + lanes), number - 1)
         piece = model.with_values({n: jnp.asarray(c[fill]) for n, c in columns.items()})
-        outcome = piece.branches() if view.branches else piece.theory(only=needed(view))
-        got = {**outcome.values, "converged": outcome.converged, "residual": outcome.residual}
-        got = {n: np.asarray(v) if columns else np.asarray(v)[None] for n, v in got.items()}
+        if not begin and compiles:
+            compile_for(piece, view)
+        with RUNNING:
+            outcome = piece.branches() if view.branches else piece.theory(only=needed(view))
+            got = {**outcome.values, "converged": outcome.converged, "residual": outcome.residual}
+            got = {n: np.asarray(v) if columns else np.asarray(v)[None] for n, v in got.items()}
         pieces.append({n: v[: min(lanes, number - begin)] for n, v in got.items()})
     whole = {n: np.concatenate([p[n] for p in pieces]) for n in pieces[0]}
     whole = {n: v.reshape(shape + v.shape[1:]) for n, v in whole.items()}
-    lines = transition_lines(view)
+    with RUNNING:
+        lines = transition_lines(view)
     converged, residual = whole.pop("converged"), whole.pop("residual")
     return Curves(whole, converged, residual, lines, time.perf_counter() - begun)
+
+
+def compile_for(model: Model, view: View) -> None:
+    """Compile the theory of a view, at the controls of a model, without running it."""
+    numerics = type(model).numerics.updated(None)
+    if view.branches:
+        branches_program.lower(model, numerics).compile()
+    elif (only := needed(view)) is None:
+        theory_program.lower(model, numerics).compile()
+    else:
+        theory_program.lower(model, numerics, only=tuple(only)).compile()
 
 
 def transition_lines(view: View) -> dict[str, np.ndarray]:
@@ -133,19 +154,6 @@ def needed(view: View) -> tuple[str, ...] | None:
 def key_of(view: View) -> tuple[str, bool]:
     """The cache key of a curve: the view without its observables, and whether those with dimensions are needed."""
     return view.theory_key, needed(view) is None
-
-
-def lanes_for(number: int, together: int = LANES[-1]) -> int:
-    """The number of points one program computes at once, for a model that computes at most `together` in parallel.
-
-    If points are computed one after the other, larger programs gain nothing; small ones can be stopped between pieces
-    and also serve previews.
-
-    >>> [lanes_for(n) for n in (1, 2, 16, 60, 64, 3600)], [lanes_for(n, together=1) for n in (1, 60)]
-    ([1, 8, 16, 64, 64, 64], [1, 8])
-    """
-    known = [lanes for lanes in LANES if lanes <= max(together, LANES[1])]
-    return next((lanes for lanes in known if number <= lanes), known[-1])
 
 
 def program(view: View) -> tuple[Any, ...]:
@@ -356,7 +364,7 @@ class Theories:
             return found
         new = program(view) not in self._known
         with self._telling(view):
-            curves = dataclasses.replace(compute(view, wanted), compiled=new)
+            curves = dataclasses.replace(compute(view, wanted, new), compiled=new)
         with self._lock:
             self._kept[key_of(view)] = curves
             while sum(c.numbers for c in self._kept.values()) > MOST_KEPT or len(self._kept) > 512:

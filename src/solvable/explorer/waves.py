@@ -11,6 +11,8 @@ from typing import Any
 
 from ..lab.planning import Cost, cells_of, parts_of, regrouped
 
+LANES = (1, 8, 16, 64)  # points of a theory that one program computes at once
+
 FIRST = (1, 1, 2, 4)  # seeds in the first waves of a program; then as many as it has lanes for
 SHORT = 1.0  # declared core-seconds of a program whose lanes may stay partly empty in those waves
 ONE_BY_ONE = {
@@ -19,12 +21,13 @@ ONE_BY_ONE = {
 }  # lanes that run one after the other; a loop over a single one may compile differently
 
 
-def in_waves(blocks: list[dict[str, Any]], runs: str, cost: Cost) -> list[dict[str, Any]]:
+def in_waves(blocks: list[dict[str, Any]], runs: str, cost: Cost, together: int = 64) -> list[dict[str, Any]]:
     """The blocks of a study, regrouped into waves of seeds: a size after the other, each over the whole axis at once.
 
-    Theories come last: the points they are compared with are visible in the meantime.
+    Theories come last: the points they are compared with are visible in the meantime. The model computes at most `together`
+    points of them in parallel.
     """
-    theories = [_rounded(b) for b in blocks if b["kind"] == "theory"]
+    theories = [_as_curves(b, together) for b in blocks if b["kind"] == "theory"]
     simulated = [b for b in blocks if b["kind"] != "theory"]
     out = []
     for _, ours in itertools.groupby(sorted(simulated, key=lambda b: b["size"]), key=lambda b: b["size"]):
@@ -36,9 +39,9 @@ def in_waves(blocks: list[dict[str, Any]], runs: str, cost: Cost) -> list[dict[s
     return [*out, *theories]
 
 
-def _rounded(block: dict[str, Any]) -> dict[str, Any]:
-    """A theory with a multiple of 64 lanes, so that few programs serve all studies."""
-    return block if block["prepare"] else block | {"lanes": 64 * -(-block["lanes"] // 64)}
+def _as_curves(block: dict[str, Any], together: int) -> dict[str, Any]:
+    """A theory with as many lanes as the page's curves have, so that one program serves both and little is padding."""
+    return block if block["prepare"] else block | {"lanes": lanes_for(block["cells"], together)}
 
 
 def _waves(blocks: list[dict[str, Any]], runs: str, cost: Cost) -> Iterator[list[dict[str, Any]]]:
@@ -61,6 +64,19 @@ def _waves(blocks: list[dict[str, Any]], runs: str, cost: Cost) -> Iterator[list
 def _chunks(cells: list[Any], most: int) -> Iterator[list[Any]]:
     for begin in range(0, len(cells), most):
         yield cells[begin : begin + most]
+
+
+def lanes_for(number: int, together: int = LANES[-1]) -> int:
+    """The number of points one program computes at once, for a model that computes at most `together` in parallel.
+
+    If points are computed one after the other, larger programs gain nothing; small ones can be stopped between pieces
+    and also serve previews.
+
+    >>> [lanes_for(n) for n in (1, 2, 16, 60, 64, 3600)], [lanes_for(n, together=1) for n in (1, 60)]
+    ([1, 8, 16, 64, 64, 64], [1, 8])
+    """
+    known = [lanes for lanes in LANES if lanes <= max(together, LANES[1])]
+    return next((lanes for lanes in known if number <= lanes), known[-1])
 
 
 def cost_of(study: Any) -> Cost:

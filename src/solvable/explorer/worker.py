@@ -20,6 +20,9 @@ PAUSE = 0.25  # seconds between checks for new points
 MORE = 1.25  # a point is sent again once its number of seeds has grown by this factor
 FEWEST_SEEDS = 4  # with fewer, hardly any difference would be significant, so that none says little
 MOST = 700 * 2**20  # bytes of this process before a simulation, beyond which the programs of earlier ones are forgotten
+QUICK = (
+    2.0  # declared core-seconds of a block that is computed before it is asked for; of others, only the program is made
+)
 MOST_VALUES = 4096  # numbers of one observable at one point: larger ones are exported, not drawn
 
 
@@ -53,12 +56,12 @@ class Simulation:
         from ..lab.execute import Executor
         from .ahead import Ahead
         from .room import forget_programs, is_full
-        from .waves import cost_of, in_waves
+        from .turns import taking_turns
 
         if is_full(2, MOST):
             forget_programs()
         study, begun = self.study, time.monotonic()
-        store, blocks = study.attach(), in_waves(study.plan(), type(self.view.model).runs, cost_of(study))
+        store, blocks = study.attach(), ordered(study)
         plan = study.stored_plan(blocks)
         cells, done, looked = sum(row.cells for row in plan.rows), 0, time.monotonic()
         self.send({"job": self.job, "plan": blocks})
@@ -73,7 +76,7 @@ class Simulation:
                 self._points()
                 looked = time.monotonic()
 
-        with Ahead(blocks, study.compute) as ahead:
+        with Ahead(blocks, taking_turns(study)) as ahead:
             executor = Executor(plan, ahead.compute, store.commit)
             done_all = executor.run_all(plan.rows, done=report, wanted=lambda: not self.cancelled.is_set())
         if not done_all:
@@ -255,18 +258,38 @@ def verdict_sentence(verdict: str, rows: list[Any], sizes: Any) -> str:
     return f"cannot be compared at {marked} of {points}, where theory or simulation did not converge."
 
 
-def warm_up(request: dict[str, Any]) -> None:
-    """Compile what a simulation of this view begins with."""
-    from .ahead import warm
+def warm_up(request: dict[str, Any], warming: Any) -> None:
+    """Compile what a simulation of this view needs; what takes long is not computed before it is asked for."""
+    from ..lab.compute import needed_memory
+    from .room import forget_programs, is_full
+    from .turns import taking_turns
     from .views import View
-    from .waves import cost_of, in_waves
+    from .waves import cost_of
 
     view = View.checked(request)
-    if view.sizes and type(view.model).runs != "host":
-        study = view.study()
-        blocks = in_waves(study.plan(), type(view.model).runs, cost_of(study))[:1]
-        seconds = [b["lanes"] * cost_of(study).of(b["kind"], b["size"], b["padded"]) for b in blocks]
-        warm(study, blocks, sum(seconds))
+    kind = type(view.model)
+    if not view.sizes or kind.runs == "host":
+        return
+    if is_full(2, MOST):
+        forget_programs()
+    study = view.study()
+    (model,), cost, run = study.variants().values(), cost_of(study), taking_turns(study)
+
+    def compute(block: dict[str, Any]) -> Any:
+        if block["lanes"] * cost.of(block["kind"], block["size"], block["padded"]) <= QUICK:
+            return run(block)
+        needed_memory(model, block)  # compiles only
+        return None
+
+    warming.begin(ordered(study), compute)
+
+
+def ordered(study: Any) -> list[dict[str, Any]]:
+    """The blocks of a study in the order in which the page computes them."""
+    from .waves import cost_of, in_waves
+
+    kind = type(next(iter(study.models.values())))
+    return in_waves(study.plan(), kind.runs, cost_of(study), kind.theory_lanes)
 
 
 def main() -> None:
@@ -304,15 +327,18 @@ def main() -> None:
     from ..errors import SolvableError
     from ..lab import compute  # noqa: F401  (slow imports, done before the first job)
     from . import views  # noqa: F401
+    from .ahead import Warming
 
+    warming = Warming()
     send({"ready": True})
     while True:
         job, view = jobs.get()
         try:
             if not job:
                 if jobs.empty():  # nothing else is asked for
-                    warm_up(view)
+                    warm_up(view, warming)
                 continue
+            warming.stop()
             Simulation(job, view, send, flags[job]).run()
         except SolvableError as problem:
             send({"job": job, "event": "failed", "data": {"error": str(problem)}})

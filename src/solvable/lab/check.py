@@ -1,12 +1,11 @@
-"""`solvable check`: the contract, the reference values and a small agreement study of every model, in one table."""
+"""The parts of `solvable check`: contract, controls, reference values and agreement studies of a model."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
 import json
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,9 @@ import numpy as np
 
 from ..errors import InvalidValue, SolvableError
 from ..model import Model, Outcome
-from ..registry import listings, model_class
+from ..registry import model_class
 from ..study import Study
-from ..testing import Finding, examine_corners, examine_model, guard_model, picked
+from ..testing import Finding, examine_model, guard_model, picked
 
 CASE = {"model", "params", "observable", "value", "tolerance", "provenance"}
 
@@ -30,7 +29,8 @@ class Checked:
     part: str
     passed: bool
     seen: str
-    inconclusive: int = 0  # rows of an agreement that were too noisy to decide
+    compared: int = 0  # rows of an agreement
+    inconclusive: int = 0  # rows that were too noisy to decide
 
 
 def reference_folder() -> Path:
@@ -112,40 +112,8 @@ def guard(id: str) -> list[Finding]:
     return findings
 
 
-def check_models(
-    ids: Iterable[str] = (),
-    *,
-    full: bool = False,
-    corners: bool = False,
-    say: Callable[[str], None] = lambda _: None,
-) -> list[Checked]:
-    """Check some or all models; `full` runs a larger study, `corners` adds the corners of the allowed ranges."""
-    chosen = list(ids) or list(listings())
-    classes = {id: model_class(id) for id in chosen}
-    report = []
-    for id, kind in classes.items():
-        begun = time.perf_counter()
-        say(f"{id}: contract")
-        report.append(_contract(id, kind))
-        say(f"{id}: controls")
-        report.append(check_controls(id, kind))
-        if corners and kind.point is not Model.point:
-            found = examine_corners(kind, say)
-            report += [Checked(id, f"corner: {f.promise}", f.kept, f.seen) for f in found]
-        file = reference_folder() / f"{id}.json"
-        say(f"{id}: reference values")
-        if file.exists():
-            report += check_values(file)
-        elif kind.point is not Model.point:  # an experiment may have no exact reference values
-            report.append(Checked(id, "reference values", False, f"{file.name} does not exist"))
-        if kind.point is not Model.point and kind.experiment is not Model.experiment:
-            say(f"{id}: agreement study")
-            report += _agreement(id, kind, full)
-        say(f"{id}: {time.perf_counter() - begun:.0f} s")
-    return report
-
-
-def _contract(id: str, kind: type[Model]) -> Checked:
+def check_contract(id: str, kind: type[Model]) -> Checked:
+    """Every promise of the contract, in one row."""
     findings = examine_model(kind)
     broken = [f for f in findings if not f.kept]
     seen = "; ".join(f"{f.promise}: {f.seen}" for f in broken) if broken else f"{len(findings)} promises kept"
@@ -242,22 +210,29 @@ def check_studies(kind: type[Model], full: bool = False) -> list[tuple[Study, tu
     return studies
 
 
-def _agreement(id: str, kind: type[Model], full: bool) -> list[Checked]:
-    rows, compared = [], 0
-    for study, judged in check_studies(kind, full):
-        study.run(progress=False)
-        table = study.agreement(judged)
-        for name in table.observables:
-            counts = table.counts(name)
-            settings = ", ".join(f"{n} {v}" for v, n in counts.items())
-            seeds = max(r.seeds for r in table if r.observable == name)
-            passed = "disagree" not in counts and "undefined" not in counts
-            seen = f"{settings} (d = {list(table.sizes)}, {seeds} seeds)"
-            rows.append(Checked(id, f"agreement: {name}", passed, seen, counts.get("inconclusive", 0)))
-            compared += sum(counts.values())
-    noisy = sum(row.inconclusive for row in rows)
+def check_agreement(id: str, kind: type[Model], number: int, full: bool = False) -> list[Checked]:
+    """Run one of a model's agreement studies and compare theory with simulation."""
+    study, judged = check_studies(kind, full)[number]
+    study.run(progress=False)
+    table = study.agreement(judged)
+    rows = []
+    for name in table.observables:
+        counts = table.counts(name)
+        settings = ", ".join(f"{n} {v}" for v, n in counts.items())
+        seeds = max(r.seeds for r in table if r.observable == name)
+        passed = "disagree" not in counts and "undefined" not in counts
+        seen = f"{settings} (d = {list(table.sizes)}, {seeds} seeds)"
+        row = Checked(id, f"agreement: {name}", passed, seen, sum(counts.values()), counts.get("inconclusive", 0))
+        rows.append(row)
+    return rows
+
+
+def check_inconclusive(id: str, kind: type[Model], rows: Iterable[Checked]) -> Checked:
+    """No more rows of all agreement studies may be inconclusive than the model declares."""
+    rows = list(rows)
+    noisy, compared = sum(row.inconclusive for row in rows), sum(row.compared for row in rows)
     seen = f"{noisy} of {compared} rows, at most {kind.inconclusive:.0%} allowed"
-    return [*rows, Checked(id, "agreement: inconclusive", noisy <= kind.inconclusive * compared, seen)]
+    return Checked(id, "agreement: inconclusive", noisy <= kind.inconclusive * compared, seen)
 
 
 def _brief(value: Any) -> str:

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 FORMAT = 2
 OWN = ("cells", "controls", "seeds", "sizes")  # a block's own part of its specification; the rest is its program
-BUCKETS = 3  # padded lengths per program family: a compromise between few compilations and little padding
+BUCKETS = 3  # padded lengths per program family at most: a compromise between few compilations and little padding
+COMPILING = 3.0  # core-seconds of a compilation, which another padded length has to save
 CANDIDATES = 200  # candidate lengths
 # A block is one batch of cells computed in parallel, or several batches in sequence.
-LANES = {"theory": 512, "prepared": 64, "vmap": 512, "map": 32, "host": 1}  # largest number of cells in a batch
+LANES = {"theory": 512, "prepared": 64, "vmap": 512, "map": 32}  # largest number of cells in a batch
 LEAST_LANES = 32  # smallest batch of small simulations, used while there are fewer than
 FEW_BLOCKS = 32  # blocks, so that several workers can share the work
 ELEMENTS = 2**25  # padded numbers in one simulated batch: 128 MB in float32
@@ -114,6 +115,7 @@ class Variant(NamedTuple):
     has_theory: bool
     runs: str
     theory_lanes: int
+    together: int
     cost: Cost
 
 
@@ -146,6 +148,7 @@ def variant_of(model: Model, numerics: Mapping[str, Any], dtype: str | None) -> 
         model.has_theory,
         kind.runs,
         kind.theory_lanes,
+        kind.together,
         Cost(
             kind.theory_seconds,
             kind.simulation_seconds,
@@ -251,7 +254,7 @@ def _batches(
 
             yield Batch(theory | {"size": None}, points * (1 + len(sizes) if variant_spec.counting else 1), alone)
         for size in sizes:
-            for padded, allowed in _padded(ours, variant_spec.counting, size):
+            for padded, allowed in _padded(ours, variant_spec, size, len(seeds)):
 
                 def simulations(ours=ours, size=size, allowed=allowed):
                     drawn = (itertools.product(f.points(allowed), [size], seeds) for f in ours)
@@ -271,17 +274,20 @@ def _number_allowed(family: Family, allowed: Mapping[int, Collection[str]]) -> i
 
 
 def _padded(
-    families: Sequence[Family], positions: tuple[int, ...], size: int
+    families: Sequence[Family], variant_spec: Variant, size: int, seeds: int
 ) -> Iterator[tuple[list[int], dict[int, set[str]]]]:
     """The padded lengths of the counting controls, each with the values of the controls that it covers."""
+    positions, cost = variant_spec.counting, variant_spec.cost
+    each = seeds * cost.simulation * (size / cost.size) ** cost.growth
     bins: list[list[tuple[int, set[str]]]] = []
-    for position in positions:
+    for position, usual in zip(positions, cost.usual, strict=True):
         counts = {v: max(1, round(float.fromhex(v) * size)) for f in families for v in f.values(position)}
         weights: Counter[int] = Counter()
         for family in families:
-            for value in family.values(position):
-                weights[counts[value]] += len(family)
-        lengths = pad_lengths(weights)
+            values = family.values(position)
+            for value in values:
+                weights[counts[value]] += len(family) // len(values)
+        lengths = pad_lengths(weights, row=each / max(1, round(usual * size)))
         least = [0, *lengths]
         bins.append([(n, {v for v, c in counts.items() if below < c <= n}) for below, n in zip(least, lengths)])  # noqa: B905
     for chosen in itertools.product(*bins):
@@ -289,17 +295,19 @@ def _padded(
         yield [length for length, _ in chosen], allowed
 
 
-def pad_lengths(counts: Iterable[int] | Mapping[int, int], most: int = BUCKETS) -> list[int]:
+def pad_lengths(counts: Iterable[int] | Mapping[int, int], most: int = BUCKETS, row: float | None = None) -> list[int]:
     """At most `most` lengths that cover all counts (with weights, if a mapping) with the least total padding.
 
-    >>> pad_lengths([10, 11, 12, 50, 200, 210], most=3)
-    [12, 50, 210]
+    With `row`, the core-seconds of one padded row, there are only as many as save more than they take to compile.
+
+    >>> pad_lengths([10, 11, 12, 50, 200, 210], most=3), pad_lengths([10, 11, 12, 50, 200, 210], row=1e-3)
+    ([12, 50, 210], [210])
     """
     weights = Counter(counts)
     distinct = sorted(weights)
     if len(distinct) > CANDIDATES:  # a subset of many candidate lengths is good enough
         distinct = sorted({distinct[-1 - i * len(distinct) // CANDIDATES] for i in range(CANDIDATES)})
-    if len(distinct) <= most:
+    if row is None and len(distinct) <= most:
         return distinct
     ordered = sorted(weights.items())
     up_to, total, at = {}, 0, 0
@@ -310,16 +318,19 @@ def pad_lengths(counts: Iterable[int] | Mapping[int, int], most: int = BUCKETS) 
     # best[k][i]: least total padded length of everything up to distinct[i] with k lengths, the last being distinct[i]
     best: list[dict[int, tuple[int, list[int]]]] = [{i: (v * up_to[v], [v]) for i, v in enumerate(distinct)}]
     for _ in range(most - 1):
-        row = {}
+        more = {}
         for i, v in enumerate(distinct):
             options = [
                 (cost + v * (up_to[v] - up_to[distinct[j]]), chosen + [v])
                 for j, (cost, chosen) in best[-1].items()
                 if j < i
             ]
-            row[i] = min([*options, best[-1][i]])
-        best.append(row)
-    return best[-1][len(distinct) - 1][1]
+            more[i] = min([*options, best[-1][i]])
+        best.append(more)
+    ends = [found[len(distinct) - 1] for found in best]
+    if row is None:
+        return ends[-1][1]
+    return min(ends, key=lambda end: end[0] * row + COMPILING * len(end[1]))[1]
 
 
 def _lanes(variant_spec: Variant, kind: str, number: int, size: int | None, padded: Sequence[int]) -> tuple[int, int]:
@@ -330,11 +341,15 @@ def _lanes(variant_spec: Variant, kind: str, number: int, size: int | None, padd
     each = variant_spec.cost.of(kind, size, padded)
     if kind == "theory":
         most = LANES["prepared"] if variant_spec.prepare else LANES["theory"]
+    elif variant_spec.runs == "host":
+        most = variant_spec.together
     else:
         elements = max([size or 1, *padded]) * (size or 1)
         most = min(LANES[variant_spec.runs], max(LEAST_LANES, QUICK_ELEMENTS // elements))
         most = min(most, max(LEAST_LANES, -(-number // FEW_BLOCKS)), max(1, ELEMENTS // elements))
-    most = max(1, min(most, int(LONGEST_SECONDS / each)))
+    # A few cells that are trained side by side stay together, however long that takes.
+    if kind == "theory" or number > variant_spec.together:
+        most = max(1, min(most, int(LONGEST_SECONDS / each)))
     batches = -(-number // most)
     lanes = -(-number // batches)
     allowed = min(BLOCK_SECONDS / each, number / FEW_BLOCKS, MOST_CELLS) / lanes

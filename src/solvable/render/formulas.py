@@ -14,7 +14,10 @@ from collections.abc import Callable
 ABOVE = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱᵀᵏᵐ", "0123456789+−=()niTkm", strict=True))
 BELOW = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ", "0123456789+−=()aehijklmnoprstuvx", strict=True))
 ACCENTS = {"\u0302": "^", "\u0303": "~", "\u0304": "¯", "\u0305": "¯", "\u0307": "˙", "\u0308": "¨", "\u20d7": "→"}
-_SCRIPT = rf"(?:(?![{''.join(ABOVE)}½¼¾⅓⅔])[^\W_])+"  # up to a power: x_k² is the square of x_k
+_INDEX = rf"(?![{''.join(ABOVE)}½¼¾⅓⅔])[^\W_]"
+_SCRIPT = (
+    rf"(?:[α-ω](?:{_INDEX}(?!_))*|(?:{_INDEX})+)"  # up to a power or the next base: x_k² is a square, ξ_μξ_ν a product
+)
 LARGE = "ΣΠ∫∑∏"
 LONG = 24  # characters of a formula that may have to be broken
 OPENING = {"(": ")", "[": "]", "{": "}", "⟨": "⟩", "⌊": "⌋"}
@@ -89,7 +92,7 @@ _SCRIPTS = "".join((*ABOVE, *BELOW))
 _SIGNS = "=<>~≤≥≪≫≈≠≡∼∝∈→←↦±∓·×⊗⊙∘−∂∇∞√∫∑∏Σ∀∩∪⟨⟩|½¼¾⅓⅔…"
 _STRONG = re.compile(f"[α-ωΑ-Ωϑϕϵϱℓ{_SCRIPTS}{_SIGNS}\u0302-\u0308\u20d7′_^]".replace("Σ", ""))
 _OPERATOR = re.compile(r"[=<>~≤≥≪≫≈≠≡∼∝∈→←↦±∓·×⊗∘−+/-]+$")
-_LETTER = re.compile(r"[^\W\d_]'{0,2}$")
+_LETTER = re.compile(r"[^\W\d_](?:'{0,2}|\*)$")
 _QUOTIENT = re.compile(r"(?:[^\W_]+/[^\W\d_]|[^\W\d_]/(?:[^\W_]+|\([^\W_]+)|\d+/\d+|[^\W\d_]-\d+)$")
 _CALL = re.compile(r"(?:[A-Za-z]{1,2}|" + "|".join(sorted(FUNCTIONS)) + r")[([{]")
 _NUMBER = re.compile(r"\d[\d,.]*$")
@@ -228,7 +231,7 @@ class _Parser:
                 above += f"<mo>{'′' * len(primes)}</mo>"
             elif self.take(r"\*(?![^\W_]|\()"):  # w* and w*_k, the teacher's
                 above += "<mo>*</mo>"
-            elif self.peek(r"[_^][\w{(−-]"):
+            elif self.peek(r"[_^][\w{(|−-]"):
                 under = self.text[self.at] == "_"
                 self.at += 1
                 script = self.script()
@@ -253,6 +256,8 @@ class _Parser:
             return "".join(self.until("}"))
         if self.take(r"\("):
             return "<mo>(</mo>" + "".join(self.until(")")) + "<mo>)</mo>"
+        if between := self.take(r"\|[^|]+\|"):
+            return "<mo>|</mo>" + "".join(_Parser(between[1:-1]).until("")) + "<mo>|</mo>"
         sign = self.take("[−-]")
         word = self.take(r"[½¼¾⅓⅔]") or self.take(_SCRIPT) or ""
         return (f"<mo>{sign}</mo>" if sign else "") + (_name(word) or _letters(word))

@@ -200,6 +200,26 @@ def is_draw(known: Mapping[str, Dimension], dim: Any) -> bool:
     return dim in known and known[dim].kind == "draw"
 
 
+def standard_error(runs: Any) -> Any:
+    """Standard error of the mean over seeds.
+
+    >>> import xarray as xr
+    >>> round(float(standard_error(xr.DataArray([1.0, 2.0, 3.0], dims="seed"))), 4)
+    0.5774
+    """
+    return runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+
+
+def mean_and_error(runs: Any) -> tuple[Any, Any]:
+    """Mean over seeds and its standard error.
+
+    >>> import xarray as xr
+    >>> [round(float(x), 4) for x in mean_and_error(xr.DataArray([1.0, 2.0, 3.0], dims="seed"))]
+    [2.0, 0.5774]
+    """
+    return runs.mean("seed"), standard_error(runs)
+
+
 def log_axis(axis: Any) -> None:
     """A logarithmic axis whose ticks read 0.2, 0.5, 1, 2, 5 on short ranges and powers of ten on long ones."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter

@@ -5,7 +5,7 @@ check_model(MyModel)          # raises AssertionError with one sentence per viol
 """
 
 from .contract import Finding, check_model, examine_model, finer, random_points
-from .corner_cases import corners, examine_corners, whole_range
+from .corner_cases import corners, examine_corner, examine_corners, whole_range
 from .guard import evaluate_rows, guard_model, lanes_of, picked, program_of
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "check_model",
     "corners",
     "evaluate_rows",
+    "examine_corner",
     "examine_corners",
     "examine_model",
     "finer",

@@ -314,10 +314,15 @@ def finer(numerics: Mapping[str, Any]) -> dict[str, Any]:
     return {name: changed(value) for name, value in numerics.items() if not isinstance(value, str)}
 
 
-def moved(model: Model, coarse: Outcome) -> tuple[float, str]:
-    """The largest change of converged values under finer numerics, and the observable in which it occurs."""
+def moved(model: Model, coarse: Outcome, own: Mapping[str, Any] | None = None) -> tuple[float, str]:
+    """The largest change of converged values under finer numerics, and the observable in which it occurs.
+
+    `own` are numerics of the coarse result that differ from the defaults.
+    """
     # A longer search may find a different, equally good schedule, so search settings stay as they are.
-    settings = {n: v for n, v in type(model).numerics.items() if n not in type(model).search_settings}
+    settings = {
+        n: v for n, v in {**type(model).numerics, **(own or {})}.items() if n not in type(model).search_settings
+    }
     fine = model.theory(finer(settings))
     worst, where = 0.0, "nothing"
     for name in model.accurate_observables:

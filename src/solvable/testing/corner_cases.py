@@ -22,8 +22,13 @@ def examine_corners(kind: type[Model], say: Callable[[str], None] = lambda _: No
     found = []
     for name, model in corners(kind):
         say(f"{kind.id}: {name}")
-        found += guarded(lambda m, name=name: _corner(m, name), model)
+        found += examine_corner(name, model)
     return found
+
+
+def examine_corner(name: str, model: Model) -> list[Finding]:
+    """Check finer numerics at one of the corners listed by `corners`."""
+    return guarded(lambda m: _corner(m, name), model)
 
 
 def corners(kind: type[Model]) -> Iterator[tuple[str, Model]]:
@@ -106,9 +111,10 @@ def _admissible(model: Model, row: dict[str, float]) -> dict[str, float]:
 
 def _corner(model: Model, name: str) -> list[Finding]:
     points, limit = whole_range(model, type(model).guard.corner_points), model.stated_accuracy
-    outcome = points.theory()
+    own = model.corner_numerics
+    outcome = points.theory(own)
     done = np.asarray(outcome.converged)
-    worst, seen = moved(points, outcome) if type(model).numerics else (0.0, "no numerics")
+    worst, seen = moved(points, outcome, own) if type(model).numerics else (0.0, "no numerics")
     seen += f", {int(done.sum())} of {done.size} points converged"
     found = [Finding(f"{name}: finer numerics change nothing beyond {limit:.0e}", worst <= limit, seen)]
     for observable, declared in model.observables().items():

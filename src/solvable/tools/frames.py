@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import InvalidValue
-from .tables import LARGEST_FILE, MISSING, _chosen, _number, _read_npz
+from .tables import MISSING, _chosen, _number, _read_npz, plain_file
 
 MOST_WORDS = 200
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}([ T].*)?")
@@ -30,15 +30,7 @@ class Frame(NamedTuple):
 
 def read_frame(path: str | os.PathLike[str], target: str | None = None, ignore: tuple[str, ...] = ()) -> Frame:
     """Read a table with words, missing values and dates left as they are; `target` names the column to predict."""
-    path = Path(path)
-    try:
-        size = path.stat().st_size
-    except OSError as problem:
-        raise InvalidValue(f"the file {str(path)!r} cannot be read: {problem.strerror}.") from None
-    if path.is_dir():
-        raise InvalidValue(f"{str(path)!r} is a folder, not a table.")
-    if not path.is_file() or size > 4 * LARGEST_FILE:
-        raise InvalidValue(f"the file {str(path)!r} cannot be read: it is not a plain file, or larger than 8 GB.")
+    path = plain_file(path, 8)
     kind = path.suffix.lower()
     if kind == ".npz":
         table = _read_npz(path, target, ignore)

@@ -29,12 +29,8 @@ class Table(NamedTuple):
     target: str
 
 
-def read_table(path: str | os.PathLike[str], target: str | None = None, ignore: tuple[str, ...] = ()) -> Table:
-    """Read a table; `target` names the column to predict (default: the last one, or the array y of an NPZ file).
-
-    Formats: CSV (comma, semicolon or tab; a first line of words is read as names), NPZ (arrays X and y), Parquet (with
-    pandas).
-    """
+def plain_file(path: str | os.PathLike[str], gigabytes: int) -> Path:
+    """The path, if it is a plain file that is not too large; raises `InvalidValue`."""
     path = Path(path)
     try:
         size = path.stat().st_size
@@ -42,8 +38,20 @@ def read_table(path: str | os.PathLike[str], target: str | None = None, ignore: 
         raise InvalidValue(f"the file {str(path)!r} cannot be read: {problem.strerror}.") from None
     if path.is_dir():
         raise InvalidValue(f"{str(path)!r} is a folder, not a table.")
-    if not path.is_file() or size > LARGEST_FILE:
-        raise InvalidValue(f"the file {str(path)!r} cannot be read: it is not a plain file, or larger than 2 GB.")
+    if not path.is_file() or size > gigabytes * 1024**3:
+        raise InvalidValue(
+            f"the file {str(path)!r} cannot be read: it is not a plain file, or larger than {gigabytes} GB."
+        )
+    return path
+
+
+def read_table(path: str | os.PathLike[str], target: str | None = None, ignore: tuple[str, ...] = ()) -> Table:
+    """Read a table; `target` names the column to predict (default: the last one, or the array y of an NPZ file).
+
+    Formats: CSV (comma, semicolon or tab; a first line of words is read as names), NPZ (arrays X and y), Parquet (with
+    pandas).
+    """
+    path = plain_file(path, 2)
     kind = path.suffix.lower()
     if kind == ".npz":
         return _read_npz(path, target, ignore)

@@ -156,7 +156,10 @@ class _OnSets(eqx.Module):
     causal: bool = eqx.field(static=True, default=False)
 
     def __call__(self, network: Any, sets: Any) -> Array:
-        return jnp.stack([next_token_loss(network, s) if self.causal else masked_loss(network, s, 64) for s in sets])
+        with jax.default_matmul_precision("highest"):
+            return jnp.stack(
+                [next_token_loss(network, s) if self.causal else masked_loss(network, s, 64) for s in sets]
+            )
 
 
 def settled(steps: np.ndarray, losses: np.ndarray, share: float = 0.05) -> int:
@@ -214,7 +217,7 @@ def make_clones(
         stack = InteractionStack(colours, sites, depth, heads, width, key, scale=2.0)
         begin = found.deeper(stack) if found.stacks else SumOfStacks((stack,))
         run = train(begin, MaskedTokens(batch), data, Optimiser("adam", rate=3e-3, steps=steps, clip=1.0), steps, key,
-                    record=[steps], measure=_OnSets(), held_out=(test,))  # fmt: skip
+                    record=[steps], measure=_OnSets(), held_out=(test,), precision="default")  # fmt: skip
         found = run.network
         stack_losses[begin.bodies] = float(run.measures[-1, 0])
         law = ConditionalNetwork(found, sites, colours)
@@ -223,21 +226,33 @@ def make_clones(
 
 
 def follow(
-    windows: Windows, sets: dict[int, Array], *, steps: int, seeds: int, batch: int, seed: int = 0, causal: bool = False
+    windows: Windows,
+    sets: dict[int, Array],
+    *,
+    steps: int,
+    seeds: int,
+    batch: int,
+    seed: int = 0,
+    causal: bool = False,
+    width: int = 48,
+    depth: int = 2,
+    heads: int = 4,
+    recorded: int = 24,
 ) -> tuple[np.ndarray, tuple[Saturation, ...]]:
     """Train encoders on the text and return the recorded steps and their losses on every set.
 
-    With `causal` they are decoders, trained on the next character and tested on it.
+    With `causal` they are decoders, trained on the next character and tested on it. On a GPU the factors of products are
+    rounded to eleven bits in training, not in the losses.
     """
     sites, colours = windows.train.shape[1], len(windows.characters)
     keys = jax.random.split(jax.random.split(jax.random.key(seed), 3)[1], seeds)
-    make = eqx.filter_vmap(lambda k: Transformer(colours, sites, width=48, depth=2, heads=4, causal=causal, key=k))(
-        keys
-    )
+    make = eqx.filter_vmap(
+        lambda k: Transformer(colours, sites, width=width, depth=depth, heads=heads, causal=causal, key=k)
+    )(keys)
     rule = Optimiser("adam", rate=2e-3, steps=steps, warmup=min(50, steps // 10 + 1))
     loss = NextToken(batch) if causal else MaskedTokens(batch)
-    run = train(make, loss, jnp.asarray(windows.train), rule, steps, keys, record=geometric_steps(steps, 24),
-                measure=_OnSets(causal), held_out=tuple(sets.values()))  # fmt: skip
+    run = train(make, loss, jnp.asarray(windows.train), rule, steps, keys, record=geometric_steps(steps, recorded),
+                measure=_OnSets(causal), held_out=tuple(sets.values()), precision="default")  # fmt: skip
     curves = []
     for i, order in enumerate(sets):
         losses = run.measures[:, :, i].mean(1)

@@ -1,6 +1,7 @@
 // The swept controls: the horizontal axis with its range and scale, and a second control for a phase diagram.
 
 import { h, typed, unique, words } from "./dom.js";
+import { along } from "./figure.js";
 import { existing } from "./state.js";
 
 const CURVE = 60, PLANE = 40;
@@ -78,7 +79,8 @@ export function axisBar(description, changed) {
     element,
     update(now) {
       view = now;
-      const own = [...new Set(existing(description, view.values).flatMap((o) => o.dims.slice(0, 1)))];
+      const known = existing(description, view.values), axes = (some) => [...new Set(some.map((o) => along(o, description, {})).filter(Boolean))];
+      const shown = axes(known.filter((o) => view.observables.includes(o.name))), own = shown.length ? shown : axes(known); // as drawn
       const free = own.length || !view.x || !description.has_theory ? [["", own.length ? `${own.map(words).join(", ")} (no sweep)` : "no sweep"]] : [];
       const controls = Object.keys(fields).map((n) => [n, words(n)]);
       first.show(view.x, [...controls, ...free]);

@@ -35,14 +35,17 @@ export function panel(description, changed) {
   for (const field of numbers) list.append((rows[field.name] = slider(field, changed)).element);
   if (choices.length) list.append(h("h3", {}, "Choices"));
   for (const field of choices) list.append((rows[field.name] = field.options ? alternatives(field, changed) : whole(field, changed)).element);
+  const told = h("summary", {});
   if (arrays.length) {
-    list.append(h("details", { class: "arrays" }, h("summary", {}, "Arrays (at their defaults)"),
-      h("p", {}, "The page uses the model's defaults; set arrays in Python."),
+    list.append(h("details", { class: "arrays" }, told,
+      h("p", {}, "The page uses the model's defaults, unless its first view or a link names others; set arrays in Python."),
       h("dl", {}, arrays.map((f) => [h("dt", {}, name(f)), h("dd", {}, explained(f))]))));
   }
   return {
     element: list,
     update(view) {
+      const given = arrays.filter((f) => Array.isArray(view.values[f.name])).map((f) => `${words(f.name)} ${JSON.stringify(view.values[f.name]).slice(0, 60)}`);
+      told.textContent = given.length ? `Arrays: ${given.join(", ").replaceAll(",", ", ")}` : "Arrays (at their defaults)";
       for (const [field, row] of Object.entries(rows)) {
         row.show(view.values[field]);
         const axis = view.x?.field === field ? "on the horizontal axis" : view.y?.field === field ? "on the vertical axis" : "";

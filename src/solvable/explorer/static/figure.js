@@ -191,6 +191,7 @@ export function compose({ view, curves, declarations, look, width, logarithmic, 
   });
   if (names.length > 1) layout.margin.l = 42 * look.scale;
   layout.height = tall;
+  traces.sort((a, b) => (a.meta.curve === 0) - (b.meta.curve === 0)); // the current curve is drawn last, above the pinned ones
   return { traces, layout, legend, panels: names };
 }
 

@@ -308,12 +308,12 @@ class Page {
   }
 
   curves() {
-    const view = this.answerView ?? this.view, values = [this.view.values, ...this.pins.map((p) => p.values)];
+    const view = this.answerView ?? this.view, values = [view.values, ...this.pins.map((p) => p.values)]; // named as what is drawn
     const named = (v) => difference(v, values, view.x?.field, words);
     const simulated = this.simulations.points(this.view), { faded } = simulated;
     // Points at other values are faded, and hidden if their curve is pinned together with them.
     const points = faded && this.pins.some((p) => p.key === simulated.key && p.points?.length) ? [] : simulated.points;
-    const current = { name: this.pins.length ? named(this.view.values) || "current" : "", colour: 0, answer: completed(this.answer, points, view, this.description), points, faded };
+    const current = { name: this.pins.length ? named(view.values) || "current" : "", colour: 0, answer: completed(this.answer, points, view, this.description), points, faded };
     const pinned = view.y ? [] : this.pins.map((p) => ({ name: named(p.values) || "pinned", colour: p.colour, answer: completed(p.answer, p.points ?? [], view, this.description), points: p.points ?? [] }));
     return [current, ...pinned];
   }

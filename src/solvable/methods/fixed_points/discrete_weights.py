@@ -9,7 +9,7 @@ N weights with levels w_l must give αN random ±1 patterns fields w·ξ/√N ab
 
 The capacity is the α at which S reaches zero (Krauth and Mézard 1989).
 
-**y copies** at mutual distance D = Q − q₁ = <(w − w′)²>/2, entropy per copy (one step of replica-symmetry breaking
+**y copies** at mutual distance D = Q − q₁ = ⟨(w − w′)²⟩/2, entropy per copy (one step of replica-symmetry breaking
 with parameter y and prescribed q₁; Baldassi et al. 2015, 2016). With c = Q̂ − q̂₁, p = y(q̂₁ − q̂₀), v = y(q₁ − q₀),
 fields u = √q̂₀ z + √p x, f = √q₀ z + √v x, and <·> the average over x with weight exp(y[ψ(u) − x²/2]) for the weights,
 exp(y[log H − x²/2]) for the patterns,

@@ -104,22 +104,27 @@ def _checked(sequences: ArrayLike, colours: int, weights: ArrayLike | None) -> t
     return given, heavy
 
 
-class DenseFit(eqx.Module):
-    """A Potts model with a coupling for every pair of sites and colours; see the module for index order.
+class Fitted(eqx.Module):
+    """How a search ended.
 
     `objective` is the minimised penalised sum, `loss` the mean masked cross-entropy per site of the training sequences.
     `converged` means that `residual` is within the tolerance; otherwise the couplings are those of the last iteration,
     not a minimum.
     """
 
-    fields: Float[Array, "sites colours"]
-    pairs: Triangle
     loss: Float[Array, ""]
     objective: Float[Array, ""]
     residual: Float[Array, ""]
     iterations: Int[Array, ""]
     evaluations: Int[Array, ""]
     converged: Bool[Array, ""]
+
+
+class DenseFit(Fitted):
+    """A Potts model with a coupling for every pair of sites and colours; see the module for index order."""
+
+    fields: Float[Array, "sites colours"]
+    pairs: Triangle
 
     @property
     def couplings(self) -> Float[Array, "sites colours sites colours"]:
@@ -214,7 +219,7 @@ def fit_dense(
     kept: Packed = found.parameters
     penalties = 0.5 * ridge * squares(kept.pairs) + 0.5 * fields_ridge * squares(kept.fields)
     return DenseFit(
-        kept.fields, kept.pairs, (found.value - penalties) / float(heavy.sum() * sites), *_diagnostics(found)
+        (found.value - penalties) / float(heavy.sum() * sites), *_diagnostics(found), kept.fields, kept.pairs
     )
 
 
@@ -329,16 +334,10 @@ class FactoredObjective(eqx.Module):
         return value, FactoredAttention(maps, values, fields, network.attention)
 
 
-class FactoredFit(eqx.Module):
-    """Factored attention after training; see `DenseFit` for the other fields."""
+class FactoredFit(Fitted):
+    """Factored attention after training."""
 
     network: FactoredAttention
-    loss: Float[Array, ""]
-    objective: Float[Array, ""]
-    residual: Float[Array, ""]
-    iterations: Int[Array, ""]
-    evaluations: Int[Array, ""]
-    converged: Bool[Array, ""]
 
     @property
     def fields(self) -> Float[Array, "sites colours"]:
@@ -428,7 +427,7 @@ def fit_factored(
     found = min((minimum(k) for k in jax.random.split(key, starts)), key=lambda one: float(one.value))
     kept: FactoredAttention = found.parameters
     penalties = 0.5 * penalty * squares((kept.maps, kept.values)) + 0.5 * fields_penalty * squares(kept.fields)
-    return FactoredFit(kept, (found.value - penalties) / float(heavy.sum() * sites), *_diagnostics(found))
+    return FactoredFit((found.value - penalties) / float(heavy.sum() * sites), *_diagnostics(found), kept)
 
 
 # --- evaluation -------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ Functions are compared by identity: create them once (or as Equinox modules), an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -239,6 +240,7 @@ def train(
     measure: Callable[[Any, Any], PyTree] | None = None,
     held_out: PyTree = None,
     say: Callable[[int, Any], None] | None = None,
+    precision: str | None = None,
 ) -> Training:
     """Take `steps` optimiser steps of `loss(network, data, key)`, measuring on the way.
 
@@ -248,6 +250,8 @@ def train(
     - `record`: the steps (0 is before the first) after which to record; by default after each of 20 equal parts.
     - `measure`: `measure(network, held_out)`, evaluated at every recorded step.
     - `say`: called with the step and the measures at every recorded step.
+    - `precision`: of products of matrices in the steps (not in the measures), as in `jax.default_matmul_precision`.
+        `"default"` lets a GPU round their factors to eleven bits, which makes steps several times faster.
 
     The same key gives the same weights, bit for bit, independent of what is recorded.
 
@@ -262,11 +266,11 @@ def train(
     state = _start(network, optimiser, key)
     before, losses, measures = 0, [], []
     for stop in [*stops, *([steps] if not len(stops) or stops[-1] < steps else [])]:
-        span = (jnp.asarray(before, jnp.int32), jnp.asarray(stop, jnp.int32))
-        network, state, mean = _advance(network, state, loss, data, optimiser, key, *span)
+        network, state, total = _advance(network, state, loss, data, optimiser, key, int(before), int(stop), precision)
         if stop in stops:
+            mean = np.asarray(total) / (stop - before) if stop > before else np.full_like(total, np.nan)
             seen = None if measure is None else jax.device_get(evaluate(network, measure, held_out, key.ndim > 0))
-            losses.append(np.asarray(mean))
+            losses.append(mean)
             measures.append(seen)
             if say is not None:
                 say(int(stop), seen)
@@ -295,7 +299,7 @@ def descend(
     """
     state = _start(network, optimiser, key)
     span = (jnp.zeros((), jnp.int32), jnp.asarray(steps, jnp.int32))
-    return _advance(network, state, loss, data, optimiser, key, *span)[0]
+    return _take(network, state, loss, data, optimiser, key, *span)[0]
 
 
 def geometric_steps(steps: int, number: int = 20) -> np.ndarray:
@@ -332,9 +336,25 @@ def _start(network, optimiser, key):
     return _over_replicas(start, key.ndim > 0, [True])(network)
 
 
+ROUND = 64
+"""Steps in one loop of fixed length: an accelerator need not ask the host after every step whether to go on."""
+
+
+def _advance(network, state, loss, data, optimiser, key, begin, end, precision):
+    """Take steps begin..end−1, on an accelerator mostly in rounds; return the sum of their losses too."""
+    middle = end - (end - begin) % ROUND if jax.default_backend() != "cpu" else begin
+    total = jnp.zeros(key.shape, jnp.float32)
+    for first, last, length in ((begin, middle, ROUND), (middle, end, 1)):
+        if last > first:
+            span = (jnp.asarray(first, jnp.int32), jnp.asarray(last, jnp.int32))
+            network, state, more = _take(network, state, loss, data, optimiser, key, *span, length, precision)
+            total = total + more
+    return network, state, total
+
+
 @eqx.filter_jit
-def _advance(network, state, loss, data, optimiser, key, begin, end):
-    """Take steps begin..end−1. Their number is not part of the program, so runs of any length share it."""
+def _take(network, state, loss, data, optimiser, key, begin, end, length=1, precision=None):
+    """Take steps begin..end−1 in rounds of `length`. Their number is not part of the program, so runs of any length share it."""
     rule = optimiser.transformation()
 
     def advance(network, state, key, data):
@@ -348,9 +368,16 @@ def _advance(network, state, loss, data, optimiser, key, begin, end):
                 moves, state = rule.update(slope, state, weights)
             return optax.apply_updates(weights, moves), state, total + value.astype(jnp.float32)
 
-        zero = jnp.zeros((), jnp.float32)
-        weights, state, total = jax.lax.fori_loop(begin, end, step, (weights, state, zero))
-        mean = jnp.where(end > begin, total / jnp.maximum(end - begin, 1).astype(jnp.float32), jnp.nan)
-        return eqx.combine(weights, rest), state, mean
+        def several(number, carry):
+            first = begin + number * length
+            return jax.lax.fori_loop(np.int32(0), np.int32(length), lambda t, carry: step(first + t, carry), carry)
 
-    return _over_replicas(advance, key.ndim > 0, [True, True, True, False])(network, state, key, data)
+        start = (weights, state, jnp.zeros((), jnp.float32))
+        if length == 1:
+            weights, state, total = jax.lax.fori_loop(begin, end, step, start)
+        else:
+            weights, state, total = jax.lax.fori_loop(np.int32(0), (end - begin) // length, several, start)
+        return eqx.combine(weights, rest), state, total
+
+    with jax.default_matmul_precision(precision) if precision else nullcontext():
+        return _over_replicas(advance, key.ndim > 0, [True, True, True, False])(network, state, key, data)

@@ -9,10 +9,11 @@ import jax
 import numpy as np
 from jaxtyping import Array, Int
 
+from solvable.errors import InvalidValue
 from solvable.methods.training.loops import Optimiser, logits_at_hidden_site
 from solvable.methods.training.squared_attention import InteractionStack
 from solvable.methods.training.transformers import Transformer
-from solvable.model import Reference, choice, control
+from solvable.model import Reference, choice, control, dimension, observable
 
 SIMPLICITY = Reference(
     "rende2024distributional", "R. Rende, F. Gerace, A. Laio and S. Goldt", "A distributional simplicity bias in the learning "
@@ -115,6 +116,28 @@ def clip_field() -> Any:
         typical=(0.0, 10.0),
         meaning="largest norm of a gradient; longer ones are clipped, 0 means no clipping",
     )
+
+
+STEP = dimension("step", "steps of training", symbol="t", scale="log", kind="time")
+CLONE = dimension("clone", "order of the clone; 4 is the law itself", kind="label")
+LAYER = dimension("layer", "layer of the network", symbol="l", kind="label")
+DISPLACEMENT = observable(
+    "displacement", "mean square displacement of a layer from its initial weights", low=0,
+    dims=("step", "network", "layer"), predicted=False, when={"learner": "stack"})  # fmt: skip
+
+
+def networks_field() -> Any:
+    return choice(2, low=1, high=64, meaning="networks trained side by side on the same sequences")
+
+
+def heads_field() -> Any:
+    return choice(4, low=1, high=64, meaning="attention heads of a layer")
+
+
+def check_heads(model: Any) -> None:
+    """Refuse heads that do not divide the width of an encoder."""
+    if model.learner == "encoder" and model.width % model.heads:
+        raise InvalidValue(f"heads = {model.heads} does not divide width = {model.width}.")
 
 
 PAIRED = (

@@ -143,6 +143,7 @@ class System(NamedTuple):
     """
 
     signal: Float[Array, " site"]
+    signs: Float[Array, "sign one"]
     start: Float[Array, "sign site"]
     force: Callable[[Array, Array | float], Array]
     measure: Callable[[Array, Array | float], tuple[Array, Array]]
@@ -174,7 +175,7 @@ def draw_system(key: Array, size: int, covariance: Covariance, overlap: Array, k
     start = m * signal + jnp.sqrt(1 - m**2) * across
     noise = [values.reshape(shape) for values, shape in zip(noise, shapes, strict=True)]
     if kind == "dense":
-        noise_forces = [_dense(values) for values in noise]
+        noise_forces = [dense_force(values) for values in noise]
     else:
         noise_forces = [_diluted(k, values, order) for k, values, order in zip(keys[1:], noise, orders, strict=True)]
     scales = 1 / covariance.matrix_noise.astype(dtype), 1 / covariance.tensor_noise.astype(dtype)
@@ -196,10 +197,10 @@ def draw_system(key: Array, size: int, covariance: Covariance, overlap: Array, k
         matrix_part, tensor_part = (jnp.sum(x * part, axis=1) / size for part in parts(x))
         return -matrix_part / 2 - tensor * tensor_part / covariance.order, matrix_part + tensor * tensor_part
 
-    return System(signal, jnp.stack([start, start]), force, measure)
+    return System(signal, signs, jnp.stack([start, start]), force, measure)
 
 
-def _dense(g: Array) -> Callable[[Array], Array]:
+def dense_force(g: Array) -> Callable[[Array], Array]:
     """The force -∇h of h(x) = -(order N^{order-1})^{-1/2} Σ G_{i…k} x_i…x_k with independent normal G."""
     order, size = g.ndim, len(g)
     # the derivative with respect to each index in turn, moved to the front
@@ -215,8 +216,8 @@ def _dense(g: Array) -> Callable[[Array], Array]:
     return force
 
 
-def _diluted(key: Array, g: Float[Array, "copy site"], order: int) -> Callable[[Array], Array]:
-    """The same force with only a few copies of N groups of sites and couplings ±1.
+def draw_groups(key: Array, g: Float[Array, "copy site"], order: int) -> tuple[Array, Array]:
+    """The other sites of each site's groups, and the groups' couplings ±1, of a diluted tensor: (order - 1, group, site).
 
     Group i of a copy holds the sites i + r in a random order of all sites, for the marks r of a Golomb ruler: its
     sites are distinct, and no two groups of a copy share more than one.
@@ -232,7 +233,12 @@ def _diluted(key: Array, g: Float[Array, "copy site"], order: int) -> Callable[[
         others = [jnp.take_along_axis(shuffled, (group + o) % size, axis=1) for o in marks if o != mark]
         neighbours.append(jnp.stack(others))
         couplings.append(jnp.take_along_axis(values, group, axis=1))
-    near, coupling = jnp.concatenate(neighbours, axis=1), jnp.concatenate(couplings)  # (order - 1, copy, site)
+    return jnp.concatenate(neighbours, axis=1), jnp.concatenate(couplings)
+
+
+def _diluted(key: Array, g: Float[Array, "copy site"], order: int) -> Callable[[Array], Array]:
+    """The same force with only a few copies of N groups of sites and couplings ±1."""
+    near, coupling = draw_groups(key, g, order)
 
     def force(x: Array) -> Array:
         return jnp.sum(coupling[None] * jnp.prod(x[:, near], axis=1), axis=1)
@@ -343,7 +349,7 @@ def walk(
     firsts = ends - steps.astype(jnp.int32)
 
     def turned(x: Array, kick: Array, step: Array) -> Array:
-        return on_sphere(x + jnp.sqrt(jnp.expm1(heat * step)) * jnp.stack([kick, -kick]))
+        return on_sphere(x + jnp.sqrt(jnp.expm1(heat * step)) * system.signs * kick[None, :])
 
     def drift(x: Array, t: Array) -> Array:
         pull = system.force(x, tensor(t))

@@ -66,6 +66,6 @@ def graph_fits(
     """These laws fitted by pseudo-likelihood: their losses bound the floors from above."""
     rule, loss = Optimiser("adam", rate=rate, steps=steps), GroupPseudoLikelihood(batch, ridge)
     return [
-        train(begin, loss, data, rule, steps, jax.random.key(order), record=[steps]).network
+        train(begin, loss, data, rule, steps, jax.random.key(order), record=[steps], precision="default").network
         for order, begin in enumerate(graph_laws(law, orders), 1)
     ]

@@ -32,7 +32,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from solvable.errors import InvalidValue
 from solvable.methods.sequences.interactions import SumOfBodies, law_loss
 from solvable.methods.sequences.monte_carlo import sample
 from solvable.methods.training.loops import MaskedTokens, evaluate, masked_loss, train
@@ -40,14 +39,21 @@ from solvable.methods.training.squared_attention import InteractionStack, displa
 from solvable.model import Control, Count, Guard, Model, choice, control, dimension, observable
 
 from .._interactions import (
+    CLONE,
+    DISPLACEMENT,
+    LAYER,
     PAIRED,
     SIMPLICITY,
+    STEP,
+    check_heads,
     clip_field,
     decay_field,
     depth_field,
     evaluated_steps,
+    heads_field,
     learner_field,
     networks,
+    networks_field,
     optimiser,
     optimiser_field,
     rate_field,
@@ -143,7 +149,7 @@ class LongSequences(Model):
     method = "no closed theory; floors by fits of every order"
     runs = "host"
     typical_sizes = (1_000, 4_000, 16_000)
-    simulation_seconds = 20.0
+    simulation_seconds = 8.0
     simulation_growth = 0.2
     arms_declared = MappingProxyType(
         {
@@ -185,11 +191,11 @@ class LongSequences(Model):
     depth: int = depth_field()
     optimiser: str = optimiser_field()
     decay: str = decay_field()
-    heads: int = choice(4, low=1, high=64, meaning="attention heads of a layer")
+    heads: int = heads_field()
     width: int = choice(16, low=1, high=512, meaning="length of the inner vectors (of an encoder: of its embedding)")
     batch: int = choice(128, low=1, high=100_000, meaning="sequences per step")
     steps: int = choice(1000, low=1, high=10_000_000, meaning="steps of training")
-    networks: int = choice(2, low=1, high=64, meaning="networks trained side by side on the same sequences")
+    networks: int = networks_field()
     tested: int = choice(512, low=10, high=100_000, meaning="number of fresh sequences, and of those of each clone")
     fitted: int = choice(
         16_000, low=100, high=10_000_000, meaning="sequences to which the laws of lower order are fitted"
@@ -198,18 +204,17 @@ class LongSequences(Model):
     orders: int = choice(3, low=1, high=3, meaning="largest order to fit and clone")
 
     dimensions_declared = (
-        dimension("step", "steps of training", symbol="t", scale="log", kind="time"),
+        STEP,
         dimension("network", "networks that differ in initial weights and batches"),
-        dimension("clone", "order of the clone; 4 is the law itself", kind="label"),
+        CLONE,
         dimension("order", "order of the fitted law; 4 is the law itself", symbol="p", kind="site"),
-        dimension("layer", "layer of the network", symbol="l", kind="label"),
+        LAYER,
     )
     main_declared = ("loss", "floor", "above")
     observables_declared = (
         observable("loss", "masked loss on fresh sequences and on clones", dims=("step", "network", "clone"), low=0,
                    predicted=False),
-        observable("displacement", "mean square displacement of a layer from its initial weights", low=0,
-                   dims=("step", "network", "layer"), predicted=False, when={"learner": "stack"}),
+        DISPLACEMENT,
         observable("floor", "loss of the fitted law of every order on fresh sequences", symbol=r"\ell_p", dims=("order",),
                    low=0, predicted=False),
         observable("floor_fitted", "the same on sequences of the fit", dims=("order",), low=0, predicted=False),
@@ -221,8 +226,7 @@ class LongSequences(Model):
     )  # fmt: skip
 
     def validate(self) -> None:
-        if self.learner == "encoder" and self.width % self.heads:
-            raise InvalidValue(f"heads = {self.heads} does not divide width = {self.width}.")
+        check_heads(self)
 
     def coordinates(self) -> dict[str, np.ndarray]:
         orders = np.array([*range(1, self.orders + 1), 4])
@@ -246,6 +250,7 @@ class LongSequences(Model):
         run = train(
             begin, MaskedTokens(self.batch), drawn.sequences, optimiser(self), self.steps, batches,
             record=evaluated_steps(self.steps), measure=_Watch(), held_out=judges.tests,
+            precision="default",
         )  # fmt: skip
         ends = np.asarray(evaluate(run.network, _by_sequence, judges.tests[-1], True))
         above = ends[:, None] - judges.floors  # on the same sequences, so that their difficulty cancels

@@ -75,7 +75,7 @@ def studies(settings: dict[str, Any]) -> dict[str, list[Study]]:
     for name, steps in settings["settings"].items():
         arms = [dict(long[f"{layers(n)}, {name}"]) | {"steps": steps} for n in DEPTHS]
         found[name] = [Study(LongSequences(**(settings["long"] | arm)), **trained) for arm in arms]
-    encoder = settings["long"] | dict(long["encoder"]) | settings["encoder"] | {"steps": settings["settings"]["Adam"]}
+    encoder = settings["long"] | dict(long["encoder"]) | {"steps": settings["settings"]["Adam"]} | settings["encoder"]
     found["encoder"] = [Study(LongSequences(**encoder), **trained)]
     return found
 

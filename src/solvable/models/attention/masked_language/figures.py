@@ -12,7 +12,7 @@ import numpy as np
 from solvable.methods.sequences.potts import zero_sum_colours
 from solvable.render.figures import Early, Recipe
 from solvable.render.pieces import Pieces, threads
-from solvable.render.plots import COLOURS, MARKERS, log_axis
+from solvable.render.plots import COLOURS, MARKERS, log_axis, standard_error
 from solvable.study import Study, provenance
 
 from ..potts_attention.model import PottsAttention
@@ -262,7 +262,8 @@ def picture(data: dict[str, Any]) -> Any:
         limit = float(np.abs(values).max())
         if np.isfinite(limit):
             image = panel.imshow(values, cmap="RdBu_r" if signed else "Greys", vmin=-limit if signed else 0, vmax=limit)
-            bottom.colorbar(image, ax=panel, orientation="horizontal", shrink=0.85, aspect=24, pad=0.02)
+            bar = bottom.colorbar(image, ax=panel, orientation="horizontal", shrink=0.85, aspect=24, pad=0.02)
+            bar.set_label("energy of a pair" if signed else "strength of a pair", fontsize=7.5)
         else:
             panel.set_box_aspect(1)
             _in_training(panel)
@@ -321,7 +322,7 @@ def _draw_trainings(axis: Any, width: Any, length: Any) -> None:
             continue
         axis.plot(run.step[1:], run.curve.mean("seed")[1:], color=COLOURS[k], alpha=0.4)
         _line(axis, width.length, mine.excess_by_length.isel(width=-1), label=network, **_style(k))
-    axis.set(xlabel="steps of Adam", title=f"embedding {int(width.width[-1])}: longest training; ends of all (markers)")
+    axis.set(xlabel="steps of Adam", title=f"embedding {int(width.width[-1])}: longest run; ends of all")
 
 
 def _name(learner: str) -> str:
@@ -335,7 +336,7 @@ def _number(value: int) -> str:
 def _line(axis: Any, x: Any, values: Any, **style: Any) -> None:
     known = np.isfinite(values).all("seed").values
     values = values[{d: known for d in values.dims if d != "seed"}]
-    error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
+    error = standard_error(values)
     axis.errorbar(x[known], values.mean("seed"), error, **style)
 
 

@@ -9,16 +9,23 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from solvable.methods.sequences.potts import zero_sum_colours
 from solvable.methods.sequences.pseudolikelihood import contact_scores, fit_dense, fit_factored, test_loss, zero_sum
-from solvable.methods.training.loops import Optimiser, logits_at_hidden_site, masked_loss, one_site_loss, train
+from solvable.methods.training.loops import (
+    Optimiser,
+    evaluate,
+    logits_at_hidden_site,
+    masked_loss,
+    one_site_loss,
+    train,
+)
 from solvable.methods.training.transformers import Transformer
 
 from .sequences import Sequences
 
-POOL = 4096
+POOL = 65536
 """Training sets are padded to this length times a power of 16, so that one compiled program serves many sizes."""
 
 
@@ -96,10 +103,12 @@ def learn_couplings(
 
 
 class Trainee(eqx.Module):
-    """A transformer, and the number of rows of the padded pool that form its training set."""
+    """A transformer, and which rows of the padded pool form its training set."""
 
     network: Transformer
     rows: Int[Array, ""]
+    data: Int[Array, ""]
+    """The index of its set of sequences, among several of equal length."""
 
     def __call__(self, tokens: Array, masked: Array) -> Array:
         return self.network(tokens, masked)
@@ -113,10 +122,10 @@ class OwnRows(eqx.Module):
 
     batch: int = eqx.field(static=True)
 
-    def __call__(self, trainee: Trainee, pool: Int[Array, "rows L"], key: PRNGKeyArray) -> Float[Array, ""]:
+    def __call__(self, trainee: Trainee, pools: Int[Array, "sets rows L"], key: PRNGKeyArray) -> Float[Array, ""]:
         pick, rest = jax.random.split(key)
         number = jax.random.bits(pick, (self.batch,), jnp.uint32) % trainee.rows.astype(jnp.uint32)
-        return one_site_loss(trainee, pool[number.astype(jnp.int32)], rest)
+        return one_site_loss(trainee, pools[trainee.data, number.astype(jnp.int32)], rest)
 
 
 def padded(sequences: Int[Array, "n L"]) -> Int[Array, "rows L"]:
@@ -143,22 +152,22 @@ def recorded_steps(steps: int, number: int) -> Int[np.ndarray, " recorded"]:
 
 
 def _evaluated(trainee: Trainee, held_out: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-    """Loss on the validation sequences, and excess loss on the test sequences."""
-    validation, test, truth = held_out
+    """Loss on its validation sequences, and excess loss on its test sequences."""
+    validation, test, truth = (one[trainee.data] for one in held_out)
     masks = jnp.eye(test.shape[1], dtype=bool)
 
     def of_one(sequence):
         tokens, truth = sequence
         return divergence(truth, jax.vmap(lambda hidden: trainee.at_hidden_site(tokens, hidden))(masks))
 
-    excess = jnp.mean(jax.lax.map(of_one, (test, truth), batch_size=min(64, test.shape[0])))
-    return masked_loss(trainee, validation), excess
+    excess = jnp.mean(jax.lax.map(of_one, (test, truth), batch_size=min(256, test.shape[0])))
+    return masked_loss(trainee, validation, 256), excess
 
 
-def learn_transformer(
-    data: Sequences,
+def learn_transformers(
+    every: Sequence[Sequences],
     colours: int,
-    key: PRNGKeyArray,
+    keys: Key[Array, " sets"],
     *,
     width: int,
     depth: int,
@@ -169,36 +178,51 @@ def learn_transformer(
     batch: int,
     rate: float,
     recorded: int,
-) -> Learnt:
-    """Train by Adam with warm-up and cosine decay; evaluate at the recorded step with the lowest validation loss."""
+) -> list[Learnt]:
+    """Train a transformer on each set of sequences, side by side, by Adam with warm-up and cosine decay.
+
+    Each is evaluated at the recorded step with the lowest validation loss.
+    """
     bare = {"mlp": 0, "layer_norm": False, "residual": False} if block == "bare" else {}
-    start, run_key = jax.random.split(key)
-    sites = data.train.shape[1]
+    starts, runs = jax.vmap(jax.random.split, out_axes=1)(keys)
+    number, sites = every[0].train.shape
     options = {"width": width, "depth": depth, "heads": heads, "positions": positions, **bare}
-    network = _made(start, colours, sites, tuple(options.items()))
+    rows = jnp.full(len(every), number, jnp.int32)
+    trainees = _made(starts, rows, colours, sites, tuple(options.items()))
     optimiser = Optimiser("adam", rate=rate, warmup=min(200, steps // 10), steps=steps)
     record = recorded_steps(steps, recorded)
+    held_out = tuple(jnp.stack(one) for one in zip(*((d.validation, d.test, d.truth) for d in every), strict=True))
     run = train(
-        Trainee(network, jnp.asarray(len(data.train), jnp.int32)), OwnRows(batch), padded(data.train), optimiser, steps,
-        run_key, record=record, measure=_evaluated, held_out=(data.validation, data.test, data.truth),
+        trainees, OwnRows(batch), jnp.stack([padded(d.train) for d in every]), optimiser, steps, runs,
+        record=record, measure=_evaluated, held_out=held_out, precision="default",
     )  # fmt: skip
-    on_validation, excess = run.measures
-    best = int(np.nanargmin(on_validation)) if np.isfinite(on_validation).any() else 0
-    return Learnt(
-        float(excess[best]), float(run.losses[best]), float(on_validation[best]),
-        np.asarray(_mean_map(run.network.network, data.test[:200])), bool(np.isfinite(excess[best])),
-        best_step=int(run.steps[best]), steps=record, curve=excess[np.searchsorted(run.steps, record)],
-    )  # fmt: skip
+    maps = evaluate(run.network, _mean_map, held_out[1][:, :200], True)
+    found = []
+    for lane in range(len(every)):
+        on_validation, excess = (seen[:, lane] for seen in run.measures)
+        best = int(np.nanargmin(on_validation)) if np.isfinite(on_validation).any() else 0
+        learnt = Learnt(
+            float(excess[best]), float(run.losses[best, lane]), float(on_validation[best]), np.asarray(maps[lane]),
+            bool(np.isfinite(excess[best])), best_step=int(run.steps[best]), steps=record,
+            curve=excess[np.searchsorted(run.steps, record)],
+        )  # fmt: skip
+        found.append(learnt)
+    return found
 
 
 @eqx.filter_jit
-def _made(key: PRNGKeyArray, colours: int, sites: int, options: tuple[tuple[str, Any], ...]) -> Transformer:
-    return Transformer(colours, sites, **dict(options), key=key)
+def _made(
+    keys: Key[Array, " sets"], rows: Array, colours: int, sites: int, options: tuple[tuple[str, Any], ...]
+) -> Trainee:
+    def one(key, rows, data):
+        return Trainee(Transformer(colours, sites, **dict(options), key=key), rows, data)
+
+    return eqx.filter_vmap(one)(keys, rows, jnp.arange(len(rows), dtype=jnp.int32))
 
 
-@eqx.filter_jit
-def _mean_map(network: Transformer, sequences: Int[Array, "t L"]) -> Float[Array, "L L"]:
+def _mean_map(trainee: Trainee, tests: Int[Array, "sets t L"]) -> Float[Array, "L L"]:
     """Attention of every site when it is masked, averaged over heads, layers and sequences."""
+    network, sequences = trainee.network, tests[trainee.data]
     masks = jnp.eye(sequences.shape[1], dtype=bool)
 
     def of_one(tokens):

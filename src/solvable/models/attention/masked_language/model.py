@@ -30,14 +30,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Key, PRNGKeyArray
 
 from solvable.errors import InvalidValue
 from solvable.model import Control, Count, Guard, Input, Model, Reference, choice, control, dimension, input, observable
 
 from .._papers import MAPPING
-from .learners import Learnt, learn_couplings, learn_transformer
-from .sequences import Sequences, contact_precision, coupling_error, map_correlation, planted, shared_sequences
+from .learners import Learnt, learn_couplings, learn_transformers
+from .sequences import Planted, Sequences, contact_precision, coupling_error, map_correlation, planted, shared_sequences
 
 
 class MaskedLanguage(Model):
@@ -58,6 +58,7 @@ class MaskedLanguage(Model):
     method = "no closed theory; the optimal loss is exact"
     revision = 3
     runs = "host"
+    together = 16
     typical_sizes = (500, 1000, 2000)
     simulation_seconds = 7.0
     simulation_growth = 1.0
@@ -185,11 +186,20 @@ class MaskedLanguage(Model):
                 "record": np.arange(self.recorded + 1)}  # fmt: skip
 
     def experiment(self, key: PRNGKeyArray, size: int, counts: Mapping[str, Count], dtype: Any) -> dict[str, Array]:
+        return self.experiments(key[None], size, counts, dtype)[0]
+
+    def experiments(
+        self, keys: Key[Array, " lanes"], size: int, counts: Mapping[str, Count], dtype: Any
+    ) -> list[dict[str, Array]]:
+        """Transformers are trained side by side, each on its own sequences; on a GPU in single precision with rounded factors."""
         beta = float(self.inverse_temperature)
         data = planted(self.instance, self.sites, self.colours, beta, self.graph, self.interaction)
-        to_draw, to_learn = jax.random.split(key)
-        drawn = shared_sequences(to_draw, data, size, self.held_out)
+        to_draw, to_learn = jax.vmap(jax.random.split, out_axes=1)(keys)
+        drawn = [shared_sequences(key, data, size, self.held_out) for key in to_draw]
         learnt = self._learn(drawn, to_learn)
+        return [self._measured(*pair, data, beta) for pair in zip(learnt, drawn, strict=True)]
+
+    def _measured(self, learnt: Learnt, drawn: Sequences, data: Planted, beta: float) -> dict[str, Array]:
         true = np.asarray(data.couplings)
         seen: dict[str, Any] = {
             "test_loss": drawn.optimal + learnt.excess_loss,
@@ -211,12 +221,15 @@ class MaskedLanguage(Model):
             "converged": jnp.asarray(learnt.converged and drawn.mixed), "residual": jnp.asarray(drawn.apart)
         }  # fmt: skip
 
-    def _learn(self, drawn: Sequences, key: PRNGKeyArray) -> Learnt:
+    def _learn(self, drawn: list[Sequences], keys: Key[Array, " lanes"]) -> list[Learnt]:
         if self.learner == "transformer":
-            return learn_transformer(
-                drawn, self.colours, key, width=self.embedding, depth=self.depth, heads=self.heads, block=self.block,
+            return learn_transformers(
+                drawn, self.colours, keys, width=self.embedding, depth=self.depth, heads=self.heads, block=self.block,
                 positions={"added": "learned"}.get(self.positions, self.positions), steps=self.steps, batch=self.batch,
                 rate=float(self.rate), recorded=self.recorded)  # fmt: skip
         options = {"heads": self.heads, "attention": self.attention} if self.learner == "factored" else {}
         penalties = [float(p) for p in np.asarray(self.penalties)]
-        return learn_couplings(self.learner, drawn, self.colours, key, penalties=penalties, **options)
+        return [
+            learn_couplings(self.learner, one, self.colours, key, penalties=penalties, **options)
+            for one, key in zip(drawn, keys, strict=True)
+        ]

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, INK, label, log_axis
+from solvable.render.pieces import Pieces
+from solvable.render.plots import COLOURS, INK, label, log_axis, standard_error
 
 LAWS = {
     "spins, β = 0.5": (2, 0.5),
@@ -77,11 +78,25 @@ def both_losses(seed: int, coordinates: int, colours: int, strength: float) -> n
     return np.array([[masked_loss(x[:n], covariance, block, SMALL) for n in numbers] for x in (rows[FRESH:], normal)])
 
 
-def controls(quick: bool) -> dict[str, Any]:
+QUICK, FULL = {"coordinates": 12, "seeds": 2}, {"coordinates": 40, "seeds": 8}
+
+
+def losses_of_law(law: str, seeds: Any, coordinates: int, pieces: Pieces) -> np.ndarray:
+    """Both losses for several seeds, (seed, 2, samples); every seed is a piece."""
+
+    def piece(seed: int) -> np.ndarray:
+        settings = [coordinates, LAWS[law], FRESH, SWEEPS, SMALL, SAMPLES.tolist()]
+        losses = pieces.get(f"{law} {seed}", settings, lambda: {"losses": both_losses(seed, coordinates, *LAWS[law])})
+        return losses["losses"]
+
+    return np.stack([piece(seed) for seed in seeds])
+
+
+def controls(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
     import xarray as xr
 
-    coordinates, size, seeds = (12, 20, 2) if quick else (40, 60, 8)
-    found = [[both_losses(seed, coordinates, *law) for seed in range(seeds)] for law in LAWS.values()]
+    (coordinates, many), (size, seeds) = (QUICK if quick else FULL).values(), (20, 2) if quick else (60, 8)
+    found = [losses_of_law(law, range(many), coordinates, pieces or Pieces()) for law in LAWS]
     sequences = xr.Dataset(
         {"test_loss": (("law", "seed", "data", "samples"), np.array(found))},
         {"law": list(LAWS), "data": ["sequences", "Gaussian"], "samples": SAMPLES},
@@ -144,7 +159,7 @@ def draw_controls(data: dict[str, Any]) -> Any:
 
 
 def _points(axis: Any, x: Any, runs: Any, **look: Any) -> None:
-    error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+    error = standard_error(runs)
     axis.errorbar(x, runs.mean("seed"), error, markersize=4, **look)
 
 
@@ -152,6 +167,7 @@ RECIPES = {
     "masked-regression-controls": Recipe(
         controls,
         draw_controls,
+        resumes=True,
         sentence="Spin and Potts sequences beside Gaussians of their covariance; data and labels without noise have no peak.",
     )
 }

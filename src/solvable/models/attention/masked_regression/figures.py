@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, INK, label, log_axis
+from solvable.render.pieces import Pieces
+from solvable.render.plots import COLOURS, INK, label, log_axis, standard_error
 from solvable.search import optimise
 from solvable.study import Study
 
@@ -67,7 +69,7 @@ def draw_peak(data: dict[str, Any]) -> Any:
 
 def _points(axis: Any, points: Any, source: Any, colour: str) -> None:
     last = points.sel(size=points["size"].values[-1])
-    error = last.std("seed", ddof=1) / np.sqrt(last.sizes["seed"])
+    error = standard_error(last)
     axis.errorbar(source.samples, last.mean("seed"), error, fmt="o", color=colour, markersize=3.6)
 
 
@@ -95,7 +97,7 @@ def draw_spike(data: dict[str, Any]) -> Any:
             line = theory[f"{name}_theory"].sel(variances=variances)
             axis.plot(theory.spike, line, color=colour, label=words, linestyle="--" if name == "pca_overlap" else "-")
             points = experiment[f"{name}_simulated"].sel(variances=variances).isel(size=0)
-            error = points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
+            error = standard_error(points)
             axis.errorbar(experiment.spike, points.mean("seed"), error, fmt="o", color=colour, markersize=3.6)
         for name, colour in (("threshold", COLOURS[0]), ("pca_threshold", COLOURS[2])):
             place = float(theory[f"{name}_theory"].sel(variances=variances)[0])
@@ -130,11 +132,72 @@ def draw_spike(data: dict[str, Any]) -> Any:
     return figure
 
 
+def region_studies(quick: bool) -> dict[str, Study]:
+    """Theory over samples and strength of the spike, and experiments at some points."""
+    model, noises = MaskedRegression(covariance="spiked", penalty=0.3), {"variances": ["equal", "two-level"]}
+    samples, strengths = (np.geomspace(0.25, 16, 5), np.linspace(0.1, 6, 6)) if quick else (
+        np.geomspace(0.25, 16, 37), np.linspace(0.1, 6, 60)
+    )  # fmt: skip
+    some = {"samples": np.array([0.5, 1.5, 4.0, 8.0]), "spike": np.array([0.6, 1.5, 3.0, 5.0])}
+    size, seeds = (60, 2) if quick else (200, 6)
+    return {
+        "theory": Study(model, noises | {"samples": samples, "spike": strengths}),
+        "experiment": Study(model, noises | some, sizes=[size], seeds=seeds),
+    }
+
+
+def region(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
+    pieces = pieces or Pieces()
+    found = {name: pieces.run(name, [study])[0] for name, study in region_studies(quick).items()}
+    theory = found["theory"]
+    lead = theory.overlap_left_theory - theory.pca_overlap_theory
+    lines = {name: theory[f"{name}_theory"].isel(spike=0, drop=True) for name in ("threshold", "pca_threshold")}
+    names = [f"{n}_{kind}" for n in ("overlap_left", "pca_overlap") for kind in ("simulated", "expected")]
+    parts = {"theory": xr.Dataset({"gain": lead} | lines), "experiment": found["experiment"][names]}
+    return {name: part.assign_attrs(found[name].attrs) for name, part in parts.items()}
+
+
+def draw_region(data: dict[str, Any]) -> Any:
+    """Colours: theory on a fine grid; discs in the same colours: experiment."""
+    import matplotlib.pyplot as plt
+
+    theory, runs = data["theory"], data["experiment"].isel(size=0)
+    seen = (runs.overlap_left_simulated - runs.pca_overlap_simulated).mean("seed")
+    limit = float(np.abs(theory.gain).max())
+    look: dict[str, Any] = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
+    figure, axes = plt.subplots(1, 2, figsize=(9.6, 4.0), sharey=True, layout="constrained")
+    for axis, variances in zip(axes, ("equal", "two-level"), strict=True):
+        here = theory.sel(variances=variances)
+        shade = axis.pcolormesh(
+            here.samples, here.spike, here.gain.transpose("spike", "samples"), shading="auto", **look
+        )
+        for name, words, style in (("threshold", "threshold, masked", "-"), ("pca_threshold", "threshold, PCA", "--")):
+            axis.plot(here.samples, here[name], color=INK, linestyle=style, linewidth=1.2, label=words)
+        points = seen.sel(variances=variances).stack(point=("samples", "spike"))
+        axis.scatter(points.samples, points.spike, c=points.values, edgecolors=INK, linewidths=0.8, s=38, **look)
+        axis.set(xlabel=label("samples", "n/d"), ylim=(0.1, 6))
+        axis.set_title(f"{variances} noise" if variances == "equal" else "a quarter of the coordinates are noisy")
+        log_axis(axis.xaxis)
+    axes[0].set_ylabel(label("spike", r"\theta"))
+    axes[1].legend(loc="upper right")
+    size = int(data["experiment"]["size"].values[0])
+    words = f"squared overlap with $u$,\nmasked minus PCA (discs: $d = {size}$)"
+    figure.colorbar(shade, ax=axes, label=words)
+    figure.suptitle("Masked regression finds a hidden direction where PCA does not, if noise is unequal", fontsize=11)
+    return figure
+
+
 RECIPES = {
     "masked-regression-peak": Recipe(
         peak,
         draw_peak,
         sentence="Masked regression has an interpolation peak although there are no labels; the best penalty removes it.",
+    ),
+    "masked-regression-region": Recipe(
+        region,
+        draw_region,
+        resumes=True,
+        sentence="Where masked regression finds a hidden direction better than PCA: samples and strength of the spike.",
     ),
     "masked-regression-spike": Recipe(
         spike,

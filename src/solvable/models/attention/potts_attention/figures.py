@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, MARKERS, label, log_axis
+from solvable.render.pieces import Pieces
+from solvable.render.plots import COLOURS, MARKERS, label, log_axis, standard_error
 from solvable.study import Study
 
 from .model import PottsAttention
@@ -16,20 +17,25 @@ COLOUR_COUPLINGS = ("potts", "random")
 GRAPHS = ("star", "dense")
 
 
-def learning_curves(quick: bool) -> dict[str, Any]:
+def studies(quick: bool) -> dict[str, Study]:
+    """Theory lines and experiments for the loss, and for the couplings."""
     losses, couplings = PottsAttention(inverse_temperature=2.0), PottsAttention(penalty=0.0)
     lines = 17 if quick else 41
     samples = np.array([1.5, 6.0] if quick else [1.0, 2.0, 4.0, 8.0, 16.0])
     more = np.array([4.0, 8.0] if quick else [4.0, 6.0, 9.0, 14.0])
     left, right = {"interaction": COLOUR_COUPLINGS}, {"graph": GRAPHS}
     size, seeds = (50, 4) if quick else (100, 12)
-    studies = {
+    return {
         "loss": Study(losses, left | {"samples": np.geomspace(0.7, 20, lines)}),
         "loss_experiment": Study(losses, left | {"samples": samples}, sizes=[size], seeds=seeds),
         "couplings": Study(couplings, right | {"samples": np.geomspace(3.3, 20, lines)}),
         "couplings_experiment": Study(couplings, right | {"samples": more}, sizes=[size], seeds=seeds),
     }
-    return {name: study.run() for name, study in studies.items()}
+
+
+def learning_curves(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
+    pieces = pieces or Pieces()
+    return {name: pieces.run(name, [study])[0] for name, study in studies(quick).items()}
 
 
 def draw_learning_curves(data: dict[str, Any]) -> Any:
@@ -49,7 +55,7 @@ def draw_learning_curves(data: dict[str, Any]) -> Any:
             at = {choice: value}
             axis.plot(theory.samples, theory[f"{name}_theory"].sel(at), color=colour, label=word)
             points = experiment[f"{name}_simulated"].sel(at | {"size": size})
-            error = points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
+            error = standard_error(points)
             axis.errorbar(experiment.samples, points.mean("seed"), error, fmt=marker, color=colour)
         axis.plot([], [], MARKERS[0], color="0.4", label=f"experiment, N = {size}")
         axis.set_xlabel(label("samples", r"\alpha = M/N"))
@@ -68,6 +74,7 @@ RECIPES = {
     "potts-attention-learning-curves": Recipe(
         learning_curves,
         draw_learning_curves,
+        resumes=True,
         sentence="Excess loss of masked-token learning against the number of sequences; couplings on star and dense graphs.",
     )
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from solvable.render.figures import Recipe, provenance
+from solvable.render.pieces import Pieces
 from solvable.render.plots import COLOURS, log_axis
 from solvable.study import Study
 
@@ -13,18 +14,52 @@ from .model import RootedTrees
 TASKS = {"next": "next word, from the past", "masked": "hidden word, from both sides"}
 
 
-def learning(quick: bool) -> dict[str, Any]:
+SMALL = RootedTrees(depth=1, context=48, embedding=48, steps=250, rate=1e-2)
+LARGE = RootedTrees(depth=4, heads=8, embedding=128, context=256, steps=3000, rate=2e-3)
+
+
+def studies(quick: bool) -> dict[str, list[Study]]:
     """Full: N = 10⁶, four layers, minutes on an accelerator. Quick: N = 50 000, one small layer.
 
     In the masked task only the hidden words, one in eight, contribute to the loss, so it uses larger batches.
     """
-    if quick:
-        model = RootedTrees(depth=1, context=48, embedding=48, steps=250, rate=1e-2)
-        size, seeds, batch = 50_000, 1, {"next": 16, "masked": 48}
-    else:
-        model = RootedTrees(depth=4, heads=8, embedding=128, context=256, steps=3000, rate=2e-3)
-        size, seeds, batch = 1_000_000, 3, {"next": 32, "masked": 64}
-    return {task: Study(model.replace(task=task, batch=batch[task]), sizes=[size], seeds=seeds).run() for task in TASKS}
+    model, size, seeds = (SMALL, 50_000, 1) if quick else (LARGE, 1_000_000, 3)
+    batch = {"next": 16, "masked": 48} if quick else {"next": 32, "masked": 64}
+    return {task: [Study(model.replace(task=task, batch=batch[task]), sizes=[size], seeds=seeds)] for task in TASKS}
+
+
+def learning(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
+    return _run(studies(quick), pieces)
+
+
+def length_studies(quick: bool) -> dict[str, list[Study]]:
+    """One network on texts of several lengths, trained equally long.
+
+    `own`: the numbers to N, tested on the last fifth of them. `same`: parts of one text, all of which end where its test
+    begins.
+    """
+    model, seeds = (SMALL.replace(steps=100), 1) if quick else (RootedTrees(embedding=32, steps=500, rate=1e-2), 3)
+    own = (10_000, 50_000) if quick else (10_000, 100_000, 1_000_000)
+    parts = (4000, 40_000) if quick else (8_000, 80_000, 800_000)
+    return {
+        "own": [Study(model, sizes=[size], seeds=seeds) for size in own],
+        "same": [Study(model, {"read": list(parts)}, sizes=own[-1:], seeds=seeds)],
+    }
+
+
+def lengths(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
+    return _run(length_studies(quick), pieces)
+
+
+def _run(every: dict[str, list[Study]], pieces: Pieces | None) -> dict[str, Any]:
+    import xarray as xr
+
+    found = {}
+    for name, some in every.items():
+        runs = (pieces or Pieces()).run(name, some)
+        whole = runs[0] if len(runs) == 1 else xr.concat(runs, "size", data_vars="all", combine_attrs="drop_conflicts")
+        found[name] = whole.assign_attrs(runs[0].attrs)
+    return found
 
 
 def draw_learning(data: dict[str, Any]) -> Any:
@@ -63,6 +98,32 @@ def draw_learning(data: dict[str, Any]) -> Any:
         f"The numbers up to {numbers:,} as rooted trees: a transformer ({label}) compared with exact tables",
         fontsize=11,
     )
+    return figure
+
+
+def draw_lengths(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    own, same = data["own"], data["same"].isel(size=0)
+    begins = f"{float(_fields(data['own'])['steps']):,.0f}"
+    figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.8), sharey=True, layout="constrained")
+    tables = (("markov", "order", "best Markov chain"), ("residue", "modulus", "best table of n mod m"))
+    for axis, runs, x, dim in (
+        (axes[0], own, own["size"], "size"), (axes[1], same, same["read"], "read")
+    ):  # fmt: skip
+        values = runs.network_accuracy_simulated.transpose(dim, "seed")
+        axis.plot(x, values, "o", color=COLOURS[0], markersize=3.5, alpha=0.6)
+        axis.plot(x, values.mean("seed"), color=COLOURS[0], label="transformer")
+        for (name, along, label), colour in zip(tables, COLOURS[1:], strict=False):
+            best = runs[f"{name}_accuracy_simulated"].max(along).isel(seed=0)
+            axis.plot(x, best, color=colour, linestyle="--", linewidth=1, label=label)
+        log_axis(axis.xaxis)
+    axes[0].set(xlabel="numbers in the text, $N$", ylabel="accuracy on the next word")
+    axes[0].set_title("each text tested on its own last fifth")
+    axes[1].set(xlabel="numbers read before the test")
+    axes[1].set_title(f"all tested on the last fifth of {int(own['size'][-1]):,}")
+    axes[1].legend()
+    figure.suptitle(f"The same transformer on longer texts, {begins} steps of training each", fontsize=11)
     return figure
 
 
@@ -105,5 +166,12 @@ RECIPES = {
         learning,
         draw_learning,
         sentence="A transformer reads the whole numbers as rooted trees and beats Markov chains on the way to trial division.",
-    )
+        resumes=True,
+    ),
+    "rooted-trees-length": Recipe(
+        lengths,
+        draw_lengths,
+        sentence="Accuracy of the same transformer, trained equally long, on texts of 10⁴ to 10⁶ numbers.",
+        resumes=True,
+    ),
 }

@@ -2,18 +2,20 @@
 
 **Data.** n = ∏ p_i^{a_i} becomes a root whose children, in the order of the primes, are the trees of the exponents; its
 Dyck word is one token. The text is the words of 1, 2, …, N: no randomness, an exactly known generator, and structure at
-every period p^k. The first 80 % are for training, the rest for testing: later numbers, where the law has drifted.
+every period p^k. The first 80 % are for training, the rest for testing: later numbers, where the law has drifted. With
+`read`, only that many numbers are for training, the last ones before the test: texts of different length, the same test.
 
 **Learner.** A transformer on windows of `context` words at random positions; it sees only words, not n. Task `next`:
 causal, every word from those before it. Task `masked`: both sides are visible, an eighth of the words are hidden.
 
 **Theory.** No closed theory. The network is compared with exact tables counted on the same training text: of the word given
 its neighbours (Markov chains; both sides when masked), given n mod m (a clock that knows the phase), and given the exponents
-of n's primes up to P (trial division that stops there). A learner that finds the periods in its context can surpass the
-first; the other two measure its progress.
+of n's primes up to P (trial division that stops there). Tables read the whole text before the test. A learner that finds the
+periods in its context can surpass the first; the other two measure its progress.
 
-**Simulation.** Adam with warm-up and cosine decay, one word per test number; in `next` every scored word has at least half
-a window before it, in `masked` at least a quarter of one on each side.
+**Simulation.** Adam with warm-up and cosine decay, networks of several seeds side by side, on a GPU with factors rounded to
+eleven bits (the scores are not). Every test number is scored once, and every word by itself too. In `next` every scored
+word has at least half a window before it, in `masked` at least a quarter of one on each side.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Key, PRNGKeyArray
 
 from solvable.errors import InvalidValue
 from solvable.methods.training.loops import (
@@ -55,6 +57,7 @@ CURVE = {"next": 65_536, "masked": 32_768}
 """Number of test words, drawn once, on which the learning curve is measured; the final scores use the whole test."""
 
 PRIME = 1  # the word "10" is the second to appear
+WORDS = 16  # words whose scores are given: the first to appear, which are also the most frequent
 
 
 class RootedTrees(Model):
@@ -71,6 +74,7 @@ class RootedTrees(Model):
     sentence = "A transformer reads the whole numbers as rooted trees, compared with Markov, residue and trial-division tables."
     method = "no closed theory; compared with exact counts and tables"
     runs = "host"
+    together = 4
     simulation_dtype = "float32"
     typical_sizes = (5_000, 50_000, 500_000)
     simulation_seconds = 60.0
@@ -96,6 +100,9 @@ class RootedTrees(Model):
     embedding: int = choice(32, low=4, high=4096, meaning="length of the vectors in the transformer")
     context: int = choice(48, low=HIDDEN, high=4096, meaning="words in a window, a multiple of 8")
     batch: int = choice(16, low=1, high=4096, meaning="windows per optimiser step")
+    read: int = choice(
+        0, low=0, high=10**9,
+        meaning="length of the training text, in numbers up to the test; 0: all of them")  # fmt: skip
     positions: str = choice(
         "learned", options=("learned", "rotary"),
         meaning="position encoding: learnt vectors, or relative angles")  # fmt: skip
@@ -105,6 +112,7 @@ class RootedTrees(Model):
         dimension("order", "number of words that the table uses", kind="site"),
         dimension("modulus", "period of the clock"),
         dimension("prime", "largest prime of the trial division"),
+        dimension("word", "smallest number with this tree", kind="site"),
         dimension("progress", "elapsed fraction of the training", kind="time"),
     )
     main_declared = ("accuracy_curve", "network_accuracy", "markov_accuracy", "division_accuracy")
@@ -135,6 +143,14 @@ class RootedTrees(Model):
                    predicted=False),
         observable("prime_precision", "fraction of primes among those it predicts; NaN if it predicts none", low=0, high=1,
                    predicted=False),
+        observable("word_share", "share of a word in the test", dims=("word",), low=0, high=1, predicted=False),
+        observable("word_recall", "fraction of its occurrences that the transformer predicts; NaN if it has none", low=0,
+                   high=1, dims=("word",), predicted=False),
+        observable("word_precision", "fraction of its predictions that are correct; NaN if there are none", low=0, high=1,
+                   dims=("word",), predicted=False),
+        observable("new_share", "share of test words that do not occur in the training text", low=0, high=1, predicted=False),
+        observable("new_called", "share of predictions that do not occur in the training text", low=0, high=1,
+                   predicted=False),
         observable("accuracy_curve", "accuracy during training, on a part of the test", dims=("progress",), low=0, high=1,
                    predicted=False),
         observable("loss_curve", "cross-entropy during training, on a part of the test", dims=("progress",), low=0,
@@ -155,63 +171,88 @@ class RootedTrees(Model):
             "order": np.arange(ORDERS[self.task] + 1),
             "modulus": np.array(MODULI),
             "prime": np.array(PRIMES),
+            "word": first_numbers(),
             "progress": np.array(PROGRESS),
         }
 
     def experiment(self, key: PRNGKeyArray, size: int, counts: Mapping[str, Count], dtype: Any) -> dict[str, Any]:
+        return self.experiments(key[None], size, counts, dtype)[0]
+
+    def experiments(
+        self, keys: Key[Array, " lanes"], size: int, counts: Mapping[str, Count], dtype: Any
+    ) -> list[dict[str, Any]]:
         begin = int(TRAINED * size)
         if size - begin < 2 * self.context:
             raise InvalidValue(
                 f"size = {size} leaves no test for context = {self.context}: use at least {10 * self.context}."
             )
-        corpus = rooted_trees(size)
-        return tables(size, self.task) | self._learn(key, corpus, begin, dtype)
+        if self.read and not self.context <= self.read <= begin:
+            raise InvalidValue(f"read = {self.read} is not in [{self.context}, {begin}], the numbers before the test.")
+        corpus, common = rooted_trees(size), tables(size, self.task)
+        return [common | one for one in self._learn(keys, corpus, begin, dtype)]
 
-    def _learn(self, key: PRNGKeyArray, corpus: Corpus, begin: int, dtype: Any) -> dict[str, Any]:
-        start, walk = jax.random.split(key)
-        network = eqx.filter_jit(Transformer)(
-            len(corpus.words),
-            self.context,
-            width=self.embedding,
-            depth=self.depth,
-            heads=self.heads,
-            causal=self.task == "next",
-            positions=self.positions,
-            dtype=dtype,
-            key=start,
-        )
+    def _learn(self, keys: Key[Array, " lanes"], corpus: Corpus, begin: int, dtype: Any) -> list[dict[str, Any]]:
+        starts, walks = jax.vmap(jax.random.split, out_axes=1)(keys)
+        options = {"width": self.embedding, "depth": self.depth, "heads": self.heads, "causal": self.task == "next",
+                   "positions": self.positions, "dtype": dtype}  # fmt: skip
+        networks = _made(starts, len(corpus.words), self.context, tuple(options.items()))
         steps = round(float(self.steps))
         optimiser = Optimiser(
             "adam", rate=self.rate, warmup=steps // 10, steps=steps, memory=(0.9, 0.99), clip=1.0, decay=0.1
         )
+        text = corpus.ids[begin - self.read if self.read else 0 : begin]
         test = jnp.asarray(windows(corpus.ids[begin:], self.context))
         few = min(len(test), CURVE[self.task] // (self.context // 2))
         some = test[np.sort(np.random.default_rng(0).choice(len(test), few, replace=False))]
-        record = np.unique(np.round(np.array(PROGRESS) * steps).astype(int))
+        record = np.round(np.array(PROGRESS) * steps).astype(int)
+        loss, scores = Reading(self.task, self.batch, self.context), Scores(self.task, len(corpus.words))
         run = train(
-            network,
-            Reading(self.task, self.batch, self.context),
-            jnp.asarray(corpus.ids[:begin]),
-            optimiser,
-            steps,
-            walk,
-            record=record,
-            measure=Scores(self.task),
-            held_out=some,
-        )
-        where = np.searchsorted(record, np.round(np.array(PROGRESS) * steps).astype(int))
-        final = evaluate(run.network, Scores(self.task), test)
-        recall = float(final["called_and_prime"] / final["prime"])
-        called = float(final["called"])
-        return {
-            "network_accuracy": final["accuracy"],
-            "network_loss": final["loss"],
-            "prime_recall": recall,
-            "prime_precision": float(final["called_and_prime"]) / called if called else float("nan"),
-            "accuracy_curve": run.measures["accuracy"][where],
-            "loss_curve": run.measures["loss"][where],
-            "train_curve": run.losses[where],
-        }
+            networks, loss, jnp.asarray(text), optimiser, steps, walks, record=np.unique(record), measure=scores,
+            held_out=some, precision="default",
+        )  # fmt: skip
+        where = np.searchsorted(run.steps, record)
+        final = jax.device_get(evaluate(run.network, scores, test, True))
+        new = np.bincount(text, minlength=len(corpus.words)) == 0
+        found = []
+        for lane in range(len(keys)):
+            there, called, right = (final[n][lane] for n in ("there", "called", "right"))
+            with np.errstate(invalid="ignore"):  # 0/0: no such word, or never predicted
+                recall, precision = right / there, right / called
+            found.append({
+                "network_accuracy": final["accuracy"][lane],
+                "network_loss": final["loss"][lane],
+                "prime_recall": recall[PRIME],
+                "prime_precision": precision[PRIME],
+                "word_share": _first(there / there.sum(), 0.0),
+                "word_recall": _first(recall),
+                "word_precision": _first(precision),
+                "new_share": there[new].sum() / there.sum(),
+                "new_called": called[new].sum() / called.sum(),
+                "accuracy_curve": run.measures["accuracy"][where, lane],
+                "loss_curve": run.measures["loss"][where, lane],
+                "train_curve": run.losses[where, lane],
+            })  # fmt: skip
+        return found
+
+
+@eqx.filter_jit
+def _made(keys: Key[Array, " lanes"], words: int, context: int, options: tuple[tuple[str, Any], ...]) -> Transformer:
+    return eqx.filter_vmap(lambda key: Transformer(words, context, **dict(options), key=key))(keys)
+
+
+def _first(values: np.ndarray, missing: float = np.nan) -> np.ndarray:
+    """Values of the first words; short texts have fewer."""
+    return np.append(values, np.full(WORDS, missing))[:WORDS]
+
+
+@lru_cache(maxsize=1)
+def first_numbers() -> np.ndarray:
+    """The smallest numbers whose trees are the first words.
+
+    >>> first_numbers()[:6].tolist()
+    [1, 2, 4, 6, 12, 16]
+    """
+    return np.unique(rooted_trees(2000).ids, return_index=True)[1][:WORDS] + 1
 
 
 class Reading(eqx.Module):
@@ -233,9 +274,10 @@ class Reading(eqx.Module):
 
 
 class Scores(eqx.Module):
-    """Accuracy, cross-entropy and predicted primes over the scored half of every window."""
+    """Accuracy, cross-entropy, and how often each word is there, predicted, and both, over the scored half of every window."""
 
     task: str = eqx.field(static=True)
+    words: int = eqx.field(static=True)
 
     def __call__(self, network: Any, test: Array) -> dict[str, Array]:
         context = test.shape[1]
@@ -245,17 +287,17 @@ class Scores(eqx.Module):
         def of_one(row: Array) -> dict[str, Array]:
             logits = self._logits(network, row)[scored]
             words, best = row[scored], jnp.argmax(logits, -1).astype(jnp.int32)
-            prime, called = words == PRIME, best == PRIME
+            there, called = (jax.nn.one_hot(one, self.words, dtype=bool) for one in (words, best))
             return {
                 "accuracy": jnp.mean((best == words).astype(jnp.float32)),
                 "loss": jnp.mean(cross_entropies(logits, words)).astype(jnp.float32),
-                "prime": jnp.sum(prime),
-                "called": jnp.sum(called),
-                "called_and_prime": jnp.sum(prime & called),
+                "there": jnp.sum(there, axis=0),
+                "called": jnp.sum(called, axis=0),
+                "right": jnp.sum(there & called, axis=0),
             }
 
         each = jax.lax.map(of_one, test.astype(jnp.int32), batch_size=min(32, test.shape[0]))
-        return {n: jnp.mean(v) if n in ("accuracy", "loss") else jnp.sum(v) for n, v in each.items()}
+        return {n: jnp.mean(v) if n in ("accuracy", "loss") else jnp.sum(v, axis=0) for n, v in each.items()}
 
     def _logits(self, network: Any, row: Array) -> Array:
         """Logits for the word at every position of a window, from the words visible in the task."""

@@ -45,14 +45,21 @@ from solvable.methods.training.squared_attention import InteractionStack, displa
 from solvable.model import Control, Count, Guard, Model, choice, control, dimension, observable
 
 from .._interactions import (
+    CLONE,
+    DISPLACEMENT,
+    LAYER,
     PAIRED,
     SIMPLICITY,
+    STEP,
+    check_heads,
     clip_field,
     decay_field,
     depth_field,
     evaluated_steps,
+    heads_field,
     learner_field,
     networks,
+    networks_field,
     optimiser,
     optimiser_field,
     rate_field,
@@ -145,7 +152,7 @@ class ShortSequences(Model):
     method = "no closed theory; exact losses, and the floors of many-body"
     runs = "host"
     typical_sizes = (10_000, 100_000, 1_000_000)
-    simulation_seconds = 6.0
+    simulation_seconds = 0.6
     simulation_growth = 0.1
     arms_declared = MappingProxyType(
         {
@@ -179,17 +186,17 @@ class ShortSequences(Model):
     depth: int = depth_field()
     optimiser: str = optimiser_field()
     decay: str = decay_field()
-    heads: int = choice(4, low=1, high=64, meaning="attention heads of a layer")
+    heads: int = heads_field()
     width: int = choice(12, low=1, high=256, meaning="length of the inner vectors (of an encoder: of its embedding)")
     steps: int = choice(200, low=1, high=1_000_000, meaning="steps, each on all drawn sequences")
-    networks: int = choice(2, low=1, high=64, meaning="networks trained side by side on the same sequences")
+    networks: int = networks_field()
 
     dimensions_declared = (
-        dimension("step", "steps of training", symbol="t", scale="log", kind="time"),
+        STEP,
         dimension("network", "networks that differ in their initial weights"),
-        dimension("clone", "order of the clone; 4 is the law itself", kind="label"),
+        CLONE,
         dimension("bodies", "number of interacting sites", symbol="p", kind="label"),
-        dimension("layer", "layer of the network", symbol="l", kind="label"),
+        LAYER,
     )
     main_declared = ("loss", "share", "clone_optimal")
     observables_declared = (
@@ -197,8 +204,7 @@ class ShortSequences(Model):
                    predicted=False),
         observable("share", "learnt share of the part of the true logits with this many bodies", high=1,
                    dims=("step", "network", "bodies"), predicted=False),
-        observable("displacement", "mean square displacement of a layer from its initial weights", low=0,
-                   dims=("step", "network", "layer"), predicted=False, when={"learner": "stack"}),
+        DISPLACEMENT,
         observable("clone_optimal", "loss of the true conditionals of a clone on itself", dims=("clone",), low=0,
                    predicted=False),
     )  # fmt: skip
@@ -208,8 +214,7 @@ class ShortSequences(Model):
             raise InvalidValue(
                 f"colours = {self.colours} and sites = {self.sites} give more than {MOST_STATES} states, too many to enumerate."
             )
-        if self.learner == "encoder" and self.width % self.heads:
-            raise InvalidValue(f"heads = {self.heads} does not divide width = {self.width}.")
+        check_heads(self)
 
     def coordinates(self) -> dict[str, np.ndarray]:
         return {"step": evaluated_steps(self.steps), "network": np.arange(self.networks), "clone": np.arange(1, 5),

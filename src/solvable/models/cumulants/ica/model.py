@@ -44,6 +44,7 @@ from solvable.methods.flows.integrate import integrate
 from solvable.methods.training.reduced import Stream, normal, reduced_descent
 from solvable.model import (
     Control,
+    FirstView,
     Guard,
     Input,
     Model,
@@ -84,6 +85,7 @@ class ICA(Model):
     typical_sizes = (100, 200, 400)
     theory_seconds = 0.01
     simulation_seconds = 0.5
+    first_view = FirstView(values={"start": 0.6}, sizes=(40, 80))
     check_study = (
         {"values": {"snr": 15.0, "start": 0.6}, "over": {"samples": [100.0, 400.0]}, "sizes": (40, 80, 160), "seeds": 24},
         {"values": {"learner": "descent", "rate": 0.05, "snr": 15.0, "times": [0.0, 15.0, 30.0, 45.0]},

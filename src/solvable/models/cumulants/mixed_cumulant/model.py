@@ -104,7 +104,7 @@ class MixedCumulant(Model):
     batch_accuracy = 1e-10  # rounding errors affect adaptive steps
     typical_sizes = (1000, 4000, 16000)
     theory_seconds = 0.02
-    simulation_seconds = 0.5
+    simulation_seconds = 0.15
     simulation_growth = 1.0
     check_study = (
         {"values": {"times": [0.0, 10.0, 20.0, 30.0]}, "over": {"latents": ["correlated", "independent"]},

@@ -52,6 +52,20 @@ def _probabilities(stored: Stored) -> list[Measured]:
     return found
 
 
+def _real(stored: Stored) -> list[Measured]:
+    table = stored[f"{FIGURE}.digits"].sel(case="by magnitude")
+    best = table.divergence.argmin("round")
+    full, pruned = (table.isel(round=place) for place in (0, best))
+    return [
+        Measured("calibration error of the full network over that of the pruned one",
+                 *mean_and_error(full.calibration_error / pruned.calibration_error), above=1.5),
+        Measured("divergence of the full network over that of the pruned one",
+                 *mean_and_error(full.divergence / pruned.divergence), above=1.5),
+        Measured("accuracy of the pruned network less that of the full one", *mean_and_error(pruned.accuracy - full.accuracy),
+                 above=-0.02),
+    ]  # fmt: skip
+
+
 CLAIMS = (
     Claim(
         "Pruning ends at similar sizes whatever the start.",
@@ -79,8 +93,9 @@ CLAIMS = (
     Claim(
         "On real data pruned networks are less overconfident.",
         PAPER,
-        "calibration error on digits with noisy labels",
-        "a full network at its best temperature",
-        missing="a run on digits",
+        "a smaller calibration error on digits with noisy labels, at no loss of accuracy",
+        "a full network at its best temperature, drawn beside it",
+        (FIGURE,), _real, "odd against even digits, flips 0.25, 1,000 images, 50 units, 600 steps of Adam, rounds of 30 %, "
+        "12 seeds; pruned to the smallest divergence",
     ),
 )  # fmt: skip

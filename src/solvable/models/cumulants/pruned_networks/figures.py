@@ -56,7 +56,12 @@ def descent(quick: bool) -> dict[str, Any]:
     width, seeds = (8, 2) if quick else (50, 6)
     widths = {f"{w} units": (w, {}) for w in (WIDTHS[:1] if quick else WIDTHS)}
     teachers = {name: (width, fields) for name, fields in list(TEACHERS.items())[: 2 if quick else None]}
+    digits = {"input_dimension": 64, "examples": 1000, "tested": 797, "steps": 600, "teacher": "digits"}
+    if quick:
+        digits |= {"steps": 5, "examples": 40}
+    cases = {"by magnitude": (width, {}), "random pruning": (width, {"pruning": "random"})}
     return {
+        "digits": runs(cases, 2 if quick else 12, {**digits, "flip": 0.25}, 8),
         "widths": runs(widths, 2 if quick else 4, {**settings, "flip": 0.25}, 5),
         "teachers": runs(teachers, seeds, {**settings, "flip": 0.1, "gain": 3.0}, 5),
     }
@@ -65,9 +70,13 @@ def descent(quick: bool) -> dict[str, Any]:
 def draw_descent(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(2, 3, figsize=(13.2, 7.4), layout="constrained", sharex=True)
-    titles = {"widths": "linear rule, flips 0.25, from", "teachers": "50 units, flips 0.1,"}
-    for row, part in zip(axes, ("widths", "teachers"), strict=True):
+    figure, axes = plt.subplots(3, 3, figsize=(13.2, 10.8), layout="constrained", sharex=True)
+    titles = {
+        "widths": "linear rule, flips 0.25, from",
+        "teachers": "50 units, flips 0.1,",
+        "digits": "odd or even digits, flips 0.25,",
+    }
+    for row, part in zip(axes, titles, strict=True):
         table = data[part]
         for i, case in enumerate(table.case.values):
             at = table.sel(case=case)
@@ -89,7 +98,7 @@ def draw_descent(data: dict[str, Any]) -> Any:
     axes[0, 0].set_title("trained (filled), best temperature (open), best size (▼)", fontsize=9)
     axes[0, 1].set_title("calibration", fontsize=9)
     axes[0, 2].set_title("accuracy", fontsize=9)
-    for axis in axes[1]:
+    for axis in axes[-1]:
         axis.set_xlabel("weights left")
     return figure
 

@@ -2,7 +2,8 @@ r"""Networks pruned by magnitude under label noise: sparse double descent, and h
 
 **Data.** n Gaussian inputs x in d dimensions and a teacher of M units with unit weights a_m and fields u_m = a_m·x: a
 *committee* t = M^{−½} Σ_m tanh(g u_m), or a *parity* t = Π_m tanh(g u_m). Labels are *flipped*: sign(t), reversed with
-probability ε; or *soft*: positive with probability 1/(1 + e^{−s t}). Either way P(y|x) is known.
+probability ε; or *soft*: positive with probability 1/(1 + e^{−s t}). Either way P(y|x) is known. In place of both, the
+images of handwritten digits (d = 64), drawn with the seed, and t = ±1 for odd and even ones.
 
 **Learner.** `size` ReLU units with biases and a logistic readout, Adam on all samples at once. After every round a share of
 the remaining weights of both layers together is removed, the smallest ones or random ones; the others are reset to their
@@ -29,12 +30,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from solvable.errors import InvalidValue
+from solvable.methods.data.digits import PIXELS, digit_images
 from solvable.model import Control, Count, Guard, Model, Reference, choice, control, dimension, observable
 
 from .._pruning import Network, forward, train_and_prune
 
 SMALLEST = math.log(1e-9)
 BINS = 10
+IMAGES = 1797  # of digits
 TEMPERATURES = 2 ** np.linspace(-1, 9, 41)
 INTERPOLATING = 0.995
 """Training accuracy from which the labels count as fitted."""
@@ -89,7 +93,7 @@ class PrunedNetworks(Model):
     )
     method = "no closed theory; compared with a coin, a tuned temperature and random pruning"
     typical_sizes = (25, 50, 100)
-    simulation_seconds = 2.0
+    simulation_seconds = 0.25
     simulation_growth = 1.0
     guard = Guard(
         values={"rounds": 2, "steps": 10, "examples": 20, "tested": 50, "input_dimension": 4}, size=4, seeds=2
@@ -127,7 +131,8 @@ class PrunedNetworks(Model):
         0.01, low=0.0, low_open=True, high=1.0, typical=(1e-3, 3e-2), scale="log", symbol=r"\eta",
         meaning="learning rate of Adam")  # fmt: skip
     labels: str = choice("flipped", options=("flipped", "soft"), meaning="kind of label noise")
-    teacher: str = choice("committee", options=("committee", "parity"), meaning="how the teacher combines its units")
+    teacher: str = choice("committee", options=("committee", "parity", "digits"),
+        meaning="how the teacher combines its units, or odd against even handwritten digits")  # fmt: skip
     teachers: int = choice(1, high=1000, symbol="M", meaning="units of the teacher")
     pruning: str = choice("magnitude", options=("magnitude", "random"), meaning="which weights are removed")
     input_dimension: int = choice(10, high=10_000, symbol="d", meaning="dimension of the inputs")
@@ -160,6 +165,18 @@ class PrunedNetworks(Model):
     def coordinates(self) -> dict[str, np.ndarray]:
         return {"round": np.arange(self.rounds)}
 
+    def validate(self) -> None:
+        if self.teacher != "digits":
+            return
+        if self.labels != "flipped":
+            raise InvalidValue(
+                "labels = 'soft' needs a teacher of units: digits are odd or even, their labels are flipped."
+            )
+        if self.examples + self.tested > IMAGES:
+            raise InvalidValue(
+                f"examples + tested = {self.examples + self.tested} exceeds {IMAGES}, the number of images of digits."
+            )
+
     def probability(self, directions: Array, x: Array) -> Array:
         """The teacher's P(y = 1|x)."""
         units = jnp.tanh(self.gain.astype(x.dtype) * (x @ directions.T))
@@ -172,7 +189,8 @@ class PrunedNetworks(Model):
 
     def experiment(self, key: PRNGKeyArray, size: int, counts: Mapping[str, Count], dtype: Any) -> dict[str, Array]:
         to_draw, to_learn = jax.random.split(key)
-        d, n = self.input_dimension, self.examples
+        digits = self.teacher == "digits"
+        d, n = PIXELS if digits else self.input_dimension, self.examples
         # One call for all random numbers, whose compilation takes longer than anything else.
         parts = np.cumsum([self.teachers * d, n * d, n, self.tested * d, size * d, size])
         drawn = jax.random.normal(to_draw, (parts[-1],), dtype)
@@ -180,9 +198,17 @@ class PrunedNetworks(Model):
         directions = directions.reshape(self.teachers, d)
         directions = directions / jnp.sqrt(jnp.sum(directions**2, axis=1, keepdims=True))
         x, fresh = x.reshape(n, d), fresh.reshape(self.tested, d)
-        positive = jax.scipy.special.ndtr(chance) < self.probability(directions, x)
+        if digits:
+            order = jax.random.permutation(jax.random.fold_in(to_draw, 1), IMAGES)
+            images, shown = (jnp.asarray(part)[order] for part in digit_images())
+            flip = self.flip.astype(dtype)
+            odd = jnp.where(shown % 2 == 1, 1 - flip, flip)
+            x, fresh = (images[part].astype(dtype) for part in (slice(n), slice(n, n + self.tested)))
+            known, true = odd[:n], odd[n : n + self.tested]
+        else:
+            known, true = self.probability(directions, x), self.probability(directions, fresh)
+        positive = jax.scipy.special.ndtr(chance) < known
         sign = jnp.where(positive, -1.0, 1.0).astype(dtype)
-        true = self.probability(directions, fresh)
         start = {
             "first": np.sqrt(2 / d).astype(dtype) * first.reshape(size, d),
             "bias": jnp.zeros(size, dtype),

@@ -106,7 +106,7 @@ class ReceptiveFields(Model):
     )
     method = "no closed theory; compared with Gaussian inputs of equal covariance and random pruning"
     typical_sizes = (20, 40, 80)
-    simulation_seconds = 3.0
+    simulation_seconds = 0.9
     simulation_growth = 1.0
     guard = Guard(values={"rounds": 2, "steps": 10, "batch": 16, "tested": 200, "units": 4}, size=12, seeds=2)
     arms_declared = MappingProxyType(

@@ -50,7 +50,19 @@ from scipy.special import ndtri
 from solvable.errors import InvalidValue
 from solvable.methods.averages.hermite import atoms_with_moments
 from solvable.methods.fixed_points.bisection import bisect
-from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, data, observable
+from solvable.model import (
+    Control,
+    FirstView,
+    Guard,
+    Input,
+    Model,
+    Numerics,
+    Reference,
+    choice,
+    control,
+    data,
+    observable,
+)
 
 from .learners import fit_features, fit_network
 from .norms import (
@@ -93,7 +105,10 @@ class SpikedCumulant(Model):
     numerics = Numerics(nodes=128)
     typical_sizes = (25, 50)
     theory_seconds = 1e-3
-    simulation_seconds = 0.2
+    simulation_seconds = 0.01
+    first_view = FirstView(
+        along="pair_overlap", observables=("pair_function",)
+    )  # what is measured depends on nothing else
     gradient_accuracy = 1e-5
     check_study = (
         {"over": {"snr": [3.0, 10.0], "pair_overlap": [0.6, 0.9]}, "values": {"scaled_samples": 2.0}, "seeds": 48},

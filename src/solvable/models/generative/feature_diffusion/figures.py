@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, LINES, label
+from solvable.render.plots import COLOURS, LINES, label, standard_error
 from solvable.study import Study
 
 from .model import EDGES, FeatureDiffusion
@@ -18,7 +18,7 @@ NAMES = ("variance 0.5", "variance 2")
 
 def _points(axis: Any, x: Any, runs: Any, **style: Any) -> None:
     """Means over seeds with their standard errors."""
-    error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+    error = standard_error(runs)
     axis.errorbar(x, runs.mean("seed"), error, linestyle="none", markersize=3.4, **style)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, INK, label, log_axis
+from solvable.render.plots import COLOURS, INK, label, log_axis, standard_error
 from solvable.study import Study
 
 from .model import LinearDiffusion
@@ -158,7 +158,7 @@ def draw_regularisation(data: dict[str, Any]) -> Any:
 
 def _points(axis: Any, runs: Any, colour: str, marker: str = "o", aside: float = 1.0) -> None:
     (dim,) = (d for d in runs.dims if d != "seed")
-    error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+    error = standard_error(runs)
     face = colour if marker == "o" else "white"
     axis.errorbar(
         aside * runs[dim], runs.mean("seed"), error, fmt=marker, color=colour, mfc=face, markersize=3.8, zorder=4

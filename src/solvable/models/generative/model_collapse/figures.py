@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, LINES, MARKERS, log_axis
+from solvable.render.plots import COLOURS, LINES, MARKERS, log_axis, standard_error
 from solvable.study import Study
 
 from .model import ModelCollapse
@@ -43,7 +43,7 @@ def generations(quick: bool) -> dict[str, Any]:
 def _curve(axis: Any, data: Any, name: str, i: int, words: str, line: str = "-", shift: float = 0.0) -> None:
     """The theory as a line, the mean over seeds as points."""
     runs = data[f"{name}_simulated"].isel(size=-1)
-    error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+    error = standard_error(runs)
     axis.plot(data.generation, data[f"{name}_theory"] + shift, line, color=COLOURS[i], label=words)
     axis.errorbar(
         data.generation,

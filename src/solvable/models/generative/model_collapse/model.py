@@ -118,7 +118,7 @@ class ModelCollapse(Model):
     theory_lanes = 16
     accuracy = 1e-9
     typical_sizes = (200, 800, 3200)
-    simulation_seconds = 0.3
+    simulation_seconds = 0.08
     simulation_growth = 1.0
     guard = Guard(size=200, seeds=8)
     check_study = (

@@ -16,6 +16,7 @@ from .._landscape import Covariance
 from .._state_evolution import blind_overlap
 from .._thresholds import trivial_landscape
 from .model import GradientFlow
+from .success import draw_success, success
 
 NOISES = (0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.48, 0.5, 0.55, 0.6)
 SHOWN = (0.2, 0.3, 0.4, 0.45, 0.5, 0.6)
@@ -68,7 +69,7 @@ def descents(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
     # seeds are pairs of descents with opposite noise; the last times show where descents end
-    sizes = {20: 4, 40: 4} if quick else {40: 20, 80: 10}
+    sizes = {20: 4, 40: 4} if quick else {40: 60, 80: 20, 160: 6}
     early, late = np.array([0.5, 1.0, 2.0, 3.0]), (10.0 if quick else 40.0)
     times, names = np.append(early, late), ("overlap", "multiplier", "lowest", "cosine")
     most = 2 * max(sizes.values())
@@ -155,5 +156,10 @@ RECIPES = {
         descents,
         draw_descents,
         sentence="The Hessian along descents of finite systems points to the signal where its strength exceeds the noise.",
+    ),
+    "gradient-flow-success": Recipe(
+        success,
+        draw_success,
+        sentence="How often gradient flow finds the signal, against Δ₂ between the lines of the phase diagram.",
     ),
 }

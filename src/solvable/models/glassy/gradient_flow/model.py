@@ -81,7 +81,7 @@ class GradientFlow(Model):
     theory_lanes = 4
     converges_along = "time"
     typical_sizes = (50, 100, 200)
-    simulation_seconds = 3.0
+    simulation_seconds = 0.7
     simulation_growth = 3.0
     check_study = (
         {"values": START, "over": {"matrix_noise": [0.3, 0.6]}, "sizes": [40, 80], "seeds": 48},

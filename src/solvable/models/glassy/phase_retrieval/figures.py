@@ -11,6 +11,7 @@ from solvable.render.plots import COLOURS, label, log_axis
 from solvable.search import locate
 from solvable.study import Study
 
+from .large import descents
 from .model import RECOVERED, PhaseRetrieval, final_predictions
 
 LOSSES = (0.0, 1.0)
@@ -180,7 +181,75 @@ def draw_histogram(data: dict[str, Any]) -> Any:
     return figure
 
 
+# --- states without overlap -------------------------------------------------------------------------------------------
+
+EQUATOR = (8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0)
+
+
+def equator(quick: bool) -> dict[str, Any]:
+    """Descents confined to overlap zero, whose ends have no overlap at any α, and the lowest direction of their Hessian."""
+    sizes = {16: 2, 32: 2} if quick else {128: 16, 256: 12, 512: 8}
+    times = (1.0, 2.0) if quick else (50.0, 200.0)
+    names, found = ("lowest", "alignment", "loss"), {}
+    for size, number in sizes.items():
+        runs = [descents(seed, size, EQUATOR, times, 1, confined=True, spectra=True) for seed in range(number)]
+        ends = [run | {"loss": run["loss"][..., -1]} for run in runs]
+        found[size] = {name: np.stack([end[name][:, 0] for end in ends], axis=1) for name in names}
+    return {"": equator_table(found)}
+
+
+def equator_table(found: dict[int, dict[str, np.ndarray]]) -> Any:
+    """Values by size, α and seed, with the theory's."""
+    import xarray as xr
+
+    most = max(each["lowest"].shape[1] for each in found.values())
+    table = xr.Dataset(coords={"size": list(found), "samples": list(EQUATOR)})
+    for name in ("lowest", "alignment", "loss"):
+        parts = [
+            np.pad(each[name], [(0, 0), (0, most - each[name].shape[1])], constant_values=np.nan)
+            for each in found.values()
+        ]
+        table[name] = (("size", "samples", "seed"), np.stack(parts))
+    exact = PhaseRetrieval(samples=np.array(EQUATOR)).theory()
+    for name, of in (("lowest", "lowest"), ("alignment", "alignment"), ("loss", "train_loss")):
+        table[f"{name}_theory"] = ("samples", np.asarray(exact[of]))
+    return table
+
+
+def draw_equator(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    table = data[""]
+    figure, axes = plt.subplots(1, 3, figsize=(12.6, 3.9), layout="constrained")
+    words = {
+        "loss": "mean loss of a measurement",
+        "lowest": r"lowest eigenvalue of the Hessian, $\lambda_{\min}$",
+        "alignment": "squared cosine with the signal",
+    }
+    for axis, (name, what) in zip(axes, words.items(), strict=True):
+        axis.plot(table.samples, table[f"{name}_theory"], color="0.3", label="threshold states, $N \\to \\infty$")
+        for i, size in enumerate(table["size"].values):
+            at = table[name].sel(size=size)
+            error = at.std("seed", ddof=1) / np.sqrt(at.count("seed"))
+            axis.errorbar(at.samples + 0.12 * (i - 1), at.mean("seed"), error, fmt="o", markersize=4, color=COLOURS[i],
+                          label=f"descents, N = {int(size)}")  # fmt: skip
+        axis.axvline(13.80, color="0.5", linestyle="--", linewidth=1)
+        axis.set(xlabel=label("measurements per dimension", r"\alpha"), ylabel=what)
+    axes[0].legend(fontsize=8)
+    axes[1].axhline(0, color="0.6", linewidth=0.8, zorder=0)
+    figure.suptitle(
+        "Descents confined to overlap zero end where the Hessian points to the signal (dashed: threshold 13.8)",
+        fontsize=11,
+    )
+    return figure
+
+
 RECIPES = {
+    "phase-retrieval-equator": Recipe(
+        equator,
+        draw_equator,
+        sentence="Where descents end that are kept without overlap, and whether their Hessian points to the signal there.",
+    ),
     "phase-retrieval-law": Recipe(
         histogram,
         draw_histogram,

@@ -60,6 +60,7 @@ from solvable.methods.flows.descent import descend, on_sphere, steps_at
 from solvable.methods.random_matrices.reweighted import lowest_direction
 from solvable.model import (
     Control,
+    FirstView,
     Guard,
     Input,
     Model,
@@ -101,6 +102,11 @@ class PhaseRetrieval(Model):
     typical_sizes = (64, 128, 256)
     simulation_seconds = 4.0
     simulation_growth = 2.0
+    # the initial Hessian, whose theory is exact; trapped states are undefined wherever a run finds the signal
+    first_view = FirstView(
+        values={"state": "initial", "normalisation": 1.0, "times": [0.0, 0.1]}, observables=("lowest", "alignment"),
+        span=(3.0, 30.0), points=4, seeds=64,
+    )  # fmt: skip
     check_study = (
         {
             "values": {"state": "initial", "normalisation": 1.0, "times": [0.0, 0.1]},

@@ -88,7 +88,7 @@ class SpikedMatrixTensor(Model):
     runs = "map"  # a single tensor of the largest size fills the memory
     typical_sizes = (50, 100, 200)
     theory_seconds = 1e-3
-    simulation_seconds = 0.3
+    simulation_seconds = 0.1
     simulation_growth = 3.0
     first_view = FirstView(seeds=200)
     guard = Guard(

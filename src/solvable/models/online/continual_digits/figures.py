@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, MARKERS
+from solvable.render.plots import COLOURS, MARKERS, mean_and_error
 from solvable.study import Study, provenance
 
 from ..continual_learning.model import ContinualLearning
@@ -96,7 +96,7 @@ def draw_digits(data: dict[str, Any]) -> Any:
     figure, axes = plt.subplots(2, 3, figsize=(12.4, 6.6), width_ratios=[1, 1, 1.15])
     for row, name in enumerate(("forgetting", "transfer")):
         for i, arm in enumerate(found.arm.values):
-            mean, error = _mean_and_error(found[name].sel(arm=arm))
+            mean, error = mean_and_error(found[name].sel(arm=arm))
             axes[row, 0].errorbar(found.mixing, mean, error, fmt=f"{MARKERS[i]}-", color=COLOURS[i], linewidth=0.8,
                                   label=LABELS[arm])  # fmt: skip
             axes[row, 1].plot(
@@ -143,10 +143,10 @@ def _protocols(axis: Any, shown: Any, horizon: float) -> None:
     base = shown.final_loss.sel(protocol=schedules[0])
     for i, mix in enumerate(shown.mixing.values):
         at = (shown.final_loss - base).sel(mixing=mix)
-        mean, error = _mean_and_error(at.sel(protocol=schedules))
+        mean, error = mean_and_error(at.sel(protocol=schedules))
         axis.errorbar(shares, 1e3 * mean, 1e3 * error, fmt=f"{MARKERS[i]}-", color=COLOURS[i], linewidth=0.8,
                       label=f"γ = {mix:g}: task 2, then even replay")  # fmt: skip
-        mean, error = _mean_and_error(at.sel(protocol="optimal"))
+        mean, error = mean_and_error(at.sel(protocol="optimal"))
         place = 2 * float(shown.fraction.sel(mixing=mix, protocol="optimal").mean()) - 1
         axis.errorbar([place], [1e3 * mean], [1e3 * error], fmt="*", color=COLOURS[i], markersize=13,
                       markeredgecolor="black", zorder=5, label="the theory's optimal protocol" if i == 2 else None)  # fmt: skip
@@ -157,10 +157,6 @@ def _protocols(axis: Any, shown: Any, horizon: float) -> None:
     axis.set_yticks([-4, -2, 0, 2, 4, 10, 20], ["−4", "−2", "0", "2", "4", "10", "20"])
     axis.set_title(f"protocols on digits, horizon {horizon:g}")
     axis.legend(fontsize=7)
-
-
-def _mean_and_error(points: Any) -> tuple[Any, Any]:
-    return points.mean("seed"), points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
 
 
 RECIPES = {

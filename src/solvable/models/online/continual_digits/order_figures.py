@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe, kept
-from solvable.render.plots import COLOURS
+from solvable.render.plots import COLOURS, standard_error
 from solvable.study import provenance
 
 from .figures import INTERVALS, MIXED, STAGE
@@ -47,7 +47,7 @@ def draw_order(data: dict[str, Any]) -> Any:
     others = [p for p in loss.protocol.values if p != "optimal"]
     for i, protocol in enumerate(others):
         worse = 1e3 * (loss.sel(protocol=protocol) - loss.sel(protocol="optimal"))
-        error = worse.std("seed", ddof=1) / np.sqrt(worse.sizes["seed"])
+        error = standard_error(worse)
         place = loss.mixing + 0.02 * (i - (len(others) - 1) / 2)
         axis.errorbar(place, worse.mean("seed"), error, fmt="o", color=COLOURS[i], label=str(protocol))
     axis.axhline(0, color="0.5", linewidth=0.8, zorder=0)

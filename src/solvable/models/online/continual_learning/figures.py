@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, label
+from solvable.render.plots import COLOURS, label, standard_error
 from solvable.study import Study
 
 from .model import ContinualLearning
@@ -38,7 +38,7 @@ def draw_forgetting(data: dict[str, Any]) -> Any:
                 points.sel(start=start, arm=arm, size=size).forgetting_simulated,
             )
             axis.plot(lines.similarity, curve.forgetting_theory, color=colour, label=arm)
-            error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+            error = standard_error(runs)
             axis.errorbar(points.similarity, runs.mean("seed"), error, fmt="o", color=colour, markersize=3.6)
         axis.set(xlabel=label("similarity", r"\gamma"), ylabel="forgetting of task 1")
         axis.set_title(f"{start} student; SGD at N = {size} (points)")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, label
+from solvable.render.plots import COLOURS, label, mean_and_error
 from solvable.study import Study
 
 from .model import ContinualProtocols
@@ -101,7 +101,7 @@ def draw_protocols(data: dict[str, Any]) -> Any:
                 at.test_loss_simulated.sel(protocol=protocol, task=task),
             )
             axes["losses"].plot(time, line, dash, color=colour, label=f"{protocol}, task {task}")
-            mean, error = _mean_and_error(points)
+            mean, error = mean_and_error(points)
             axes["losses"].errorbar(time[every], mean[every], error[every], fmt="o", color=colour, markersize=3.2)
     axes["losses"].set(xlabel=label("time", "t"), ylabel=label("test_loss", r"\varepsilon_t"), yscale="log")
     axes["losses"].set_title(f"γ = {SHOWN}: flow (lines), SGD at N = {size} (points)")
@@ -126,7 +126,7 @@ def draw_protocols(data: dict[str, Any]) -> Any:
         for protocol, bar in bars:
             colour = COLOURS[1] if protocol.startswith("optimal") else "0.75"
             value = float(bar.final_loss_theory)
-            mean, error = _mean_and_error(bar.final_loss_simulated)
+            mean, error = mean_and_error(bar.final_loss_simulated)
             axes["final"].barh(place, value, color=colour, height=0.74)
             axes["final"].errorbar(mean, place, xerr=error, fmt="o", color="black", markersize=3.4)
             axes["final"].text(max(value, mean + error) + 4e-4, place, f"{value:.6f}", va="center", fontsize=7.5)
@@ -150,10 +150,6 @@ def draw_protocols(data: dict[str, Any]) -> Any:
     axes["curve"].legend()
     figure.suptitle("Which task to show when: the optimal protocol and every heuristic", fontsize=11)
     return figure
-
-
-def _mean_and_error(points: Any) -> tuple[Any, Any]:
-    return points.mean("seed"), points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
 
 
 RECIPES = {

@@ -57,6 +57,7 @@ from solvable.model import (
 )
 
 from .._papers import CONTINUAL, OPTIMAL_PROTOCOLS, SAAD_SOLLA
+from .._protocols import PROTOCOL_DIMENSIONS
 from .._two_tasks import (
     activation_field,
     check_overlaps,
@@ -150,13 +151,7 @@ class ContinualProtocols(Model):
         _unequal_heads, dims=("tasks", "students"), symbol="V(0)", meaning="both heads before the first stage")  # fmt: skip
 
     dimensions_declared = (
-        dimension("progress", "elapsed fraction of the horizon", symbol=r"t/T", kind="time"),
-        dimension(
-            "interval",
-            "middle of an interval of the protocol, as a fraction of the horizon",
-            symbol=r"t/T",
-            kind="time",
-        ),
+        *PROTOCOL_DIMENSIONS,
         dimension("task", "first and second task"),
     )
     main_declared = ("test_loss", "final_loss", "forgetting", "fraction")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, label
+from solvable.render.plots import COLOURS, label, standard_error
 from solvable.study import Study
 
 from .model import CurriculumOnline
@@ -117,7 +117,7 @@ def draw_order(data: dict[str, Any]) -> Any:
     for arm in curves.arm.values:
         line, runs = curves.test_error_theory.sel(arm=arm), curves.test_error_simulated.sel(arm=arm, size=size)
         axes[0].plot(time, line, color=colours[arm], label=NAMES[arm])
-        error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+        error = standard_error(runs)
         axes[0].errorbar(
             time[every], runs.mean("seed")[every], error[every], fmt="o", color=colours[arm], markersize=3.2
         )

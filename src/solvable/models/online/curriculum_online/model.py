@@ -74,6 +74,7 @@ from solvable.model import (
 )
 
 from .._papers import OPTIMAL_PROTOCOLS
+from .._protocols import PROTOCOL_DIMENSIONS
 
 PROTOCOLS = ("curriculum", "anti", "mixed", "optimal", "optimal-difficulty", "given")
 
@@ -170,13 +171,7 @@ class CurriculumOnline(Model):
         meaning="initial overlap with the teacher, squared norms on relevant and on irrelevant inputs")  # fmt: skip
 
     dimensions_declared = (
-        dimension("progress", "elapsed fraction of the horizon", symbol=r"t/T", kind="time"),
-        dimension(
-            "interval",
-            "middle of an interval of the protocol, as a fraction of the horizon",
-            symbol=r"t/T",
-            kind="time",
-        ),
+        *PROTOCOL_DIMENSIONS,
         dimension("inputs", "relevant and irrelevant inputs"),
     )
     main_declared = ("test_error", "final_error", "overlap", "fraction")

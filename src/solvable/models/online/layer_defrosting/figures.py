@@ -11,7 +11,7 @@ import numpy as np
 
 from solvable.methods.data.digits import digit_components
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, MARKERS, log_axis
+from solvable.render.plots import COLOURS, MARKERS, log_axis, mean_and_error
 from solvable.study import Study
 
 from .model import COMPARED, LayerDefrosting, Network
@@ -95,7 +95,7 @@ def draw_depths(data: dict[str, Any]) -> Any:
 def _errors(axis: Any, runs: Any, number: np.ndarray) -> None:
     """Test error with every number of frozen layers, and the lines that bound the experiment."""
     for i, frozen in enumerate(runs.frozen.values):
-        mean, error = _mean_and_error(runs.test_error_simulated.sel(frozen=frozen))
+        mean, error = mean_and_error(runs.test_error_simulated.sel(frozen=frozen))
         axis.errorbar(number, mean, error, fmt=f"{MARKERS[i]}-", color=COLOURS[i], label=f"{frozen} frozen")
     own, rich = (float(runs[f"{n}_error_simulated"].mean()) for n in ("source", "rich"))
     axis.axhline(own, color="0.35", linestyle="--", linewidth=1, label="source, on its own task")
@@ -107,7 +107,7 @@ def _errors(axis: Any, runs: Any, number: np.ndarray) -> None:
 
 def _best_depths(axis: Any, runs: Any, starts: list[str], number: np.ndarray) -> None:
     for i, start, at in _curves(runs, starts):
-        mean, error = _mean_and_error(at.best_depth_simulated)
+        mean, error = mean_and_error(at.best_depth_simulated)
         axis.errorbar(number * (1 + 0.05 * (i - 1)), mean, error, **_look(i, start == starts[0]))
     axis.set(xlabel="target samples n", ylabel="best depth $L^*$", ylim=(-0.15, int(runs.frozen[-1]) + 0.15))
     axis.set_yticks(runs.frozen.values)
@@ -117,7 +117,7 @@ def _best_depths(axis: Any, runs: Any, starts: list[str], number: np.ndarray) ->
 def _gains(axis: Any, runs: Any, starts: list[str], number: np.ndarray) -> None:
     """Differences paired within each realisation: same target samples, same test set."""
     for i, start, at in _curves(runs, starts):
-        mean, error = _mean_and_error(at.scratch_error_simulated - at.best_error_simulated)
+        mean, error = mean_and_error(at.scratch_error_simulated - at.best_error_simulated)
         label = f"ρ = {float(at.correlation):g}, {STARTS[start]}"
         axis.errorbar(number * (1 + 0.05 * (i - 1)), mean, error, label=label, **_look(i, start == starts[0]))
     axis.axhline(0, color="0.6", linewidth=0.8, zorder=0)
@@ -153,10 +153,6 @@ def _look(colour: int, filled: bool) -> dict[str, Any]:
         "color": COLOURS[colour],
         "markerfacecolor": COLOURS[colour] if filled else "white",
     }
-
-
-def _mean_and_error(points: Any) -> tuple[Any, Any]:
-    return points.mean("seed"), points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
 
 
 RECIPES = {

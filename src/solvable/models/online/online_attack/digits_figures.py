@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, INK, MARKERS, label, log_axis
+from solvable.render.plots import COLOURS, INK, MARKERS, label, log_axis, standard_error
 
 from .digits import ATTACKS, LEARNERS, attacks_on_digits
 
@@ -56,7 +56,7 @@ def draw_on_digits(data: dict[str, Any]) -> Any:
 
 
 def _points(axis: Any, runs: Any, i: int, name: str) -> None:
-    error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+    error = standard_error(runs)
     axis.errorbar(runs.cost, runs.mean("seed"), error, fmt=f"{MARKERS[i]}-", color=COLOURS[i], markersize=4, linewidth=1,
                   label=name)  # fmt: skip
 

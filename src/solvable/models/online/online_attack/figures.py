@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, LINES, MARKERS, label, log_axis
+from solvable.render.plots import COLOURS, LINES, MARKERS, label, log_axis, standard_error
 from solvable.study import Study
 
 from .model import OnlineAttack
@@ -46,7 +46,7 @@ def draw_costs(data: dict[str, Any]) -> Any:
         for i, arm in enumerate(ATTACKS):
             axis.plot(lines.cost, view(lines.sel(arm=arm)[f"{steady}_theory"]), color=COLOURS[i], label=arm)
             runs = view(points.sel(arm=arm, size=size)[f"{measured}_simulated"].isel(time=-1))
-            error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+            error = standard_error(runs)
             axis.errorbar(points.cost, runs.mean("seed"), error, fmt=MARKERS[i], color=COLOURS[i], markersize=3.8)
         log_axis(axis.xaxis)
         axis.set_xlabel(label("cost", "C"))

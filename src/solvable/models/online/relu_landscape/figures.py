@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, label
+from solvable.render.plots import COLOURS, label, standard_error
 from solvable.study import Study
 
 from .model import ReluLandscape
@@ -38,7 +38,7 @@ def draw_minima(data: dict[str, Any]) -> Any:
 
     def points(axis: Any, runs: Any, colour: str, **more: Any) -> None:
         runs = runs.sel(size=size)
-        error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+        error = standard_error(runs)
         axis.errorbar(descent.teachers, runs.mean("seed"), error, fmt="o", color=colour, markersize=4, **more)
 
     axes[0].plot(loss.teachers, loss.test_loss_theory, color=COLOURS[0], label="fixed point")

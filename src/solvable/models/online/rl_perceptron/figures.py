@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, MARKERS, label
+from solvable.render.plots import COLOURS, MARKERS, label, standard_error
 from solvable.study import Study, provenance
 
 from .model import RLPerceptron
@@ -174,7 +174,7 @@ def _schedules(axis: Any, data: Any) -> None:
 def _line_and_points(axis: Any, time: Any, line: Any, runs: Any, i: int, name: str) -> None:
     some = slice(1, None)
     axis.plot(time[some], line[some], color=COLOURS[i], label=name)
-    error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+    error = standard_error(runs)
     axis.errorbar(time[some], runs.mean("seed")[some], error[some], fmt=MARKERS[i], color=COLOURS[i], markersize=3.4)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, label
+from solvable.render.plots import COLOURS, label, standard_error
 from solvable.study import Study
 
 from .model import SoftCommittee
@@ -33,7 +33,7 @@ def draw_plateau(data: dict[str, Any]) -> Any:
     for activation, colour in zip(ACTIVATIONS, COLOURS, strict=False):
         axes[0].plot(time, curves.test_loss_theory.sel(activation=activation), color=colour, label=activation)
         points = curves.test_loss_simulated.sel(activation=activation, size=size)
-        error = points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
+        error = standard_error(points)
         axes[0].errorbar(time[every], points.mean("seed")[every], error[every], fmt="o", color=colour, markersize=3.4)
     axes[0].set(xlabel=label("time", "t"), ylabel=label("test_loss", r"\varepsilon"), yscale="log")
     axes[0].set_title(f"theory (lines) and SGD at N = {size} (points)")

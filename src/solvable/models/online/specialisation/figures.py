@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, MARKERS, label, log_axis
+from solvable.render.plots import COLOURS, MARKERS, label, log_axis, standard_error
 from solvable.study import Study
 
 from .model import Specialisation
@@ -42,7 +42,7 @@ def draw_inheritance(data: dict[str, Any]) -> Any:
         axes[0].plot(lines.readout_scale, at.final_specialisation_theory, color=COLOURS[i], label=name)
         axes[0].plot(lines.readout_scale, at.inherited_theory, ":", color=COLOURS[i], linewidth=1.2)
         runs = points.sel(first_scale=0.3, angle=angle, size=size).final_specialisation_simulated
-        error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+        error = standard_error(runs)
         axes[0].errorbar(points.readout_scale, runs.mean("seed"), error, fmt=MARKERS[i], color=COLOURS[i], markersize=4)
     axes[0].plot([], [], ":", color="0.3", linewidth=1.2, label="closed form, linear")
     axes[0].set_title(f"erf, $r_w$ = 0.3: flow (lines), SGD at N = {size}")
@@ -62,7 +62,7 @@ def draw_inheritance(data: dict[str, Any]) -> Any:
             words = f"θ = {angle:g}, feature {feature + 1}"
             axes[2].plot(several.time, at.specialisation_theory, dash, color=COLOURS[i], label=words)
             runs = at.specialisation_simulated.sel(size=size)
-            error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+            error = standard_error(runs)
             every = slice(2, None, 5)
             axes[2].errorbar(several.time[every], runs.mean("seed")[every], error[every], fmt=MARKERS[feature],
                              color=COLOURS[i], markersize=3.6)  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 
 from solvable.render.figures import Recipe
 from solvable.render.pieces import threads
-from solvable.render.plots import COLOURS, label
+from solvable.render.plots import COLOURS, label, standard_error
 from solvable.study import Study
 
 from .model import XorCurriculum
@@ -180,7 +180,7 @@ def draw_width(data: dict[str, Any]) -> Any:
     for (protocol, name), colour in zip(names, COLOURS, strict=False):
         runs = curves.test_error_simulated.sel(protocol=protocol, size=size)
         axes[0].plot(time, curves.test_error_theory.sel(protocol=protocol), color=colour, label=name)
-        error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+        error = standard_error(runs)
         axes[0].errorbar(time, runs.mean("seed"), error, fmt="o", color=colour, markersize=3.2)
     axes[0].axvline(10.0, color="0.6", linewidth=0.8, zorder=0)
     axes[0].set(xlabel=label("time", "t"), ylabel="error on hard samples", ylim=(0, None))

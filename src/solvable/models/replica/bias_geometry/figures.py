@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, INK, label
+from solvable.render.plots import COLOURS, INK, label, standard_error
 from solvable.study import Study
 
 from .model import BiasGeometry
@@ -92,7 +92,7 @@ def draw_maps(data: dict[str, Any]) -> Any:
         line = lines.accuracy_gap_theory.sel(similarity=q)
         axis.plot(lines.share, line, color=colour, label=rf"$q_T = {q:g}$")
         points = runs.accuracy_gap_simulated.sel(similarity=q).isel(size=-1)
-        error = points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
+        error = standard_error(points)
         axis.errorbar(runs.share, points.mean("seed"), error, fmt="o", color=colour)
     axis.axhline(0, color="0.5", linewidth=0.8, zorder=0)
     axis.set(xlabel=label("share of group +", r"\rho"), ylabel="accuracy gap, + minus −")

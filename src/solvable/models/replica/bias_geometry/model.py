@@ -44,7 +44,19 @@ from solvable.errors import InvalidValue
 from solvable.methods.averages.quadrature import gaussian_average_split
 from solvable.methods.fixed_points.linear_algebra import orthonormal_columns
 from solvable.methods.risk.lbfgs import minimise
-from solvable.model import Control, Input, Model, Numerics, Reference, choice, control, dimension, input, observable
+from solvable.model import (
+    Control,
+    FirstView,
+    Input,
+    Model,
+    Numerics,
+    Reference,
+    choice,
+    control,
+    dimension,
+    input,
+    observable,
+)
 
 from .fairness import Table, confusion, fairness
 from .teacher_mixture import SIGNS, Mixture, gram_matrix, mixture_students
@@ -74,7 +86,8 @@ class BiasGeometry(Model):
     typical_sizes = (100, 200, 400)
     theory_seconds = 3e-3
     theory_lanes = 64  # a batch waits for its slowest point
-    simulation_seconds = 0.3
+    simulation_seconds = 0.03
+    first_view = FirstView(observables=("test_error",))  # a gap between groups needs a thousand seeds
     inconclusive = 0.25  # share of inconclusive rows in the studies below, at their seeds and sizes
     check_study = (
         {"over": {"learner": ["single", "coupled", "shared"]}, "values": {"share": 0.3, "samples": 3.0}, "seeds": 24},

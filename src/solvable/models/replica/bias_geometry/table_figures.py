@@ -12,7 +12,7 @@ from solvable.methods.data.digits import digit_images
 from solvable.methods.risk.erm import minimise_risk
 from solvable.methods.risk.losses import loss_named
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, label
+from solvable.render.plots import COLOURS, label, standard_error
 
 from .model import BiasGeometry
 
@@ -105,7 +105,7 @@ def draw_table(data: dict[str, Any]) -> Any:
         here = found.sel(table=name)
         axis.plot(found.share, here.model, color="0.3", label=f"model, $q_T = {float(here.similarity):.2f}$")
         for kind, words, colour in (("gap", "real groups", COLOURS[0]), ("shuffled", "groups shuffled", COLOURS[1])):
-            error = here[kind].std("seed", ddof=1) / np.sqrt(here.sizes["seed"])
+            error = standard_error(here[kind])
             axis.errorbar(
                 found.share, here[kind].mean("seed"), error, fmt="o-", color=colour, markersize=4, label=words
             )

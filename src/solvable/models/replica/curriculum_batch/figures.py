@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, label, log_axis
+from solvable.render.plots import COLOURS, label, log_axis, standard_error
 from solvable.search import optimise
 from solvable.study import Study
 
@@ -125,7 +125,7 @@ def draw_gains(data: dict[str, Any]) -> Any:
     points, size = runs.test_error_simulated, int(data["runs"]["size"][-1])
     for arm, at in zip(PROTOCOLS, (*table.best_coupling.values, 0.9 * float(table.coupling[-1])), strict=True):
         here = points.sel(arm=arm)
-        error = here.std("seed", ddof=1) / np.sqrt(here.sizes["seed"])
+        error = standard_error(here)
         axis.errorbar(at, here.mean("seed"), error, fmt="o", color=colours[arm], markersize=4, zorder=4)
     axis.axhline(float(table.best.sel(arm="joint")), color=colours["joint"], label=NAMES["joint"])
     for arm in PROTOCOLS[:2]:

@@ -67,7 +67,7 @@ class CurriculumBatch(Model):
     simulation_dtype = "float64"  # small penalties are ill-conditioned
     typical_sizes = (100, 200, 400)
     theory_seconds = 1e-3
-    simulation_seconds = 0.2
+    simulation_seconds = 0.05
     check_study = ({"over": {"protocol": list(PROTOCOLS)}, "values": {"penalty": 0.05, "easy": 0.1}, "seeds": 24},)
     references = (
         Reference(

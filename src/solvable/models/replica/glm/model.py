@@ -36,7 +36,7 @@ from solvable.methods.risk.bayes_optimal import Bayes, Branch, Thresholds, solut
 from solvable.methods.risk.outputs import Table
 from solvable.methods.risk.risk_minimiser import Composition, learn
 from solvable.methods.risk.splitting import minimise
-from solvable.model import Control, Guard, Model, Numerics, Reference, choice, control, observable
+from solvable.model import Control, FirstView, Guard, Model, Numerics, Reference, choice, control, observable
 
 from .._labels import ratio_field
 from .parts import (
@@ -78,8 +78,9 @@ class GLM(Model):
     typical_sizes = (50, 100, 200)
     theory_lanes = 128
     theory_seconds = 1e-3
-    simulation_seconds = 0.3
+    simulation_seconds = 0.03
     simulation_growth = 2.5
+    first_view = FirstView(seeds=96)
     finite_size = 4.0
     inconclusive = 0.3  # share of inconclusive rows in the studies below, at their seeds and sizes
     check_study = (

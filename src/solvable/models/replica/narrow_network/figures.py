@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, INK, label, log_axis
+from solvable.render.plots import COLOURS, INK, label, log_axis, standard_error
 from solvable.study import Study
 
 from .model import NarrowNetwork
@@ -66,7 +66,7 @@ def draw_specialisation(data: dict[str, Any]) -> Any:
         axis.text(transition + 0.04, 0.24 if first else 0.5, word, rotation=90, ha="left", va="center", fontsize=8)
         for (start, marker), colour in zip(STARTS.items(), COLOURS[1:], strict=False):
             runs = chains.overlap_simulated.sel(activation=name, start=start, size=size)
-            error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+            error = standard_error(runs)
             axis.errorbar(chains.samples, runs.mean("seed"), error, fmt=marker, color=colour, markersize=4.5,
                           markerfacecolor="none" if start == "random" else colour, label=f"chain from {start}")  # fmt: skip
         axis.set(xlabel=label("samples", r"\alpha = n/(Kd)"), ylabel=label("overlap", "t"), ylim=(-0.06, 1.06))
@@ -76,7 +76,7 @@ def draw_specialisation(data: dict[str, Any]) -> Any:
     for (arm, marker), colour in zip({"ReLU": "o", "erf": "s"}.items(), (COLOURS[1], COLOURS[2]), strict=True):
         here = risk.sel(arm=arm, size=size)
         ratio = here.excess_loss_simulated / here.excess_loss_theory
-        error = ratio.std("seed", ddof=1) / np.sqrt(ratio.sizes["seed"])
+        error = standard_error(ratio)
         stable = here.stability_theory.values.reshape(len(risk.noise), -1)[:, 0] > 0
         for kept, face in ((stable, colour), (~stable, "none")):
             if kept.any():

@@ -51,7 +51,7 @@ from jaxtyping import Array
 from solvable.contract.declarations import Observable
 from solvable.errors import InvalidValue
 from solvable.methods.averages.chains import run_chains
-from solvable.model import Control, Guard, Model, Numerics, Reference, choice, control, observable
+from solvable.model import Control, FirstView, Guard, Model, Numerics, Reference, choice, control, observable
 
 from .committee import ACTIVATIONS, KINKED, ODD, Kernel, bayes_transitions, kernel_named
 from .networks import Chains, Committee, PenalisedLoss, Task, descend, draw_task, matched, measure
@@ -93,6 +93,7 @@ class NarrowNetwork(Model):
     theory_seconds = 5e-3
     simulation_seconds = 10.0
     simulation_growth = 3.2
+    first_view = FirstView(sizes=(36, 64), span=(3.0, 10.0), points=2, seeds=6)  # each number of samples is compiled
     check_study = (
         {
             "values": {"learner": "erm", "activation": "erf", "samples": 6.0, "penalty": 0.002, "noise": 0.001},

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, label, log_axis
+from solvable.render.plots import COLOURS, label, log_axis, standard_error
 
 from .classification import LabelEnergy, bayes_classifier, gradient_descent, langevin, stiffness
 from .committee import kernel_named
@@ -133,7 +133,7 @@ def draw_training(data: dict[str, Any]) -> Any:
         axis.plot(table.samples, here.excess_theory, color=COLOURS[0], label="theory, $d \\to \\infty$")
         for size, units, colour in zip(table["size"].values, table.units.values, COLOURS[1:], strict=False):
             runs = here.excess_simulated.sel(size=size)
-            error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+            error = standard_error(runs)
             axis.errorbar(here["at"], runs.mean("seed"), error, fmt="o", color=colour, markersize=4.5,
                           label=f"d = {int(size)}, K = {int(units)}")  # fmt: skip
         classify = str(arm).endswith("classification")

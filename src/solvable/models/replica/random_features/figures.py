@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, INK, MARKERS, label, log_axis
+from solvable.render.plots import COLOURS, INK, MARKERS, label, log_axis, standard_error
 from solvable.study import Study
 
 from .model import RandomFeatures
@@ -51,7 +51,7 @@ def draw_double_descent(data: dict[str, Any]) -> Any:
             axis.plot(ratio, theory[f"{name}_theory"].sel(loss=loss), color=colour, label=loss)
             for size, marker in zip(experiment["size"].values, MARKERS, strict=False):
                 points = experiment[f"{name}_simulated"].sel(loss=loss, size=size)
-                error = points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
+                error = standard_error(points)
                 last = f"d = {size}" if loss == LOSSES[0] else None
                 axis.errorbar(measured, points.mean("seed"), error, fmt=marker, color=colour, label=last,
                               alpha=0.45 + 0.55 * (size == experiment["size"].values[-1]))  # fmt: skip

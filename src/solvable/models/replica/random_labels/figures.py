@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, INK, MARKERS, label, log_axis
+from solvable.render.plots import COLOURS, INK, MARKERS, label, log_axis, standard_error
 from solvable.study import Study
 
 from .model import PIXELS, RandomLabels
@@ -44,7 +44,7 @@ def collapse(quick: bool) -> dict[str, Any]:
 
 
 def _points(axis: Any, x: Any, runs: Any, **look: Any) -> None:
-    axis.errorbar(x, runs.mean("seed"), runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"]), **look)
+    axis.errorbar(x, runs.mean("seed"), standard_error(runs), **look)
 
 
 def draw_collapse(data: dict[str, Any]) -> Any:

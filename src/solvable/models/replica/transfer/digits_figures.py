@@ -21,7 +21,7 @@ from solvable.methods.data.digits import digit_images
 from solvable.methods.risk.erm import minimise_risk
 from solvable.methods.risk.losses import loss_named
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, INK, MARKERS, log_axis
+from solvable.render.plots import COLOURS, INK, MARKERS, log_axis, standard_error
 
 from .model import SCRATCH_STEPS
 from .networks import random_network, train_network
@@ -139,7 +139,7 @@ def draw_on_digits(data: dict[str, Any]) -> Any:
 
 
 def _points(axis: Any, runs: Any, **look: Any) -> None:
-    error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+    error = standard_error(runs)
     axis.errorbar(runs.samples, runs.mean("seed"), error, markersize=4.5, linewidth=1, **look)
 
 

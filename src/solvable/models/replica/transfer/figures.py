@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, INK, MARKERS, label, log_axis
+from solvable.render.plots import COLOURS, INK, MARKERS, label, log_axis, standard_error
 from solvable.study import Study
 
 from .model import Transfer
@@ -118,7 +118,7 @@ def draw_gain(data: dict[str, Any]) -> Any:
 
 def _points(axis: Any, curves: Any, name: str, **look: Any) -> None:
     runs = curves[f"{name}_simulated"].isel(size=-1)
-    error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+    error = standard_error(runs)
     axis.errorbar(curves.samples, runs.mean("seed"), error, markersize=4.5, **look)
 
 

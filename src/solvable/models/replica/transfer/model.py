@@ -41,7 +41,20 @@ from solvable.methods.risk.channels import sign_risks
 from solvable.methods.risk.covariate import Sign, Spectrum, of_matrices, student
 from solvable.methods.risk.erm import minimise_risk
 from solvable.methods.risk.losses import loss_named
-from solvable.model import Control, Guard, Input, Model, Numerics, Reference, choice, control, data, input, observable
+from solvable.model import (
+    Control,
+    FirstView,
+    Guard,
+    Input,
+    Model,
+    Numerics,
+    Reference,
+    choice,
+    control,
+    data,
+    input,
+    observable,
+)
 
 from .._papers import LEARNING_CURVES
 from .networks import BATCH, TEST_SAMPLES, Source, draw_task, moments, random_network, source, train_network
@@ -81,8 +94,9 @@ class Transfer(Model):
     simulation_dtype = "float64"
     typical_sizes = (15, 30, 60)
     theory_seconds = 0.1
-    simulation_seconds = 2.0
+    simulation_seconds = 0.2
     simulation_growth = 2.5
+    first_view = FirstView(points=5, seeds=40)
     inconclusive = 0.35  # share of inconclusive rows in the studies below, at their seeds and sizes
     check_study = (
         {"over": {"samples": [2.0, 8.0]}},

@@ -139,7 +139,7 @@ class DepthTransfer(Model):
         0.5, low=0.0, high=2.0, typical=(0.0, 1.0), symbol=r"\alpha",
         meaning="branches are multiplied by depth to the power −α")  # fmt: skip
     correlation: Control = control(
-        0.0, low=0.0, high=1.0, high_open=True, typical=(0.0, 0.9), symbol="K",
+        0.0, low=0.0, high=1.0, high_open=True, typical=(0.0, 0.9), symbol="K", when={"patterns": tuple(range(2, 65))},
         meaning="scalar product of two different patterns")  # fmt: skip
     depth: int = choice(4, high=256, symbol="L", meaning="number of residual blocks")
     steps: int = choice(12, high=500, symbol="T", meaning="steps of gradient descent")

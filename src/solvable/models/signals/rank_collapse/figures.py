@@ -56,7 +56,28 @@ def collapse(quick: bool) -> dict[str, Any]:
         coords={"depth": depths},
         attrs={"limit": float(RankCollapse(context=context, scaling="depth").theory().limit_overlap)},
     )  # fmt: skip
-    return {"": table, "ends": ends, "lengths": _lengths(context, size, seeds)}
+    return {"": table, "ends": ends, "lengths": _lengths(context, size, seeds), "sizes": _sizes(quick)}
+
+
+def _sizes(quick: bool) -> Any:
+    """Gradients of one layer, over the number of tokens and the width, at tokens of overlap one half."""
+    import xarray as xr
+
+    contexts, widths, seeds = ([5, 10], [24, 48], 4) if quick else ([5, 10, 20, 40, 80], [96, 192, 384], 128)
+    names = ("log_query_gradient", "log_value_gradient")
+    table = {name: np.empty((len(contexts), len(widths), seeds)) for name in names}
+    theory = {name: np.empty(len(contexts)) for name in names}
+    for i, context in enumerate(contexts):
+        model = RankCollapse(context=context, depth=1, initial_overlap=0.5)
+        expected = model.theory(only=list(names))
+        for name in names:
+            theory[name][i] = expected[name][0]
+        for j, width in enumerate(widths):
+            runs = _runs(model, width, seeds)
+            for name in names:
+                table[name][i, j] = runs[name][:, 0]
+    columns: dict[str, Any] = {f"{name}_simulated": (("context", "size", "seed"), v) for name, v in table.items()}
+    return xr.Dataset(columns | {n: ("context", v) for n, v in theory.items()}, {"context": contexts, "size": widths})
 
 
 def _lengths(context: int, size: int, seeds: int) -> Any:
@@ -91,7 +112,7 @@ def draw_collapse(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
     table, ends, lengths = data[""], data["ends"], data["lengths"]
-    figure, axes = plt.subplots(1, 4, figsize=(16, 3.9), layout="constrained")
+    figure, axes = plt.subplots(1, 5, figsize=(19.5, 3.9), layout="constrained")
 
     def points(axis: Any, x: Any, runs: Any, i: int) -> None:
         error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
@@ -132,6 +153,14 @@ def draw_collapse(data: dict[str, Any]) -> Any:
     axes[3].set_xticks(list(LENGTHS), [f"{x:g}" for x in LENGTHS])
     axes[3].minorticks_off()
     axes[3].legend(fontsize=8)
+    sizes = data["sizes"]
+    for i, (name, words) in enumerate((("log_query_gradient", "queries"), ("log_value_gradient", "values"))):
+        axes[4].plot(sizes.context, np.exp(sizes[name]), color=COLOURS[i], label=words)
+        for k, size in enumerate(sizes["size"].values):
+            points(axes[4], sizes.context, np.exp(sizes[f"{name}_simulated"].sel(size=size)), i + 2 * k)
+    axes[4].set(xscale="log", yscale="log", xlabel=label("tokens", "T"), ylabel="squared gradient / $d^2$")
+    axes[4].set_title("overlap 1/2; markers: d = " + ", ".join(str(n) for n in sizes["size"].values), fontsize=8)
+    axes[4].legend(fontsize=8)
     figure.suptitle(
         f"Uniform attention makes tokens parallel and starves queries (lines: theory; points: d = {table.attrs['size']}, "
         f"T = {table.attrs['context']}, {table.sizes['seed']} networks)", fontsize=10,

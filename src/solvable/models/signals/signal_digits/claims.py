@@ -8,7 +8,7 @@ import numpy as np
 
 from solvable.contract.claims import Claim, Measured, Stored, mean_and_error
 
-FIGURE = "signal-digits"
+FIGURE, RESIDUALS = "signal-digits", "signal-digits-residuals"
 COLLAPSED, OPEN = 0.99, 0.9
 """Predicted overlaps of tokens beyond which a network counts as collapsed, and below which it does not."""
 
@@ -60,6 +60,17 @@ def _diagram(stored: Stored) -> list[Measured]:
     found.append(
         Measured("training accuracy at the largest β minus the best β, mean over depths", *frozen, below=-0.05)
     )
+    other, expected = stored[RESIDUALS].isel(size=-1), stored[f"{RESIDUALS}.theory"].overlap
+    words = "residual strengths 0.3 and 3"
+    ranks = mean_and_error(rank_correlation(expected, other.train_loss_simulated))
+    found.append(Measured(f"rank correlation of predicted overlap and training loss, {words}", *ranks, above=0.5))
+    reached, cells = other.train_accuracy_simulated, list(expected.dims)
+    for inside, label, bounds in (
+        (expected < OPEN, f"is below {OPEN:g}", {"above": 0.9}),
+        (expected > COLLAPSED, f"exceeds {COLLAPSED:g}", {"below": 0.5}),
+    ):
+        seen = mean_and_error(reached.where(inside).mean(cells))
+        found.append(Measured(f"training accuracy where the predicted overlap {label}, {words}", *seen, **bounds))
     return found
 
 
@@ -69,10 +80,11 @@ CLAIMS = (
         "giorlandino2025two",
         "networks learn where the predicted overlap of tokens stays below 1, not where it has come to 1 or attention is frozen",
         "training that does not depend on the diagram",
-        (FIGURE,), _diagram,
+        (FIGURE, RESIDUALS), _diagram,
         "digits as 16 patches, d = 64, one head, σ_v² = σ_w² = 0.2, no biases, L = 1 to 64, β = 0.1 to 30, 400 steps of Adam at "
-        "10⁻³, 4 networks each; intervals set before the training",
-        missing="language models of the paper's size, and residual strengths other than one",
+        "10⁻³, 4 networks each; the same with residual strengths 0.3 and 3, L = 2 and 8, normalisation after; "
+        "intervals set before the training",
+        missing="language models of the paper's size",
         seconds=20_000,
     ),
 )  # fmt: skip

@@ -10,7 +10,8 @@ before each branch, no biases; the mean over tokens, normalised, is read out by 
 gradient descent on the cross-entropy, batches of 100.
 
 **Theory.** None closed. That of `transformer-signals` gives the overlap of tokens after the last block at the start, which is
-measured here too (`start_overlap`); whether it says which networks train is the question.
+measured here too (`start_overlap`); whether it says which networks train is the question. So is whether networks whose queries
+and keys have much smaller gradients than their values (`gradient_ratio`) need Adam.
 
 **Simulation.** The training itself; every seed draws its split, its network and its batches.
 """
@@ -91,6 +92,8 @@ class SignalDigits(Model):
         observable("train_loss", "mean cross-entropy on the training images", low=0, predicted=False),
         observable("train_accuracy", "fraction of training images classified correctly", low=0, high=1, predicted=False),
         observable("accuracy", "the same on images never trained on", low=0, high=1, predicted=False),
+        observable("gradient_ratio", "logarithm of the squared gradient of the values' weights over that of queries and keys, "
+                   "before training, of a random projection of the output", predicted=False),
         observable("start_overlap", "overlap of two tokens after the last block before training", symbol=r"\rho_L", low=-1,
                    high=1, predicted=False),
     )  # fmt: skip
@@ -169,6 +172,13 @@ class SignalDigits(Model):
             return (total - square) / ((TOKENS - 1) * square)
 
         start = jnp.mean(jax.vmap(lambda one: overlap(self._tokens(network, one)))(x[:BATCH]))
+        # The readout is zero at first, so that a random one is used for these gradients.
+        readout = jax.random.normal(jax.random.fold_in(to_build, 1), (size, CLASSES), dtype)
+
+        def shown_loss(blocks):
+            return loss({**network, "blocks": blocks, "readout": readout / math.sqrt(size)}, x[:BATCH], y[:BATCH])
+
+        squares = jnp.sum(jax.grad(shown_loss)(network["blocks"]) ** 2, axis=(0, 2, 3))
         zero = jax.tree.map(jnp.zeros_like, network)
         number = jnp.arange(1, self.steps + 1, dtype=dtype)
         (network, _, _), _ = jax.lax.scan(step, (network, zero, zero), (number, jax.random.split(to_learn, self.steps)))
@@ -184,5 +194,6 @@ class SignalDigits(Model):
             "train_loss": jnp.mean(jax.nn.logsumexp(trained, axis=1) - chosen),
             "train_accuracy": right(trained, y[:TRAINED]),
             "accuracy": right(tested, y[TRAINED:]),
+            "gradient_ratio": jnp.log(squares[2] / (0.5 * (squares[0] + squares[1]))),
             "start_overlap": start,
         }

@@ -6,10 +6,11 @@ import numpy as np
 
 from solvable.contract.claims import Claim, Measured, Stored, mean_and_error
 
-from .figures import NAMES, at_base_rate, best_rates, changes, largest_rates
+from .figures import NAMES, above_best, at_base_rate, best_rates, changes, largest_rates
 from .laziness import slopes
 
 RATES, LAZINESS, COMPUTE = "transformer-scaling-rates", "transformer-scaling-laziness", "transformer-scaling-compute"
+TEXT = "transformer-scaling-text"
 PAPER = "dey2025completep"
 
 
@@ -36,6 +37,21 @@ def _transfer(stored: Stored) -> list[Measured]:
         shift = edge.sel(rule=rule).isel(depth=-1) - edge.sel(rule=rule).isel(depth=0)
         words = f"octaves from the largest rate that trains L = 2 to that of L = {int(longer.depth[-1])}, longer, {NAMES[rule]}"
         found.append(Measured(words, *mean_and_error(shift), **bounds))
+    text = stored[TEXT].isel(size=0)
+    best, lost = best_rates(text), above_best(text).isel(depth=-1)
+    first, last = (int(text.depth[i]) for i in (0, -1))
+    for rule, bounds in (
+        ("completep", {"above": -1.0, "below": 1.0}),
+        ("standard", {"below": -0.5}),
+        ("mup", {"below": -0.5}),
+    ):
+        shift = best.sel(rule=rule, depth=last) - best.sel(rule=rule, depth=first)
+        words = f"octaves from the best rate of L = {first} to that of L = {last}, text, 400 steps, {NAMES[rule]}"
+        found.append(Measured(words, *mean_and_error(shift), **bounds))
+    words = f"loss at L = {last} with the best rate of L = {first}, above that with its own best, text"
+    found.append(Measured(f"{words}, CompleteP", *mean_and_error(lost.sel(rule="completep")), below=0.05))
+    more = lost.sel(rule="mup") - lost.sel(rule="completep")
+    found.append(Measured("the same, μP minus CompleteP", *mean_and_error(more), above=0.0))
     return found
 
 
@@ -66,10 +82,11 @@ CLAIMS = (
         PAPER,
         "the best rate and the changes of activations do not depend on depth",
         "standard scaling and μP, where both do",
-        (RATES,), _transfer,
+        (TEXT, RATES), _transfer,
         "small GPTs on a random language: width 32, L = 2 and 16, 50 steps of AdamW, two seeds, rates in octaves; without "
-        "CompleteP width 64, L = 2 to 32, 400 steps, four seeds (intervals of these set with the data in view)",
-        missing="CompleteP for more than 50 steps, ε and weight decay, and depth 64",
+        "CompleteP width 64, L = 2 to 32, 400 steps, four seeds (intervals of these set with the data in view); on Python's "
+        "documentation width 64, L = 2 and 8, 400 steps, four seeds",
+        missing="CompleteP beyond 8 blocks for more than 50 steps, ε and weight decay",
     ),
     Claim(
         "Rules that transfer with larger branches leave the layers lazy.",

@@ -43,6 +43,66 @@ def longer_study(quick: bool) -> Study:
     return Study(model, {"rule": LONGER, "depth": depths, "rate": grid}, sizes=[size], seeds=seeds)
 
 
+def text(quick: bool) -> dict[str, Any]:
+    """Longer training on natural language; minutes on a GPU."""
+    model, grid = (
+        TransformerScaling(data="documentation", steps=400, batch=16, context=64, letters=64, base_width=64),
+        2.0 ** np.arange(-12.0, -3.0),
+    )
+    depths, size, seeds = [2, 8], 64, 4
+    if quick:
+        model, grid = model.replace(steps=16, batch=4, context=8, letters=16, base_width=16), grid[::3]
+        depths, size, seeds = [2, 4], 16, 2
+    over = {"rule": list(NAMES), "depth": depths, "rate": grid}
+    return {"": Study(model, over, sizes=[size], seeds=seeds).run()[KEPT]}
+
+
+def above_best(data: Any) -> Any:
+    """Final losses at the rate that is best at the first depth, above those at the best rate of each depth."""
+    loss = data.final_loss_simulated
+    tuned = loss.isel(depth=0, drop=True).mean("seed").argmin("rate")
+    return loss.isel(rate=tuned) - loss.isel(rate=loss.mean("seed").argmin("rate"))
+
+
+def draw_text(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    runs = data[""].isel(size=0)
+    figure, axes = plt.subplots(1, 5, figsize=(17.0, 3.8), layout="constrained")
+    for axis, rule in zip(axes, runs.rule.values, strict=False):
+        for i, depth in enumerate(runs.depth.values):
+            loss = runs.final_loss_simulated.sel(rule=rule, depth=depth)
+            error = loss.std("seed", ddof=1) / np.sqrt(loss.sizes["seed"])
+            axis.errorbar(loss.rate, loss.mean("seed"), error, fmt=MARKERS[i] + "-", color=COLOURS[i], markersize=3.8,
+                          label=f"L = {depth}")  # fmt: skip
+        log_axis(axis.xaxis)
+        axis.set(xlabel=label("rate of the base model", r"\eta"), title=NAMES[str(rule)], ylim=(1.85, 3.0))
+    axes[0].set_ylabel("test loss at the end, per character")
+    axes[0].legend()
+    places = np.arange(runs.sizes["rule"])
+    for i, (values, words) in enumerate(
+        (
+            (best_rates(runs).diff("depth").isel(depth=0), "best rate, octaves"),
+            (above_best(runs).isel(depth=-1), "loss"),
+        )
+    ):
+        error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
+        axes[4].errorbar(
+            places + 0.15 * i, values.mean("seed"), error, fmt=MARKERS[i], color=COLOURS[i + 3], label=words
+        )
+    axes[4].axhline(0, color="0.6", linewidth=0.8)
+    axes[4].set_xticks(places, [NAMES[str(rule)] for rule in runs.rule.values], fontsize=8)
+    axes[4].set_title(f"from L = {int(runs.depth[0])} to {int(runs.depth[-1])}: change of the best rate,\n"
+                      "loss at the old best rate above the best", fontsize=9)  # fmt: skip
+    axes[4].legend()
+    figure.suptitle(
+        f"Transformers of width {int(data['']['size'][0])} on Python's documentation, with the hyperparameters of depth "
+        f"{int(runs.depth[0])}",
+        fontsize=11,
+    )
+    return figure
+
+
 def largest_rates(data: Any, slack: float = 0.1) -> Any:
     """log₂ of the largest rate whose final loss is within `slack` of the best of its rule, depth and seed."""
     loss = data.final_loss_simulated
@@ -231,6 +291,11 @@ RECIPES = {
         rates,
         draw_rates,
         sentence="Loss of small transformers against the learning rate at several depths, under four rules.",
+    ),
+    "transformer-scaling-text": Recipe(
+        text,
+        draw_text,
+        sentence="Loss of transformers on natural language against the rate of a base model, at two depths, under four rules.",
     ),
     "transformer-scaling-laziness": Recipe(
         laziness,

@@ -2,7 +2,9 @@ r"""Small transformers whose learning rate is tuned once: which rule carries it 
 
 **Data.** Sequences of a random language: the logits of the next of C letters are a sum of two tables, one for each of the last
 two letters, with entries drawn once from N(0, g²/2) (`instance`, `contrast`). Every batch is fresh. The entropy per
-letter, which no learner beats, is measured on the test sequences.
+letter, which no learner beats, is measured on the test sequences. Or natural language (`data = "documentation"`): windows of the
+reference that comes with Python, over its C − 1 most common characters and *other*; the last tenth is the test, and the
+entropy is replaced by the loss of the frequencies of a character given the last two.
 
 **Learner.** A GPT (`network`) of width N (the size of a simulation) and depth L, trained by AdamW at a constant rate after a
 short warm-up. A *rule* translates the settings of a base model of width N₀ and depth L₀ to those of the network: initial
@@ -22,7 +24,7 @@ five places between embedding and last block.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -32,15 +34,18 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from solvable.errors import InvalidValue
-from solvable.methods.training.loops import cross_entropies
+from solvable.methods.data.documentation import documentation_letters
+from solvable.methods.training.loops import cross_entropies, draw_windows
 from solvable.model import Control, Count, Guard, Model, choice, control, dimension, observable
 
 from .._parametrisations import RULES
 from ..depth_transfer.model import BORDELON, DEY, PLACES
 from .network import GPT, parametrise
 
-TESTED = 64
-"""Test sequences."""
+TESTED, WINDOWS = 64, 256
+"""Test sequences of the random language, and of the text."""
+HELD_OUT = 0.1
+"""The end of the text that is never trained on."""
 RECORDS = 8
 """Records of the loss in the course of training; the coordinate check records the first steps."""
 
@@ -63,7 +68,7 @@ class TransformerScaling(Model):
     method = "no closed theory; training across widths and depths"
     typical_sizes = (32, 64, 128)
     simulation_seconds = 20.0
-    paired = ("rule", "rate", "epsilon", "decay")
+    paired = ("rule", "rate", "epsilon", "decay", "depth")
     guard = Guard(values={"depth": 2, "steps": 8, "batch": 4, "context": 8, "letters": 4}, size=16, seeds=2)
     references = (DEY, BORDELON)
 
@@ -80,8 +85,10 @@ class TransformerScaling(Model):
         0.0, low=0.0, high=10.0, typical=(0.0, 0.2), symbol=r"\lambda",
         meaning="decoupled weight decay of the base model")  # fmt: skip
     contrast: Control = control(
-        2.0, low=0.0, high=20.0, typical=(0.5, 3.0), symbol="g",
+        2.0, low=0.0, high=20.0, typical=(0.5, 3.0), symbol="g", when={"data": "random"},
         meaning="standard deviation of the logits of the language")  # fmt: skip
+    data: str = choice("random", options=("random", "documentation"),
+                       meaning="a random language, or the reference of its language that comes with Python")  # fmt: skip
     rule: str = choice("completep", options=tuple(RULES), meaning="how settings follow width and depth")
     depth: int = choice(2, high=512, symbol="L", meaning="number of blocks, each with attention and an MLP")
     steps: int = choice(128, low=RECORDS, high=100_000, symbol="T", meaning="steps of AdamW")
@@ -102,7 +109,7 @@ class TransformerScaling(Model):
     observables_declared = (
         observable("test_loss", "cross-entropy of the next letter on test sequences", dims=("time",), low=0, predicted=False),
         observable("final_loss", "the same at the end of training", low=0, predicted=False),
-        observable("excess_loss", "final loss above the entropy of the language", predicted=False),
+        observable("excess_loss", "final loss above that of the law of a letter given the last two", predicted=False),
         observable("change", "mean absolute change of the residual stream since the start, on test sequences",
                    dims=("step", "layer"), low=0, predicted=False),
     )  # fmt: skip
@@ -120,9 +127,29 @@ class TransformerScaling(Model):
         return (self.steps - RECORDS) // (RECORDS - 1)
 
     def _language(self, dtype: Any) -> Array:
-        """Logits of the next letter after every pair."""
+        """Logits of the next letter after every pair: those of the random language, or logarithms of the text's frequencies."""
+        if self.data == "documentation":
+            text, c = self._text()[0], self.letters
+            counts = np.bincount((text[:-2] * c + text[1:-1]) * c + text[2:], minlength=c**3).reshape(c, c, c)
+            return jnp.asarray(np.log(counts + 10.0 * (counts.sum((0, 1)) + 1) / len(text)), dtype)
         tables = jax.random.normal(jax.random.key(self.instance), (2, self.letters, self.letters), dtype)
         return self.contrast.astype(dtype) * (tables[0][:, None] + tables[1][None]) / 2**0.5
+
+    def _text(self) -> tuple[np.ndarray, np.ndarray]:
+        """The text to train on and the one to test on."""
+        text = documentation_letters(self.letters)
+        held = int(len(text) * (1 - HELD_OUT))
+        return text[:held], text[held:]
+
+    def _batches(self, logits: Array, to_test: PRNGKeyArray) -> tuple[Array, Callable[[PRNGKeyArray], Array]]:
+        """Test sequences, and a function that draws a batch."""
+        if self.data == "random":
+            tested = sequences(logits, TESTED, self.context, to_test)
+            return tested, lambda key: sequences(logits, self.batch, self.context, key)
+        seen, held = self._text()
+        starts = np.linspace(0, len(held) - self.context, WINDOWS).astype(int)
+        tested, text = held[starts[:, None] + np.arange(self.context)[None]], jnp.asarray(seen)
+        return jnp.asarray(tested), lambda key: draw_windows(key, text, self.batch, self.context)
 
     def experiment(self, key: PRNGKeyArray, size: int, counts: Mapping[str, Count], dtype: Any) -> dict[str, Array]:
         if size % self.head_size:
@@ -148,7 +175,7 @@ class TransformerScaling(Model):
             epsilon=self.epsilon.astype(dtype),
             decay=self.decay.astype(dtype),
         )
-        tested = sequences(logits, TESTED, self.context, to_test)
+        tested, draw_batch = self._batches(logits, to_test)
         places = np.floor(self.depth * np.asarray(PLACES)).astype(int)
 
         def loss(network: GPT, seen: Array) -> Array:
@@ -159,8 +186,7 @@ class TransformerScaling(Model):
 
         def step(number: Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
             network, memory = state
-            batch = sequences(logits, self.batch, self.context, jax.random.fold_in(to_train, number))
-            slope = jax.grad(loss)(network, batch)
+            slope = jax.grad(loss)(network, draw_batch(jax.random.fold_in(to_train, number)))
             with jax.numpy_dtype_promotion("standard"):  # optax mixes Python floats and integers
                 updates, memory = optimiser.update(slope, memory, network)
             return eqx.apply_updates(network, updates), memory

@@ -9,7 +9,7 @@ import numpy as np
 
 from solvable.model import simulate_batch
 from solvable.render.figures import Recipe
-from solvable.render.plots import label
+from solvable.render.plots import COLOURS, MARKERS, label
 
 from .model import BinaryDigits
 
@@ -72,7 +72,67 @@ def draw_depths_by_means(data: dict[str, Any]) -> Any:
     return figure
 
 
+# --- three ways of training -------------------------------------------------------------------------------------------
+
+RATES = {"surrogate": 0.01, "straight-through": 0.01, "full precision": 0.003}
+TRAINED_DEPTHS = (2, 4, 8)
+
+
+def three_ways(quick: bool) -> dict[str, Any]:
+    """Accuracy of the network that was trained and of its binarised copy, by depth and way of training."""
+    import xarray as xr
+
+    size, seeds, steps = (16, 2, 10) if quick else (64, 6, 2000)
+    found: dict[str, list[np.ndarray]] = {name: [] for name in NAMES}
+    for depth in TRAINED_DEPTHS:
+        for training, rate in RATES.items():
+            model = BinaryDigits(depth=depth, steps=steps, rate=rate, variance=0.99, training=training)
+            run = simulate_batch(model, {}, jnp.stack([model.key(size, s) for s in range(seeds)]), size)
+            for name in NAMES:
+                found[name].append(np.asarray(run[name]))
+    shape = (len(TRAINED_DEPTHS), len(RATES), seeds)
+    table = xr.Dataset(
+        {name: (("depth", "training", "seed"), np.stack(v).reshape(shape)) for name, v in found.items()},
+        coords={"depth": list(TRAINED_DEPTHS), "training": list(RATES)},
+        attrs={"size": size, "steps": steps},
+    )
+    return {"": table}
+
+
+def draw_three_ways(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    table = data[""]
+    figure, axes = plt.subplots(1, 2, figsize=(9.4, 4.0), layout="constrained", sharey=True)
+    for axis, name, words in (
+        (axes[0], "accuracy", "the network that was trained"),
+        (axes[1], "binarised_accuracy", "its binarised copy: weights and neurons ±1"),
+    ):
+        for i, training in enumerate(table.training.values):
+            at = table[name].sel(training=training)
+            error = at.std("seed", ddof=1) / np.sqrt(at.sizes["seed"])
+            place = np.arange(at.sizes["depth"]) + 0.06 * (i - 1)
+            axis.errorbar(place, at.mean("seed"), error, fmt=MARKERS[i] + "-", color=COLOURS[i], markersize=5, linewidth=1,
+                          label=str(training))  # fmt: skip
+        axis.set_xticks(np.arange(table.sizes["depth"]), [str(int(d)) for d in table.depth.values])
+        axis.set(xlabel=label("hidden layers", "L"))
+        axis.set_title(words, fontsize=9)
+    axes[0].set(ylabel="accuracy on unseen digits", ylim=(0, 1.02))
+    axes[0].legend(title="training", fontsize=8, loc="lower left")
+    figure.suptitle(
+        f"Deep binary networks on digits: width {table.attrs['size']}, {table.attrs['steps']} steps, "
+        f"{table.sizes['seed']} networks per point",
+        fontsize=11,
+    )
+    return figure
+
+
 RECIPES = {
+    "binary-digits-training": Recipe(
+        three_ways,
+        draw_three_ways,
+        sentence="Accuracy on digits of binary networks trained through their surrogate, beside two other ways of training.",
+    ),
     "binary-digits-depth": Recipe(
         depths_by_means,
         draw_depths_by_means,

@@ -3,10 +3,16 @@ r"""Deep networks of stochastic binary weights trained on handwritten digits: ho
 **Data.** scikit-learn's digits, 8 × 8 pixels, ten classes; 1,200 images for training, drawn with the seed, and 597 for
 testing. Pixels are centred and clipped to [−1, 1], mean square one half.
 
-**Learner.** `depth` layers of width `size` and ten outputs, the deterministic surrogate of `binary-initialisation`
-with tanh neurons and without biases. Means start at ±σ_m and stay in [−1, 1]; Adam descends on the cross-entropy of
-the output fields on batches of 100. At the end the network is also *binarised*: weights sign(M), neurons sign(h),
-outputs by the largest field.
+**Learner.** `depth` layers of width `size` and ten outputs, without biases; Adam descends on the cross-entropy of the
+output fields on batches of 100. There are three ways of `training`:
+
+- `surrogate`: the deterministic surrogate of `binary-initialisation` with tanh neurons. Means start at ±σ_m and stay in
+  [−1, 1].
+- `straight-through`: the binary network itself, fields divided by the root of the layer's width; gradients pass through
+  sign(W) as through W, and through sign(h) as through h where |h| < 1. W starts at ±σ_m and stays in [−1, 1].
+- `full precision`: tanh neurons and real weights, whose variance is one over the number of inputs at the start.
+
+At the end the network is also *binarised*: weights sign(M), neurons sign(h), outputs by the largest field.
 
 **Theory.** No closed theory. `binary-initialisation` gives the depth that signals reach before training, ξ_c =
 −1/ln σ_m². The criterion of Schoenholz et al. (2017), that networks train up to about 6 ξ_c, is compared with the
@@ -50,7 +56,7 @@ def images() -> tuple[np.ndarray, np.ndarray]:
     return np.clip(scale * wide, -1, 1), shown
 
 
-def forward(means: tuple[Array, Array, Array], x: Array) -> Array:
+def forward_surrogate(means: tuple[Array, Array, Array], x: Array) -> Array:
     """Output fields of the surrogate, images along the first axis."""
 
     def field(M, x):
@@ -62,12 +68,39 @@ def forward(means: tuple[Array, Array, Array], x: Array) -> Array:
     return field(last, x)
 
 
+def forward_straight(weights: tuple[Array, Array, Array], x: Array) -> Array:
+    """Output fields of the binary network, with the gradients of straight-through estimation."""
+
+    def through(value, slope):  # `value`, with the gradient of `slope`
+        return slope + jax.lax.stop_gradient(value - slope)
+
+    def field(w, x):
+        return x @ through(sign(w), w).T / math.sqrt(w.shape[1])
+
+    def neuron(h):
+        return through(sign(h), jnp.clip(h, -1.0, 1.0))
+
+    first, inner, last = weights
+    x = neuron(field(first, x))
+    x, _ = jax.lax.scan(lambda x, w: (neuron(field(w, x)), None), x, inner)
+    return field(last, x)
+
+
+def forward_precise(weights: tuple[Array, Array, Array], x: Array) -> Array:
+    """Output fields of a network with tanh neurons and real weights."""
+    first, inner, last = weights
+    x = jnp.tanh(x @ first.T)
+    x, _ = jax.lax.scan(lambda x, w: (jnp.tanh(x @ w.T), None), x, inner)
+    return x @ last.T
+
+
+def sign(v: Array) -> Array:
+    """±1, and 1 at zero."""
+    return jnp.where(v >= 0, 1.0, -1.0).astype(v.dtype)
+
+
 def forward_binary(means: tuple[Array, Array, Array], x: Array) -> Array:
     """Output fields of the network with binarised weights."""
-
-    def sign(v):
-        return jnp.where(v >= 0, 1.0, -1.0).astype(v.dtype)
-
     first, inner, last = means
     x = sign(x @ sign(first).T)
     x, _ = jax.lax.scan(lambda x, M: (sign(x @ sign(M).T), None), x, inner)
@@ -86,26 +119,30 @@ class BinaryDigits(Model):
     id = "binary-digits"
     title = "Binary networks trained on digits"
     family = "synapses"
+    revision = 2
     sentence = (
         "Deep binary networks trained on handwritten digits through their surrogate: depth against initial means."
     )
     method = "no closed theory; compared with the depth scale of binary-initialisation"
     typical_sizes = (32, 64, 128)
-    simulation_seconds = 5.0
+    simulation_seconds = 2.5
     guard = Guard(values={"depth": 2, "steps": 20}, size=16, seeds=2)
     references = CRITICAL_MEANS
 
     variance: Control = control(
         0.9, low=0.0, low_open=True, high=1.0, typical=(0.1, 0.99), symbol=r"\sigma_m^2",
-        meaning="square of the initial means ±σ_m")  # fmt: skip
+        meaning="square of the initial means ±σ_m", when={"training": ("surrogate", "straight-through")})  # fmt: skip
     rate: Control = control(
         0.003, low=0.0, low_open=True, high=1.0, typical=(3e-4, 3e-2), scale="log", symbol=r"\eta",
         meaning="learning rate of Adam")  # fmt: skip
+    training: str = choice(
+        "surrogate", options=("surrogate", "straight-through", "full precision"), meaning="the network that is trained"
+    )
     depth: int = choice(5, low=2, high=1000, symbol="L", meaning="hidden layers")
     steps: int = choice(600, high=1_000_000, meaning="gradient steps on batches of 100 images")
 
     observables_declared = (
-        observable("train_accuracy", "fraction of training images classified correctly by the surrogate", low=0, high=1,
+        observable("train_accuracy", "fraction of training images that the trained network classifies correctly", low=0, high=1,
                    predicted=False),
         observable("accuracy", "the same on test images", low=0, high=1, predicted=False),
         observable("binarised_accuracy", "the same for the binary network", low=0, high=1, predicted=False),
@@ -120,9 +157,19 @@ class BinaryDigits(Model):
         shapes = ((size, x.shape[1]), (self.depth - 1, size, size), (CLASSES, size))
         root = jnp.sqrt(self.variance.astype(dtype))
         keys = jax.random.split(to_build, 3)
-        means = tuple(
-            root * jnp.where(jax.random.bernoulli(k, 0.5, shape), 1.0, -1.0).astype(dtype)
-            for k, shape in zip(keys, shapes, strict=True)
+        precise = self.training == "full precision"
+        if precise:
+            means = tuple(
+                jax.random.normal(k, shape, dtype) / math.sqrt(shape[-1]) for k, shape in zip(keys, shapes, strict=True)
+            )
+        else:
+            means = tuple(
+                root * jnp.where(jax.random.bernoulli(k, 0.5, shape), 1.0, -1.0).astype(dtype)
+                for k, shape in zip(keys, shapes, strict=True)
+            )
+        bound = math.inf if precise else 1.0
+        forward = {"surrogate": forward_surrogate, "straight-through": forward_straight}.get(
+            self.training, forward_precise
         )
 
         def loss(means, x, y):
@@ -140,7 +187,10 @@ class BinaryDigits(Model):
             second = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g**2, second, gradient)
             a, b = 1 - 0.9**number, 1 - 0.999**number
             means = jax.tree.map(
-                lambda w, m, v: jnp.clip(w - rate * (m / a) / (jnp.sqrt(v / b) + 1e-8), -1.0, 1.0), means, first, second
+                lambda w, m, v: jnp.clip(w - rate * (m / a) / (jnp.sqrt(v / b) + 1e-8), -bound, bound),
+                means,
+                first,
+                second,
             )
             return (means, first, second), None
 

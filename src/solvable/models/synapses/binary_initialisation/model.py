@@ -66,7 +66,7 @@ class BinaryInitialisation(Model):
     numerics = Numerics(nodes=64, tolerance=1e-12)
     typical_sizes = (125, 250, 500)
     theory_seconds = 2e-3
-    simulation_seconds = 0.1
+    simulation_seconds = 0.015
     batch_accuracy = 1e-10
     finite_size = 6.0
     inconclusive = 0.3

@@ -10,7 +10,7 @@ weight, and only s matters).
 
 - Typical solutions: the replica-symmetric entropy per weight S(α), which vanishes at the `capacity` (Krauth and Mézard 1989).
   It is exact for ±1; for more levels it ignores a possible breaking of replica symmetry, as the authors do.
-- Dense regions: y copies at mutual distance D = <(w − w′)²>/2 have an entropy φ per copy; `distance` is D in units of the levels'
+- Dense regions: y copies at mutual distance D = ⟨(w − w′)²⟩/2 have an entropy φ per copy; `distance` is D in units of the levels'
   variance (for ±1: d = 1 − q₁). For y → ∞ this is the local entropy of the densest regions. If it rises with the distance
   from d = 0, dense regions reach down to single solutions; they break up at the α_U from which it has a maximum and a
   minimum. The result is NaN at distances larger than those of typical solutions.
@@ -66,7 +66,7 @@ class FewBitSynapses(Model):
     numerics = Numerics(nodes=96, panel=10, inner=256, tolerance=1e-11)
     typical_sizes = (101, 201, 401)
     theory_seconds = 0.02
-    simulation_seconds = 0.3
+    simulation_seconds = 0.08
     first_view = FirstView(seeds=40, points=4)
     batch_accuracy = 1e-9
     accuracy = 1e-7
@@ -100,7 +100,7 @@ class FewBitSynapses(Model):
         meaning="patterns per weight")  # fmt: skip
     distance: Control = control(
         0.2, low=0.0, low_open=True, high=1.0, typical=(0.06, 0.4), symbol="d",
-        meaning="mutual distance <(w − w′)²>/2 of the copies, in units of the levels' variance (±1: d = 1 − q₁)")  # fmt: skip
+        meaning="mutual distance ⟨(w − w′)²⟩/2 of the copies, in units of the levels' variance (±1: d = 1 − q₁)")  # fmt: skip
     margin: Control = control(
         0.0, low=0.0, high=5.0, typical=(0.0, 0.02), symbol=r"\kappa",
         meaning="margin that every field w·ξ/√N must exceed")  # fmt: skip

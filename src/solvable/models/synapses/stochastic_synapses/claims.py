@@ -9,6 +9,7 @@ from solvable.contract.claims import Claim, Measured, Stored, deviation, mean_an
 from .._points import difference, solved_and_error
 
 FIGURE, NEAR = "stochastic-synapses-sharpening", "stochastic-synapses-neighbours"
+DEEP = "binary-digits-training"
 
 
 def _apart(table: Any, what: str) -> tuple[float, float]:
@@ -66,6 +67,23 @@ def _success(stored: Stored) -> list[Measured]:
     return found
 
 
+def _deep(stored: Stored) -> list[Measured]:
+    table, found = stored[DEEP], []
+    for depth in table.depth.values:
+        at = table.sel(depth=depth)
+        binary, post = (at.binarised_accuracy.sel(training=t) for t in ("surrogate", "full precision"))
+        precise, straight = (at.accuracy.sel(training=t) for t in ("full precision", "straight-through"))
+        pairs = (
+            ("full precision less the binary network", precise, binary, {"below": 0.1}),
+            ("the binary network less one binarised after training", binary, post, {"above": 0.0}),
+            ("straight-through less the binary network", straight, binary, {"below": 0.05}),
+        )
+        for words, one, two, bounds in pairs:
+            gap = difference(mean_and_error(one), mean_and_error(two))
+            found.append(Measured(f"accuracy of {words}, {int(depth)} layers", *gap, **bounds))
+    return found
+
+
 CLAIMS = (
     Claim(
         "Learning a distribution over binary weights leads to rare, dense regions of solutions.",
@@ -97,8 +115,8 @@ CLAIMS = (
         "The method extends to deep binary networks.",
         "baldassi2018role",
         "accuracy of the binary network on digits near that of full precision",
-        "straight-through training",
-        missing="networks trained at full precision and by straight-through gradients; `binary-digits-depth` holds binarised "
-        "accuracies after 400 steps at width 32",
+        "a network trained at full precision and binarised afterwards",
+        (DEEP,), _deep, "handwritten digits, width 64, 2 to 8 hidden layers, 2,000 steps of Adam, σ_m² = 0.99, 6 networks "
+        "per point",
     ),
 )  # fmt: skip

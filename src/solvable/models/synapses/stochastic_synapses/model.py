@@ -56,7 +56,7 @@ class StochasticSynapses(Model):
     numerics = Numerics(nodes=10, tolerance=1e-11, max_steps=400)
     typical_sizes = (101, 201, 401)
     theory_seconds = 2e-3
-    simulation_seconds = 0.5
+    simulation_seconds = 0.06
     inconclusive = 0.6
     finite_size = 4.0
     guard = Guard(values={"stages": 4, "steps": 30}, size=75, seeds=8)
