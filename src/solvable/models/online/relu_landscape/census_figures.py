@@ -38,7 +38,7 @@ def count(quick: bool, pieces: Any) -> dict[str, Any]:
     minima = xr.Dataset(
         {n: (dims[: v.ndim], v) for n, v in table.items()}, {"teachers": list(units), "extra": list(extra)}
     )
-    paths = {"narrow": (("teachers",), [narrow_barrier(m, 50 if quick else 4000) for m in units]),
+    paths = {"narrow": (("teachers",), [narrow_barrier(m, 50 if quick else 1500) for m in units]),
              "wide": (("teachers",), [height(wide_path(m)) for m in units])}  # fmt: skip
     runs = {m: pieces.get(f"single samples, M = {m}", [seeds, points, duration, RATE, PUSH, SIZE],
                           lambda m=m: one_pass(m, SIZE, RATE, duration, PUSH, seeds, points)) for m in near}  # fmt: skip

@@ -27,7 +27,7 @@ def _helps(stored: Stored) -> list[Measured]:
     table = stored[f"{FIGURE}.map"]
     gains = (table.hard - table.curriculum).mean("horizon")
     for setting in table.setting.values:
-        for units in (2, 4):
+        for units in (u for u in (2, 4) if u in table.students):
             at = mean_and_error(gains.sel(setting=setting, students=units))
             found.append(Measured(f"gain averaged over T, K = {units}, {_words(setting)}", *at, above=0.0))
     return found

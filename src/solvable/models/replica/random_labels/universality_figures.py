@@ -147,7 +147,8 @@ def draw_real_data(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
     runs = data[""]
-    figure, axes = plt.subplots(1, runs.sizes["data"], figsize=(12.6, 3.9), layout="constrained")
+    figure, panels = plt.subplots(1, runs.sizes["data"], figsize=(12.6, 3.9), layout="constrained", squeeze=False)
+    axes = panels[0]
     for axis, name in zip(axes, runs.data.values, strict=True):
         for loss, colour, marker in zip(runs.loss.values, COLOURS, MARKERS, strict=False):
             at = runs.sel(data=name, loss=loss)
