@@ -35,8 +35,8 @@ weights, because the escape from M = 0 depends on them. `given`: any.
 
 **Results.** From random starts the gain of a curriculum over hard samples alone has a peak in the horizon T: it is zero before
 anything is learnt, and zero (or negative, for K = 4) afterwards. Wide networks reach the peak earlier, and it is higher. At a
-given T the gain therefore grows with width if learning is slow (v ~ N(0, 1/K), σ_h = 0.5, T = 40, 24 starts: -0.01, 0.09, 0.21
-for K = 2, 4, 8, each to 0.01), and falls with width if wide networks have learnt by then (v ~ N(0, 1), σ_h = 0.4, T = 40).
+given T the gain therefore grows with width if learning is slow (v ~ N(0, 1/K), σ_h = 0.5, T = 40, 48 starts: 0.09, 0.20, 0.26
+for K = 4, 8, 16, each to 0.01), and falls with width if wide networks have learnt by then (v ~ N(0, 1), σ_h = 0.4, T = 40).
 
 **Simulation.** Weights with exactly the start's overlaps, in d dimensions; gradient descent; wrong signs counted and losses
 averaged on fresh samples.
