@@ -16,6 +16,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from solvable.errors import InvalidValue
+from solvable.methods.fixed_points.linear_algebra import cholesky, orthonormal_columns
 from solvable.methods.risk.designs import Design
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def covariance_root(model: GLM, key: Array, size: int, dtype: Any) -> Float[Arra
         if size != model.matrix.shape[0]:
             raise InvalidValue(f"size = {size} does not match `matrix`: use size = {model.matrix.shape[0]}.")
         matrix = (model.matrix * (size / jnp.trace(model.matrix))).astype(dtype)
-        return jnp.sqrt(jnp.diag(matrix)) if model.kind_of_design == "aligned" else jnp.linalg.cholesky(matrix).T
+        return jnp.sqrt(jnp.diag(matrix)) if model.kind_of_design == "aligned" else cholesky(matrix).T
     if model.design == "power-law":
         values = (1.0 + np.arange(size) * MODES // size) ** -model.decay
     else:
@@ -101,7 +102,7 @@ def covariance_root(model: GLM, key: Array, size: int, dtype: Any) -> Float[Arra
     scales = jnp.sqrt(values / jnp.mean(values)).astype(dtype)
     if model.basis == "aligned":
         return scales
-    vectors, _ = jnp.linalg.qr(jax.random.normal(key, (size, size), dtype))
+    vectors = orthonormal_columns(jax.random.normal(key, (size, size), dtype))
     return scales[:, None] * vectors.T
 
 

@@ -111,7 +111,9 @@ def draw_three_ways(data: dict[str, Any]) -> Any:
             at = table[name].sel(training=training)
             error = at.std("seed", ddof=1) / np.sqrt(at.count("seed"))
             place = np.arange(at.sizes["network"]) + 0.12 * (i - 1)
-            axis.errorbar(place, at.mean("seed"), error, fmt=MARKERS[i], color=COLOURS[i], markersize=6, label=str(training))
+            axis.errorbar(
+                place, at.mean("seed"), error, fmt=MARKERS[i], color=COLOURS[i], markersize=6, label=str(training)
+            )
         number = table[name].isel(training=0).count("seed").values
         names = [f"{network}\n{n} networks" for network, n in zip(table.network.values, number, strict=True)]
         axis.set_xticks(np.arange(table.sizes["network"]), names)
