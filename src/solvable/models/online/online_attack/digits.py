@@ -93,7 +93,10 @@ def attacked_errors(
             return layers, spent + price
 
         def measure(carry: tuple[Layers, Array]) -> tuple[Array, Array]:
-            return jnp.mean((labels[test] * output(carry[0], images[test]) <= 0).astype(images.dtype)), carry[1]
+            seen = output(carry[0], images[test])
+            wrong = jnp.mean((labels[test] * seen <= 0).astype(images.dtype))
+            # a learner that has diverged has no error
+            return jnp.where(jnp.all(jnp.isfinite(seen)), wrong, jnp.nan), carry[1]
 
         ends = jnp.asarray([clean, *(clean + attacked * np.arange(1, windows + 1) // windows)])
         start = (network(start_key, hidden), jnp.zeros((), images.dtype))
