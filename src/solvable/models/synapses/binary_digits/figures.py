@@ -137,5 +137,5 @@ RECIPES = {
         depths_by_means,
         draw_depths_by_means,
         sentence="The depth up to which binary networks train on digits, by initial means, compared with six depth scales.",
-    )
+    ),
 }
