@@ -7,9 +7,14 @@ The tables are those of `benchmarks.tables`: `--group developed` or `--group rep
 from __future__ import annotations
 
 import argparse
+import resource
+import subprocess
 import sys
+import tempfile
+import time
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
@@ -29,6 +34,29 @@ def predict() -> Iterator[Row]:
     for name, targets in (("ridge", y), ("logistic", np.where(y > 0, 1, -1))):
         spent, _ = cpu_seconds(lambda n=name, t=targets: curve(x, t, n, penalty=10.0, fits=0).theory, best_of=2)
         yield Row("predict", f"theory of {name} regression, 10⁴ × 200, curve and best penalty, warm", spent, most=2.0)
+
+    yield memory()
+
+
+def memory(rows: int = 100_000, columns: int = 1_000) -> Row:
+    """The largest resident memory of `solvable predict` on a table of 10⁵ × 10³ numbers on disk (800 MB in double precision)."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "table.npy"
+        table = np.lib.format.open_memmap(file, "w+", dtype=np.float32, shape=(rows, columns + 1))
+        rng = np.random.default_rng(0)
+        w = rng.normal(size=columns) * np.arange(1, columns + 1) ** -0.5
+        for part in np.array_split(np.arange(rows), 20):
+            x = rng.normal(size=(len(part), columns)) * np.arange(1, columns + 1) ** -0.25
+            table[part[0] : part[-1] + 1] = np.column_stack([x, x @ w + 3 * rng.normal(size=len(part))])
+        table.flush()
+        del table
+        words = ["-m", "solvable", "predict", str(file), "--over", "rows=2000:20000:4", "--out", f"{folder}/out"]
+        begun = time.perf_counter()
+        subprocess.run([sys.executable, *words], capture_output=True, check=True)
+        wall = time.perf_counter() - begun
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    return Row("predict", "memory of `solvable predict`, 10⁵ × 10³, ridge", most, unit="MB", most=2000.0, wall=wall,
+               note="largest of all processes this one has started; the table itself is mapped, not read")  # fmt: skip
 
 
 def main() -> int:

@@ -49,7 +49,10 @@ def test_deep_networks_train_from_means_near_one_and_not_from_small_ones():
 
 
 def test_straight_through_is_the_binary_network_with_the_gradient_of_clipped_neurons():
-    """One inner layer, of odd width so that no field is zero: fields are those of signs; the last layer's gradient is that of the inputs it sees."""
+    """One inner layer, of odd width so that no field is zero: fields are those of signs.
+
+    The last layer's gradient is that of the inputs it sees.
+    """
     keys = jax.random.split(jax.random.key(1), 4)
     weights = tuple(jax.random.normal(k, s) for k, s in zip(keys, ((7, 5), (1, 7, 7), (3, 7)), strict=False))
     x = jax.random.normal(keys[3], (4, 5))

@@ -1,4 +1,4 @@
-"""Many lanes of one large system: forces, independence of the lanes, and what counts as success."""
+"""Many lanes of one large system: forces, independence of the lanes, what counts as success."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from solvable.models.glassy._recovery import Lanes, draw_lanes, recover
-from solvable.models.glassy.gradient_flow.success import crossing, succeeded
+from solvable.models.glassy.gradient_flow.success import succeeded
 
 
 @pytest.mark.parametrize(("kind", "size"), [("dense", 20), ("diluted", 100)])
@@ -26,7 +26,7 @@ def test_a_lane_is_the_same_alone_and_beside_others():
     assert both.shape == (1, 1, 2, 2, 2)
 
 
-def test_condensed_flows_neither_succeed_nor_fail_and_the_change_is_between_grid_points():
+def test_condensed_flows_neither_succeed_nor_fail():
     dims = ("matrix_noise", "size", "seed", "sign", "time")
     overlap = np.array([0.9, 0.9, 0.1, 0.9, 0.1, 0.1]).reshape(3, 1, 1, 2, 1)  # shares 1, ½, 0
     share = np.full((3, 1, 2, 2, 1), 0.01)
@@ -37,5 +37,4 @@ def test_condensed_flows_neither_succeed_nor_fail_and_the_change_is_between_grid
     )
     found = succeeded(table).isel(size=0)
     assert np.isnan(found.isel(seed=1)).all()
-    assert np.isfinite(found.isel(seed=0)).all()
-    assert crossing(found, 0.75) == pytest.approx(0.35)
+    np.testing.assert_array_equal(found.isel(seed=0), [[1, 1], [0, 1], [0, 0]])

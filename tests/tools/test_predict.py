@@ -117,6 +117,28 @@ def test_heavy_tailed_rows_are_said_not_to_be_gaussian_and_have_a_second_theory(
     assert calm.gaussian
 
 
+def test_parquet_is_read_as_csv_is_or_refused_in_a_sentence_that_says_what_to_install(tmp_path):
+    import importlib.util
+
+    from solvable.tools.frames import read_frame
+
+    pandas = pytest.importorskip("pandas")
+    if importlib.util.find_spec("pyarrow") is None:
+        (tmp_path / "table.parquet").write_bytes(b"PAR1")
+        with pytest.raises(InvalidValue, match="needs pandas and pyarrow: install them, or use CSV"):
+            read_frame(tmp_path / "table.parquet")
+        return
+    frame = pandas.DataFrame(X[:, :3], columns=["a", "b", "c"])
+    frame["colour"] = pandas.Categorical(np.random.default_rng(0).choice(["red", "blue"], size=500))
+    frame.loc[3, "a"], frame["y"] = np.nan, Y
+    frame.to_parquet(tmp_path / "table.parquet")
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    found = [read_frame(tmp_path / f"table.{kind}", "y") for kind in ("parquet", "csv")]
+    np.testing.assert_allclose(found[0].targets, found[1].targets)
+    curves = [sv.predict(f.features, f.targets, over={"rows": [100, 300]}, fits=0).theory for f in found]
+    np.testing.assert_allclose(curves[0], curves[1])
+
+
 def test_frames_with_words_and_missing_values_get_the_usual_steps():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X[:, :3], columns=["a", "b", "c"])

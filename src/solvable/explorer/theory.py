@@ -39,6 +39,7 @@ MOST_NUMBERS = 2_000_000  # numbers in one response
 MOST_KEPT = 8_000_000  # numbers in the cache
 MOST_OPEN = 64  # waiting requests
 SLOW = 0.03  # seconds above which a curve cannot follow a slider, so that a preview is compiled
+COMPILED: set[tuple[Any, ...]] = set()  # programs of this process that need not be compiled before their turn
 PREVIEW, COARSE = 0.045, (16, 8)  # seconds of a preview that can, and its number of points: as many as fit in that time
 
 
@@ -67,11 +68,8 @@ class Curves:
         return sum(v.size for v in self.values.values())
 
 
-def compute(view: View, wanted: Callable[[], bool] = lambda: True, compiles: bool = True) -> Curves:
-    """Evaluate the theory of a view; raises `Stale` between pieces once it is no longer needed.
-
-    If it `compiles`, other programs run in the meantime.
-    """
+def compute(view: View, wanted: Callable[[], bool] = lambda: True) -> Curves:
+    """Evaluate the theory of a view; raises `Stale` between pieces once it is no longer needed."""
     begun = time.perf_counter()
     model, grid = view.model, view.grid
     shape = tuple(len(v) for v in grid.values())
@@ -90,8 +88,9 @@ def compute(view: View, wanted: Callable[[], bool] = lambda: True, compiles: boo
             raise Stale
         fill = np.minimum(np.arange(begin, begin + lanes), number - 1)
         piece = model.with_values({n: jnp.asarray(c[fill]) for n, c in columns.items()})
-        if not begin and compiles:
+        if program(view) not in COMPILED:  # other programs run in the meantime
             compile_for(piece, view)
+            COMPILED.add(program(view))
         with RUNNING:
             outcome = piece.branches() if view.branches else piece.theory(only=needed(view))
             got = {**outcome.values, "converged": outcome.converged, "residual": outcome.residual}
@@ -364,7 +363,7 @@ class Theories:
             return found
         new = program(view) not in self._known
         with self._telling(view):
-            curves = dataclasses.replace(compute(view, wanted, new), compiled=new)
+            curves = dataclasses.replace(compute(view, wanted), compiled=new)
         with self._lock:
             self._kept[key_of(view)] = curves
             while sum(c.numbers for c in self._kept.values()) > MOST_KEPT or len(self._kept) > 512:
@@ -394,6 +393,7 @@ class Theories:
             if self._compiling or not is_full(len(self._known)):
                 return
             self._known.clear()
+        COMPILED.clear()
         forget_programs()
 
 

@@ -288,7 +288,7 @@ def ordered(study: Any) -> list[dict[str, Any]]:
     """The blocks of a study in the order in which the page computes them."""
     from .waves import cost_of, in_waves
 
-    kind = type(next(iter(study.models.values())))
+    kind: Any = type(next(iter(study.models.values())))
     return in_waves(study.plan(), kind.runs, cost_of(study), kind.theory_lanes)
 
 

@@ -77,7 +77,9 @@ def gamp(
         pull, stiff = present * pull, present * stiff
         g = damping * pull + (1 - damping) * g
         precision = jnp.sum(stiff) / d
-        B = precision * w + inputs.T @ g
+        B = (
+            precision * w + g @ inputs
+        )  # a vector times the matrix: as `inputs.T @ g` the CPU takes twenty times as long
         denoised, variance = denoise(B, precision)
         w_new = damping * denoised + (1 - damping) * w
         change = jnp.linalg.norm(w_new - w) / (jnp.linalg.norm(w_new) + 1e-30)

@@ -9,6 +9,9 @@ solution is stable under message passing, where it falls it is not, and its extr
 of them, so that no solution depends on a start: the branch of least q̂ is the one that message passing reaches without
 information, the branch of largest φ is the Bayes-optimal one. Below the scan there is no information, beyond it recovery is
 perfect (E below 1e-12).
+
+If weight i has inputs of variance ω_i (an *aligned* design, `designs`), its field has precision q̂ω, and samples see the error
+⟨ωE(q̂ω)⟩ in place of E. For other designs see `rotated_bayes`.
 """
 
 from __future__ import annotations
@@ -22,8 +25,9 @@ from jaxtyping import Array, Bool, Float
 
 from ..fixed_points.bisection import bisect
 from ..fixed_points.saddle import attached
+from .designs import Design
 from .outputs import Channel
-from .priors import Prior
+from .priors import Denoised, Prior
 
 Scalar = Float[Array, ""]
 
@@ -35,10 +39,12 @@ FLOOR = 1e-14
 
 
 class Branch(NamedTuple):
-    """Solutions at one α, in order of q̂, NaN-padded: error, overlap, free energy −φ, stability, and which are stable."""
+    """Solutions at one α, in order of q̂, NaN-padded: error of the weights, of a fresh sample's field, free energy −φ,
+    stability, and which are stable."""
 
     log_precision: Float[Array, " branch"]
     error: Float[Array, " branch"]
+    fresh_error: Float[Array, " branch"]
     free_energy: Float[Array, " branch"]
     replicas: Float[Array, " branch"]
     stable: Bool[Array, " branch"]
@@ -57,27 +63,52 @@ class Thresholds(NamedTuple):
     algorithmic: Scalar
 
 
+class State(NamedTuple):
+    """One place of the scan: errors of the weights and of a fresh sample's field, and the height that a solution must have."""
+
+    error: Scalar
+    fresh_error: Scalar
+    height: Scalar
+
+
 class Bayes(eqx.Module):
-    """A prior and a channel."""
+    """A prior and a channel, and the inputs' variances unless they are all one."""
 
     prior: Prior
     channel: Channel
+    design: Design | None = None
 
-    def solved_at(self, x: Scalar, nodes: int) -> tuple[Scalar, Scalar]:
-        """E and log α of the solution with q̂ = exp(x)."""
+    def target(self, samples: Scalar) -> Scalar:
+        """The height of the curve at a solution."""
+        return jnp.log(samples)
+
+    def _denoised(self, q_hat: Scalar, nodes: int) -> tuple[Scalar, Denoised]:
+        """The error of the weights; error, square and information as samples see them."""
+        if self.design is None:
+            found = self.prior.denoised(q_hat, nodes)
+            return found.error, found
+        omega, shares = self.design.values, self.design.shares
+        each = jax.vmap(lambda w: self.prior.denoised(q_hat * w, nodes))(omega)
+        seen = Denoised(*(shares @ (f * v) for f, v in zip((omega, omega**2, 1.0, 1.0), each, strict=True)))
+        return shares @ each.error, seen
+
+    def solved_at(self, x: Scalar, nodes: int) -> State:
+        """The errors and log α of the solution with q̂ = exp(x)."""
         rho = self.prior.mixture.power
-        error = jnp.clip(self.prior.denoised(jnp.exp(x), nodes).error, FLOOR * rho, rho)
-        q = jnp.maximum(rho - error, 1e-30)
-        return error, x - jnp.log(self.channel.information(q, error, nodes).conjugate)
+        error, seen = self._denoised(jnp.exp(x), nodes)
+        fresh = jnp.clip(seen.error, FLOOR * rho, rho)
+        q = jnp.maximum(rho - fresh, 1e-30)
+        height = x - jnp.log(self.channel.information(q, fresh, nodes).conjugate)
+        return State(jnp.clip(error, FLOOR * rho, rho), fresh, height)
 
     def free_energy(self, x: Scalar, samples: Scalar, nodes: int) -> tuple[Scalar, Scalar]:
-        """−φ at q̂ = exp(x), and the stability G = α E[(∂g)²] E[Var²], below one where replica symmetry holds."""
+        """−φ at q̂ = exp(x), and the stability G = α E[(∂g)²] ⟨ω²E Var²⟩, below one where replica symmetry holds."""
         rho = self.prior.mixture.power
-        of_weights = self.prior.denoised(jnp.exp(x), nodes)
-        error = jnp.clip(of_weights.error, FLOOR * rho, rho)
+        _, seen = self._denoised(jnp.exp(x), nodes)
+        error = jnp.clip(seen.error, FLOOR * rho, rho)
         of_samples = self.channel.information(jnp.maximum(rho - error, 1e-30), error, nodes)
-        phi = 0.5 * jnp.exp(x) * of_weights.error - of_weights.information + samples * of_samples.evidence
-        return -phi, samples * of_samples.fluctuation * of_weights.square
+        phi = 0.5 * jnp.exp(x) * seen.error - seen.information + samples * of_samples.evidence
+        return -phi, samples * of_samples.fluctuation * seen.square
 
 
 class Curve(NamedTuple):
@@ -97,7 +128,7 @@ def curve(parts: Bayes, nodes: int = 14) -> Curve:
     >>> [round(float(jnp.exp(h)), 3) for h in found.heights[1:2]]  # the spinodal of the binary perceptron
     [1.493]
     """
-    height = lambda x: parts.solved_at(x, nodes)[1]  # noqa: E731
+    height = lambda x: parts.solved_at(x, nodes).height  # noqa: E731
     x = jnp.linspace(LOWEST, HIGHEST, STEPS)
     y = jax.vmap(height)(x)
     rise = y[1:] - y[:-1]
@@ -128,12 +159,12 @@ def solutions(parts: Bayes, samples: Scalar, nodes: int = 14, line: Curve | None
     ([True, False, True], True)
     """
     line = curve(parts, nodes) if line is None else line
-    target = jnp.log(samples)
+    target = parts.target(samples)
     left, right = line.ends[:-1], line.ends[1:]
     at_left, at_right = line.heights[:-1] - target, line.heights[1:] - target
     rising = at_right > at_left
     exists = (at_left * at_right <= 0) & (right > left)
-    height = jax.vmap(lambda z: parts.solved_at(z, nodes)[1])
+    height = jax.vmap(lambda z: parts.solved_at(z, nodes).height)
     low, high = bisect(lambda z: (height(z) < target) == rising, left, right, 52)
     # Without any information at the left end the solution is there; with perfect recovery it is at the right one.
     nothing = (jnp.arange(left.shape[0]) == 0) & (at_left > 0)
@@ -144,7 +175,7 @@ def solutions(parts: Bayes, samples: Scalar, nodes: int = 14, line: Curve | None
     def refined(x):
         def update(z, args):
             parts, target = args
-            return (z[0] + target - parts.solved_at(z[0], nodes)[1])[None]
+            return (z[0] + target - parts.solved_at(z[0], nodes).height)[None]
 
         return attached(update, x[None], (parts, target))[0]
 
@@ -153,11 +184,13 @@ def solutions(parts: Bayes, samples: Scalar, nodes: int = 14, line: Curve | None
     x = jnp.concatenate([jnp.where(nothing, LOWEST, inner), jnp.full(1, HIGHEST)])
     found = jnp.concatenate([exists | nothing, jnp.any(perfect)[None]])
     stable = jnp.concatenate([rising | nothing, jnp.ones(1, bool)])
-    error, _ = jax.vmap(lambda z: parts.solved_at(z, nodes))(x)
+    at = jax.vmap(lambda z: parts.solved_at(z, nodes))(x)
     energy, replicas = jax.vmap(lambda z: parts.free_energy(z, samples, nodes))(x)
     order = jnp.argsort(jnp.where(found, x, jnp.inf))
     pad = lambda v: jnp.where(found, v, jnp.nan)[order]  # noqa: E731
-    return Branch(pad(x), pad(error), pad(energy), pad(replicas), (stable & found)[order], found[order])
+    return Branch(
+        pad(x), pad(at.error), pad(at.fresh_error), pad(energy), pad(replicas), (stable & found)[order], found[order]
+    )
 
 
 def thresholds(parts: Bayes, nodes: int = 14) -> Thresholds:

@@ -27,11 +27,12 @@ Scalar = Float[Array, ""]
 
 
 class Denoised(NamedTuple):
-    """E Var(w|B), E Var(w|B)², and the information I(w; B)."""
+    """E Var(w|B), E Var(w|B)², the information I(w; B), and 1 − q̂ E Var(w|B) without cancellation."""
 
     error: Scalar
     square: Scalar
     information: Scalar
+    slack: Scalar
 
 
 class Prior(eqx.Module):
@@ -63,6 +64,12 @@ class Prior(eqx.Module):
         >>> bool(abs(m[0] - jnp.tanh(0.5)) < 1e-15), bool(abs(v[0] - 1 + m[0] ** 2) < 1e-15)
         (True, True)
         """
+        share, means, variances, _, total = self._components(field, precision)
+        mean = jnp.sum(share * means, axis=-1)
+        return mean, jnp.sum(share * (variances + (means - mean[..., None]) ** 2), axis=-1), total
+
+    def _components(self, field: Array, precision: Array) -> tuple[Array, Array, Array, Array, Array]:
+        """Shares, means and variances of the posterior's components, 1 − q̂ variance, and the log evidence."""
         law = jax.tree.map(lambda v: v.astype(field.dtype).reshape((1,) * field.ndim + v.shape), self.mixture)
         B, A = field[..., None], precision[..., None]
         under = 1 + A * law.variances
@@ -70,16 +77,14 @@ class Prior(eqx.Module):
         exponent = (2 * law.means * B + law.variances * B**2 - A * law.means**2) / (2 * under)
         logs = jnp.log(law.weights) - 0.5 * jnp.log(under) + exponent
         total = logsumexp(logs, axis=-1)
-        share = jnp.exp(logs - total[..., None])
-        mean = jnp.sum(share * means, axis=-1)
-        return mean, jnp.sum(share * (variances + (means - mean[..., None]) ** 2), axis=-1), total
+        return jnp.exp(logs - total[..., None]), means, variances, 1 / under, total
 
     def denoised(self, q_hat: Scalar, nodes: int) -> Denoised:
         """The averages over the field B at a precision q̂.
 
         >>> found = named("gaussian").denoised(jnp.asarray(3.0), 14)
-        >>> [round(float(v), 10) for v in found]  # 1/(1 + q̂), its square, log(1 + q̂)/2
-        [0.25, 0.0625, 0.6931471806]
+        >>> [round(float(v), 10) for v in found]  # 1/(1 + q̂), its square, log(1 + q̂)/2, 1/(1 + q̂)
+        [0.25, 0.0625, 0.6931471806, 0.25]
         """
         law, root = self.mixture, jnp.sqrt(q_hat)
         if self.kind == "atoms":
@@ -94,11 +99,22 @@ class Prior(eqx.Module):
             places = (edges[:-1, None] + (edges[1:] - edges[:-1])[:, None] * u[None, :]).reshape(-1)
             B = top * jnp.asarray(places)
             length = top * jnp.asarray(((edges[1:] - edges[:-1])[:, None] * w[None, :]).reshape(-1))
-        _, variance, total = self.posterior(B, q_hat * jnp.ones_like(B))
+        share, means, variances, left, total = self._components(B, q_hat * jnp.ones_like(B))
+        apart = jnp.sum(share * (means - jnp.sum(share * means, axis=-1, keepdims=True)) ** 2, axis=-1)
+        variance = jnp.sum(share * variances, axis=-1) + apart
+        slack = jnp.sum(share * left, axis=-1) - q_hat * apart
         log_density = total - 0.5 * B**2 / q_hat - 0.5 * jnp.log(2 * np.pi * q_hat)
         mass = length * jnp.exp(log_density)
         entropy = -mass @ log_density
-        return Denoised(mass @ variance, mass @ variance**2, entropy - 0.5 * jnp.log(2 * np.pi * np.e * q_hat))
+        information = entropy - 0.5 * jnp.log(2 * np.pi * np.e * q_hat)
+        # No posterior mean is worse than the best linear estimate; nodes may be, where they no longer resolve a mixture.
+        linear = 1 / (1 + q_hat * law.power)
+        return Denoised(
+            jnp.minimum(mass @ variance, law.power * linear),
+            mass @ variance**2,
+            information,
+            jnp.maximum(mass @ slack, linear),
+        )
 
     def _of_atoms(self, q_hat: Scalar, nodes: int) -> Denoised:
         law, root = self.mixture, jnp.sqrt(q_hat)
@@ -118,7 +134,8 @@ class Prior(eqx.Module):
             surprise = log_true - jnp.log(law.weights[k])
             return jnp.stack([weight @ variance, weight @ variance**2, weight @ surprise])
 
-        return Denoised(*(law.weights @ jax.vmap(one)(jnp.arange(law.means.shape[0]))))
+        error, square, information = law.weights @ jax.vmap(one)(jnp.arange(law.means.shape[0]))
+        return Denoised(error, square, information, 1 - q_hat * error)
 
 
 def named(name: str, fraction: Any = 0.2) -> Prior:

@@ -9,7 +9,10 @@ the moments of the penalty (`penalties`),
 The unknowns of the solver are log S, arsinh(m̂/√q̂) and log(q̂/S²) with S = V̂ + λ₂: the last is the variance of a weight's
 noise, which stays of order one as λ → 0, where V̂ and q̂ vanish below interpolation.
 
-**Stability.** A small distance between two replicas is multiplied by G = α E[(∂f/∂ω)²] E[(∂w/∂B)²] (de Almeida and Thouless
+**Covariance.** If weight i has inputs of variance ω_i (an *aligned* design, `designs`), it minimises V̂ωw²/2 − Bw + r(w) in the
+field B = m̂ωw₀ + √(q̂ω) ξ, and samples see ⟨ωm⟩, ⟨ωq⟩ and ⟨ωV⟩.
+
+**Stability.** A small distance between two replicas is multiplied by G = α E[(∂f/∂ω)²] ⟨ω² E(∂w/∂B)²⟩ (de Almeida and Thouless
 1978); replica symmetry holds where G < 1. **Energy.** The minimum of the risk per weight is α·(train loss) + E r(ŵ).
 """
 
@@ -18,10 +21,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ..fixed_points.saddle import solve
+from .designs import Design
 from .losses import Loss
 from .mixtures import Mixture
 from .outputs import Channel, Fields, Table
@@ -40,11 +45,14 @@ class Composition(eqx.Module):
 
 
 class Learned(NamedTuple):
-    """Order parameters, losses, error rate (NaN without labels ±1), energy, stability, and how well they were found."""
+    """m, q and V of a fresh sample's field, overlap and norm of the weights, losses, error rate (NaN without labels ±1),
+    energy, stability, and how well they were found."""
 
     m: Scalar
     q: Scalar
     V: Scalar
+    overlap: Scalar
+    norm: Scalar
     mean_square_error: Scalar
     train_loss: Scalar
     test_loss: Scalar
@@ -58,12 +66,13 @@ class Learned(NamedTuple):
 def learn(
     parts: Composition,
     samples: Scalar,
+    design: Design | None = None,
     *,
     nodes: int = 14,
     tolerance: float = 1e-11,
     max_steps: int = 600,
 ) -> Learned:
-    """What empirical risk minimisation learns from n = `samples`·d samples.
+    """What empirical risk minimisation learns from n = `samples`·d samples; inputs are independent without a `design`.
 
     >>> from .mixtures import gaussian
     >>> from .outputs import Additive
@@ -75,18 +84,30 @@ def learn(
     (0.85166852, 0.85166852)
     """
 
-    def order_parameters(x: Array, parts: Composition) -> tuple[Weights, Fields]:
+    def order_parameters(x: Array, parts: Composition, design: Design | None) -> tuple[Weights, Fields]:
         # V̂ < 0 is impossible: a trial below λ₂ is one at λ₂.
-        stiffness = jnp.maximum(jnp.exp(x[0]), parts.penalty.curvature)
+        curvature = parts.penalty.curvature
+        stiffness = jnp.maximum(jnp.exp(x[0]), curvature)
         q_hat = jnp.exp(x[2]) * stiffness**2
-        found = parts.penalty.weights(parts.prior, jnp.sinh(x[1]) * jnp.sqrt(q_hat), q_hat, stiffness)
-        m, q, V = found.overlap, jnp.maximum(found.norm, 1e-300), found.response
+        m_hat = jnp.sinh(x[1]) * jnp.sqrt(q_hat)
+        if design is None:
+            found = parts.penalty.weights(parts.prior, m_hat, q_hat, stiffness)
+            m, q, V = found.overlap, found.norm, found.response
+        else:
+            omega, shares = design.values, design.shares
+            V_hat = stiffness - curvature
+            each = jax.vmap(lambda w: parts.penalty.weights(parts.prior, m_hat * w, q_hat * w, V_hat * w + curvature))(
+                omega
+            )
+            m, q, V = (shares @ (omega * v) for v in (each.overlap, each.norm, each.response))
+            found = Weights(*(shares @ v for v in each))._replace(fluctuation=shares @ (omega**2 * each.fluctuation))
+        q = jnp.maximum(q, 1e-300)
         rest = jnp.maximum(parts.prior.power - m**2 / q, 1e-15)
         return found, Fields(m, q, jnp.maximum(V, 1e-300), rest)
 
-    def update(x: Array, args: tuple[Composition, Scalar]) -> Array:
-        parts, samples = args
-        _, at = order_parameters(x, parts)
+    def update(x: Array, args: tuple[Composition, Scalar, Design | None]) -> Array:
+        parts, samples, design = args
+        _, at = order_parameters(x, parts, design)
         hat = parts.channel.conjugates(parts.loss, at, parts.prior.power, nodes)
         stiffness = parts.penalty.curvature + samples * hat.response
         ratio = jnp.sqrt(samples / hat.norm) * hat.overlap
@@ -103,21 +124,23 @@ def learn(
     found = solve(
         update,
         start,
-        (parts, samples),
+        (parts, samples, design),
         tolerance=tolerance,
         max_steps=max_steps,
         # With little noise the error shrinks over many iterations before Newton's steps are any good; tables are expensive.
         warmup=30 if isinstance(parts.channel, Table) else 150,
         damping=0.8,
     )
-    weights, at = order_parameters(found.x, parts)
+    weights, at = order_parameters(found.x, parts, design)
     risks = parts.channel.risks(parts.loss, at, rho, nodes)
     hat = parts.channel.conjugates(parts.loss, at, rho, nodes)
     return Learned(
         at.m,
         at.q,
         at.V,
-        rho - 2 * at.m + at.q,
+        weights.overlap,
+        weights.norm,
+        rho - 2 * weights.overlap + weights.norm,
         *risks,
         parts.channel.test_error(at.m, at.q, at.rest),
         samples * risks.train_loss + weights.cost,

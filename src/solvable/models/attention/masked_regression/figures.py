@@ -176,6 +176,7 @@ def draw_region(data: dict[str, Any]) -> Any:
         points = seen.sel(variances=variances).stack(point=("samples", "spike"))
         axis.scatter(points.samples, points.spike, c=points.values, edgecolors=INK, linewidths=0.8, s=38, **look)
         axis.set(xlabel=label("samples", "n/d"), ylim=(0.1, 6))
+        axis.grid(visible=False)
         axis.set_title(f"{variances} noise" if variances == "equal" else "a quarter of the coordinates are noisy")
         log_axis(axis.xaxis)
     axes[0].set_ylabel(label("spike", r"\theta"))

@@ -69,7 +69,7 @@ def descents(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
     # seeds are pairs of descents with opposite noise; the last times show where descents end
-    sizes = {20: 4, 40: 4} if quick else {40: 60, 80: 20, 160: 6}
+    sizes = {20: 4, 40: 4} if quick else {40: 20, 80: 10}
     early, late = np.array([0.5, 1.0, 2.0, 3.0]), (10.0 if quick else 40.0)
     times, names = np.append(early, late), ("overlap", "multiplier", "lowest", "cosine")
     most = 2 * max(sizes.values())

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from solvable.contract.claims import Claim, Measured, Stored, deviation
 
 PAPER = "saraomannelli2020marvels"
 THRESHOLD, ANNEALING, AGING = "langevin-threshold", "langevin-annealing", "langevin-aging"
-RECOVERY = "langevin-recovery"
 
 
 def _follows(stored: Stored) -> list[Measured]:
@@ -71,26 +68,6 @@ def _annealing(stored: Stored) -> list[Measured]:
         *(Measured(f"deviation of the overlap from the theory, Δ₂ = 0.8, {arm}, N = 100", *gap, below=0.15)
           for arm, gap in gaps.items()),
         Measured("growth until t = 50 at Δ₂ = 0.95, τ = 20", close, above=1),
-        *_recovered(stored[RECOVERY]),
-    ]  # fmt: skip
-
-
-def _recovered(table: Any) -> list[Measured]:
-    """Overlaps at the last time over those of message passing, in the largest systems."""
-    from .recovery import mean_and_error
-
-    last, size, until = table.isel(size=-1, time=-1), int(table["size"][-1]), float(table.time[-1])
-
-    def part(noise: float, pace: float) -> tuple[float, float]:
-        mean, error = (float(v) for v in mean_and_error(last.overlap.sel(matrix_noise=noise, pace=pace)))
-        return mean / float(last.message_passing.sel(matrix_noise=noise)), error / float(
-            last.message_passing.sel(matrix_noise=noise)
-        )
-
-    return [
-        Measured(f"overlap at t = {until:g} over message passing's, Δ₂ = 0.8, τ = 100, N = {size}", *part(0.8, 100.0), above=0.9),
-        Measured(f"the same with a constant tensor, N = {size}", *part(0.8, 0.0), below=0.5),
-        Measured(f"the same at Δ₂ = 0.9, τ = 100, N = {size}", *part(0.9, 100.0), above=0.5),
     ]  # fmt: skip
 
 
@@ -113,8 +90,7 @@ CLAIMS = (
     Claim(
         "Annealing the tensor comes close to message passing.", PAPER,
         "overlaps grow between the Langevin threshold and Δ₂ = 1, more with slower annealing", "instant annealing",
-        (RECOVERY, ANNEALING), _annealing,
-        "p = 3, Δ₃ = 1, m₀ = 1e-4, τ ≤ 20, t ≤ 50; N = 100 from m₀ = 0.2, 16 pairs, t ≤ 8; diluted tensors from 4/√N, τ ≤ 100, "
-        "t = 800",
+        (ANNEALING,), _annealing, "p = 3, Δ₃ = 1, m₀ = 1e-4, τ ≤ 20, t ≤ 50; N = 100 from m₀ = 0.2, 16 pairs, t ≤ 8",
+        missing="recovery up to the final overlap in annealed runs, at longer times",
     ),
 )  # fmt: skip

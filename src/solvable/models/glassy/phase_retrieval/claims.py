@@ -82,7 +82,7 @@ CLAIMS = (
         "Above a critical ratio these points become unstable towards the signal.", PAPER,
         "an eigenvalue of the Hessian leaves the bulk at α = 13.8, and its eigenvector overlaps the signal",
         "an eigenvector without overlap", (FIGURE, EQUATOR), _unstable,
-        "κ = 0, one step of replica-symmetry breaking, N → ∞; descents confined to overlap zero, N ≤ 512, t = 200",
+        "κ = 0, one step of replica-symmetry breaking, N → ∞; descents confined to overlap zero, N ≤ 256, t = 200",
     ),
     Claim(
         "The flow then escapes and recovers the signal.", PAPER,

@@ -188,7 +188,7 @@ EQUATOR = (8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0)
 
 def equator(quick: bool) -> dict[str, Any]:
     """Descents confined to overlap zero, whose ends have no overlap at any α, and the lowest direction of their Hessian."""
-    sizes = {16: 2, 32: 2} if quick else {128: 16, 256: 12, 512: 8}
+    sizes = {16: 2, 32: 2} if quick else {128: 5, 256: 4}
     times = (1.0, 2.0) if quick else (50.0, 200.0)
     names, found = ("lowest", "alignment", "loss"), {}
     for size, number in sizes.items():

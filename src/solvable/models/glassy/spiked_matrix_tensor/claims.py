@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from solvable.contract.claims import Claim, Measured, Stored
@@ -43,28 +41,13 @@ def _ordered(stored: Stored) -> list[Measured]:
 
 
 def _judged(stored: Stored) -> list[Measured]:
-    from ..gradient_flow.success import crossing_and_error, succeeded
-
-    found = succeeded(stored[f"{LARGE}.diluted"])
-    few, many = (found.isel(size=i) for i in (0, -1))
-    strong, between, weak = (success_rate(stored, noise, "diluted") for noise in (0.3, 0.45, 0.7))
-    (early, early_error), (late, late_error) = (crossing_and_error(each) for each in (few, many))
-
-    def width(each: Any) -> tuple[float, float]:
-        (high, high_error), (low, low_error) = (crossing_and_error(each, level) for level in (0.75, 0.25))
-        return low - high, float(np.hypot(high_error, low_error))
-
-    narrow, wide = width(many), width(few)
-    size, least = int(many["size"]), int(few["size"])
+    strong, between, weak = (success_rate(stored, noise) for noise in (0.3, 0.45, 0.7))
+    size = int(stored[LARGE]["size"][-1])
     return [
         Measured(f"fraction of flows that succeed at Δ₂ = 0.45 less that at 0.7, N = {size}",
                  between[0] - weak[0], float(np.hypot(between[1], weak[1])), above=0.2),
         Measured("the same at 0.3 less that at 0.45: no change at the line of trivial landscapes", strong[0] - between[0],
                  float(np.hypot(strong[1], between[1])), below=0.2),
-        Measured(f"Δ₂ at which half succeed, N = {size}", late, late_error, above=0.48, below=0.618),
-        Measured(f"the same at N = {least} less that", early - late, float(np.hypot(early_error, late_error)), above=0),
-        Measured(f"width of the change, from ¾ to ¼, N = {size} less N = {least}", narrow[0] - wide[0],
-                 float(np.hypot(narrow[1], wide[1])), below=0),
     ]  # fmt: skip
 
 
@@ -83,6 +66,8 @@ CLAIMS = (
         "Gradient algorithms can be judged by the physics of glasses.", REVIEW,
         "success rates change at the flow's line, not at that of trivial landscapes",
         "they change where the landscape becomes trivial", (LARGE,), _judged,
-        "p = 3, Δ₃ = 1, diluted tensors, N = 1,000 and 8,000, from the overlap 4/√N, t = 200",
+        "p = 3, Δ₃ = 1, diluted tensors, N = 8,000, from the overlap 4/√N, t = 200; condensed flows left out",
+        missing="sizes at which 4/√N is small against what a vanishing overlap grows by beyond the line, a factor of 60 "
+        "at Δ₂ = 0.6: N of 10⁶ and more, on tensors that do not condense",
     ),
 )  # fmt: skip

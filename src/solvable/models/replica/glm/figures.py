@@ -36,6 +36,11 @@ def _branches() -> Any:
     return data.assign_attrs({name: float(value) for name, value in marks.items()})
 
 
+def _around(place: Any) -> np.ndarray:
+    """Seven places over the whole range, and four around a threshold."""
+    return np.sort(np.concatenate([np.linspace(0.2, 0.8, 7), float(place) * np.array([0.85, 0.93, 1.07, 1.15])]))
+
+
 def _measured(model: GLM, samples: Any, size: int, seeds: int) -> Any:
     return Study(model, {"samples": np.asarray(samples)}, sizes=[size], seeds=seeds).run()
 
@@ -44,14 +49,14 @@ PARTS: dict[str, Callable[[int, int], Any]] = {
     "lasso": lambda size, seeds: Study(LASSO, {"samples": np.linspace(0.1, 0.9, 81)}).run(),
     "bayes": lambda size, seeds: Study(BAYES, {"samples": np.linspace(0.1, 0.9, 81)}).run(),
     "binary": lambda size, seeds: _branches(),
-    "lasso_measured": lambda size, seeds: _measured(LASSO, np.linspace(0.2, 0.8, 7), size, seeds),
-    "bayes_measured": lambda size, seeds: _measured(BAYES, np.linspace(0.2, 0.8, 7), 2 * size, seeds),
-    "binary_measured": lambda size, seeds: _measured(BINARY, [0.4, 0.7, 1.0, 1.3, 1.7, 2.0], 2 * size, seeds),
+    "lasso_measured": lambda size, seeds: _measured(LASSO, _around(recovery_threshold(FRACTION)), size, seeds),
+    "bayes_measured": lambda size, seeds: _measured(BAYES, _around(BAYES.thresholds().algorithmic), 4 * size, seeds),
+    "binary_measured": lambda size, seeds: _measured(BINARY, [0.4, 0.7, 1.0, 1.3, 1.4, 1.6, 1.7, 2.0], 4 * size, seeds),
 }
 
 
 def transitions(quick: bool) -> dict[str, Any]:
-    size, seeds = (60, 4) if quick else (100, 8)
+    size, seeds = (60, 4) if quick else (250, 12)
     return {name: part(size, seeds) for name, part in PARTS.items()}
 
 

@@ -1,44 +1,76 @@
-"""A generalised linear model put together from parts: prior, channel, loss and penalty, built in or given as functions.
+"""A generalised linear model put together from parts: design, prior, channel, loss and penalty, built in or your own.
 
-**Data.** Inputs x ~ N(0, 1_d). A teacher's weights w₀ are drawn independently from a *prior* with E w₀² = γ² (γ: `strength`).
-Labels y follow a *channel* P(y|ν) of the field ν = w₀·x/√d: y = ν + noise of variance Δ (*gaussian*, *laplace*, *quantile*: an
-asymmetric Laplace law whose quantile of level κ₀ is zero), y = ±1 (*sign*, flipped with probability e; *probit*, the sign of ν
-plus Gaussian noise; *logistic*, P(y|ν) = σ(yν)), or counts of mean exp(ν) (*poisson*).
+**Data.** Inputs x ~ N(0, Σ), tr Σ = d: Σ = 1 (design *gaussian*), eigenvalues k^−a (*power-law*) or your own (*eigenvalues*) in
+the basis of the weights or in a random one, or your own matrix (*covariance*). Or the design A = X/√d has random singular
+vectors on both sides, with orthogonal rows or columns (*orthogonal*), or your own eigenvalues of AAᵀ or AᵀA, whichever is
+smaller (*invariant*); its rows have mean square norm one. A teacher's weights w₀ are drawn independently from a *prior* with
+E w₀² = γ² (γ: `strength`). Labels y follow a *channel* P(y|ν) of the field ν = w₀·x/√d: y = ν + noise of variance Δ (*gaussian*,
+*laplace*, *quantile*: an asymmetric Laplace law whose quantile of level κ₀ is zero), y = ±1 (*sign*, flipped with probability e;
+*probit*, the sign of ν plus Gaussian noise; *logistic*, P(y|ν) = σ(yν)), or counts of mean exp(ν) (*poisson*).
 
 **Learner.** *risk*: ŵ = argmin_w Σ_μ ℓ(y_μ, w·x_μ/√d) + Σ_i r(w_i) over n = αd samples: the *sum* of the losses, with
 r = λw²/2 (*ridge*), λ|w| (*lasso*), λ(η|w| + (1−η)w²/2) (*elastic-net*) or λw²/2 on |w| ≤ c (*box*). *bayes*: the posterior mean
 of a learner who knows prior and channel.
 
 **Theory** (replica symmetric, exact for convex risks). *risk*: the saddle point of `methods.risk.risk_minimiser`.
-*bayes*: all solutions of q̂ = α c(γ² − E(q̂)), `methods.risk.bayes_optimal`. Observables are those of the branch that
+*bayes*: all solutions of q̂ = α c(γ² − E(q̂)), `methods.risk.bayes_optimal`. Designs with a random basis have the equations of
+`methods.risk.designs`: they couple weights and samples through the eigenvalues alone. Your own matrix is covered if it is
+diagonal, or with a ridge penalty or Gaussian weights, for which only eigenvalues matter. Observables are those of the branch that
 message passing reaches without information; `best_error` belongs to the branch of least free energy, and `branches()` shows
 all. `stability` below one means that replica symmetry holds.
 
 **Simulation.** Draw teacher, inputs and labels. *risk*: minimise by the alternating direction method
 (`methods.risk.splitting`), which shares nothing with the saddle point but the definition of the proximal maps.
-*bayes*: generalised message passing from a start without information (`methods.fixed_points.gamp`). Fresh samples are drawn.
+*bayes*: message passing from a start without information (`methods.fixed_points.gamp`; `generalised_vector_amp` for designs with
+a random basis). Fresh samples are drawn; of invariant designs they are rows of another matrix.
 
 **Your own parts.** Each choice also takes a function, or its name `module:name`.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from solvable.methods.fixed_points.gamp import gamp
+from solvable.methods.fixed_points.generalised_vector_amp import generalised_vamp
 from solvable.methods.risk.bayes_optimal import Bayes, Branch, Thresholds, solutions, thresholds
 from solvable.methods.risk.outputs import Table
 from solvable.methods.risk.risk_minimiser import Composition, learn
+from solvable.methods.risk.rotated_bayes import RotatedBayes, scanned_thresholds
+from solvable.methods.risk.rotated_minimiser import learn_rotated
 from solvable.methods.risk.splitting import minimise
-from solvable.model import Control, FirstView, Guard, Model, Numerics, Reference, choice, control, observable
+from solvable.model import (
+    Control,
+    FirstView,
+    Guard,
+    Input,
+    Model,
+    Numerics,
+    Reference,
+    choice,
+    control,
+    data,
+    input,
+    observable,
+)
 
 from .._labels import ratio_field
+from .designs import (
+    COVARIANCES,
+    DESIGNS,
+    INVARIANT,
+    covariance_root,
+    design_of,
+    drawn_rows,
+    refuse_designs,
+    seen_by_samples,
+)
 from .parts import (
     CHANNELS,
     LABELLED,
@@ -60,7 +92,7 @@ ITERATIONS = 400
 
 
 class GLM(Model):
-    """Any prior, channel, loss and penalty of a generalised linear model with Gaussian inputs.
+    """Any prior, channel, loss, penalty and design of a generalised linear model.
 
     >>> import solvable as sv
     >>> lasso = sv.GLM(prior="sparse", fraction=0.1, channel="gaussian", loss="square", regulariser="lasso")
@@ -71,7 +103,9 @@ class GLM(Model):
     id = "glm"
     title = "Generalised linear models, composed"
     family = "replica"
-    sentence = "A generalised linear model put together from prior, channel, loss and penalty: built in, or your own functions."
+    sentence = (
+        "A generalised linear model put together from design, prior, channel, loss and penalty: built in, or your own."
+    )
     method = "replica saddle points from proximal maps and posterior means"
     numerics = Numerics(nodes=14, tolerance=5e-11, max_steps=600)
     simulation_dtype = "float64"
@@ -90,6 +124,13 @@ class GLM(Model):
         {"over": {"samples": [1.0, 3.0]}, "values": {"prior": "laplace", "channel": "logistic", "loss": "logistic",
                                                     "regulariser": "elastic-net", "strength": 2.0, "penalty": 0.2}},
         {"over": {"samples": [0.6, 1.5]}, "values": {"learner": "bayes", "noise": 0.1}},
+        {"over": {"samples": [1.0, 2.0]}, "seeds": 32,
+         "values": {"design": "power-law", "prior": "binary", "noise": 0.3, "penalty": 0.3}},
+        {"over": {"samples": [1.0, 2.0]}, "seeds": 32,
+         "values": {"design": "eigenvalues", "basis": "rotated", "prior": "binary", "noise": 0.3, "penalty": 0.3}},
+        {"over": {"samples": [0.6, 1.5]}, "values": {"design": "orthogonal", "prior": "gaussian", "channel": "probit",
+                                                    "loss": "logistic", "regulariser": "lasso", "penalty": 0.1}},
+        {"over": {"samples": [0.6, 1.5]}, "values": {"design": "invariant", "learner": "bayes", "noise": 0.1}},
     )  # fmt: skip
     guard = Guard(size=60)
     references = (
@@ -111,6 +152,12 @@ class GLM(Model):
         Reference(
             "elkaroui2013robust", "N. El Karoui, D. Bean, P. J. Bickel, C. Lim and B. Yu", "On robust regression with "
             "high-dimensional predictors", 2013, "PNAS 110, 14557", doi="10.1073/pnas.1307842110"),
+        Reference(
+            "rangan2019vector", "S. Rangan, P. Schniter and A. K. Fletcher", "Vector approximate message passing", 2019,
+            "IEEE Trans. Inf. Theory 65, 6664", arxiv="1610.03082"),
+        Reference(
+            "gerbelot2020asymptotic", "C. Gerbelot, A. Abbara and F. Krzakala", "Asymptotic errors for teacher-student convex "
+            "generalized linear models (or: how to prove Kabashima's replica formula)", 2020, arxiv="2006.06581"),
     )  # fmt: skip
 
     samples: Control = ratio_field(1.0, r"\alpha", "training samples per dimension, n/d")
@@ -138,6 +185,8 @@ class GLM(Model):
                               meaning="weight of the absolute value in the elastic net")  # fmt: skip
     bound: Control = control(1.0, low=0.01, high=100.0, typical=(0.3, 3.0), symbol="c", when={"regulariser": "box"},
                              meaning="largest absolute value of a weight in the box")  # fmt: skip
+    decay: Control = control(1.0, low=0.0, high=4.0, typical=(0.0, 2.0), symbol="a", when={"design": "power-law"},
+                             meaning="exponent of the covariance's eigenvalues k^−a, k = 1…32")  # fmt: skip
     learner: str = choice("risk", options=("risk", "bayes"), meaning="minimiser of a risk, or the posterior mean")
     prior: str = choice("sparse", options=PRIORS, own="log-density(w) with an attribute `between`, or sampler(key, shape)",
                         meaning="law of a teacher's weight (sparse: zero or Gaussian)")  # fmt: skip
@@ -147,6 +196,17 @@ class GLM(Model):
                        when={"learner": "risk"}, meaning="training loss (square: half the squared error)")  # fmt: skip
     regulariser: str = choice("lasso", options=REGULARISERS, own="prox(x, t) = argmin_w (w − x)²/2 + t r(w)", symbol="r",
                               when={"learner": "risk"}, meaning="penalty on every weight")  # fmt: skip
+    design: str = choice("gaussian", options=DESIGNS, symbol="A",
+                         meaning="inputs: independent Gaussians, Gaussians with a covariance, or a matrix with given singular "
+                                 "values")  # fmt: skip
+    basis: str = choice("aligned", options=("aligned", "rotated"), when={"design": COVARIANCES},
+                        meaning="whether the covariance is diagonal or has random eigenvectors (yours: its own)")  # fmt: skip
+    eigenvalues: Input = input(lambda m: np.array([0.1, 0.5, 1.0, 2.4]), dims=("eigenvalue",), low=0.0, symbol=r"\omega",
+                               when={"design": ("eigenvalues", "invariant")},
+                               meaning="eigenvalues of the covariance, or of AAᵀ or AᵀA, each of an equal share of directions; "
+                                       "scaled to mean one")  # fmt: skip
+    matrix: Input | None = data(dims=("coordinate", "partner"), symbol=r"\Sigma", when={"design": "covariance"},
+                                meaning="your own covariance, scaled to mean eigenvalue one")  # fmt: skip
 
     observables_declared = (
         observable("error", "mean squared error of the weights, |ŵ − w₀|²/d", symbol="E", low=0),
@@ -166,6 +226,14 @@ class GLM(Model):
 
     def validate(self) -> None:
         refuse_misfits(self)
+        refuse_designs(self)
+
+    @property
+    def kind_of_design(self) -> Literal["aligned", "rotated", "invariant"]:
+        """How the theory treats the design."""
+        if self.design in INVARIANT:
+            return "invariant"
+        return "rotated" if self.design in COVARIANCES and self.basis == "rotated" else "aligned"
 
     @property
     def stated_accuracy(self) -> float:
@@ -179,17 +247,15 @@ class GLM(Model):
         if self.learner == "bayes":
             return self._bayes(numerics)
         parts = Composition(prior_of(self).mixture, channel_of(self), loss_of(self), penalty_of(self))
-        found = learn(
-            parts,
-            self.samples,
-            nodes=numerics.nodes,
-            tolerance=numerics.tolerance,
-            max_steps=numerics.max_steps,
-        )
+        design, settings = design_of(self), {k: numerics[k] for k in ("nodes", "tolerance", "max_steps")}
+        if design is None or design.kind == "aligned":
+            found = learn(parts, self.samples, design, **settings)
+        else:
+            found = learn_rotated(parts, self.samples, design, **settings)
         values = {
             "error": found.mean_square_error,
-            "overlap": found.m,
-            "norm": found.q,
+            "overlap": found.overlap,
+            "norm": found.norm,
             "test_loss": found.test_loss,
             "train_loss": found.train_loss,
             "free_energy": found.energy,
@@ -205,8 +271,15 @@ class GLM(Model):
             return jnp.asarray(True)
         return jnp.abs(channel.missing(self.strength**2)) < 1e-6
 
+    def _parts(self, samples: Array) -> Bayes:
+        """The parts of the Bayes-optimal learner."""
+        prior, channel, design = prior_of(self), channel_of(self), design_of(self)
+        if design is None or design.kind == "aligned":
+            return Bayes(prior, channel, design)
+        return RotatedBayes(prior, channel, design, samples)
+
     def _solutions(self, numerics: Numerics) -> Branch:
-        return solutions(Bayes(prior_of(self), channel_of(self)), self.samples, numerics.nodes)
+        return solutions(self._parts(self.samples), self.samples, numerics.nodes)
 
     def _bayes(self, numerics: Numerics) -> dict[str, Array]:
         found = self._solutions(numerics)
@@ -229,8 +302,8 @@ class GLM(Model):
         }
         if self.channel in LABELLED:
             channel = channel_of(self)
-            some = jnp.maximum(overlap, 1e-30)
-            values["test_error"] = jax.vmap(lambda q, rest: channel.test_error(q, q, rest))(some, found.error)
+            some = jnp.maximum(power - found.fresh_error, 1e-30)
+            values["test_error"] = jax.vmap(lambda q, rest: channel.test_error(q, q, rest))(some, found.fresh_error)
         return values
 
     def point_branches(self, numerics: Numerics) -> dict[str, Array]:
@@ -263,10 +336,11 @@ class GLM(Model):
         teacher = teacher * jnp.sqrt(power * size / jnp.maximum(teacher @ teacher, 1e-30))
         columns = size + 1
         draws = jax.random.normal(of_samples, (samples.padded * columns,), dtype).reshape(samples.padded, columns)
-        inputs = draws[:, :size] / math.sqrt(size)
-        y, mask = labels(self, inputs @ teacher, draws[:, size]), samples.mask(dtype)
+        mask, root = samples.mask(dtype), covariance_root(self, jax.random.fold_in(key, 1), size, dtype)
+        inputs = drawn_rows(self, draws[:, :size], mask, root)
+        y = labels(self, inputs @ teacher, draws[:, size])
         if self.learner == "bayes":
-            w, measured = self._message_passing(inputs, y, mask)
+            w, measured = self._message_passing(inputs, y, mask, root)
         else:
             loss = loss_of(self)
             fit = minimise(loss, penalty_of(self), inputs, y, mask)
@@ -274,12 +348,13 @@ class GLM(Model):
             fitted = mask @ loss.value(y, inputs @ w) / samples.actual.astype(dtype)
             measured = {"train_loss": fitted, "converged": fit.residual < 1e-4, "residual": fit.residual}
 
-        m, q = w @ teacher / size, w @ w / size
-        measured |= {"overlap": m, "norm": q, "error": jnp.mean((w - teacher) ** 2)}
+        measured |= {"overlap": w @ teacher / size, "norm": w @ w / size, "error": jnp.mean((w - teacher) ** 2)}
         # Given the weights, the two fields of a fresh input are a Gaussian pair.
+        student, truth = seen_by_samples(w, root), seen_by_samples(teacher, root)
+        m, q, rho = student @ truth / size, student @ student / size, truth @ truth / size
         fresh = jax.random.normal(of_fresh, (FRESH * 3,), dtype).reshape(FRESH, 3)
-        field = jnp.sqrt(power) * fresh[:, 0]
-        seen = m / power * field + jnp.sqrt(jnp.maximum(q - m**2 / power, 0.0)) * fresh[:, 1]
+        field = jnp.sqrt(rho) * fresh[:, 0]
+        seen = m / rho * field + jnp.sqrt(jnp.maximum(q - m**2 / rho, 0.0)) * fresh[:, 1]
         label = labels(self, field, fresh[:, 2])
         if self.channel in LABELLED:
             measured["test_error"] = jnp.mean((label * seen < 0).astype(dtype))
@@ -287,24 +362,44 @@ class GLM(Model):
             measured["test_loss"] = jnp.mean(loss_of(self).value(label, seen))
         return measured
 
-    def _message_passing(self, inputs: Array, y: Array, mask: Array) -> tuple[Array, dict[str, Array]]:
-        prior, channel = prior_of(self), channel_of(self)
+    def _message_passing(
+        self, inputs: Array, y: Array, mask: Array, root: Array | None
+    ) -> tuple[Array, dict[str, Array]]:
+        prior, channel, power = prior_of(self), channel_of(self), self.strength**2
 
         def denoise(field, precision):
             return prior.posterior(field, jnp.broadcast_to(precision, field.shape))[:2]
 
-        found = gamp(
-            inputs, y, channel.score, denoise, ITERATIONS, mask=mask, start_variance=self.strength**2, damping=0.9
-        )
+        if self.kind_of_design != "aligned":
+            found = generalised_vamp(inputs, y, channel.score, denoise, ITERATIONS, mask=mask, power=power, damping=0.9)
+            estimate = found.estimate
+        elif root is None:
+            found = gamp(inputs, y, channel.score, denoise, ITERATIONS, mask=mask, start_variance=power, damping=0.9)
+            estimate = found.estimate
+        else:  # independent inputs of the weights √ω w, each with a prior of its own
+            found = gamp(
+                inputs / root[None, :], y, channel.score,
+                lambda field, precision: _rescaled(denoise, root, field, precision),
+                ITERATIONS, mask=mask, start_variance=power, damping=0.9,
+            )  # fmt: skip
+            estimate = found.estimate / root
         residual = jnp.nan_to_num(found.change, nan=jnp.inf)
         if self.channel == "sign":
             # Small systems may end certain of wrong weights: certainty without noise means that every label is explained.
-            certain = (found.variance < 1e-6 * self.strength**2) & (self.flips == 0)
-            wrong = jnp.any(mask * y * (inputs @ found.estimate) < 0)
+            certain = (found.variance < 1e-6 * power) & (self.flips == 0)
+            wrong = jnp.any(mask * y * (inputs @ estimate) < 0)
             residual = jnp.where(certain & wrong, jnp.inf, residual)
-        return found.estimate, {"converged": residual < 1e-2, "residual": residual}
+        return estimate, {"converged": residual < 1e-2, "residual": residual}
+
+
+def _rescaled(denoise: Any, scales: Array, field: Array, precision: Array) -> tuple[Array, Array]:
+    """The denoiser of `scales` times the weight."""
+    mean, variance = denoise(scales * field, scales**2 * precision)
+    return scales * mean, scales**2 * variance
 
 
 @eqx.filter_jit
 def _thresholds(model: GLM, nodes: int) -> Thresholds:
-    return thresholds(Bayes(prior_of(model), channel_of(model)), nodes)
+    if model.kind_of_design == "invariant":
+        return scanned_thresholds(model._parts, nodes)
+    return thresholds(model._parts(model.samples), nodes)

@@ -6,9 +6,11 @@ import numpy as np
 
 from solvable.contract.claims import Claim, Measured, Stored, deviation, mean_and_error
 
+from ..transformer_scaling.figures import best_rates as best_rates_of_transformers
 from .figures import best_rates, in_the_limit
 
 LIMIT, RATES, DIGITS = "depth-transfer-limit", "depth-transfer-rates", "depth-transfer-digits"
+TEXT = "transformer-scaling-text"
 PAPER = "bordelon2023depthwise"
 
 
@@ -40,6 +42,19 @@ def _transfer(stored: Stored) -> list[Measured]:
         bounds = {"above": 1.0} if exponent == 0 else {"below": 1.0}
         text = f"octaves by which the loss on digits is larger at L = {deep} than at L = 2, best rate of L = 2, {words}"
         found.append(Measured(text, *mean_and_error(lost), **bounds))
+    text = stored[TEXT].isel(size=0)
+    best = best_rates_of_transformers(text)
+    for rule, words in (
+        ("mup", "unscaled branches"),
+        ("depth-mup", "branches of 1/√L"),
+        ("completep", "branches of 1/L"),
+    ):
+        moved = best.sel(rule=rule).isel(depth=-1) - best.sel(rule=rule).isel(depth=0)
+        bounds = {"below": -0.5} if rule == "mup" else {"above": -0.75, "below": 0.75}
+        words = (
+            f"octaves from the best rate of L = 2 to that of L = {int(text.depth[-1])}, transformers on text, {words}"
+        )
+        found.append(Measured(words, *mean_and_error(moved), **bounds))
     return found
 
 
@@ -78,10 +93,11 @@ CLAIMS = (
         PAPER,
         "the best rate moves with depth if branches are not scaled, and stays within an octave if they are",
         "unscaled branches",
-        (RATES, DIGITS), _transfer,
+        (RATES, DIGITS, TEXT), _transfer,
         "linear networks of infinite width, three patterns, five steps of gradient descent, L = 2 to 32 (unscaled: to 8); ReLU "
-        "networks on 300 digits, N = 48, 25 steps of Adam, 8 seeds, rates in octaves",
-        missing="other hyperparameters than the rate, and the convolutional and attention networks of the paper",
+        "networks on 300 digits, N = 48, 25 steps of Adam, 8 seeds, rates in octaves; "
+        "transformers on Python's documentation, N = 64, L = 2 and 8, 400 steps of AdamW, 4 seeds",
+        missing="other hyperparameters than the rate, convolutional networks, and transformers of more than 8 blocks",
     ),
     Claim(
         "Training has a joint limit of large width and depth in which features are learnt.",

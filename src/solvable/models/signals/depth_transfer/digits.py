@@ -2,8 +2,7 @@
 
 A network of N units and L blocks, h ← h + (L/2)^(−α) W φ(LN h)/√N with φ = ReLU, reads scikit-learn's digits (8 × 8 pixels, ten
 classes) and is trained by full-batch Adam at rate η/√N, hidden weights at η(L/2)^(α−1)/√N (α > 0) or η/√N (α = 0, μP). L = 2 is
-the base model of all α. A convolutional network has N channels per pixel, the 3 × 3 pixels around each as inputs of its layers,
-and reads out the mean over pixels.
+the base model of all α.
 """
 
 from __future__ import annotations
@@ -17,23 +16,14 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from solvable.methods.data.digits import digit_images
-from solvable.methods.training.convolutions import neighbours
 from solvable.methods.training.loops import cross_entropies
 
 BASE_DEPTH, CLASSES = 2, 10
 
 
-@partial(jax.jit, static_argnames=("depth", "width", "steps", "images", "convolutional"))
+@partial(jax.jit, static_argnames=("depth", "width", "steps", "images"))
 def trained_loss(
-    key: PRNGKeyArray,
-    exponent: Array,
-    rate: Array,
-    *,
-    depth: int,
-    width: int,
-    steps: int,
-    images: int,
-    convolutional: bool = False,
+    key: PRNGKeyArray, exponent: Array, rate: Array, *, depth: int, width: int, steps: int, images: int
 ) -> Array:
     """Mean cross-entropy on the training images after some steps of Adam.
 
@@ -47,12 +37,9 @@ def trained_loss(
     x, y = jnp.asarray(pixels, jnp.float32)[chosen], jnp.asarray(shown)[chosen]
     exponent, rate = jnp.asarray(exponent, jnp.float32), jnp.asarray(rate, jnp.float32)
     deeper = depth / BASE_DEPTH
-    near = neighbours if convolutional else lambda h: h
-    x = near(x.reshape(-1, 8, 8, 1)) if convolutional else x
-    inside = 9 * width if convolutional else width
     weights = {
-        "first": jax.random.normal(to_first, (x.shape[-1], width), jnp.float32),
-        "hidden": jax.random.normal(to_hidden, (depth, inside, width), jnp.float32),
+        "first": jax.random.normal(to_first, (x.shape[1], width), jnp.float32),
+        "hidden": jax.random.normal(to_hidden, (depth, width, width), jnp.float32),
         "last": jnp.zeros((width, CLASSES), jnp.float32),
     }
     # N aligned changes of η/√N add up to η√N, which the division by √N in the network makes η, at every width.
@@ -61,16 +48,15 @@ def trained_loss(
     rates = {"first": rate, "hidden": rate * slower, "last": rate}
 
     def normal(h: Array) -> Array:
-        h = h - jnp.mean(h, axis=-1, keepdims=True)
-        return h * jax.lax.rsqrt(jnp.mean(h**2, axis=-1, keepdims=True) + 1e-6)
+        h = h - jnp.mean(h, axis=1, keepdims=True)
+        return h * jax.lax.rsqrt(jnp.mean(h**2, axis=1, keepdims=True) + 1e-6)
 
     def loss(weights: dict[str, Array]) -> Array:
         def block(h: Array, w: Array) -> tuple[Array, None]:
-            return h + deeper**-exponent * near(jax.nn.relu(normal(h))) @ w / inside**0.5, None
+            return h + deeper**-exponent * jax.nn.relu(normal(h)) @ w / width**0.5, None
 
-        h, _ = jax.lax.scan(block, x @ weights["first"] / x.shape[-1] ** 0.5, weights["hidden"])
-        pooled = jnp.mean(normal(h), axis=(1, 2)) if convolutional else normal(h)
-        return jnp.mean(cross_entropies(pooled @ weights["last"] / width**0.5, y))
+        h, _ = jax.lax.scan(block, x @ weights["first"] / x.shape[1] ** 0.5, weights["hidden"])
+        return jnp.mean(cross_entropies(normal(h) @ weights["last"] / width**0.5, y))
 
     def step(state: tuple[Any, Any, Any], number: Array) -> tuple[tuple[Any, Any, Any], None]:
         weights, first, second = state
@@ -101,5 +87,6 @@ def losses(depths: list[int], exponents: list[float], rates: np.ndarray, seeds: 
         run = jax.vmap(jax.vmap(run, (None, None, 0)), (None, 0, None))
         found.append(np.asarray(run(keys, jnp.asarray(exponents), jnp.asarray(rates))))
     dims = ("depth", "exponent", "rate", "seed")
-    coords = {"depth": depths, "exponent": exponents, "rate": rates}
-    return xr.Dataset({"loss": (dims, np.stack(found))}, coords, attrs={k: int(v) for k, v in shape.items()})
+    return xr.Dataset(
+        {"loss": (dims, np.stack(found))}, {"depth": depths, "exponent": exponents, "rate": rates}, attrs=dict(shape)
+    )

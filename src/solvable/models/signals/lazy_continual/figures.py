@@ -15,7 +15,7 @@ from .model import LazyContinual, _drawn
 
 SIMILARITIES = (0.0, 0.5, 0.9)
 RICHNESS = (0.05, 0.15, 0.375, 0.75, 1.5, 5.0)
-FIRST = 32
+FIRST = 16
 """Number of the first data set of the longer runs: those before were looked at when the claims were written."""
 LONGER = {"activation": "relu", "labels": "absolute", "input_dimension": 10, "examples": 20, "points": 5}
 NAMES = ("forgetting", "final_loss")
@@ -53,7 +53,7 @@ def longer_runs(quick: bool) -> Any:
     """Networks of several widths on more samples than dimensions, labels |x·β|."""
     import xarray as xr
 
-    sizes, instances = _design(quick)[1], 4 if quick else 64
+    instances, sizes = _design(quick)
     grid = np.array(RICHNESS[::3] if quick else RICHNESS)
     dims = ("size", "similarity", "richness", "instance")
     numbers = range(FIRST, FIRST + instances)

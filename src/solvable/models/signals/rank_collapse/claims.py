@@ -79,7 +79,7 @@ def _imbalance(stored: Stored) -> list[Measured]:
     wide = (ratio.isel(size=-1) - ratio.isel(size=0)) / np.log(sizes["size"].values[-1] / sizes["size"].values[0])
     runs = stored[OPTIMISERS].isel(size=-1)
     gap, ratio = behind(runs), runs.gradient_ratio_simulated.isel(rate=0, optimiser=0).mean("seed")
-    most, least = gap.isel(strength=int(ratio.argmax())), gap.isel(strength=int(ratio.argmin()))
+    most, least = gap.isel(strength=int(ratio.argmax("strength"))), gap.isel(strength=int(ratio.argmin("strength")))
     words = "log of the training loss of gradient descent over that of Adam, best rates"
     found.append(Measured(f"{words}, largest ratio of gradients", *mean_and_error(most), above=math.log(2)))
     found.append(Measured("the same minus that at the smallest ratio", *mean_and_error(most - least), above=0.0))

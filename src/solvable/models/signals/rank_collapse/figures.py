@@ -63,7 +63,7 @@ def _sizes(quick: bool) -> Any:
     """Gradients of one layer, over the number of tokens and the width, at tokens of overlap one half."""
     import xarray as xr
 
-    contexts, widths, seeds = ([5, 10], [24, 48], 4) if quick else ([5, 10, 20, 40, 80], [96, 192, 384], 128)
+    contexts, widths, seeds = ([5, 10], [24, 48], 4) if quick else ([5, 10, 20, 40, 80], [96, 192, 384], 16)
     names = ("log_query_gradient", "log_value_gradient")
     table = {name: np.empty((len(contexts), len(widths), seeds)) for name in names}
     theory = {name: np.empty(len(contexts)) for name in names}
@@ -159,6 +159,8 @@ def draw_collapse(data: dict[str, Any]) -> Any:
         for k, size in enumerate(sizes["size"].values):
             points(axes[4], sizes.context, np.exp(sizes[f"{name}_simulated"].sel(size=size)), i + 2 * k)
     axes[4].set(xscale="log", yscale="log", xlabel=label("tokens", "T"), ylabel="squared gradient / $d^2$")
+    axes[4].set_xticks(sizes.context.values, [str(n) for n in sizes.context.values])
+    axes[4].minorticks_off()
     axes[4].set_title("overlap 1/2; markers: d = " + ", ".join(str(n) for n in sizes["size"].values), fontsize=8)
     axes[4].legend(fontsize=8)
     figure.suptitle(

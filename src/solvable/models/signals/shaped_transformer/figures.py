@@ -76,14 +76,14 @@ def _over_widths(quick: bool) -> Any:
     """Mean correlation of networks minus that of paths; all widths are compared with the same paths."""
     import xarray as xr
 
-    sizes, number, draws = ([8, 32], 60, 500) if quick else ([8, 32, 128], 100_000, 400_000)
+    sizes, number, draws = ([8, 32], 60, 500) if quick else ([8, 32, 128], 6000, 30_000)
     table = xr.Dataset(coords={"block": list(BLOCKS), "size": sizes}, attrs={"networks": number})
     gaps, noise = np.zeros((2, len(BLOCKS), len(sizes)))
     for i, values in enumerate(BLOCKS.values()):
         model = ShapedTransformer.create(points=1, depth=0.5, branch=0.5, **values)
         drawn = np.asarray(model.theory({"draws": draws}).correlation)[0]
         for j, n in enumerate(sizes):
-            runs = _networks(model, n, number, batch=min(number, 5000))["correlation"]
+            runs = _networks(model, n, number)["correlation"]
             gaps[i, j] = runs.mean() - drawn.mean()
             noise[i, j] = np.hypot(runs.std() / np.sqrt(number), drawn.std() / np.sqrt(draws))
     table["gap"], table["gap_error"] = (("block", "size"), gaps), (("block", "size"), noise)

@@ -74,7 +74,7 @@ def _strongest() -> float:
     return STRONGEST
 
 
-def _theory(depth: int, norm: str, strengths: np.ndarray, **values: float) -> Any:
+def _theory(depth: int, norm: str, strengths: np.ndarray, **values: Any) -> Any:
     """The theory's overlap after the last block at the start."""
     from ..transformer_signals.model import TransformerSignals
 

@@ -83,7 +83,7 @@ CLAIMS = (
         "the best rate and the changes of activations do not depend on depth",
         "standard scaling and μP, where both do",
         (TEXT, RATES), _transfer,
-        "small GPTs on a random language: width 32, L = 2 and 16, 50 steps of AdamW, two seeds, rates in octaves; without "
+        "small GPTs on a random language: width 32, L = 2 and 16, 50 steps of AdamW, four seeds, rates in octaves; without "
         "CompleteP width 64, L = 2 to 32, 400 steps, four seeds (intervals of these set with the data in view); on Python's "
         "documentation width 64, L = 2 and 8, 400 steps, four seeds",
         missing="CompleteP beyond 8 blocks for more than 50 steps, ε and weight decay",

@@ -10,23 +10,23 @@ from solvable.render.figures import Recipe
 from solvable.render.plots import COLOURS, LINES, MARKERS, label, log_axis
 from solvable.study import Study
 
-from .._parametrisations import RULES
 from .laziness import measured, slopes
 from .model import TransformerScaling
 
 NAMES = {"standard": "standard", "mup": "μP", "depth-mup": "depth-μP", "completep": "CompleteP"}
+TUNED = ["standard", "mup", "completep"]
 LONGER = ["standard", "mup", "depth-mup"]
 KEPT = ["test_loss_simulated", "final_loss_simulated", "excess_loss_simulated", "change_simulated"]
 
 
 def rates(quick: bool) -> dict[str, Any]:
     model, grid = TransformerScaling(steps=50), 2.0 ** np.arange(-10.0, -3.0)
-    depths, sizes, wide, seeds = [2, 16], [32], [32, 128], 2
+    depths, sizes, wide, seeds = [2, 16], [32], [32, 128], 4
     if quick:
         model, grid = model.replace(steps=16, batch=4, context=8), grid[::3]
         depths, wide, seeds = [2, 4], [16, 32], 2
-    deep = Study(model, {"rule": list(RULES), "depth": depths, "rate": grid}, sizes=sizes, seeds=seeds).run()
-    broad = Study(model, {"rule": ["standard", "mup"], "rate": grid}, sizes=wide, seeds=seeds).run()
+    deep = Study(model, {"rule": TUNED, "depth": depths, "rate": grid}, sizes=sizes, seeds=seeds).run()
+    broad = Study(model, {"rule": ["standard", "mup"], "rate": grid}, sizes=wide, seeds=2).run()
     return {"depths": deep[KEPT], "widths": broad[KEPT], "longer": longer_study(quick).run()[KEPT]}
 
 
@@ -154,6 +154,7 @@ def draw_rates(data: dict[str, Any]) -> Any:
             )
         row[0].set_ylabel("test loss at the end")
         row[0].legend()
+    axes[0, 3].set_axis_off()
     edge = largest_rates(longer)
     for i, rule in enumerate(longer.rule.values):
         values = edge.sel(rule=rule)
@@ -164,11 +165,16 @@ def draw_rates(data: dict[str, Any]) -> Any:
     axes[2, 3].set(xlabel=label("depth", "L"), ylabel="largest rate that trains, log₂", title="longer training: edge")
     axes[2, 3].legend()
     best, moved = best_rates(deep), changes(deep)
-    for i, (rule, name) in enumerate(NAMES.items()):
+    for i, rule in enumerate(deep.rule.values):
         for axis, values in ((axes[1, 0], best.sel(rule=rule)), (axes[1, 1], moved.sel(rule=rule))):
             error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
             axis.errorbar(
-                values.depth, values.mean("seed"), error, fmt=MARKERS[i] + LINES[i], color=COLOURS[i + 3], label=name
+                values.depth,
+                values.mean("seed"),
+                error,
+                fmt=MARKERS[i] + LINES[i],
+                color=COLOURS[i + 3],
+                label=NAMES[str(rule)],
             )
     best, moved = best_rates(broad), changes(broad)
     for i, rule in enumerate(broad.rule.values):
@@ -296,6 +302,7 @@ RECIPES = {
         text,
         draw_text,
         sentence="Loss of transformers on natural language against the rate of a base model, at two depths, under four rules.",
+        also=("depth-transfer",),
     ),
     "transformer-scaling-laziness": Recipe(
         laziness,
