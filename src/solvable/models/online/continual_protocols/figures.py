@@ -111,18 +111,6 @@ def draw_protocols(data: dict[str, Any]) -> Any:
     axes["final"].invert_yaxis()
     axes["final"].set_axisbelow(True)
     axes["final"].set_title(f"mean loss at the end; points: SGD, N = {size}")
-<<<<<<< HEAD
-=======
-    table, names = data["curve"].isel(size=-1), {"no-replay": "no replay", "even": "even replay", "optimal": "optimal"}
-    for (protocol, words), colour in zip(names.items(), (COLOURS[0], "0.5", COLOURS[1]), strict=True):
-        at = table.sel(protocol=protocol)
-        axes["curve"].plot(table.similarity, at.forgetting_theory, color=colour, label=words)
-        mean, error = mean_and_error(at.forgetting_simulated)
-        axes["curve"].errorbar(table.similarity, mean, error, fmt="o", color=colour, markersize=3.4)
-    axes["curve"].set(xlabel=label("similarity", r"\gamma"), ylabel="forgetting of task 1")
-    axes["curve"].set_title(f"against similarity (points: N = {int(data['curve']['size'][-1])})")
-    axes["curve"].legend()
->>>>>>> main
     figure.suptitle("Which task to show when: the optimal protocol and every heuristic", fontsize=11)
     return figure
 
