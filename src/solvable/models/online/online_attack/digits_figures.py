@@ -41,7 +41,7 @@ def draw_on_digits(data: dict[str, Any]) -> Any:
         axis.set_title(f"digits, learner: {learner}")
         log_axis(axis.xaxis)
     axes[0].set_ylabel("accuracy on clean labels")
-    axes[0].legend(loc="center left", fontsize=8)
+    axes[0].legend(loc="center right", fontsize=8)
     at = runs.sel(learner=runs.learner.values[-1])
     for i, attack in enumerate(runs.attack.values):
         _points(axes[2], at.cost_paid.sel(attack=attack), i, str(attack))
