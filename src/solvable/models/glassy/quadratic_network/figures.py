@@ -13,22 +13,15 @@ from solvable.render.figures import Recipe
 from solvable.render.plots import COLOURS, label, log_axis
 from solvable.study import Study
 
-from .model import QuadraticNetwork, descend_plainly, sample_threshold, search_minimum
+from .model import QuadraticNetwork, sample_threshold, search_minimum
 
 CASES = ((8, 1, 8), (8, 2, 8), (8, 4, 8), (8, 8, 8), (16, 2, 16), (8, 2, 3))  # inputs, teachers, units
 RATIOS = np.array([0.6, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5])  # samples, in units of the threshold
 RANKS = (1, 4, 6)
-PLAIN = (0.75, 1.5)  # ratios at which gradient descent itself is run
-PACE, STEPS = 0.01, 400_000  # of gradient descent, in the time of the flow
 
 
-def recover(
-    inputs: int, teachers: int, units: int, numbers: np.ndarray, seeds: int, *, steps: int = 0
-) -> dict[str, np.ndarray]:
-    """Minima on the first n of the same samples, for several n and seeds in one compiled program.
-
-    They are found by L-BFGS, or by so many `steps` of gradient descent.
-    """
+def recover(inputs: int, teachers: int, units: int, numbers: np.ndarray, seeds: int) -> dict[str, np.ndarray]:
+    """Minima on the first n of the same samples, for several n and seeds in one compiled program."""
     most = int(numbers.max())
 
     def one(key: Any, number: Any) -> dict[str, Any]:
@@ -37,10 +30,9 @@ def recover(
         x = jax.random.normal(data_key, (most, inputs), float)
         star = frame @ frame.T
         mask = (jnp.arange(most) < number).astype(float)
-        labels, start = jnp.sum((x @ star) * x, axis=1), jax.random.normal(start_key, (units, inputs))
-        if steps:
-            return descend_plainly(x, labels, mask, start, star, steps, PACE)
-        return search_minimum(x, labels, mask, start, star)
+        return search_minimum(
+            x, jnp.sum((x @ star) * x, axis=1), mask, jax.random.normal(start_key, (units, inputs)), star
+        )
 
     keys = jax.random.split(jax.random.key(1000 * inputs + 10 * teachers + units), seeds)
     program = jax.jit(jax.vmap(jax.vmap(one, in_axes=(0, None)), in_axes=(None, 0)))
@@ -69,22 +61,7 @@ def recovery(quick: bool) -> dict[str, Any]:
     sizes, ranks = ([200], [1]) if quick else ([100, 300, 1000], list(RANKS))
     flow = Study(QuadraticNetwork(times=times), {"teachers": ranks}, sizes=sizes, seeds=4 if quick else 8).run()
     kept = [v for v in flow.data_vars if str(v).startswith(("test_loss", "decay", "train_loss"))]
-    return {"": table, "flow": flow[kept], "plain": plain(quick)}
-
-
-def plain(quick: bool) -> Any:
-    """Gradient descent of the wide networks at ratios below and above the threshold."""
-    import xarray as xr
-
-    cases = [case for case in CASES if case[2] >= case[0]][: 1 if quick else None]
-    found = []
-    for d, m, k in cases:
-        numbers = np.rint(np.array(PLAIN) * sample_threshold(d, m)).astype(int)
-        found.append(recover(d, m, k, numbers, 4 if quick else 16, steps=1000 if quick else STEPS))
-    table = xr.Dataset({name: (("case", "ratio", "seed"), np.stack([f[name] for f in found])) for name in found[0]})
-    what = np.array(cases)
-    table = table.assign(inputs=("case", what[:, 0]), teachers=("case", what[:, 1]), units=("case", what[:, 2]))
-    return table.assign_coords(ratio=list(PLAIN)).assign_attrs(steps=1000 if quick else STEPS, pace=PACE)
+    return {"": table, "flow": flow[kept]}
 
 
 def draw_recovery(data: dict[str, Any]) -> Any:
@@ -106,11 +83,6 @@ def draw_recovery(data: dict[str, Any]) -> Any:
             at = here.samples / sample_threshold(d, m)
             axes[1].plot(at, here.final_loss.median("seed"), "s:" if narrow else "o-", markersize=4, linewidth=0.9,
                          color=colour, label=f"fresh inputs; {words}")  # fmt: skip
-    descents = data["plain"]
-    for i, colour in zip(range(descents.sizes["case"]), COLOURS, strict=False):
-        here = descents.isel(case=i)
-        axes[0].plot(here.ratio + 0.012 * (i - 2), here.reached.mean("seed"), "x", color=colour, markersize=7,
-                     label="crosses: gradient descent itself" if i == 0 else None)  # fmt: skip
     axes[0].axvline(1, ymax=0.6, color="0.3", linestyle="--", label="threshold $n_c$")
     axes[0].set(xlabel=r"samples, $n/n_c$", ylabel="fraction of minima that are the teacher", ylim=(-0.06, 1.75))
     axes[0].set_title("the teacher is found with\n$n_c$ samples or more")

@@ -300,18 +300,3 @@ def search_minimum(x: Array, labels: Array, mask: Array, w: Array, star: Array) 
         "spurious": (found.value > 1e-6).astype(float),
         "converged": jnp.isfinite(test),
     }
-
-
-def descend_plainly(
-    x: Array, labels: Array, mask: Array, w: Array, star: Array, steps: int, rate: float
-) -> dict[str, Array]:
-    """Where gradient descent ends after so many steps, each of a duration `rate` of the flow, as `search_minimum` reports it."""
-    fit, units = _Fit(x, labels, mask), w.shape[0]
-
-    def fresh(w: Array) -> Array:
-        away = w.T @ w / units - star
-        return 0.5 * jnp.sum(away**2) + 0.25 * jnp.trace(away) ** 2
-
-    end = jax.lax.fori_loop(0, steps, lambda _, w: w - rate * 0.5 * units * fit(w)[1], w)
-    test = fresh(end) / fresh(w)
-    return {"final_train": fit(end)[0], "final_loss": test, "reached": (test < RECOVERED).astype(float)}
