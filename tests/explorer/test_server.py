@@ -291,7 +291,7 @@ def test_a_bad_axis_gets_the_sentence_of_the_command_line(running, capsys):
 def test_bad_sizes_and_seeds_get_the_sentence_of_the_command_line(running, capsys):
     for words, view in (
         (("--size", "1"), {"sizes": [1]}),
-        (("--size", "2000000"), {"sizes": [2000000]}),
+        (("--size", "20000000"), {"sizes": [20000000]}),
         (("--size", "50", "--seeds", "0"), {"sizes": [50], "seeds": 0}),
     ):
         _, out, _ = command(capsys, "study", "perceptron", *words, "--json")

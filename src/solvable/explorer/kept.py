@@ -15,7 +15,7 @@ def figures(id: str) -> list[dict[str, Any]]:
     """The kept figures that show a model, its own first, with their captions.
 
     >>> [f["name"] for f in figures("binary-digits")]
-    ['binary-digits-depth']
+    ['binary-digits-depth', 'binary-digits-training']
     """
     found = sorted((f for f in FIGURES if f.shows(id)), key=lambda f: f.model != id)
     return [{"name": f.name, "sentence_html": line(f.sentence), "command": f"solvable figure {f.name}"} for f in found]

@@ -50,7 +50,7 @@ def parts(ids: Iterable[str], full: bool = False, with_corners: bool = False) ->
     """What `solvable check` does for these models.
 
     >>> [part.kind for part in parts(["prior-predictive"])]
-    ['contract', 'controls', 'references', 'agreement']
+    ['contract', 'controls', 'references', 'agreement', 'agreement']
     """
     for id in ids:
         kind = model_class(id)
