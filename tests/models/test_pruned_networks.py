@@ -89,3 +89,21 @@ def test_digits_are_flipped_and_cannot_exceed_the_images():
         sv.PrunedNetworks(teacher="digits", examples=1000, tested=1000)
     with pytest.raises(InvalidValue, match="labels = 'soft'"):
         sv.PrunedNetworks(teacher="digits", labels="soft", examples=100)
+
+
+def test_soft_labels_of_a_committee_show_sparse_double_descent_too():
+    """Three units, log-odds of scale 6: the divergence peaks where the labels are no longer fitted, and then falls below a coin's."""
+    model = sv.PrunedNetworks(
+        labels="soft", teachers=3, scale=6.0, examples=400, input_dimension=20, rounds=18, steps=600, tested=2000
+    )
+    runs = [model.simulate(seed, 150) for seed in range(4)]
+    divergence, calibration, fitted = (
+        np.mean([run[name] for run in runs], axis=0) for name in ("divergence", "calibration_error", "train_accuracy")
+    )
+    weights, peak, best = np.asarray(runs[0]["weights"]), divergence.argmax(), divergence.argmin()
+    assert 80 <= weights[peak] <= 200
+    assert divergence[peak] > 1.2 * divergence[0]
+    assert fitted[peak - 1] > 0.995 > fitted[peak + 2]
+    assert divergence[best] < 0.4 * divergence[0]
+    assert divergence[best] < np.mean([run["coin_divergence"] for run in runs])
+    assert calibration[best] < 0.6 * calibration[0] < 0.6 * calibration[peak]
