@@ -92,7 +92,7 @@ def test_digits_are_flipped_and_cannot_exceed_the_images():
 
 
 def test_soft_labels_of_a_committee_show_sparse_double_descent_too():
-    """Three units, log-odds of scale 6: the divergence peaks where the labels are no longer fitted, and then falls below a coin's."""
+    """Three units: the divergence peaks where the labels are no longer fitted, and then falls below a coin's."""
     model = sv.PrunedNetworks(
         labels="soft", teachers=3, scale=6.0, examples=400, input_dimension=20, rounds=18, steps=600, tested=2000
     )

@@ -10,6 +10,7 @@ from solvable.render.figures import Recipe
 from solvable.render.plots import COLOURS, LINES, label, standard_error
 from solvable.study import Study
 
+from . import images
 from .model import EDGES, FeatureDiffusion
 
 SPREADS = {"unequal": {"first_spread": 0.5, "second_spread": 2.0}, "equal": {"first_spread": 1.0, "second_spread": 1.0}}
@@ -313,6 +314,55 @@ def draw_speciation(data: dict[str, Any]) -> Any:
     return figure
 
 
+def pictures(quick: bool) -> dict[str, Any]:
+    shape = {"samples": 16, "steps": 8, "channels": 2, "records": 4} if quick else IMAGES
+    return {"": images.curves(2 if quick else 3, time=0.1, **shape)}
+
+
+IMAGES = {"samples": 48, "steps": 600, "channels": 8, "records": 24}
+
+
+def draw_pictures(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    runs = data[""]
+    figure, axes = plt.subplots(1, 4, figsize=(15.5, 3.9), layout="constrained")
+    steps = np.maximum(runs.step.values, 0.5)
+    for axis, arm in zip(axes, list(images.ARMS)[:1] + list(images.ARMS)[2:4], strict=False):
+        spreads = images.ARMS[arm][0]
+        for c in (0, 1):
+            for name, line in (("test_loss", LINES[0]), ("train_loss", LINES[1])):
+                values = runs[name].sel(arm=arm).isel(group=c)
+                error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
+                words = f"class {c + 1}, variance {spreads[c]:g}, {name.split('_')[0]}"
+                axis.plot(steps, values.mean("seed"), line, color=COLOURS[c], label=words)
+                axis.fill_between(
+                    steps, values.mean("seed") - error, values.mean("seed") + error, color=COLOURS[c], alpha=0.2
+                )
+        axis.set(xscale="log", xlabel="steps of Adam", ylim=(0.4, 1.05))
+        axis.set_title(arm, fontsize=9)
+        axis.legend(fontsize=7, loc="lower left")
+    axes[0].set_ylabel("denoising loss per pixel")
+    times = images.clocks_of(runs)
+    places = np.arange(runs.sizes["arm"])
+    for i, (name, words) in enumerate((("learning_time", "half-way down"), ("memorisation_time", "half of the gap"))):
+        ratio = times[name].isel(group=0) / times[name].isel(group=1)
+        error = ratio.std("seed", ddof=1) / np.sqrt(ratio.sizes["seed"])
+        axes[3].errorbar(places + 0.1 * i, ratio.mean("seed"), error, fmt="os"[i], color=COLOURS[i + 2], label=words)
+    axes[3].axhline(1, color="0.6", linewidth=0.8)
+    labels = [
+        str(arm).replace("equal variances", "1 and 1").replace("variances ", "").replace(", ", "\n")
+        for arm in runs.arm.values
+    ]
+    axes[3].set_xticks(places, labels, fontsize=7)
+    axes[3].set_title("time of class 1 over that of class 2, by arm (variances)", fontsize=9)
+    axes[3].legend(fontsize=8)
+    figure.suptitle(
+        f"A small U-Net on digits of two classes ({runs.attrs.get('samples', IMAGES['samples'])} images)", fontsize=11
+    )
+    return figure
+
+
 RECIPES = {
     "feature-diffusion-training": Recipe(
         training,
@@ -328,5 +378,10 @@ RECIPES = {
         speciation,
         draw_speciation,
         sentence="A rare class separates later on the way back from noise; with two classes the majority separates as late.",
+    ),
+    "feature-diffusion-images": Recipe(
+        pictures,
+        draw_pictures,
+        sentence="A small convolutional denoiser on images of two classes: the class of larger variance and its clocks.",
     ),
 }
