@@ -105,7 +105,7 @@ def losses(
         seen.append(rows[:samples])
         held.append(rows[samples : samples + TESTED])
     # The first `number` training images are of the first class, the others of the second.
-    place = jnp.arange(samples)
+    place = jnp.arange(samples, dtype=jnp.int32)
     first = place < number
     data = jnp.where(first[:, None], seen[0], seen[1][jnp.where(first, 0, place - number)])
     network = draw_network(to_network, channels)
