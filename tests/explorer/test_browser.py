@@ -499,8 +499,7 @@ def test_a_stored_study_is_shown_with_its_own_points_and_verdict(chromium, tmp_p
     study = sv.Study(sv.Perceptron(loss="square"), swept, sizes=[20], seeds=2)
     study.run(tmp_path / "run")
     with served(str(tmp_path / "run")) as address:
-        visit = Visit(chromium, address)
-        visit.find(".banner a").click()
+        visit = Visit(chromium, address)  # the address opens the run
         visit.find(".plot .main-svg").first.wait_for()
         assert visit.traces("markers") == 1
         assert visit.curve() == pytest.approx(
