@@ -25,7 +25,8 @@ QUICK = {"perceptron": ("20", "2", "2"), "soft-committee": ("20", "2", None), "r
 
 
 def sliders(visit):
-    every = visit.find(".control:not(.swept) input[type=range]")
+    """The controls that can be moved: those that matter only after another choice are greyed."""
+    every = visit.find(".control:not(.swept) input[type=range]:enabled")
     return [
         every.nth(k).locator("xpath=ancestor::div[@data-field]").get_attribute("data-field")
         for k in range(every.count())
