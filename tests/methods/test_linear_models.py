@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
+from scipy.special import log_ndtr
 
 from solvable.errors import InvalidValue
 from solvable.methods.risk import mixtures, real_losses
@@ -98,9 +99,36 @@ def test_free_energy_is_stationary_at_its_solutions():
         assert abs(float((up - down) / 2e-4 + evidence)) < 1e-6
 
 
-def test_the_binary_perceptron_jumps_where_it_is_known_to():
+def samples_where_the_entropy_vanishes():
+    """The binary perceptron in Györgyi's terms: samples at which other weights than the teacher's cease to fit, by SciPy.
+
+    Perfect learning has no entropy, so that free energies cross there too, as Barbier et al. (2019) define the threshold. They
+    print 1.249, but the free energies that their public program lists, −0.695238 at 1.250 and −0.695630 at 1.251, reach −log 2
+    at 1.2447.
+    """
+
+    def average(f):
+        return integrate.quad(lambda z: f(z) * stats.norm.pdf(z), -12, 12, epsabs=1e-12)[0]
+
+    def at(r):
+        """Entropy and samples of the solution whose field on a weight has precision r."""
+        q = average(lambda z: np.tanh(r + np.sqrt(r) * z))
+        a = np.sqrt(q / (1 - q))
+        slope = average(lambda t: np.exp(-((a * t) ** 2) - log_ndtr(a * t)) / (2 * np.pi))
+        samples = r * (1 - q) / (2 * slope)
+        evidence = 2 * average(lambda t: np.exp(log_ndtr(a * t)) * log_ndtr(a * t))
+        field = average(lambda z: np.logaddexp(r + np.sqrt(r) * z, -r - np.sqrt(r) * z))
+        return field - r * (1 + q) / 2 + samples * evidence, samples
+
+    return at(optimize.brentq(lambda r: at(r)[0], 1.0, 2.0, xtol=1e-9))[1]
+
+
+def test_the_binary_perceptron_jumps_where_other_weights_cease_to_fit():
     found = thresholds(Bayes(named("binary"), Labels(mixtures.gaussian(0.0))))
-    assert abs(float(found.information) - 1.2447) < 1e-4  # where the entropy of the branch vanishes (Györgyi 1990)
+    wanted = samples_where_the_entropy_vanishes()
+    assert abs(float(found.information) - wanted) < 1e-6
+    assert abs(wanted - 1.245) < 5e-4  # Györgyi (1990), to the digits printed
+    assert abs(-0.695238 + (1.250 - wanted) * 0.392 + np.log(2)) < 1e-5  # on the line of the program of Barbier et al.
     assert abs(float(found.algorithmic) - 1.493) < 1e-3
 
 

@@ -214,9 +214,16 @@ def test_compositions_drawn_at_random_agree_with_simulation(values):
     _agrees(sv.GLM(**values, penalty=0.5, noise=0.3, flips=0.1, level=0.4, noise_level=0.3, fraction=0.3))
 
 
-def test_counts_agree_with_simulation():
-    _agrees(sv.GLM(prior="gaussian", channel="poisson", loss="poisson", regulariser="ridge", strength=0.5, samples=2.0,
-                   penalty=0.5))  # fmt: skip
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"channel": "poisson", "loss": "poisson", "strength": 0.5},
+        {"channel": "quantile", "noise_level": 0.3, "noise": 0.5, "loss": "quantile", "level": 0.7},
+    ],
+    ids=lambda values: values["loss"],
+)
+def test_counts_and_quantiles_agree_with_simulation(values):
+    _agrees(sv.GLM(prior="gaussian", regulariser="ridge", samples=2.0, penalty=0.5, **values))
 
 
 # --- functions of one's own -------------------------------------------------------------------------------------------------
