@@ -29,7 +29,7 @@ def step_of(network, optimiser, gradients, number=1):
 def test_completep_has_the_multipliers_of_the_authors_code():
     """m_N = 4 and m_L = 8: branches 1/8, hidden variance and rate 1/4, rate of biases 1, logits 1/4, decay 4."""
     network, optimiser = parametrise(draw(), "completep", **BASE | {"decay": 0.1})
-    assert (network.residual, network.output, network.attention) == (0.125, 0.25, -1.0)
+    assert network.forward == (0.125, 0.25, -1.0)
     np.testing.assert_allclose(network.blocks.query.std(), 0.02 / 2, rtol=0.02)
     np.testing.assert_allclose(network.blocks.outer.std(), 0.02 / 2, rtol=0.02)
     np.testing.assert_allclose(network.tokens.std(), 0.02, rtol=0.1)
@@ -56,9 +56,9 @@ def test_depth_mup_slows_down_blocks_and_standard_changes_only_projections():
     deep, optimiser = parametrise(draw(), "depth-mup", **BASE)
     updates = step_of(deep, optimiser, jax.tree.map(jnp.ones_like, deep))
     np.testing.assert_allclose(updates.blocks.query, -1e-2 / 4 / 8**0.5, rtol=1e-5)
-    np.testing.assert_allclose(deep.residual, 8**-0.5)
+    np.testing.assert_allclose(deep.forward.residual, 8**-0.5)
     plain, _ = parametrise(draw(), "standard", **BASE)
-    assert (plain.residual, plain.output, plain.attention) == (1.0, 1.0, -0.5)
+    assert plain.forward == (1.0, 1.0, -0.5)
     np.testing.assert_allclose(plain.blocks.query.std(), 0.02, rtol=0.02)
     np.testing.assert_allclose(plain.blocks.joined.std(), 0.02 / 32**0.5, rtol=0.02)
 

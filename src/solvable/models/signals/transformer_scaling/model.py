@@ -40,7 +40,7 @@ from solvable.model import Control, Count, Guard, Model, choice, control, dimens
 
 from .._parametrisations import RULES
 from ..depth_transfer.model import BORDELON, DEY, PLACES
-from .network import GPT, parametrise
+from .network import GPT, AtSize, adamw, at_size, initialised
 
 TESTED, WINDOWS = 64, 256
 """Test sequences of the random language, and of the text."""
@@ -152,37 +152,43 @@ class TransformerScaling(Model):
         return jnp.asarray(tested), lambda key: draw_windows(key, text, self.batch, self.context)
 
     def experiment(self, key: PRNGKeyArray, size: int, counts: Mapping[str, Count], dtype: Any) -> dict[str, Array]:
+        return self.trained(key, size, self.setting(size), dtype)
+
+    def setting(self, size: int) -> AtSize:
+        """What the rule sets for a network of this width."""
         if size % self.head_size:
             raise InvalidValue(f"size = {size} is not a multiple of head_size = {self.head_size}: it is the width.")
+        return at_size(self.rule, width=size, depth=self.depth, base_width=self.base_width, base_depth=self.base_depth)
+
+    def trained(self, key: PRNGKeyArray, size: int, setting: AtSize, dtype: Any) -> dict[str, Array]:
+        """Train one network under a rule, whose numbers may be arrays, and measure it."""
         to_draw, to_test, to_train = jax.random.split(key, 3)
         logits = self._language(dtype)
-        network: Any
-        network, optimiser = parametrise(
-            GPT.draw(
-                self.letters,
-                self.context,
-                width=size,
-                depth=self.depth,
-                heads=size // self.head_size,
-                key=to_draw,
-                dtype=dtype,
-            ),
-            self.rule,
-            base_width=self.base_width,
-            base_depth=self.base_depth,
-            rate=self._warmed(dtype),
-            scale=self.scale.astype(dtype),
-            epsilon=self.epsilon.astype(dtype),
-            decay=self.decay.astype(dtype),
+        drawn = GPT.draw(
+            self.letters,
+            self.context,
+            width=size,
+            depth=self.depth,
+            heads=size // self.head_size,
+            key=to_draw,
+            dtype=dtype,
+        )
+        network: Any = initialised(drawn, setting, self.scale.astype(dtype))
+        optimiser = adamw(
+            drawn, setting, rate=self._warmed(dtype), epsilon=self.epsilon.astype(dtype), decay=self.decay.astype(dtype)
         )
         tested, draw_batch = self._batches(logits, to_test)
         places = np.floor(self.depth * np.asarray(PLACES)).astype(int)
 
+        def forward(network: GPT, letters: Array) -> tuple[Array, Array]:
+            # The multipliers enter here and not as fields of the network that is trained: they may be arrays.
+            return jax.vmap(lambda s: network.with_stream(s, setting.forward))(letters)
+
         def loss(network: GPT, seen: Array) -> Array:
-            return jnp.mean(cross_entropies(jax.vmap(network)(seen[:, :-1]), seen[:, 1:])[:, 1:])
+            return jnp.mean(cross_entropies(forward(network, seen[:, :-1])[0], seen[:, 1:])[:, 1:])
 
         def stream(network: GPT) -> Array:
-            return jax.vmap(lambda s: network.with_stream(s)[1][places])(tested[:, :-1])
+            return forward(network, tested[:, :-1])[1][:, places]
 
         def step(number: Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
             network, memory = state

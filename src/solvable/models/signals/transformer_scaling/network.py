@@ -23,6 +23,19 @@ from solvable.errors import InvalidValue
 
 from .._parametrisations import GROUPS, Group, Rule, multipliers, rule_named
 
+MEMORY = (0.9, 0.95)
+"""AdamW's β₁ and β₂."""
+CLIP = 1.0
+"""The largest gradient norm."""
+
+
+class Forward(NamedTuple):
+    """What multiplies the branches of all blocks, the logits, and, as a power of the head size, attention logits."""
+
+    residual: Any = 1.0
+    output: Any = 1.0
+    attention: Any = -0.5
+
 
 class Blocks(eqx.Module):
     """Weights of all blocks, stacked along the first axis."""
@@ -42,9 +55,6 @@ class Blocks(eqx.Module):
 class GPT(eqx.Module):
     """A causal transformer over `tokens` letters and sequences of at most `context` of them.
 
-    `residual` multiplies both branches of a block and `output` the logits; attention logits are multiplied by
-    head_size ** `attention`.
-
     >>> network = GPT.draw(5, 8, width=16, depth=2, heads=4, key=jax.random.key(0))
     >>> network, _ = parametrise(network, "completep", base_width=16, base_depth=2, rate=1e-3)
     >>> network(jnp.asarray([0, 1, 2, 3])).shape
@@ -57,9 +67,7 @@ class GPT(eqx.Module):
     scale: Float[Array, " width"]
     shift: Float[Array, " width"]
     heads: int = eqx.field(static=True)
-    residual: float = eqx.field(static=True, default=1.0)
-    output: float = eqx.field(static=True, default=1.0)
-    attention: float = eqx.field(static=True, default=-0.5)
+    forward: Forward = eqx.field(static=True, default=Forward())
 
     @classmethod
     def draw(
@@ -101,30 +109,34 @@ class GPT(eqx.Module):
         return self.with_stream(tokens)[0]
 
     def with_stream(
-        self, tokens: Int[Array, " sites"]
+        self, tokens: Int[Array, " sites"], forward: Forward | None = None
     ) -> tuple[Float[Array, "sites tokens"], Float[Array, "layers sites width"]]:
-        """Logits, and the residual stream before the first and after every block."""
+        """Logits, and the residual stream before the first and after every block.
+
+        `forward` replaces the network's own multipliers, by arrays if you like.
+        """
+        by = self.forward if forward is None else forward
         # A product with one-hot rows instead of indexing: its gradient needs no atomic sums, so runs repeat bit for bit.
         one_hot = jax.nn.one_hot(tokens, self.tokens.shape[0], dtype=self.tokens.dtype)
         start = one_hot @ self.tokens + self.places[: tokens.shape[0]]
 
         def block(x: Array, weights: Blocks) -> tuple[Array, Array]:
-            x = x + self.residual * self._attend(_normal(x, weights.scales[0], weights.shifts[0]), weights)
+            x = x + by.residual * self._attend(_normal(x, weights.scales[0], weights.shifts[0]), weights, by.attention)
             hidden = _normal(x, weights.scales[1], weights.shifts[1]) @ weights.inner + weights.inner_bias[None, :]
-            x = x + self.residual * (jax.nn.gelu(hidden) @ weights.outer + weights.outer_bias[None, :])
+            x = x + by.residual * (jax.nn.gelu(hidden) @ weights.outer + weights.outer_bias[None, :])
             return x, x
 
         last, stream = jax.lax.scan(block, start, self.blocks)
-        logits = self.output * _normal(last, self.scale, self.shift) @ self.tokens.T
+        logits = by.output * _normal(last, self.scale, self.shift) @ self.tokens.T
         return logits, jnp.concatenate([start[None], stream])
 
-    def _attend(self, x: Array, weights: Blocks) -> Array:
+    def _attend(self, x: Array, weights: Blocks, power: Any) -> Array:
         sites, width = x.shape
         size = width // self.heads
         query, key, value = (
             (x @ w).reshape(sites, self.heads, size) for w in (weights.query, weights.key, weights.value)
         )
-        score = jnp.einsum("ihk,jhk->hij", query, key) * size**self.attention
+        score = jnp.einsum("ihk,jhk->hij", query, key) * size**power
         past = jnp.tril(jnp.ones((sites, sites), bool))[None]
         taken = jax.nn.softmax(jnp.where(past, score, -jnp.inf), axis=-1)
         return jnp.einsum("hij,jhk->ihk", taken, value).reshape(sites, width) @ weights.joined
@@ -153,6 +165,66 @@ def groups_of(network: PyTree) -> PyTree:
     return jax.tree_util.tree_map_with_path(lambda path, _: GROUP_OF[path[-1].name], network)
 
 
+class AtSize(NamedTuple):
+    """What a rule sets at one width and depth: factors of variance, rate, ε and decay by group, and the multipliers.
+
+    The numbers may be arrays, so that one program trains networks under many rules; None stands for what a group does not have.
+    """
+
+    groups: dict[str, dict[str, Any]]
+    forward: Forward
+
+
+def at_size(rule: Rule | str, *, width: int, depth: int, base_width: int, base_depth: int) -> AtSize:
+    """A rule at one width and depth.
+
+    >>> found = at_size("completep", width=64, depth=8, base_width=16, base_depth=2)
+    >>> found.forward.residual, found.groups["hidden weights"]["rate"]
+    (0.25, 0.25)
+    """
+    found = rule_named(rule) if isinstance(rule, str) else rule
+    sizes = (width / base_width, depth / base_depth)
+    groups = multipliers(found, *sizes)
+    projected = found.groups["output projections"].variance
+    if projected is not None and projected.depth == -1.0:
+        # The rule of GPT-2 is absolute: its variance is σ²/(2L) at every depth, also at that of the base model.
+        groups["output projections"]["variance"] = projected.at(*sizes) / (2 * base_depth)
+    return AtSize(groups, Forward(found.residual.at(*sizes), found.output.at(*sizes), found.attention))
+
+
+def initialised(network: GPT, setting: AtSize, scale: Any) -> GPT:
+    """A network of standard normal draws at its initial scale: `scale` is the standard deviation of the base model."""
+
+    def scaled(leaf: Array, group: Any) -> Array:
+        variance = setting.groups[group]["variance"]
+        return leaf if variance is None else leaf * jnp.asarray(scale * variance**0.5, leaf.dtype)
+
+    return jax.tree.map(scaled, network, groups_of(network))
+
+
+def adamw(
+    network: GPT,
+    setting: AtSize,
+    *,
+    rate: Any,
+    epsilon: Any,
+    decay: Any,
+    memory: tuple[float, float] = MEMORY,
+    clip: float | None = CLIP,
+) -> optax.GradientTransformation:
+    """AdamW with the rate, ε and decay of every group of a network; `rate`, `epsilon` and `decay` are those of the base model."""
+
+    def of_group(group: Group) -> optax.GradientTransformation:
+        factor = setting.groups[group]
+        adam = optax.scale_by_adam(*memory, eps=epsilon * factor["epsilon"])
+        decayed = [] if factor["decay"] is None else [optax.add_decayed_weights(decay * factor["decay"])]
+        return optax.chain(adam, *decayed, optax.scale_by_learning_rate(rate), optax.scale(factor["rate"]))
+
+    present = set(jax.tree.leaves(groups_of(network)))
+    each = optax.multi_transform({g: of_group(g) for g in GROUPS if g in present}, groups_of)
+    return each if clip is None else optax.chain(optax.clip_by_global_norm(clip), each)
+
+
 class Parametrised(NamedTuple):
     """A network at its initial scale, and the optimiser that belongs to it."""
 
@@ -170,8 +242,8 @@ def parametrise(
     scale: Any = 0.02,
     epsilon: Any = 1e-8,
     decay: Any = 0.1,
-    memory: tuple[float, float] = (0.9, 0.95),
-    clip: float | None = 1.0,
+    memory: tuple[float, float] = MEMORY,
+    clip: float | None = CLIP,
 ) -> Parametrised:
     """Give a network of standard normal draws its initial scales and multipliers, and build its optimiser.
 
@@ -186,33 +258,11 @@ def parametrise(
 
     >>> network = GPT.draw(5, 8, width=64, depth=8, heads=4, key=jax.random.key(0))
     >>> network, optimiser = parametrise(network, "completep", base_width=16, base_depth=2, rate=1e-3)
-    >>> network.residual, network.output, round(float(network.blocks.query.std()), 4)
+    >>> network.forward.residual, network.forward.output, round(float(network.blocks.query.std()), 4)
     (0.25, 0.25, 0.01)
     """
-    found = rule_named(rule) if isinstance(rule, str) else rule
     depth, width = network.blocks.joined.shape[0], network.tokens.shape[1]
-    sizes = (width / base_width, depth / base_depth)
-    table, groups = multipliers(found, *sizes), groups_of(network)
-
-    def scaled(leaf: Array, group: Any) -> Array:
-        variance = table[group]["variance"]
-        if variance is None:
-            return leaf
-        projected = found.groups[group].variance
-        # The rule of GPT-2 is absolute: its variance is σ²/(2L) at every depth, also at that of the base model.
-        absolute = group == "output projections" and projected is not None and projected.depth == -1.0
-        return leaf * jnp.asarray(scale * (variance / (2 * base_depth if absolute else 1)) ** 0.5, leaf.dtype)
-
-    network = jax.tree.map(scaled, network, groups)
-    forward = {"residual": found.residual.at(*sizes), "output": found.output.at(*sizes), "attention": found.attention}
-    network = dataclasses.replace(network, **forward)
-
-    def adamw(group: Group) -> optax.GradientTransformation:
-        how = found.groups[group]
-        adam = optax.scale_by_adam(*memory, eps=epsilon * how.epsilon.at(*sizes))
-        decayed = [] if how.decay is None else [optax.add_decayed_weights(decay * how.decay.at(*sizes))]
-        return optax.chain(adam, *decayed, optax.scale_by_learning_rate(rate), optax.scale(how.rate.at(*sizes)))
-
-    present = set(jax.tree.leaves(groups))
-    each = optax.multi_transform({g: adamw(g) for g in GROUPS if g in present}, groups_of)
-    return Parametrised(network, each if clip is None else optax.chain(optax.clip_by_global_norm(clip), each))
+    setting = at_size(rule, width=width, depth=depth, base_width=base_width, base_depth=base_depth)
+    started = dataclasses.replace(initialised(network, setting, scale), forward=setting.forward)
+    optimiser = adamw(network, setting, rate=rate, epsilon=epsilon, decay=decay, memory=memory, clip=clip)
+    return Parametrised(started, optimiser)
