@@ -20,7 +20,7 @@ from .._state_evolution import blind_overlap
 
 NOISES = (0.75, 0.8, 0.85)  # Δ₂, beyond the threshold of Langevin dynamics
 PACES = (0.0, 20.0, 60.0, 120.0)  # τ of the annealing, zero for none
-TINY, UNTIL, STEPS = 1e-4, 800.0, 10_800  # of the equations
+TINY, UNTIL, STEPS = 1e-4, 1000.0, 13_440  # of the equations
 NOISE, START, LAST = 0.8, 0.02, 600.0  # of the samplers: Δ₂, initial overlap, last time
 SAMPLED = (0.0, 20.0, 60.0)
 STOPS = (10.0, 25.0, 50.0, 100.0, 200.0, 300.0, 400.0, LAST)
