@@ -57,13 +57,13 @@ def _noise_force(key: Array, size: int, order: int, kind: str) -> Any:
     return force
 
 
-def draw_lanes(key: Array, size: int, kind: str, lanes: Lanes) -> System:
-    """One noise, p = 3 and Δ₃ = 1, as every lane sees it; all lanes start at the same point, of overlap 4/√N."""
+def draw_lanes(key: Array, size: int, kind: str, lanes: Lanes, overlap: float | None = None) -> System:
+    """One noise, p = 3 and Δ₃ = 1, as every lane sees it; all lanes start at the same point, of this overlap or 4/√N."""
     keys = jax.random.split(key, 4)
     signal = on_sphere(jax.random.normal(keys[0], (size,), jnp.float32))
     across = jax.random.normal(keys[1], (size,), jnp.float32)
     across = on_sphere(across - (across @ signal / size) * signal)
-    m = START * size**-0.5
+    m = START * size**-0.5 if overlap is None else overlap
     start = m * signal + math.sqrt(1 - m**2) * across
     noises = [_noise_force(k, size, order, kind) for k, order in zip(keys[2:], ORDERS, strict=True)]
     signs = lanes.sign[:, None]
@@ -88,9 +88,9 @@ def draw_lanes(key: Array, size: int, kind: str, lanes: Lanes) -> System:
     return System(signal, signs, jnp.tile(start, (len(signs), 1)), force, measure)
 
 
-@partial(jax.jit, static_argnames=("size", "kind", "warm"))
+@partial(jax.jit, static_argnames=("size", "kind", "warm", "overlap"))
 def _recover(
-    keys: Array, size: int, kind: str, lanes: Lanes, stops: Array, stiff: Array, warm: bool
+    keys: Array, size: int, kind: str, lanes: Lanes, stops: Array, stiff: Array, warm: bool, overlap: float | None
 ) -> dict[str, Array]:
     slow = lanes.pace[:, None]
 
@@ -99,7 +99,7 @@ def _recover(
 
     def one(key: Array) -> dict[str, Array]:
         system_key, noise_key = jax.random.split(key)
-        system = draw_lanes(system_key, size, kind, lanes)
+        system = draw_lanes(system_key, size, kind, lanes, overlap)
 
         def measure(x: Array) -> dict[str, Array]:
             return {"overlap": x @ system.signal / size, "share": jnp.max(x**2, axis=1) / size}
@@ -120,10 +120,11 @@ def recover(
     *,
     warm: bool = False,
     paces: Sequence[float] = (0.0,),
+    overlap: float | None = None,
 ) -> dict[str, np.ndarray]:
-    """Flows (or samplers at T = 1 if `warm`) from overlap 4/√N: by seed, pace, Δ₂, sign of the noise and time.
+    """Flows (or samplers at T = 1 if `warm`) from an overlap, or else 4/√N: by seed, pace, Δ₂, sign of the noise and time.
 
-    The overlap of the start vanishes as N grows, and noise, of order 1/√N, does not turn it around; at odd orders a
+    The overlap 4/√N of the start vanishes as N grows, and noise, of order 1/√N, does not turn it around; at odd orders a
     negative overlap leads to another minimum. `share` is the largest share of |x|² in one component: it would be of
     order one in a condensed system.
     """
@@ -132,7 +133,7 @@ def recover(
     pace, noise, sign = (jnp.asarray(a.reshape(-1), jnp.float32) for a in grid)
     stiff = jnp.sqrt(jnp.asarray(1 / min(noises) + 2.0))  # the same steps for all lanes
     keys = jax.vmap(lambda seed: jax.random.fold_in(jax.random.key(size), seed))(jnp.asarray(list(seeds)))
-    found = _recover(keys, size, kind, Lanes(noise, sign, pace), jnp.asarray(times, float), stiff, warm)
+    found = _recover(keys, size, kind, Lanes(noise, sign, pace), jnp.asarray(times, float), stiff, warm, overlap)
     return {name: np.moveaxis(np.asarray(v), 1, -1).reshape(len(keys), *grid[0].shape, -1) for name, v in found.items()}
 
 

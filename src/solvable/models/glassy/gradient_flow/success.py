@@ -9,21 +9,56 @@ import numpy as np
 from solvable.render.plots import COLOURS, MARKERS, label
 
 from .._landscape import Covariance
-from .._recovery import recover_all
+from .._recovery import START, recover_all
 from .._state_evolution import fixed_points
 from .._thresholds import gradient_flow, likelihood_message_passing, trivial_landscape
 
 NOISES = (0.3, 0.36, 0.4, 0.42, 0.45, 0.48, 0.5, 0.52, 0.55, 0.58, 0.6, 0.62, 0.65, 0.68, 0.7, 0.75)
 STOPS = (25.0, 50.0, 100.0, 200.0)
 SYSTEMS = {8000: 16}
+DENSE = {125: 48, 250: 32, 500: 16, 1000: 8}
+MOMENT = 100.0  # at which dense flows are compared with the two-time equations
+GRID = np.arange(0.3, 0.82, 0.02)  # Δ₂ of their solutions
 SUCCESS = 0.9  # of the overlap of the likelihood's informed fixed point
 
 
 def success(quick: bool) -> dict[str, Any]:
-    """Flows of both signs of the noise on diluted tensors. An hour on two cores, minutes on an accelerator."""
+    """Flows of both signs of the noise. An hour on two cores, minutes on an accelerator."""
     systems, noises, stops = ({100: 4}, NOISES[::5], STOPS[:1]) if quick else (SYSTEMS, NOISES, STOPS)
-    table = recover_all(systems, "diluted", noises, stops).isel(pace=0, drop=True)
-    return {"": table.assign(goal=("matrix_noise", goals(noises)))}
+    diluted = recover_all(systems, "diluted", noises, stops).isel(pace=0, drop=True)
+    few = {16: 4, 32: 4} if quick else DENSE
+    line = predicted([*few, *systems], GRID[::8] if quick else GRID, 25.0 if quick else MOMENT, 200 if quick else 2000)
+    return {
+        "": diluted.assign(goal=("matrix_noise", goals(noises))),
+        "dense": dense(few, noises, stops[:3]),
+        "line": line,
+    }
+
+
+def dense(systems: dict[int, int], noises: Any, stops: Any) -> Any:
+    """Flows on dense tensors of every size."""
+    table = recover_all(systems, "dense", noises, stops).isel(pace=0, drop=True)
+    return table.assign(goal=("matrix_noise", goals(noises)))
+
+
+def predicted(sizes: Any, noises: Any, until: float, steps: int) -> Any:
+    """The overlap at the last time by the two-time equations, N → ∞, from the overlaps 4/√N of these sizes."""
+    import jax
+    import jax.numpy as jnp
+    import xarray as xr
+
+    from solvable.methods.flows.two_time import Mixture, relax
+
+    def end(noise: Any, start: Any) -> Any:
+        path = relax(Mixture({2: 1 / (2 * noise), 3: 1 / 3}), until / steps, steps, overlap=start, tolerance=0.05)
+        return path.overlap[-1], path.error[-1]
+
+    program = jax.jit(jax.vmap(end, in_axes=(0, None)))
+    ends = [program(jnp.asarray(noises), jnp.asarray(START * n**-0.5)) for n in sizes]
+    found = {name: np.stack([np.asarray(end[i]) for end in ends]) for i, name in enumerate(("overlap", "error"))}
+    table = xr.Dataset({name: (("size", "matrix_noise"), values) for name, values in found.items()})
+    table = table.assign_coords(size=list(sizes), matrix_noise=list(noises)).assign_attrs(time=until)
+    return table.assign(goal=("matrix_noise", goals(noises)))
 
 
 def goals(noises: Any) -> list[float]:
