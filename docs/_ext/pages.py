@@ -229,8 +229,7 @@ def claims_text(id: str, heading: str = "## What the papers claim, and what was 
     for entry in ledger(id):
         judged, claim = entry.judged, entry.judged.claim
         numbers = [f"{signs[n.holds(claim.margin)]} {formula_cell(n.describe())}" for n in judged.numbers]
-        rest = {"tried": claim.settings, "missing": claim.missing,
-                "would change our mind": claim.would_change if judged.verdict == "contradicted" else ""}  # fmt: skip
+        rest = {"tried": claim.settings, "missing": claim.missing, **judged.decided}
         numbers += [f"*{name}*: {formula_cell(text)}" for name, text in rest.items() if text]
         seen = "<br>".join(numbers) or f"*if it holds*: {formula_cell(claim.seen)}"
         cited = f"{entry.paper.authors.split(',')[0].split(' and ')[0]} {entry.paper.year}"

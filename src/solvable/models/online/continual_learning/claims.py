@@ -200,5 +200,8 @@ CLAIMS = (
         (FIGURE, REMEDIES), _second_task, SETTINGS + "; λ = 3; imbalance alone: first heads of length 0.1 or 1.2 and "
         "one direction, "
         "first layers of length 0.3",
+        would_change="a pair of starts that differ in the scale of the readouts alone, of which the larger one "
+        "loses less on the second task: readouts of length 1.2 instead of 0.1 do not help at λ = 3 "
+        "with first layers of length 0.3; starts that are specialised do",
     ),
 )  # fmt: skip
