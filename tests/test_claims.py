@@ -26,9 +26,10 @@ def test_claims_cite_papers_of_the_model_and_figures_whose_data_are_kept(id):
         assert set(claim.figures) <= figures
         assert all(np.isfinite(number.value) for number in entry.judged.numbers), entry
         assert {name.split(".")[0] for name, _ in entry.judged.data} == set(claim.figures)
-        # Each number has a required interval, and a verdict against the paper says what would change it.
+        # Each number has a required interval; a claim that is not shown says what is missing or what would decide it.
         assert all(np.isfinite(n.above) or np.isfinite(n.below) for n in entry.judged.numbers)
         assert claim.would_change or entry.judged.verdict != CONTRADICTED, claim.sentence
+        assert claim.missing or claim.would_change or entry.judged.verdict == SHOWN, claim.sentence
         assert claim.missing or entry.judged.verdict != OPEN, claim.sentence
 
 

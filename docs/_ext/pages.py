@@ -194,6 +194,7 @@ def examples(line: Any, model: Any) -> str:
 
 def figures_text(id: str, folder: Path, draws: bool) -> str:
     """The model's figures: drawn now, or the committed pictures; a figure without a picture is told by its command."""
+    from solvable.lab.ledger import decided_by
     from solvable.models import FIGURES
 
     parts = []
@@ -208,7 +209,9 @@ def figures_text(id: str, folder: Path, draws: bool) -> str:
         if file.exists():
             shown = f"\n\n```{{image}} {address}\n:alt: {listing.sentence}\n:width: {png_width(file) // 2}px\n```"
         command = fenced("shell", f"solvable figure {listing.name}")
-        parts.append(f"**{listing.name}.** {typeset(listing.sentence)}{shown}\n\n{command}")
+        claims = [(entry.judged.verdict, entry.judged.claim.sentence) for entry in decided_by(listing.name)]
+        decides = "".join(f" *It decides:* {typeset(claim)} (**{verdict}**)" for verdict, claim in claims)
+        parts.append(f"**{listing.name}.** {typeset(listing.sentence)}{decides}{shown}\n\n{command}")
     return "## Figures\n\n" + "\n\n".join(parts) if parts else ""
 
 
@@ -226,8 +229,7 @@ def claims_text(id: str, heading: str = "## What the papers claim, and what was 
     for entry in ledger(id):
         judged, claim = entry.judged, entry.judged.claim
         numbers = [f"{signs[n.holds(claim.margin)]} {formula_cell(n.describe())}" for n in judged.numbers]
-        rest = {"tried": claim.settings, "missing": claim.missing,
-                "would change our mind": claim.would_change if judged.verdict == "contradicted" else ""}  # fmt: skip
+        rest = {"tried": claim.settings, "missing": claim.missing, **judged.decided}
         numbers += [f"*{name}*: {formula_cell(text)}" for name, text in rest.items() if text]
         seen = "<br>".join(numbers) or f"*if it holds*: {formula_cell(claim.seen)}"
         cited = f"{entry.paper.authors.split(',')[0].split(' and ')[0]} {entry.paper.year}"

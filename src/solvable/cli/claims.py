@@ -51,7 +51,7 @@ def _print(judged) -> None:
         "expected if it holds": claim.seen if not judged.numbers else "",
         "settings": claim.settings,
         "missing": claim.missing,
-        "would change our mind": claim.would_change if judged.verdict == "contradicted" else "",
+        **judged.decided,
         "shown by": judged.command + (f" (recomputed in {_duration(claim.seconds)})" if claim.seconds else ""),
     }
     for name, text in lines.items():

@@ -52,8 +52,16 @@ def run(command: Figure) -> int:
         )
         print(f"solvable: interrupted; {kept or 'nothing was kept.'}", file=sys.stderr, flush=True)
         os._exit(1)  # a normal exit would wait for threads that are still computing
+    from ..lab.ledger import decided_by
+
+    sentence = figure_named(command.name).sentence
+    claims = [(entry.judged.verdict, entry.judged.claim.sentence) for entry in decided_by(command.name)]
     if command.json:
-        print_json({"figure": command.name, "files": [str(f) for f in files]})
-    else:
-        print("\n".join(str(f) for f in files))
+        decided = [{"verdict": verdict, "sentence": claim} for verdict, claim in claims]
+        print_json({"figure": command.name, "sentence": sentence, "claims": decided, "files": [str(f) for f in files]})
+        return 0
+    print("\n".join(str(f) for f in files))
+    print(f"\n{sentence}")
+    for verdict, claim in claims:
+        print(f"decides: {claim} ({verdict}, by the data in the package)")
     return 0

@@ -77,7 +77,7 @@ class Claim:
     - `measure`: maps those datasets (keyed by `figure` or `figure.part`) to numbers; None if it was not measured.
     - `settings`: the sizes and settings to which the verdict applies.
     - `missing`: the part of the claim that was not measured.
-    - `would_change`: for claims that the data contradict, what would change our mind.
+    - `would_change`: for claims that are not shown, what would decide them, or change our mind.
     - `margin`: the number of standard errors by which a number must clear the ends of its interval.
     - `command`: the command that shows the claim, if it is not `solvable figure FIRST`.
     - `seconds`: approximate time to recompute the data.
@@ -110,6 +110,12 @@ class Judged:
     def command(self) -> str:
         """The command that shows the claim."""
         return self.claim.command or (f"solvable figure {self.claim.figures[0]}" if self.claim.figures else "")
+
+    @property
+    def decided(self) -> dict[str, str]:
+        """What would decide a claim that is not shown, or change a verdict against it, under a heading."""
+        heading = {PARTLY: "would decide it", CONTRADICTED: "would change our mind"}.get(self.verdict)
+        return {heading: self.claim.would_change} if heading and self.claim.would_change else {}
 
     def as_dict(self) -> dict[str, Any]:
         """The claim, its verdict, and every number with its required interval, for JSON."""

@@ -59,8 +59,8 @@ def claims(id: str) -> list[dict[str, Any]]:
     for entry in ledger(id):
         judged, claim = entry.judged, entry.judged.claim
         numbers = [{"text_html": line(n.describe()), "holds": n.holds(claim.margin)} for n in judged.numbers]
-        why = claim.would_change if judged.verdict == "contradicted" else ""
-        notes = {"Tried": claim.settings, "Missing": claim.missing, "What would change our mind": why}
+        why = {f"What {heading}": text for heading, text in judged.decided.items()}
+        notes = {"Tried": claim.settings, "Missing": claim.missing, **why}
         found.append(
             {
                 "verdict": judged.verdict,

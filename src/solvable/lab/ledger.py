@@ -68,6 +68,16 @@ def ledger(what: str = "") -> list[Entry]:
     return entries
 
 
+def decided_by(figure: str) -> list[Entry]:
+    """The claims that the stored data of a figure decide.
+
+    >>> [entry.judged.claim.paper for entry in decided_by("random-labels-collapse")][0]
+    'gerace2024gaussian'
+    """
+    models = [id for id in listings() if any(figure in claim.figures for claim in claims_of(id))]
+    return [entry for id in models for entry in ledger(id) if figure in entry.judged.claim.figures]
+
+
 def _stored(figures: Iterable[str]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """The stored data of figures, and the recomputed hash of each part."""
     from ..render.figures import fingerprint, kept

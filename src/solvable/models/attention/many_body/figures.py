@@ -212,15 +212,16 @@ def draw_simplicity(data: dict[str, Any]) -> Any:
 def _draw_depths(axis: Any, data: Any) -> None:
     for order, floor in zip(data.order.values, data.floor.values, strict=True):
         axis.axhline(floor, color=COLOURS[(order - 1) % 6], linewidth=1, linestyle="--")
-        axis.annotate(rf"$\ell_{order}$", (3.42, floor), va="bottom", fontsize=8, color=COLOURS[(order - 1) % 6])
+        words = f"{order} bod{'y' if order == 1 else 'ies'}"
+        axis.annotate(words, (3.68, floor), va="bottom", ha="right", fontsize=8, color=COLOURS[(order - 1) % 6])
     for i, depth in enumerate(data.depth.values):
         losses = data.loss.sel(depth=depth).values
         axis.plot(depth + np.linspace(-0.15, 0.15, losses.size), losses, "o", color=INK, markersize=3.5, alpha=0.8)
-        axis.annotate(f"≤ {2**i + 1} bodies", (depth, losses.max()), xytext=(0, 7), textcoords="offset points",
+        axis.annotate(f"can hold {2**i + 1}", (depth, losses.max()), xytext=(0, 7), textcoords="offset points",
                       ha="center", fontsize=8)  # fmt: skip
     axis.set(xlabel="layers", ylabel="masked loss after training (nats)", xticks=DEPTHS, xlim=(0.5, 3.7))
     log_axis(axis.yaxis)
-    axis.set_title("depth caps the order of interactions: networks stop at a floor")
+    axis.set_title("depth caps the order of interactions\n(dashed: the best model of so many bodies)")
 
 
 def _draw_long(axis: Any, long: Any) -> None:
@@ -238,7 +239,7 @@ def _draw_long(axis: Any, long: Any) -> None:
                               ha="right", fontsize=7, color=COLOURS[depth - 1])  # fmt: skip
     for order, level in zip(long.order.values, long.floor.values, strict=True):
         axis.axhline(level, color=INK, linewidth=0.8, linestyle="--" if order < 4 else "-")
-        name = rf"$\ell_{order}$" if order < 4 else "optimal"
+        name = f"{order} bod{'y' if order == 1 else 'ies'}" if order < 4 else "optimal"
         axis.annotate(name, (steps[1], level), va="bottom", fontsize=8)
     top = float(long.floor.values[0])
     axis.set(
@@ -248,7 +249,7 @@ def _draw_long(axis: Any, long: Any) -> None:
     )
     log_axis(axis.xaxis)
     axis.legend()
-    axis.set_title("long sequences: stacks beside the floors of every order")
+    axis.set_title("long sequences: deep stacks pass one floor after another,\nwithout resting there")
 
 
 def _draw_msd(axis: Any, long: Any) -> None:
@@ -258,11 +259,11 @@ def _draw_msd(axis: Any, long: Any) -> None:
             label = f"layer {layer}" if seed == 0 else None
             axis.plot(long.step[1:], moved.sel(layer=layer).isel(seed=seed)[1:], color=COLOURS[layer - 1],
                       linewidth=1.1, label=label)  # fmt: skip
-    axis.set(xlabel="steps of training", ylabel=r"squared displacement $|\Delta A|^2/L + |\Delta V|^2/C$")
+    axis.set(xlabel="steps of training", ylabel="mean square displacement of a layer")
     log_axis(axis.xaxis)
     log_axis(axis.yaxis)
     axis.legend()
-    axis.set_title("long sequences: how far each of three layers has moved")
+    axis.set_title("long sequences: three layers start together\nand end apart")
 
 
 def _draw_long_clones(axis: Any, clones: Any) -> None:
@@ -276,7 +277,7 @@ def _draw_long_clones(axis: Any, clones: Any) -> None:
     axis.set(xlabel="steps of training", ylabel="masked loss of an encoder (nats)")
     log_axis(axis.xaxis)
     axis.legend()
-    axis.set_title("low-order clones are left behind in turn (▼ best)")
+    axis.set_title("an encoder leaves the clones of low order behind in turn\n(▼ best step)")
 
 
 RECIPES = {

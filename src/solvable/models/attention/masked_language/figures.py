@@ -322,7 +322,7 @@ def _draw_trainings(axis: Any, width: Any, length: Any) -> None:
             continue
         axis.plot(run.step[1:], run.curve.mean("seed")[1:], color=COLOURS[k], alpha=0.4)
         _line(axis, width.length, mine.excess_by_length.isel(width=-1), label=network, **_style(k))
-    axis.set(xlabel="steps of Adam", title=f"embedding {int(width.width[-1])}: longest run; ends of all")
+    axis.set(xlabel="steps of Adam", title=f"embedding {int(width.width[-1])}: one run (pale), ends of all")
 
 
 def _name(learner: str) -> str:

@@ -78,7 +78,7 @@ def both_losses(seed: int, coordinates: int, colours: int, strength: float) -> n
     return np.array([[masked_loss(x[:n], covariance, block, SMALL) for n in numbers] for x in (rows[FRESH:], normal)])
 
 
-QUICK, FULL = {"coordinates": 12, "seeds": 2}, {"coordinates": 40, "seeds": 8}
+QUICK, FULL = {"coordinates": 12, "seeds": 2}, {"coordinates": 40, "seeds": 48}
 
 
 def losses_of_law(law: str, seeds: Any, coordinates: int, pieces: Pieces) -> np.ndarray:

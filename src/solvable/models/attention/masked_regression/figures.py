@@ -43,21 +43,22 @@ def draw_peak(data: dict[str, Any]) -> Any:
     figure, axes = plt.subplots(1, 2, figsize=(9.2, 3.6))
     left, right = axes
     for penalty, colour in zip(PENALTIES, COLOURS, strict=False):
-        name = rf"$\lambda = {penalty:g}$" if penalty else r"$\lambda \to 0$"
+        name = rf"penalty $\lambda = {penalty:g}$" if penalty else r"penalty $\lambda \to 0$"
         left.plot(theory.samples, theory.test_loss_theory.sel(penalty=penalty), color=colour, label=name)
         _points(left, experiment.test_loss_simulated.sel(penalty=penalty), experiment, colour)
-    left.plot(theory.tuned, theory.best_loss, color=INK, linestyle=":", label=r"best $\lambda$: no peak")
+    left.plot(theory.tuned, theory.best_loss, color=INK, linestyle=":", label=r"best penalty: no peak")
     left.axhline(float(theory.bayes_loss_theory[0, 0]), color=INK, linestyle="--", linewidth=1, label="Bayes")
     left.set(xlabel=label("samples", r"n/d"), ylabel=label("test_loss", r"E_\mathrm{gen}"), ylim=(0.15, 20))
-    left.set_title(r"Markov chain, neighbours correlated by 0.8")
-    for covariance, colour in zip(("ring", "paramagnet"), COLOURS[2:], strict=False):
-        right.plot(talk.samples, talk.half_test_loss_theory.sel(covariance=covariance), color=colour, label=covariance)
+    left.set_title("the best penalty removes the peak\n(Markov chain, neighbours correlated by 0.8)")
+    for covariance, colour, dash in (("ring", COLOURS[2], "-"), ("paramagnet", COLOURS[3], "--")):
+        line = talk.half_test_loss_theory.sel(covariance=covariance)
+        right.plot(talk.samples, line, dash, color=colour, label=f"spins: {covariance}")
         _points(right, spins.half_test_loss_simulated.sel(covariance=covariance), spins, colour)
     right.axhline(0.4, color=INK, linestyle="--", linewidth=1, label="Bayes (both)")
     right.set(
         xlabel=label("samples", r"M/L"), ylabel=r"half the test loss per site, $\varepsilon_g / L$", ylim=(0.3, 20)
     )
-    right.set_title("no labels, yet an interpolation peak at $n = d$")
+    right.set_title("no labels, yet an interpolation peak\nwhere samples equal sites")
     for axis in axes:
         log_axis(axis.xaxis)
         log_axis(axis.yaxis)

@@ -29,7 +29,7 @@ def studies(quick: bool) -> dict[str, Study]:
         "loss": Study(losses, left | {"samples": np.geomspace(0.7, 20, lines)}),
         "loss_experiment": Study(losses, left | {"samples": samples}, sizes=[size], seeds=seeds),
         "couplings": Study(couplings, right | {"samples": np.geomspace(3.3, 20, lines)}),
-        "couplings_experiment": Study(couplings, right | {"samples": more}, sizes=[size], seeds=seeds),
+        "couplings_experiment": Study(couplings, right | {"samples": more}, sizes=[size], seeds=4 * seeds),
     }
 
 

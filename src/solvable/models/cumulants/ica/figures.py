@@ -166,7 +166,7 @@ def search(quick: bool) -> dict[str, Any]:
     numbers, shapes = [1000, 4000, 16_000], []
     for kind in KINDS:
         x = patches(kind)
-        starts = jax.random.normal(jax.random.key(0), (16, x.shape[1]), jnp.float32)
+        starts = jax.random.normal(jax.random.key(0), (64, x.shape[1]), jnp.float32)
         # Measured on patches that FastICA has not seen.
         shapes.append([np.asarray(excess_kurtosis(x[20_000:], iterate(x[:n], starts, steps))) for n in numbers])
     return {

@@ -123,7 +123,7 @@ ARMS = {
 
 
 def networks(quick: bool) -> dict[str, Any]:
-    size, seeds, horizon = (32, 2, 200.0) if quick else (100, 4, 2000.0)
+    size, seeds, horizon = (32, 2, 200.0) if quick else (100, 16, 2000.0)
     times = np.concatenate([[0.0], np.geomspace(1.0, horizon, 14)])
     model = MixedCumulant(learner="network", times=times, snr_m=1.0, snr_u=5.0, snr_v=10.0, rate=0.5, units=16)
     return {"": Study(model, arms=ARMS, sizes=[size], seeds=seeds).run()}

@@ -89,6 +89,8 @@ CLAIMS = (
         "the divergence from them falls below that of a tuned temperature or a coin",
         "a full network at its best temperature",
         (FIGURE,), _probabilities, SETTINGS + "; 200 units at flips 0.25, 50 units at flips 0.1",
+        would_change="a task on which pruning also beats the full network at its best temperature: it lowers the "
+        "divergence 7 to 18 times, but that one number lowers it more",
     ),
     Claim(
         "On real data pruned networks are less overconfident.",
@@ -97,5 +99,6 @@ CLAIMS = (
         "a full network at its best temperature, drawn beside it",
         (FIGURE,), _real, "odd against even digits, flips 0.25, 1,000 images, 50 units, 600 steps of Adam, rounds of 30 %, "
         "12 seeds; pruned to the smallest divergence",
+        would_change="more seeds for the accuracy of pruned networks",
     ),
 )  # fmt: skip

@@ -61,7 +61,7 @@ def descent(quick: bool) -> dict[str, Any]:
         digits |= {"steps": 5, "examples": 40}
     cases = {"by magnitude": (width, {}), "random pruning": (width, {"pruning": "random"})}
     return {
-        "digits": runs(cases, 2 if quick else 12, {**digits, "flip": 0.25}, 8),
+        "digits": runs(cases, 2 if quick else 48, {**digits, "flip": 0.25}, 8),
         "widths": runs(widths, 2 if quick else 4, {**settings, "flip": 0.25}, 5),
         "teachers": runs(teachers, seeds, {**settings, "flip": 0.1, "gain": 3.0}, 5),
     }

@@ -141,6 +141,7 @@ CLAIMS = (
         "simulated losses and times of both classes lie on the theory, and classes of unequal variance have unequal times",
         "equal variances: the classes have the same curves at any shares",
         (TRAINING,), _spectrum, "p = 4d, n = 2d, t = 0.1, d = 100, 6 seeds, shares 0.5 and 0.9",
+        would_change="more seeds for the time of memorisation",
     ),
     Claim(
         "The time of memorisation is proportional to the number of samples.",

@@ -79,6 +79,8 @@ CLAIMS = (
         (LARGE, MINIMA), _between,
         "p = 3, Δ₃ = 1, from the overlap 4/√N, diluted tensors, N = 8,000, 16 pairs, t = 200; "
         "condensed flows left out",
+        would_change="systems whose initial overlap is small against the growth beyond the line: N = 8,000 still "
+        "succeeds at Δ₂ = 0.7",
     ),
     Claim(
         "The flow's threshold has a closed form, 1/Δ₂² − 1/Δ₂ = (p−1)/Δ_p.", AFRAID,

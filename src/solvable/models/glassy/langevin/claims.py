@@ -76,6 +76,7 @@ CLAIMS = (
         "Two-time equations with a spike describe posterior sampling by Langevin dynamics.", PAPER,
         "overlaps and correlations of finite systems on the curves", "no tensor: the overlap tends to 1 − Δ₂",
         (THRESHOLD, AGING), _follows, "p = 3, Δ₃ = 1, T = 1, m₀ = 0.3, N = 100 (32 pairs) and N = 120 (12 pairs), t ≤ 10",
+        would_change="larger systems: at N = 100 the overlap at Δ₂ = 0.5 deviates by 12 %",
     ),
     Claim(
         "Langevin sampling needs more signal than message passing.", PAPER,

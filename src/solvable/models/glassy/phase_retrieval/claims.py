@@ -83,6 +83,7 @@ CLAIMS = (
         "an eigenvalue of the Hessian leaves the bulk at α = 13.8, and its eigenvector overlaps the signal",
         "an eigenvector without overlap", (FIGURE, EQUATOR), _unstable,
         "κ = 0, one step of replica-symmetry breaking, N → ∞; descents confined to overlap zero, N ≤ 256, t = 200",
+        would_change="descents confined to overlap zero of larger systems and at later times, at α = 20",
     ),
     Claim(
         "The flow then escapes and recovers the signal.", PAPER,

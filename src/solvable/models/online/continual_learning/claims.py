@@ -8,7 +8,7 @@ from solvable.contract.claims import Claim, Measured, Stored, mean_and_error
 
 from .._numbers import Number, difference, ratio
 
-FIGURE = "continual-learning-forgetting"
+FIGURE, REMEDIES = "continual-learning-forgetting", "continual-learning-remedies"
 PLAIN, CONSOLIDATED, REPLAYED = "plain", "consolidation λ = 3", "replay 20 %"
 
 
@@ -27,7 +27,10 @@ def _peak(stored: Stored) -> list[Measured]:
     above = [difference(middle, _forgetting(stored, "specialised", end)) for end in (0.0, 0.9)]
     return [
         Measured(
-            "similarity at which forgetting is largest (theory)", float(similarity[line.argmax()]), above=0.1, below=0.9
+            "similarity at which forgetting is largest (theory)",
+            float(similarity[np.argmax(np.asarray(line))]),
+            above=0.1,
+            below=0.9,
         ),
         Measured("forgetting of networks at similarity 0.5 minus that at 0", *above[0], above=0.0),
         Measured("forgetting of networks at similarity 0.5 minus that at 0.9", *above[1], above=0.0),
@@ -48,7 +51,7 @@ def _units(stored: Stored) -> list[Measured]:
     middle, *ends = (mean_and_error(found["networks"].isel(student=1).sel(similarity=x)) for x in (0.5, 0.0, 0.9))
     low, high = (mean_and_error(found["networks"].isel(student=0).sel(similarity=x)) for x in (0.0, 0.9))
     return [
-        Measured("similarity at which the trained unit turns most", float(theory.similarity[reused.argmax()]),
+        Measured("similarity at which the trained unit turns most", float(theory.similarity[np.argmax(np.asarray(reused))]),
                  above=0.1, below=0.9),
         Measured("turn of the trained unit at similarity 0.5 minus that at 0, networks", *difference(middle, ends[0]),
                  above=0.0),
@@ -56,7 +59,63 @@ def _units(stored: Stored) -> list[Measured]:
                  above=0.0),
         Measured("largest increase of the spare unit's turn with similarity", float(np.diff(spare).max()), below=0.0),
         Measured("turn of the spare unit at similarity 0 minus that at 0.9, networks", *difference(low, high), above=0.0),
+        *_without_spare(stored),
     ]  # fmt: skip
+
+
+def _without_spare(stored: Stored) -> list[Measured]:
+    """A student of one unit has no choice: it forgets most where the tasks differ most."""
+    line = stored[f"{REMEDIES}.alone"].forgetting_theory
+    runs = stored[f"{REMEDIES}.alone_measured"].isel(size=-1).forgetting_simulated
+    ends = (mean_and_error(runs.sel(similarity=x)) for x in (0.5, 0.0))
+    return [
+        Measured("without a spare unit: similarity at which forgetting is largest", float(line.idxmax("similarity")),
+                 below=0.1),
+        Measured("without a spare unit: forgetting at similarity 0.5 minus that at 0, networks", *difference(*ends), below=0.0),
+    ]  # fmt: skip
+
+
+def _sweeps(stored: Stored) -> list[Measured]:
+    """Forgetting against the strength of each remedy, at three similarities, and what it costs the second task."""
+    found = []
+    for name in ("consolidation", "replay"):
+        sweep = stored[f"{REMEDIES}.{name}"].isel(size=-1)
+        for similarity in sweep.similarity.values:
+            line = sweep.forgetting_theory.sel(similarity=similarity)
+            rise = float(line.diff(name).max())
+            found.append(
+                Measured(f"largest rise of forgetting with {name}, similarity {similarity:g}, theory", rise, below=1e-4)
+            )
+        runs = sweep.forgetting_simulated.sel(similarity=0.5)
+        change = difference(mean_and_error(runs.isel({name: -1})), mean_and_error(runs.isel({name: 1})))
+        found.append(
+            Measured(
+                f"forgetting at the most minus that at the least {name}, similarity 0.5, networks", *change, below=0.0
+            )
+        )
+        costs = sweep.test_loss_theory.isel(stage=-1).sel(task=2, similarity=0.1)
+        dearer = float(costs.isel({name: -1}) - costs.isel({name: 0}))
+        found.append(
+            Measured(f"loss of task 2 at the most {name} minus that at none, similarity 0.1", dearer, above=0.0)
+        )
+    return found
+
+
+def _imbalance_alone(stored: Stored) -> list[Measured]:
+    """Loss of the second task for starts whose first heads differ in scale alone."""
+    runs = stored[f"{REMEDIES}.imbalance"].isel(size=-1)
+    found = []
+    for similarity in (0.0, 0.5, 0.9):
+        at = runs.sel(similarity=similarity)
+        losses = at.test_loss_simulated.isel(stage=-1).sel(task=2)
+        large, small = (mean_and_error(losses.sel(arm=f"{size} readouts, λ = 3")) for size in ("large", "small"))
+        words = f"loss on task 2 at λ = 3 and similarity {similarity:g}, large over small readouts"
+        found.append(Measured(words, *ratio(large, small), below=1.0))
+        lost = (
+            mean_and_error(at.forgetting_simulated.sel(arm=f"{size} readouts, λ = 3")) for size in ("large", "small")
+        )
+        found.append(Measured("forgetting there, large minus small readouts", *difference(*lost), below=0.005))
+    return found
 
 
 def _remedies(stored: Stored) -> list[Measured]:
@@ -71,7 +130,7 @@ def _remedies(stored: Stored) -> list[Measured]:
             Measured(f"largest over smallest fraction that {arm} leaves, similarities 0.1 to 0.9", float(left.max() / left.min()),
                      above=2.0),
         ]  # fmt: skip
-    return found
+    return [*found, *_sweeps(stored)]
 
 
 def _monotone(stored: Stored) -> list[Measured]:
@@ -98,7 +157,7 @@ def _second_task(stored: Stored) -> list[Measured]:
         found.append(Measured("forgetting there, specialised minus shared", *kept, below=0.005))
     plain = [mean_and_error(runs.sel(arm=PLAIN, start=s, similarity=0.5)) for s in ("specialised", "shared")]
     return [*found, Measured("loss on task 2 without consolidation, specialised minus shared", *difference(*plain),
-                             above=-0.005, below=0.005)]  # fmt: skip
+                             above=-0.005, below=0.005), *_imbalance_alone(stored)]  # fmt: skip
 
 
 SETTINGS = "two units, erf, N = 400, 8 seeds, stages of 40 steps per dimension; theory at 41 similarities"
@@ -115,17 +174,16 @@ CLAIMS = (
         "The cause is a trade-off between re-using the trained unit and activating a spare one.",
         "lee2022maslow",
         "the trained unit turns to the second teacher most at intermediate similarity, the spare one less as similarity grows",
-        "a student without a spare unit",
-        (FIGURE,), _units, SETTINGS,
-        missing="the control: a student without a spare unit",
+        "a student without a spare unit: it forgets most at similarity 0",
+        (FIGURE, REMEDIES), _units, SETTINGS,
     ),
     Claim(
         "Consolidation and replay act on this trade-off, and each has its own range of similarities in which it helps.",
         "lee2022maslow",
         "at intermediate similarity each at least halves forgetting; the fraction that remains depends on similarity",
         "no consolidation and no replay",
-        (FIGURE,), _remedies, SETTINGS + "; λ = 3, or a fifth of the samples replayed",
-        missing="sweeps of the strength of consolidation and of the share of replay",
+        (FIGURE, REMEDIES), _remedies, SETTINGS + "; λ = 3, or a fifth of the samples replayed; sweeps to λ = 30 and "
+        "a share of 0.6",
     ),
     Claim(
         "A student whose units have not specialised forgets less the more similar the tasks are.",
@@ -139,7 +197,11 @@ CLAIMS = (
         "jarvis2025specialisation",
         "at equal strength, a lower loss on the second task, and forgetting higher by at most 0.005",
         "no consolidation: no difference",
-        (FIGURE,), _second_task, SETTINGS + "; λ = 3",
-        missing="starts that differ in imbalance alone: here one start is specialised and the other shared",
+        (FIGURE, REMEDIES), _second_task, SETTINGS + "; λ = 3; imbalance alone: first heads of length 0.1 or 1.2 and "
+        "one direction, "
+        "first layers of length 0.3",
+        would_change="a pair of starts that differ in the scale of the readouts alone, of which the larger one "
+        "loses less on the second task: readouts of length 1.2 instead of 0.1 do not help at λ = 3 "
+        "with first layers of length 0.3; starts that are specialised do",
     ),
 )  # fmt: skip

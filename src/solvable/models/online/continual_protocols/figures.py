@@ -15,6 +15,7 @@ from .model import ContinualProtocols
 PROTOCOLS = ("no-replay", "even", "focus", "optimal")
 SIMILARITIES = (0.0, 0.3, 0.7)
 SHOWN = 0.3
+CURVE = np.round(np.linspace(0.0, 0.9, 10), 1)  # similarities at which no replay and the optimum are compared
 
 
 def protocols(quick: bool) -> dict[str, Any]:
@@ -49,7 +50,34 @@ def protocols(quick: bool) -> dict[str, Any]:
     rows = [xr.concat([runs.sel(arm=f"{p}, {x:g}", drop=True) for x in SIMILARITIES], "similarity") for p in PROTOCOLS]
     curves = xr.concat(rows, "protocol").assign_coords(protocol=list(PROTOCOLS), similarity=list(SIMILARITIES))
     together = runs.sel(arm="joint", drop=True).expand_dims("similarity").assign_coords(similarity=[SHOWN])
-    return {"": curves, "joint": together}
+    return {"": curves, "joint": together, "curve": against_similarity(quick)}
+
+
+def against_similarity(quick: bool) -> Any:
+    """No replay, even replay and the optimum against similarity: theory and networks."""
+    import xarray as xr
+
+    size, seeds, intervals = (100, 3, 20) if quick else (500, 8, 100)
+    similarities = CURVE[::4] if quick else CURVE
+    model, one = ContinualProtocols(intervals=intervals), np.ones(len(similarities))
+    found = model.replace(protocol="optimal-rate", similarity=similarities, slowest=one, fastest=one).theory()
+    rows = {
+        "no-replay": np.ones((len(one), intervals)),
+        "even": np.full((len(one), intervals), 0.5),
+        "optimal": found.fraction,
+    }
+    arms = {
+        f"{protocol}, {x:g}": {"similarity": x, "given_fraction": np.asarray(row)}
+        for protocol, values in rows.items()
+        for x, row in zip(similarities, values, strict=True)
+    }
+    runs = Study(model.replace(protocol="given"), arms=arms, sizes=[size], seeds=seeds).run()
+    names = [f"{n}_{kind}" for n in ("final_loss", "forgetting") for kind in ("theory", "simulated")]
+    curves = [
+        xr.concat([runs[names].sel(arm=f"{p}, {x:g}", drop=True) for x in similarities], "similarity") for p in rows
+    ]
+    table = xr.concat(curves, "protocol").assign_coords(protocol=list(rows), similarity=similarities)
+    return table.assign(found=("similarity", np.asarray(found.converged, float)))
 
 
 def draw_protocols(data: dict[str, Any]) -> Any:
@@ -58,9 +86,9 @@ def draw_protocols(data: dict[str, Any]) -> Any:
     curves, joint = data[""], data["joint"]
     size = int(curves["size"][-1])
     figure, axes = plt.subplot_mosaic(
-        [["losses", "schedule", "final"], ["losses", "switching", "final"]],
-        figsize=(12.4, 4.2),
-        width_ratios=[1, 1, 1.15],
+        [["losses", "schedule", "final", "curve"], ["losses", "switching", "final", "curve"]],
+        figsize=(15.8, 4.2),
+        width_ratios=[1, 1, 1.15, 1],
     )
     horizon = 10.0
     at = curves.sel(similarity=SHOWN, size=size)
@@ -111,8 +139,25 @@ def draw_protocols(data: dict[str, Any]) -> Any:
     axes["final"].invert_yaxis()
     axes["final"].set_axisbelow(True)
     axes["final"].set_title(f"mean loss at the end; points: SGD, N = {size}")
+    if "curve" in data:
+        _against_similarity(axes["curve"], data["curve"])
+    else:
+        axes["curve"].axis("off")
     figure.suptitle("Which task to show when: the optimal protocol and every heuristic", fontsize=11)
     return figure
+
+
+def _against_similarity(axis: Any, curve: Any) -> None:
+    """Forgetting of the first task against similarity, for three protocols: theory and networks."""
+    table, names = curve.isel(size=-1), {"no-replay": "no replay", "even": "even replay", "optimal": "optimal"}
+    for (protocol, words), colour in zip(names.items(), (COLOURS[0], "0.5", COLOURS[1]), strict=True):
+        at = table.sel(protocol=protocol)
+        axis.plot(table.similarity, at.forgetting_theory, color=colour, label=words)
+        mean, error = mean_and_error(at.forgetting_simulated)
+        axis.errorbar(table.similarity, mean, error, fmt="o", color=colour, markersize=3.4)
+    axis.set(xlabel=label("similarity", r"\gamma"), ylabel="forgetting of task 1")
+    axis.set_title(f"against similarity (points: N = {int(curve['size'][-1])})")
+    axis.legend()
 
 
 RECIPES = {

@@ -53,7 +53,7 @@ def with_baseline(keys: Array, times: Array, size: int) -> tuple[Array, Array]:
 def rules(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
-    size, seeds, latest = (50, 3, 20.0) if quick else (300, 8, 100.0)
+    size, seeds, latest = (50, 3, 20.0) if quick else (300, 32, 100.0)
     times = np.concatenate([[0.0], np.geomspace(0.5, latest, 16)])
     model = RLPerceptron(steps=STEPS, needed=6, times=times)
     studied = Study(model, {"rule": list(RULES)}, sizes=[size], seeds=seeds).run()

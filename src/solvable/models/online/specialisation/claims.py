@@ -84,6 +84,8 @@ CLAIMS = (
         "specialisation grows with the scale of the readouts at fixed first layer",
         "small readouts with a large first layer: shared units",
         (FIGURE,), _imbalance, SETTINGS + "; theory for first layers of length 0.03, 0.3 and 1",
+        would_change="a reason why large first layers are an exception: at length 1, against 0.03 and 0.3, larger "
+        "readouts no longer specialise units",
     ),
     Claim(
         "High entropy of the initial weights favours specialised units.",

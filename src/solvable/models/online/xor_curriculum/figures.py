@@ -23,7 +23,7 @@ SETTINGS = {
     "inverse-root, 0.4": {"scaling": "inverse-root", "hard": 0.4},
     "inverse-root, 0.5": {"scaling": "inverse-root", "hard": 0.5},
 }
-TITLES = {"plain": "$v \\sim N(0, 1)$", "inverse-root": "$v \\sim N(0, 1/K)$"}
+TITLES = {"plain": "readouts $v \\sim N(0, 1)$", "inverse-root": "readouts $v \\sim N(0, 1/K)$"}
 SIZE = 1000  # dimension in which the starts are drawn
 LANES = 192  # flows followed at once: those of one horizon, which take equally many steps
 GAINS = ("plain, 0.4", "inverse-root, 0.5")  # settings whose gain against training time is drawn
@@ -253,7 +253,7 @@ def draw_width(data: dict[str, Any]) -> Any:
 
 def _words(setting: str) -> str:
     scaling, spread = setting.split(", ")
-    return f"{TITLES[scaling]}, σ = {spread}"
+    return f"{TITLES[scaling]},\nnoise σ = {spread}"
 
 
 def _ticks(axis: Any, values: np.ndarray) -> None:

@@ -127,6 +127,8 @@ CLAIMS = (
         "simulated accuracies and gaps lie on the theory lines",
         "one group only: the ordinary perceptron",
         (MAPS, TRADEOFFS), _exact, "d = 200, 12 seeds, two samples per dimension; gaps at the tuned arms of the trade-offs",
+        would_change="more seeds or larger dimensions for the gaps, whose errors at the tuned arms exceed the "
+        "margin",
     ),
     Claim(
         "Imbalance and different rules each bias the classifier; imbalance does so even when the rules are equal.",
@@ -151,6 +153,8 @@ CLAIMS = (
         (TRADEOFFS,), _coupled,
         "share 0.2, similarity 0.6; d = 200, 12 seeds. Fronts are found by random search; the front of coupled learners, which "
         "have more to tune and contain reweighing as the limit of infinite coupling, is less well resolved at small gaps",
+        would_change="a search that resolves the fronts at the smallest gaps; coupling without reweighing widens "
+        "the parity gap, in theory too",
     ),
     Claim(
         "The model reproduces the unfairness seen on real data sets.",

@@ -77,7 +77,7 @@ def gains(quick: bool) -> dict[str, Any]:
         best=("arm", np.array([own[a][0] for a in PROTOCOLS])),
         best_coupling=("order", np.array([own[a][1]["consolidation"] for a in orders])),
     )
-    size, seeds = (100, 4) if quick else (400, 16)
+    size, seeds = (100, 4) if quick else (400, 64)
     runs = Study(CurriculumBatch(**SHOWN), {"hard": [1.0]}, arms=arms, sizes=[size], seeds=seeds).run()
     kept = [v for v in runs.data_vars if str(v).startswith("test_error")]
     uncoupled = uncoupled_phases(float(own["joint"][1]["penalty"]), size, seeds)

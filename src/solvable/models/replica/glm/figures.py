@@ -49,7 +49,7 @@ PARTS: dict[str, Callable[[int, int], Any]] = {
     "lasso": lambda size, seeds: Study(LASSO, {"samples": np.linspace(0.1, 0.9, 81)}).run(),
     "bayes": lambda size, seeds: Study(BAYES, {"samples": np.linspace(0.1, 0.9, 81)}).run(),
     "binary": lambda size, seeds: _branches(),
-    "lasso_measured": lambda size, seeds: _measured(LASSO, _around(recovery_threshold(FRACTION)), size, seeds),
+    "lasso_measured": lambda size, seeds: _measured(LASSO, _around(recovery_threshold(FRACTION)), size, 4 * seeds),
     "bayes_measured": lambda size, seeds: _measured(BAYES, _around(BAYES.thresholds().algorithmic), 4 * size, seeds),
     "binary_measured": lambda size, seeds: _measured(BINARY, [0.4, 0.7, 1.0, 1.3, 1.4, 1.6, 1.7, 2.0], 4 * size, seeds),
 }

@@ -29,12 +29,19 @@ def specialisation(quick: bool) -> dict[str, Any]:
     falls = np.asarray(unstable["stability"]) < 0  # the middle one of the three solutions
     middle = np.where(falls & (overlaps > 0), overlaps, np.nan)
     curves = curves.assign(unstable_overlap=("samples", np.nanmax(np.nan_to_num(middle, nan=-1.0), axis=1)))
-    size, seeds, places = (36, 2, [3.0]) if quick else (144, 2, [0.4, 1.0, 1.8, 3.2])
+    size, seeds, places = (36, 2, [3.0]) if quick else (144, 10, [0.4, 1.0, 1.8, 3.2])
     over = {"activation": list(SHOWN), "start": list(STARTS), "samples": places}
     chains = Study(model, over, sizes=[size], seeds=seeds).run()
     noises = [0.02] if quick else [0.002, 0.008, 0.03]
-    risk = Study(NarrowNetwork(), {"noise": noises}, arms=RISKS, sizes=[size], seeds=2 * seeds).run()
-    return {"": curves, "chains": chains, "risk": risk}
+    risk = Study(NarrowNetwork(), {"noise": noises}, arms=RISKS, sizes=[size], seeds=seeds).run()
+    return {"": curves, "chains": chains, "risk": risk, "units": units_study(quick).run()}
+
+
+def units_study(quick: bool) -> Study:
+    """Chains from the teacher beyond both transitions, from very narrow networks to those that are not narrow."""
+    size, seeds, units = (36, 2, [2, 4]) if quick else (144, 10, [2, 6, 12, 24, 48])
+    model = NarrowNetwork(noise=0.01, samples=3.2)
+    return Study(model, {"activation": ["relu", "erf"], "units": units}, sizes=[size], seeds=seeds)
 
 
 def draw_specialisation(data: dict[str, Any]) -> Any:
@@ -42,7 +49,8 @@ def draw_specialisation(data: dict[str, Any]) -> Any:
 
     curves, chains, risk = data[""], data["chains"], data["risk"]
     size = int(chains["size"][-1])
-    figure, axes = plt.subplots(1, 4, figsize=(15.2, 3.8), layout="constrained")
+    figure, grid = plt.subplots(2, 3, figsize=(12.6, 7.4), layout="constrained")
+    axes = grid[0]
     alpha = curves.samples.values
     for axis, (name, shown) in zip(axes, SHOWN.items(), strict=False):
         here = curves.sel(activation=name)
@@ -72,7 +80,9 @@ def draw_specialisation(data: dict[str, Any]) -> Any:
         axis.set(xlabel=label("samples", r"\alpha = n/(Kd)"), ylabel=label("overlap", "t"), ylim=(-0.06, 1.06))
         axis.set_title(f"{shown}, Bayes-optimal, $\\Delta = 0.01$")
     axes[0].legend(*axes[2].get_legend_handles_labels(), fontsize=7.5, loc="lower right", bbox_to_anchor=(1.0, 0.07))
-    last = axes[3]
+    _excess(grid[1, 0], curves, chains)
+    _units(grid[1, 2], data.get("units"))
+    last = grid[1, 1]
     for (arm, marker), colour in zip({"ReLU": "o", "erf": "s"}.items(), (COLOURS[1], COLOURS[2]), strict=True):
         here = risk.sel(arm=arm, size=size)
         ratio = here.excess_loss_simulated / here.excess_loss_theory
@@ -86,13 +96,49 @@ def draw_specialisation(data: dict[str, Any]) -> Any:
     last.axhline(1.0, color=INK, linewidth=0.9)
     log_axis(last.xaxis)
     last.set(xlabel=label("noise", r"\Delta"), ylabel="excess loss, measured / predicted")
-    last.set_title("minima of the risk, replica symmetry")
+    last.set_title("minima of the risk: right where\nreplica symmetry is stable")
     last.legend(fontsize=8)
-    caveat = "short chains remember their start below and near the transition"
+    caveat = "chains from the two starts have not equilibrated where they differ"
     figure.suptitle(
-        f"Specialisation of a narrow network; chains and minima at d = {size} (points): {caveat}", fontsize=11
+        f"Specialisation of a narrow network; points: chains and minima at d = {size}; {caveat}", fontsize=11
     )
     return figure
+
+
+def _excess(axis: Any, curves: Any, chains: Any) -> None:
+    """Excess loss of the posterior mean against samples, theory and chains from the teacher."""
+    for name, colour in zip(SHOWN, COLOURS, strict=False):
+        here, runs = (data.sel(activation=name, start="teacher") for data in (curves, chains))
+        transition = float(here.transition_theory.values.flat[0])
+        beyond = here.samples > transition
+        axis.plot(here.samples[beyond], here.excess_loss_theory[beyond], color=colour, label=SHOWN[name])
+        measured = runs.excess_loss_simulated.isel(size=-1)
+        keep = runs.samples > transition
+        axis.errorbar(
+            runs.samples[keep], measured.mean("seed")[keep], standard_error(measured)[keep], fmt="o", color=colour
+        )
+    log_axis(axis.yaxis)
+    axis.set(xlabel=label("samples per weight", r"\alpha = n/(Kd)"), ylabel="excess loss of the posterior mean")
+    axis.set_title("generalisation of Bayesian learners\nbeyond the transition")
+    axis.legend(fontsize=8)
+
+
+def _units(axis: Any, runs: Any) -> None:
+    """Excess loss over the prediction against the number of units: how narrow a network must be."""
+    if runs is None:
+        axis.axis("off")
+        return
+    here = runs.isel(size=-1)
+    for name, colour in zip(here.activation.values, (COLOURS[0], COLOURS[2]), strict=True):
+        ratio = (here.excess_loss_simulated / here.excess_loss_theory).sel(activation=name)
+        axis.errorbar(
+            here.units, ratio.mean("seed"), standard_error(ratio), fmt="o-", color=colour, label=SHOWN[str(name)]
+        )
+    axis.axhline(1.0, color=INK, linewidth=0.9)
+    log_axis(axis.xaxis)
+    axis.set(xlabel=label("units", "K"), ylabel="excess loss, measured / predicted")
+    axis.set_title(f"how narrow is narrow: d = {int(runs['size'][-1])},\n" + r"$\alpha = 3.2$, chains from the teacher")
+    axis.legend(fontsize=8)
 
 
 RECIPES = {

@@ -95,7 +95,7 @@ def on_digits(quick: bool) -> dict[str, Any]:
     import xarray as xr
 
     sources = dict(list(SOURCES.items())[:2]) if quick else SOURCES
-    samples, seeds = ((20, 80), 2) if quick else (SAMPLES, 24)
+    samples, seeds = ((20, 80), 2) if quick else (SAMPLES, 96)
     pictures, shown = digit_images()
     keys = jax.random.split(jax.random.key(0), seeds)  # targets and images are the same for every source
     found = [

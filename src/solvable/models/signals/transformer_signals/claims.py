@@ -70,6 +70,8 @@ CLAIMS = (
         "attention replaced by uniform averages",
         (DEPTH,), _recursion,
         "T = 128, d = 384, 16 blocks, 8 networks, finite-T formulas; weak residual: α_A = 0.3, σ_v² = 1, β = 3, 6 blocks",
+        would_change="a recursion for the participation of weak residual branches with attention frozen, off by a "
+        "fifth at T = 128",
     ),
     Claim(
         "Weak queries and keys collapse the rank, strong ones keep the signal and collapse the entropy of attention.",
@@ -85,5 +87,6 @@ CLAIMS = (
         "no residual",
         (MAP,), _residual,
         "erf with σ_w² = 9 (χ > 1), T = 64, d = 256, 30 blocks; ReLU with σ_w² = 0.2 (χ < 1): residuals only delay the collapse",
+        would_change="ReLU networks with σ_w² large enough that χ > 1; below, residuals only delay the collapse",
     ),
 )  # fmt: skip

@@ -36,5 +36,7 @@ CLAIMS = (
         "shallow networks, whose accuracy hardly depends on the means",
         (FIGURE,), _bounded, "handwritten digits, width 32, 400 steps of Adam, 2 to 32 layers, 2 networks per point",
         seconds=600,
+        would_change="longer networks or fewer steps: beyond six depth scales accuracies fall by half on average, "
+        "but the best of these networks still learn within 400 steps of Adam",
     ),
 )  # fmt: skip
