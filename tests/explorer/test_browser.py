@@ -25,7 +25,8 @@ QUICK = {"perceptron": ("20", "2", "2"), "soft-committee": ("20", "2", None), "r
 
 
 def sliders(visit):
-    every = visit.find(".control:not(.swept) input[type=range]")
+    """The controls with a slider that can be moved: not those of other choices, nor the one on the axis."""
+    every = visit.find(".control input[type=range]:enabled")
     return [
         every.nth(k).locator("xpath=ancestor::div[@data-field]").get_attribute("data-field")
         for k in range(every.count())
