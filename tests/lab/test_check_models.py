@@ -1,5 +1,7 @@
 """`solvable check` in parts: they can be kept, are not repeated, and run in several processes."""
 
+import os
+
 import pytest
 
 import solvable as sv
@@ -47,8 +49,22 @@ def test_a_kept_file_that_holds_something_else_is_named(tmp_path, computed):
         runner.check_models(["prior-predictive"], keep=tmp_path)
 
 
-def test_several_processes_find_what_one_finds():
-    told = []
-    rows = runner.check_models(["prior-predictive"], jobs=2, say=told.append)
-    assert {name.split(":")[0] for name in told} == {"prior-predictive"}
-    assert rows == runner.check_models(["prior-predictive"])
+def test_processes_are_replaced_and_find_what_one_finds(monkeypatch):
+    monkeypatch.setattr(runner, "PARTS", 1)
+    part = runner.Part("prior-predictive", "controls")
+    rows = [rows for _, rows, _ in runner.computed([part] * 3, 2, lambda _: None)]
+    assert rows == 3 * [runner.check_part(part)]
+
+
+def test_parts_that_cannot_be_computed_fail_alone():
+    class Lost(runner.Part):
+        """A part whose process ends when it receives it."""
+
+        def __reduce__(self):
+            return os._exit, (1,)
+
+    lost, absent = Lost("perceptron", "contract"), runner.Part("perceptron", "agreement", "999")
+    rows = {part: rows for part, rows, _ in runner.computed([lost, absent], 2, lambda _: None)}
+    assert not any(row.passed for (row,) in rows.values())
+    assert "ended before it was done" in rows[lost][0].seen
+    assert rows[absent][0].seen == "IndexError: list index out of range"

@@ -5,15 +5,18 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 
-from ..errors import InvalidValue, SolvableError
+from ..errors import InvalidValue
 from ..model import Model
 from ..registry import listings, model_class
 from ..testing import corners, examine_corner
@@ -101,17 +104,16 @@ def check_models(
     todo = list(parts(chosen, full, corners))
     done: dict[Part, list[Checked]] = {}
     if keep is not None:
-        done = {part: rows for part in todo if (rows := _kept(keep, part)) is not None}
+        done = {part: rows for part in todo if (rows := kept(keep, part)) is not None}
         if done:
             say(f"{len(done)} of {len(todo)} parts have passed before")
     left = [part for part in todo if part not in done]
-    for part, rows, seconds in _computed(left, min(jobs, len(left)), say):
+    for part, rows, seconds in computed(left, min(jobs, len(left)), say):
         done[part] = rows
-        failed = sum(not row.passed for row in rows)
-        say(f"{part}: {seconds:.0f} s" + (f", {failed} FAILED" if failed else ""))
+        failed = [row for row in rows if not row.passed]
+        say(f"{part}: {seconds:.0f} s" + "".join(f"\n  FAILED {row.part}: {row.seen}" for row in failed))
         if keep is not None and not failed:
-            keep.mkdir(parents=True, exist_ok=True)
-            write_atomically(str(_file(keep, part)), json.dumps([dataclasses.asdict(row) for row in rows]).encode())
+            keep_part(keep, part, rows, seconds)
     report = []
     for id in chosen:
         report += [row for part in todo if part.model == id for row in done[part]]
@@ -121,54 +123,84 @@ def check_models(
     return report
 
 
-def _computed(todo: list[Part], jobs: int, say: Say) -> Iterator[tuple[Part, list[Checked], float]]:
+def computed(todo: Sequence[Part], jobs: int, say: Say) -> Iterator[tuple[Part, list[Checked], float]]:
     """The parts as they are done, with the seconds that each took."""
     if jobs <= 1:
         for part in todo:
             say(str(part))
             yield part, *_timed(part)
         return
-    context = multiprocessing.get_context("spawn")
-    settings = {"mp_context": context, "initializer": _share_cores, "initargs": (jobs, context.Value("i", 0))}
-    pool = ProcessPoolExecutor(jobs, max_tasks_per_child=PARTS, **settings)
+    waiting, done = deque(todo), SimpleQueue[tuple[Part, list[Checked], float]]()
+    threads = [Thread(target=_work, args=(waiting, done, cores), daemon=True) for cores in _shares(jobs)]
     try:
-        running: dict[Future, Part] = {pool.submit(_timed, part): part for part in todo}
-        while running:
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                yield running.pop(future), *future.result()
-    except BrokenProcessPool:
-        left = ", ".join(map(str, running.values()))
-        raise SolvableError(f"a process ended before its part was done (out of memory?); not done: {left}.") from None
+        for thread in threads:
+            thread.start()
+        for _ in todo:
+            yield done.get()
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        waiting.clear()
+
+
+def _work(waiting: deque[Part], done: SimpleQueue, cores: list[int]) -> None:
+    """Compute parts in a process on these cores, which is replaced when it has ended or has done many.
+
+    An executor that replaces its processes by itself (`max_tasks_per_child`) stops doing so in Python 3.11 to 3.13.
+    """
+    while waiting:
+        with ProcessPoolExecutor(1, get_context("spawn"), _stay_on, (cores,)) as process:
+            for _ in range(PARTS):
+                try:
+                    part = waiting.popleft()
+                except IndexError:
+                    return
+                begun = time.perf_counter()
+                try:
+                    done.put((part, *process.submit(_timed, part).result()))
+                except BrokenProcessPool:
+                    ended = Checked(
+                        part.model, str(part), False, "its process ended before it was done (out of memory?)"
+                    )
+                    done.put((part, [ended], time.perf_counter() - begun))
+                    break
 
 
 def _timed(part: Part) -> tuple[list[Checked], float]:
     begun = time.perf_counter()
-    return check_part(part), time.perf_counter() - begun
+    try:
+        rows = check_part(part)
+    except Exception as problem:  # one part that cannot be computed must not end all others
+        rows = [Checked(part.model, f"{part.kind} {part.name}".strip(), False, f"{type(problem).__name__}: {problem}")]
+    return rows, time.perf_counter() - begun
 
 
-def _share_cores(jobs: int, counter) -> None:
-    """Give each of several processes its own cores; otherwise each starts as many threads as there are cores."""
-    if not hasattr(os, "sched_setaffinity"):
-        return
-    cores = sorted(os.sched_getaffinity(0))
+def _shares(jobs: int) -> list[list[int]]:
+    """The cores of each of several processes; otherwise each starts as many threads as there are cores."""
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     share = len(cores) // jobs
-    if share:
-        with counter.get_lock():
-            number, counter.value = counter.value, counter.value + 1
-        os.sched_setaffinity(0, cores[number % jobs * share :][:share])
+    return [cores[number * share :][:share] for number in range(jobs)]
+
+
+def _stay_on(cores: list[int]) -> None:
+    if cores:
+        os.sched_setaffinity(0, cores)
 
 
 def _file(folder: Path, part: Part) -> Path:
     return folder / f"{part.model}-{part.kind}-{hashlib.sha256(repr(part).encode()).hexdigest()[:12]}.json"
 
 
-def _kept(folder: Path, part: Part) -> list[Checked] | None:
+def keep_part(folder: Path, part: Part, rows: Iterable[Checked], seconds: float) -> None:
+    """Keep the rows of a part that passed, and how long it took."""
+    folder.mkdir(parents=True, exist_ok=True)
+    contents = {"part": str(part), "seconds": round(seconds, 1), "rows": [dataclasses.asdict(row) for row in rows]}
+    write_atomically(str(_file(folder, part)), json.dumps(contents, ensure_ascii=False).encode())
+
+
+def kept(folder: Path, part: Part) -> list[Checked] | None:
     """The rows of a part that passed before."""
     try:
-        return [Checked(**row) for row in json.loads(_file(folder, part).read_text())]
+        return [Checked(**row) for row in json.loads(_file(folder, part).read_text(encoding="utf-8"))["rows"]]
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, KeyError):
         raise InvalidValue(f"the file {str(_file(folder, part))!r} does not hold a part of a check.") from None
