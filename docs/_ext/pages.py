@@ -27,8 +27,8 @@ from solvable.render.formulas import with_formulas
 from solvable.render.paper import documented as documented_functions
 
 DOCS = Path(__file__).resolve().parents[1]
-LABORATORY = ("model", "contract.declarations", "study", "lab.agreement", "search", "registry", "testing", "lab.store",
-              "render.plots", "render.paper", "render.notebooks")  # fmt: skip
+LABORATORY = ("model", "contract.declarations", "contract.settings", "contract.outcome", "study", "lab.agreement", "search",
+              "registry", "testing", "lab.store", "render.plots", "render.paper", "render.notebooks")  # fmt: skip
 """What `reference.md` includes, beside the methods."""
 
 NEIGHBOURS = ("models.replica.narrow_network.hamiltonian", "models.attention.potts_attention.softmax_regression",

@@ -14,9 +14,7 @@ not converge.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -24,7 +22,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array, Key, PRNGKeyArray
 
 from .contract.compiled import Count, bucket, simulate_batch
@@ -39,6 +36,8 @@ from .contract.declarations import (
     checked_array,
     checked_choice,
     checked_number,
+    checked_seed,
+    checked_size,
     choice,
     control,
     data,
@@ -49,7 +48,9 @@ from .contract.declarations import (
     resolve_default,
 )
 from .contract.graphs import Graph
-from .contract.values import fingerprint
+from .contract.outcome import Outcome, brief
+from .contract.settings import FirstView, Guard, Numerics
+from .contract.values import fingerprint, key_words
 from .errors import InvalidValue, SolvableError, UnknownName, nearest
 
 if TYPE_CHECKING:
@@ -84,165 +85,6 @@ __all__ = [
     "observable",
     "simulate_batch",
 ]
-
-
-class Numerics(Mapping[str, Any]):
-    """Numerical settings of a theory (nodes, steps, tolerances), not physics. Hashable; settings are attributes.
-
-    >>> Numerics(nodes=64, tolerance=1e-12).nodes
-    64
-    """
-
-    def __init__(self, **settings: int | float | str):
-        self._settings = dict(sorted(settings.items()))
-
-    def __getitem__(self, name: str) -> Any:
-        return self._settings[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._settings)
-
-    def __len__(self) -> int:
-        return len(self._settings)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        try:
-            return self._settings[name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-    def __hash__(self) -> int:
-        return hash(tuple(self._settings.items()))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Numerics) and self._settings == other._settings
-
-    def __repr__(self) -> str:
-        return f"Numerics({', '.join(f'{k}={v!r}' for k, v in self._settings.items())})"
-
-    def updated(self, changes: Mapping[str, Any] | None) -> Numerics:
-        """A copy with some settings changed; raises `UnknownName` for a setting that does not exist."""
-        for name in changes or {}:
-            if name not in self._settings:
-                raise UnknownName(f"numerics has no setting {name!r}; {nearest(name, list(self._settings))}")
-        return Numerics(**{**self._settings, **(changes or {})})
-
-
-class Outcome(eqx.Module):
-    """Named observables of a theory or a simulation, with their status; read as a mapping or by attribute.
-
-    `converged` is true at the points where every value converged. If a theory reports convergence along a dimension (for
-    example along time, for a flow that ends early), `converged_along` has that dimension after those of the points, and
-    the values that did converge are kept.
-    """
-
-    values: dict[str, Array]
-    converged: Array
-    residual: Array
-    source: str = eqx.field(static=True)
-    dims: tuple[tuple[str, tuple[str, ...]], ...] = eqx.field(static=True)
-    converged_along: Array | None = None
-    along: str = eqx.field(static=True, default="")
-
-    def __getitem__(self, name: str) -> Array:
-        try:
-            return self.values[name]
-        except KeyError:
-            raise UnknownName(f"no observable {name!r} here; {nearest(name, list(self.values))}") from None
-
-    def __getattr__(self, name: str) -> Array:
-        if name.startswith("_") or name == "values":
-            raise AttributeError(name)
-        try:
-            return self.values[name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.values
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.values)
-
-    def keys(self):
-        return self.values.keys()
-
-    @property
-    def status(self) -> str | np.ndarray:
-        """`"converged"`, `"not converged"`, or the number of values that converged; one string per point."""
-        done = np.asarray(self.converged)
-        words = np.where(done, "converged", "not converged")
-        if self.converged_along is not None and not done.all():
-            entrywise = np.asarray(self.converged_along)
-            some = np.char.add(
-                np.char.add("converged at ", entrywise.sum(-1).astype(str)),
-                f" of {entrywise.shape[-1]} values of {self.along}",
-            )
-            words = np.where(done | ~entrywise.any(-1), words, some)
-        return str(words) if words.ndim == 0 else words
-
-    def __repr__(self) -> str:
-        if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(self)):
-            return f"<{self.source} outcome, traced: {', '.join(self.values)}>"
-        width = max((len(n) for n in self.values), default=0)
-        lines = [f"{n:<{width}}  {_brief(np.asarray(v))}" for n, v in self.values.items()]
-        done = np.asarray(self.converged)
-        what = self.status if done.ndim == 0 else f"{int(done.sum())} of {done.size} points converged"
-        worst = np.asarray(self.residual)
-        residual = f", residual {np.nanmax(worst):.1e}" if worst.size and np.isfinite(worst).any() else ""
-        return "\n".join([*lines, f"{self.source}: {what}{residual}"])
-
-
-def _brief(value: np.ndarray) -> str:
-    if value.ndim == 0:
-        return f"{float(value):.8g}"
-    with np.printoptions(precision=6, threshold=8, edgeitems=3):
-        return str(value).replace("\n", " ")
-
-
-@dataclasses.dataclass(frozen=True)
-class Guard:
-    """The smallest settings at which a quick test of the model (`testing.guard_model`) is still meaningful.
-
-    `values` are the fields, some of which `simulated_values` replace in the simulation; `size` (by default the smallest
-    typical one) and `seeds` are those of the simulation. Reference values at the same choices and shapes reuse the
-    compiled programs. `corner_points` is the number of points of each corner case (see `testing.corner_cases`); fewer suit
-    a theory that optimises.
-    """
-
-    values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    simulated_values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    size: int | None = None
-    seeds: int = 8
-    corner_points: int = 16
-
-
-@dataclasses.dataclass(frozen=True)
-class FirstView:
-    """What the page opens a model with, where the choices that follow from its other declarations decide nothing soon.
-
-    `sizes`, `seeds` and `points` along the axis are those of the simulation, `values` the fields, `along` and `span` the
-    axis and its ends, `observables` what is shown.
-
-    >>> FirstView(seeds=32).changes()
-    {'seeds': 32}
-    """
-
-    sizes: tuple[int, ...] = ()
-    seeds: int = 0
-    points: int = 0
-    values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    along: str = ""
-    span: tuple[float, float] | None = None
-    observables: tuple[str, ...] = ()
-
-    def changes(self) -> dict[str, Any]:
-        """The parts of a view that are declared, except the axis."""
-        every = {"sizes": list(self.sizes), "seeds": self.seeds, "simulated": self.points, "values": dict(self.values),
-                 "observables": list(self.observables)}  # fmt: skip
-        return {name: value for name, value in every.items() if value}
 
 
 INSTANT, KEPT = 0.05, 30.0
@@ -653,29 +495,7 @@ class Model(eqx.Module):
         for name, declaration in self.fields().items():
             value = getattr(self, name)
             if declaration.kind == "control":
-                parts.append(f"{name}={_brief(np.asarray(value)) if np.ndim(value) else f'{float(value):g}'}")
+                parts.append(f"{name}={brief(np.asarray(value)) if np.ndim(value) else f'{float(value):g}'}")
             elif declaration.kind == "choice":
                 parts.append(f"{name}={value!r}")
         return f"{type(self).__name__}({', '.join(parts)})"
-
-
-def key_words(specification: Mapping[str, Any], size: int, seed: int) -> np.ndarray:
-    """Two 32-bit words hashed from the content of a cell."""
-    text = json.dumps({**specification, "size": size, "seed": seed}, sort_keys=True)
-    return np.frombuffer(hashlib.sha256(text.encode()).digest()[:8], dtype="<u4").copy()
-
-
-def checked_size(size: Any) -> int:
-    """Check the size of a simulation; raises `InvalidValue`."""
-    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 2 <= size <= 10_000_000:
-        raise InvalidValue(
-            f"size = {size!r} is not a whole number in [2, 10000000]: the dimension d of one realisation."
-        )
-    return int(size)
-
-
-def checked_seed(seed: Any) -> int:
-    """Check a seed number; raises `InvalidValue`."""
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
-        raise InvalidValue(f"seed = {seed!r} is not a whole number in [0, 2^63): the number of the realisation.")
-    return int(seed)

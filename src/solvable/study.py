@@ -20,7 +20,15 @@ import numpy as np
 
 from ._version import __version__
 from .contract.axes import few
-from .contract.declarations import DRAW, Dimension, Observable, checked_choice, checked_number
+from .contract.declarations import (
+    DRAW,
+    Dimension,
+    Observable,
+    checked_choice,
+    checked_number,
+    checked_seed,
+    checked_size,
+)
 from .contract.functions import refuse_local
 from .contract.values import arrays_in, from_plain, to_plain
 from .errors import InvalidValue, SolvableError, UnknownName, nearest
@@ -43,7 +51,7 @@ from .lab.planning import (
 from .lab.progress import progress_bar
 from .lab.store import DamagedBlock, Store, StoreError, block_id
 from .lab.stored_plans import Plan, plan_name, plans, write_plan
-from .model import Model, checked_seed, checked_size
+from .model import Model
 from .registry import model_class
 
 if TYPE_CHECKING:

@@ -710,18 +710,18 @@ def run(stored, tmp_path):
 
 def refused(run):
     from solvable.errors import SolvableError
-    from solvable.explorer.command import opened
+    from solvable.explorer.command import open_study
 
     with pytest.raises(SolvableError) as header:
-        opened(run)
+        open_study(run)
     assert "\n" not in str(header.value)
     return str(header.value)
 
 
 def test_a_sound_run_is_opened(run):
-    from solvable.explorer.command import opened
+    from solvable.explorer.command import open_study
 
-    assert opened(run).sizes == [20]
+    assert open_study(run).sizes == [20]
 
 
 class Bomb:

@@ -149,20 +149,20 @@ def test_blocks_committed_by_others_are_seen(surroundings, tmp_path):
 def test_the_dataset_and_its_verdict_are_kept_until_something_is_committed(surroundings, tmp_path):
     from toys import Toy
 
-    from solvable.explorer.stored_study import Opened
+    from solvable.explorer.stored_study import StoredStudy
 
     study = sv.Study(Toy(), {"samples": [1.0, 2.0]}, sizes=[20], seeds=2)
     study.attach(tmp_path / "run")
     study.stored_plan()
-    opened = Opened(sv.open(tmp_path / "run"), tmp_path / "run")
-    assert not opened.data.data_vars
+    stored = StoredStudy(sv.open(tmp_path / "run"), tmp_path / "run")
+    assert not stored.data.data_vars
     study.run(tmp_path / "run", progress=False)
-    opened.refresh()
-    data, verdict = opened.data, opened.agreement()
+    stored.refresh()
+    data, verdict = stored.data, stored.agreement()
     assert data.drop_attrs().identical(study.dataset().drop_attrs())
-    opened.refresh()
-    assert opened.data is data
-    assert opened.agreement() is verdict
+    stored.refresh()
+    assert stored.data is data
+    assert stored.agreement() is verdict
 
 
 @pytest.fixture
@@ -198,10 +198,10 @@ def test_a_stored_theory_is_known_as_such(opened):
 
 def test_a_theory_of_each_realisation_is_that_of_the_largest_size(opened, monkeypatch):
     """Not a mean over sizes, which is the theory of nothing."""
-    data = opened.explorer.opened.data
+    data = opened.explorer.stored.data
     only = data.drop_vars("test_error_theory")
-    monkeypatch.setattr(opened.explorer.opened, "data", only)
-    (series,) = opened.explorer.opened._curve("test_error", {"kind": 0}, ["samples"], [])
+    monkeypatch.setattr(opened.explorer.stored, "data", only)
+    (series,) = opened.explorer.stored._curve("test_error", {"kind": 0}, ["samples"], [])
     assert series["size"] == 40
     expected = data.test_error_expected.sel(kind="plain", size=40)
     expected = expected.mean("seed") if "seed" in expected.dims else expected

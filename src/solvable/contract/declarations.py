@@ -477,3 +477,19 @@ def resolve_default(declaration: Declaration, model: Any) -> Any:
     """The default of an input: a fixed array, or one computed from the model's choices."""
     make: Callable[[Any], Any] | Any = declaration.default
     return make(model) if callable(make) else make
+
+
+def checked_size(size: Any) -> int:
+    """Check the size of a simulation; raises `InvalidValue`."""
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 2 <= size <= 10_000_000:
+        raise InvalidValue(
+            f"size = {size!r} is not a whole number in [2, 10000000]: the dimension d of one realisation."
+        )
+    return int(size)
+
+
+def checked_seed(seed: Any) -> int:
+    """Check a seed number; raises `InvalidValue`."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
+        raise InvalidValue(f"seed = {seed!r} is not a whole number in [0, 2^63): the number of the realisation.")
+    return int(seed)

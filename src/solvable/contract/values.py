@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -25,6 +26,12 @@ def fingerprint(value: Any, type: str = "float") -> dict[str, Any]:
     array = np.ascontiguousarray(np.asarray(value, dtype=STORED[type]))
     found: dict[str, Any] = {"shape": list(array.shape), "sha256": hashlib.sha256(array.tobytes()).hexdigest()}
     return found if type == "float" else found | {"type": type}
+
+
+def key_words(specification: Mapping[str, Any], size: int, seed: int) -> np.ndarray:
+    """Two 32-bit words hashed from the content of a cell: its random key."""
+    text = json.dumps({**specification, "size": size, "seed": seed}, sort_keys=True)
+    return np.frombuffer(hashlib.sha256(text.encode()).digest()[:8], dtype="<u4").copy()
 
 
 def to_plain(value: Any, type: str, name_of: Callable[[np.ndarray], str]) -> Any:

@@ -39,7 +39,7 @@ class Explorer:
         self.plotly = plotly()
         self._theories: Any = None
         self._jobs: Any = None
-        self._opened: Any = None
+        self._stored: Any = None
 
     @property
     def theories(self) -> Any:
@@ -58,14 +58,14 @@ class Explorer:
         return self._jobs
 
     @property
-    def opened(self) -> Any:
+    def stored(self) -> Any:
         if self._study is None:
             return None
-        if self._opened is None:
-            from .stored_study import Opened
+        if self._stored is None:
+            from .stored_study import StoredStudy
 
-            self._opened = Opened(self._study, self._run or Path("study"))
-        return self._opened
+            self._stored = StoredStudy(self._study, self._run or Path("study"))
+        return self._stored
 
     async def close(self) -> None:
         if self._jobs is not None:
@@ -113,7 +113,7 @@ class Explorer:
     async def models(self, request: Request) -> Response:
         from .gallery import models
 
-        study = await run_in_threadpool(lambda: self.opened.about()) if self._study is not None else None
+        study = await run_in_threadpool(lambda: self.stored.about()) if self._study is not None else None
         version = self.plotly[1] if self.plotly else None
         return answer(models() | {"study": study, "plotly": version})
 
@@ -251,12 +251,12 @@ class Explorer:
 
         body = await body_of(request, ("view", "pins", "logarithmic"))
         if (study := self._study_view(body.get("view"))) is not None:
-            return answer(await run_in_threadpool(self.opened.reproduce, study, self.address))
+            return answer(await run_in_threadpool(self.stored.reproduce, study, self.address))
         shown = await run_in_threadpool(Shown.checked, body)
         return answer(await run_in_threadpool(reproduce, shown, self.address))
 
     def _study_view(self, view: Any) -> dict[str, Any] | None:
-        """The view, if it belongs to the opened study."""
+        """The view, if it belongs to the stored study."""
         from .views import Refused
 
         if not isinstance(view, dict) or view.get("study") is not True:
@@ -285,12 +285,12 @@ class Explorer:
         from .views import Refused
 
         if (study := self._study_view(body.get("view"))) is not None:
-            names = self.opened.checked(study.get("observables") or [])
+            names = self.stored.checked(study.get("observables") or [])
             if to == "html":
                 from .snapshot import of_study
 
-                return "study", of_study(self.opened, names)
-            return "study", export(self.opened.study, names, to, **self.opened.steered(study))
+                return "study", of_study(self.stored, names)
+            return "study", export(self.stored.study, names, to, **self.stored.steered(study))
         shown, job = Shown.checked(body), None
         view, picture = shown.view, to not in ("csv", "nc")
         if body.get("job") is not None:
@@ -331,14 +331,14 @@ class Explorer:
     async def study(self, request: Request) -> Response:
         if self._study is None:
             return refusal(404, "no stored study is open: start with `solvable explore RUN`.")
-        about = await run_in_threadpool(lambda: self.opened.about() | {"agreement": self.opened.agreement()})
+        about = await run_in_threadpool(lambda: self.stored.about() | {"agreement": self.stored.agreement()})
         return answer(about)
 
     async def study_series(self, request: Request) -> Response:
         if self._study is None:
             return refusal(404, "no stored study is open: start with `solvable explore RUN`.")
         body = await body_of(request, ("x", "y", "observables", "at"))
-        return answer(await run_in_threadpool(self.opened.series, body))
+        return answer(await run_in_threadpool(self.stored.series, body))
 
 
 async def _left(request: Request) -> None:

@@ -37,7 +37,7 @@ def explore(what: str | None, port: int, browser: bool, as_json: bool, story: Pa
     configure()
     run = Path(what) if what is not None and not is_link(what) else None
     query = query_of(what) if what is not None and run is None else "study=1" if run is not None else ""
-    study = opened(run) if run is not None else None
+    study = open_study(run) if run is not None else None
     stories = _stories(story) if story is not None else []
     if stories and not query:
         query = f"{stories[0]['steps'][0]['query']}&lecture={stories[0]['id']}&step=0"
@@ -92,7 +92,7 @@ def _stories(file: Path) -> list[dict[str, Any]]:
     return [s | {"id": f"my-{s['id']}" if s["id"] in taken else s["id"]} for s in read(file)]
 
 
-def opened(run: Path) -> Any:
+def open_study(run: Path) -> Any:
     """The stored study, read once before the server starts, so that errors in it are reported at once."""
     from ..study import open as open_study
 

@@ -37,10 +37,10 @@ def write_snapshot(what: str | None, file: Path, simulate: bool, as_json: bool) 
     if is_link(what):
         content = of_view(shown_of(what), simulate=simulate)
     else:
-        from .command import opened
-        from .stored_study import Opened
+        from .command import open_study
+        from .stored_study import StoredStudy
 
-        content = of_study(Opened(opened(Path(what)), Path(what)), [])
+        content = of_study(StoredStudy(open_study(Path(what)), Path(what)), [])
     try:
         file.write_bytes(content)
     except OSError as problem:
@@ -97,17 +97,17 @@ def page_of_view(shown: Shown, picture: bytes | None, study: Any, agreement: dic
     return _document(about["title"], parts)
 
 
-def of_study(opened: Any, observables: list[str]) -> bytes:
+def of_study(stored: Any, observables: list[str]) -> bytes:
     """The snapshot of a stored study."""
-    about, study = opened.about(), opened.study
-    names = opened.checked(observables) or [o["name"] for o in about["observables"]][:1]
+    about, study = stored.about(), stored.study
+    names = stored.checked(observables) or [o["name"] for o in about["observables"]][:1]
     model = next(iter(study.models.values()))
     held = "".join(f"<tr><th>{_words(n)}<td>{html.escape(str(v))}" for n, v in about["values"].items())
     sizes = ", ".join(map(str, about["sizes"])) or "none"
     parts = [
         f"<p class=lead>Stored study “{html.escape(about['name'])}”: sizes {sizes}, {about['seeds']} seeds.</p>",
         _figure(export(study, names, "svg", outlines=True)),
-        _findings(opened.agreement(), names),
+        _findings(stored.agreement(), names),
         f"<section><h2>Held fixed</h2><table>{held}</table></section>" if held else "",
         f"<section class=prose><h2>The set-up</h2>{prose(type(model).__doc__ or '')}</section>",
         _ledger(model.id),

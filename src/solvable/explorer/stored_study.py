@@ -23,7 +23,7 @@ KINDS = ("theory", "expected", "simulated")
 MOST_NUMBERS = 200_000
 
 
-class Opened:
+class StoredStudy:
     """The study behind `solvable explore RUN`."""
 
     def __init__(self, study: Study, run: Path):

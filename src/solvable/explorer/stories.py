@@ -57,8 +57,8 @@ def parsed(path: Path) -> list[dict[str, Any]]:
         title, promise = _text(story, "title", where, 120), _text(story, "promise", where, 300, "")
         steps = _tables(story.get("step"), MOST_STEPS, f"{where} must contain between 1 and {{}} tables [[story.step]]")
         id = _named(title, [s["id"] for s in made])
-        told = [_step(step, f"step {k} of {title!r} in {path.name}") for k, step in enumerate(steps, start=1)]
-        made.append({"id": id, "title": title, "promise": promise, "steps": told})
+        checked = [_step(step, f"step {k} of {title!r} in {path.name}") for k, step in enumerate(steps, start=1)]
+        made.append({"id": id, "title": title, "promise": promise, "steps": checked})
     return made
 
 

@@ -17,8 +17,9 @@ from ..contract.compiled import Count
 from ..contract.compiled import _simulate as simulation_program
 from ..contract.compiled import _theory as theory_program
 from ..contract.graphs import Graph
+from ..contract.values import key_words
 from ..errors import InvalidValue, SolvableError
-from ..model import Model, key_words, simulate_batch
+from ..model import Model, simulate_batch
 from .memory import budget, lanes_that_fit, needed
 from .planning import columns_of, spread
 

@@ -68,9 +68,9 @@ def _tested(
 
 def pipeline_failed(problem: Exception) -> str:
     """One sentence on a pipeline that cannot be fitted."""
-    said = " ".join(str(problem).split())
-    said = said.split(". ")[0][:200].rstrip(".")
+    reason = " ".join(str(problem).split())
+    reason = reason.split(". ")[0][:200].rstrip(".")
     hint = "; encode words and impute missing values in the pipeline, or leave it out for the default" if (
-        "convert" in said or "NaN" in said
+        "convert" in reason or "NaN" in reason
     ) else ""  # fmt: skip
-    return f"the pipeline cannot be fitted to these columns: {said}{hint}."
+    return f"the pipeline cannot be fitted to these columns: {reason}{hint}."

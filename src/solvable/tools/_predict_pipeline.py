@@ -90,8 +90,8 @@ def load_pipeline(words: str) -> Any:
         if isinstance(found, type) or not hasattr(found, "fit"):
             found = found()
     except Exception as problem:  # anything that the user's module does
-        said = " ".join(str(problem).split())[:200]
-        raise InvalidValue(f"pipeline = {words!r} cannot be loaded: {type(problem).__name__}: {said}.") from None
+        reason = " ".join(str(problem).split())[:200]
+        raise InvalidValue(f"pipeline = {words!r} cannot be loaded: {type(problem).__name__}: {reason}.") from None
     if not hasattr(found, "fit"):
         raise InvalidValue(f"pipeline = {words!r} is a {type(found).__name__}, not a scikit-learn estimator.")
     return found

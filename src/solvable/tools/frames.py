@@ -114,8 +114,8 @@ def _read_csv(path: Path) -> Any:
             encoding="utf-8-sig", skipinitialspace=True, na_values=empty, index_col=False,
         )  # fmt: skip
     except Exception as problem:  # pandas has many ways to say that a file is not a table
-        said = " ".join(str(problem).split())[:160]
-        raise InvalidValue(f"{path} cannot be read as a table: {said}.") from None
+        reason = " ".join(str(problem).split())[:160]
+        raise InvalidValue(f"{path} cannot be read as a table: {reason}.") from None
 
 
 def is_frame(features: Any) -> bool:

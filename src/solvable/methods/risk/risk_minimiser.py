@@ -18,14 +18,14 @@ field B = m̂ωw₀ + √(q̂ω) ξ, and samples see ⟨ωm⟩, ⟨ωq⟩ and �
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from ..fixed_points.saddle import solve
+from ..fixed_points.saddle import Solution, Update, solve
 from .designs import Design
 from .losses import Loss
 from .mixtures import Mixture
@@ -63,6 +63,42 @@ class Learned(NamedTuple):
     converged: Bool[Array, ""]
 
 
+def to_unknowns(stiffness: Scalar, signal: Scalar, noise: Scalar) -> Float[Array, " 3"]:
+    """The solver's unknowns for S, m̂ and q̂."""
+    return jnp.stack([jnp.log(stiffness), jnp.arcsinh(signal / jnp.sqrt(noise)), jnp.log(noise / stiffness**2)])
+
+
+def from_unknowns(x: Float[Array, " 3"], curvature: Scalar) -> tuple[Scalar, Scalar, Scalar]:
+    """S, m̂ and q̂. V̂ < 0 is impossible: a trial below λ₂ (`curvature`) is one at λ₂.
+
+    >>> at = from_unknowns(to_unknowns(jnp.array(2.0), jnp.array(-0.5), jnp.array(3.0)), jnp.array(0.1))
+    >>> [round(float(v), 12) for v in at]
+    [2.0, -0.5, 3.0]
+    """
+    stiffness = jnp.maximum(jnp.exp(x[0]), curvature)
+    noise = jnp.exp(x[2]) * stiffness**2
+    return stiffness, jnp.sinh(x[1]) * jnp.sqrt(noise), noise
+
+
+def first_unknowns(parts: Composition, samples: Scalar) -> Float[Array, " 3"]:
+    """Where the search begins."""
+    stiffness, power = parts.penalty.curvature + 0.5 * samples, jnp.maximum(parts.prior.power, 0.1)
+    return jnp.stack(
+        [jnp.log(stiffness), jnp.arcsinh(0.5 * jnp.sqrt(samples)), jnp.log(0.5 * samples * power / stiffness**2)]
+    )
+
+
+def search(
+    update: Update, start: Float[Array, " n"], args: Any, parts: Composition, *, tolerance: float, max_steps: int
+) -> Solution:
+    """`solve` with the damping and the warm-up of these problems.
+
+    With little noise the error shrinks over many iterations before Newton's steps are any good; tables are expensive.
+    """
+    warmup = 30 if isinstance(parts.channel, Table) else 150
+    return solve(update, start, args, tolerance=tolerance, max_steps=max_steps, warmup=warmup, damping=0.8)
+
+
 def learn(
     parts: Composition,
     samples: Scalar,
@@ -85,11 +121,8 @@ def learn(
     """
 
     def order_parameters(x: Array, parts: Composition, design: Design | None) -> tuple[Weights, Fields]:
-        # V̂ < 0 is impossible: a trial below λ₂ is one at λ₂.
         curvature = parts.penalty.curvature
-        stiffness = jnp.maximum(jnp.exp(x[0]), curvature)
-        q_hat = jnp.exp(x[2]) * stiffness**2
-        m_hat = jnp.sinh(x[1]) * jnp.sqrt(q_hat)
+        stiffness, m_hat, q_hat = from_unknowns(x, curvature)
         if design is None:
             found = parts.penalty.weights(parts.prior, m_hat, q_hat, stiffness)
             m, q, V = found.overlap, found.norm, found.response
@@ -109,28 +142,10 @@ def learn(
         parts, samples, design = args
         _, at = order_parameters(x, parts, design)
         hat = parts.channel.conjugates(parts.loss, at, parts.prior.power, nodes)
-        stiffness = parts.penalty.curvature + samples * hat.response
-        ratio = jnp.sqrt(samples / hat.norm) * hat.overlap
-        return jnp.stack([jnp.log(stiffness), jnp.arcsinh(ratio), jnp.log(samples * hat.norm / stiffness**2)])
+        return to_unknowns(parts.penalty.curvature + samples * hat.response, samples * hat.overlap, samples * hat.norm)
 
-    rho = parts.prior.power
-    start = jnp.stack(
-        [
-            jnp.log(parts.penalty.curvature + 0.5 * samples),
-            jnp.arcsinh(0.5 * jnp.sqrt(samples)),
-            jnp.log(0.5 * samples * jnp.maximum(rho, 0.1) / (parts.penalty.curvature + 0.5 * samples) ** 2),
-        ]
-    )
-    found = solve(
-        update,
-        start,
-        (parts, samples, design),
-        tolerance=tolerance,
-        max_steps=max_steps,
-        # With little noise the error shrinks over many iterations before Newton's steps are any good; tables are expensive.
-        warmup=30 if isinstance(parts.channel, Table) else 150,
-        damping=0.8,
-    )
+    rho, start, args = parts.prior.power, first_unknowns(parts, samples), (parts, samples, design)
+    found = search(update, start, args, parts, tolerance=tolerance, max_steps=max_steps)
     weights, at = order_parameters(found.x, parts, design)
     risks = parts.channel.risks(parts.loss, at, rho, nodes)
     hat = parts.channel.conjugates(parts.loss, at, rho, nodes)

@@ -15,12 +15,11 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..fixed_points.saddle import solve
 from .designs import Design, LinearNode, Message
-from .outputs import Additive, Conjugates, Fields, Table
+from .outputs import Additive, Conjugates, Fields
 from .penalties import Weights
 from .real_losses import Residual
-from .risk_minimiser import Composition, Learned
+from .risk_minimiser import Composition, Learned, first_unknowns, from_unknowns, search, to_unknowns
 
 Scalar = Float[Array, ""]
 
@@ -48,9 +47,7 @@ def learn_rotated(
 
     def round_trip(x: Array, parts: Composition, design: Design, samples: Scalar) -> tuple[Weights, Fields, LinearNode]:
         rho, curvature = parts.prior.power, parts.penalty.curvature
-        stiffness = jnp.maximum(jnp.exp(x[0]), curvature)
-        noise = jnp.exp(x[2]) * stiffness**2
-        signal = jnp.sinh(x[1]) * jnp.sqrt(noise)
+        stiffness, signal, noise = from_unknowns(x[:3], curvature)
         weights = parts.penalty.weights(parts.prior, signal, noise, stiffness)
         from_weights = _beyond(weights, Message(stiffness - curvature, signal, noise), rho, stiffness)
         # N is the variance of a sample's field that is not the teacher's
@@ -64,33 +61,17 @@ def learn_rotated(
 
     def update(x: Array, args: tuple[Composition, Design, Scalar]) -> Array:
         parts, design, samples = args
-        rho, curvature = parts.prior.power, parts.penalty.curvature
+        rho = parts.prior.power
         _, _, node = round_trip(x, parts, design, samples)
         cavity, fields = node.to_weights(), node.to_samples()
-        stiffness, spread = cavity.precision + curvature, fields.q * fields.rest / rho
-        return jnp.stack([
-            jnp.log(stiffness),
-            jnp.arcsinh(cavity.signal / jnp.sqrt(cavity.noise)),
-            jnp.log(cavity.noise / stiffness**2),
-            jnp.log(fields.V),
-            jnp.arcsinh(fields.m / jnp.sqrt(rho * spread)),
-            jnp.log(spread),
-        ])  # fmt: skip
+        spread = fields.q * fields.rest / rho
+        of_samples = [jnp.log(fields.V), jnp.arcsinh(fields.m / jnp.sqrt(rho * spread)), jnp.log(spread)]
+        of_weights = to_unknowns(cavity.precision + parts.penalty.curvature, cavity.signal, cavity.noise)
+        return jnp.concatenate([of_weights, jnp.stack(of_samples)])
 
-    rho, curvature = parts.prior.power, parts.penalty.curvature
-    stiffness = curvature + 0.5 * samples
-    start = jnp.stack([
-        jnp.log(stiffness),
-        jnp.arcsinh(0.5 * jnp.sqrt(samples)),
-        jnp.log(0.5 * samples * jnp.maximum(rho, 0.1) / stiffness**2),
-        -jnp.log(stiffness),
-        jnp.asarray(0.5),
-        jnp.log(0.5 * rho),
-    ])  # fmt: skip
-    found = solve(
-        update, start, (parts, design, samples), tolerance=tolerance, max_steps=max_steps,
-        warmup=30 if isinstance(parts.channel, Table) else 150, damping=0.8,
-    )  # fmt: skip
+    rho, first = parts.prior.power, first_unknowns(parts, samples)
+    start = jnp.concatenate([first, jnp.stack([-first[0], jnp.asarray(0.5), jnp.log(0.5 * rho)])])
+    found = search(update, start, (parts, design, samples), parts, tolerance=tolerance, max_steps=max_steps)
     weights, fields, node = round_trip(found.x, parts, design, samples)
     m, q = weights.overlap, jnp.maximum(weights.norm, 1e-300)
     hat = parts.channel.conjugates(parts.loss, fields, rho, nodes)

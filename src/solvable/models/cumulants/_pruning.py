@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
+from solvable.methods.training.adam import adam_step, no_moments
+
 Network = dict[str, Array]
 """Weights by name; masks have the names of those that may be pruned."""
 
@@ -64,18 +66,12 @@ def train(
     """Train the remaining weights with Adam; pruned ones are returned as zeros."""
 
     def step(state, number):
-        network, first, second = state
+        network, moments = state
         data = batch(jax.random.fold_in(key, number))
         gradient = jax.grad(lambda w: loss(masked(w, masks), data))(network)
-        first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, gradient)
-        second = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g**2, second, gradient)
-        power = (number + 1).astype(rate.dtype)
-        a, b = 1 - 0.9**power, 1 - 0.999**power
-        moved = jax.tree.map(lambda w, m, v: w - rate * (m / a) / (jnp.sqrt(v / b) + 1e-8), network, first, second)
-        return (moved, first, second), None
+        return adam_step(network, moments, gradient, (number + 1).astype(rate.dtype), rate), None
 
-    zero = jax.tree.map(jnp.zeros_like, network)
-    (network, _, _), _ = jax.lax.scan(step, (network, zero, zero), jnp.arange(steps))
+    (network, _), _ = jax.lax.scan(step, (network, no_moments(network)), jnp.arange(steps))
     return masked(network, masks)
 
 

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from solvable.contract.declarations import Reference, choice, control, data, dimension, observable
 from solvable.errors import InvalidValue
 from solvable.methods.averages.chains import R_HAT
 from solvable.methods.fixed_points.linear_algebra import cholesky
@@ -42,20 +43,7 @@ from solvable.methods.random_matrices.equivalents import (
 )
 from solvable.methods.random_matrices.spectra import check_given
 from solvable.methods.random_matrices.spiked import Bulk, delocalised_spike, isolated_direction
-from solvable.model import (
-    Control,
-    Count,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    Reference,
-    choice,
-    control,
-    data,
-    dimension,
-    observable,
-)
+from solvable.model import Control, Count, Guard, Input, Model, Numerics
 
 from .._papers import MASKED_REGRESSION
 from .covariances import autoregressive, draw_spins, glass, localised, paramagnet, ring, two_levels, wave

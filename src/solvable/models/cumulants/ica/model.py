@@ -38,24 +38,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from solvable.contract.declarations import Reference, choice, control, dimension, input, observable
 from solvable.errors import InvalidValue
 from solvable.methods.flows.descent import steps_at
 from solvable.methods.flows.integrate import integrate
 from solvable.methods.training.reduced import Stream, normal, reduced_descent
-from solvable.model import (
-    Control,
-    FirstView,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    Reference,
-    choice,
-    control,
-    dimension,
-    input,
-    observable,
-)
+from solvable.model import Control, FirstView, Guard, Input, Model, Numerics
 
 from .contrasts import CONTRASTS, first, one_step, population_slope, second, smoothed_slope, squared_slope
 

@@ -47,6 +47,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
+from solvable.contract.declarations import Reference, choice, control, dimension, input, observable
 from solvable.errors import InvalidValue
 from solvable.methods.averages.functions import FUNCTIONS
 from solvable.methods.averages.hermite import coefficients as hermite_coefficients
@@ -54,19 +55,7 @@ from solvable.methods.averages.quadrature import bent_trapezoid, hermite, legend
 from solvable.methods.flows.descent import descend, steps_at
 from solvable.methods.flows.integrate import integrate
 from solvable.methods.training.reduced import Stream, normal, reduced_descent
-from solvable.model import (
-    Control,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    Reference,
-    choice,
-    control,
-    dimension,
-    input,
-    observable,
-)
+from solvable.model import Control, Guard, Input, Model, Numerics
 
 from .networks import staircase
 

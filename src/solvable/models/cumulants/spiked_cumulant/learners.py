@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array
 
 from solvable.methods.fixed_points.linear_algebra import solve_positive
+from solvable.methods.training.adam import Moments, adam_step, no_moments
 
 BATCH = 64
 RATE = 2e-3  # learning rate of Adam
@@ -68,32 +69,25 @@ def fit_network(
     def loss(net: Network, x: Array, y: Array) -> Array:
         return jnp.mean((net(x) - y) ** 2)
 
-    def step(i: Array, carry: tuple[Network, Network, Network, Array, Array]) -> tuple[Any, ...]:
-        net, mean, square, epoch, _ = carry
+    def step(i: Array, carry: tuple[Network, Moments, Array, Array]) -> tuple[Any, ...]:
+        net, moments, epoch, _ = carry
         # start at another position in every epoch
         place = (i + jax.random.randint(jax.random.fold_in(order_key, epoch), (), 0, 1 << 30, jnp.int32)) % batches
         x, y = draw(jax.random.fold_in(sample_key, place), BATCH)
         slope = jax.grad(loss)(net, x, y)
         done = (epoch * batches + i + 1).astype(dtype)
-        mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, mean, slope)
-        square = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g**2, square, slope)
-        rise, spread = 1 - 0.9**done, 1 - 0.999**done
-        net = jax.tree.map(lambda w, m, v: w - RATE * (m / rise) / (jnp.sqrt(v / spread) + 1e-8), net, mean, square)
-        return net, mean, square, epoch, batches
+        return *adam_step(net, moments, slope, done, RATE), epoch, batches
 
     def epoch(state: tuple[Any, ...], number_of: Array) -> tuple[tuple[Any, ...], None]:
-        net, mean, square, best, lowest = state
-        net, mean, square, *_ = jax.lax.fori_loop(
-            jnp.zeros_like(batches), batches, step, (net, mean, square, number_of, batches)
-        )
+        net, moments, best, lowest = state
+        net, moments, *_ = jax.lax.fori_loop(jnp.zeros_like(batches), batches, step, (net, moments, number_of, batches))
         wrong = jnp.sum(there * (net(held_x) * held_y <= 0).astype(dtype)) / jnp.sum(there)
         better = wrong < lowest
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), net, best)
-        return (net, mean, square, best, jnp.minimum(wrong, lowest)), None
+        return (net, moments, best, jnp.minimum(wrong, lowest)), None
 
-    none = jax.tree.map(jnp.zeros_like, network)
-    start = (network, none, none, network, jnp.asarray(2.0, dtype))
-    (_, _, _, best, _), _ = jax.lax.scan(epoch, start, jnp.arange(epochs, dtype=jnp.int32))
+    start = (network, no_moments(network), network, jnp.asarray(2.0, dtype))
+    (_, _, best, _), _ = jax.lax.scan(epoch, start, jnp.arange(epochs, dtype=jnp.int32))
     x, y = draw(test_key, TEST)
     return error_of(best(x), y), best.first
 

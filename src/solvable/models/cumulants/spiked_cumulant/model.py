@@ -47,22 +47,11 @@ from jax.core import Tracer
 from jaxtyping import Array
 from scipy.special import ndtri
 
+from solvable.contract.declarations import Reference, choice, control, data, observable
 from solvable.errors import InvalidValue
 from solvable.methods.averages.hermite import atoms_with_moments
 from solvable.methods.fixed_points.bisection import bisect
-from solvable.model import (
-    Control,
-    FirstView,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    Reference,
-    choice,
-    control,
-    data,
-    observable,
-)
+from solvable.model import Control, FirstView, Guard, Input, Model, Numerics
 
 from .learners import fit_features, fit_network
 from .norms import (

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from solvable.methods.data.digits import digit_images
-from solvable.methods.training.convolutions import neighbours
+from solvable.methods.training.adam import Moments, adam_step, no_moments
 
 SIDE, BATCH, TESTED, COPIES = 8, 64, 128, 2
 Layer = dict[str, Array]
@@ -52,6 +52,19 @@ def draw_network(key: PRNGKeyArray, channels: int) -> dict[str, Layer]:
     keys = jax.random.split(key, len(shapes))
     layers = {name: _layer(k, *shape) for k, (name, shape) in zip(keys, shapes.items(), strict=True)}
     return {**layers, "leave": jax.tree.map(jnp.zeros_like, layers["leave"])}
+
+
+def neighbours(h: Float[Array, "n side side c"]) -> Float[Array, "n side side c9"]:
+    """The 3 × 3 pixels around every pixel, side by side; zeros beyond the edge.
+
+    A convolution is then a product with a matrix, and many networks trained side by side stay a batch of products.
+
+    >>> neighbours(jnp.ones((1, 8, 8, 2))).shape
+    (1, 8, 8, 18)
+    """
+    side = h.shape[1]
+    padded = jnp.pad(h, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    return jnp.concatenate([padded[:, i : i + side, j : j + side] for i in range(3) for j in range(3)], axis=-1)
 
 
 def denoise(network: dict[str, Layer], x: Float[Array, "n pixels"]) -> Float[Array, "n pixels"]:
@@ -125,15 +138,10 @@ def losses(
         chosen = data[jax.random.randint(to_pick, (BATCH,), 0, samples)]
         return jnp.mean(each(network, chosen, jax.random.normal(to_add, chosen.shape, jnp.float32)))
 
-    def step(number: Array, state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-        network, first, second = state
+    def step(number: Array, state: tuple[Any, Moments]) -> tuple[Any, Moments]:
+        network, moments = state
         slope = jax.grad(loss)(network, jax.random.fold_in(to_learn, number))
-        first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, slope)
-        second = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g**2, second, slope)
-        t = (number + 1).astype(jnp.float32)
-        a, b = 1 - 0.9**t, 1 - 0.999**t
-        moved = jax.tree.map(lambda w, m, v: w - rate * (m / a) / (jnp.sqrt(v / b) + 1e-8), network, first, second)
-        return moved, first, second
+        return adam_step(network, moments, slope, (number + 1).astype(jnp.float32), rate)
 
     stops = jnp.asarray(steps_recorded(steps, records), jnp.int32)
 
@@ -141,9 +149,8 @@ def losses(
         state = jax.lax.fori_loop(between[0], between[1], step, state)
         return state, measure(state[0])
 
-    zero = jax.tree.map(jnp.zeros_like, network)
     between = jnp.stack([jnp.concatenate([stops[:1], stops[:-1]]), stops], axis=1)
-    return jax.lax.scan(record, (network, zero, zero), between)[1]
+    return jax.lax.scan(record, (network, no_moments(network)), between)[1]
 
 
 def steps_recorded(steps: int, records: int) -> np.ndarray:

@@ -52,20 +52,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from solvable.contract.declarations import Reference, choice, control, dimension, input, observable
 from solvable.methods.averages.functions import function_named
-from solvable.model import (
-    Control,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    Reference,
-    choice,
-    control,
-    dimension,
-    input,
-    observable,
-)
+from solvable.model import Control, Guard, Input, Model, Numerics
 
 from .clocks import Clocks, clocks
 from .equivalents import Bulk, classes, curves, distribution

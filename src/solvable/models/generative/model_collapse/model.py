@@ -57,21 +57,10 @@ from jax.core import Tracer
 from jax.scipy.special import digamma, gammaln, ndtr
 from jaxtyping import Array
 
+from solvable.contract.declarations import Reference, choice, control, dimension, input, observable
 from solvable.errors import InvalidValue
 from solvable.methods.fixed_points.linear_algebra import cholesky_small, solve_small
-from solvable.model import (
-    Control,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    Reference,
-    choice,
-    control,
-    dimension,
-    input,
-    observable,
-)
+from solvable.model import Control, Guard, Input, Model, Numerics
 
 CHAINS = ("categorical", "gaussian", "regression")
 DATA = ("replace", "mix", "accumulate", "accumulate-same-inputs")

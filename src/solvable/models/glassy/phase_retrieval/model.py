@@ -54,24 +54,12 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
+from solvable.contract.declarations import Reference, choice, control, dimension, input, observable
 from solvable.errors import InvalidValue
 from solvable.methods.fixed_points.saddle import solve
 from solvable.methods.flows.descent import descend, on_sphere, steps_at
 from solvable.methods.random_matrices.reweighted import lowest_direction
-from solvable.model import (
-    Control,
-    FirstView,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    Reference,
-    choice,
-    control,
-    dimension,
-    input,
-    observable,
-)
+from solvable.model import Control, FirstView, Guard, Input, Model, Numerics
 
 from .threshold_states import Law, losses, start_law, trapped_law
 

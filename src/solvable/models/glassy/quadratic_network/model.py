@@ -46,23 +46,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from solvable.contract.declarations import Reference, choice, control, dimension, input, observable
 from solvable.errors import InvalidValue
 from solvable.methods.fixed_points.linear_algebra import orthonormal_columns
 from solvable.methods.flows.integrate import integrate
 from solvable.methods.risk.lbfgs import minimise
-from solvable.model import (
-    Control,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    Reference,
-    choice,
-    control,
-    dimension,
-    input,
-    observable,
-)
+from solvable.model import Control, Guard, Input, Model, Numerics
 
 FLOW, MINIMUM = {"learner": "flow"}, {"learner": "minimum"}
 RECOVERED = 1e-5  # relative to the initial loss on fresh inputs

@@ -41,22 +41,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from solvable.contract.declarations import choice, dimension, input, observable
 from solvable.errors import InvalidValue
 from solvable.methods.fixed_points.message_passing import iterate, normalised
 from solvable.methods.flows.descent import on_sphere
 from solvable.methods.random_matrices.kac_rice import complexity
-from solvable.model import (
-    Control,
-    FirstView,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    choice,
-    dimension,
-    input,
-    observable,
-)
+from solvable.model import Control, FirstView, Guard, Input, Model, Numerics
 
 from .. import _thresholds
 from .._fields import initial_overlap_field, matrix_noise_field, order_field, tensor_noise_field

@@ -36,24 +36,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from solvable.contract.declarations import Reference, choice, control, dimension, input, observable
 from solvable.methods.averages.activations import activation
 from solvable.methods.flows.committee import measured_overlaps, weights_with_overlaps
 from solvable.methods.flows.descent import Descent, descend
 from solvable.methods.flows.integrate import integrate, until_failure
 from solvable.methods.flows.tasks import TaskOverlaps, mixture, task_drifts, task_losses
-from solvable.model import (
-    Control,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    Reference,
-    choice,
-    control,
-    dimension,
-    input,
-    observable,
-)
+from solvable.model import Control, Guard, Input, Model, Numerics
 
 from .._papers import CONTINUAL, MASLOW, SPECIALISATION
 from .._two_tasks import (

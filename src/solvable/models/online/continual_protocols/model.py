@@ -37,24 +37,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from solvable.contract.declarations import choice, control, dimension, input, observable
 from solvable.methods.averages.activations import activation
 from solvable.methods.flows.committee import measured_overlaps, weights_with_overlaps
 from solvable.methods.flows.control import Box, Protocol, Rate, Simplex, arrive, evaluate, search
 from solvable.methods.flows.descent import descend
 from solvable.methods.flows.integrate import integrate
 from solvable.methods.flows.tasks import TaskOverlaps, mixture, task_drifts, task_losses
-from solvable.model import (
-    Control,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    choice,
-    control,
-    dimension,
-    input,
-    observable,
-)
+from solvable.model import Control, Guard, Input, Model, Numerics
 
 from .._papers import CONTINUAL, OPTIMAL_PROTOCOLS, SAAD_SOLLA
 from .._protocols import PROTOCOL_DIMENSIONS

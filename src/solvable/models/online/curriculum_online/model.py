@@ -54,24 +54,13 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
+from solvable.contract.declarations import Reference, choice, control, dimension, input, observable
 from solvable.errors import InvalidValue
 from solvable.methods.averages.functions import function_named
 from solvable.methods.flows.control import Box, Difficulty, Rate, evaluate, search
 from solvable.methods.flows.descent import descend
 from solvable.methods.flows.integrate import until_failure
-from solvable.model import (
-    Control,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    Reference,
-    choice,
-    control,
-    dimension,
-    input,
-    observable,
-)
+from solvable.model import Control, Guard, Input, Model, Numerics
 
 from .._papers import OPTIMAL_PROTOCOLS
 from .._protocols import PROTOCOL_DIMENSIONS

@@ -39,24 +39,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from solvable.contract.declarations import Reference, choice, control, dimension, input, observable
 from solvable.errors import InvalidValue
 from solvable.methods.flows.committee import pair_gram, weights_with_gram
 from solvable.methods.flows.control import Lengths, Protocol, Simplex, evaluate, search
 from solvable.methods.flows.descent import descend, steps_at
 from solvable.methods.flows.integrate import integrate, until_failure
-from solvable.model import (
-    Control,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    Reference,
-    choice,
-    control,
-    dimension,
-    input,
-    observable,
-)
+from solvable.model import Control, Guard, Input, Model, Numerics
 
 from .averages import Averages, K, all_right, breadcrumb, enough_right, survival, wrong_actions
 from .portrait import FixedPoint, fixed_points, lowest_share, stable_manifold

@@ -55,24 +55,13 @@ from jaxtyping import Array, PRNGKeyArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from solvable.contract.declarations import Reference, choice, control, dimension, input, observable
 from solvable.errors import InvalidValue
 from solvable.methods.fixed_points.linear_algebra import orthonormal_columns
 from solvable.methods.flows.committee import gram_root
 from solvable.methods.flows.descent import descend
 from solvable.methods.flows.integrate import integrate, until_failure
-from solvable.model import (
-    Control,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    Reference,
-    choice,
-    control,
-    dimension,
-    input,
-    observable,
-)
+from solvable.model import Control, Guard, Input, Model, Numerics
 
 from .crossings import probability_negative
 

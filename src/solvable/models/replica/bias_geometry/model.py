@@ -40,23 +40,12 @@ from jax.core import Tracer
 from jax.scipy.special import ndtr
 from jaxtyping import Array
 
+from solvable.contract.declarations import Reference, choice, control, dimension, input, observable
 from solvable.errors import InvalidValue
 from solvable.methods.averages.quadrature import gaussian_average_split
 from solvable.methods.fixed_points.linear_algebra import orthonormal_columns
 from solvable.methods.risk.lbfgs import minimise
-from solvable.model import (
-    Control,
-    FirstView,
-    Input,
-    Model,
-    Numerics,
-    Reference,
-    choice,
-    control,
-    dimension,
-    input,
-    observable,
-)
+from solvable.model import Control, FirstView, Input, Model, Numerics
 
 from .fairness import Table, confusion, fairness
 from .teacher_mixture import SIGNS, Mixture, gram_matrix, mixture_students

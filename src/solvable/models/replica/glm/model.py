@@ -37,6 +37,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from solvable.contract.declarations import Reference, choice, control, data, input, observable
 from solvable.methods.fixed_points.gamp import gamp
 from solvable.methods.fixed_points.generalised_vector_amp import generalised_vamp
 from solvable.methods.risk.bayes_optimal import Bayes, Branch, Thresholds, solutions, thresholds
@@ -45,20 +46,7 @@ from solvable.methods.risk.risk_minimiser import Composition, learn
 from solvable.methods.risk.rotated_bayes import RotatedBayes, scanned_thresholds
 from solvable.methods.risk.rotated_minimiser import learn_rotated
 from solvable.methods.risk.splitting import minimise
-from solvable.model import (
-    Control,
-    FirstView,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    Reference,
-    choice,
-    control,
-    data,
-    input,
-    observable,
-)
+from solvable.model import Control, FirstView, Guard, Input, Model, Numerics
 
 from .._labels import ratio_field
 from .designs import (

@@ -35,26 +35,14 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, PRNGKeyArray
 
+from solvable.contract.declarations import Reference, choice, control, data, input, observable
 from solvable.errors import InvalidValue
 from solvable.methods.data.parts import parts_of
 from solvable.methods.risk.channels import sign_risks
 from solvable.methods.risk.covariate import Sign, Spectrum, of_matrices, student
 from solvable.methods.risk.erm import minimise_risk
 from solvable.methods.risk.losses import loss_named
-from solvable.model import (
-    Control,
-    FirstView,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    Reference,
-    choice,
-    control,
-    data,
-    input,
-    observable,
-)
+from solvable.model import Control, FirstView, Guard, Input, Model, Numerics
 
 from .._papers import LEARNING_CURVES
 from .networks import BATCH, TEST_SAMPLES, Source, draw_task, moments, random_network, source, train_network

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from solvable.methods.data.digits import digit_images
+from solvable.methods.training.adam import Moments, adam_step, no_moments
 from solvable.methods.training.loops import cross_entropies
 
 BASE_DEPTH, CLASSES = 2, 10
@@ -58,21 +59,13 @@ def trained_loss(
         h, _ = jax.lax.scan(block, x @ weights["first"] / x.shape[1] ** 0.5, weights["hidden"])
         return jnp.mean(cross_entropies(normal(h) @ weights["last"] / width**0.5, y))
 
-    def step(state: tuple[Any, Any, Any], number: Array) -> tuple[tuple[Any, Any, Any], None]:
-        weights, first, second = state
-        slope = jax.grad(loss)(weights)
-        first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, slope)
-        second = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g**2, second, slope)
-        a, b = 1 - 0.9**number, 1 - 0.999**number
-        moved = {
-            n: w - rates[n] / width**0.5 * (first[n] / a) / (jnp.sqrt(second[n] / b) + 1e-12)
-            for n, w in weights.items()
-        }
-        return (moved, first, second), None
+    def step(state: tuple[Any, Moments], number: Array) -> tuple[tuple[Any, Moments], None]:
+        weights, moments = state
+        each = {n: r / width**0.5 for n, r in rates.items()}
+        return adam_step(weights, moments, jax.grad(loss)(weights), number, each, epsilon=1e-12), None
 
-    zero = jax.tree.map(jnp.zeros_like, weights)
     numbers = jnp.arange(1, steps + 1, dtype=jnp.float32)
-    (weights, _, _), _ = jax.lax.scan(step, (weights, zero, zero), numbers)
+    (weights, _), _ = jax.lax.scan(step, (weights, no_moments(weights)), numbers)
     return loss(weights)
 
 

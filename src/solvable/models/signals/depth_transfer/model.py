@@ -37,21 +37,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from solvable.contract.declarations import Reference, choice, control, dimension, input, observable
 from solvable.errors import InvalidValue
-from solvable.model import (
-    Control,
-    Count,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    Reference,
-    choice,
-    control,
-    dimension,
-    input,
-    observable,
-)
+from solvable.model import Control, Count, Guard, Input, Model, Numerics
 
 from .mean_field import drawn_sources, mean_field, number_of_sources, unit_sources
 

@@ -43,21 +43,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from solvable.contract.declarations import Reference, choice, control, dimension, input, observable
 from solvable.errors import InvalidValue
-from solvable.model import (
-    Control,
-    FirstView,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    Reference,
-    choice,
-    control,
-    dimension,
-    input,
-    observable,
-)
+from solvable.model import Control, FirstView, Guard, Input, Model, Numerics
 
 BATCHES = 2
 """Independent sets of particles; their spread is the error of the mean."""

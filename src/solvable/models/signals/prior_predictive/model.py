@@ -43,20 +43,9 @@ from jax.core import Tracer
 from jax.scipy.special import erfc, gammaln
 from jaxtyping import Array
 
+from solvable.contract.declarations import Reference, choice, control, dimension, input, observable
 from solvable.errors import InvalidValue
-from solvable.model import (
-    Control,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    Reference,
-    choice,
-    control,
-    dimension,
-    input,
-    observable,
-)
+from solvable.model import Control, Guard, Input, Model, Numerics
 
 LINE = 0.125
 """Real part of s, to the right of the pole of 1/s. Farther right, rounding grows for small outputs; nearer, the step must be

@@ -52,20 +52,9 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
+from solvable.contract.declarations import Reference, choice, control, dimension, input, observable
 from solvable.errors import InvalidValue
-from solvable.model import (
-    Control,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    Reference,
-    choice,
-    control,
-    dimension,
-    input,
-    observable,
-)
+from solvable.model import Control, Guard, Input, Model, Numerics
 
 from .paths import Coefficients, attention_drift, diffusion, factor, feedforward_drift, scaled, step, stop
 

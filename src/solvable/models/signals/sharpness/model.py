@@ -32,24 +32,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from solvable.contract.declarations import Reference, choice, control, data, dimension, input, observable
 from solvable.errors import InvalidValue
 from solvable.methods.fixed_points.bisection import bisect
 from solvable.methods.random_matrices.lanczos import largest_eigenvalue
-from solvable.model import (
-    Control,
-    Count,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    Reference,
-    choice,
-    control,
-    data,
-    dimension,
-    input,
-    observable,
-)
+from solvable.model import Control, Count, Guard, Input, Model, Numerics
 
 LANCZOS = 40
 """Products of the Hessian with vectors for one eigenvalue."""

@@ -28,6 +28,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from solvable.methods.data.digits import digit_images
+from solvable.methods.training.adam import adam_step, no_moments
 from solvable.model import Control, Count, Guard, Model, choice, control, observable
 
 from .._papers import TWO_FAILURES
@@ -153,19 +154,13 @@ class SignalDigits(Model):
         rate = self.rate.astype(dtype)
 
         def step(state, inputs):
-            network, first, second = state
+            network, moments = state
             number, key = inputs
             chosen = jax.random.randint(key, (BATCH,), 0, TRAINED)
             gradient = jax.grad(loss)(network, x[chosen], y[chosen])
             if self.optimiser == "sgd":
-                return (jax.tree.map(lambda w, g: w - rate * g, network, gradient), first, second), None
-            first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, gradient)
-            second = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g**2, second, gradient)
-            a, b = 1 - 0.9**number, 1 - 0.999**number
-            network = jax.tree.map(
-                lambda w, m, v: w - rate * (m / a) / (jnp.sqrt(v / b) + 1e-8), network, first, second
-            )
-            return (network, first, second), None
+                return (jax.tree.map(lambda w, g: w - rate * g, network, gradient), moments), None
+            return adam_step(network, moments, gradient, number, rate), None
 
         def overlap(tokens):
             square, total = jnp.sum(tokens**2), jnp.sum(jnp.sum(tokens, axis=0) ** 2)
@@ -179,9 +174,10 @@ class SignalDigits(Model):
             return loss({**network, "blocks": blocks, "readout": readout / math.sqrt(size)}, x[:BATCH], y[:BATCH])
 
         squares = jnp.sum(jax.grad(shown_loss)(network["blocks"]) ** 2, axis=(0, 2, 3))
-        zero = jax.tree.map(jnp.zeros_like, network)
         number = jnp.arange(1, self.steps + 1, dtype=dtype)
-        (network, _, _), _ = jax.lax.scan(step, (network, zero, zero), (number, jax.random.split(to_learn, self.steps)))
+        (network, _), _ = jax.lax.scan(
+            step, (network, no_moments(network)), (number, jax.random.split(to_learn, self.steps))
+        )
         parts = jnp.reshape(x[:TRAINED], (TRAINED // BATCH, BATCH, TOKENS, PATCH))
         trained = jax.lax.map(lambda part: logits(network, part), parts).reshape(TRAINED, CLASSES)
         tested = logits(network, x[TRAINED:])

@@ -34,12 +34,12 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from solvable.errors import InvalidValue
-from solvable.methods.data.documentation import documentation_letters
 from solvable.methods.training.loops import cross_entropies, draw_windows
 from solvable.model import Control, Count, Guard, Model, choice, control, dimension, observable
 
 from .._parametrisations import RULES
 from ..depth_transfer.model import BORDELON, DEY, PLACES
+from .documentation import documentation_letters
 from .network import GPT, AtSize, adamw, at_size, initialised
 
 TESTED, WINDOWS = 64, 256

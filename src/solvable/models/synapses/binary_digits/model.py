@@ -33,6 +33,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from solvable.methods.data.digits import digit_images
+from solvable.methods.training.adam import adam_step, no_moments
 from solvable.model import Control, Count, Guard, Model, choice, control, observable
 
 from .._papers import CRITICAL_MEANS
@@ -179,24 +180,15 @@ class BinaryDigits(Model):
         rate = self.rate.astype(dtype)
 
         def step(state, inputs):
-            means, first, second = state
+            means, moments = state
             number, key = inputs
             chosen = jax.random.randint(key, (BATCH,), 0, TRAINED)
             gradient = jax.grad(loss)(means, x[chosen], y[chosen])
-            first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, gradient)
-            second = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g**2, second, gradient)
-            a, b = 1 - 0.9**number, 1 - 0.999**number
-            means = jax.tree.map(
-                lambda w, m, v: jnp.clip(w - rate * (m / a) / (jnp.sqrt(v / b) + 1e-8), -bound, bound),
-                means,
-                first,
-                second,
-            )
-            return (means, first, second), None
+            moved, moments = adam_step(means, moments, gradient, number, rate)
+            return (jax.tree.map(lambda w: jnp.clip(w, -bound, bound), moved), moments), None
 
-        zero = jax.tree.map(jnp.zeros_like, means)
         number = jnp.arange(1, self.steps + 1, dtype=dtype)
-        (means, _, _), _ = jax.lax.scan(step, (means, zero, zero), (number, jax.random.split(to_learn, self.steps)))
+        (means, _), _ = jax.lax.scan(step, (means, no_moments(means)), (number, jax.random.split(to_learn, self.steps)))
 
         def right(logits, y):
             return jnp.mean((jnp.argmax(logits, axis=1).astype(y.dtype) == y).astype(dtype))

@@ -30,22 +30,11 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
+from solvable.contract.declarations import Reference, choice, control, input, observable
 from solvable.errors import InvalidValue
 from solvable.methods.fixed_points.belief_propagation import pass_messages
 from solvable.methods.fixed_points.discrete_weights import capacity, local_entropy, typical_entropy
-from solvable.model import (
-    Control,
-    FirstView,
-    Guard,
-    Input,
-    Model,
-    Numerics,
-    Reference,
-    choice,
-    control,
-    input,
-    observable,
-)
+from solvable.model import Control, FirstView, Guard, Input, Model, Numerics
 
 
 class FewBitSynapses(Model):

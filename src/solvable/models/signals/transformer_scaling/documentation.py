@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ...errors import SolvableError
+from solvable.errors import SolvableError
 
 
 @lru_cache(maxsize=1)
