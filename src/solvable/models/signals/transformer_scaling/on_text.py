@@ -258,7 +258,7 @@ def draw_text(data: dict[str, Any]) -> Any:
         _points(axes[1, 1], rate.depth, kept.sel(rule=rule), i, NAMES[str(rule)], 3)
     for axis, words in (
         (axes[1, 0], "best rate, log₂"),
-        (axes[1, 1], "loss at the base model's best rate, above the best"),
+        (axes[1, 1], "loss at the old best rate, above the best"),
     ):
         axis.set(xlabel=label("depth", "L"), title=words)
         log_axis(axis.xaxis)
@@ -272,7 +272,9 @@ def draw_text(data: dict[str, Any]) -> Any:
                 _points(axis, runs[swept], values, 2 * k + i, f"{NAMES[str(rule)]}, L = {depth}")
         words = {"epsilon": "Adam's ε of the base model", "decay": "weight decay of the base model"}[swept]
         axis.set(
-            xlabel=label(words, symbol), title=f"loss against {words}", ylim=_window(runs.final_loss_simulated, 1.0)
+            xlabel=label(words, symbol),
+            title=f"loss against {words.removesuffix(' of the base model')}",
+            ylim=_window(runs.final_loss_simulated, 1.0),
         )
         log_axis(axis.xaxis)
         axis.legend(fontsize=7)
