@@ -34,8 +34,9 @@ positive matrices:
 with κΣ_lin the linear part of Σ and b′ the mean second order of the softmax. A path may cross the ceiling between two
 steps, so that the ceiling is lowered by a factor e^{−0.5826 √(2κ dt)} (Broadie, Glasserman and Kou 1997). A quarter of the
 paths is followed by steps of 2dt too, with the same noise. The result is NaN if steps are too long: if the means of ρ₁₂, ln V₁₁
-or of the stopped paths differ by more than 0.03 plus twice their error, dt γ² (ceiling/τ₀)² > 1, κ dt > 0.1, or the ceiling
-lies within three steps of the longest token, ln(ceiling/V_αα) < 3 √(2κ dt).
+or of the stopped paths differ by more than 0.03 plus twice their error (`residual` is the largest difference, less twice its
+error), dt γ² (ceiling/τ₀)² > 1, κ dt > 0.1, or the ceiling lies within three steps of the longest token,
+ln(ceiling/V_αα) < 3 √(2κ dt).
 
 **Simulation.** The network itself, softmax and ReLU at finite n. Each weight matrix is used once: given X, the columns of
 XW/√n are independent N(0, V), and are drawn as F·(m × n normal numbers). This is exact and needs no n × n matrix.
@@ -227,7 +228,8 @@ class ShapedTransformer(Model):
             self.ceiling / jnp.max(jnp.diagonal(V))
         )  # a ceiling within a few steps of the start is not resolved
         fine = fine & ((room <= 0) | (room > 3 * jnp.sqrt(2 * of.noise * dt)))
-        return found | {"drift": drift, "diffusion": diffusion(V, of), "converged": fine}
+        residual = jnp.maximum(jnp.max(moved), 0.0)
+        return found | {"drift": drift, "diffusion": diffusion(V, of), "converged": fine, "residual": residual}
 
     def _measured(self, V: Array, stopped: Array) -> dict[str, Array]:
         """The observables of covariances V[α, β, ...]."""

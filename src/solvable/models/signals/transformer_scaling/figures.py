@@ -26,7 +26,7 @@ def rates(quick: bool) -> dict[str, Any]:
         model, grid = model.replace(steps=16, batch=4, context=8), grid[::3]
         depths, wide, seeds = [2, 4], [16, 32], 2
     deep = Study(model, {"rule": TUNED, "depth": depths, "rate": grid}, sizes=sizes, seeds=seeds).run()
-    broad = Study(model, {"rule": ["standard", "mup"], "rate": grid}, sizes=wide, seeds=2).run()
+    broad = Study(model, {"rule": ["standard", "mup"], "rate": grid}, sizes=wide, seeds=seeds).run()
     return {"depths": deep[KEPT], "widths": broad[KEPT], "longer": longer_study(quick).run()[KEPT]}
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from solvable.contract.claims import Measured, mean_and_error
 from solvable.render.figures import Recipe
 from solvable.render.plots import COLOURS, LINES, MARKERS, label, log_axis
 
@@ -43,12 +44,13 @@ class Table(NamedTuple):
 def tables(quick: bool = False) -> dict[str, Table]:
     """What both figures show; the last one has shapes of equal compute but for attention, width² × depth."""
     if quick:
-        deep, shapes = ((16, 2), (16, 4)), ((32, 2), (16, 8))
+        deep, shapes, deepest = ((16, 2), (16, 4)), ((32, 2), (16, 8)), (16, 8)
     else:
-        deep, shapes = ((64, 2), (64, 8), (64, 32), (64, 64)), ((128, 2), (96, 4), (64, 8), (48, 16), (32, 32))
-    ends = (deep[0], deep[min(2, len(deep) - 1)])
+        deep, shapes, deepest = ((64, 2), (64, 8), (64, 32)), ((128, 2), (96, 4), (64, 8), (48, 16), (32, 32)), (64, 64)
+    ends = (deep[0], deep[-1])
     return {
         "rate": Table("rate", tuple(NAMES), deep, 4),
+        "deepest": Table("rate", tuple(NAMES), (deepest,), 2),
         "epsilon": Table("epsilon", BY_WIDTH, ends, 2),
         "decay": Table("decay", BY_WIDTH, ends, 2),
         "shapes": Table("rate", tuple(NAMES), shapes, 4),
@@ -56,11 +58,11 @@ def tables(quick: bool = False) -> dict[str, Table]:
 
 
 def together(table: Table, found: list[Any]) -> Any:
-    """The datasets of a table's shapes as one over shapes; seeds that some shape lacks are NaN there."""
+    """The datasets of a table's shapes as one over shapes, with the seeds that all of them have."""
     import xarray as xr
 
     names = [f"{width} × {depth}" for width, depth in table.shapes]
-    data = xr.concat(found, "shape", combine_attrs="drop", join="outer")
+    data = xr.concat(found, "shape", combine_attrs="drop", join="inner")
     width, depth = (("shape", list(x)) for x in zip(*table.shapes, strict=True))
     return data.assign_coords(shape=names, width=width, depth=depth)
 
@@ -80,7 +82,7 @@ def _computed(names: list[str], quick: bool) -> dict[str, Any]:
 
 def text(quick: bool) -> dict[str, Any]:
     """Rates, ε and decay over depth; minutes on a GPU."""
-    return _computed(["rate", "epsilon", "decay"], quick)
+    return _computed(["rate", "deepest", "epsilon", "decay"], quick)
 
 
 def compute(quick: bool) -> dict[str, Any]:
@@ -111,8 +113,8 @@ def harmless(data: Any, swept: str, slack: float = 0.1) -> Any:
 
 def tuned_rate(data: Any) -> Any:
     """The best rate of the first shape under each rule, in the mean over seeds: that of the base model."""
-    losses = data.final_loss_simulated.isel(shape=0).mean("seed", skipna=False).fillna(np.inf)
-    return data.rate.isel(rate=losses.argmin("rate"))
+    losses = data.final_loss_simulated.isel(shape=0, drop=True).mean("seed", skipna=False).fillna(np.inf)
+    return data.rate.isel(rate=losses.argmin("rate").reset_coords(drop=True))
 
 
 def flops_per_step(data: Any) -> Any:
@@ -126,20 +128,98 @@ def loss_at_rate(data: Any, rates: Any) -> Any:
     return data.final_loss_simulated.sel(rate=rates)
 
 
+def above_best(data: Any) -> Any:
+    """Final losses at the best rate of the first shape, above those at the best rate of each shape, in the mean over seeds."""
+    means = data.final_loss_simulated.mean("seed", skipna=False).fillna(np.inf)
+    own = data.final_loss_simulated.isel(rate=means.argmin("rate"))
+    return loss_at_rate(data, tuned_rate(data)).drop_vars("rate") - own.drop_vars("rate")
+
+
 def saved(data: Any, rule: str, other: str, shape: str, rates: Any) -> Any:
-    """The share of compute that `rule` saves: it reaches the final loss of `other` at this shape so much earlier, by seed."""
+    """The share of training that `rule` saves, by seed: it reaches the final loss of `other` so much earlier.
+
+    Negative where `other` reaches the final loss of `rule` so much earlier.
+    """
     import xarray as xr
 
-    curve = data.test_loss_simulated.sel(rule=rule, shape=shape, rate=rates.sel(rule=rule), drop=True)
-    goal = loss_at_rate(data, rates).sel(rule=other, shape=shape, drop=True)
+    at = [
+        data.test_loss_simulated.sel(rule=r, shape=shape, rate=float(rates.sel(rule=r)), drop=True)
+        for r in (rule, other)
+    ]
     steps = data.time.values.astype(float)
 
-    def reached(losses: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    def earlier(losses: np.ndarray, goals: np.ndarray) -> np.ndarray:
         falling = np.minimum.accumulate(losses, axis=-1)
-        found = [np.interp(-g, -row, steps) if row[-1] <= g else np.nan for row, g in zip(falling, goal, strict=True)]
-        return 1 - np.array(found) / steps[-1]
+        return np.array([1 - np.interp(-g, -row, steps) / steps[-1] for row, g in zip(falling, goals, strict=True)])
 
-    return xr.apply_ufunc(reached, curve.transpose("seed", "time"), goal, input_core_dims=[["time"], []])
+    def share(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+        won = ours[:, -1] <= theirs[:, -1]
+        return np.where(won, earlier(ours, theirs[:, -1]), -earlier(theirs, ours[:, -1]))
+
+    return xr.apply_ufunc(share, *(x.transpose("seed", "time") for x in at), input_core_dims=[["time"], ["time"]])
+
+
+def moved(values: Any, rule: str, shape: int = -1) -> Any:
+    """The change of a number from the first shape to another one under a rule, by seed."""
+    of_rule = values.sel(rule=rule)
+    return of_rule.isel(shape=shape, drop=True) - of_rule.isel(shape=0, drop=True)
+
+
+def transfer_numbers(data: dict[str, Any]) -> list[Measured]:
+    """What decides whether hyperparameters carry over depth; intervals set before the networks of L ≥ 32 were trained."""
+    rate, deepest = data["rate"], data["deepest"]
+    best, first = best_rates(rate), int(rate.depth[0])
+    found = []
+    for shape in range(1, rate.sizes["shape"]):
+        for rule, bounds in (
+            ("completep", {"above": -1.0, "below": 1.0}),
+            ("standard", {"below": -0.5}),
+            ("mup", {"below": -0.5}),
+        ):
+            words = f"octaves from the best rate of L = {first} to that of L = {int(rate.depth[shape])}, text, {NAMES[rule]}"
+            found.append(Measured(words, *mean_and_error(moved(best, rule, shape)), **bounds))
+    both = best_rates(deepest).isel(shape=0, drop=True)
+    for rule, bounds in (("completep", {"above": -1.0, "below": 1.0}), ("mup", {"below": -0.5})):
+        shift = both.sel(rule=rule) - best.sel(rule=rule).isel(shape=0, drop=True)
+        words = f"octaves from the best rate of L = {first} to that of L = {int(deepest.depth[0])}, text, {NAMES[rule]}"
+        found.append(Measured(words, *mean_and_error(shift), **bounds))
+    lost = above_best(rate).isel(shape=-1)
+    words = f"loss at L = {int(rate.depth[-1])} with the best rate of L = {first}, above that with its own best, text"
+    found.append(Measured(f"{words}, CompleteP", *mean_and_error(lost.sel(rule="completep")), below=0.05))
+    more = lost.sel(rule="mup") - lost.sel(rule="completep")
+    found.append(Measured("the same, μP minus CompleteP", *mean_and_error(more), above=0.0))
+    last = int(data["epsilon"].depth[-1])
+    for swept, words, width in (("epsilon", "ε", 2.0), ("decay", "weight decay", 1.0)):
+        shift = moved(harmless(data[swept], swept), "completep")
+        words = f"octaves from the largest harmless {words} of L = {first} to that of L = {last}, text, CompleteP"
+        found.append(Measured(words, *mean_and_error(shift), above=-width, below=width))
+    shift = moved(harmless(data["decay"], "decay"), "depth-mup")
+    found.append(
+        Measured("the same of weight decay, depth-μP, whose rates fall with depth", *mean_and_error(shift), above=0.5)
+    )
+    return found
+
+
+def compute_numbers(runs: Any) -> list[Measured]:
+    """What decides whether CompleteP saves compute at deep shapes; intervals set before the networks were trained."""
+    rates = tuned_rate(runs)
+    kept, best = loss_at_rate(runs, rates), runs.final_loss_simulated.fillna(np.inf).min("rate")
+    found = []
+    for shape in runs["shape"].values[-2:]:
+        for rule in ("mup", "depth-mup"):
+            for values, how in ((kept, "rate tuned on the first shape"), (best, "rate tuned on this shape")):
+                gain = (values.sel(rule=rule) - values.sel(rule="completep")).sel(shape=shape)
+                words = f"loss of {NAMES[rule]} above that of CompleteP, width × depth = {shape}, {how}"
+                found.append(Measured(words, *mean_and_error(gain), above=0.0))
+    shape = runs["shape"].values[-1]
+    for rule in ("mup", "depth-mup"):
+        share = saved(runs, "completep", rule, shape, rates)
+        words = f"share of the training that CompleteP saves against {NAMES[rule]}, {shape}, rate of the first shape"
+        found.append(Measured(words, *mean_and_error(share), above=0.12 if rule == "mup" else 0.0))
+    deep = moved(kept, "completep")
+    words = f"loss of {shape} above that of {runs['shape'].values[0]} at equal compute, CompleteP"
+    found.append(Measured(words, *mean_and_error(deep), below=0.1))
+    return found
 
 
 # --- pictures -----------------------------------------------------------------------------------------------------------
@@ -159,24 +239,26 @@ def _window(losses: Any, above: float) -> tuple[float, float]:
 def draw_text(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
-    rate = data["rate"]
+    rate, deepest = data["rate"], data["deepest"]
     figure, axes = plt.subplots(2, 4, figsize=(15.0, 7.2), layout="constrained")
     for axis, rule in zip(axes[0], rate.rule.values, strict=False):
         for i, depth in enumerate(rate.depth.values):
             _points(axis, rate.rate, rate.final_loss_simulated.sel(rule=rule).isel(shape=i), i, f"L = {depth}")
+        _points(axis, deepest.rate, deepest.final_loss_simulated.sel(rule=rule).isel(shape=0), rate.sizes["shape"],
+                f"L = {int(deepest.depth[0])}")  # fmt: skip
         axis.set(xlabel=label("rate of the base model", r"\eta"), title=NAMES[str(rule)],
                  ylim=_window(rate.final_loss_simulated, 1.0))  # fmt: skip
         log_axis(axis.xaxis)
     axes[0, 0].set_ylabel("test loss at the end, per character")
     axes[0, 0].legend()
-    best = best_rates(rate)
-    kept = loss_at_rate(rate, tuned_rate(rate)) - rate.final_loss_simulated.min("rate")
+    best, last, kept = best_rates(rate), best_rates(deepest), above_best(rate)
     for i, rule in enumerate(rate.rule.values):
+        _points(axes[1, 0], deepest.depth, last.sel(rule=rule), i, "", 3)
         _points(axes[1, 0], rate.depth, best.sel(rule=rule), i, NAMES[str(rule)], 3)
         _points(axes[1, 1], rate.depth, kept.sel(rule=rule), i, NAMES[str(rule)], 3)
     for axis, words in (
         (axes[1, 0], "best rate, log₂"),
-        (axes[1, 1], "loss at the base model's best rate, above the best"),
+        (axes[1, 1], "loss at the old best rate, above the best"),
     ):
         axis.set(xlabel=label("depth", "L"), title=words)
         log_axis(axis.xaxis)
@@ -190,7 +272,9 @@ def draw_text(data: dict[str, Any]) -> Any:
                 _points(axis, runs[swept], values, 2 * k + i, f"{NAMES[str(rule)]}, L = {depth}")
         words = {"epsilon": "Adam's ε of the base model", "decay": "weight decay of the base model"}[swept]
         axis.set(
-            xlabel=label(words, symbol), title=f"loss against {words}", ylim=_window(runs.final_loss_simulated, 1.0)
+            xlabel=label(words, symbol),
+            title=f"loss against {words.removesuffix(' of the base model')}",
+            ylim=_window(runs.final_loss_simulated, 1.0),
         )
         log_axis(axis.xaxis)
         axis.legend(fontsize=7)
@@ -234,7 +318,7 @@ RECIPES = {
         draw_text,
         sentence="Loss of transformers on text against rate, ε and weight decay of a base model, at depths from 2 to 64.",
     ),
-    "transformer-scaling-shapes": Recipe(
+    "transformer-scaling-compute": Recipe(
         compute,
         draw_compute,
         sentence="Loss of transformers of different shapes on text at about equal compute, under four rules.",
