@@ -22,6 +22,7 @@ from .browsing import Server, browser, missing, moved, opened, served
 from .rows import Row
 
 MOVES = 60
+SLIDER = 150  # milliseconds from a slider's move to the new curve, where the theory is instant
 SWEEPS = (
     ("perceptron", "?model=perceptron&show=test_error", "penalty"),
     ("random-features", "?model=random-features&x=width:0.3:10:60:log&show=test_error", "penalty"),
@@ -169,7 +170,7 @@ def explorer(models: list[str] | None = None, moves: int = MOVES) -> Iterator[Ro
                 "explorer",
                 f"{name}: slider to new curve, 95th percentile of {len(spent)} moves of {field}",
                 high,
-                most=150 if instant(query) else None,
+                most=SLIDER if instant(query) else None,
                 unit="ms",
                 note=f"median {statistics.median(spent):.0f} ms; after 50 moves in 0.4 s the last curve was drawn "
                 f"{settled:.0f} ms after release, {drawn + 1} curves in all",

@@ -254,6 +254,14 @@ def test_opening_a_model_compiles_its_first_view(surroundings):
         server.close()
 
 
+def test_the_worker_is_started_before_a_model_is_opened(surroundings):
+    server = Running(warm=True)
+    try:
+        until(lambda: server.explorer.jobs.process is not None)
+    finally:
+        server.close()
+
+
 BAD = [
     ("samples=-1", {"samples": -1}),
     ("samples=words", {"samples": "words"}),

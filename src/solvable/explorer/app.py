@@ -6,7 +6,7 @@ import asyncio
 import importlib.util
 import mimetypes
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from starlette.routing import Route
 from ..errors import InvalidValue, nearest
 from ..registry import listings
 from .answers import answer, body_of, guarded, http_error, refusal
+from .importing import heavy_imports
 from .security import Doorkeeper, Gate
 
 STATIC = Path(__file__).parent / "static"
@@ -32,7 +33,7 @@ class Explorer:
         self, doorkeeper: Doorkeeper, study: Any = None, run: Path | None = None, *, warm: bool = True,
         stories: list[dict[str, Any]] | None = None,
     ):  # fmt: skip
-        self.doorkeeper, self._study, self._run, self._warms = doorkeeper, study, run, warm
+        self.doorkeeper, self._study, self._run, self.warms = doorkeeper, study, run, warm
         self._stories = stories
         self.address = f"http://127.0.0.1:{doorkeeper.port}"
         self.files = {f.name: f for f in sorted(STATIC.iterdir()) if f.is_file()} if STATIC.is_dir() else {}
@@ -66,6 +67,12 @@ class Explorer:
 
             self._opened = Opened(self._study, self._run or Path("study"))
         return self._opened
+
+    async def begin(self) -> None:
+        """Import everything and start the worker, while the reader chooses a model."""
+        with suppress(Exception):  # whoever needs them is told why they cannot be imported
+            await run_in_threadpool(heavy_imports)
+            self.jobs.begin()
 
     async def close(self) -> None:
         if self._jobs is not None:
@@ -136,7 +143,7 @@ class Explorer:
 
         self.theories.look_at(request.scope["session"], id)
         about = await run_in_threadpool(describe_model, id)
-        if self._warms:
+        if self.warms:
             await run_in_threadpool(self._warm, about)
             self.jobs.warm(View.checked(about["default_view"]))
         return answer(about)
@@ -387,7 +394,10 @@ def make_app(explorer: Explorer) -> Any:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        early = asyncio.create_task(explorer.begin()) if explorer.warms else None
         yield
+        if early is not None:
+            early.cancel()
         await explorer.close()
 
     light = {"/", "/static/{name}", "/plotly.js", "/thumbnails/{model}.svg", "/api/models", "/api/words", "/api/status"}
