@@ -21,7 +21,7 @@ FRAME = struct.Struct(">II")
 PAUSE = 0.25  # seconds between checks for new points
 MORE = 1.25  # a point is sent again once its number of seeds has grown by this factor
 FEWEST_SEEDS = 4  # with fewer, hardly any difference would be significant, so that none says little
-MOST = 700 * 2**20  # bytes of this process before a simulation, beyond which the programs of earlier ones are forgotten
+MOST = 500 * 2**20  # bytes of this process, beyond which the programs of earlier simulations are forgotten
 QUICK = (
     2.0  # declared core-seconds of a block that is computed before it is asked for; of others, only the program is made
 )
@@ -57,11 +57,9 @@ class Simulation:
         from ..lab._files import pack
         from ..lab.execute import Executor
         from .ahead import Ahead
-        from .room import forget_programs, is_full
         from .turns import taking_turns
 
-        if is_full(2, MOST):
-            forget_programs()
+        tidy_up()
         study, begun = self.study, time.monotonic()
         store, blocks = study.attach(), ordered(study)
         plan = study.stored_plan(blocks)
@@ -281,10 +279,18 @@ def verdict_sentence(verdict: str, rows: list[Any], sizes: Any) -> str:
     return f"cannot be compared at {marked} of {points}, where theory or simulation did not converge."
 
 
+def tidy_up() -> None:
+    """Return what compilations have freed, and forget programs if they still occupy too much: they are kept on disk."""
+    from .room import forget_programs, give_back, is_full
+
+    give_back()
+    if is_full(2, MOST):
+        forget_programs()
+
+
 def warm_up(request: dict[str, Any], warming: Any) -> None:
     """Compile what a simulation of this view needs; what takes long is not computed before it is asked for."""
     from ..lab.compute import needed_memory
-    from .room import forget_programs, is_full
     from .turns import taking_turns
     from .views import View
     from .waves import cost_of
@@ -293,8 +299,7 @@ def warm_up(request: dict[str, Any], warming: Any) -> None:
     kind = type(view.model)
     if not view.sizes or kind.runs == "host":
         return
-    if is_full(2, MOST):
-        forget_programs()
+    tidy_up()
     study = view.study()
     (model,), cost, run = study.variants().values(), cost_of(study), taking_turns(study)
 
@@ -377,6 +382,8 @@ def main() -> None:
             send({"job": job, "event": "failed", "data": {"error": sentence}})
         finally:
             flags.pop(job, None)
+            if job:
+                tidy_up()
 
 
 if __name__ == "__main__":
