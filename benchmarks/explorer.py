@@ -114,7 +114,7 @@ def latencies(
     for position in (210, 230, 250):  # until the programs of these curves and their previews are compiled
         moved(page, field, position)
         page.wait_for_timeout(500)
-        page.wait_for_function("fetch('/api/status').then((r) => r.json()).then((s) => !Object.keys(s.compiling).length)",
+        page.wait_for_function("() => fetch('/api/status').then((r) => r.json()).then((s) => !Object.keys(s.compiling).length)",
                                polling=500, timeout=180_000)  # fmt: skip
     spent = [moved(page, field, 40 + (137 * k) % 320) for k in range(moves)]
     settled, drawn = page.evaluate(DRAG, field)
@@ -127,7 +127,9 @@ def fresh_curve(chromium: Any, server: Server, query: str) -> float:
     page = chromium.new_context(viewport={"width": 1280, "height": 800}).new_page()
     page.goto(f"{server.address()}&{query.removeprefix('?')}", wait_until="commit")
     page.wait_for_function(
-        "performance.getEntriesByName('first curve').length || window.Plotly?.version", timeout=300_000
+        # A function: an expression would be evaluated again at every look, which the page's policy forbids.
+        "() => performance.getEntriesByName('first curve').length || window.Plotly?.version",
+        timeout=300_000,
     )
     page.locator(".hero:not(.waits) .plot .main-svg").first.wait_for(timeout=300_000)
     spent = page.evaluate("performance.getEntriesByName('first curve')[0]?.startTime ?? performance.now()")

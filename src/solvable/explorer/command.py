@@ -44,11 +44,12 @@ def explore(what: str | None, port: int, browser: bool, as_json: bool, story: Pa
 
     from .app import Explorer, make_app
     from .connections import settings
+    from .early import Early, folder
     from .security import Doorkeeper
 
     listener = _listener(port)
     door = Doorkeeper(listener.getsockname()[1])
-    explorer = Explorer(door, study, run, stories=stories)
+    explorer = Explorer(door, study, run, stories=stories, early=Early(folder()))
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: Any = None) -> None:
