@@ -98,6 +98,8 @@ def visit(client: Client, model: str, simulate: bool = True, look: float = 0.0, 
     server = client.server.process
     begun, spent = time.monotonic(), cpu(server)
     about = client.json(f"/api/models/{model}")
+    if "error" in about:
+        raise SystemExit(about["error"])
     view = about["default_view"]
     asked = client.post("/api/theory", {"view": view, "stream": "walk", "sequence": 0})
     found: dict[str, Any] = {"model": model, "status": asked.status, "view": view, "has_theory": about["has_theory"]}

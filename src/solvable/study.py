@@ -57,6 +57,8 @@ from .registry import model_class
 if TYPE_CHECKING:
     import xarray as xr
 
+    from .lab.dataset import Tables
+
 MOST_CELLS = 10_000_000
 
 
@@ -432,18 +434,35 @@ class Study:
         kept = self._assembled_now()
         return kept.copy(deep=True) if copy else kept
 
-    def _assembled_now(self) -> xr.Dataset:
-        store = self.store
-        if store is None:
+    def tables(self) -> Tables:
+        """The variables of `dataset` so far as plain arrays, `{name: (dimensions, values)}`: soon made, and without xarray.
+
+        >>> import solvable as sv
+        >>> study = sv.Study(sv.Perceptron(loss="square"), over={"samples": [0.5, 2.0]})
+        >>> _ = study.run(progress=False)
+        >>> dims, values = study.tables()["test_loss_theory"]
+        >>> dims, values.shape
+        (('samples',), (2,))
+        """
+        from .lab.dataset import tabulate
+
+        store = self._stored()
+        try:
+            return tabulate(self, self._finished(store, store.done()), store.read)
+        except DamagedBlock as problem:
+            raise SolvableError(f"{problem} Delete the file and run the study again.") from None
+
+    def _stored(self) -> Store | MemoryStore:
+        if self.store is None:
             raise SolvableError("this study has no results yet: call run() first.")
-        done = store.done()
+        return self.store
+
+    def _assembled_now(self) -> xr.Dataset:
+        done = self._stored().done()
         if self._assembled is None or self._assembled.done != done:
             from .lab.dataset import assemble
 
-            try:
-                dataset = assemble(self, self._finished(store, done), store.read)
-            except DamagedBlock as problem:
-                raise SolvableError(f"{problem} Delete the file and run the study again.") from None
+            dataset = assemble(self, self.tables())
             dataset.attrs |= {"solvable": __version__, "study": json.dumps(self.specification()), **provenance()}
             for variable in dataset.data_vars.values():
                 variable.values.flags.writeable = False

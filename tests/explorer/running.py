@@ -35,12 +35,12 @@ class Answer:
 class Running:
     """A server on a free port; `session` is the cookie of a logged-in browser."""
 
-    def __init__(self, study=None, run=None, *, rate=1e6, burst=1e6, warm=False):
+    def __init__(self, study=None, run=None, *, rate=1e6, burst=1e6, warm=False, early=None):
         listener = socket.socket()
         listener.bind(("127.0.0.1", 0))
         self.port = listener.getsockname()[1]
         self.door = Doorkeeper(self.port, rate=rate, burst=burst)
-        self.explorer = Explorer(self.door, study, run, warm=warm)
+        self.explorer = Explorer(self.door, study, run, warm=warm, early=early)
         self.server = uvicorn.Server(settings(make_app(self.explorer)))
         self._thread = threading.Thread(target=self.server.run, kwargs={"sockets": [listener]}, daemon=True)
         self._thread.start()

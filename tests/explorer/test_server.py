@@ -6,6 +6,7 @@ import random
 import re
 import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from running import Running
 import solvable as sv
 from commands import answer as command
 from solvable.explorer.describe import prose
+from solvable.explorer.early import Early
 from solvable.explorer.gallery import models
 from solvable.explorer.theory import compute, needed
 from solvable.explorer.views import View
@@ -249,6 +251,53 @@ def test_opening_a_model_compiles_its_first_view(surroundings):
         view = server.get("/api/models/toy").json["default_view"]
         until(lambda: server.explorer.theories.kept(View.checked(view)) is not None)
         assert server.post("/api/theory", {"view": view}).json["cached"]
+        until(lambda: server.explorer.jobs.process is not None)
+    finally:
+        server.close()
+
+
+def test_the_first_curve_of_a_later_server_needs_no_program(monkeypatch, tmp_path):
+    view, servers = {"model": "random-labels", "values": {"samples": 0.2}, "x": None, "observables": ["train_loss"]}, []
+    asked = []
+    try:
+        servers.append(Running(early=Early(tmp_path)))
+        about = servers[0].get("/api/models/random-labels").json
+        first = servers[0].post("/api/theory", {"view": view, "sequence": 1}).json
+        monkeypatch.setattr("solvable.explorer.app.are_done", lambda: False)
+        monkeypatch.setattr("solvable.explorer.app.heavy_imports", lambda: asked.append(1) or time.sleep(0.1))
+        servers.append(Running(early=Early(tmp_path)))
+        assert servers[1].get("/api/models/random-labels").json == about
+        again = servers[1].post("/api/theory", {"view": view, "sequence": 7}).json
+        assert again == first | {"sequence": 7, "cached": True}
+        until(
+            lambda: servers[1].explorer.theories.kept(View.checked(view)) is not None
+        )  # and is then computed all the same
+        assert servers[1].post("/api/theory", {"view": view | {"model": "none"}}).status == 422
+        monkeypatch.setattr("solvable.explorer.early.stamp", lambda: "another source")
+        assert Early(tmp_path).read("model", "random-labels") is None
+    finally:
+        for server in servers:
+            server.close()
+
+
+def test_kept_answers_are_few_and_small_and_damaged_ones_are_ignored(monkeypatch, tmp_path):
+    monkeypatch.setattr("solvable.explorer.early.MOST", 3)
+    kept = Early(tmp_path)
+    for number in range(5):
+        kept.write("theory", number, {"number": number}, "perceptron")
+    assert len(list(tmp_path.iterdir())) == 3
+    assert kept.read("theory", 4) == {"number": 4}
+    kept.write("theory", 5, {"number": 5}, "a model of another package")
+    kept.write("theory", 6, {"long": "x" * 2**21}, "perceptron")
+    assert kept.read("theory", 5) is kept.read("theory", 6) is None
+    for file in tmp_path.iterdir():
+        file.write_text('{"number": ')
+    assert kept.read("theory", 4) is None
+
+
+def test_the_worker_is_started_before_a_model_is_opened(surroundings):
+    server = Running(warm=True)
+    try:
         until(lambda: server.explorer.jobs.process is not None)
     finally:
         server.close()

@@ -1,5 +1,6 @@
 """Points land seed by seed, with the bits of the study; programs are compiled ahead."""
 
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -84,6 +85,16 @@ def test_points_land_seed_by_seed_and_end_with_the_bits_of_the_study(surrounding
         assert np.all(np.equal(points[0]["error"], None))  # one realisation has no error bar
 
 
+def test_points_are_shown_without_the_imports_of_a_dataset(study, monkeypatch):
+    """They take longer than a small simulation."""
+    study.run(progress=False)
+    expected = study.dataset()["test_error_simulated"].mean("seed").values
+    monkeypatch.setitem(sys.modules, "xarray", None)  # importing it fails
+    points = worker.points_of(study, View.checked(VIEW).axes, {}, True)
+    seen = [p["mean"] for p in points if p["observable"] == "test_error"]
+    np.testing.assert_allclose(seen, expected.reshape(-1), rtol=1e-15)
+
+
 def test_the_verdict_says_how_far_each_size_is_from_the_theory(surroundings):
     found = {}
     worker.Simulation(
@@ -122,6 +133,24 @@ def test_the_first_block_of_every_program_is_computed_ahead(study):
         results = [computing.compute(block)["cells"] for block in blocks]
     assert results == [b["cells"] for b in blocks]
     assert len([name for name in threads if name.startswith("ahead")]) >= 1
+
+
+def test_the_program_whose_points_are_awaited_is_compiled_before_all_others(study, monkeypatch):
+    monkeypatch.setattr(ahead, "LEAD", 60.0)
+    blocks, order, go_on = in_waves(study.plan(), "vmap", cost_of(study)), [], threading.Event()
+
+    def compute(block):
+        order.append(block_id(block))
+        if len(order) == 1:
+            assert not go_on.wait(0.3)
+        order.append(block_id(block))
+        return {}
+
+    with ahead.Ahead(blocks, compute, threads=3) as computing:
+        until(lambda: not computing.compiling())
+    first = block_id(ahead.firsts(blocks)[0])
+    assert order[:2] == [first, first]
+    assert len(order) == 2 * len(ahead.firsts(blocks))
 
 
 def test_a_failure_ahead_is_reported_when_its_turn_comes(study):

@@ -18,6 +18,7 @@ from ..lab.planning import parts_of
 from ..lab.store import block_id
 
 MOST_THREADS = 4
+LEAD = 3.0  # seconds for which all processors are left to the first program, whose points are awaited
 MOST_WARMED = 8
 WARMED: OrderedDict[str, Future[Any]] = OrderedDict()  # blocks that were computed before anybody had asked for them
 
@@ -30,15 +31,25 @@ class Ahead:
         threads = threads or min(MOST_THREADS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
         self._pool = ThreadPoolExecutor(threads, "ahead")
         self._waiting: dict[str, Future[Any]] = {}
-        for block in firsts(blocks):
-            self._waiting[block_id(block)] = self._pool.submit(self._first, block)
+        self._led = threading.Event()
+        for number, block in enumerate(firsts(blocks)):
+            self._waiting[block_id(block)] = self._pool.submit(self._first, block, number == 0)
 
-    def _first(self, block: dict[str, Any]) -> Any:
-        if self._ended.is_set():
-            return None
-        begun = WARMED.pop(block_id(block), None)
-        found = begun.result() if begun is not None else None
-        return self._compute(block) if found is None else found
+    def _first(self, block: dict[str, Any], leads: bool) -> Any:
+        if not leads:
+            self._led.wait(LEAD)
+        try:
+            if self._ended.is_set():
+                return None
+            begun = WARMED.pop(block_id(block), None)
+            found = begun.result() if begun is not None else None
+            return self._compute(block) if found is None else found
+        finally:
+            self._led.set()
+
+    def compiling(self) -> bool:
+        """Whether results are still being computed ahead."""
+        return not all(one.done() for one in list(self._waiting.values()))
 
     def compute(self, block: Mapping[str, Any]) -> Any:
         """The results of a block, which may have been computed already."""
@@ -51,6 +62,7 @@ class Ahead:
 
     def __exit__(self, *problem: object) -> None:
         self._ended.set()
+        self._led.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 

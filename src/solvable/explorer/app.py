@@ -6,7 +6,7 @@ import asyncio
 import importlib.util
 import mimetypes
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from starlette.routing import Route
 from ..errors import InvalidValue, nearest
 from ..registry import listings
 from .answers import answer, body_of, guarded, http_error, refusal
+from .early import Early
+from .importing import are_done, heavy_imports
 from .security import Doorkeeper, Gate
 
 STATIC = Path(__file__).parent / "static"
@@ -30,10 +32,11 @@ class Explorer:
 
     def __init__(
         self, doorkeeper: Doorkeeper, study: Any = None, run: Path | None = None, *, warm: bool = True,
-        stories: list[dict[str, Any]] | None = None,
+        stories: list[dict[str, Any]] | None = None, early: Early | None = None,
     ):  # fmt: skip
-        self.doorkeeper, self._study, self._run, self._warms = doorkeeper, study, run, warm
-        self._stories = stories
+        self.doorkeeper, self._study, self._run, self.warms = doorkeeper, study, run, warm
+        self._stories, self._early = stories, early or Early(None)
+        self._behind: set[asyncio.Task[Any]] = set()
         self.address = f"http://127.0.0.1:{doorkeeper.port}"
         self.files = {f.name: f for f in sorted(STATIC.iterdir()) if f.is_file()} if STATIC.is_dir() else {}
         self.plotly = plotly()
@@ -66,6 +69,12 @@ class Explorer:
 
             self._stored = StoredStudy(self._study, self._run or Path("study"))
         return self._stored
+
+    async def begin(self) -> None:
+        """Import everything and start the worker, while the reader chooses a model."""
+        with suppress(Exception):  # whoever needs them is told why they cannot be imported
+            await run_in_threadpool(heavy_imports)
+            self.jobs.begin()
 
     async def close(self) -> None:
         if self._jobs is not None:
@@ -131,15 +140,38 @@ class Explorer:
         id = request.path_params["id"]
         if id not in listings():
             return refusal(404, f"there is no model {id[:60]!r}; {nearest(id[:60], list(listings()))}")
+        session, kept = request.scope["session"], None
+        if not are_done():
+            kept = await run_in_threadpool(self._early.read, "model", id)
+        if kept is None:
+            return answer(await self._described(session, id))
+        self._spawn(self._described(session, id))
+        return answer(kept)
+
+    async def _described(self, session: str, id: str) -> dict[str, Any]:
+        """The description of a model, which is looked at from now on."""
+        await run_in_threadpool(heavy_imports)
         from .describe import describe_model
         from .views import View
 
-        self.theories.look_at(request.scope["session"], id)
+        self.theories.look_at(session, id)
         about = await run_in_threadpool(describe_model, id)
-        if self._warms:
+        if self.warms:
             await run_in_threadpool(self._warm, about)
             self.jobs.warm(View.checked(about["default_view"]))
-        return answer(about)
+        await run_in_threadpool(self._early.write, "model", id, about, id)
+        return about
+
+    def _spawn(self, work: Any) -> None:
+        """Do something behind an answer that was given already; a failure is reported to whoever asks for it next."""
+
+        async def quietly() -> None:
+            with suppress(Exception):
+                await work
+
+        task = asyncio.create_task(quietly())
+        self._behind.add(task)
+        task.add_done_callback(self._behind.discard)
 
     async def claims(self, request: Request) -> Response:
         id = request.path_params["id"]
@@ -176,10 +208,6 @@ class Explorer:
     # --- theory -----------------------------------------------------------------------------------------------------
 
     async def theory(self, request: Request) -> Response:
-        from .theory import Busy, Stale, theory_of, without_theory
-        from .theory import answer as drawn
-        from .views import View
-
         body = await body_of(request, ("view", "stream", "sequence"))
         sequence, stream = body.get("sequence", 0), body.get("stream", "")
         if (
@@ -189,6 +217,14 @@ class Explorer:
             or len(stream) > 64
         ):
             raise InvalidValue("sequence must be an integer and stream a short name.")
+        if not are_done() and (early := await run_in_threadpool(self._early.read, "theory", body.get("view"))):
+            self._spawn(self._compiled(body["view"]))
+            return answer(early | {"sequence": sequence, "cached": True})
+        await run_in_threadpool(heavy_imports)
+        from .theory import Busy, Stale, theory_of, without_theory
+        from .theory import answer as drawn
+        from .views import View
+
         newest = self.theories.note(request.scope["session"], stream, sequence)
         view = await run_in_threadpool(View.checked, body.get("view"))
         self.theories.look_at(request.scope["session"], view.model.id)
@@ -208,7 +244,18 @@ class Explorer:
             left.cancel()
         coarse = self.theories.coarse(view, curves)
         more = {"sequence": sequence, "cached": cached is not None, "coarse": coarse}
-        return await run_in_threadpool(lambda: answer(drawn(view, curves) | more))
+        found = await run_in_threadpool(drawn, view, curves)
+        if curves.compiled:  # it took longest
+            await run_in_threadpool(self._early.write, "theory", body.get("view"), found | more, view.model.id)
+        return answer(found | more)
+
+    async def _compiled(self, request: Any) -> None:
+        """Compute a curve that is shown already, so that its program is there when a slider moves."""
+        await run_in_threadpool(heavy_imports)
+        from .views import View
+
+        view = await run_in_threadpool(View.checked, request)
+        await asyncio.wrap_future(self.theories.submit(view, lambda: True))
 
     # --- simulations ------------------------------------------------------------------------------------------------
 
@@ -387,10 +434,14 @@ def make_app(explorer: Explorer) -> Any:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        early = asyncio.create_task(explorer.begin()) if explorer.warms else None
         yield
+        if early is not None:
+            early.cancel()
         await explorer.close()
 
-    light = {"/", "/static/{name}", "/plotly.js", "/thumbnails/{model}.svg", "/api/models", "/api/words", "/api/status"}
+    light = {"/", "/static/{name}", "/plotly.js", "/thumbnails/{model}.svg", "/api/models", "/api/words", "/api/status",
+             "/api/models/{id}", "/api/theory"}  # fmt: skip
     routes = [Route(path, guarded(handler, light=path in light), methods=methods) for path, handler, methods in table]
     handlers: Any = {404: http_error, 405: http_error}
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)

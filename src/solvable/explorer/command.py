@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidValue, SolvableError
-from .importing import heavy_imports
 from .links import is_link, query_of
 
 NEEDED = ("starlette", "uvicorn", "latex2mathml", "plotly")
@@ -45,11 +44,12 @@ def explore(what: str | None, port: int, browser: bool, as_json: bool, story: Pa
 
     from .app import Explorer, make_app
     from .connections import settings
+    from .early import Early, folder
     from .security import Doorkeeper
 
     listener = _listener(port)
     door = Doorkeeper(listener.getsockname()[1])
-    explorer = Explorer(door, study, run, stories=stories)
+    explorer = Explorer(door, study, run, stories=stories, early=Early(folder()))
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: Any = None) -> None:
@@ -74,7 +74,6 @@ def explore(what: str | None, port: int, browser: bool, as_json: bool, story: Pa
     page = _redirect(address()) if browser else None
     if page is not None:
         threading.Thread(target=_open, args=(server, page), daemon=True).start()
-    _import_early()
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[listener])
     if page is not None:
@@ -153,15 +152,5 @@ def _on_enter(action: Callable[[], None]) -> None:
         with contextlib.suppress(OSError, ValueError):
             while sys.stdin.readline():
                 action()
-
-    threading.Thread(target=work, daemon=True).start()
-
-
-def _import_early() -> None:
-    """Import JAX while the reader chooses a model."""
-
-    def work() -> None:
-        with contextlib.suppress(Exception):
-            heavy_imports()
 
     threading.Thread(target=work, daemon=True).start()

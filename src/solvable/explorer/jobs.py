@@ -168,8 +168,13 @@ class Jobs:
         elif job is self._running and not job.ended:
             self._spawn(self._stop(job))
 
+    def begin(self) -> None:
+        """Start a worker before it is needed: importing takes it seconds."""
+        if not self._closed:
+            self._spawn(self._worker())
+
     def warm(self, view: View) -> None:
-        """Start a worker before the first simulation is requested, and let it compile what this view would begin with."""
+        """Let the worker compile what the simulation of this view would begin with."""
         if not self._closed:
             self._spawn(self._warm(view))
 

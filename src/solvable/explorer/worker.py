@@ -6,6 +6,7 @@ server ends.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import queue
@@ -13,13 +14,14 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 FRAME = struct.Struct(">II")
 PAUSE = 0.25  # seconds between checks for new points
 MORE = 1.25  # a point is sent again once its number of seeds has grown by this factor
 FEWEST_SEEDS = 4  # with fewer, hardly any difference would be significant, so that none says little
-MOST = 700 * 2**20  # bytes of this process before a simulation, beyond which the programs of earlier ones are forgotten
+MOST = 500 * 2**20  # bytes of this process, beyond which the programs of earlier simulations are forgotten
 QUICK = (
     2.0  # declared core-seconds of a block that is computed before it is asked for; of others, only the program is made
 )
@@ -55,11 +57,9 @@ class Simulation:
         from ..lab._files import pack
         from ..lab.execute import Executor
         from .ahead import Ahead
-        from .room import forget_programs, is_full
         from .turns import taking_turns
 
-        if is_full(2, MOST):
-            forget_programs()
+        tidy_up()
         study, begun = self.study, time.monotonic()
         store, blocks = study.attach(), ordered(study)
         plan = study.stored_plan(blocks)
@@ -72,10 +72,13 @@ class Simulation:
             self.send({"job": self.job, "block": row.block}, bytes(pack(arrays)))
             done += row.cells
             self._progress(done, cells, begun)
-            if time.monotonic() - looked > PAUSE:
+            if not self.sent or time.monotonic() - looked > PAUSE:
                 self._points()
                 looked = time.monotonic()
+            while ahead.compiling() and next(imports, None):
+                pass
 
+        imports = imports_of_a_verdict()
         with Ahead(blocks, taking_turns(study)) as ahead:
             executor = Executor(plan, ahead.compute, store.commit)
             done_all = executor.run_all(plan.rows, done=report, wanted=lambda: not self.cancelled.is_set())
@@ -100,37 +103,46 @@ class Simulation:
             self.send({"job": self.job, "event": "agreement", "data": agreement_of(self.study)})
 
 
+def imports_of_a_verdict() -> Iterator[str]:
+    """Import, one after the other, what only a verdict needs: seconds in which the first points should not have to wait."""
+    for name in ("pandas", "xarray", "dask.array", "scipy.special"):  # xarray looks for dask at its first dataset
+        if name not in sys.modules and importlib.util.find_spec(name.split(".")[0]):
+            importlib.import_module(name)
+            yield name
+
+
 def points_of(study: Any, axes: Any, sent: dict[tuple[Any, ...], tuple[int, bool]], last: bool) -> list[dict[str, Any]]:
     """The simulated points with clearly more seeds than when they were sent, or now with their theory; at last, all."""
     import numpy as np
 
     from ..contract.declarations import QUANTILE
+    from ..lab.dataset import EXTRA
     from .theory import plain
 
-    data, found = study.dataset(copy=False), []
+    tables, found = study.tables(), []
     awaited = not next(iter(study.models.values())).answers_at_once
     random = {n for m in study.variants().values() for n, o in m.observables().items() if o.random}
     fields = [a.field for a in axes]
-    if "converged_simulated" not in data:
+    places = (*fields, "size", "seed")
+    if "converged_simulated" not in tables:
         return []
-    for name, array in data.data_vars.items():
-        base, _, kind = str(name).rpartition("_")
-        if kind != "simulated" or base in ("converged", "residual"):
+    for name, (dims, array) in tables.items():
+        base, _, kind = name.rpartition("_")
+        if kind != "simulated" or base in EXTRA:
             continue
-        own = [d for d in array.dims if d not in (*fields, "size", "seed")]
-        if int(np.prod([data.sizes[d] for d in own], dtype=int)) > MOST_VALUES:
+        own = [d for d in dims if d not in places]
+        values = array.transpose([dims.index(d) for d in (*places, *own)])
+        if int(np.prod(values.shape[len(places) :], dtype=int)) > MOST_VALUES:
             continue
-        array = array.transpose(*fields, "size", "seed", *own)
-        values = array.values
-        expected = data.get(f"{base}_expected", None)
+        known, expected = tables.get(f"{base}_expected", ((), None))
         for index in np.ndindex(*values.shape[: len(fields) + 1]):
             here = values[index]
             finite = np.isfinite(here)
             ready = int(finite.reshape(len(here), -1).any(1).sum())
             at = dict(zip((*fields, "size"), index, strict=True))
-            one = None if expected is None else expected.isel({d: i for d, i in at.items() if d in expected.dims})
+            one = None if expected is None else expected[tuple(at.get(d, slice(None)) for d in known)]
             # A theory that is not drawn as a curve is sent with its points.
-            paired = awaited and one is not None and bool(np.isfinite(one.values).any())
+            paired = awaited and one is not None and bool(np.isfinite(one).any())
             before, had = sent.get((base, index), (0, False))
             if not ready or ((ready, paired) == (before, had)):
                 continue
@@ -147,15 +159,24 @@ def points_of(study: Any, axes: Any, sent: dict[tuple[Any, ...], tuple[int, bool
                     error = np.where(number > 1, np.nanstd(np.where(number > 1, here, 0.0), 0, ddof=1), np.nan)
                     error = error / np.sqrt(np.maximum(number, 1))
             levels = (QUANTILE.name,) if base in random else ()
-            point = {"observable": base, "size": int(data["size"].values[index[-1]]), "dims": [*own, *levels],
+            point = {"observable": base, "size": int(study.sizes[index[-1]]), "dims": [*own, *levels],
                      "x": study.over[fields[0]][index[0]] if fields else None,
                      "mean": plain(mean), "error": plain(error), "seeds": int(number.min()) or ready}  # fmt: skip
             if len(fields) > 1:
                 point["y"] = study.over[fields[1]][index[1]]
             if one is not None and base not in random and (last or not awaited or paired):
-                point["expected"] = plain((one.mean("seed") if "seed" in one.dims else one).values)
+                rest = [d for d in known if d not in at]
+                point["expected"] = plain(mean_over(one, rest.index("seed")) if "seed" in rest else one)
             found.append(point)
     return found
+
+
+def mean_over(values: Any, axis: int) -> Any:
+    """The mean of the finite values along an axis; NaN where there is none."""
+    import numpy as np
+
+    number = np.isfinite(values).sum(axis)
+    return np.where(number > 0, np.where(np.isfinite(values), values, 0.0).sum(axis) / np.maximum(number, 1), np.nan)
 
 
 def quantiles_of(values: Any) -> tuple[Any, Any]:
@@ -258,10 +279,18 @@ def verdict_sentence(verdict: str, rows: list[Any], sizes: Any) -> str:
     return f"cannot be compared at {marked} of {points}, where theory or simulation did not converge."
 
 
+def tidy_up() -> None:
+    """Return what compilations have freed, and forget programs if they still occupy too much: they are kept on disk."""
+    from .room import forget_programs, give_back, is_full
+
+    give_back()
+    if is_full(2, MOST):
+        forget_programs()
+
+
 def warm_up(request: dict[str, Any], warming: Any) -> None:
     """Compile what a simulation of this view needs; what takes long is not computed before it is asked for."""
     from ..lab.compute import needed_memory
-    from .room import forget_programs, is_full
     from .turns import taking_turns
     from .views import View
     from .waves import cost_of
@@ -270,8 +299,7 @@ def warm_up(request: dict[str, Any], warming: Any) -> None:
     kind = type(view.model)
     if not view.sizes or kind.runs == "host":
         return
-    if is_full(2, MOST):
-        forget_programs()
+    tidy_up()
     study = view.study()
     (model,), cost, run = study.variants().values(), cost_of(study), taking_turns(study)
 
@@ -329,7 +357,7 @@ def main() -> None:
     from . import views  # noqa: F401
     from .ahead import Warming
 
-    warming = Warming()
+    warming, imports = Warming(), imports_of_a_verdict()
     send({"ready": True})
     while True:
         job, view = jobs.get()
@@ -337,6 +365,8 @@ def main() -> None:
             if not job:
                 if jobs.empty():  # nothing else is asked for
                     warm_up(view, warming)
+                while jobs.empty() and next(imports, None):
+                    pass
                 continue
             warming.stop()
             Simulation(job, view, send, flags[job]).run()
@@ -352,6 +382,8 @@ def main() -> None:
             send({"job": job, "event": "failed", "data": {"error": sentence}})
         finally:
             flags.pop(job, None)
+            if job:
+                tidy_up()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""From computed cells to one labelled dataset."""
+"""From computed cells to plain tables, and to one labelled dataset."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import xarray as xr
 
 from ..errors import SolvableError
 from .memory import check_room
@@ -16,29 +15,33 @@ from .planning import Family, columns_of
 from .store import block_id
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from ..study import Study
 
 EXTRA = ("converged", "residual")
 
 
-def assemble(
+Tables = dict[str, tuple[tuple[str, ...], np.ndarray]]
+"""The dimensions and the values of every variable of a dataset."""
+
+
+def tabulate(
     study: Study,
     finished: Iterable[tuple[str, Mapping[str, Any]]],
     read: Callable[[str], Mapping[str, np.ndarray]],
-) -> xr.Dataset:
-    """Assemble one dataset from all finished blocks; see `Study.dataset` for its variables.
+) -> Tables:
+    """The variables of `Study.dataset` as plain arrays, from all finished blocks; imports no xarray.
 
     If several blocks in `finished` contain the same cell, the last one is used. Only blocks with cells of this study are
     read.
     """
     grid, models = study.grid, study.variants()
     declared = {n: o for m in models.values() for n, o in m.observables().items()}
-    coords: dict[str, Any] = {n: np.asarray(v) for n, v in grid.items()}
+    lengths = {n: len(v) for n, v in grid.items()}
     if study.sizes:
-        coords |= {"size": np.asarray(study.sizes), "seed": np.asarray(study.seeds)}
-    inner = _inner_coordinates(models)
-    lengths = {n: len(v) for n, v in coords.items()}
-    holders: dict[str, tuple[tuple[str, ...], np.ndarray]] = {}
+        lengths |= {"size": len(study.sizes), "seed": len(study.seeds)}
+    holders: Tables = {}
 
     def put(name: str, dims: tuple[str, ...], index: tuple[Any, ...], values: np.ndarray) -> None:
         base = name.rsplit("_", 1)[0]
@@ -85,7 +88,20 @@ def assemble(
                     else:
                         put(f"{name}_expected", (*shared, "size"), index, values[expected])
 
-    dataset = xr.Dataset({n: (dims, values) for n, (dims, values) in holders.items()}, coords)
+    return holders
+
+
+def assemble(study: Study, tables: Tables) -> xr.Dataset:
+    """One labelled dataset of the variables that `tabulate` has found."""
+    import xarray as xr
+
+    grid, models = study.grid, study.variants()
+    declared = {n: o for m in models.values() for n, o in m.observables().items()}
+    coords: dict[str, Any] = {n: np.asarray(v) for n, v in grid.items()}
+    if study.sizes:
+        coords |= {"size": np.asarray(study.sizes), "seed": np.asarray(study.seeds)}
+    inner = _inner_coordinates(models)
+    dataset = xr.Dataset(tables, coords)
     dataset = dataset.assign_coords({d: c for d, c in inner.items() if d in dataset.dims})
     for name in dataset.data_vars:
         base = str(name).rsplit("_", 1)[0]
