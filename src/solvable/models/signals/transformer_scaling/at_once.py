@@ -63,12 +63,22 @@ def grid_of_lanes(rules: Sequence[str], control: str, values: Sequence[float], s
     return [Lane(rule, control, float(value), seed) for rule in rules for value in values for seed in seeds]
 
 
+def axes_of(lanes: Sequence[Lane]) -> tuple[list[str], list[float], list[int]]:
+    """The rules, values and seeds of a grid of lanes.
+
+    >>> axes_of(grid_of_lanes(["mup"], "rate", [0.1, 0.2], [0, 1]))
+    (['mup'], [0.1, 0.2], [0, 1])
+    """
+    rules, values, seeds = ({getattr(lane, name): None for lane in lanes} for name in ("rule", "value", "seed"))
+    return list(rules), list(values), list(seeds)
+
+
 def as_dataset(model: TransformerScaling, lanes: Sequence[Lane], found: Mapping[str, Any]) -> Any:
     """Trainings of a grid of lanes over rule, value and seed; all of a training that diverged is NaN."""
     import xarray as xr
 
     control = lanes[0].control
-    rules, values, seeds = (list(dict.fromkeys(lane[i] for lane in lanes)) for i in (0, 2, 3))
+    rules, values, seeds = axes_of(lanes)
     assert list(lanes) == grid_of_lanes(rules, control, values, seeds), "the lanes are not a grid in its order"
     shape = len(rules), len(values), len(seeds)
     good = np.asarray(found["converged"]).reshape(shape)

@@ -10,7 +10,7 @@ from solvable.contract.claims import Measured, mean_and_error
 from solvable.render.figures import Recipe
 from solvable.render.plots import COLOURS, LINES, MARKERS, label, log_axis
 
-from .at_once import Lane, grid_of_lanes, trained_at_once
+from .at_once import Lane, axes_of, grid_of_lanes, trained_at_once
 from .figures import NAMES, best_rates
 from .model import TransformerScaling
 
@@ -38,7 +38,7 @@ class Table(NamedTuple):
     def lanes(self, quick: bool = False) -> list[Lane]:
         """The trainings of every shape."""
         values = SWEPT[self.control][::4] if quick else SWEPT[self.control]
-        return grid_of_lanes(self.rules, self.control, values, range(2 if quick else self.seeds))
+        return grid_of_lanes(self.rules, self.control, values.tolist(), range(2 if quick else self.seeds))
 
 
 def tables(quick: bool = False) -> dict[str, Table]:
@@ -72,7 +72,7 @@ def _computed(names: list[str], quick: bool) -> dict[str, Any]:
     for name in names:
         table = tables(quick)[name]
         lanes = table.lanes(quick)
-        values, seeds = (list(dict.fromkeys(lane[i] for lane in lanes)) for i in (2, 3))
+        _, values, seeds = axes_of(lanes)
         models = [((SMALL if quick else MODEL).replace(depth=depth), width) for width, depth in table.shapes]
         found[name] = together(
             table, [trained_at_once(m, table.rules, table.control, values, seeds, width) for m, width in models]
