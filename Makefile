@@ -80,20 +80,21 @@ verify: verify-tests verify-browser verify-models verify-cluster
 	@echo "All of make verify has passed: $$(cat $(VERIFY)/*.done | tr '\n' ' ')"
 
 verify-tests: $(VENV)/ready browser
-	$(call part,tests,$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m slow --ignore tests/explorer/test_browser.py --durations-file=tests/durations.json)
+	$(call part,tests,$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m slow --ignore tests/explorer/test_browser.py --durations-file=tests/durations.json --passed $(VERIFY)/passed-$(COMMIT))
 
 verify-browser: $(VENV)/ready browser
-	$(call part,browser,$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/explorer/test_browser.py --durations-file=tests/durations.json)
+	$(call part,browser,$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/explorer/test_browser.py --durations-file=tests/durations.json --passed $(VERIFY)/passed-$(COMMIT))
 
-# On all cores; the parts of a model's check that have passed are kept, so that an interruption costs those in work.
+# On all cores. What has passed is kept, so that an interruption costs what is in work: tests for one commit, the parts of a
+# model's check until a source or library changes that they rest on.
 JOBS ?= $(shell nproc)
 COMMIT = $$(git rev-parse --short HEAD 2>/dev/null || echo none)
 
 verify-models: $(VENV)/ready
-	$(call part,models,$(BIN)/solvable check --corners --jobs $(JOBS) --keep $(VERIFY)/models-$(COMMIT))
+	$(call part,models,$(BIN)/solvable check --corners --jobs $(JOBS) --keep $(VERIFY)/models)
 
 verify-full: $(VENV)/ready
-	$(call part,models-full,$(BIN)/solvable check --full --jobs $(JOBS) --keep $(VERIFY)/full-$(COMMIT))
+	$(call part,models-full,$(BIN)/solvable check --full --jobs $(JOBS) --keep $(VERIFY)/models)
 
 verify-cluster: $(VENV)/ready
 	$(call part,cluster,$(MAKE) slurm)

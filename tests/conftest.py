@@ -55,12 +55,17 @@ MOST_MAPPINGS = 20_000  # per process; Linux allows 65,530 by default
 
 def pytest_addoption(parser):
     parser.addoption("--durations-file", default="", help="write the processor seconds of every test here")
+    parser.addoption("--passed", default="", help="leave out the tests listed here, and list those that pass")
 
 
 def pytest_configure(config):
     from durations import Stopwatch
 
     config.pluginmanager.register(Stopwatch(config), "stopwatch")
+    if config.getoption("--passed"):
+        from resuming import Resuming
+
+        config.pluginmanager.register(Resuming(config), "resuming")
 
 
 def pytest_collection_modifyitems(items):

@@ -6,6 +6,7 @@ import pytest
 
 import solvable as sv
 from solvable.lab import check_models as runner
+from solvable.lab import sources
 from solvable.lab.check import Checked
 
 
@@ -31,6 +32,34 @@ def test_parts_that_passed_are_kept_and_only_the_others_are_repeated(computed, t
     computed.clear()
     assert runner.check_models(["random-features"], corners=True, keep=tmp_path) == first
     assert computed == ["random-features: contract"]
+
+
+def test_parts_are_repeated_when_a_source_has_changed(computed, tmp_path, monkeypatch):
+    runner.check_models(["prior-predictive"], keep=tmp_path)
+    number = len(computed)
+    monkeypatch.setattr(runner, "_version", lambda id: "another")
+    runner.check_models(["prior-predictive"], keep=tmp_path)
+    assert len(computed) == 2 * number
+
+
+def test_a_model_rests_on_its_methods_and_reference_values_not_on_pictures(monkeypatch, tmp_path):
+    found = sources.imported(["solvable.models.online.rl_perceptron.model"])
+    assert {
+        "solvable.methods.flows.integrate",
+        "solvable.models.online.rl_perceptron.averages",
+        "solvable.model",
+    } <= found
+    assert not any(name.startswith(("solvable.models.glassy", "solvable.explorer")) for name in found)
+    file = tmp_path / "values.json"
+    seen = []
+    for text in ("1", "2"):
+        file.write_text(text)
+        seen.append(sources.fingerprint(["solvable.errors"], [file]))
+    seen.append(sources.fingerprint(["solvable.errors"]))
+    monkeypatch.setattr(sources.importlib.metadata, "version", lambda library: "0.0")
+    seen.append(sources.fingerprint(["solvable.errors"]))
+    assert len(set(seen)) == 4
+    assert sources.fingerprint(["solvable.errors"], without=("solvable.errors",)) not in seen
 
 
 def test_noisy_rows_of_all_studies_are_judged_together(computed):

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from queue import SimpleQueue
@@ -31,6 +32,7 @@ from .check import (
     check_values,
     reference_folder,
 )
+from .sources import fingerprint
 
 Say = Callable[[str], None]
 PARTS = 20  # a process is replaced after so many parts, because compiled programs fill its memory
@@ -98,7 +100,7 @@ def check_models(
     """Check some or all models; `full` runs larger studies, `corners` adds the corners of the allowed ranges.
 
     With `jobs` above one, parts are computed in as many processes. Parts that passed are kept in the folder `keep`, if it is
-    given, and are not computed again: use a folder for one version of the code only.
+    given, and are not computed again until a source that they rest on, or a library, changes.
     """
     chosen = list(ids) or list(listings())
     todo = list(parts(chosen, full, corners))
@@ -186,7 +188,15 @@ def _stay_on(cores: list[int]) -> None:
 
 
 def _file(folder: Path, part: Part) -> Path:
-    return folder / f"{part.model}-{part.kind}-{hashlib.sha256(repr(part).encode()).hexdigest()[:12]}.json"
+    digest = hashlib.sha256(f"{part!r} {_version(part.model)}".encode()).hexdigest()
+    return folder / f"{part.model}-{part.kind}-{digest[:12]}.json"
+
+
+@cache
+def _version(id: str) -> str:
+    """A hash of all that the check of a model rests on, which pictures are not."""
+    modules = [model_class(id).__module__, __name__]
+    return fingerprint(modules, [reference_folder() / f"{id}.json"], without=("solvable.render",))
 
 
 def keep_part(folder: Path, part: Part, rows: Iterable[Checked], seconds: float) -> None:
