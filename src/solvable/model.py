@@ -143,6 +143,7 @@ class Model(eqx.Module):
     simulation_seconds: ClassVar[float] = 0.1
     simulation_growth: ClassVar[float] = 2.0
     accuracy: ClassVar[float] = 1e-8  # the largest change that finer numerics may cause
+    residual_accuracy: ClassVar[float] = 1e-10  # the largest residual; that of a sampled theory is an estimated error
     search_settings: ClassVar[tuple[str, ...]] = ()  # numerics that set the length of a search, not its resolution
     batch_accuracy: ClassVar[float] = (
         1e-12  # the largest difference between a point in a batch and the same point alone

@@ -16,7 +16,6 @@ from ..errors import InvalidValue, SolvableError
 from ..model import Model, Outcome
 
 POINTS = 48
-RESIDUAL = 1e-10
 
 
 @dataclasses.dataclass
@@ -192,7 +191,8 @@ def physical(model: Model, outcome: Outcome) -> list[Finding]:
         )
     )
     worst = float(np.max(np.asarray(outcome.residual)[converged], initial=0.0))
-    found.append(Finding(f"residuals are at most {RESIDUAL:.0e}", worst <= RESIDUAL, f"{worst:.1e}"))
+    limit = type(model).residual_accuracy
+    found.append(Finding(f"residuals are at most {limit:.0e}", worst <= limit, f"{worst:.1e}"))
     for name, observable in model.observables().items():
         if observable.predicted:
             value = np.asarray(outcome[name])

@@ -110,9 +110,10 @@ class LinearDiffusion(Model):
         meaning="weight decay γ|W|² per sample, in units of ᾱ_t: as if c were added to all variances of the data")  # fmt: skip
     time: Control = control(
         3.0, low=0.0, low_open=True, high=1e6, typical=(0.1, 100.0), scale="log", symbol=r"\tau",
+        when={"training": "flow", "sampler": "steps"},
         meaning="duration of gradient flow on half the squared error (training = flow)")  # fmt: skip
     decay: Control = control(
-        1.0, low=0.0, high=4.0, typical=(0.0, 2.0), symbol="k",
+        1.0, low=0.0, high=4.0, typical=(0.0, 2.0), symbol="k", when={"covariance": "power-law"},
         meaning="exponent of the covariance's eigenvalues ν^−k, ν = 1, 2… (power-law)")  # fmt: skip
     dimension: Control = control(
         200.0, low=0.0, high=1e6, typical=(100.0, 1000.0), scale="log", symbol="d",

@@ -94,6 +94,7 @@ class ShapedTransformer(Model):
     method = "stochastic differential equation of the covariance, paths that stay positive"
     numerics = Numerics(draws=1000, steps=200)
     batch_accuracy = 1e-8
+    residual_accuracy = STEP_ERROR
     theory_seconds = 0.3
     simulation_seconds = 0.05
     theory_lanes = 16
