@@ -273,3 +273,14 @@ def test_derivatives_are_those_of_differences(theory):
     h = 1e-3
     difference = float(total(jnp.asarray(4.0 + h)) - total(jnp.asarray(4.0 - h))) / (2 * h)
     assert slope == pytest.approx(difference, rel=1e-5)
+
+
+def test_the_probability_of_a_rare_class_has_the_accuracy_of_a_common_one():
+    nodes = dict(sv.FeatureDiffusion.numerics)["speciation_nodes"]
+    shares, times = jnp.asarray([1e-6, 1 - 1e-6]), jnp.asarray([0.01, 0.5, 2.0])
+    for spread in ([0.05, 10.0], [10.0, 0.05], [1.0, 1.0]):
+        found = [
+            np.asarray(speciation.class_probabilities(shares, jnp.asarray(spread), 20.0, 50.0, times, n))
+            for n in (nodes, 2 * nodes)
+        ]
+        np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-9)

@@ -97,7 +97,7 @@ class FeatureDiffusion(Model):
     family = "generative"
     sentence = "A score model on random features learns, then memorises, two classes of unequal variance and share."
     method = "two-resolvent equivalents of the feature covariance, contour integrals"
-    numerics = Numerics(nodes=208, average_nodes=96, step=0.4, speciation_nodes=96)
+    numerics = Numerics(nodes=208, average_nodes=96, step=0.4, speciation_nodes=144)
     accuracy = 1e-7  # limited by the spectrum where an edge of a bin meets an atom or an edge of a bulk
     batch_accuracy = 1e-9
     gradient_accuracy = 1e-5  # that of the check's differences: it takes the sine of times that are far above one

@@ -9,7 +9,7 @@ is the Chernoff coefficient of two Gaussians, known in closed form for complex s
     C(s) = [g_1^s g_2^{1−s}/(s g_1 + (1−s) g_2)]^{d/2} exp(−½ s(1−s) e^{−2t}|μ_1−μ_2|²/(s g_1 + (1−s) g_2)).
 
 So the normalised curve (φ_c − π_c)/(1 − π_c) is the same for both classes. The trapezoidal rule with step h has an error
-e^{−π/h}.
+e^{−π/h}, and φ_c that over π_c: at a share of 10⁻⁶, h = 1/8 leaves 10⁻⁵ and h = 1/12 leaves 10⁻¹⁰.
 """
 
 from __future__ import annotations
