@@ -74,9 +74,9 @@ def test_with_every_arm_tuned_on_its_own_the_curriculum_beats_joint_training_and
     assert best["curriculum"] < best["anti"] < best["joint"]
 
 
-@pytest.mark.parametrize("protocol", ["anti", "joint"])
-def test_risk_minimisation_agrees_with_theory_within_error_bars(protocol):
-    model, size, lanes = sv.CurriculumBatch(protocol=protocol, relevant=0.25, samples_easy=1.5), 100, 24
+def test_risk_minimisation_agrees_with_theory_within_error_bars():
+    """With slices of unequal length; `solvable check` compares every protocol with equal ones."""
+    model, size, lanes = sv.CurriculumBatch(protocol="anti", relevant=0.25, samples_easy=1.5), 100, 24
     keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(5), i))(jnp.arange(lanes))
     out = simulate_batch(model, {}, keys, size)
     theory = model.theory()
