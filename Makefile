@@ -63,9 +63,12 @@ browser: $(VENV)/ready
 	  fi; \
 	fi
 
+# Every core has a test to run, so that a program is compiled on one of them: in parts, for several, it costs a quarter more.
+WHOLE := --xla_cpu_parallel_codegen_split_count=1
+
 # Compiling is most of what the tests do, so that their programs are optimised less (a third to a half of the time; numbers
 # differ by rounding). `make verify` compiles as users do. constraints.txt pins a jaxlib that knows these flags.
-QUICK := XLA_FLAGS="--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1 $$XLA_FLAGS"
+QUICK := XLA_FLAGS="--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1 $(WHOLE) $$XLA_FLAGS"
 
 test: $(VENV)/ready browser
 	$(BIN)/ruff check .
@@ -76,11 +79,12 @@ test: $(VENV)/ready browser
 # The long verification, in parts that can be run again by themselves. Each part says in .cache/verify/ what it has done
 # and is skipped the next time; `make verify-again` forgets that.
 VERIFY := .cache/verify
+AS_USERS := XLA_FLAGS="$(WHOLE) $$XLA_FLAGS"
 verify: verify-tests verify-browser verify-models verify-cluster
 	@echo "All of make verify has passed: $$(cat $(VERIFY)/*.done | tr '\n' ' ')"
 
 verify-tests: $(VENV)/ready browser
-	$(call part,tests,$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m slow --ignore tests/explorer/test_browser.py --durations-file=tests/durations.json --passed $(VERIFY)/passed-$(COMMIT))
+	$(call part,tests,$(AS_USERS) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m slow --ignore tests/explorer/test_browser.py --durations-file=tests/durations.json --passed $(VERIFY)/passed-$(COMMIT))
 
 verify-browser: $(VENV)/ready browser
 	$(call part,browser,$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/explorer/test_browser.py --durations-file=tests/durations.json --passed $(VERIFY)/passed-$(COMMIT))
@@ -91,7 +95,7 @@ JOBS ?= $(shell nproc)
 COMMIT = $$(git rev-parse --short HEAD 2>/dev/null || echo none)
 
 verify-models: $(VENV)/ready
-	$(call part,models,$(BIN)/solvable check --corners --jobs $(JOBS) --keep $(VERIFY)/models)
+	$(call part,models,$(AS_USERS) $(BIN)/solvable check --corners --jobs $(JOBS) --keep $(VERIFY)/models)
 
 verify-full: $(VENV)/ready
 	$(call part,models-full,$(BIN)/solvable check --full --jobs $(JOBS) --keep $(VERIFY)/models)

@@ -68,6 +68,22 @@ def test_a_new_value_of_a_control_does_not_compile_the_theory_again(programs):
     assert len(programs) == 1
 
 
+class Branching(Counting):
+    """A point that takes one of two branches, both of which a batch must compute."""
+
+    id = "branching"
+
+    def point(self, numerics):
+        return {"rows": jax.lax.cond(self.samples > 1, lambda: self.samples, lambda: 1 / self.samples)}
+
+
+def test_a_point_by_itself_is_computed_without_a_batch_axis_and_has_the_value_that_it_has_in_a_batch():
+    alone, several = Branching(samples=0.25), Branching(samples=[0.25, 3.0])
+    programs = [str(jax.make_jaxpr(lambda model: model.theory().values)(model)) for model in (alone, several)]
+    assert ["cond[" in program for program in programs] == [True, False]
+    assert float(alone.theory().rows) == float(several.theory().rows[0]) == 4.0
+
+
 def test_reductions_of_products_are_not_read_before_they_are_written():
     """Some releases of jaxlib do that on CPUs, unless what `import solvable` sets prevents it; then this maximum is not zero."""
     x = jax.random.normal(jax.random.key(0), (12, 20, 64), jnp.float32)

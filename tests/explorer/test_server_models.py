@@ -7,35 +7,6 @@ import solvable as sv
 from solvable.models import LISTINGS
 
 IDS = [line.id for line in LISTINGS]
-# Small enough for a page's test; a model that is not mentioned runs at the smallest of its typical sizes.
-SIMULATED = {
-    "masked-language": {"values": {"steps": 5, "sites": 6, "colours": 3}, "sizes": [50]},
-    "rooted-trees": {"values": {"steps": 2}, "sizes": [500]},
-    "layer-defrosting": {"values": {"steps": 2, "depth": 1, "units": 4, "samples": 1.0}, "sizes": [10]},
-    "short-sequences": {"values": {"sites": 4, "colours": 2, "depth": 1, "steps": 4, "networks": 1}, "sizes": [100]},
-    "long-sequences": {
-        "values": {
-            "sites": 5,
-            "colours": 2,
-            "groups": 3,
-            "fitted": 300,
-            "fit_steps": 3,
-            "tested": 50,
-            "depth": 1,
-            "steps": 2,
-            "heads": 1,
-            "width": 2,
-            "networks": 1,
-            "batch": 8,
-            "orders": 1,
-        },
-        "sizes": [100],
-    },
-    "many-body": {"values": {"depth": 0, "sites": 3, "colours": 2, "bodies": 2}, "sizes": [100]},
-    "soft-committee": {"values": {"times": [0.0, 1.0]}, "sizes": [20]},
-    "masked-regression": {"sizes": [20]},
-    "potts-attention": {"sizes": [20]},
-}
 
 
 @pytest.mark.parametrize("id", IDS)
@@ -63,10 +34,12 @@ def test_the_first_view_shows_the_theory(running, id):
 
 @pytest.mark.parametrize("id", IDS)
 def test_a_small_simulation_lands_on_the_page(running, id):
-    small = SIMULATED.get(id, {"sizes": [sv.model_class(id).typical_sizes[0]]})
-    ran = running.simulated({"model": id, "seeds": 2, **small})
+    kind = sv.model_class(id)
+    small = {**kind.guard.values, **kind.guard.simulated_values}
+    size = kind.guard.size or kind.typical_sizes[0]
+    ran = running.simulated({"model": id, "seeds": 2, "values": small, "sizes": [size], "simulated": 2})
     assert ran.last[0] == "done", ran.last
-    model = sv.create(id, **small.get("values", {}))
+    model = sv.create(id, **small)
     assert {p["observable"] for p in ran.points.values()} == {n for n, o in model.observables().items() if o.simulated}
     assert ("agreement" in [kind for kind, _ in ran.events]) == model.has_theory
 

@@ -67,6 +67,15 @@ def test_forward_and_reverse_gradients_equal_central_differences():
         np.testing.assert_allclose(along, numeric, rtol=1e-6)
 
 
+def test_only_a_derivative_takes_the_bounded_loops_that_cost_most_of_the_compilation():
+    def final(start):
+        return solve_linear(jnp.asarray(MATRIX), start).values["x"][-1, 0]
+
+    value, gradient = (str(jax.make_jaxpr(f)(jnp.asarray(START))) for f in (final, jax.grad(final)))
+    assert ("while[" in value, "remat" in value) == (True, False)
+    assert ("while[" in gradient, "remat" in gradient) == (False, True)
+
+
 def test_gradient_reaches_what_the_vector_field_closes_over_and_the_times():
     def final(rate, end):
         return integrate(lambda t, y, _: -rate * y, jnp.asarray(1.0), jnp.stack([0 * end, end])).values[-1]

@@ -207,3 +207,18 @@ def test_wrong_shapes_and_too_many_states_are_refused():
         potts.ManyBody.of_groups(4, [[0, 1, 2]], potts.standard_potts(2))
     with pytest.raises(InvalidValue, match="number = 16"):
         potts.random_groups(np.random.default_rng(0), 6, 4, 16)
+
+
+def test_all_chunks_of_a_run_have_the_precision_of_its_caller(monkeypatch):
+    """Threads do not inherit it: on a GPU later chunks had products of eleven bits, and every law was compiled twice."""
+    seen, chunk = [], monte_carlo._chunk
+
+    def watched(*arguments):
+        seen.append(jax.config.jax_default_matmul_precision)
+        return chunk(*arguments)
+
+    monkeypatch.setattr(monte_carlo, "_chunk", watched)
+    with jax.default_matmul_precision("highest"):
+        monte_carlo.sample(small_laws()["dense"], KEY, 20, sweeps=16)
+    assert len(seen) > 1
+    assert set(seen) == {"highest"}

@@ -152,9 +152,9 @@ def test_the_gradient_of_coupled_learners_is_that_of_differences():
     np.testing.assert_allclose(slope, float(sides[1] - sides[0]) / 2e-4, rtol=1e-6)
 
 
-@pytest.mark.parametrize("learner", ["single", "coupled"])
-def test_risk_minimisation_agrees_with_theory_within_error_bars(learner):
-    model, size, lanes = sv.BiasGeometry(learner=learner, samples=4.0, share=0.4, positive_plus=1.5), 80, 24
+def test_risk_minimisation_agrees_with_theory_within_error_bars():
+    """Of coupled learners with weighted labels; `solvable check` compares that of a single one, and both without weights."""
+    model, size, lanes = sv.BiasGeometry(learner="coupled", samples=4.0, share=0.4, positive_plus=1.5), 80, 24
     keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(3), i))(jnp.arange(lanes))
     out = simulate_batch(model, {}, keys, size)
     theory = model.theory()

@@ -49,6 +49,16 @@ def test_phases_without_pull_back_restart_and_a_pull_without_samples_keeps_the_w
     np.testing.assert_allclose(error_at(still[1], rho, rho), error_at(still[0], rho, rho), atol=1e-8)
 
 
+def test_two_phases_of_equal_shape_are_searched_by_the_program_of_one():
+    def loops(protocol):
+        model = sv.CurriculumBatch(protocol=protocol)
+        return str(jax.make_jaxpr(lambda c: model.with_values(c).point(model.numerics))(model.controls())).count(
+            "while["
+        )
+
+    assert loops("curriculum") == loops("anti") == loops("joint") > 0
+
+
 def test_with_every_arm_tuned_on_its_own_the_curriculum_beats_joint_training_and_sparsity_helps_the_prior():
     bounds = {"first_penalty": (1e-3, 10.0), "penalty": (1e-6, 10.0), "consolidation": (1e-2, 1e2)}
     best = {}
@@ -64,9 +74,9 @@ def test_with_every_arm_tuned_on_its_own_the_curriculum_beats_joint_training_and
     assert best["curriculum"] < best["anti"] < best["joint"]
 
 
-@pytest.mark.parametrize("protocol", ["anti", "joint"])
-def test_risk_minimisation_agrees_with_theory_within_error_bars(protocol):
-    model, size, lanes = sv.CurriculumBatch(protocol=protocol, relevant=0.25, samples_easy=1.5), 100, 24
+def test_risk_minimisation_agrees_with_theory_within_error_bars():
+    """With slices of unequal length; `solvable check` compares every protocol with equal ones."""
+    model, size, lanes = sv.CurriculumBatch(protocol="anti", relevant=0.25, samples_easy=1.5), 100, 24
     keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(5), i))(jnp.arange(lanes))
     out = simulate_batch(model, {}, keys, size)
     theory = model.theory()

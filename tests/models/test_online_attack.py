@@ -10,7 +10,6 @@ from scipy.integrate import solve_ivp
 
 import solvable as sv
 from solvable.methods.flows.control import Box, optimise
-from solvable.model import simulate_batch
 from solvable.models.online.online_attack.model import OnlineAttack, Policy, _chi_squared
 
 COSTS = np.array([0.1, 1.0, 3.0, 30.0])
@@ -198,17 +197,6 @@ def test_a_discount_makes_the_best_slow_attack_greedy_with_a_smaller_preference(
     found = search()
     assert found.converged
     np.testing.assert_allclose(found.controls["preference"][5:35], 1 / (1 + beta), atol=0.01)
-
-
-@pytest.mark.parametrize("strategy", ["greedy", "optimal"])
-def test_attacked_learners_follow_the_flow(strategy):
-    model = sv.OnlineAttack(strategy=strategy, batch=2, rate=0.4, cost=1.5, times=[0.0, 5.0, 30.0])
-    theory, seeds, size = model.theory(), 32, 200
-    runs = simulate_batch(model, {}, jnp.stack([model.key(size, s) for s in range(seeds)]), size)
-    for name in ("position", "distance", "test_error", "running_cost", "action"):
-        seen, exact = np.asarray(runs[name]), np.asarray(theory[name])
-        error = seen.std(axis=0, ddof=1) / np.sqrt(seeds)
-        assert np.all(np.abs(seen.mean(axis=0) - exact) < 4 * error + 2 / size * np.abs(exact) + 1e-6), name
 
 
 def test_a_learning_rate_at_which_the_learner_diverges_gives_nan():

@@ -105,9 +105,9 @@ def test_a_simulation_of_clouds_with_distant_means_agrees_with_theory():
 
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
-@pytest.mark.parametrize("inputs", ["ramp", "power-law", "clouds"])
-def test_simulations_agree_with_theory(loss, inputs):
-    within_error_bars(sv.RandomLabels(loss=loss, inputs=inputs, samples=1.5, penalty=0.05), 128, 24)
+def test_simulations_agree_with_theory(loss):
+    """On a ramp with a penalty; `solvable check` compares the same of power laws and clouds."""
+    within_error_bars(sv.RandomLabels(loss=loss, inputs="ramp", samples=1.5, penalty=0.05), 128, 24)
 
 
 def test_bad_values_are_refused_in_one_sentence():

@@ -199,10 +199,10 @@ def test_easy_first_beats_hard_only_in_the_midst_of_learning():
     assert final["curriculum"] < final["hard"] - 0.02
 
 
-@pytest.mark.parametrize("protocol", ["curriculum", "mixed"])
 @pytest.mark.parametrize("loss", ["logistic", "square"])
-def test_gradient_descent_follows_the_flow(loss, protocol):
-    model = sv.XorCurriculum(loss=loss, protocol=protocol, rate=0.6, points=2)
+def test_gradient_descent_follows_the_flow(loss):
+    """On mixed samples; `solvable check` compares the same of a curriculum at three sizes."""
+    model = sv.XorCurriculum(loss=loss, protocol="mixed", rate=0.6, points=2)
     theory, seeds = model.theory({"nodes": 4096}), 16
     for size in (200, 800):
         batch = simulate_batch(model, {}, jnp.stack([model.key(size, s) for s in range(seeds)]), size)

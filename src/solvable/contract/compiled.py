@@ -53,7 +53,6 @@ def _over_controls(model: Model, point: Any, extra: int = 0):
     controls = model.controls()
     shape = np.broadcast_shapes(*(v.shape for v in controls.values()))
     flat = {n: jnp.broadcast_to(v, shape).reshape(-1) for n, v in controls.items()}
-    # A single lane is batched too, so that a point runs the same program alone and in a sweep.
     values = _in_batches(lambda c: point(model.with_values(c)), flat, type(model).theory_lanes)
     values = values if extra else within_bounds(values, model)
     outcome = masked(values, axes_along(model, extra), 1 + extra)
@@ -71,14 +70,17 @@ def _some(values: dict[str, Array], only: tuple[str, ...] | None) -> dict[str, A
 def _in_batches(function: Any, flat: dict[str, Array], most: int) -> dict[str, Array]:
     """Apply a function to at most `most` lanes at a time; the last batch is padded with its last lane.
 
-    With `most = 1`, loops inside the function are not batched, so each stops as soon as it has finished.
+    A lane by itself is not batched: its program is traced and compiled in a fraction of the time. With `most = 1`, loops
+    inside the function are not batched at all, so each stops as soon as it has finished.
     """
     if not flat:  # a model without controls is one point
         return {n: jnp.asarray(v)[None] for n, v in function({}).items()}
     if most == 1:
         return jax.lax.map(function, flat)
-    function = jax.vmap(function)
     number = next(v.shape[0] for v in flat.values())
+    if number == 1:
+        return {n: jnp.asarray(v)[None] for n, v in function({n: v[0] for n, v in flat.items()}).items()}
+    function = jax.vmap(function)
     if number <= most:
         return function(flat)
     batches = -(-number // most)
@@ -192,8 +194,8 @@ def simulate_batch(
             with jax.default_matmul_precision(PRECISION):
                 found = model.with_values(values).experiments(keys[np.array(alike)], size, count, jnp.dtype(name))
             for lane, one in zip(alike, found, strict=True):
-                rows[lane] = _checked(model, one)
-        return {n: jnp.stack([row[n] for row in rows]) for n in rows[0]}
+                rows[lane] = _checked_alone(model, {n: jnp.asarray(v) for n, v in one.items()})
+        return {n: jnp.asarray(np.stack([np.asarray(row[n]) for row in rows])) for n in rows[0]}
     return _simulate(model, each, keys, counts, size, lengths, name)
 
 
@@ -227,6 +229,9 @@ def _checked(model, values):
     }
     out, converged, residual, _ = masked(values, axes_along(model))
     return {n: v[0] for n, v in out.items()} | {"converged": converged[0], "residual": residual[0]}
+
+
+_checked_alone = eqx.filter_jit(_checked)  # one program instead of a few for every observable
 
 
 @eqx.filter_jit

@@ -58,15 +58,17 @@ class Guard:
     """The smallest settings at which a quick test of the model (`testing.guard_model`) is still meaningful.
 
     `values` are the fields, some of which `simulated_values` replace in the simulation; `size` (by default the smallest
-    typical one) and `seeds` are those of the simulation. Reference values at the same choices and shapes reuse the
-    compiled programs. `corner_points` is the number of points of each corner case (see `testing.corner_cases`); fewer suit
-    a theory that optimises.
+    typical one) and `seeds` are those of the simulation. `points` is the least number of points, over the typical ranges, at
+    which the theory must converge within its bounds; fewer suit a theory that takes seconds. Reference values at the same
+    choices and shapes reuse the compiled programs. `corner_points` is the number of points of each corner case (see
+    `testing.corner_cases`); fewer suit a theory that optimises.
     """
 
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     simulated_values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     size: int | None = None
     seeds: int = 8
+    points: int = 16
     corner_points: int = 16
 
 

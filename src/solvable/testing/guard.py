@@ -82,7 +82,7 @@ def evaluate_rows(model: Model, rows: Sequence[Mapping[str, Any]]) -> Outcome:
 def _guarded_theory(model: Model) -> list[Finding]:
     if type(model).cost_class() == "kept":
         return complete(model, model.theory())
-    number = max(lanes_of(model), 16) - 1
+    number = max(lanes_of(model), type(model).guard.points) - 1
     drawn = random_points(model, number).controls()
     rows = [{}, *({n: np.asarray(v)[i] for n, v in drawn.items()} for i in range(number))] if drawn else [{}]
     outcome = evaluate_rows(model, rows)

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -403,6 +404,7 @@ def _refined(problem: _Problem, level: Array, run: Callable[[Array], tuple[Any, 
         new = jax.lax.cond(_anywhere(todo), again, lambda carry: carry, carry)
         return jax.tree.map(lambda a, b: jnp.where(todo, a, b), new, carry), None
 
+    run = eqx.filter_closure_convert(run, jnp.asarray(1.0))  # traced once: its shapes are needed before it runs
     shapes = jax.eval_shape(run, jnp.asarray(1.0))[0]
     nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     (result, level, _), _ = jax.lax.scan(finer, (nothing, level, jnp.asarray(True)), None, _LEVELS)

@@ -27,7 +27,6 @@ __all__ = ["Flow", "integrate", "until_failure"]
 VectorField = Callable[[Float[Array, ""], PyTree, PyTree], PyTree]
 SOLVERS = {"tsit5": diffrax.Tsit5, "dopri8": diffrax.Dopri8, "kvaerno5": diffrax.Kvaerno5}
 SHORTEST = 1e-13  # step, as a fraction of the horizon, below which time hardly moves and the flow has failed
-ADJOINTS = {"both": diffrax.DirectAdjoint, "reverse": diffrax.RecursiveCheckpointAdjoint}
 
 
 class Flow(eqx.Module):
@@ -87,48 +86,15 @@ def integrate(
     """
     if solver not in SOLVERS and solver != "auto":
         raise ValueError(f"solver must be one of {', '.join(SOLVERS)}, auto, not {solver!r}.")
-    if gradients not in ADJOINTS:
-        raise ValueError(f"gradients must be one of {', '.join(ADJOINTS)}, not {gradients!r}.")
+    if gradients not in SOLVES:
+        raise ValueError(f"gradients must be one of {', '.join(SOLVES)}, not {gradients!r}.")
     times = jnp.asarray(times)
     field: Any = eqx.filter_closure_convert(vector_field, times[0], start, args)
+    crossed: Any = None if event is None else eqx.filter_closure_convert(event, times[0], start, args)
 
     def solve(name: str, begin: Array, y: PyTree, tolerances: tuple[float, float], most: int) -> _Piece:
-        # An exploding flow stops at the explosion, long before the maximal number of steps.
-        shortest = SHORTEST * (times[-1] - times[0])
-        controller = diffrax.PIDController(rtol=tolerances[0], atol=tolerances[1], dtmin=shortest, force_dtmin=False)
-        # The interpolation of the implicit solver is of low order: it steps exactly to the requested times.
-        exact = times if name == "kvaerno5" else None
-        if exact is not None or jumps is not None:
-            controller = diffrax.ClipStepSizeController(controller, step_ts=exact, jump_ts=jumps)
-        solution = diffrax.diffeqsolve(
-            diffrax.ODETerm(field),
-            SOLVERS[name](),
-            begin,
-            times[-1],
-            # The controller corrects this first step; letting Diffrax choose it compiles two more copies of the field.
-            1e-4 * (times[-1] - begin),
-            y,
-            args,
-            saveat=diffrax.SaveAt(subs=[diffrax.SubSaveAt(ts=jnp.maximum(times, begin)), diffrax.SubSaveAt(t1=True)]),
-            stepsize_controller=controller,
-            adjoint=ADJOINTS[gradients](),
-            event=None if event is None else _event(event),
-            max_steps=most,
-            throw=False,
-        )
-        assert solution.ts is not None
-        assert solution.ys is not None
-        happened = solution.result == diffrax.RESULTS.event_occurred
-        finite = [jnp.all(jnp.isfinite(v).reshape(len(times), -1), axis=1) for v in jax.tree.leaves(solution.ys[0])]
-        return _Piece(
-            values=solution.ys[0],
-            reached=jnp.all(jnp.stack(finite), axis=0),
-            happened=happened,
-            converged=happened | (solution.result == diffrax.RESULTS.successful),
-            end=jax.tree.map(lambda v: v[0], solution.ys[1]),
-            end_time=solution.ts[1][0],
-            steps=jnp.asarray(solution.stats["num_steps"]),
-        )
+        problem = _Problem(field, crossed, times, jumps, begin, y, args)
+        return SOLVES[gradients](problem, name=name, tolerances=tolerances, most=most)
 
     if solver == "auto":
         first = solve("dopri8", times[0], start, (rtol, atol), min(explicit_steps, max_steps))
@@ -172,6 +138,18 @@ def until_failure(good: Bool[Array, " time"]) -> Bool[Array, " time"]:
     return jnp.cumprod(good.astype(jnp.int32)) == 1
 
 
+class _Problem(NamedTuple):
+    """Everything that a solution may be differentiated with respect to."""
+
+    field: Any
+    event: Any
+    times: Array
+    jumps: Array | None
+    begin: Array
+    start: PyTree
+    args: PyTree
+
+
 class _Piece(NamedTuple):
     """The result of one solver."""
 
@@ -182,6 +160,78 @@ class _Piece(NamedTuple):
     end: PyTree
     end_time: Array
     steps: Array
+
+
+def _solve(
+    adjoint: diffrax.AbstractAdjoint, problem: _Problem, *, name: str, tolerances: tuple[float, float], most: int
+) -> _Piece:
+    """Follow a flow by one solver from `begin` through those times that are later."""
+    times, begin = problem.times, problem.begin
+    # An exploding flow stops at the explosion, long before the maximal number of steps.
+    shortest = SHORTEST * (times[-1] - times[0])
+    controller = diffrax.PIDController(rtol=tolerances[0], atol=tolerances[1], dtmin=shortest, force_dtmin=False)
+    # The interpolation of the implicit solver is of low order: it steps exactly to the requested times.
+    exact = times if name == "kvaerno5" else None
+    if exact is not None or problem.jumps is not None:
+        controller = diffrax.ClipStepSizeController(controller, step_ts=exact, jump_ts=problem.jumps)
+    # The end alone needs no interpolation, and a program without it is a good deal smaller.
+    end_alone = len(times) == 2 and problem.event is None
+    end, between = diffrax.SubSaveAt(t1=True), diffrax.SubSaveAt(ts=jnp.maximum(times, begin))
+    solution = diffrax.diffeqsolve(
+        diffrax.ODETerm(problem.field),
+        SOLVERS[name](),
+        begin,
+        times[-1],
+        # The controller corrects this first step; letting Diffrax choose it compiles two more copies of the field.
+        1e-4 * (times[-1] - begin),
+        problem.start,
+        problem.args,
+        saveat=diffrax.SaveAt(subs=[end] if end_alone else [end, between]),
+        stepsize_controller=controller,
+        adjoint=adjoint,
+        event=None if problem.event is None else _event(problem.event),
+        max_steps=most,
+        throw=False,
+    )
+    assert solution.ts is not None
+    assert solution.ys is not None
+    happened = solution.result == diffrax.RESULTS.event_occurred
+    converged = happened | (solution.result == diffrax.RESULTS.successful)
+    last = jax.tree.map(lambda v: v[0], solution.ys[0])
+    values = jax.tree.map(lambda y, v: jnp.stack([y, v]), problem.start, last) if end_alone else solution.ys[1]
+    finite = [jnp.all(jnp.isfinite(v).reshape(len(times), -1), axis=1) for v in jax.tree.leaves(values)]
+    reached = jnp.all(jnp.stack(finite), axis=0)
+    return _Piece(
+        values=values,
+        reached=reached & jnp.stack([jnp.asarray(True), converged]) if end_alone else reached,
+        happened=happened,
+        converged=converged,
+        end=last,
+        end_time=solution.ts[0][0],
+        steps=jnp.asarray(solution.stats["num_steps"]),
+    )
+
+
+@eqx.filter_custom_jvp
+def _solve_both(problem: _Problem, **settings: Any) -> _Piece:
+    """A solution that is differentiable in both modes.
+
+    Its value is computed in plain loops. Only a derivative takes the bounded ones, many scans inside each other, which cost
+    most of the compilation.
+    """
+    return _solve(diffrax.ForwardMode(), problem, **settings)
+
+
+@_solve_both.def_jvp
+def _solve_both_jvp(primals: Any, tangents: Any, **settings: Any) -> Any:
+    return eqx.filter_jvp(lambda problem: _solve(diffrax.DirectAdjoint(), problem, **settings), primals, tangents)
+
+
+def _solve_reverse(problem: _Problem, **settings: Any) -> _Piece:
+    return _solve(diffrax.RecursiveCheckpointAdjoint(), problem, **settings)
+
+
+SOLVES = {"both": _solve_both, "reverse": _solve_reverse}
 
 
 def _joined(first: _Piece, second: _Piece) -> _Piece:

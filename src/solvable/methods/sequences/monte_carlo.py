@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -63,6 +64,7 @@ def random_states(key: PRNGKeyArray, chains: int, sites: int, colours: int) -> I
     return jax.random.randint(key, (chains, sites), 0, colours, dtype=jnp.int32)
 
 
+@partial(jax.jit, static_argnums=(1, 2, 3))
 def scattered_states(key: PRNGKeyArray, chains: int, sites: int, colours: int) -> Int[Array, "n L"]:
     """Maximally different starts: every other chain at random, the others with a single colour each, in turn, at all sites.
 
@@ -278,6 +280,7 @@ class _Runner:
         self.warm = False
 
     def run(self) -> Float[Array, "sweeps n traces"]:
+        self.precision = jax.config.jax_default_matmul_precision  # threads do not inherit it
         self.key, now = jax.random.split(self.key)
         jobs = list(zip(jax.random.split(now, len(self.parts)), self.parts, strict=True))
         ready = [] if self.warm else [self._one(*jobs.pop(0))]  # the first one compiles for all
@@ -287,7 +290,8 @@ class _Runner:
         return jnp.concatenate([traces for _, traces in done], axis=1)
 
     def _one(self, key: PRNGKeyArray, states: Int[Array, "... L"]) -> Any:
-        return jax.block_until_ready(_chunk(self.law, key, states, self.ladder))
+        with jax.default_matmul_precision(self.precision):
+            return jax.block_until_ready(_chunk(self.law, key, states, self.ladder))
 
     def states(self) -> Int[Array, "n L"]:
         return jnp.concatenate([part if self.ladder is None else part[-1] for part in self.parts])

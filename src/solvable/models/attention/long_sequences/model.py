@@ -168,9 +168,9 @@ class LongSequences(Model):
     )  # fmt: skip
     paired = PAIRED
     guard = Guard(
-        values={"sites": 5, "colours": 2, "groups": 3, "fitted": 300, "fit_steps": 3, "tested": 50, "depth": 1, "steps": 2,
+        values={"sites": 5, "colours": 2, "groups": 3, "fitted": 100, "fit_steps": 3, "tested": 50, "depth": 1, "steps": 2,
                 "heads": 1, "width": 2, "networks": 1, "batch": 8, "orders": 1},
-        size=100, seeds=2,
+        size=150, seeds=2,  # as many sequences as `fitted` and `tested` together, which one program draws
     )  # fmt: skip
     references = (SIMPLICITY,)
 

@@ -177,21 +177,31 @@ def _moved(at: Unknowns, step: Unknowns, length: Any = 1.0) -> Unknowns:
     return Unknowns(at.first + length * step.first, at.zeroth + length * step.zeroth)
 
 
+@jax.custom_jvp
+def _settled(bulk: Bulk, z: Complex[Array, " z"]) -> tuple[Unknowns, Scalar]:
+    """J_1 and J_0 at points well off the spectrum, and the residual before the last step."""
+
+    def improve(i: Any, state: tuple[Unknowns, Array]) -> tuple[Unknowns, Array]:
+        at, _ = state
+        plain, newton = _newton(bulk, z, at)
+        off = jnp.max(jnp.stack([jnp.max(jnp.abs(x / y)) for x, y in zip(plain, at, strict=True)]))
+        chosen = (jnp.where(i < ITERATIONS, 0.5 * x, y) for x, y in zip(plain, newton, strict=True))
+        return _moved(at, Unknowns(*chosen)), off
+
+    zero = jnp.zeros_like(z)
+    return lax.fori_loop(0, ITERATIONS + NEWTON + 1, improve, (Unknowns(zero, zero), jnp.asarray(jnp.inf)))
+
+
+@_settled.defjvp
+def _settled_jvp(primals: Any, tangents: Any) -> Any:
+    at, residual = _settled(*primals)
+    _, slopes = jax.jvp(lambda bulk, z: _newton(bulk, z, at)[1], primals, tangents)
+    return (at, residual), (slopes, jnp.zeros_like(residual))
+
+
 def _solve(bulk: Bulk, z: Complex[Array, " z"]) -> tuple[Unknowns, Scalar]:
     """J_1 and J_0 at points well off the spectrum, and the residual. Derivatives are implicit."""
-    bulk = _complex(bulk)
-    fixed = lax.stop_gradient((bulk, z))
-    zero = jnp.zeros_like(fixed[1])
-
-    def improve(i: Any, at: Unknowns) -> Unknowns:
-        plain, newton = _newton(*fixed, at)
-        chosen = (jnp.where(i < ITERATIONS, 0.5 * x, y) for x, y in zip(plain, newton, strict=True))
-        return _moved(at, Unknowns(*chosen))
-
-    at = lax.fori_loop(0, ITERATIONS + NEWTON, improve, Unknowns(zero, zero))
-    gap, step = _newton(bulk, z, at)
-    residual = jnp.max(jnp.stack([jnp.max(jnp.abs(x / y)) for x, y in zip(gap, at, strict=True)]))
-    return _moved(at, step), lax.stop_gradient(residual)
+    return _settled(_complex(bulk), z)
 
 
 # --- spectrum -----------------------------------------------------------------------------------------------------------
@@ -200,30 +210,45 @@ def _solve(bulk: Bulk, z: Complex[Array, " z"]) -> tuple[Unknowns, Scalar]:
 def _follow(bulk: Bulk, points: Float[Array, " x"], heights: np.ndarray) -> tuple[Complex[Array, "y x"], Scalar]:
     """J_0 at points + i·heights·top, and a residual: followed down from far above the real axis, where iteration converges."""
     # The heights scale with the spectrum, but only the bulk is differentiated: z is fixed.
-    top = lax.stop_gradient(bulk.top)
-    bulk = _complex(bulk)
-    fixed = lax.stop_gradient(bulk)
+    high = jnp.asarray(heights)[:, None] * lax.stop_gradient(bulk.top)
+    z = lax.complex(*jnp.broadcast_arrays(points[None, :], high))
+    found, residual = _followed(_complex(bulk), lax.stop_gradient(z))
+    return found.zeroth, residual
 
-    def line(height: Array) -> Array:
-        return lax.complex(points, jnp.broadcast_to(height * top, points.shape))
 
-    def down(state: tuple[Unknowns, Unknowns], height: Array) -> tuple[tuple[Unknowns, Unknowns], Unknowns]:
-        last, before = state
-        z = line(height)
+@jax.custom_jvp
+def _followed(bulk: Bulk, z: Complex[Array, "y x"]) -> tuple[Unknowns, Scalar]:
+    """J_1 and J_0 along lines of falling height, and the residual before the last steps."""
+
+    def down(state: tuple[Unknowns, Unknowns], line: tuple[Array, Array]) -> tuple[Any, tuple[Unknowns, Array]]:
+        (last, before), (z, first) = state, line
+
+        def improve(i: Any, state: tuple[Unknowns, Array]) -> tuple[Unknowns, Array]:
+            at, _ = state
+            plain, newton = _newton(bulk, z, at)
+            off = jnp.max(jnp.abs(newton.zeroth / at.zeroth))
+            chosen = (jnp.where(i < first, 0.5 * x, y) for x, y in zip(plain, newton, strict=True))
+            return _moved(at, Unknowns(*chosen)), off
+
         at = Unknowns(*(2 * x - y for x, y in zip(last, before, strict=True)))
-        at = lax.fori_loop(0, 5, lambda _, at: _moved(at, _newton(fixed, z, at)[1]), at)
-        return (at, last), at
+        at, off = lax.fori_loop(0, first + 6, improve, (at, jnp.asarray(jnp.inf)))
+        return (at, last), (at, off)
 
-    zero = jnp.zeros(len(points), complex)
+    zero = jnp.zeros(z.shape[1], z.dtype)
     start = Unknowns(zero, zero)
-    begin = line(jnp.asarray(heights[0]))
-    start = lax.fori_loop(0, 40, lambda _, at: _moved(at, _newton(fixed, begin, at)[0], 0.5), start)
-    _, at = lax.scan(down, (start, start), jnp.asarray(heights))
+    # plain iterations, which converge far above the real axis, on the first line alone
+    first = jnp.zeros(len(z), jnp.int32).at[0].set(ITERATIONS)
+    _, (at, off) = lax.scan(down, (start, start), (z, first))
+    return at, jnp.max(off)
+
+
+@_followed.defjvp
+def _followed_jvp(primals: Any, tangents: Any) -> Any:
+    (bulk, z), (moved, _) = primals, tangents
+    at, residual = _followed(bulk, z)
     flat = Unknowns(*(x.reshape(-1) for x in at))
-    z = jax.vmap(line)(jnp.asarray(heights)).reshape(-1)
-    _, step = _newton(bulk, z, flat)
-    residual = jnp.max(jnp.abs(step.zeroth / flat.zeroth))
-    return _moved(flat, step).zeroth.reshape(at.zeroth.shape), lax.stop_gradient(residual)
+    _, slopes = jax.jvp(lambda bulk: _newton(bulk, z.reshape(-1), flat)[1], (bulk,), (moved,))
+    return (at, residual), (Unknowns(*(x.reshape(z.shape) for x in slopes)), jnp.zeros_like(residual))
 
 
 def distribution(bulk: Bulk, points: Float[Array, " x"], step: float = 0.5) -> tuple[Float[Array, " x"], Scalar]:

@@ -136,7 +136,7 @@ class Langevin(Model):
         observable("message_passing", "overlap that message passing reaches from a tiny one", symbol=r"m_\mathrm{AMP}", low=0,
                    high=1, simulated=False),
     )  # fmt: skip
-    guard = Guard(values={"times": [0.0, 0.5, 1.0, 2.0]}, size=40, seeds=12)
+    guard = Guard(values={"times": [0.0, 0.5, 1.0, 2.0]}, size=40, seeds=12, points=8)
 
     def validate(self) -> None:
         check_waiting(self.times, self.waiting)

@@ -47,12 +47,12 @@ def probability_negative(function: Function, args: PyTree, nodes: int = 33) -> F
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 2))
 def _probability(function: Function, args: PyTree, nodes: int) -> Array:
-    return _walk(function, args, nodes)[0]
+    return _walk(function, args, nodes, False)[0]
 
 
 @_probability.defjvp
 def _probability_jvp(function: Function, nodes: int, primals: Any, tangents: Any) -> tuple[Array, Array]:
-    value, slopes = _walk(function, primals[0], nodes)
+    value, slopes = _walk(function, primals[0], nodes, True)
     moved = jax.tree.map(lambda slope, tangent: jnp.sum(_last(slope, primals[0]) * tangent), slopes, tangents[0])
     return value, sum(jax.tree.leaves(moved), start=jnp.zeros_like(value))
 
@@ -69,8 +69,8 @@ def _last_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     return primals[0], jnp.full_like(primals[0], jnp.nan) * moved
 
 
-def _walk(function: Function, args: PyTree, nodes: int) -> tuple[Array, PyTree]:
-    """The probability and its derivatives, one zero at a time."""
+def _walk(function: Function, args: PyTree, nodes: int, sloped: bool) -> tuple[Array, PyTree]:
+    """The probability and, if `sloped`, its derivatives by `args`, one zero at a time."""
     args = jax.lax.stop_gradient(args)
 
     def negative(z: Array) -> Array:
@@ -83,11 +83,13 @@ def _walk(function: Function, args: PyTree, nodes: int) -> tuple[Array, PyTree]:
 
     def cross(carry: Any) -> Any:
         number, value, slopes = carry
-        at = jnp.minimum(jnp.searchsorted(found, number + 1), nodes - 2)
+        at = jnp.minimum(
+            jnp.sum(found <= number), nodes - 2
+        )  # the next step: all are few, so that counting is searching
 
         left, right = bisect(lambda z: negative(z) != below[at + 1], grid[at], grid[at + 1], HALVINGS)
         zero = 0.5 * (left + right)
-        height, (steepness, own) = jax.value_and_grad(function, argnums=(0, 1))(zero, args)
+        height, (steepness, *own) = jax.value_and_grad(function, argnums=(0, 1) if sloped else (0,))(zero, args)
         there, step = number < found[-1], steps[at]
         # a zero at a node is counted twice, by half a step each time
         weight = jnp.abs(step) * jnp.exp(-0.5 * zero**2) / (math.sqrt(2 * math.pi) * jnp.abs(steepness))
@@ -96,6 +98,6 @@ def _walk(function: Function, args: PyTree, nodes: int) -> tuple[Array, PyTree]:
         return number + 1, value + jnp.where(there, step, 0.0) * ndtr(zero - shift), slopes
 
     # where the function is NaN, so is its derivative
-    begin = (jnp.asarray(0), below[-1], jax.tree.map(lambda x: jnp.zeros_like(x) * below[-1], args))
-    _, value, slopes = jax.lax.while_loop(lambda carry: carry[0] < found[-1], cross, begin)
-    return value, slopes
+    zeros = [jax.tree.map(lambda x: jnp.zeros_like(x) * below[-1], args)] if sloped else []
+    _, value, slopes = jax.lax.while_loop(lambda carry: carry[0] < found[-1], cross, (jnp.asarray(0), below[-1], zeros))
+    return value, slopes[0] if sloped else None

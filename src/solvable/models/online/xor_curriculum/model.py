@@ -141,7 +141,7 @@ class XorCurriculum(Model):
         {"over": {"loss": ["logistic", "square"]}, "values": {"rate": 0.5}, "seeds": 16},
         {"values": {"protocol": "anti", "biases": "trained"}, "seeds": 16},
     )
-    guard = Guard(values={"protocol": "hard"}, corner_points=4)
+    guard = Guard(values={"protocol": "hard"}, points=8, corner_points=4)
     references = (
         Reference(
             "mannelli2024tilting", "S. Sarao Mannelli, Y. Ivashynka, A. Saxe and L. Saglietti", "Tilting the odds at the "

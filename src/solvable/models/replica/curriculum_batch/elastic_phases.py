@@ -84,11 +84,20 @@ def learn(
     >>> round(float(error_at(last, jnp.asarray(0.5), jnp.asarray(1.0))), 6)
     0.17056
     """
-    ends, place = [], nowhere()
-    for phase in phases:
+    if len({phase.samples.shape for phase in phases}) > 1:
+        ends, place = [], nowhere()
+        for phase in phases:
+            place = _advance(phase, place, relevant, nodes, tolerance, max_steps)
+            ends.append(place)
+        return ends
+
+    # phases of equal shape are a loop, so that the saddle point is compiled once
+    def advance(place: Place, phase: Phase) -> tuple[Place, Place]:
         place = _advance(phase, place, relevant, nodes, tolerance, max_steps)
-        ends.append(place)
-    return ends
+        return place, place
+
+    _, path = jax.lax.scan(advance, nowhere(), jax.tree.map(lambda *rows: jnp.stack(rows), *phases))
+    return [jax.tree.map(lambda v, k=k: v[k], path) for k in range(len(phases))]
 
 
 def _read(x: Array, phase: Phase, before: Place, relevant: Scalar) -> Place:

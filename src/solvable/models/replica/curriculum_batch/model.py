@@ -39,7 +39,7 @@ import numpy as np
 from jaxtyping import Array
 
 from solvable.errors import InvalidValue
-from solvable.methods.risk.lbfgs import minimise
+from solvable.methods.risk.lbfgs import Minimum, minimise
 from solvable.model import Control, Model, Numerics, Reference, choice, control, dimension, observable
 
 from .elastic_phases import Phase, error_at, learn
@@ -171,14 +171,13 @@ class CurriculumBatch(Model):
 
         easy = drawn(slice_keys[0], "samples_easy", self.easy)
         hard = drawn(slice_keys[1], "samples_hard", self.hard)
-        zero = jnp.zeros(size, dtype)
+        zero, free = jnp.zeros(size, dtype), jnp.zeros_like(self.penalty)
         if self.protocol == "joint":
             both = tuple(jnp.concatenate(pair) for pair in zip(easy, hard, strict=True))
-            fits = [_fit(both, self.penalty, jnp.zeros_like(self.penalty), zero)]
+            fits = [_fit(both, self.penalty, free, zero)]
         else:
             first, last = (easy, hard) if self.protocol == "curriculum" else (hard, easy)
-            fits = [_fit(first, self.first_penalty, jnp.zeros_like(self.penalty), zero)]
-            fits.append(_fit(last, self.penalty, self.consolidation, fits[0].parameters))
+            fits = _fit_in_turn([(first, self.first_penalty, free), (last, self.penalty, self.consolidation)], zero)
 
         def measured(w: Array, level: Array) -> tuple[Array, Array, Array]:
             w, inside = w.astype(float), mask.astype(float)
@@ -214,8 +213,25 @@ class _Risk(eqx.Module):
         return value, self.inputs.T @ slope + self.penalty * w + self.pull * away
 
 
-def _fit(rows: tuple[Array, ...], penalty: Array, pull: Array, centre: Array) -> Any:
+def _fit(rows: tuple[Array, ...], penalty: Array, pull: Array, centre: Array) -> Minimum:
     inputs, labels, mask = rows
     dtype = inputs.dtype
     risk = _Risk(inputs, labels, mask, penalty.astype(dtype), pull.astype(dtype), centre)
     return minimise(risk, centre, tolerance=1e-7, iterations=3000)
+
+
+def _fit_in_turn(phases: list[tuple[tuple[Array, ...], Array, Array]], start: Array) -> list[Minimum]:
+    """Every phase from the end of the one before, which it is pulled to."""
+    if len({rows[0].shape for rows, *_ in phases}) > 1:
+        fits = []
+        for phase in phases:
+            fits.append(_fit(*phase, fits[-1].parameters if fits else start))
+        return fits
+
+    # phases of equal shape are a loop, so that the search is compiled once
+    def advance(w: Array, phase: tuple[tuple[Array, ...], Array, Array]) -> tuple[Array, Minimum]:
+        fit = _fit(*phase, w)
+        return fit.parameters, fit
+
+    _, path = jax.lax.scan(advance, start, jax.tree.map(lambda *parts: jnp.stack(parts), *phases))
+    return [jax.tree.map(lambda v, k=k: v[k], path) for k in range(len(phases))]
