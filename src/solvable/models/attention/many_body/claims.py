@@ -206,7 +206,7 @@ CLAIMS = (
         "N layers end between the best model of N + 1 bodies and that of N",
         "data with pairs alone, where one layer suffices",
         (FIGURE, FIVE), _bodies,
-        "a five-body law on 6 sites with 3 colours: 6,000 steps of Adam, four seeds; four-body laws; 6 sites, 3 colours: Adam "
+        "a five-body law on 5 sites with 3 colours: 3,000 steps of Adam, four seeds; four-body laws; 6 sites, 3 colours: Adam "
         "on the exact law, four seeds; 20 sites, 10 colours: gradient descent at rate 1.5, a million steps, two seeds, of which "
         "one of three layers diverged (Adam, stopped after 40,000 steps, leaves three layers above the floor of three bodies)",
         would_change="a training by which stacks of three layers stay above the best model of four bodies on a law of five, "
