@@ -36,6 +36,7 @@ def test_claims_cite_papers_of_the_model_and_figures_whose_data_are_kept(id):
         assert claim.missing or entry.judged.verdict != OPEN, claim.sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("id", "number"), AGAIN)
 def test_cheap_claims_have_the_same_verdict_when_their_data_are_computed_again(id, number):
     claim = claims_of(id)[number]

@@ -58,11 +58,16 @@ def _bodies(stored: Stored) -> list[Measured]:
 
 
 def _five(stored: Stored) -> list[Measured]:
-    """On a law of five bodies N layers should rest between the floors of N and of N + 1 bodies, no more than 2 % below."""
+    """On a law of five bodies N layers should rest between the floors of N and of N + 1 bodies, no more than 2 % below.
+
+    A floor that did not converge decides nothing.
+    """
     data, found = stored[FIVE], []
     ends = data.loss.isel(step=-1)
     for depth in data.depth.values:
         above, own = (float(data.floor.sel(order=n)) for n in (depth, depth + 1))
+        if not np.isfinite(above - own):
+            continue
         left = mean_and_error((ends.sel(depth=depth) - own) / (above - own))
         words = f"share of the step from {depth} to {depth + 1} bodies that {_layers(int(depth))} leaves, five-body law"
         found.append(Measured(words, *left, above=-0.02, below=1.0))

@@ -80,6 +80,8 @@ def draw_five(data: dict[str, Any]) -> Any:
         axes[1].plot(places, ends, "o", color=colour, markersize=4)
     for order in table.order.values:
         level = float(table.floor.sel(order=order))
+        if not np.isfinite(level):
+            continue
         for axis in axes:
             axis.axhline(level, color=INK, linestyle="--", linewidth=0.8)
         axes[1].text(float(table.depth[-1]) + 0.45, level, f"{int(order)} bod{'y' if order == 1 else 'ies'}", fontsize=8,
