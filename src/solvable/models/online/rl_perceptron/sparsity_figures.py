@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, MARKERS, label, standard_error
+from solvable.render.plots import COLOURS, MARKERS, label, log_axis, standard_error
 from solvable.study import Study
 
 from .model import RLPerceptron
@@ -54,12 +54,14 @@ def draw_sparsity(data: dict[str, Any]) -> Any:
     first = float(crossing(data["all"].test_error_theory)[0])
     axes[0].plot(steps, first * 2.0 ** (steps - steps[0]), color="0.6", linestyle=":", label=r"$\propto 2^T$")
     axes[0].set(xlabel=label("actions per episode", "T"))
-    axes[0].set_title("longer episodes")
+    axes[0].set_title("longer episodes delay learning,\nmore so if all must be right")
     _both(axes[1], data["enough"], "needed", color=COLOURS[2], marker="D", name=f"n of {EPISODE} right")
     axes[1].set(xlabel=label("right actions needed", "n"))
-    axes[1].set_title(f"more actions of {EPISODE} needed")
+    axes[1].set_xticks(data["enough"].needed.values)
+    axes[1].set_title(f"more right actions of {EPISODE} needed:\nfrom eight on")
     for axis in axes:
-        axis.set(ylabel=f"time until {LEVEL:g} of the actions are right", yscale="log")
+        log_axis(axis.yaxis)
+        axis.set(ylabel=f"time until {LEVEL:g} of the actions are right")
         axis.legend(fontsize=8)
     size = int(data["all"]["size"][-1])
     figure.suptitle(f"Sparse rewards delay learning: theory (lines), students of D = {size} (points)", fontsize=11)
