@@ -9,10 +9,13 @@ import pytest
 import solvable as sv
 from commands import answer
 from solvable.contract.claims import CONTRADICTED, OPEN, PARTLY, SHOWN, Claim, Measured, judge
-from solvable.lab.ledger import claims_of, counts, ledger
+from solvable.lab.ledger import claims_of, counts, ledger, recomputed
 from solvable.models import FIGURES
+from solvable.render.figures import kept
 
 CLAIMED = [id for id in sv.listings() if claims_of(id)]
+CHEAP = 60.0  # seconds in which the data of a claim are computed again by `make verify`; all others carry their hash
+AGAIN = [(id, i) for id in CLAIMED for i, claim in enumerate(claims_of(id)) if 0 < claim.seconds <= CHEAP]
 
 
 @pytest.mark.parametrize("id", CLAIMED)
@@ -33,12 +36,33 @@ def test_claims_cite_papers_of_the_model_and_figures_whose_data_are_kept(id):
         assert claim.missing or entry.judged.verdict != OPEN, claim.sentence
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("id", "number"), AGAIN)
+def test_cheap_claims_have_the_same_verdict_when_their_data_are_computed_again(id, number):
+    claim = claims_of(id)[number]
+    before = next(e.judged for e in ledger(id) if e.judged.claim is claim)
+    again = recomputed(claim)
+    assert again.verdict == before.verdict
+    assert {name for name, _ in again.data} == {name for name, _ in before.data}
+    for new, old in zip(again.numbers, before.numbers, strict=True):
+        # the seeds are the same: only rounding, amplified by iterations in single precision, may differ
+        assert new.value == pytest.approx(old.value, rel=1e-2, abs=0.5 * old.error + 1e-9), new.what
+
+
+def test_a_verdict_carries_the_hash_stored_with_its_data():
+    for id in CLAIMED:
+        for entry in ledger(id):
+            for name, digest in entry.judged.data:
+                figure, _, part = name.partition(".")
+                stored = kept(figure)
+                assert stored is not None
+                assert stored[part].attrs["sha256"] == digest, name
+
+
 def test_a_verdict_follows_the_data():
     claim = next(c for c in claims_of("masked-language") if "several layers" in c.sentence)
     found = next(e for e in ledger("masked-language") if e.judged.claim is claim)
     assert found.judged.verdict == CONTRADICTED
-    from solvable.render.figures import kept
-
     parts = kept("what-transformers-learn")
     assert parts is not None
     runs = parts["sequences"]

@@ -1,6 +1,10 @@
 """Figures: every listed figure is drawn from its stored results, with its data and provenance beside it."""
 
+import ast
 import json
+import re
+from importlib.util import find_spec
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -80,6 +84,30 @@ def test_changed_data_fail_their_checksum(tmp_path):
 
 def test_every_figure_has_stored_data():
     assert {f.name for f in FIGURES} - {file.name.split(".")[0] for file in DATA} == set()
+
+
+def axis_labels(source):
+    """The literal labels of axes and colour bars in a module, as (line, text); parts that are computed count as one word."""
+    for call in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)):
+        named = [k.value for k in call.keywords if k.arg in ("xlabel", "ylabel")]
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        texts = [*named, *(call.args[:1] if method in ("set_xlabel", "set_ylabel") else ())]
+        for text in texts:
+            if isinstance(text, ast.JoinedStr):
+                yield text.lineno, "".join(v.value if isinstance(v, ast.Constant) else "word" for v in text.values)
+            elif isinstance(text, ast.Constant):
+                yield text.lineno, text.value
+
+
+@pytest.mark.parametrize("module", sorted({figure.module for figure in FIGURES}))
+def test_every_symbol_on_an_axis_has_a_word_beside_it(module):
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    for line, text in axis_labels(Path(spec.origin).read_text(encoding="utf-8")):
+        assert not text or re.search(r"[A-Za-z]{3,}", re.sub(r"\$[^$]*\$", "", text)), (
+            f"{module}, line {line}: {text!r}"
+        )
 
 
 @pytest.mark.parametrize("name", ["what-transformers-learn", "perceptron-phase-diagram", "soft-committee-plateau"])

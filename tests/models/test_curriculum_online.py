@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import xarray as xr
 from scipy.integrate import solve_ivp
 from scipy.special import erf
 
@@ -11,6 +12,7 @@ import solvable as sv
 from solvable.methods.flows.control import Difficulty, arrive, evaluate
 from solvable.model import simulate_batch
 from solvable.models.online.curriculum_online.model import Overlaps
+from solvable.models.online.curriculum_online.time_figures import time_to
 
 
 def test_a_slow_twin_without_any_closed_form_gives_the_same_path():
@@ -179,3 +181,14 @@ def test_invalid_values_are_refused_in_one_sentence():
         sv.CurriculumOnline(protocol="given", given_fraction=[1.0, 0.0, 0.0])
     with pytest.raises(sv.InvalidValue, match="size = 2 is smaller than 3"):
         sv.CurriculumOnline().simulate(seed=0, size=2)
+
+
+def test_the_time_to_an_error_is_interpolated_on_the_best_error_so_far():
+    times = np.geomspace(1.0, 16.0, 5)
+    curve = np.array([0.4, 0.3, 0.32, 0.2, 0.1])  # a rise counts as rest at the best error so far
+    table = xr.Dataset({"error": (("inputs", "horizon", "arm"), curve[None, :, None])},
+                       {"inputs": ["few"], "horizon": times, "arm": ["hard"]})  # fmt: skip
+    assert time_to(table, "few", "hard", 0.35) == pytest.approx(np.sqrt(2.0))
+    assert time_to(table, "few", "hard", 0.25) == pytest.approx(4.0 * np.sqrt(2.0))
+    assert np.isnan(time_to(table, "few", "hard", 0.05))
+    assert np.isnan(time_to(table, "few", "hard", 0.45))

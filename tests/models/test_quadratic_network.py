@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import solvable as sv
-from solvable.models.glassy.quadratic_network.figures import recover
+from solvable.models.glassy.quadratic_network.figures import descend_plainly, recover
 from solvable.models.glassy.quadratic_network.model import sample_threshold
 
 
@@ -76,3 +76,10 @@ def test_too_few_units_are_refused_for_the_flow_in_one_sentence():
         sv.QuadraticNetwork(units=3)
     with pytest.raises(sv.InvalidValue, match="teachers = 7 exceeds inputs = 6"):
         sv.QuadraticNetwork(teachers=7)
+
+
+def test_plain_descent_finds_the_teacher_above_the_threshold_and_misses_it_below():
+    train, fresh = descend_plainly(4, 1, 4, np.array([3, 12]), 6, 60_000)
+    assert train.shape == fresh.shape == (2, 6)
+    assert np.median(train, axis=1).max() < 1e-3
+    assert np.median(fresh[0]) > 0.02 > 1e-3 > np.median(fresh[1])

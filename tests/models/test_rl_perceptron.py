@@ -4,12 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import xarray as xr
 from scipy.integrate import solve_ivp
 
 import solvable as sv
 from solvable.methods.flows.control import Box, Lengths, arrive, evaluate, optimise
 from solvable.model import simulate_batch
 from solvable.models.online.rl_perceptron.averages import wrong_actions
+from solvable.models.online.rl_perceptron.sparsity_figures import LEVEL, crossing
 
 
 def averages(rho, **fields):
@@ -266,3 +268,11 @@ def test_incompatible_fields_are_refused_in_one_sentence():
         sv.RLPerceptron().separatrix([1.0, 0.0])
     with pytest.raises(sv.InvalidValue, match="'survival' does not punish"):
         sv.RLPerceptron(rule="survival").threshold()
+
+
+def test_the_delay_is_the_first_time_at_which_enough_actions_are_right():
+    right = np.array([[0.5, 0.6, 0.8, 0.6, 0.9], [0.5, 0.5, 0.6, 0.6, 0.65]])
+    errors = xr.DataArray(1 - right, {"seed": [0, 1], "time": [0.0, 1.0, 3.0, 4.0, 8.0]}, ("seed", "time"))
+    found = crossing(errors)
+    assert float(found[0]) == pytest.approx(1.0 + 2.0 * (LEVEL - 0.6) / 0.2)
+    assert np.isnan(found[1])  # never

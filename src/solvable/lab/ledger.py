@@ -78,6 +78,18 @@ def decided_by(figure: str) -> list[Entry]:
     return [entry for id in models for entry in ledger(id) if figure in entry.judged.claim.figures]
 
 
+def recomputed(claim: Claim) -> Judged:
+    """The verdict on a claim from data computed again, in about `claim.seconds`, instead of the stored ones."""
+    from ..render.figures import compute, fingerprint
+
+    stored = {
+        f"{figure}.{part}" if part else figure: data
+        for figure in claim.figures
+        for part, data in compute(figure).items()
+    }
+    return judge(claim, stored, [(name, fingerprint(data)) for name, data in stored.items()])
+
+
 def _stored(figures: Iterable[str]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """The stored data of figures, and the recomputed hash of each part."""
     from ..render.figures import fingerprint, kept

@@ -51,6 +51,12 @@ def draw(name: str, folder: Path, *, quick: bool = False, recompute: bool = Fals
     return files
 
 
+def compute(name: str, *, quick: bool = False) -> dict[str, Any]:
+    """The data of a figure by part, computed here and now; nothing is read from the package or written to it."""
+    recipe: Recipe = importlib.import_module(figure_named(name).module).RECIPES[name]
+    return recipe.compute(quick, Pieces()) if recipe.resumes else recipe.compute(quick)
+
+
 def _save_picture(picture: Callable[[dict[str, Any]], Any], datasets: dict[str, Any], files: list[Path]) -> None:
     import matplotlib.pyplot as plt
 

@@ -23,7 +23,7 @@ from solvable.render.plots import COLOURS, INK, log_axis
 from .._interactions import evaluated_steps, networks
 from ..long_sequences.laws import pure_law
 
-SITES, COLOURS_OF_A_SITE, DEPTHS = 6, 3, (1, 2, 3, 4)
+SITES, COLOURS_OF_A_SITE, DEPTHS = 5, 3, (1, 2, 3, 4)
 STRENGTHS = {2: 1.0, 3: 1.0, 4: 1.0, 5: 2.0}
 
 
@@ -40,7 +40,7 @@ def five(quick: bool, pieces: Any) -> dict[str, Any]:
     import xarray as xr
 
     sites, colours, depths, steps, heads, number = (
-        (5, 2, (1, 2), 100, 2, 2) if quick else (SITES, COLOURS_OF_A_SITE, DEPTHS, 6000, 16, 4)
+        (5, 2, (1, 2), 100, 2, 2) if quick else (SITES, COLOURS_OF_A_SITE, DEPTHS, 3000, 8, 4)
     )
     probability = np.asarray(jnp.exp(log_probabilities(pure_law(sites, colours, STRENGTHS, 0))), float)
     floors = eqx.filter_jit(interaction_floors)(jnp.asarray(probability), sites, colours, 5)
@@ -80,6 +80,8 @@ def draw_five(data: dict[str, Any]) -> Any:
         axes[1].plot(places, ends, "o", color=colour, markersize=4)
     for order in table.order.values:
         level = float(table.floor.sel(order=order))
+        if not np.isfinite(level):
+            continue
         for axis in axes:
             axis.axhline(level, color=INK, linestyle="--", linewidth=0.8)
         axes[1].text(float(table.depth[-1]) + 0.45, level, f"{int(order)} bod{'y' if order == 1 else 'ies'}", fontsize=8,

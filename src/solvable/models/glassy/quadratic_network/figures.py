@@ -10,14 +10,15 @@ import numpy as np
 
 from solvable.methods.fixed_points.linear_algebra import orthonormal_columns
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, label, log_axis
+from solvable.render.plots import COLOURS, INK, label, log_axis
 from solvable.study import Study
 
-from .model import QuadraticNetwork, sample_threshold, search_minimum
+from .model import Fit, QuadraticNetwork, fresh_loss, sample_threshold, search_minimum
 
 CASES = ((8, 1, 8), (8, 2, 8), (8, 4, 8), (8, 8, 8), (16, 2, 16), (8, 2, 3))  # inputs, teachers, units
 RATIOS = np.array([0.6, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5])  # samples, in units of the threshold
 RANKS = (1, 4, 6)
+RATE, STEPS = 2e-3, 150_000  # of plain descent, in units of the number of units: until t = 300
 
 
 def recover(inputs: int, teachers: int, units: int, numbers: np.ndarray, seeds: int) -> dict[str, np.ndarray]:
@@ -37,6 +38,44 @@ def recover(inputs: int, teachers: int, units: int, numbers: np.ndarray, seeds: 
     keys = jax.random.split(jax.random.key(1000 * inputs + 10 * teachers + units), seeds)
     program = jax.jit(jax.vmap(jax.vmap(one, in_axes=(0, None)), in_axes=(None, 0)))
     return {name: np.asarray(v) for name, v in program(keys, jnp.asarray(numbers)).items()}
+
+
+def descend_plainly(inputs: int, teachers: int, units: int, numbers: np.ndarray, seeds: int, steps: int) -> np.ndarray:
+    """Losses on samples and on fresh inputs after plain gradient descent, relative to the start, (2, numbers, seeds).
+
+    Samples and starts are those of `recover`.
+    """
+    most = int(numbers.max())
+
+    def one(key: Any, number: Any) -> Any:
+        frame_key, start_key, data_key = jax.random.split(key, 3)
+        frame = orthonormal_columns(jax.random.normal(frame_key, (inputs, inputs), float))[:, :teachers]
+        x, star = jax.random.normal(data_key, (most, inputs), float), frame @ frame.T
+        fit = Fit(x, jnp.sum((x @ star) * x, axis=1), (jnp.arange(most) < number).astype(float))
+        begin = jax.random.normal(start_key, (units, inputs), float)
+        end = jax.lax.fori_loop(0, steps, lambda _, w: w - RATE * units * fit(w)[1], begin)
+        return jnp.stack([fit(end)[0] / fit(begin)[0], fresh_loss(end, star) / fresh_loss(begin, star)])
+
+    keys = jax.random.split(jax.random.key(1000 * inputs + 10 * teachers + units), seeds)
+    program = jax.jit(jax.vmap(jax.vmap(one, in_axes=(0, None)), in_axes=(None, 0)))
+    return np.moveaxis(np.asarray(program(keys, jnp.asarray(numbers))), -1, 0)
+
+
+def plain(quick: bool) -> Any:
+    """Plain descent of wide students below and above the threshold."""
+    import xarray as xr
+
+    cases, seeds, steps = (CASES[:1], 2, 200) if quick else (CASES[:4], 16, STEPS)
+    ratios = np.array([0.75, 1.5])
+    found = np.stack([
+        descend_plainly(d, m, k, np.rint(ratios * sample_threshold(d, m)).astype(int), seeds, steps) for d, m, k in cases
+    ])  # fmt: skip
+    what = np.array(cases)
+    names = ("final_train", "final_loss")
+    table = xr.Dataset(
+        {name: (("case", "ratio", "seed"), found[:, i]) for i, name in enumerate(names)}, {"ratio": ratios}
+    )
+    return table.assign(inputs=("case", what[:, 0]), teachers=("case", what[:, 1]), units=("case", what[:, 2]))
 
 
 def recovery(quick: bool) -> dict[str, Any]:
@@ -61,7 +100,7 @@ def recovery(quick: bool) -> dict[str, Any]:
     sizes, ranks = ([200], [1]) if quick else ([100, 300, 1000], list(RANKS))
     flow = Study(QuadraticNetwork(times=times), {"teachers": ranks}, sizes=sizes, seeds=4 if quick else 8).run()
     kept = [v for v in flow.data_vars if str(v).startswith(("test_loss", "decay", "train_loss"))]
-    return {"": table, "flow": flow[kept]}
+    return {"": table, "flow": flow[kept], "plain": plain(quick)}
 
 
 def draw_recovery(data: dict[str, Any]) -> Any:
@@ -88,6 +127,9 @@ def draw_recovery(data: dict[str, Any]) -> Any:
     axes[0].set_title("the teacher is found with\n$n_c$ samples or more")
     axes[0].legend(fontsize=7.5, ncols=2, loc="upper left")
 
+    here = data["plain"].isel(case=[int(m) for m in data["plain"].teachers].index(2))
+    axes[1].plot(here.ratio, here.final_loss.median("seed"), "D", markersize=6, mfc="none", color=INK,
+                 label=f"plain descent, $m^*$ = {int(here.teachers)}")  # fmt: skip
     axes[1].axvline(1, ymax=0.72, color="0.3", linestyle="--")
     axes[1].axhline(1e-5, color="0.6", linewidth=0.8, label="counts as found below")
     axes[1].set_yscale("log")

@@ -260,7 +260,7 @@ class QuadraticNetwork(Model):
         return {"test_loss": test, "trace": trace, "train_loss": train, "converged": jnp.isfinite(test)}
 
 
-class _Fit(eqx.Module):
+class Fit(eqx.Module):
     """The loss on the samples of the mask, with its gradient."""
 
     x: Array
@@ -273,15 +273,16 @@ class _Fit(eqx.Module):
         return 0.25 * jnp.sum(away**2) / number, (away[:, None] * fields).T @ self.x / (w.shape[0] * number)
 
 
+def fresh_loss(w: Array, star: Array) -> Array:
+    """Loss on fresh inputs of the weights w against a teacher with the matrix `star`."""
+    away = w.T @ w / w.shape[0] - star
+    return 0.5 * jnp.sum(away**2) + 0.25 * jnp.trace(away) ** 2
+
+
 def search_minimum(x: Array, labels: Array, mask: Array, w: Array, star: Array) -> dict[str, Array]:
     """The minimum that L-BFGS finds on the samples of the mask from the weights w, and its distance from the teacher."""
-
-    def fresh(w: Array) -> Array:
-        away = w.T @ w / w.shape[0] - star
-        return 0.5 * jnp.sum(away**2) + 0.25 * jnp.trace(away) ** 2
-
-    found = minimise(_Fit(x, labels, mask), w, tolerance=1e-10, iterations=2000, history=12)
-    test = fresh(found.parameters) / fresh(w)
+    found = minimise(Fit(x, labels, mask), w, tolerance=1e-10, iterations=2000, history=12)
+    test = fresh_loss(found.parameters, star) / fresh_loss(w, star)
     return {
         "final_train": found.value,
         "final_loss": test,

@@ -164,7 +164,8 @@ def draw_minima(data: dict[str, Any]) -> Any:
     axes[0].set_title(r"at given overlap ($p = 3$, $\Delta_3 = 1$)")
     axes[0].legend(fontsize=8, loc="upper center", ncols=3)
     axes[1].axhline(0.0, color="0.5", linewidth=0.8)
-    axes[1].set(ylim=(-6, 1.5), xlim=(-1.95, -1.5), xlabel=label("energy", "e"), ylabel=r"$10^3\,\Sigma(m = 0, e)$")
+    axes[1].set(ylim=(-6, 1.5), xlim=(-1.95, -1.5), xlabel=label("energy", "e"))
+    axes[1].set(ylabel=r"complexity without overlap, $10^3\,\Sigma(m = 0, e)$")
     axes[1].set_title("without overlap, at given energy")
     names = {
         "likelihood_message_passing": "likelihood\nmessage passing",
@@ -182,7 +183,11 @@ def draw_minima(data: dict[str, Any]) -> Any:
     for name, words in names.items():
         axes[2].plot([], [], marks[name], color="0.4", label=words.replace("\n", " "))
     axes[2].axhline(0.0, color="0.5", linewidth=0.8)
-    axes[2].set(ylim=(-4, 10), xlabel=r"signal in the matrix, $1/\Delta_2$", ylabel=r"$10^3\,\Sigma(0)$")
+    axes[2].set(
+        ylim=(-4, 10),
+        xlabel=r"signal in the matrix, $1/\Delta_2$",
+        ylabel=r"complexity without overlap, $10^3\,\Sigma(0)$",
+    )
     axes[2].set_title(r"flow succeeds where minima are many ($\Delta_p = 1$)")
     axes[2].legend(fontsize=8, loc="lower left")
     figure.suptitle("Spurious minima of the likelihood, counted (annealed)", fontsize=11)

@@ -117,7 +117,7 @@ def draw_protocols(data: dict[str, Any]) -> Any:
     axes["schedule"].set_title("optimal: focus, then replay on a singular arc")
     axes["schedule"].legend(loc="lower left")
     axes["switching"].axhline(0, color="0.6", linewidth=0.8, zorder=0)
-    axes["switching"].set(xlabel=label("time", "t"), ylabel="$s_2 - s_1$")
+    axes["switching"].set(xlabel=label("time", "t"), ylabel="switching\nfunction, $s_2 - s_1$")
 
     place, names = 0, []
     for similarity in SIMILARITIES:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from solvable.contract.claims import Claim, Measured, Stored, mean_and_error
 
 from .._numbers import ratio
+from .time_figures import FULL, SPARSE, time_to
 
-FIGURE = "curriculum-online-order"
+FIGURE, TIME = "curriculum-online-order", "curriculum-online-time"
 
 
 def _order(stored: Stored) -> list[Measured]:
@@ -28,6 +31,22 @@ def _order(stored: Stored) -> list[Measured]:
     return found
 
 
+def _sooner(stored: Stored) -> list[Measured]:
+    """Time with hard samples alone over that with easy ones first, to the errors that hard samples alone have at T = 5 and 15."""
+    table, found = stored[TIME], []
+    for inputs, bounds in ((SPARSE, {"above": 1.0, "below": 1.5}), (FULL, {"above": 0.95, "below": 1.05})):
+        alone = table.error.sel(inputs=inputs, arm="hard")
+        for horizon in (5.0, 15.0):
+            error = float(np.interp(np.log(horizon), np.log(table.horizon), alone))
+            gain = time_to(table, inputs, "hard", error) / time_to(table, inputs, "curriculum", error)
+            found.append(
+                Measured(f"speed-up to the error of hard samples alone at T = {horizon:g}, {inputs}", gain, **bounds)
+            )
+    error = float(np.interp(np.log(5.0), np.log(table.horizon), table.error.sel(inputs=SPARSE, arm="hard")))
+    over = time_to(table, SPARSE, "anti", error) / time_to(table, SPARSE, "curriculum", error)
+    return [*found, Measured("speed-up of easy over that of hard samples first, T = 5", over, above=1.0)]
+
+
 CLAIMS = (
     Claim(
         "Online, presenting easy samples first speeds up learning modestly.",
@@ -40,5 +59,16 @@ CLAIMS = (
         would_change="a rule that fixes the rate for all orders: with a rate tuned for each, hard samples first "
         "gain more at a constant rate; when the rate may fall, easy samples first gain more than "
         "modestly",
+    ),
+    Claim(
+        "Easy samples first reach a given error sooner, at equal total samples.",
+        "saglietti2022analytical",
+        "the time to an error is shorter by at most a third than with hard samples alone, each arm at its own best constant rate",
+        "nearly all inputs relevant: no difference; hard samples first: later",
+        (TIME,), _sooner,
+        "theory; rate, decay and share of easy samples (up to a half) tuned for every order and every training time from 1.5 to "
+        "24",
+        would_change="another loss or learning rule for which hard samples first, whose late easy samples spare noise, are "
+        "slower",
     ),
 )  # fmt: skip

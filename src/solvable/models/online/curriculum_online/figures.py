@@ -111,7 +111,8 @@ def draw_order(data: dict[str, Any]) -> Any:
 
     curves, table = data[""].isel(horizon=0), data["table"]
     size = int(curves["size"][-1])
-    figure, axes = plt.subplots(1, 4, figsize=(15.6, 3.8), layout="constrained")
+    figure, grid = plt.subplots(2, 2, figsize=(10.6, 7.6), layout="constrained")
+    axes = grid.ravel()
     colours = dict(zip(("curriculum", "mixed", "anti", "hard", "optimal"), COLOURS, strict=False))
     time, every = SHOWN * curves.progress.values, slice(2, None, 2 if curves.sizes["interval"] < 20 else 3)
     for arm in curves.arm.values:
@@ -135,10 +136,10 @@ def draw_order(data: dict[str, Any]) -> Any:
                 fixed = 100 * (1 - table[f"{pace}_half"].sel(arm=arm) / base)
                 axis.plot(table.horizon, fixed, "s:", color=colours[arm], markersize=3.5, linewidth=1)
         axis.axhline(0, color="0.5", linewidth=0.8, zorder=0)
-        axis.set(xlabel=label("horizon", "T"), ylabel="gain over hard samples alone (%)", xscale="log")
+        axis.set(xlabel=label("training time", "T"), ylabel="error below that of hard samples alone (%)", xscale="log")
         axis.set_xticks(table.horizon.values, [f"{x:g}" for x in table.horizon.values])
         axis.minorticks_off()
-        axis.set_title(f"{title};\neasy samples: best share, or half (dotted)")
+        axis.set_title(f"{title}: share of easy samples tuned,\nor fixed at a half (dotted)")
         axis.legend(fontsize=7.5)
 
     if "optimal" not in curves.arm.values:

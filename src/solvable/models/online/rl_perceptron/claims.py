@@ -10,8 +10,9 @@ import numpy as np
 from solvable.contract.claims import Claim, Measured, Stored, mean_and_error
 
 from .._numbers import Number, deviation, difference, ratio
+from .sparsity_figures import crossing
 
-FIGURE, RULES = "rl-perceptron-phases", "rl-perceptron-rules"
+FIGURE, RULES, SPARSITY = "rl-perceptron-phases", "rl-perceptron-rules", "rl-perceptron-sparsity"
 
 
 def _flow(model: Any, begin: tuple[float, float], end: float) -> Callable[[np.ndarray], np.ndarray]:
@@ -69,7 +70,26 @@ def _delay(stored: Stored) -> list[Measured]:
         found.append(
             Measured(f"accuracy at t = 8.4 of {many} of 13 minus that of {few} of 13, networks", *behind, below=0.0)
         )
+    sparse, crumbs, enough = (stored[f"{SPARSITY}.{part}"] for part in ("all", "breadcrumb", "enough"))
+    for data, words, bounds in ((sparse, "all right", {"above": 0.75, "below": 1.25}),
+                                (crumbs, "every right action", {"below": 0.25})):  # fmt: skip
+        slopes = _growth(data.test_error_simulated.isel(size=-1))
+        found.append(
+            Measured(f"growth of log₂ time to 0.7 with T = 2 to 10, rewards for {words}, students", *slopes, **bounds)
+        )
+    times = crossing(enough.test_error_simulated.isel(size=-1))
+    for few, many in ((7, 8), (8, 9), (9, 10)):
+        later = ratio(*(mean_and_error(times.sel(needed=n)) for n in (many, few)))
+        found.append(
+            Measured(f"time to 0.7 if {many} of 10 must be right over that for {few}, students", *later, above=1.0)
+        )
     return found
+
+
+def _growth(errors: Any) -> Number:
+    """Slope of log₂ of the time to the level against episode length, by seed."""
+    times = crossing(errors).transpose("seed", "steps")
+    return mean_and_error([np.polyfit(times.steps.values, np.log2(row), 1)[0] for row in times.values])
 
 
 def _trap(stored: Stored) -> list[Measured]:
@@ -151,8 +171,9 @@ CLAIMS = (
         "patel2025rl",
         "the time to leave chance grows with the length T of an episode as about 2^T",
         "a bonus for every right action, credited to it and all earlier ones: no such growth",
-        (FIGURE,), _delay,
-        "theory: from chance until 0.6 and 0.75 of the actions are right, T = 4, 8 and 12; " + SETTINGS + " for n of 13 right",
+        (FIGURE, SPARSITY), _delay,
+        "theory: from chance until 0.6 and 0.75 of the actions are right, T = 4, 8 and 12; " + SETTINGS + " for n of 13 right; "
+        "D = 200, 8 seeds from 0.6 until 0.7 of the actions are right, T = 2 to 10 and 7 to 10 of 10 right",
         would_change="a measure of delay that is not tied to one accuracy: up to 0.6 the time grows as the claim "
         "says, up to 0.75 also without sparsity",
     ),

@@ -123,7 +123,7 @@ def _portrait(axis: Any, data: Any, theory: Any) -> None:
                 one.alignment_simulated, np.log10(one.norm_simulated), ".", color=colour, markersize=3.5, alpha=0.7
             )
     axis.set(xlim=(-0.1, 1.0), ylim=(decades[0], decades[-1]))
-    axis.set(xlabel=label("alignment", r"\rho"), ylabel=r"$\log_{10} Q$")
+    axis.set(xlabel=label("alignment", r"\rho"), ylabel=r"squared norm of the student, $\log_{10} Q$")
     axis.set_title(rf"T = 13, $\eta_2$ = 0.05: flow (lines), three students of D = {size} each (dots)")
     axis.legend(loc="lower right")
 

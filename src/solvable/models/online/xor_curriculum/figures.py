@@ -12,7 +12,7 @@ import numpy as np
 
 from solvable.render.figures import Recipe
 from solvable.render.pieces import threads
-from solvable.render.plots import COLOURS, label, standard_error
+from solvable.render.plots import COLOURS, MARKERS, label, standard_error
 from solvable.study import Study
 
 from .model import XorCurriculum
@@ -209,51 +209,54 @@ def draw_width(data: dict[str, Any]) -> Any:
 
     early = [t for t in table.horizon.values if t <= EARLY][-1]
     late = table.horizon.values[-1]
-    shown = (("hard", early, "o:"), ("hard", late, "^-"), ("curriculum", early, "s--"))
-    for axis, scaling in zip(axes[3:5], TITLES, strict=True):
-        mine = [s for s in table.setting.values if s.startswith(scaling)]
-        for setting, colour in zip(mine, COLOURS[3:], strict=False):
-            for protocol, horizon, line in shown:
-                found = np.array([fraction(won(table, setting, int(k), protocol, horizon)) for k in table.students])
-                name = f"σ = {setting.split(', ')[1]}, {dict(names)[protocol]}, T = {horizon:g}"
-                axis.errorbar(
-                    table.students, found[:, 0], found[:, 1], fmt=line, color=colour, markersize=4, label=name
-                )
-        axis.set(
-            xlabel=label("units", "K"),
-            ylabel="fraction of starts that solve the task",
-            xscale="log",
-            ylim=(-0.05, 1.75),
-        )
+    settings = list(table.setting.values)
+    for setting, colour, marker in zip(settings, COLOURS, MARKERS, strict=False):
+        at = [[won(table, setting, int(k), p, t) for k in table.students] for p, t in (("hard", late), ("hard", early),
+                                                                                     ("curriculum", early))]  # fmt: skip
+        found, alone, eased = (np.array([fraction(one) for one in row]) for row in at)
+        look = {"fmt": f"{marker}-", "color": colour, "markersize": 4, "label": _short(setting)}
+        axes[3].errorbar(table.students, found[:, 0], found[:, 1], **look)
+        axes[4].errorbar(table.students, eased[:, 0] - alone[:, 0], np.hypot(alone[:, 1], eased[:, 1]), **look)
+    axes[3].set(ylabel="fraction of starts that solve the task", ylim=(-0.05, 1.08))
+    axes[3].set_title(f"wide networks win more often\n(hard samples alone, T = {late:g})")
+    axes[4].set(ylabel="change of that fraction by a curriculum", ylim=(-1, 1))
+    axes[4].axhline(0, color="0.5", linewidth=0.8, zorder=0)
+    axes[4].set_title(f"a curriculum helps wide networks\nthat would be slow (T = {early:g})")
+    for axis in axes[3:5]:
+        axis.set(xlabel=label("units", "K"), xscale="log")
         _ticks(axis, table.students.values)
-        axis.set_yticks([0, 0.5, 1])
-        axis.set_title(f"winning starts, {TITLES[scaling]}")
-        if mine:
-            axis.legend(fontsize=7.5, loc="upper left")
+        axis.legend(fontsize=8, loc="lower right")
 
-    settings, units = list(table.setting.values), int(table.students.max())
+    units = int(table.students.max())
     bars = {
-        f"all {units}": [won(table, s, units, "hard", late) for s in settings],
-        f"their {TICKET} largest, from their start": [won_pruned(table, s, "ticket") for s in settings],
-        f"{TICKET} random ones of them": [won_pruned(table, s, "random") for s in settings],
+        f"all {units} units": [won(table, s, units, "hard", late) for s in settings],
+        f"the {TICKET} that end largest": [won_pruned(table, s, "ticket") for s in settings],
+        f"{TICKET} random ones": [won_pruned(table, s, "random") for s in settings],
     }
     for i, (name, good) in enumerate(bars.items()):
         found = np.array([fraction(one) for one in good])
         at = np.arange(len(settings)) + 0.27 * (i - 1)
         axes[5].bar(at, found[:, 0], 0.27, yerr=found[:, 1], color=COLOURS[i], label=name)
-    axes[5].set_xticks(range(len(settings)), [_words(s).replace("$, ", "$,\n") for s in settings], fontsize=7.5)
+    axes[5].set_xticks(range(len(settings)), [_short(s).replace(", ", ",\n") for s in settings], fontsize=8)
     axes[5].set(ylabel="fraction that solve the task", ylim=(0, 1.45))
     axes[5].set_yticks([0, 0.5, 1])
     axes[5].set_axisbelow(True)
-    axes[5].set_title(f"pruned and trained again on hard samples, T = {late:g}")
-    axes[5].legend(fontsize=7.5, loc="upper left")
-    figure.suptitle("A curriculum helps at intermediate training times, which wide networks pass early", fontsize=11)
+    axes[5].set_title(f"a few units, pruned and trained again\nfrom their start (hard samples alone, T = {late:g})")
+    axes[5].legend(fontsize=8, loc="upper left", ncols=2)
+    figure.suptitle("A curriculum helps at intermediate training times, which wide networks pass early\n"
+                    "(lower row: variance of the readouts $v$, noise $\\sigma$ of the hard samples)", fontsize=11)  # fmt: skip
     return figure
+
+
+def _short(setting: str) -> str:
+    """A setting in a few characters: the variance of the readouts and the noise."""
+    scaling, spread = setting.split(", ")
+    return f"$v$: {'1' if scaling == 'plain' else '1/K'}, σ = {spread}"
 
 
 def _words(setting: str) -> str:
     scaling, spread = setting.split(", ")
-    return f"{TITLES[scaling]},\nnoise σ = {spread}"
+    return f"{TITLES[scaling]}, noise σ = {spread}"
 
 
 def _ticks(axis: Any, values: np.ndarray) -> None:

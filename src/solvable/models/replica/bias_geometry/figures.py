@@ -152,7 +152,7 @@ MEASURES = {
     "opportunity_difference": "equal opportunity gap",
     "odds_difference": "equalised odds gap",
     "predictive_difference": "predictive parity gap",
-    "conditional_information": r"$I(\hat y; c \mid y)$ (nats)",
+    "conditional_information": r"information on the group, $I(\hat y; c \mid y)$ (nats),",
 }
 METHODS = {
     "single": ("single", ("penalty",)),
@@ -321,8 +321,11 @@ def draw_tradeoffs(data: dict[str, Any]) -> Any:
     axes[1, 2].plot([], [], "o", color="0.3", markerfacecolor="none", markersize=9, label="theory at the same weights")
     axes[1, 2].legend(loc="lower right", fontsize=8)
     size = int(data["runs"]["size"][-1])
-    figure.suptitle(r"Accuracy against fairness, every method tuned separately ($\alpha = 2$, $\rho = 0.2$, $q_T = 0.6$, "
-                    rf"$m_T = (0.3, 0.1)$); points: risk minimisation, $d = {size}$", fontsize=11)  # fmt: skip
+    setting = "two samples per input, a fifth in group +, rules of similarity 0.6"
+    figure.suptitle(
+        f"Accuracy against fairness, every method tuned separately ({setting}); points: minimised risk, d = {size}",
+        fontsize=11,
+    )
     return figure
 
 

@@ -30,6 +30,8 @@ ARMS = {
 }
 SAMPLES = {"Langevin, regression": (8.0, 10.0, 14.0), "gradient descent, regression": (6.0, 8.0, 12.0),
            "Langevin, classification": (2.0, 4.0, 8.0)}  # fmt: skip
+SIZES = {"Langevin, regression": (100,), "gradient descent, regression": (100,), "Langevin, classification": (100, 144)}
+UNITS = {36: 2, 100: 4, 144: 6}
 GRID = np.geomspace(0.5, 16.0, 41)
 
 
@@ -95,28 +97,26 @@ def _at(both: tuple[np.ndarray, np.ndarray], begin: int) -> tuple[np.ndarray, np
 def training(quick: bool, pieces: Any) -> dict[str, Any]:
     import xarray as xr
 
-    sizes, seeds, steps = ((36, 2),), 2, 200
-    if not quick:
-        sizes, seeds, steps = ((100, 4), (144, 6), (256, 8)), 10, 4000
-    table = xr.Dataset(coords={"arm": list(ARMS), "samples": GRID, "size": [d for d, _ in sizes], "place": [0, 1, 2]})
-    table["units"] = ("size", np.array([k for _, k in sizes]))
+    sizes, seeds, steps = (dict.fromkeys(ARMS, (36,)), 2, 200) if quick else (SIZES, 10, 4000)
+    every = sorted({d for arm in ARMS for d in sizes[arm]})
+    table = xr.Dataset(coords={"arm": list(ARMS), "samples": GRID, "size": every, "place": [0, 1, 2]})
+    table["units"] = ("size", np.array([UNITS[d] for d in every]))
     table["at"] = (("arm", "place"), np.array([SAMPLES[arm] for arm in ARMS]))
     both = [lines(arm, GRID) for arm in ARMS]
     expected = [_at(lines(arm, np.append(GRID, SAMPLES[arm])), len(GRID)) for arm in ARMS]
     for i, name in enumerate(("overlap", "excess")):
         table[f"{name}_theory"] = (("arm", "samples"), np.stack([b[i] for b in both]))
         table[f"{name}_expected"] = (("arm", "place"), np.stack([e[i] for e in expected]))
-    shape = (len(ARMS), 3, len(sizes), seeds)
-    found = np.full((2, *shape), np.nan)
-    for k, (size, units) in enumerate(sizes):
-        for i, arm in enumerate(ARMS):
+    found = np.full((2, len(ARMS), 3, len(every), seeds), np.nan)  # NaN: not trained at this size
+    for i, arm in enumerate(ARMS):
+        for size in sizes[arm]:
             for j, ratio in enumerate(SAMPLES[arm]):
                 runs = pieces.get(
                     f"{arm}, {ratio:g}, d = {size}",
-                    [size, units, steps, seeds, ARMS[arm]],
-                    lambda a=arm, r=ratio, d=size, u=units: {"runs": train(a, r, d, u, steps, seeds)},
+                    [size, UNITS[size], steps, seeds, ARMS[arm]],
+                    lambda a=arm, r=ratio, d=size: {"runs": train(a, r, d, UNITS[d], steps, seeds)},
                 )
-                found[:, i, j, k] = runs["runs"].T
+                found[:, i, j, every.index(size)] = runs["runs"].T
     for i, name in enumerate(("overlap", "excess")):
         table[f"{name}_simulated"] = (("arm", "place", "size", "seed"), found[i])
     return {"": table}
@@ -133,6 +133,8 @@ def draw_training(data: dict[str, Any]) -> Any:
         axis.plot(table.samples, here.excess_theory, color=COLOURS[0], label="theory, $d \\to \\infty$")
         for size, units, colour in zip(table["size"].values, table.units.values, COLOURS[1:], strict=False):
             runs = here.excess_simulated.sel(size=size)
+            if not np.isfinite(runs).any():
+                continue
             error = standard_error(runs)
             axis.errorbar(here["at"], runs.mean("seed"), error, fmt="o", color=colour, markersize=4.5,
                           label=f"d = {int(size)}, K = {int(units)}")  # fmt: skip

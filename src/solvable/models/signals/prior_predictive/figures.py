@@ -64,7 +64,12 @@ def draw_laws(data: dict[str, Any]) -> Any:
             tails.plot(runs.output, at.tail_theory, color=COLOURS[i], label=arm)
             _points(tails, runs.output, seen, i)
     tails.plot(runs.output, erfc(runs.output / np.sqrt(2)), "k:", label="infinite width: normal")
-    tails.set(yscale="log", ylim=(1e-4, 1), xlabel="size of the output $x$", ylabel="$P(|f| > x)$")
+    tails.set(
+        yscale="log",
+        ylim=(1e-4, 1),
+        xlabel="size of the output $x$",
+        ylabel="probability of a larger one, $P(|f| > x)$",
+    )
     tails.set_title("tails of networks, hidden layers × units")
     tails.legend(loc="lower left")
     depth = np.linspace(1, 8, 60)
