@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from solvable.tools._forecast_curve import REPEATS, SHARES, held_out_error, power_law
-from solvable.tools._forecast_logistic import best_penalty, forecast_logistic
+from solvable.tools._forecast_logistic import backtest_logistic, best_penalty, forecast_logistic, with_backtest
 from solvable.tools._forecast_ridge import HEAVY, forecast_ridge, halves, less_a_tenth, transport
 from solvable.tools.forecast import FACTORS
 from solvable.tools.forecast import forecast as forecast_curve
@@ -185,7 +185,8 @@ def measure(one: Set, loss: str, splits: int, truths: int, seed: int) -> dict[st
             found = [forecast_ridge(whole, tenths, sizes, L, h) for L, h in zip(penalties, tested, strict=True)]
             last = np.array([np.exp(f.now) for f in found])
         else:
-            found = [forecast_logistic(whole, labels, sizes, L) for L in penalties]
+            found = [with_backtest(forecast_logistic(whole, labels, sizes, L), backtest_logistic(part, labels, whole, L, rng))
+                     for L in penalties]  # fmt: skip
             found = [f._replace(now=f.error) for f in found]
             last = np.array([f.left for f in found])
         names = (

@@ -34,7 +34,7 @@ def ran(out: Path) -> set[str]:
     """What has run without an error before."""
     file = out / "notebooks.jsonl"
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    return {told["name"] for told in map(json.loads, lines) if not told["error"]}
+    return {line["name"] for line in map(json.loads, lines) if not line["error"]}
 
 
 def run_one(name: str, folder: Path) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def run_one(name: str, folder: Path) -> dict[str, Any]:
     from solvable.render.teach import teaching_cells
 
     wall, processor = time.time(), time.process_time()
-    told: dict[str, Any] = {"name": name, "error": ""}
+    outcome: dict[str, Any] = {"name": name, "error": ""}
     try:
         if name.startswith("gallery/"):
             cells = from_script((ROOT / "docs" / f"{name}.py").read_text(encoding="utf-8"))
@@ -53,14 +53,14 @@ def run_one(name: str, folder: Path) -> dict[str, Any]:
 
             cells = teaching_cells(sv.create(name))
         cells = run(cells, dpi=60)
-        told["printed"] = [o.content[:1500] for c in cells for o in c.outputs if o.kind != "png"]
-        told["bytes"] = len(to_ipynb(cells))
+        outcome["printed"] = [o.content[:1500] for c in cells for o in c.outputs if o.kind != "png"]
+        outcome["bytes"] = len(to_ipynb(cells))
         pictures = [o.content for c in cells for o in c.outputs if o.kind == "png"] if draws else []
         for k, picture in enumerate(pictures, start=1):
             (folder / f"{name.replace('/', '-')}-{k}.png").write_bytes(base64.b64decode(picture))
     except Exception as problem:
-        told["error"] = str(problem)[:600]
-    return told | {"wall": time.time() - wall, "processor": time.process_time() - processor}
+        outcome["error"] = str(problem)[:600]
+    return outcome | {"wall": time.time() - wall, "processor": time.process_time() - processor}
 
 
 def _matplotlib() -> bool:
@@ -114,8 +114,8 @@ def main() -> None:
                 )
             for name, process in list(running.items()):
                 if process.poll() is not None:
-                    said, complained = process.communicate()
-                    line = said.strip().splitlines()[-1:] or [json.dumps({"name": name, "error": complained[-600:]})]
+                    printed, complained = process.communicate()
+                    line = printed.strip().splitlines()[-1:] or [json.dumps({"name": name, "error": complained[-600:]})]
                     print(line[0], file=log, flush=True)
                     del running[name]
             time.sleep(0.2)

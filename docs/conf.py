@@ -14,6 +14,9 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent / "src")]
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "agg")
+# Most of the gallery's time is compiling: programs are optimised less, as in the tests (numbers differ by rounding).
+quick = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1"
+os.environ["XLA_FLAGS"] = f"{quick} {os.environ.get('XLA_FLAGS', '')}".strip()
 
 from solvable import __version__  # noqa: E402
 

@@ -98,18 +98,33 @@ def test_the_notebook_of_a_model_runs_from_top_to_bottom(capsys, tmp_path, monke
     file = tmp_path / "n" / "ridge.ipynb"
     words = ("notebook", "perceptron", "loss=square", "teacher=linear", "noise=0.3", "--out", file, "--json")
     status, out, _ = answer(capsys, *words)
-    told = json.loads(out)
-    assert (status, told["executed"], told["file"]) == (0, True, str(file))
+    answered = json.loads(out)
+    assert (status, answered["executed"], answered["file"]) == (0, True, str(file))
     notebook = json.loads(file.read_text(encoding="utf-8"))
     cells = notebook["cells"]
-    assert len(cells) == told["cells"]
+    assert len(cells) == answered["cells"]
     run_cells = [c for c in cells if c["cell_type"] == "code"]
     kinds = [{o["output_type"] for o in c["outputs"]} for c in run_cells]
-    assert sum("display_data" in k for k in kinds) == told["pictures"] == 3  # curve, simulation, plane
+    assert sum("display_data" in k for k in kinds) == answered["pictures"] == 3  # curve, simulation, plane
     solution = next(c for c in run_cells if c["metadata"].get("tags") == ["solution"])
     assert "0.3 " in "".join(solution["outputs"][0]["text"]) or "penalty = 0.3" in "".join(
         solution["outputs"][0]["text"]
     )
+
+
+@pytest.mark.parametrize(
+    "id",
+    ["soft-committee", "masked-regression", "linear-diffusion", "ica", "binary-initialisation"],
+)
+def test_notebooks_of_other_families_run_from_top_to_bottom(id, monkeypatch):
+    from solvable.render import teach
+
+    monkeypatch.setattr(teach, "BUDGET", 0.05)
+    ran = run(teaching_cells(sv.create(id)), dpi=40)
+    printed = "".join(o.content for cell in ran for o in cell.outputs if o.kind != "png")
+    assert "nan" not in "".join(o.content for cell in ran if "solution" in cell.tags for o in cell.outputs)
+    assert "converged" in printed or "finite-size" in printed or "agree" in printed
+    assert sum(o.kind == "png" for cell in ran for o in cell.outputs) >= 2
 
 
 def test_a_script_is_written_without_running_it(capsys, tmp_path):

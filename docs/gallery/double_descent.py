@@ -22,7 +22,7 @@ model.theory()
 # $d = 60$, each with a draw of features, teacher and samples of its own.
 
 # %%
-over = {"width": np.geomspace(0.3, 12, 10), "penalty": [1e-4, 1e-2, 0.3]}
+over = {"width": np.geomspace(0.3, 8, 8), "penalty": [1e-4, 1e-2, 0.3]}
 study = sv.Study(model, over=over, sizes=[60], seeds=8)
 study.run(progress=False)
 figure = study.plot(show=["test_error", "train_loss"], along="width", lines="penalty")
@@ -36,7 +36,7 @@ figure = study.plot(show=["test_error", "train_loss"], along="width", lines="pen
 print(study.agreement(["test_error", "norm"]))
 
 # %% [markdown]
-# No deviation is significant, given that sixty are looked at; *inconclusive* means that eight students are too few to
+# No deviation is significant, given that 48 are looked at; *inconclusive* means that eight students are too few to
 # confirm the error within two per cent. `locate` finds the peak without a grid, and `optimise` the best penalty at
 # the peak by the gradient of the theory.
 

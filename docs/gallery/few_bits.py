@@ -27,17 +27,16 @@ print(study.agreement(["entropy", "overlap"]))
 # %% [markdown]
 # At $\alpha = 0.7$ there are still $e^{0.13 N}$ solutions, but typical ones are isolated from each other. Simple
 # algorithms find solutions nevertheless, in rare dense regions, whose *local entropy* this model computes too
-# (`replicas="infinite"`). Other one-bit weights, and three levels:
+# (`replicas="infinite"`). Other one-bit weights:
 
 # %%
-for levels in ([-1.0, 1.0], [0.0, 1.0], [-1.0, 0.0, 1.0]):
-    bits = np.log2(len(levels))
+for levels in ([-1.0, 1.0], [0.0, 1.0]):
     capacity = float(sv.FewBitSynapses(levels=levels).theory(only=["capacity"]).capacity)
-    print(f"levels {levels}: {capacity:.3f} patterns per weight, {capacity / bits:.3f} per bit")
+    print(f"levels {levels}: {capacity:.3f} patterns per weight")
 
 # %% [markdown]
-# Weights without a sign store less, since their mean is wasted. A third level adds patterns per weight, but none per
-# bit: no code can store more than one pattern per bit, since every label is one.
+# Weights without a sign store less, since their mean is wasted. No weights of one bit can store more than one pattern
+# each, since every label is a bit.
 #
 # ## Exercise
 #

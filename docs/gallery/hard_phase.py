@@ -23,8 +23,8 @@ study.run(progress=False)
 figure = study.plot(show=["overlap", "mse"], lines="matrix_noise")
 
 # %% [markdown]
-# The phases, from the free entropy: where the optimum is reached from nothing (easy), where it exists but is not
-# reached (hard), and where nothing can be known (impossible).
+# The phases, from the free entropy: where the optimum is reached from nothing (2, easy), where it exists but is not
+# reached (1, hard), and where nothing can be known (0, impossible).
 
 # %%
 over = {"matrix_noise": np.linspace(0.3, 1.8, 24), "tensor_noise": np.linspace(0.1, 1.5, 24)}

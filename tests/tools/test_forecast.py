@@ -155,6 +155,29 @@ def test_no_point_is_forecast_where_the_backtest_fails():
     assert result.plot().axes
 
 
+def test_no_change_of_the_error_rate_is_forecast_where_the_backtest_fails():
+    """The same rows with labels of a noisy linear teacher: twins in training make the halves much worse than all rows."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(100, 40))
+    y = np.tile(np.where(x[:, 0] + rng.normal(size=100) > 0, 1.0, -1.0), 2)
+    result = quiet(np.concatenate([x, x + 0.01 * rng.normal(size=x.shape)]), y, "logistic", penalty=0.01, curve=False)
+    assert not any(result.diagnostics["trusted"])
+    assert np.isnan(result.gain).all()
+    assert np.isnan(result.level).all()
+    assert np.isnan(result.log_loss).all()
+    assert any("only bands are given" in note for note in result.warnings)
+    assert "none" in str(result)
+    x, y = drawn(200, 40, noise=0.2)
+    calm = quiet(x, np.sign(y), "logistic", curve=False)
+    assert all(calm.diagnostics["trusted"])
+    assert np.isfinite(calm.gain).all()
+    assert abs(calm.diagnostics["backtest"]) < 0.05
+    assert "points of 100" in str(calm)
+    blind = quiet(x, np.sign(y), "logistic", curve=False, bands=False)
+    assert np.all(np.diff(calm.gain_band) > np.diff(blind.gain_band) - 1e-12)
+    assert "backtest" not in blind.diagnostics
+
+
 def test_target_out_of_reach_has_no_band():
     x, y = drawn(80, 300, noise=0.1)
     result = quiet(x, y, penalty=1e-4, at=[100, 240], curve=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.optimize import nnls
 
-from ._forecast_logistic import fit_logistic
+from ._forecast_logistic import held_out_margins
 from ._forecast_ridge import squared_errors
 
 if TYPE_CHECKING:
@@ -28,18 +28,7 @@ def held_out_error(
     """Mean squared error, or fraction of wrong labels, on the rows `test` after a fit to the rows `train`, per penalty."""
     if loss == "square":
         return squared_errors(features, targets, train, test, penalties).mean(axis=0)
-    x, y = features[train], targets[train]
-    centre = x.mean(axis=0)
-    x, other = x - centre, features[test] - centre
-    left, s, right = np.linalg.svd(x, full_matrices=False)
-    keep = s > 1e-6 * s[0]
-    z = np.concatenate([np.ones((len(train), 1)), left[:, keep] * s[keep]], axis=1)
-    z_test = np.concatenate([np.ones((len(test), 1)), other @ right[keep].T], axis=1)
-    theta, wrong = np.zeros(z.shape[1]), np.empty(len(penalties))
-    for k in np.argsort(-penalties):
-        theta, _ = fit_logistic(z, y, float(penalties[k]), theta)
-        wrong[k] = np.mean(targets[test] * (z_test @ theta) < 0)
-    return wrong
+    return np.mean(held_out_margins(features, targets, train, test, penalties) < 0, axis=0)
 
 
 def measured_curve(

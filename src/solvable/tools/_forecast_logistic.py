@@ -10,7 +10,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.special import expit, log_expit, ndtr, ndtri
 
 from ..methods.random_matrices.effective_ridge import Sample, Shape
-from ._forecast_ridge import RidgeTransport
+from ._forecast_ridge import RidgeTransport, transport
 from .logistic_replica import CHANNELS, Channel, LogisticSolution, most_signal, solve_logistic
 
 STEPS = 10 ** np.arange(0.5, -2.75, -0.5)
@@ -18,6 +18,7 @@ STEPS = 10 ** np.arange(0.5, -2.75, -0.5)
 AROUND = 10 ** np.arange(1.0, -1.25, -0.5)
 """Penalties at which the channels are compared with the sample, in units of the chosen one."""
 CAP, NOT_PROBIT = 0.985, 1.15
+HALVINGS = 2
 
 
 class Left(NamedTuple):
@@ -74,6 +75,19 @@ def approximate_leave_one_out(sample: Sample, labels: np.ndarray, penalties: np.
     return Left(penalties, margins)
 
 
+class Backtest(NamedTuple):
+    """The change of the error rate from half of the rows to all of them: measured, its standard error, and as it was forecast."""
+
+    measured: float
+    error: float
+    forecast: float
+
+    @property
+    def missed(self) -> float:
+        """By how much; NaN if the theory has no solution on the halves."""
+        return self.forecast - self.measured
+
+
 class LogisticForecast(NamedTuple):
     """Error, its change and log-loss at each size, half-widths of 90 % bands (NaN for none), and their origin."""
 
@@ -91,6 +105,8 @@ class LogisticForecast(NamedTuple):
     """Signal in the labels relative to the maximum for a Gaussian field; clearly above one excludes a Gaussian field."""
     left: float
     """Approximate leave-one-out error."""
+    trusted: bool = True
+    """False where the theory fails on the rows at hand: values are then only the centres of the bands."""
 
 
 def capped(shape: Shape, share: float, channel: Channel) -> Shape:
@@ -119,6 +135,56 @@ def best_penalty(whole: RidgeTransport, labels: np.ndarray) -> float:
         order = (found, left) if k == 0 else (left, found)
         left = Left(*(np.concatenate(pair) for pair in zip(*order, strict=True)))
     return float(left.penalties[np.argmin(left.loss)])
+
+
+def held_out_margins(
+    features: np.ndarray, labels: np.ndarray, train: np.ndarray, test: np.ndarray, penalties: np.ndarray
+) -> np.ndarray:
+    """Margins of the rows `test` after logistic regression on the rows `train`, [row, penalty]."""
+    centre = features[train].mean(axis=0)
+    left, s, right = np.linalg.svd(features[train] - centre, full_matrices=False)
+    keep = s > 1e-6 * s[0]
+    z = np.concatenate([np.ones((len(train), 1)), left[:, keep] * s[keep]], axis=1)
+    z_test = np.concatenate([np.ones((len(test), 1)), (features[test] - centre) @ right[keep].T], axis=1)
+    theta, margins = np.zeros(z.shape[1]), np.empty((len(test), len(penalties)))
+    for k in np.argsort(-penalties):
+        theta, _ = fit_logistic(z, labels[train], float(penalties[k]), theta)
+        margins[:, k] = labels[test] * (z_test @ theta)
+    return margins
+
+
+def backtest_logistic(
+    features: np.ndarray, labels: np.ndarray, whole: RidgeTransport, penalty: float, rng: np.random.Generator
+) -> Backtest:
+    """Forecasts from halves of the rows, with half of each class, to all of them.
+
+    Each half predicts the other one; leave-one-out on all rows predicts the same rows, so that most of their noise cancels.
+    """
+    rows = len(labels)
+    last = approximate_leave_one_out(whole.sample, labels, np.array([penalty])).margins[0] < 0
+    first, guessed = np.zeros(rows), []
+    for _ in range(HALVINGS):
+        mixed = [rng.permutation(np.flatnonzero(labels == c)) for c in np.unique(labels)]
+        one, other = (np.sort(np.concatenate([m[k::2] for m in mixed])) for k in (0, 1))
+        for train, test in ((one, other), (other, one)):
+            first[test] += (held_out_margins(features, labels, train, test, np.array([penalty]))[:, 0] < 0) / HALVINGS
+            part = transport(features[train], labels[train])
+            guessed.append(forecast_logistic(part, labels[train], np.array([rows]), penalty).change[0])
+    change = last - first
+    guess = float(np.nanmean(guessed)) if np.isfinite(guessed).any() else np.nan
+    return Backtest(float(change.mean()), float(change.std(ddof=1) / np.sqrt(rows)), guess)
+
+
+def with_backtest(found: LogisticForecast, tested: Backtest) -> LogisticForecast:
+    """Bands wider by the miss on halves, in proportion to the change, and whether values are to be trusted.
+
+    They are not if the miss is larger than a tenth of the error rate beyond twice its own error.
+    """
+    seen = np.nanmax(np.abs([tested.measured, tested.forecast, 0.01]))
+    more = np.nan_to_num(np.minimum(np.abs(found.change) / seen, 1.0) * tested.missed) ** 2
+    error_width, change_width = (np.sqrt(w**2 + more) for w in (found.error_width, found.change_width))
+    trusted = bool(abs(tested.missed) <= 0.1 * found.now[0] + 2 * tested.error)
+    return found._replace(error_width=error_width, change_width=change_width, trusted=trusted)
 
 
 def forecast_logistic(

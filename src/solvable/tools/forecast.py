@@ -22,7 +22,14 @@ import numpy as np
 
 from ..errors import InvalidValue
 from ._forecast_curve import measured_curve, power_law
-from ._forecast_logistic import NOT_PROBIT, forecast_logistic
+from ._forecast_logistic import (  # fmt: skip
+    NOT_PROBIT,
+    Backtest,
+    LogisticForecast,
+    backtest_logistic,
+    forecast_logistic,
+    with_backtest,
+)
 from ._forecast_ridge import HEAVY, RidgeTransport, forecast_ridge, halves, less_a_tenth, transport
 
 if TYPE_CHECKING:
@@ -125,9 +132,13 @@ class Forecast:
         ]
         if "backtest" in self.diagnostics:
             missed, error = (100 * self.diagnostics[k] for k in ("backtest", "backtest_error"))
+            off, known = (
+                (f"{missed:+.0f} %", f"±{error:.0f} %")
+                if self.loss == "square"
+                else (f"{missed:+.1f} points of 100", f"±{error:.1f}")
+            )
             outcome.append(
-                f"Backtest: forecasts from halves of the rows to all of them are off by {missed:+.0f} % "
-                f"(the rows tell this to ±{error:.0f} %)."
+                f"Backtest: forecasts from halves of the rows to all of them are off by {off} (the rows tell this to {known})."
             )
         return outcome
 
@@ -198,7 +209,9 @@ def forecast(
         half = halves(features, targets, np.array([penalty]), rng)[0] if bands else None
         result = _square(whole, parts, half, penalty, finer, place, notes, unit**2)
     else:
-        result = _logistic(whole, targets, penalty, finer, place, notes)
+        found = forecast_logistic(whole, targets, finer, penalty)
+        tested = backtest_logistic(features, targets, whole, found.penalty, rng) if bands else None
+        result = _logistic(whole, found, tested, finer, place, notes)
     line = result.pop("line")
     outcome |= result
     if sizes.max() > TESTED * rows:
@@ -261,10 +274,10 @@ def _heavy(uneven: float) -> str:
 
 
 def _logistic(
-    whole: RidgeTransport, labels: np.ndarray, penalty: float | None, sizes: np.ndarray, place: np.ndarray,
+    whole: RidgeTransport, found: LogisticForecast, tested: Backtest | None, sizes: np.ndarray, place: np.ndarray,
     notes: list[str],
 ) -> dict[str, Any]:  # fmt: skip
-    found = forecast_logistic(whole, labels, sizes, penalty)
+    found = found if tested is None else with_backtest(found, tested)
     uneven, wrong = whole.unevenness(whole.best), found.left * whole.sample.rows
     if uneven > HEAVY:
         notes.append(_heavy(uneven) + "; the forecast may be off.")
@@ -277,19 +290,25 @@ def _logistic(
         notes.append(f"only about {wrong:.0f} of the rows are predicted wrongly: the level is very uncertain.")
     if np.isnan(found.error[place]).any():
         notes.append("the theory has no fixed point at some sizes: their values are NaN.")
+    if tested is not None and not found.trusted:
+        notes.append(
+            f"forecasts from halves of the rows miss all rows by {100 * tested.missed:+.1f} points of 100: these rows violate "
+            "the theory's assumptions, so only bands are given."
+        )
+    point = 1.0 if found.trusted else np.nan
     band = lambda centre, width: np.stack([centre - width, centre + width], axis=-1)  # noqa: E731
     level_band = np.clip(band(found.error, found.error_width), 0.0, 1.0)
     now, width, _ = found.now
     return {
-        "penalty": found.penalty, "level": found.error[place], "level_band": level_band[place],
-        "gain": found.change[place], "gain_band": band(found.change, found.change_width)[place],
+        "penalty": found.penalty, "level": point * found.error[place], "level_band": level_band[place],
+        "gain": point * found.change[place], "gain_band": band(found.change, found.change_width)[place],
         "reached": found.reached[place], "now": now, "now_band": np.clip(band(np.array(now), width), 0.0, 1.0),
-        "log_loss": found.loss[place],
-        "line": {"rows": sizes, "level": found.error, "band": level_band, "reached": found.reached},
+        "log_loss": point * found.loss[place],
+        "line": {"rows": sizes, "level": point * found.error, "band": level_band, "reached": found.reached},
         "diagnostics": {
             "leverage_ratio": uneven, "channel": found.channel, "saturation": found.saturation,
-            "leave_one_out": found.left, "least_kappa": whole.known.least,
-        },
+            "leave_one_out": found.left, "least_kappa": whole.known.least, "trusted": [found.trusted] * len(place),
+        } | ({} if tested is None else {"backtest": tested.missed, "backtest_error": tested.error}),
     }  # fmt: skip
 
 

@@ -6,6 +6,9 @@ Rows x_μ of A have entries of variance 1/d, the labels depend on Aw₀. One ite
     V = (1/d) Σ_i v_i,         ω = Aŵ − V g,               (g, h) = score(y, ω, V),   h = −∂g/∂ω,
     Λ = (1/d) Σ_μ h_μ,         B = Λŵ + Aᵀg,               (ŵ, v) = denoise(B, Λ),    v = ∂ŵ/∂B.
 
+Time goes into reading A. The score acts on every sample by itself: a few rows give their ω, their g and their share of Aᵀg
+before the next rows are read: on a CPU a matrix in single precision that is larger than its caches is read once instead of twice.
+
 The score and the denoiser of a posterior make it the Bayes-optimal algorithm, those of proximal maps (f, −∂f/∂ω; w, ∂w/∂B) the
 minimiser of a risk. In the limit of many weights B = m̂w₀ + √q̂ ξ with numbers that follow a scalar recursion, step by step
 (`state_evolution`). `vmap` runs a batch.
@@ -25,6 +28,8 @@ __all__ = ["Messages", "gamp", "state_evolution"]
 Vector = Float[Array, " n"]
 Score = Callable[[Vector, Vector, Array], tuple[Vector, Vector]]
 Denoise = Callable[[Vector, Array], tuple[Vector, Vector]]
+LARGE, TOGETHER = 1 << 26, 320_000
+"""Bytes of a matrix that a CPU reads once an iteration, being beyond its caches, and of the rows that it reads together."""
 
 
 class Messages(NamedTuple):
@@ -51,6 +56,7 @@ def gamp(
 ) -> Messages:
     """Iterate from `start` (zero without information, the teacher for an informed start).
 
+    `score(y, ω, V)` and `denoise(B, Λ)` act on every sample and every weight by itself.
     `damping` below one mixes in the previous g and ŵ, which helps finite systems and changes no fixed point.
 
     >>> key = jax.random.key(0)
@@ -70,26 +76,51 @@ def gamp(
     V = jnp.asarray(start_variance, inputs.dtype)
     least = V * jnp.finfo(inputs.dtype).eps ** 0.5
 
+    def output(moved, y, there, g, V):
+        """The next g of some samples, and their stiffness."""
+        pull, stiff = score(y, moved - V * g, V)
+        return damping * there * pull + (1 - damping) * g, there * stiff
+
+    def twice(w, V, g):
+        new, stiff = output(inputs @ w, labels, present, g, V)
+        # A vector times the matrix: as `inputs.T @ g` the CPU takes twenty times as long.
+        return new, jnp.sum(stiff), new @ inputs
+
+    def once(w, V, g):
+        block = max(1, min(n, TOGETHER // (d * inputs.dtype.itemsize)))
+        whole = n - n % block
+
+        def some(carry, at):
+            rows, *own = (jax.lax.dynamic_slice_in_dim(v, at, block) for v in (inputs, labels, present, g))
+            new, stiff = output(rows @ w, *own, V)
+            return (carry[0] + jnp.sum(stiff), carry[1] + new @ rows), new
+
+        nothing = jnp.zeros((), inputs.dtype), jnp.zeros(d, inputs.dtype)
+        (stiff, force), new = jax.lax.scan(some, nothing, block * jnp.arange(whole // block))
+        rest, left = output(inputs[whole:] @ w, labels[whole:], present[whole:], g[whole:], V)
+        return jnp.concatenate([new.reshape(-1), rest]), stiff + jnp.sum(left), force + rest @ inputs[whole:]
+
+    def products(w, V, g):
+        """The next g, the sum of the samples' stiffness, and Aᵀg."""
+        if n * d * inputs.dtype.itemsize < LARGE or inputs.dtype.itemsize > 4:  # in double precision nothing is gained
+            return twice(w, V, g)
+        return jax.lax.platform_dependent(w, V, g, cpu=once, default=twice)
+
     def step(state, _):
-        w, V, g, field = state
-        moved = inputs @ w - V * g
-        pull, stiff = score(labels, moved, V)
-        pull, stiff = present * pull, present * stiff
-        g = damping * pull + (1 - damping) * g
-        precision = jnp.sum(stiff) / d
-        B = (
-            precision * w + g @ inputs
-        )  # a vector times the matrix: as `inputs.T @ g` the CPU takes twenty times as long
+        w, V, g = state
+        g_new, stiff, force = products(w, V, g)
+        precision = stiff / d
+        B = precision * w + force
         denoised, variance = denoise(B, precision)
         w_new = damping * denoised + (1 - damping) * w
         change = jnp.linalg.norm(w_new - w) / (jnp.linalg.norm(w_new) + 1e-30)
         V_new = damping * jnp.mean(variance) + (1 - damping) * V
         # Perfect recovery: when the variance vanishes, so does the scale of everything else, and messages stay as they are.
-        after = jax.tree.map(lambda new, old: jnp.where(least >= V, old, new), (w_new, V_new, g, moved), state)
+        after = jax.tree.map(lambda new, old: jnp.where(least >= V, old, new), (w_new, V_new, g_new), state)
         return after, (measure(after[0]), jnp.where(least >= V, 0.0, change))
 
     none = jnp.zeros(n, inputs.dtype)
-    (w, V, _, _), (measured, changes) = jax.lax.scan(step, (first, V, none, none), None, length=iterations)
+    (w, V, _), (measured, changes) = jax.lax.scan(step, (first, V, none), None, length=iterations)
     return Messages(w, V, measured, changes[-1])
 
 
