@@ -73,6 +73,9 @@ def served(*words: str, **variables: str) -> Iterator[Server]:
     """Run `solvable explore` in a separate process, with a terminal in which Enter is pressed for another address."""
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"} | variables
+    # Installed packages have their bytecode; without it every process would spend seconds on compiling them again.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".cache" / "bytecode"))
     command = [sys.executable, "-m", "solvable", "explore", *words, "--json", "--no-browser"]
     ours, theirs = pty.openpty()
     process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, text=True, env=environment)

@@ -153,7 +153,11 @@ def instant(query: str) -> bool:
     return model_class(model)().cost_class() == "instant"
 
 
-def explorer(models: list[str] | None = None, moves: int = MOVES) -> Iterator[Row]:
+def explorer() -> Iterator[Row]:
+    yield from rows()
+
+
+def rows(models: list[str] | None = None, moves: int = MOVES) -> Iterator[Row]:
     if (why := missing()) is not None:
         yield Row("explorer", f"not measured: {why}", 0, unit="ms")
         return
@@ -188,7 +192,7 @@ def main() -> int:
     about.add_argument("--moves", type=int, default=MOVES, help="moves of each slider, at least 2")
     chosen = about.parse_args()
     missed = 0
-    for row in explorer(chosen.models or None, max(2, chosen.moves)):
+    for row in rows(chosen.models or None, max(2, chosen.moves)):
         most = "" if row.most is None else f" (at most {row.most:g}: {'yes' if row.met else 'NO'})"
         print(f"{row.ours:8.0f} {row.unit}{most}  {row.ours_is}. {row.note}", flush=True)
         missed += row.met is False

@@ -102,3 +102,14 @@ def test_the_claims_of_a_model_are_beside_it_with_their_verdicts(visit):
     visit.page.goto(f"{visit.base}/?model=masked-regression")
     visit.find(".ledger > li").first.wait_for()
     assert visit.find(".ledger > li > .verdict").all_inner_texts() == [claim["verdict"] for claim in expected]
+
+
+def test_a_model_that_is_left_no_longer_waits_for_its_claims(visit):
+    """They can wait for the end of a simulation, and a browser opens only six connections to a server."""
+    held, ended = [], []
+    visit.page.route("**/claims", lambda route: held.append(route))
+    visit.page.on("requestfailed", lambda request: ended.append(request.url))
+    visit.open("?model=perceptron&show=test_error")
+    visit.until(lambda: held)
+    visit.page.get_by_role("link", name="Models", exact=True).click()
+    visit.until(lambda: any(url.endswith("/claims") for url in ended))

@@ -1,5 +1,6 @@
 """Simulations: points as they arrive, verdicts, cancelling, and the death of a worker."""
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 
 import solvable as sv
+from solvable.errors import SolvableError
+from solvable.explorer.jobs import Jobs
 from waiting import until
 
 VIEW = {
@@ -237,3 +240,47 @@ def test_two_seeds_never_agree_and_their_deviation_is_given_on_the_scale_of_a_no
         assert each["verdict"] != "agree"
         assert each["z"] < 6
         assert each["sentence"]
+
+
+# --- claims -----------------------------------------------------------------------------------------------------------
+
+
+def test_claims_are_judged_by_the_worker(running, monkeypatch):
+    """Reading their data sets takes seconds of the interpreter, for which the curves of the server would wait."""
+
+    def here(id):
+        raise AssertionError("judged in the server")
+
+    monkeypatch.setattr("solvable.explorer.describe.claims", here)
+    answer = running.get("/api/models/masked-regression/claims")
+    assert answer.status == 200, answer
+    assert answer.json["claims"]
+
+
+@pytest.mark.parametrize("ends", [1, 3])
+def test_claims_are_asked_again_when_the_worker_has_ended(monkeypatch, ends):
+    asked = []
+
+    async def scenario():
+        jobs = Jobs()
+
+        async def worker():
+            return None
+
+        async def write(process, message):
+            asked.append(message)
+            ended = len(asked) <= ends
+            then = jobs._forget_unjudged if ended else lambda: jobs._hear({"claims": "toy", "found": ["claim"]}, b"")
+            asyncio.get_running_loop().call_soon(then)
+
+        monkeypatch.setattr(jobs, "_worker", worker)
+        monkeypatch.setattr("solvable.explorer.jobs._write", write)
+        return await jobs.judged("toy")
+
+    if ends == 1:
+        assert asyncio.run(scenario()) == ["claim"]
+        assert asked == 2 * [{"claims": "toy"}]
+    else:
+        with pytest.raises(SolvableError, match="their process ended"):
+            asyncio.run(scenario())
+        assert len(asked) == 3

@@ -16,7 +16,7 @@ The page is built from the models' declarations, so a new model needs no code he
     describe.py     the description of a model for the page
     theory.py       curves: compiled once, cached, dropped when a newer request arrives
     jobs.py         simulations: a worker process, its events, cancelling
-    worker.py       the worker process
+    worker.py       the worker process, which also judges claims
     waves.py        the order of its work: seed by seed
     ahead.py        its programs, compiled in parallel and in advance
     turns.py        programs that run one at a time

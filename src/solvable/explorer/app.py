@@ -177,9 +177,7 @@ class Explorer:
         id = request.path_params["id"]
         if id not in listings():
             return refusal(404, f"there is no model {id[:60]!r}; {nearest(id[:60], list(listings()))}")
-        from .describe import claims
-
-        return answer({"claims": await run_in_threadpool(claims, id)})
+        return answer({"claims": await self.jobs.judged(id)})
 
     async def kept(self, request: Request) -> Response:
         from .kept import figures

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
+from ..errors import SolvableError
 from ..lab._files import unpack
 from .views import View
 from .worker import FRAME
@@ -20,6 +21,7 @@ from .worker import FRAME
 MOST_WAITING = 4
 MOST_KEPT = 16
 UNATTENDED = 60.0  # seconds after which a job without a listener makes room for another session
+TRIES = 3  # workers that are asked for the claims of a model, should one end
 GRACE = 1.0  # seconds that a cancelled job has to finish its block
 ENDS = ("done", "failed", "cancelled")
 OUTDATED = (
@@ -130,6 +132,7 @@ class Jobs:
         self._starting = asyncio.Lock()
         self._closed = False
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._judged: dict[str, asyncio.Future[Any]] = {}  # claims of models; None where the worker ended
 
     # --- requests of the page ---------------------------------------------------------------------------------------
 
@@ -184,6 +187,27 @@ class Jobs:
             if self._running is None or self._running.ended:
                 await _write(process, {"warm": view.json()})
 
+    async def judged(self, model: str) -> list[dict[str, Any]]:
+        """The claims behind a model, judged by the worker: reading their data sets would hold up the curves of the page."""
+        for _ in range(TRIES):
+            if self._closed:
+                break
+            found = self._judged.get(model)
+            if found is None:
+                found = self._judged[model] = asyncio.get_running_loop().create_future()
+                try:
+                    await _write(await self._worker(), {"claims": model})
+                except (OSError, ConnectionError):
+                    self._forget_unjudged()
+            if (claims := await asyncio.shield(found)) is not None:
+                return claims
+        raise SolvableError("the claims of this model could not be judged: their process ended.")
+
+    def _forget_unjudged(self) -> None:
+        """Tell those who wait for a worker that has ended; they ask the next one."""
+        for model in [m for m, found in self._judged.items() if not found.done()]:
+            self._judged.pop(model).set_result(None)
+
     @property
     def process(self) -> int | None:
         return self._process.pid if self._process is not None else None
@@ -237,12 +261,20 @@ class Jobs:
         if process is not self._process:
             return  # we ended it
         self._process = None
+        self._forget_unjudged()
         if self._running is not None and not self._running.ended:
             self._running.emit("failed", {"error": "the simulation ended early because its process died."})
         if not self._closed:
             self._spawn(self._next())
 
     def _hear(self, message: dict[str, Any], data: bytes) -> None:
+        if "claims" in message:
+            found = self._judged.get(message["claims"])
+            if found is not None and not found.done():
+                if message["found"] is None:
+                    del self._judged[message["claims"]]
+                found.set_result(message["found"])
+            return
         job = self.jobs.get(message.get("job", ""))
         if job is None or job.ended:
             return
@@ -270,6 +302,7 @@ class Jobs:
 
     async def _kill(self) -> None:
         process, self._process = self._process, None
+        self._forget_unjudged()
         if process is not None and process.returncode is None:
             with suppress(ProcessLookupError):
                 process.kill()

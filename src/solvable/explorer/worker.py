@@ -1,5 +1,6 @@
 """The process that simulates for the page: it reads jobs, computes block by block, and sends results.
 
+It also judges the claims of the papers, whose data sets take seconds to import and read, while it has nothing else to do.
 Messages are framed: two lengths (big-endian, 32 bits each), a JSON object, raw bytes. The process ends when the page's
 server ends.
 """
@@ -324,19 +325,19 @@ def main() -> None:
     os.nice(5)  # the curves have priority
     pipe = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output printed by a model must not mix with the messages
-    jobs: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue()
+    asked: queue.Queue[dict[str, Any]] = queue.Queue()
     flags: dict[str, threading.Event] = {}
 
     def listen() -> None:
         while (frame := read_frame(sys.stdin.buffer)) is not None:
             message = frame[0]
-            if "warm" in message:
-                jobs.put(("", message["warm"]))
-            elif "run" in message:
+            if "cancel" in message:
+                if message["cancel"] in flags:
+                    flags[message["cancel"]].set()
+                continue
+            if "run" in message:
                 flags[message["run"]] = threading.Event()
-                jobs.put((message["run"], message["view"]))
-            elif message.get("cancel") in flags:
-                flags[message["cancel"]].set()
+            asked.put(message)
         os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()
@@ -356,34 +357,65 @@ def main() -> None:
     from ..lab import compute  # noqa: F401  (slow imports, done before the first job)
     from . import views  # noqa: F401
     from .ahead import Warming
+    from .describe import claims
 
     warming, imports = Warming(), imports_of_a_verdict()
     send({"ready": True})
+    later: list[dict[str, Any]] = []
     while True:
-        job, view = jobs.get()
+        message = next_of(asked, later)
+        job = message.get("run", "")
         try:
-            if not job:
-                if jobs.empty():  # nothing else is asked for
-                    warm_up(view, warming)
-                while jobs.empty() and next(imports, None):
+            if "warm" in message:
+                if asked.empty():  # nothing else is asked for
+                    warm_up(message["warm"], warming)
+                while asked.empty() and next(imports, None):
                     pass
-                continue
-            warming.stop()
-            Simulation(job, view, send, flags[job]).run()
+            elif "claims" in message:
+                send({"claims": message["claims"], "found": claims(message["claims"])})
+            else:
+                warming.stop()
+                Simulation(job, message["view"], send, flags[job]).run()
         except SolvableError as problem:
-            send({"job": job, "event": "failed", "data": {"error": str(problem)}})
+            if job:
+                send({"job": job, "event": "failed", "data": {"error": str(problem)}})
+            elif "claims" in message:
+                send({"claims": message["claims"], "found": None})
         except BrokenPipeError:
             os._exit(0)
         except Exception as problem:
             import traceback
 
             traceback.print_exc()
-            sentence = f"the simulation failed: {type(problem).__name__}."
-            send({"job": job, "event": "failed", "data": {"error": sentence}})
+            if job:
+                sentence = f"the simulation failed: {type(problem).__name__}."
+                send({"job": job, "event": "failed", "data": {"error": sentence}})
+            elif "claims" in message:
+                send({"claims": message["claims"], "found": None})
         finally:
             flags.pop(job, None)
-            if job:
+            if job or "claims" in message:
                 tidy_up()
+
+
+def next_of(asked: queue.Queue[dict[str, Any]], later: list[dict[str, Any]]) -> dict[str, Any]:
+    """The next message, claims only when nothing else is asked for.
+
+    >>> asked: queue.Queue[dict[str, Any]] = queue.Queue()
+    >>> later: list[dict[str, Any]] = []
+    >>> for message in ({"claims": "ica"}, {"run": "job"}):
+    ...     asked.put(message)
+    >>> next_of(asked, later), next_of(asked, later)
+    ({'run': 'job'}, {'claims': 'ica'})
+    """
+    while True:
+        try:
+            message = asked.get(block=not later)
+        except queue.Empty:
+            return later.pop(0)
+        if "claims" not in message:
+            return message
+        later.append(message)
 
 
 if __name__ == "__main__":

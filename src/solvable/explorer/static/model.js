@@ -48,6 +48,7 @@ class Page {
     // A page that was left must not overwrite the address of the next one.
     this.remember = settled(300, () => { if (!this.left) history.replaceState(null, "", `/?${this.query()}`); });
     this.resized = settled(120, () => this.redraw());
+    this.gone = new AbortController();
     this.lectern = lectern(this);
     this.build();
   }
@@ -84,7 +85,8 @@ class Page {
   /** The ledger is loaded after the curve, and the page works without it. */
   async showClaims() {
     try {
-      const { claims } = await api.claims(this.description.id);
+      // They can wait for a simulation, and a browser opens only six connections: a page that is left asks no longer.
+      const { claims } = await api.claims(this.description.id, this.gone.signal);
       if (!claims.length) return;
       this.ledger.replaceChildren(...ledger(claims));
       this.ledger.hidden = false;
@@ -125,6 +127,7 @@ class Page {
   /** Leaving the model ends its work: curves that are still computed, previews, and its simulation. */
   close() {
     this.left = true;
+    this.gone.abort();
     this.ask.stop();
     clearTimeout(this.full);
     this.waited();
