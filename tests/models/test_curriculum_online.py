@@ -148,6 +148,18 @@ def test_any_horizon_rate_and_schedule_is_followed_to_the_stated_accuracy_or_fla
     assert 8 <= np.asarray(result.converged).sum() < points  # the longest is stiff
 
 
+@pytest.mark.parametrize("intervals", [5, 50])
+def test_a_flow_at_rest_whose_costates_move_is_followed(intervals):
+    """At a fast rate with strong decay students soon rest, and steps that they need would be too long for the adjoint."""
+    model = sv.CurriculumOnline(
+        relevant=0.2, easy=0.05, initial=[0.02, 0.2, 0.8], rate=10.0, penalty=0.4, horizon=24.0, share=0.25,
+        intervals=intervals)  # fmt: skip
+    result = model.theory(only=["final_error", "switching"])
+    assert result.converged
+    np.testing.assert_allclose(result.final_error, 0.3759207460, atol=1e-9)  # of a hundred times as long, too
+    assert np.isfinite(result.switching).all()
+
+
 def test_a_search_that_is_cut_short_is_not_reported_as_an_optimum():
     short = sv.CurriculumOnline(protocol="optimal", intervals=10).theory({"iterations": 2, "tolerance": 1e-9})
     assert not short.converged

@@ -91,8 +91,8 @@ def gamp(
         whole = n - n % block
 
         def some(carry, at):
-            rows, *own = (jax.lax.dynamic_slice_in_dim(v, at, block) for v in (inputs, labels, present, g))
-            new, stiff = output(rows @ w, *own, V)
+            rows, y, there, old = (jax.lax.dynamic_slice_in_dim(v, at, block) for v in (inputs, labels, present, g))
+            new, stiff = output(rows @ w, y, there, old, V)
             return (carry[0] + jnp.sum(stiff), carry[1] + new @ rows), new
 
         nothing = jnp.zeros((), inputs.dtype), jnp.zeros(d, inputs.dtype)

@@ -5,7 +5,8 @@ edges integrate it twice side by side, at fifth and at fourth order (Cash and Ka
 $\dot p = -(\partial_y f)^\top p$ and the derivatives of the cost by every control are the adjoint of the same steps, also
 at both orders. Results are of fifth order; the stated error is the largest difference from fourth order, relative to one
 plus the size of the number. It estimates the global error, not the error of a step. Where it exceeds the accuracy, the
-steps are refined; if refinement or the number of steps does not suffice (a stiff or exploding flow), the results are NaN.
+steps are refined: those that the flow asks for, and the longest allowed one, because a flow at rest asks for no steps while
+its costates still move. If refinement or the number of steps does not suffice (a stiff or exploding flow), the results are NaN.
 
 `solvable.methods.flows.control` searches schedules with it.
 
@@ -57,7 +58,8 @@ _FIRST, _NARROWEST = (
     1e-2,
     1e-12,
 )  # the first step, and the length below which a step has failed, as fractions of an interval
-_LOCAL, _FINER, _LEVELS = 1e-2, 32.0, 4  # error of a step relative to the accuracy; factor and number of refinements
+_LOCAL, _FINER, _LEVELS = 1e-2, 32.0, 9  # error of a step relative to the accuracy; factor and number of refinements
+_SHORTER = 2.0  # factor of the longest step: fifth-order errors of a step fall by _FINER
 
 
 class Visit(NamedTuple):
@@ -95,8 +97,8 @@ def follow(
     """
     problem = _problem(drift, start, controls, horizon, accuracy, max_steps)
 
-    def run(tolerance: Array) -> tuple[Any, Array, Array]:
-        followed = _followed(problem, tolerance, keep=True)
+    def run(fine: _Fineness) -> tuple[Any, Array, Array]:
+        followed = _followed(problem, fine, keep=True)
         assert followed.steps is not None
         path, along = _path(followed, _edges(followed.steps, len(problem.rows)))
         return (path[:, 0], along), jnp.max(along), followed.interval == len(problem.rows)
@@ -122,8 +124,8 @@ def arrive(
     """
     problem = _problem(drift, start, controls, horizon, accuracy, max_steps)
 
-    def run(tolerance: Array) -> tuple[Any, Array, Array]:
-        followed = _followed(problem, tolerance, keep=False)
+    def run(fine: _Fineness) -> tuple[Any, Array, Array]:
+        followed = _followed(problem, fine, keep=False)
         there = followed.interval == len(problem.rows)
         error = jnp.where(there, jnp.max(_apart(*followed.end)), jnp.inf)
         return (followed.end[0], error), error, there
@@ -146,8 +148,8 @@ def visitor(
         problem = _problem(drift, start, controls, horizon, accuracy, max_steps)
         intervals = len(problem.rows)
 
-        def run(tolerance: Array) -> tuple[Any, Array, Array]:
-            followed = _followed(problem, tolerance, keep=True)
+        def run(fine: _Fineness) -> tuple[Any, Array, Array]:
+            followed = _followed(problem, fine, keep=True)
             assert followed.steps is not None
             edges = _edges(followed.steps, intervals)
             path, along = _path(followed, edges)
@@ -198,6 +200,13 @@ class _Followed(NamedTuple):
     end: Array
     interval: Array
     steps: _Steps | None
+
+
+class _Fineness(NamedTuple):
+    """The allowed error of a step, and the longest step as a fraction of an interval."""
+
+    tolerance: Array
+    longest: Array
 
 
 class _Problem(NamedTuple):
@@ -281,8 +290,8 @@ def _step_back(problem: _Problem, step: _Steps, row: Array, costates: Array) -> 
     return costates + jnp.sum(pulls, axis=0), slopes
 
 
-def _followed(problem: _Problem, tolerance: Array, keep: bool) -> _Followed:
-    """Take adaptive steps from edge to edge, each with local error `tolerance`, until the end or the last allowed step.
+def _followed(problem: _Problem, fine: _Fineness, keep: bool) -> _Followed:
+    """Take adaptive steps from edge to edge, as fine as asked for, until the end or the last allowed step.
 
     The attempts are a scan over blocks that are skipped once the flow is done: unlike a `while_loop`, this is
     differentiable in both modes.
@@ -301,12 +310,14 @@ def _followed(problem: _Problem, tolerance: Array, keep: bool) -> _Followed:
         )
         # the choice of steps is not differentiated
         before, after, off = jax.lax.stop_gradient((y, new, length * _combined(apart, slopes)))
-        scale = tolerance * (1 + jnp.maximum(jnp.abs(before[0]), jnp.abs(after[0])))
+        scale = fine.tolerance * (1 + jnp.maximum(jnp.abs(before[0]), jnp.abs(after[0])))
         ratio = jnp.where(jnp.all(jnp.isfinite(after)), jnp.max(jnp.abs(off) / scale), jnp.inf)
         accepted = live & (ratio <= 1)
         change = jnp.clip(0.9 * jnp.maximum(ratio, 1e-10) ** -0.2, 0.2, jnp.where(accepted, 5.0, 0.9))
         # a step that was cut at an edge does not shorten the next one
-        longer = jnp.minimum(jnp.where(accepted & last, jnp.maximum(proposed, change * length), change * length), 1.0)
+        longer = jnp.minimum(
+            jnp.where(accepted & last, jnp.maximum(proposed, change * length), change * length), fine.longest
+        )
         step = _Steps(y, slopes, jnp.where(accepted, length, 0.0), interval)
         ended = accepted & last
         after = (
@@ -387,16 +398,22 @@ def _apart(one: Array, other: Array) -> Array:
     return jax.lax.stop_gradient(jnp.where(jnp.isfinite(off), off, jnp.inf))
 
 
-def _refined(problem: _Problem, level: Array, run: Callable[[Array], tuple[Any, Array, Array]]) -> tuple[Any, Array]:
-    """Refine `run(tolerance)` from a given level until its error is at most the accuracy; return the result and the level.
+def _refined(
+    problem: _Problem, level: Array, run: Callable[[_Fineness], tuple[Any, Array, Array]]
+) -> tuple[Any, Array]:
+    """Refine `run(fineness)` from a given level until its error is at most the accuracy; return the result and the level.
 
     `run` returns its result, the error, and whether a finer tolerance can help.
     """
 
+    def fineness(level: Array) -> _Fineness:
+        tolerance = problem.accuracy * _LOCAL * _FINER**-level
+        return _Fineness(jnp.maximum(tolerance, 4 * jnp.finfo(problem.start.dtype).eps), _SHORTER**-level)
+
     def finer(carry: Any, _: None) -> tuple[Any, None]:
         def again(carry: Any) -> Any:
             _, level, _ = carry
-            result, error, possible = run(problem.accuracy * _LOCAL * _FINER**-level)
+            result, error, possible = run(fineness(level))
             more = possible & (error > problem.accuracy) & (level < _LEVELS - 1)
             return result, level + more.astype(level.dtype), more
 
@@ -404,8 +421,9 @@ def _refined(problem: _Problem, level: Array, run: Callable[[Array], tuple[Any, 
         new = jax.lax.cond(_anywhere(todo), again, lambda carry: carry, carry)
         return jax.tree.map(lambda a, b: jnp.where(todo, a, b), new, carry), None
 
-    run = eqx.filter_closure_convert(run, jnp.asarray(1.0))  # traced once: its shapes are needed before it runs
-    shapes = jax.eval_shape(run, jnp.asarray(1.0))[0]
+    some = fineness(level)
+    run = eqx.filter_closure_convert(run, some)  # traced once: its shapes are needed before it runs
+    shapes = jax.eval_shape(run, some)[0]
     nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     (result, level, _), _ = jax.lax.scan(finer, (nothing, level, jnp.asarray(True)), None, _LEVELS)
     return result, level

@@ -280,7 +280,8 @@ class _Runner:
         self.warm = False
 
     def run(self) -> Float[Array, "sweeps n traces"]:
-        self.precision = jax.config.jax_default_matmul_precision  # threads do not inherit it
+        # Threads do not inherit it. JAX adds its options when it is imported, which no type checker sees.
+        self.precision = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
         self.key, now = jax.random.split(self.key)
         jobs = list(zip(jax.random.split(now, len(self.parts)), self.parts, strict=True))
         ready = [] if self.warm else [self._one(*jobs.pop(0))]  # the first one compiles for all

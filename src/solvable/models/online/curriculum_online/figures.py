@@ -39,7 +39,9 @@ def tuned(
     for zoom in (1.5, 1.12, None):
         grid = {"rate": rates[:, :, None], "penalty": decays[:, None, :], "share": shares[:, None, None]}
         error = np.asarray(model.replace(**grid).theory({"accuracy": 1e-5}, only=["final_error"]).final_error)
-        at = np.argmin(error.reshape(len(shares), -1), axis=1)
+        at = np.nanargmin(
+            error.reshape(len(shares), -1), axis=1
+        )  # NaN: a flow too stiff to follow, far from the best rates
         rate, decay = rates[rows, at // decays.shape[1]], decays[rows, at % decays.shape[1]]
         found = [
             (float(e.min()), {"rate": float(r), "penalty": float(d)})
