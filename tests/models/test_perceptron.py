@@ -146,3 +146,10 @@ def test_every_allowed_number_of_samples_is_computed(loss):
     assert np.asarray(outcome.converged).all()
     error = np.asarray(outcome["bayes_error"])
     np.testing.assert_allclose(error[:23] * samples, error[0] * samples[0], rtol=2e-3)  # ∝ 1/α
+
+
+def test_norms_of_many_clean_samples_do_not_depend_on_the_nodes():
+    """Without noise only the penalty limits the norm, which then magnifies errors of the averages by 10⁴."""
+    model = sv.Perceptron(loss="logistic", noise=0.0, samples=[1600.0, 1e4], penalty=[[1e-6], [3e-3]])
+    norm, finer = model.theory()["norm"], model.theory({"nodes": 48})["norm"]
+    np.testing.assert_allclose(norm, finer, rtol=1e-8)
