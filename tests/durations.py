@@ -76,7 +76,7 @@ class Stopwatch:
     def pytest_sessionfinish(self, session):
         if self.file and not hasattr(session.config, "workerinput"):
             kept = known() | {name: round(s, 1) for name, s in self.measured.items()}
-            kept = {name: s for name, s in sorted(kept.items()) if s >= KEPT}
+            kept = {name: s for name, s in sorted(kept.items()) if s >= KEPT or name.startswith(ALWAYS)}
             Path(self.file).write_text(json.dumps(kept, indent=0, ensure_ascii=False) + "\n")
 
     def pytest_terminal_summary(self, terminalreporter):
