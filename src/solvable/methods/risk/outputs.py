@@ -335,8 +335,18 @@ class Table(Channel):
         return tuple(self.weights @ part for part in parts)
 
     def _nodes(self, loss: Loss, y: Scalar, at: Fields, nodes: int, also: Array | None = None) -> tuple[Array, Array]:
-        breaks = [breaks_of(loss, y, at.V) / jnp.sqrt(at.q), jnp.asarray([-4.0, -2.0, 0.0, 2.0, 4.0])]
+        breaks = [breaks_of(loss, y, at.V) / jnp.sqrt(at.q), self._breaks(y, at.m / jnp.sqrt(at.q), at.rest)]
         return gaussian_panels(jnp.concatenate(breaks + ([] if also is None else [also])), nodes)
+
+    def _breaks(self, y: Scalar, slope: Scalar, rest: Scalar) -> Array:
+        """Breaks in ξ for an average over ν = `slope`·ξ + √`rest`·ζ: the Gaussian's, and around the peak of a count."""
+        breaks = jnp.asarray([-4.0, -2.0, 0.0, 2.0, 4.0])
+        if not self.counts:
+            return breaks
+        count = jnp.maximum(y, 0.5)
+        slope = jnp.where(slope < 0, -1, 1) * jnp.maximum(jnp.abs(slope), 1e-3)
+        peak, width = jnp.log(count) / slope, jnp.sqrt(1 / count + rest) / slope
+        return jax.lax.stop_gradient(jnp.concatenate([breaks, peak + width * jnp.asarray([-9.0, -3.0, 0.0, 3.0, 9.0])]))
 
     def conjugates(self, loss: Loss, at: Fields, rho: Scalar, nodes: int) -> Conjugates:
         def one(y):
@@ -361,9 +371,8 @@ class Table(Channel):
         return Risks(*self._sum(one))
 
     def information(self, q: Scalar, rest: Scalar, nodes: int) -> Information:
-        xi, weight = gaussian_panels(jnp.asarray([-4.0, -2.0, 0.0, 2.0, 4.0]), nodes)
-
         def one(y):
+            xi, weight = gaussian_panels(self._breaks(y, jnp.sqrt(q), rest), nodes)
             log_z, g, slope = self._posterior(y, jnp.sqrt(q) * xi, rest)
             mass = weight * jnp.exp(log_z)
             return mass @ g**2, mass @ slope**2, mass @ log_z
