@@ -138,3 +138,12 @@ def test_a_rate_that_is_too_large_keeps_earlier_values_and_names_the_failed_stag
     np.testing.assert_array_equal(np.isfinite(outcome.forgetting), outcome.converged)
     alone = model.replace(second_stage=1.0).theory()
     np.testing.assert_allclose(outcome.test_loss[2, :4], alone.test_loss[2, :4], rtol=1e-8)
+
+
+def test_a_flow_that_magnifies_rounding_to_its_eighth_digit_has_not_converged():
+    """Rates of 20 and 15 with strong noise: at tolerances of 1e-13 and 3e-13 this flow's norms differ by 1e-5."""
+    wild = {"rate": 20.0, "readout_rate": 44 / 3, "noise": 75.9, "replay": 11 / 15, "consolidation": 1.6}
+    stages = {"similarity": 1.0, "first_stage": 1296.0, "second_stage": 4096.0, "points": 2}
+    outcome = sv.ContinualLearning(students=4, **wild, **stages).theory()
+    assert not np.asarray(outcome.converged).all()
+    assert np.isnan(outcome["norm"][-1]).all()
