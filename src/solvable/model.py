@@ -149,6 +149,7 @@ class Model(eqx.Module):
         1e-12  # the largest difference between a point in a batch and the same point alone
     )
     gradient_accuracy: ClassVar[float] = 1e-6
+    gradient_numerics: ClassVar[Mapping[str, Any]] = {}  # finer ones at which gradients are compared with differences
     check_study: ClassVar[
         Mapping[str, Any] | tuple[Mapping[str, Any], ...]
     ] = {}  # arguments of the studies that `solvable check` runs

@@ -245,8 +245,10 @@ def _batches(model: Model) -> list[Finding]:
 def _gradients(model: Model) -> list[Finding]:
     """Compare the gradient along every control with a central difference, extrapolated once (Richardson).
 
-    Each observable enters as Σ sin(values), which no symmetry makes constant.
+    Each observable enters as Σ sin(values), which no symmetry makes constant. Both are computed at the model's
+    `gradient_numerics`: a difference over a step h of values with errors e, such as those of adaptive steps, is off by e/h.
     """
+    numerics = type(model).gradient_numerics
     controls = model.fields_of("control")
     if not controls:
         return []
@@ -268,8 +270,8 @@ def _gradients(model: Model) -> list[Finding]:
     def totals(out: Any, lead: int) -> Any:
         return jnp.stack([jnp.sum(jnp.sin(out[n]), axis=tuple(range(lead, out[n].ndim))) for n in numbers])
 
-    heights = np.asarray(totals(_lanes(model, rows).theory(), 1))
-    slopes = jax.jit(jax.jacfwd(lambda c: totals(model.with_values(c).theory(), 0)))(
+    heights = np.asarray(totals(_lanes(model, rows).theory(numerics), 1))
+    slopes = jax.jit(jax.jacfwd(lambda c: totals(model.with_values(c).theory(numerics), 0)))(
         {n: jnp.asarray(v) for n, v in centre.items()}
     )
     found = []

@@ -111,7 +111,7 @@ class RLPerceptron(Model):
         1.0, low=0.0, low_open=True, high=1e6, typical=(0.3, 3.0), scale="log", symbol="Q(0)",
         meaning="initial squared norm of the student, |w|²/D")  # fmt: skip
     fastest: Control = control(
-        50.0, low=0.0, low_open=True, high=1e6, typical=(10.0, 100.0), scale="log", symbol=r"\tilde u_{\max}",
+        50.0, low=0.0, low_open=True, high=1e6, typical=(1.0, 100.0), scale="log", symbol=r"\tilde u_{\max}",
         meaning="largest pace in units of √Q, for the schedules best-rate and best-rate-and-length",
         when={"schedule": ("best-rate", "best-rate-and-length")})  # fmt: skip
     rule: str = choice("all", options=RULES, meaning="which episodes are rewarded, and how")

@@ -134,6 +134,7 @@ class XorCurriculum(Model):
     accuracy = 1e-2
     batch_accuracy = 1e-8
     gradient_accuracy = 1e-4  # finite differences of a function that is smooth on the scale of `softness`
+    gradient_numerics = Numerics(tolerance=1e-8)
     theory_lanes = 16
     theory_seconds = 0.4
     typical_sizes = (200, 400, 800)
