@@ -185,8 +185,11 @@ def measure(one: Set, loss: str, splits: int, truths: int, seed: int) -> dict[st
             found = [forecast_ridge(whole, tenths, sizes, L, h) for L, h in zip(penalties, tested, strict=True)]
             last = np.array([np.exp(f.now) for f in found])
         else:
-            found = [with_backtest(forecast_logistic(whole, labels, sizes, L), backtest_logistic(part, labels, whole, L, rng))
-                     for L in penalties]  # fmt: skip
+            tested = [backtest_logistic(part, labels, whole, L, rng) for L in penalties]
+            found = [
+                with_backtest(forecast_logistic(whole, labels, sizes, L), t, sizes / n0)
+                for L, t in zip(penalties, tested, strict=True)
+            ]
             found = [f._replace(now=f.error) for f in found]
             last = np.array([f.left for f in found])
         names = (

@@ -16,7 +16,7 @@ print("patterns per weight that one bit stores:", float(model.theory(only=["capa
 
 # %% [markdown]
 # This is Krauth and Mézard's $\alpha_c \approx 0.833$. The entropy along the way, with the Bethe entropy that belief
-# propagation finds on patterns with 101 and 201 weights:
+# propagation finds on patterns with 201 weights:
 
 # %%
 study = sv.Study(model, over={"samples": np.linspace(0.3, 0.7, 5)}, sizes=[201], seeds=6)

@@ -277,7 +277,7 @@ def _logistic(
     whole: RidgeTransport, found: LogisticForecast, tested: Backtest | None, sizes: np.ndarray, place: np.ndarray,
     notes: list[str],
 ) -> dict[str, Any]:  # fmt: skip
-    found = found if tested is None else with_backtest(found, tested)
+    found = found if tested is None else with_backtest(found, tested, sizes / whole.sample.rows)
     uneven, wrong = whole.unevenness(whole.best), found.left * whole.sample.rows
     if uneven > HEAVY:
         notes.append(_heavy(uneven) + "; the forecast may be off.")
