@@ -56,7 +56,7 @@ def test_a_description_has_numbers_as_numbers_and_symbols_as_mathml(running):
     assert reply["has_theory"]
     assert not reply["has_branches"]
     assert reply["references"][1]["url"] == "https://arxiv.org/abs/2102.08127"
-    assert '<div class="equation"><math display="block"><mi>V</mi>' in reply["about_html"]
+    assert '<div class="equation"><div class="parts"><math display="block"><mi>V</mi>' in reply["about_html"]
     assert "<strong>Data.</strong>" in reply["about_html"]
 
 
