@@ -280,6 +280,24 @@ def test_the_first_curve_of_a_later_server_needs_no_program(monkeypatch, tmp_pat
             server.close()
 
 
+def test_claims_are_judged_once_for_all_servers(surroundings, monkeypatch, tmp_path):
+    servers = [Running(early=Early(tmp_path))]
+    try:
+        found = servers[0].get("/api/models/narrow-network/claims").json
+        assert found["claims"]
+
+        async def again(jobs, id):
+            raise AssertionError("judged again")
+
+        monkeypatch.setattr("solvable.explorer.jobs.Jobs.judged", again)
+        servers.append(Running(early=Early(tmp_path)))
+        assert servers[1].get("/api/models/narrow-network/claims").json == found
+        assert servers[1].get("/api/models/perceptron/claims").status == 500
+    finally:
+        for server in servers:
+            server.close()
+
+
 def test_kept_answers_are_few_and_small_and_damaged_ones_are_ignored(monkeypatch, tmp_path):
     monkeypatch.setattr("solvable.explorer.early.MOST", 3)
     kept = Early(tmp_path)
