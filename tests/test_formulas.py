@@ -202,6 +202,8 @@ def test_values_of_functions_and_differentials_are_formulas(text, found):
         ("W_−·v", "<msub><mi>W</mi><mo>−</mo></msub><mo>·</mo><mi>v</mi>"),
         ("x = -y", '<mo form="prefix">−</mo><mi>y</mi>'),
         ("a - b", "<mo>−</mo>"),
+        ("c_±/√n", "<msub><mi>c</mi><mo>±</mo></msub>"),
+        ("√dt u", "<msqrt><mi>d</mi><mi>t</mi></msqrt>"),
     ],
 )
 def test_signs_covariances_and_means_over_an_index(text, inside):

@@ -261,7 +261,7 @@ class _Parser:
                 above += f"<mo>{'′' * len(primes)}</mo>"
             elif self.take(r"\*(?![^\W_]|\()"):  # w* and w*_k, the teacher's
                 above += "<mo>*</mo>"
-            elif self.peek(r"[_^][\w{(|−-]|_·"):
+            elif self.peek(r"[_^][\w{(|±−-]|_·"):
                 under = self.text[self.at] == "_"
                 self.at += 1
                 script = self.script()
@@ -288,7 +288,7 @@ class _Parser:
             return "<mo>(</mo>" + "".join(self.until(")")) + "<mo>)</mo>"
         if between := self.take(r"\|[^|]+\|"):
             return "<mo>|</mo>" + "".join(_Parser(between[1:-1]).until("")) + "<mo>|</mo>"
-        sign = self.take("[−-]")
+        sign = self.take("[±−-]")
         dotted = None if sign else self.take(_DOTTED)
         word = dotted or self.take(r"[½¼¾⅓⅔]") or self.take(_SCRIPT) or ""
         return (f"<mo>{_minus(sign)}</mo>" if sign else "") + (_name(word) or _letters(word))
@@ -325,6 +325,8 @@ class _Parser:
     def under_root(self) -> str:
         if self.take(r"\("):
             return "".join(self.until(")"))
+        if step := self.take(r"d[a-z](?![a-z])"):  # √dt
+            return _letters(step)
         return self.scripted() if self.at < len(self.text) else ""
 
 
