@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from solvable.contract.describe import describe
 from solvable.explorer import prose
 from solvable.models import LISTINGS
 from solvable.registry import model_class
@@ -92,7 +93,10 @@ def test_broken_formulas_and_markup_are_still_well_formed(text):
 
 
 BARE = re.compile(r"<(math|code|pre)\b.*?</\1>", re.DOTALL)
-RAW = re.compile(r"\S*(?:\w_\{|\w\^|[₀-₉ᵀ²³⁻√Σ∂∇∫·α-ω]|\b\w_\w\b)\S*")
+TAG = re.compile(r"<[^>]+>")
+RAW = re.compile(
+    r"\S*(?:\w_\{|\w\^|[₀-₉ᵀ²³⁻√Σ∂∇∫·α-ω≤≥→←×∈]|\b\w_\w\b|\b[A-Za-z]'*\(\w|\bd[A-Za-z]/d|\b[A-Za-z]{1,2}/\(|\s-[A-Za-z]\b|\sd[BVt]\b)\S*"
+)
 
 
 def test_no_mathematics_of_a_model_is_left_as_raw_text():
@@ -100,8 +104,12 @@ def test_no_mathematics_of_a_model_is_left_as_raw_text():
     for listing in LISTINGS:
         kind = model_class(listing.id)
         meanings = [d.meaning for d in (*kind.fields().values(), *kind.observables_declared)]
-        shown = [prose.prose(kind.__doc__ or ""), *map(prose.line, [listing.sentence]), *map(prose.sentence, meanings)]
-        left = [found[0] for text in shown for found in RAW.finditer(BARE.sub(" ", text))]
+        shown = [
+            prose.prose(describe(kind)["about"]),
+            *map(prose.line, [listing.sentence]),
+            *map(prose.sentence, meanings),
+        ]
+        left = [found[0] for text in shown for found in RAW.finditer(TAG.sub("", BARE.sub(" ", text)))]
         assert not left, (listing.id, left)
 
 
@@ -147,3 +155,56 @@ def test_a_modulus_may_be_a_power():
     found = formula("ρ^|k−l|", "inline")
     assert found.startswith("<math><msup><mi>ρ</mi><mrow><mo>|</mo><mi>k</mi>")
     assert "^" not in found
+
+
+@pytest.mark.parametrize(
+    ("text", "inside"),
+    [
+        ("κ1²", "<msubsup><mi>κ</mi><mn>1</mn><mn>2</mn></msubsup>"),
+        ("κ⋆ z", "<msub><mi>κ</mi><mo>⋆</mo></msub>"),
+        ("2π1", "<mi>π</mi><mn>1</mn>"),
+    ],
+)
+def test_a_number_or_star_behind_a_greek_letter_is_its_index(text, inside):
+    assert inside in formula(text)
+
+
+def test_a_formula_is_not_parted_from_its_full_stop_and_brackets():
+    assert '<span class="whole">(<math>' in prose.line("orthogonal (FᵀF = d·1 for p ≤ d)")
+    assert "</math>.</span>" in prose.sentence("squared couplings, |J|²/N")
+    assert prose.line("**a law, x = 1.**").count("<span") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("With H(x) the mean, N Q(m) and noise N(0, 1).", ["H(x)", "N Q(m)", "N(0, 1)"]),
+        ("of mean -N Q(m) only", ["-N Q(m)"]),
+        ("if 1/Δ > T/(1-q), hence", ["1/Δ > T/(1-q)"]),
+        ("dx/dt = -x, or dV = b dt + Σ^{1/2} dB. Steps of 2dt too", ["dx/dt = -x", "dV = b dt + Σ^{1/2} dB", "2dt"]),
+        ("a factor e^{−0.5826 √(2κ dt)} (Broadie)", ["e^{−0.5826 √(2κ dt)}"]),
+        ("clipped to [−1, 1], else −1", []),
+    ],
+)
+def test_values_of_functions_and_differentials_are_formulas(text, found):
+    seen = []
+    with_formulas(text, lambda f: seen.append(f) or f)
+    assert [f for f in seen if f not in ("[−1, 1]", "−1")] == found
+
+
+@pytest.mark.parametrize(
+    ("text", "inside"),
+    [
+        ("Σ^{1/2}", '<msup><mi mathvariant="normal">Σ</mi>'),
+        ("κΣ_lin", '<msub><mi mathvariant="normal">Σ</mi>'),
+        ("Σ_ijk x", "<munder><mo>∑</mo>"),
+        ("V_ν· − V_·κ + V_··", "<msub><mi>V</mi><mrow><mi>ν</mi><mo>·</mo></mrow></msub>"),
+        ("W_−·v", "<msub><mi>W</mi><mo>−</mo></msub><mo>·</mo><mi>v</mi>"),
+        ("x = -y", '<mo form="prefix">−</mo><mi>y</mi>'),
+        ("a - b", "<mo>−</mo>"),
+        ("c_±/√n", "<msub><mi>c</mi><mo>±</mo></msub>"),
+        ("√dt u", "<msqrt><mi>d</mi><mi>t</mi></msqrt>"),
+    ],
+)
+def test_signs_covariances_and_means_over_an_index(text, inside):
+    assert inside in formula(text)

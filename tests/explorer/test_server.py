@@ -56,7 +56,7 @@ def test_a_description_has_numbers_as_numbers_and_symbols_as_mathml(running):
     assert reply["has_theory"]
     assert not reply["has_branches"]
     assert reply["references"][1]["url"] == "https://arxiv.org/abs/2102.08127"
-    assert '<div class="equation"><math display="block"><mi>V</mi>' in reply["about_html"]
+    assert '<div class="equation"><div class="parts"><math display="block"><mi>V</mi>' in reply["about_html"]
     assert "<strong>Data.</strong>" in reply["about_html"]
 
 
@@ -275,6 +275,24 @@ def test_the_first_curve_of_a_later_server_needs_no_program(monkeypatch, tmp_pat
         assert servers[1].post("/api/theory", {"view": view | {"model": "none"}}).status == 422
         monkeypatch.setattr("solvable.explorer.early.stamp", lambda: "another source")
         assert Early(tmp_path).read("model", "random-labels") is None
+    finally:
+        for server in servers:
+            server.close()
+
+
+def test_claims_are_judged_once_for_all_servers(surroundings, monkeypatch, tmp_path):
+    servers = [Running(early=Early(tmp_path))]
+    try:
+        found = servers[0].get("/api/models/narrow-network/claims").json
+        assert found["claims"]
+
+        async def again(jobs, id):
+            raise AssertionError("judged again")
+
+        monkeypatch.setattr("solvable.explorer.jobs.Jobs.judged", again)
+        servers.append(Running(early=Early(tmp_path)))
+        assert servers[1].get("/api/models/narrow-network/claims").json == found
+        assert servers[1].get("/api/models/perceptron/claims").status == 500
     finally:
         for server in servers:
             server.close()

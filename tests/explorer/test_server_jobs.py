@@ -201,7 +201,8 @@ def row(**more):
     from types import SimpleNamespace
 
     given = {"observable": "a", "point": {"samples": 2.0}, "verdict": "agree", "theory": 0.5, "simulated": 0.51,
-             "error": 0.004, "z": 2.5, "size": 40, "seeds": 8, "power": 1.0, "status": "asymptotic"}  # fmt: skip
+             "error": 0.004, "z": 2.5, "size": 40, "seeds": 8, "power": 1.0, "amplitude": 0.4,
+             "status": "asymptotic"}  # fmt: skip
     return SimpleNamespace(**given | more)
 
 
@@ -209,7 +210,8 @@ def row(**more):
     ("verdict", "rows", "sizes", "words"),
     [
         ("agree", [row(), row(z=-0.3)], (20, 40), "agrees at all 2 points; the largest difference, 0.51 ± 0.004 against 0.5"),
-        ("finite-size", [row(verdict="finite-size", z=9.0), row()], (20, 40), "at 1 of 2 points.*N\\^-1: a finite-size effect"),
+        ("finite-size", [row(verdict="finite-size", z=9.0), row()], (20, 40), "at 1 of 2 points.* 0.4/N fits at all sizes"),
+        ("finite-size", [row(z=9.5), row(verdict="finite-size", z=9.0, amplitude=-2.0, power=0.5)], (20, 40), "-2/√N fits"),
         ("inconclusive", [row(seeds=2)], (20, 40), "2 seeds are too few"),
         ("inconclusive", [row()], (20, 40), "use more seeds"),
         ("disagree", [row(verdict="disagree", z=53.0)], (20, 40), "differs at 1 of 1 point .*not as a finite-size effect"),

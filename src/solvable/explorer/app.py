@@ -177,7 +177,11 @@ class Explorer:
         id = request.path_params["id"]
         if id not in listings():
             return refusal(404, f"there is no model {id[:60]!r}; {nearest(id[:60], list(listings()))}")
-        return answer({"claims": await self.jobs.judged(id)})
+        found = await run_in_threadpool(self._early.read, "claims", id)
+        if found is None:
+            found = {"claims": await self.jobs.judged(id)}
+            await run_in_threadpool(self._early.write, "claims", id, found, id)
+        return answer(found)
 
     async def kept(self, request: Request) -> Response:
         from .kept import figures

@@ -1,6 +1,6 @@
 """Answers kept on disk, beside the compiled programs: a first curve is shown before JAX is imported or a program is loaded.
 
-They are named by everything they depend on: our source files, the versions of JAX and Python, the kind of processor, flags.
+They are named by everything they depend on: our sources and data, the versions of JAX and Python, the kind of processor, flags.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def folder() -> Path | None:
 def stamp() -> str:
     """A name for everything that an answer depends on besides its question."""
     home = Path(__file__).parents[1]
-    files = sorted(home.rglob("*.py"))
+    files = sorted(f for f in home.rglob("*") if f.suffix in (".py", ".nc"))  # claims rest on data
     parts: list[Any] = [[str(f.relative_to(home)), (s := f.stat()).st_size, s.st_mtime_ns] for f in files]
     parts += [sorted((n, v) for n, v in os.environ.items() if n.startswith(FLAGS) and n != "JAX_COMPILATION_CACHE_DIR")]
     parts += [platform.python_version(), platform.machine()]

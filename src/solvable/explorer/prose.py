@@ -7,14 +7,14 @@ import re
 
 from ..render.blocks import blocks, is_displayed, is_example, items
 from ..render.equations import mathml
-from ..render.formulas import formula, inline_formula, with_formulas
+from ..render.formulas import displayed_formula, inline_formula, with_formulas
 
 
 def prose(doc: str) -> str:
     """A docstring as HTML: paragraphs, lists, bold, emphasis, code, displayed equations. All text is escaped.
 
     >>> prose("**Data.** A & B, *sign* and `y`.")
-    '<p><strong>Data.</strong> A &amp; <math><mi>B</mi></math>, <em>sign</em> and <code>y</code>.</p>'
+    '<p><strong>Data.</strong> A &amp; <span class="whole"><math><mi>B</mi></math>,</span> <em>sign</em> and <code>y</code>.</p>'
     """
     return "\n".join(_block(lines) for lines in blocks(doc))
 
@@ -23,7 +23,7 @@ def _block(lines: list[str]) -> str:
     if is_example(lines):
         return f"<pre><code>{html.escape(chr(10).join(lines))}</code></pre>"
     if is_displayed(lines):
-        return '<div class="equation">' + "".join(formula(line) for line in lines if line.strip()) + "</div>"
+        return '<div class="equation">' + "".join(displayed_formula(line) for line in lines if line.strip()) + "</div>"
     if listed := items(lines):
         return "<ul>" + "".join(f"<li>{line(item)}</li>" for item in listed) + "</ul>"
     return f"<p>{line(' '.join(line.strip() for line in lines))}</p>"
@@ -37,7 +37,19 @@ def line(text: str) -> str:
     >>> "<msup>" in line("of order K^{-1/2}")
     True
     """
+    return _UNBROKEN.sub(_together, _line(text))
+
+
+def _line(text: str) -> str:
     return with_formulas(text, inline_formula, _words, _marked)
+
+
+# A formula with the brackets and marks beside it: a line does not begin with a full stop.
+_UNBROKEN = re.compile(r"([(\[]*)(<math>(?:(?!</math>).)*</math>)([.,;:!?)\]]*)")
+
+
+def _together(found: re.Match[str]) -> str:
+    return f'<span class="whole">{found[0]}</span>' if found[1] or found[3] else found[0]
 
 
 def sentence(text: str) -> str:
@@ -65,10 +77,11 @@ def _emphasised(part: str) -> str:
 def _marked(part: str) -> str:
     """Code, LaTeX, bold or emphasis, with its marks."""
     if len(part) > 2 and part[0] == part[-1] == "`":
-        return f"<code>{html.escape(part[1:-1])}</code>"
+        # A dotted name is broken before a dot rather than within a word.
+        return f"<code>{re.sub(r'(?<=[a-z_])[.](?=[a-z_])', '<wbr>.', html.escape(part[1:-1]))}</code>"
     if len(part) > 2 and part[0] == part[-1] == "$":
         return mathml(part[1:-1])
     for mark, tag in (("**", "strong"), ("*", "em")):
         if len(part) > 2 * len(mark) and part.startswith(mark) and part.endswith(mark):
-            return f"<{tag}>{line(part[len(mark) : -len(mark)])}</{tag}>"
+            return f"<{tag}>{_line(part[len(mark) : -len(mark)])}</{tag}>"
     return html.escape(part, quote=False)

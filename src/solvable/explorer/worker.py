@@ -249,11 +249,20 @@ def gaussian_z(t: float, seeds: int) -> float:
     return float(math.copysign(min(-ndtri(float(stdtr(seeds - 1, -abs(t)))), 99.0), t))
 
 
+def per_power(power: float) -> str:
+    """One over a power of the size, in a line.
+
+    >>> per_power(1), per_power(0.5), per_power(2)
+    ('/N', '/√N', '/N²')
+    """
+    return {0.5: "/√N", 1: "/N", 2: "/N²"}.get(power, f"/N to the {power:g}")
+
+
 def verdict_sentence(verdict: str, rows: list[Any], sizes: Any) -> str:
     """What a comparison of one observable has shown, in one sentence."""
     number, seeds = len(rows), min(r.seeds for r in rows)
     points = f"{number} {'point' if number == 1 else 'points'}"
-    worst = max(rows, key=lambda r: abs(gaussian_z(r.z, r.seeds)))
+    worst = max([r for r in rows if r.verdict == verdict] or rows, key=lambda r: abs(gaussian_z(r.z, r.seeds)))
     where = ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in worst.point.items())
     at = f" at {where}" if where else ""
     seen = f"{worst.simulated:.4g} ± {worst.error:.1g} against {worst.theory:.4g}{at}"
@@ -265,8 +274,8 @@ def verdict_sentence(verdict: str, rows: list[Any], sizes: Any) -> str:
         )
     if verdict == "finite-size":
         return (
-            f"differs by more than its error at {marked} of {points}, most with {seen}, but the difference decreases as "
-            f"the declared power of the size, N^{-worst.power:g}: a finite-size effect."
+            f"differs by more than its error at {marked} of {points}, most with {seen}, but decreases with the size N as "
+            f"declared: {worst.amplitude:.2g}{per_power(worst.power)} fits at all sizes, a finite-size effect."
         )
     if verdict == "inconclusive":
         if seeds < FEWEST_SEEDS:
@@ -358,6 +367,7 @@ def main() -> None:
     from . import views  # noqa: F401
     from .ahead import Warming
     from .describe import claims
+    from .turns import RUNNING
 
     warming, imports = Warming(), imports_of_a_verdict()
     send({"ready": True})
@@ -372,7 +382,9 @@ def main() -> None:
                 while asked.empty() and next(imports, None):
                     pass
             elif "claims" in message:
-                send({"claims": message["claims"], "found": claims(message["claims"])})
+                with RUNNING:  # some evaluate a theory
+                    found = claims(message["claims"])
+                send({"claims": message["claims"], "found": found})
             else:
                 warming.stop()
                 Simulation(job, message["view"], send, flags[job]).run()

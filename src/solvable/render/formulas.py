@@ -18,6 +18,8 @@ _INDEX = rf"(?![{''.join(ABOVE)}½¼¾⅓⅔])[^\W_]"
 _SCRIPT = (
     rf"(?:[α-ω](?:{_INDEX}(?!_))*|(?:{_INDEX})+)"  # up to a power or the next base: x_k² is a square, ξ_μξ_ν a product
 )
+_DOTTED = rf"·(?:·|{_INDEX})?|{_INDEX}·(?=[\s,;.)\]}}]|$)"  # the mean over an index
+_NAMED = r"(?!ijk)[a-z]{3}(?![a-z])"
 LARGE = "ΣΠ∫∑∏"
 LONG = 24  # characters of a formula that may have to be broken
 OPENING = {"(": ")", "[": "]", "{": "}", "⟨": "⟩", "⌊": "⌋"}
@@ -35,10 +37,20 @@ def formula(text: str, display: str = "block") -> str:
     >>> "<msub><mi>x</mi><mrow><mi>i</mi><mi>j</mi></mrow></msub>" in formula("x_ij ← −x_ij")
     True
     """
-    parser = _Parser(unicodedata.normalize("NFD", text.strip()))
+    parser = _Parser(unicodedata.normalize("NFD", text.strip().replace("...", "…")))
     inside = "".join(parser.until(""))
     shown = ' display="block"' if display == "block" else ""
     return f"<math{shown}>{inside}</math>"
+
+
+def displayed_formula(text: str) -> str:
+    """A displayed line. Equations beside each other become parts of a line, which can stand below each other where it is narrow.
+
+    >>> displayed_formula("x = 1,    y = 2").count("<math")
+    2
+    """
+    parts = [formula(part) for part in re.split(r"(?<=[,;:])\s{2,}", text.strip())]
+    return parts[0] if len(parts) == 1 else f'<div class="parts">{"".join(parts)}</div>'
 
 
 def inline_formula(text: str) -> str:
@@ -93,7 +105,11 @@ _SIGNS = "=<>~≤≥≪≫≈≠≡∼∝∈→←↦±∓·×⊗⊙∘−∂∇
 _STRONG = re.compile(f"[α-ωΑ-Ωϑϕϵϱℓ{_SCRIPTS}{_SIGNS}\u0302-\u0308\u20d7′_^]".replace("Σ", ""))
 _OPERATOR = re.compile(r"[=<>~≤≥≪≫≈≠≡∼∝∈→←↦±∓·×⊗∘−+/-]+$")
 _LETTER = re.compile(r"[^\W\d_](?:'{0,2}|\*)$")
-_QUOTIENT = re.compile(r"(?:[^\W_]+/[^\W\d_]|[^\W\d_]/(?:[^\W_]+|\([^\W_]+)|\d+/\d+|[^\W\d_]-\d+)$")
+_QUOTIENT = re.compile(
+    r"(?:[^\W_]+/[^\W\d_]|[^\W\d_]/[^\W_]+|\d+/\d+|[^\W\d_]-\d+|d[^\W\d_]/d[^\W\d_])$|[^\W\d_]{1,2}/\(\S"
+)
+_VALUE = re.compile(r"[^\W\d_]'{0,2}\(")
+_DIFFERENTIAL = re.compile(r"\d*d[A-Zs-z]$")
 _CALL = re.compile(r"(?:[A-Za-z]{1,2}|" + "|".join(sorted(FUNCTIONS)) + r")[([{]")
 _NUMBER = re.compile(r"\d[\d,.]*$")
 _ARTICLES = {"a", "A", "I"}
@@ -120,6 +136,8 @@ def _in_words(text: str, show: Callable[[str], str], plain: Callable[[str], str]
 def _formula_at(text: str, words: list[tuple[int, int]], k: int) -> tuple[int, int] | None:
     """Start and end of the formula that begins with a word, or None."""
     best, certain, last = None, False, k
+    if text[slice(*words[k])] == "mean":  # "of mean -N" is no difference
+        return None
     while last < len(words):
         kind = _kind(text, words, last)
         if not kind:
@@ -170,8 +188,9 @@ def _kind(text: str, words: list[tuple[int, int]], k: int) -> str:
     word = text[slice(*words[k])]
     core = word.strip(',.;:()[]{}!?"“”')
     core = re.sub(r"(?:['’]s|(?<=[^\W\d_])-[a-z]{3,})$", "", core)
+    core = re.sub(r"^-(?=[^\W\d_])", "", core)
     if not core:
-        return "weak" if word in ("(", ")", "[", "]", "…", "…,") else ""
+        return "weak" if word in ("(", ")", "[", "]", "…", "…,", "...") else ""
     if _OPERATOR.match(core):
         return "weak" if core in ("+", "/", "-") else "strong"
     if re.fullmatch(r"[a-z]{3,}(?:_[a-z]{2,})+", core):
@@ -181,8 +200,12 @@ def _kind(text: str, words: list[tuple[int, int]], k: int) -> str:
             return "strong"
         beside = [text[slice(*words[i])] for i in (k - 1, k + 1) if 0 <= i < len(words)]
         return "weak" if any(_OPERATOR.match(w) for w in beside) else ""
-    if _STRONG.search(core) or "Σ" in core or _QUOTIENT.match(core):
+    if _STRONG.search(core) or "Σ" in core or _QUOTIENT.match(core) or _VALUE.match(word.lstrip("([{-−")):
         return "strong"
+    if re.match(r"[a-z][A-Z]$", core):  # a product
+        return "weak"
+    if _DIFFERENTIAL.match(core):
+        return "strong" if core[0].isdigit() else "weak"
     if _NUMBER.match(core) or _CALL.match(word.lstrip("([{")) or core.lower() in FUNCTIONS:
         return "weak"
     letters = [c for c in core if c.isalpha()]
@@ -215,13 +238,20 @@ class _Parser:
             if gap := self.take(r"\s+"):
                 out.append(f'<mspace width="{"2em" if len(gap) > 1 else "0.2em"}"></mspace>')
                 continue
+            before = next((part for part in reversed(out) if not part.startswith("<mspace")), "")
+            if before.startswith("<mo") and not before.endswith("|</mo>") and (sign := self.take(r"[-−+](?=\S)")):
+                out.append(f'<mo form="prefix">{_minus(sign)}</mo>')  # of a number, not of a difference
+                continue
             out.append(self.scripted())
         return out
 
     def scripted(self) -> str:
         """An atom with its scripts and primes."""
         large = self.text[self.at] in LARGE and not self.is_covariance()
+        numbered = self.peek("[α-ωϑϕϵϱ]") is not None and self.text[self.at] != "π"
         base, below, above = self.atom(), "", ""
+        if numbered:  # κ1 is one symbol, and so is κ⋆
+            below = _letters(self.take(r"\d+(?![.\d])|⋆(?![A-Za-zα-ω(])") or "")
         while self.at < len(self.text):
             if small := self.take(f"[{''.join(BELOW)}]+"):
                 below += _letters("".join(BELOW[c] for c in small))
@@ -231,7 +261,7 @@ class _Parser:
                 above += f"<mo>{'′' * len(primes)}</mo>"
             elif self.take(r"\*(?![^\W_]|\()"):  # w* and w*_k, the teacher's
                 above += "<mo>*</mo>"
-            elif self.peek(r"[_^][\w{(|−-]"):
+            elif self.peek(r"[_^][\w{(|±−-]|_·"):
                 under = self.text[self.at] == "_"
                 self.at += 1
                 script = self.script()
@@ -247,8 +277,8 @@ class _Parser:
         return f"<{kind[1]}>{base}{under}</{kind[1]}>" if below else f"<{kind[2]}>{base}{over}</{kind[2]}>"
 
     def is_covariance(self) -> bool:
-        """Whether a Σ is the matrix: it has no range below it, and nothing to be summed follows."""
-        return self.peek(r"Σ(?!\s*[_^(\[{₀-ₜ√|⟨⌊]|\s+[^\W\d])") is not None
+        """Whether a Σ is the matrix: it has no range below it but at most a name, and nothing to be summed follows."""
+        return self.peek(rf"Σ(?:_{_NAMED}|(?!\s*[_(\[{{₀-ₜ√|⟨⌊]|\s+[^\W\d]))") is not None
 
     def script(self) -> str:
         """The script after _ or ^: a group in braces, or letters and digits."""
@@ -258,9 +288,10 @@ class _Parser:
             return "<mo>(</mo>" + "".join(self.until(")")) + "<mo>)</mo>"
         if between := self.take(r"\|[^|]+\|"):
             return "<mo>|</mo>" + "".join(_Parser(between[1:-1]).until("")) + "<mo>|</mo>"
-        sign = self.take("[−-]")
-        word = self.take(r"[½¼¾⅓⅔]") or self.take(_SCRIPT) or ""
-        return (f"<mo>{sign}</mo>" if sign else "") + (_name(word) or _letters(word))
+        sign = self.take("[±−-]")
+        dotted = None if sign else self.take(_DOTTED)
+        word = dotted or self.take(r"[½¼¾⅓⅔]") or self.take(_SCRIPT) or ""
+        return (f"<mo>{_minus(sign)}</mo>" if sign else "") + (_name(word) or _letters(word))
 
     def atom(self) -> str:
         if root := self.take("√"):
@@ -294,6 +325,8 @@ class _Parser:
     def under_root(self) -> str:
         if self.take(r"\("):
             return "".join(self.until(")"))
+        if step := self.take(r"d[a-z](?![a-z])"):  # √dt
+            return _letters(step)
         return self.scripted() if self.at < len(self.text) else ""
 
 
@@ -320,4 +353,8 @@ def _symbol(char: str) -> str:
     if char.isalpha():
         upright = ' mathvariant="normal"' if unicodedata.name(char, "").startswith("GREEK CAPITAL") else ""
         return f"<mi{upright}>{char}</mi>"
-    return f"<mo>{html.escape(char)}</mo>"
+    return f"<mo>{html.escape(_minus(char))}</mo>"
+
+
+def _minus(char: str) -> str:
+    return "−" if char == "-" else char

@@ -272,7 +272,7 @@ function axis(look) {
 function base(look) {
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false, annotations: [], hovermode: "x unified",
-    font: { family: look.family, size: 15 * look.scale, color: look.ink }, margin: { l: 64 * look.scale, r: 14, t: 26 * look.scale, b: 54 * look.scale },
+    font: { family: look.family, size: 15 * look.scale, color: look.ink }, margin: { l: 64 * look.scale, r: 20 * look.scale, t: 26 * look.scale, b: 54 * look.scale },
     hoverlabel: { bgcolor: look.paper, bordercolor: look.grid, font: { family: look.family, size: 13 * look.scale, color: look.ink } }, dragmode: look.touch ? false : "zoom",
   };
 }

@@ -39,7 +39,7 @@ error), dt γ² (ceiling/τ₀)² > 1, κ dt > 0.1, or the ceiling lies within t
 ln(ceiling/V_αα) < 3 √(2κ dt).
 
 **Simulation.** The network itself, softmax and ReLU at finite n. Each weight matrix is used once: given X, the columns of
-XW/√n are independent N(0, V), and are drawn as F·(m × n normal numbers). This is exact and needs no n × n matrix.
+XW/√n are independent N(0, V), and are drawn as F times m × n normal numbers. This is exact and needs no n × n matrix.
 """
 
 from __future__ import annotations
