@@ -96,7 +96,7 @@ CLAIMS = (
         "Two-time equations with a spike describe posterior sampling by Langevin dynamics.", PAPER,
         "overlaps and correlations of finite systems on the curves", "no tensor: the overlap tends to 1 − Δ₂",
         (THRESHOLD, AGING), _follows,
-        "p = 3, Δ₃ = 1, T = 1, m₀ = 0.3, t ≤ 6: N = 100 (32 pairs, dense) and 4,000 (8 pairs, diluted); aging: N = 120 (12 pairs)",
+        "p = 3, Δ₃ = 1, T = 1, m₀ = 0.3, t ≤ 6: N = 100 (32 pairs, dense), 4,000 (8 pairs, diluted); aging: N = 120 (12 pairs)",
     ),
     Claim(
         "Langevin sampling needs more signal than message passing.", PAPER,
@@ -113,7 +113,7 @@ CLAIMS = (
         "overlaps grow between the Langevin threshold and Δ₂ = 1, more with slower annealing", "instant annealing",
         (ANNEALING, RECOVERY), _annealing,
         "p = 3, Δ₃ = 1: m₀ = 1e-4, τ ≤ 20, t ≤ 50; N = 100 from m₀ = 0.2, 96 pairs, t ≤ 8; m₀ = 0.03, τ = 20, t = 200, N → ∞ "
-        "and diluted tensors of N = 8,000, 3 pairs",
+        "and diluted tensors of N = 2,000, 6 pairs",
         missing="recovery from vanishing overlaps, at τ and t that grow with ln(1/m₀)/(1/√Δ₂ − 1)²",
     ),
 )  # fmt: skip

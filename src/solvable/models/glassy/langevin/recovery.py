@@ -20,10 +20,10 @@ from .._state_evolution import blind_overlap
 
 NOISES = (0.75, 0.8, 0.85)  # Δ₂, beyond the threshold of Langevin dynamics
 PACE = 20.0  # τ of the annealing
-START, UNTIL, STEP = 0.03, 200.0, 0.1
+START, UNTIL, STEP = 0.03, 200.0, 0.125
 SAMPLED = 0.8  # Δ₂ of the samplers
 STOPS = (10.0, 25.0, 50.0, 75.0, 100.0, 150.0, UNTIL)
-SYSTEMS = {2000: 8, 8000: 3}
+SYSTEMS = {2000: 6}
 SHOWN = 121  # times kept of each solution
 
 
@@ -52,7 +52,6 @@ def constant_overlap(noise: float, start: float, times: Any) -> tuple[np.ndarray
     """The same with a constant tensor, by steps in ln t; its error relative to m as the solver estimates it."""
     path = relax_log(
         _covariance(jnp.asarray(noise)), float(times[-1]), temperature=1.0, overlap=start, tolerance=1.0,
-        log_step=0.05, logit_step=0.2,
     )  # fmt: skip
     grid = [
         np.append(first, np.asarray(x)) for first, x in ((0.0, path.times), (start, path.overlap), (0.0, path.error))
