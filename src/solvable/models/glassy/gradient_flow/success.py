@@ -18,7 +18,7 @@ STOPS = (25.0, 50.0, 100.0, 200.0)
 SYSTEMS = {8000: 16}
 UNTIL = 100.0  # last of these times to which the two-time equations are followed
 STEP = 1 / 12  # of their solution
-GRID = (0.4, 0.44, 0.48, 0.52, 0.56, 0.6, 0.64, 0.68, 0.72, 0.75)  # Δ₂ of their solutions
+GRID = (0.4, 0.44, 0.48, 0.52, 0.56, 0.6, 0.64, 0.68, 0.7, 0.72, 0.75)  # Δ₂ of their solutions
 SUCCESS = 0.9  # of the overlap of the likelihood's informed fixed point
 
 
@@ -46,7 +46,7 @@ def predicted(size: int, noises: Any, until: float) -> Any:
     @jax.jit
     def follow(noise: Any) -> Any:
         path = relax(
-            Mixture({2: 1 / (2 * noise), 3: 1 / 3}), until / steps, steps, overlap=START * size**-0.5, tolerance=0.05
+            Mixture({2: 1 / (2 * noise), 3: 1 / 3}), until / steps, steps, overlap=START * size**-0.5, tolerance=0.1
         )
         return path.times, path.overlap, path.error
 
