@@ -74,7 +74,8 @@ CLAIMS = (
     ),
     Claim(
         "Gradient algorithms can be judged by the physics of glasses.", REVIEW,
-        "success rates change at the flow's line, not at that of trivial landscapes",
+        "success rates change at the flow's line, not at that of trivial landscapes, and at finite times where the two-time "
+        "equations from the same overlap say",
         "they change where the landscape becomes trivial", (LARGE,), _judged,
         "p = 3, Δ₃ = 1, diluted tensors, N = 8,000, from the overlap 4/√N, t = 200; condensed flows left out",
         missing="sizes at which 4/√N is small against what a vanishing overlap grows by beyond the line, a factor of 60 "
