@@ -161,7 +161,7 @@ RECIPES = {
     "langevin-recovery": Recipe(
         recovery,
         draw_recovery,
-        sentence="An annealed sampler finds the signal where one with a constant tensor stays near its small initial overlap.",
+        sentence="An annealed sampler reaches message passing's overlap while one with a constant tensor is still far below it.",
     ),
     "langevin-aging": Recipe(
         aging,
