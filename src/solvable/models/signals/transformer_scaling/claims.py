@@ -102,7 +102,7 @@ CLAIMS = (
         "at equal compute deep shapes reach a lower loss under CompleteP than under μP and depth-μP",
         "equal losses once the rate is tuned for each shape",
         (COMPUTE,), _compute,
-        "small GPTs on a random language, 50 steps, four seeds",
+        "small GPTs on a random language, 50 steps, two seeds",
         missing="models of a size at which savings of compute can be measured",
     ),
 )  # fmt: skip

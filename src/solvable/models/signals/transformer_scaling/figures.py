@@ -10,7 +10,6 @@ from solvable.render.figures import Recipe
 from solvable.render.plots import COLOURS, LINES, MARKERS, label, log_axis
 from solvable.study import Study
 
-from .at_once import trained_at_once
 from .laziness import measured, slopes
 from .model import TransformerScaling
 
@@ -246,14 +245,19 @@ def draw_laziness(data: dict[str, Any]) -> Any:
 
 def compute(quick: bool) -> dict[str, Any]:
     model, grid = TransformerScaling(steps=50, base_width=64), 2.0 ** np.arange(-8.0, -4.0)
-    shapes, seeds = {"64x2": (64, 2), "32x8": (32, 8)}, 4
+    shapes, seeds = {"64 × 2": (64, 2), "32 × 8": (32, 8)}, 2
     if quick:
-        model, grid = model.replace(steps=16, batch=4, context=8), grid[::2]
-        shapes, seeds = {"32x2": (32, 2), "16x8": (16, 8)}, 2
+        model, grid, shapes = (
+            model.replace(steps=16, batch=4, context=8),
+            grid[::2],
+            {"32 × 2": (32, 2), "16 × 8": (16, 8)},
+        )
     found = {}
     for name, (width, depth) in shapes.items():
-        runs = trained_at_once(model.replace(depth=depth), list(NAMES)[1:], "rate", grid.tolist(), range(seeds), width)
-        found[name] = runs.drop_vars("change_simulated").expand_dims(size=[width])
+        runs = Study(
+            model.replace(depth=depth), {"rule": list(NAMES)[1:], "rate": grid}, sizes=[width], seeds=seeds
+        ).run()
+        found[name.replace(" × ", "x")] = runs[KEPT[:3]]
     return found
 
 
