@@ -1,0 +1,326 @@
+"""Small transformers on natural language: what carries over depth, and which shapes pay at equal compute."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from solvable.contract.claims import Measured, mean_and_error
+from solvable.render.figures import Recipe
+from solvable.render.plots import COLOURS, LINES, MARKERS, label, log_axis
+
+from .at_once import Lane, axes_of, grid_of_lanes, trained_at_once
+from .figures import NAMES, best_rates
+from .model import TransformerScaling
+
+MODEL = TransformerScaling(
+    data="documentation", steps=400, batch=16, context=64, letters=64, base_width=64, base_depth=2, rate=2.0**-6.5
+)
+"""The rate is about the best of the base model, for the sweeps of ε and decay."""
+SMALL = MODEL.replace(steps=16, batch=4, context=8, letters=16, base_width=16)
+SWEPT = {
+    "rate": 2.0 ** np.arange(-12.0, -3.0),
+    "epsilon": 2.0 ** np.arange(-22.0, 0.0, 4.0),
+    "decay": 2.0 ** np.array([-3.0, -1.0, 0.0, 1.0, 2.0, 3.0]),
+}
+BY_WIDTH = tuple(NAMES)[1:]
+
+
+class Table(NamedTuple):
+    """Trainings of networks of several shapes (width, depth) under several rules, over one control and seeds."""
+
+    control: str
+    rules: tuple[str, ...]
+    shapes: tuple[tuple[int, int], ...]
+    seeds: int
+
+    def lanes(self, quick: bool = False) -> list[Lane]:
+        """The trainings of every shape."""
+        values = SWEPT[self.control][::4] if quick else SWEPT[self.control]
+        return grid_of_lanes(self.rules, self.control, values.tolist(), range(2 if quick else self.seeds))
+
+
+def tables(quick: bool = False) -> dict[str, Table]:
+    """What both figures show; the last one has shapes of equal compute but for attention, width² × depth."""
+    if quick:
+        deep, shapes, deepest = ((16, 2), (16, 4)), ((32, 2), (16, 8)), (16, 8)
+    else:
+        deep, shapes, deepest = ((64, 2), (64, 8), (64, 32)), ((128, 2), (96, 4), (64, 8), (48, 16), (32, 32)), (64, 64)
+    ends = (deep[0], deep[-1])
+    return {
+        "rate": Table("rate", tuple(NAMES), deep, 4),
+        "deepest": Table("rate", tuple(NAMES), (deepest,), 2),
+        "epsilon": Table("epsilon", BY_WIDTH, ends, 2),
+        "decay": Table("decay", BY_WIDTH, ends, 2),
+        "shapes": Table("rate", tuple(NAMES), shapes, 4),
+    }
+
+
+def together(table: Table, found: list[Any]) -> Any:
+    """The datasets of a table's shapes as one over shapes, with the seeds that all of them have."""
+    import xarray as xr
+
+    names = [f"{width} × {depth}" for width, depth in table.shapes]
+    data = xr.concat(found, "shape", combine_attrs="drop", join="inner")
+    width, depth = (("shape", list(x)) for x in zip(*table.shapes, strict=True))
+    return data.assign_coords(shape=names, width=width, depth=depth)
+
+
+def _computed(names: list[str], quick: bool) -> dict[str, Any]:
+    found = {}
+    for name in names:
+        table = tables(quick)[name]
+        lanes = table.lanes(quick)
+        _, values, seeds = axes_of(lanes)
+        models = [((SMALL if quick else MODEL).replace(depth=depth), width) for width, depth in table.shapes]
+        found[name] = together(
+            table, [trained_at_once(m, table.rules, table.control, values, seeds, width) for m, width in models]
+        )
+    return found
+
+
+def text(quick: bool) -> dict[str, Any]:
+    """Rates, ε and decay over depth; minutes on a GPU."""
+    return _computed(["rate", "deepest", "epsilon", "decay"], quick)
+
+
+def compute(quick: bool) -> dict[str, Any]:
+    """Rates of shapes of equal compute; minutes on a GPU."""
+    return {"": _computed(["shapes"], quick)["shapes"]}
+
+
+# --- numbers ------------------------------------------------------------------------------------------------------------
+
+
+def harmless(data: Any, swept: str, slack: float = 0.1) -> Any:
+    """log₂ of the largest value of a setting whose loss is within `slack` of the best, between points of the grid by a line."""
+    import xarray as xr
+
+    logs = np.log2(data[swept].values)
+
+    def edge(losses: np.ndarray) -> np.ndarray:
+        excess = np.where(np.isfinite(losses), losses, 1e9)
+        excess = excess - excess.min(-1, keepdims=True) - slack
+        last = excess.shape[-1] - 1 - np.argmax((excess <= 0)[..., ::-1], axis=-1)
+        upper = np.minimum(last + 1, excess.shape[-1] - 1)
+        low, high = (np.take_along_axis(excess, i[..., None], -1)[..., 0] for i in (last, upper))
+        share = np.where(upper > last, -low / np.maximum(high - low, 1e-12), 0.0)
+        return logs[last] + share * (logs[upper] - logs[last])
+
+    return xr.apply_ufunc(edge, data.final_loss_simulated, input_core_dims=[[swept]])
+
+
+def tuned_rate(data: Any) -> Any:
+    """The best rate of the first shape under each rule, in the mean over seeds: that of the base model."""
+    losses = data.final_loss_simulated.isel(shape=0, drop=True).mean("seed", skipna=False).fillna(np.inf)
+    return data.rate.isel(rate=losses.argmin("rate").reset_coords(drop=True))
+
+
+def flops_per_step(data: Any) -> Any:
+    """Floating-point operations of a training step: six per weight and token, and those of the attention's scores."""
+    tokens = MODEL.batch * (MODEL.context - 1)
+    return 6 * tokens * data.depth * (12 * data.width**2 + 2 * MODEL.context * data.width)
+
+
+def loss_at_rate(data: Any, rates: Any) -> Any:
+    """Final losses at one rate for each rule, NaN where a run diverged."""
+    return data.final_loss_simulated.sel(rate=rates)
+
+
+def above_best(data: Any) -> Any:
+    """Final losses at the best rate of the first shape, above those at the best rate of each shape, in the mean over seeds."""
+    means = data.final_loss_simulated.mean("seed", skipna=False).fillna(np.inf)
+    own = data.final_loss_simulated.isel(rate=means.argmin("rate"))
+    return loss_at_rate(data, tuned_rate(data)).drop_vars("rate") - own.drop_vars("rate")
+
+
+def saved(data: Any, rule: str, other: str, shape: str, rates: Any) -> Any:
+    """The share of training that `rule` saves, by seed: it reaches the final loss of `other` so much earlier.
+
+    Negative where `other` reaches the final loss of `rule` so much earlier.
+    """
+    import xarray as xr
+
+    at = [
+        data.test_loss_simulated.sel(rule=r, shape=shape, rate=float(rates.sel(rule=r)), drop=True)
+        for r in (rule, other)
+    ]
+    steps = data.time.values.astype(float)
+
+    def earlier(losses: np.ndarray, goals: np.ndarray) -> np.ndarray:
+        falling = np.minimum.accumulate(losses, axis=-1)
+        return np.array([1 - np.interp(-g, -row, steps) / steps[-1] for row, g in zip(falling, goals, strict=True)])
+
+    def share(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+        won = ours[:, -1] <= theirs[:, -1]
+        return np.where(won, earlier(ours, theirs[:, -1]), -earlier(theirs, ours[:, -1]))
+
+    return xr.apply_ufunc(share, *(x.transpose("seed", "time") for x in at), input_core_dims=[["time"], ["time"]])
+
+
+def moved(values: Any, rule: str, shape: int = -1) -> Any:
+    """The change of a number from the first shape to another one under a rule, by seed."""
+    of_rule = values.sel(rule=rule)
+    return of_rule.isel(shape=shape, drop=True) - of_rule.isel(shape=0, drop=True)
+
+
+def transfer_numbers(data: dict[str, Any]) -> list[Measured]:
+    """What decides whether hyperparameters carry over depth; intervals set before the networks of L ≥ 32 were trained."""
+    rate, deepest = data["rate"], data["deepest"]
+    best, first = best_rates(rate), int(rate.depth[0])
+    found = []
+    for shape in range(1, rate.sizes["shape"]):
+        for rule, bounds in (
+            ("completep", {"above": -1.0, "below": 1.0}),
+            ("standard", {"below": -0.5}),
+            ("mup", {"below": -0.5}),
+        ):
+            words = f"octaves from the best rate of L = {first} to that of L = {int(rate.depth[shape])}, text, {NAMES[rule]}"
+            found.append(Measured(words, *mean_and_error(moved(best, rule, shape)), **bounds))
+    both = best_rates(deepest).isel(shape=0, drop=True)
+    for rule, bounds in (("completep", {"above": -1.0, "below": 1.0}), ("mup", {"below": -0.5})):
+        shift = both.sel(rule=rule) - best.sel(rule=rule).isel(shape=0, drop=True)
+        words = f"octaves from the best rate of L = {first} to that of L = {int(deepest.depth[0])}, text, {NAMES[rule]}"
+        found.append(Measured(words, *mean_and_error(shift), **bounds))
+    lost = above_best(rate).isel(shape=-1)
+    words = f"loss at L = {int(rate.depth[-1])} with the best rate of L = {first}, above that with its own best, text"
+    found.append(Measured(f"{words}, CompleteP", *mean_and_error(lost.sel(rule="completep")), below=0.05))
+    more = lost.sel(rule="mup") - lost.sel(rule="completep")
+    found.append(Measured("the same, μP minus CompleteP", *mean_and_error(more), above=0.0))
+    last = int(data["epsilon"].depth[-1])
+    for swept, words, width in (("epsilon", "ε", 2.0), ("decay", "weight decay", 1.0)):
+        shift = moved(harmless(data[swept], swept), "completep")
+        words = f"octaves from the largest harmless {words} of L = {first} to that of L = {last}, text, CompleteP"
+        found.append(Measured(words, *mean_and_error(shift), above=-width, below=width))
+    shift = moved(harmless(data["decay"], "decay"), "depth-mup")
+    found.append(
+        Measured("the same of weight decay, depth-μP, whose rates fall with depth", *mean_and_error(shift), above=0.5)
+    )
+    return found
+
+
+def compute_numbers(runs: Any) -> list[Measured]:
+    """What decides whether CompleteP saves compute at deep shapes; intervals set before the networks were trained."""
+    rates = tuned_rate(runs)
+    kept, best = loss_at_rate(runs, rates), runs.final_loss_simulated.fillna(np.inf).min("rate")
+    found = []
+    for shape in runs["shape"].values[-2:]:
+        for rule in ("mup", "depth-mup"):
+            for values, how in ((kept, "rate tuned on the first shape"), (best, "rate tuned on this shape")):
+                gain = (values.sel(rule=rule) - values.sel(rule="completep")).sel(shape=shape)
+                words = f"loss of {NAMES[rule]} above that of CompleteP, width × depth = {shape}, {how}"
+                found.append(Measured(words, *mean_and_error(gain), above=0.0))
+    shape = runs["shape"].values[-1]
+    for rule in ("mup", "depth-mup"):
+        share = saved(runs, "completep", rule, shape, rates)
+        words = f"share of the training that CompleteP saves against {NAMES[rule]}, {shape}, rate of the first shape"
+        found.append(Measured(words, *mean_and_error(share), above=0.12 if rule == "mup" else 0.0))
+    deep = moved(kept, "completep")
+    words = f"loss of {shape} above that of {runs['shape'].values[0]} at equal compute, CompleteP"
+    found.append(Measured(words, *mean_and_error(deep), below=0.1))
+    return found
+
+
+# --- pictures -----------------------------------------------------------------------------------------------------------
+
+
+def _points(axis: Any, x: Any, values: Any, i: int, name: str, shift: int = 0) -> None:
+    error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
+    axis.errorbar(x, values.mean("seed", skipna=False), error, fmt=MARKERS[i] + LINES[i % len(LINES)], color=COLOURS[i + shift],
+                  markersize=3.8, label=name)  # fmt: skip
+
+
+def _window(losses: Any, above: float) -> tuple[float, float]:
+    low = float(losses.mean("seed").min())
+    return low - 0.05, low + above
+
+
+def draw_text(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    rate, deepest = data["rate"], data["deepest"]
+    figure, axes = plt.subplots(2, 4, figsize=(15.0, 7.2), layout="constrained")
+    for axis, rule in zip(axes[0], rate.rule.values, strict=False):
+        for i, depth in enumerate(rate.depth.values):
+            _points(axis, rate.rate, rate.final_loss_simulated.sel(rule=rule).isel(shape=i), i, f"L = {depth}")
+        _points(axis, deepest.rate, deepest.final_loss_simulated.sel(rule=rule).isel(shape=0), rate.sizes["shape"],
+                f"L = {int(deepest.depth[0])}")  # fmt: skip
+        axis.set(xlabel=label("rate of the base model", r"\eta"), title=NAMES[str(rule)],
+                 ylim=_window(rate.final_loss_simulated, 1.0))  # fmt: skip
+        log_axis(axis.xaxis)
+    axes[0, 0].set_ylabel("test loss at the end, per character")
+    axes[0, 0].legend()
+    best, last, kept = best_rates(rate), best_rates(deepest), above_best(rate)
+    for i, rule in enumerate(rate.rule.values):
+        _points(axes[1, 0], deepest.depth, last.sel(rule=rule), i, "", 3)
+        _points(axes[1, 0], rate.depth, best.sel(rule=rule), i, NAMES[str(rule)], 3)
+        _points(axes[1, 1], rate.depth, kept.sel(rule=rule), i, NAMES[str(rule)], 3)
+    for axis, words in (
+        (axes[1, 0], "best rate, log₂"),
+        (axes[1, 1], "loss at the old best rate, above the best"),
+    ):
+        axis.set(xlabel=label("depth", "L"), title=words)
+        log_axis(axis.xaxis)
+    axes[1, 0].legend()
+    axes[1, 1].set_yscale("symlog", linthresh=0.01)
+    for axis, (swept, symbol) in zip(axes[1, 2:], (("epsilon", r"\epsilon"), ("decay", r"\lambda")), strict=True):
+        runs = data[swept]
+        for k, rule in enumerate(runs.rule.values):
+            for i, depth in enumerate(runs.depth.values):
+                values = runs.final_loss_simulated.sel(rule=rule).isel(shape=i)
+                _points(axis, runs[swept], values, 2 * k + i, f"{NAMES[str(rule)]}, L = {depth}")
+        words = {"epsilon": "Adam's ε of the base model", "decay": "weight decay of the base model"}[swept]
+        axis.set(
+            xlabel=label(words, symbol),
+            title=f"loss against {words.removesuffix(' of the base model')}",
+            ylim=_window(runs.final_loss_simulated, 1.0),
+        )
+        log_axis(axis.xaxis)
+        axis.legend(fontsize=7)
+    figure.suptitle(
+        f"Transformers of width {int(rate.width[0])} on Python's documentation, with hyperparameters of a base model of depth 2",
+        fontsize=11,
+    )
+    return figure
+
+
+def draw_compute(data: dict[str, Any]) -> Any:
+    import matplotlib.pyplot as plt
+
+    runs = data[""]
+    rates = tuned_rate(runs)
+    figure, axes = plt.subplots(1, 3, figsize=(13.5, 4.0), layout="constrained")
+    kept, best = loss_at_rate(runs, rates), runs.final_loss_simulated.min("rate")
+    for axis, values, words in zip(axes, (kept, best), ("rate tuned on the first shape", "rate tuned on every shape"),
+                                   strict=False):  # fmt: skip
+        for i, rule in enumerate(runs.rule.values):
+            _points(axis, range(runs.sizes["shape"]), values.sel(rule=rule), i, NAMES[str(rule)], 3)
+        axis.set_xticks(range(runs.sizes["shape"]), list(runs["shape"].values))
+        axis.set(xlabel="width × depth, at about equal compute", title=words, ylim=_window(best, 0.6))
+    axes[0].set_ylabel("test loss at the end, per character")
+    axes[0].legend()
+    deepest, flops = runs["shape"].values[-1], flops_per_step(runs)
+    for i, rule in enumerate(runs.rule.values):
+        curve = runs.test_loss_simulated.sel(rule=rule, shape=deepest, rate=rates.sel(rule=rule)).isel(
+            time=slice(1, None)
+        )
+        _points(axes[2], curve.time * float(flops.sel(shape=deepest)), curve, i, NAMES[str(rule)], 3)
+    log_axis(axes[2].xaxis)
+    axes[2].set(xlabel="floating-point operations", title=f"the deepest shape, {deepest}, rate of the first")
+    figure.suptitle("Shapes of transformers at equal compute, on Python's documentation", fontsize=11)
+    return figure
+
+
+RECIPES = {
+    "transformer-scaling-text": Recipe(
+        text,
+        draw_text,
+        sentence="Loss of transformers on text against rate, ε and weight decay of a base model, at depths from 2 to 64.",
+    ),
+    "transformer-scaling-compute": Recipe(
+        compute,
+        draw_compute,
+        sentence="Loss of transformers of different shapes on text at about equal compute, under four rules.",
+    ),
+}
