@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from solvable.models.glassy._recovery import Lanes, draw_lanes, recover
-from solvable.models.glassy.gradient_flow.success import succeeded
+from solvable.models.glassy.gradient_flow.success import predicted_limit, seen_limit, succeeded
 
 
 @pytest.mark.parametrize(("kind", "size"), [("dense", 20), ("diluted", 100)])
@@ -38,3 +38,20 @@ def test_condensed_flows_neither_succeed_nor_fail():
     found = succeeded(table).isel(size=0)
     assert np.isnan(found.isel(seed=1)).all()
     np.testing.assert_array_equal(found.isel(seed=0), [[1, 1], [0, 1], [0, 0]])
+
+
+def test_limits_of_success_are_where_curves_cross_and_nan_where_they_do_not():
+    dims = ("matrix_noise", "size", "seed", "sign", "time")
+    number = np.array([4, 3, 1, 0])  # of four systems that succeed at each Δ₂, with both signs of the noise
+    found = (np.arange(4) < number[:, None]).astype(float)[:, None, :, None, None]
+    table = xr.Dataset({"overlap": (dims, np.repeat(found, 2, 3)), "share": (dims, np.zeros((4, 1, 4, 2, 1)))})
+    table = table.assign_coords(matrix_noise=[0.3, 0.4, 0.5, 0.6], size=[1000]).assign(goal=("matrix_noise", [1.0] * 4))
+    limit, error = seen_limit(table, 0)
+    assert limit == pytest.approx(0.45)  # from 3/4 to 1/4
+    # without one system the shares at 0.4 and 0.5 are 1 and 1/3, 2/3 and 1/3 (twice), 2/3 and 0
+    without = [0.475, 0.45, 0.45, 0.425]
+    assert error == pytest.approx(np.sqrt(3) * np.std(without))
+    line = xr.Dataset({"overlap": (("matrix_noise", "time"), [[0.2, 1.0], [0.1, 0.4]])})
+    line = line.assign_coords(matrix_noise=[0.3, 0.4], time=[0.0, 10.0]).assign(goal=("matrix_noise", [1.0, 1.0]))
+    assert predicted_limit(line, 10.0) == pytest.approx(0.3 + 0.1 * 0.1 / 0.6)
+    assert np.isnan(predicted_limit(line, 5.0))  # nowhere yet

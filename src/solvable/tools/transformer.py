@@ -343,7 +343,8 @@ class Advice:
             shown = left.pcolormesh(
                 d["strength"], d["branch"], d["overlap"].T, vmin=0, vmax=1, cmap="viridis", rasterized=True
             )
-            if d["overlap"].min() < KEEP < d["overlap"].max():
+            lost = d["overlap"].min() < KEEP < d["overlap"].max()
+            if lost:
                 left.contour(d["strength"], d["branch"], d["overlap"].T, levels=[KEEP], colors="w", linewidths=1.2)
             if self.strongest is not None:
                 left.axvline(self.strongest, color="w", linestyle="--", linewidth=1.2)
@@ -351,9 +352,10 @@ class Advice:
             left.plot(self.given.strength, 1.0, "o", color=COLOURS[1], markeredgecolor="w", markersize=9, clip_on=False)
             left.set(xscale="log", yscale="log", xlabel=r"strength of queries and keys, $\beta$",
                      ylabel="factor of the residual branches")  # fmt: skip
+            side = "below" if d["overlap"].max() <= KEEP else "above"
+            words = f"solid line: {KEEP:g}" if lost else f"{side} {KEEP:g} everywhere"
             left.set_title(
-                f"overlap after {shape.depth} blocks, T = {shape.context} (white line: {KEEP:g}; dot: as given)",
-                fontsize=9,
+                f"overlap after {shape.depth} blocks, T = {shape.context} ({words}; dot: as given)", fontsize=9
             )
             left.grid(False)
             figure.colorbar(shown, ax=left, label=r"overlap of two tokens, $\rho$")

@@ -16,49 +16,77 @@ from .._thresholds import gradient_flow, likelihood_message_passing, trivial_lan
 NOISES = (0.3, 0.36, 0.4, 0.42, 0.45, 0.48, 0.5, 0.52, 0.55, 0.58, 0.6, 0.62, 0.65, 0.68, 0.7, 0.75)
 STOPS = (25.0, 50.0, 100.0, 200.0)
 SYSTEMS = {8000: 16}
-DENSE = {125: 48, 250: 32, 500: 16, 1000: 8}
-MOMENT = 100.0  # at which dense flows are compared with the two-time equations
-GRID = np.arange(0.3, 0.82, 0.02)  # Δ₂ of their solutions
+UNTIL = 100.0  # last of these times to which the two-time equations are followed
+STEP, THINNED = 1 / 12, 10  # of their solution, of which every tenth value is kept
+GRID = (0.4, 0.44, 0.48, 0.52, 0.56, 0.6, 0.64, 0.68, 0.7, 0.72, 0.75)  # Δ₂ of their solutions
 SUCCESS = 0.9  # of the overlap of the likelihood's informed fixed point
 
 
 def success(quick: bool) -> dict[str, Any]:
     """Flows of both signs of the noise. An hour on two cores, minutes on an accelerator."""
     systems, noises, stops = ({100: 4}, NOISES[::5], STOPS[:1]) if quick else (SYSTEMS, NOISES, STOPS)
-    diluted = recover_all(systems, "diluted", noises, stops).isel(pace=0, drop=True)
-    few = {16: 4, 32: 4} if quick else DENSE
-    line = predicted([*few, *systems], GRID[::8] if quick else GRID, 25.0 if quick else MOMENT, 200 if quick else 2000)
-    return {
-        "": diluted.assign(goal=("matrix_noise", goals(noises))),
-        "dense": dense(few, noises, stops[:3]),
-        "line": line,
-    }
+    table = recover_all(systems, "diluted", noises, stops).isel(pace=0, drop=True)
+    until, grid = (5.0, GRID[::5]) if quick else (UNTIL, GRID)
+    return {"": table.assign(goal=("matrix_noise", goals(noises))), "line": predicted(max(systems), grid, until)}
 
 
-def dense(systems: dict[int, int], noises: Any, stops: Any) -> Any:
-    """Flows on dense tensors of every size."""
-    table = recover_all(systems, "dense", noises, stops).isel(pace=0, drop=True)
-    return table.assign(goal=("matrix_noise", goals(noises)))
+def predicted(size: int, noises: Any, until: float) -> Any:
+    """m(t) of infinite systems that start with the same overlap as those of this size, and where it is to end.
 
-
-def predicted(sizes: Any, noises: Any, until: float, steps: int) -> Any:
-    """The overlap at the last time by the two-time equations, N → ∞, from the overlaps 4/√N of these sizes."""
+    Small systems are not drawn: from the overlap 4/√N of N = 400 the equations predict success at Δ₂ = 0.7 by t = 50.
+    """
     import jax
     import jax.numpy as jnp
     import xarray as xr
 
     from solvable.methods.flows.two_time import Mixture, relax
 
-    def end(noise: Any, start: Any) -> Any:
-        path = relax(Mixture({2: 1 / (2 * noise), 3: 1 / 3}), until / steps, steps, overlap=start, tolerance=0.05)
-        return path.overlap[-1], path.error[-1]
+    steps = 2 * round(until / STEP / 2)
 
-    program = jax.jit(jax.vmap(end, in_axes=(0, None)))
-    ends = [program(jnp.asarray(noises), jnp.asarray(START * n**-0.5)) for n in sizes]
-    found = {name: np.stack([np.asarray(end[i]) for end in ends]) for i, name in enumerate(("overlap", "error"))}
-    table = xr.Dataset({name: (("size", "matrix_noise"), values) for name, values in found.items()})
-    table = table.assign_coords(size=list(sizes), matrix_noise=list(noises)).assign_attrs(time=until)
+    @jax.jit
+    def follow(noise: Any) -> Any:
+        path = relax(
+            Mixture({2: 1 / (2 * noise), 3: 1 / 3}), until / steps, steps, overlap=START * size**-0.5, tolerance=0.1
+        )
+        return tuple(values[::THINNED] for values in (path.times, path.overlap, path.error))
+
+    runs = [follow(jnp.asarray(noise)) for noise in noises]
+    table = xr.Dataset(
+        {name: (("matrix_noise", "time"), np.stack([np.asarray(run[i]) for run in runs]))
+         for i, name in ((1, "overlap"), (2, "error"))},
+        {"matrix_noise": list(noises), "time": np.asarray(runs[0][0])},
+    )  # fmt: skip
     return table.assign(goal=("matrix_noise", goals(noises)))
+
+
+def predicted_limit(line: Any, time: float) -> float:
+    """The Δ₂ up to which infinite systems succeed by this time; NaN if it is not between the ends of the grid."""
+    at = (line.overlap.interp(time=time) / line.goal - SUCCESS).values
+    return _crossing(line.matrix_noise.values, at)
+
+
+def seen_limit(table: Any, time: int) -> tuple[float, float]:
+    """The Δ₂ up to which more than half of the largest systems' flows that did not condense succeed, and its error.
+
+    The error is that of leaving out one system at a time.
+    """
+    found = succeeded(table, time).isel(size=-1)
+
+    def limit(runs: Any) -> float:
+        return _crossing(runs.matrix_noise.values, share(runs)[0].values - 0.5)
+
+    number = found.sizes["seed"]
+    without = [limit(found.isel(seed=[j for j in range(number) if j != i])) for i in range(number)]
+    return limit(found), float(np.sqrt(number - 1) * np.std(without))
+
+
+def _crossing(places: np.ndarray, values: np.ndarray) -> float:
+    """Where values that are positive on the left become negative for the first time, by a line between two places."""
+    negative = np.flatnonzero(values <= 0)
+    if not len(negative) or negative[0] == 0:
+        return float("nan")
+    last = slice(negative[0] - 1, negative[0] + 1)
+    return float(np.interp(0.0, -values[last], places[last]))
 
 
 def goals(noises: Any) -> list[float]:
@@ -95,7 +123,7 @@ def share(found: Any) -> tuple[Any, Any]:
 def draw_success(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
-    one, table = np.asarray(1.0), data[""]
+    one, table, line = np.asarray(1.0), data[""], data["line"]
     lines = [float(f(3, one)) for f in (trivial_landscape, gradient_flow, likelihood_message_passing)]
     words = (
         "no spurious\nminima to\nthe left",
@@ -113,6 +141,10 @@ def draw_success(data: dict[str, Any]) -> Any:
         gone = condensed(table, j).isel(size=-1).sum(("seed", "sign")) / number
         axes[1].plot(table.matrix_noise, found, MARKERS[j] + "-", color=COLOURS[j], markersize=4, linewidth=1)
         axes[1].plot(table.matrix_noise, gone, "x:", color=COLOURS[j], markersize=5, linewidth=1)
+        limit = predicted_limit(line, time) if time <= float(line.time[-1]) else float("nan")
+        if np.isfinite(limit):
+            axes[0].plot(limit, 0.5, MARKERS[j], color=COLOURS[j], markersize=9, fillstyle="none")
+    axes[0].plot([], [], "o", color="0.4", markersize=9, fillstyle="none", label="N → ∞, from the same overlap")
     for axis in axes:
         for place, name in zip(lines, words, strict=True):
             axis.axvline(place, color="0.5", linestyle=":", linewidth=1)

@@ -12,6 +12,7 @@ from solvable.study import Study
 
 from .._figures import approach, draw_escape_times, draw_growth, draw_runs, growth_table
 from .model import Langevin
+from .recovery import draw_recovery, recovery
 
 NOISES = (0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8, 0.9)
 SHOWN = (0.3, 0.5, 0.6, 0.65, 0.7, 0.8)
@@ -156,6 +157,11 @@ RECIPES = {
         annealing,
         draw_annealing,
         sentence="A small overlap grows under annealed Langevin dynamics where it does not with a constant tensor.",
+    ),
+    "langevin-recovery": Recipe(
+        recovery,
+        draw_recovery,
+        sentence="An annealed sampler reaches message passing's overlap while one with a constant tensor is still far below it.",
     ),
     "langevin-aging": Recipe(
         aging,

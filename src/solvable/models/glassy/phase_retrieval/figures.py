@@ -181,43 +181,6 @@ def draw_histogram(data: dict[str, Any]) -> Any:
     return figure
 
 
-# --- larger systems -----------------------------------------------------------------------------------------------------
-
-RATIOS = (3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0)
-STARTS = 4  # descents on each set of measurements
-SYSTEMS = {256: 24, 512: 16, 1024: 12, 2048: 8, 4096: 4, 8192: 2}
-MOMENTS = (50.0, 100.0, 200.0)
-
-
-def larger(quick: bool) -> dict[str, Any]:
-    """Descents of the plain loss from random starts, in systems of growing size. Minutes on an accelerator."""
-    sizes, times = ({16: 2, 32: 2}, (1.0, 2.0)) if quick else (SYSTEMS, MOMENTS)
-    return {"": larger_table({size: large_runs(size, number, times) for size, number in sizes.items()}, times)}
-
-
-def large_runs(size: int, number: int, times: Any) -> dict[str, np.ndarray]:
-    """Loss, overlap and mean square prediction, by seed, α, start and time."""
-    runs = [descents(seed, size, RATIOS, times, STARTS) for seed in range(number)]
-    return {name: np.stack([run[name] for run in runs]) for name in ("loss", "overlap", "square")}
-
-
-def larger_table(found: dict[int, dict[str, np.ndarray]], times: Any) -> Any:
-    """One table by size; NaN where a size has fewer sets of measurements than another."""
-    import xarray as xr
-
-    most = max(len(each["loss"]) for each in found.values())
-    dims = ("size", "seed", "samples", "start", "time")
-    table = xr.Dataset(coords={"size": list(found), "samples": list(RATIOS), "time": list(times)})
-    for name in ("loss", "overlap", "square"):
-        parts = [
-            np.pad(f[name], [(0, most - len(f[name])), *[(0, 0)] * 3], constant_values=np.nan) for f in found.values()
-        ]
-        table[name] = (dims, np.stack(parts).astype(np.float32))
-    exact = PhaseRetrieval(samples=np.array(RATIOS)).theory()
-    return table.assign({f"{name}_theory": ("samples", np.asarray(exact[of])) for name, of in
-                         (("loss", "train_loss"), ("square", "prediction_variance"))})  # fmt: skip
-
-
 # --- states without overlap -------------------------------------------------------------------------------------------
 
 EQUATOR = (8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0)
@@ -225,7 +188,7 @@ EQUATOR = (8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0)
 
 def equator(quick: bool) -> dict[str, Any]:
     """Descents confined to overlap zero, whose ends have no overlap at any α, and the lowest direction of their Hessian."""
-    sizes = {16: 2, 32: 2} if quick else {128: 16, 256: 16, 512: 12, 1024: 8}
+    sizes = {16: 2, 32: 2} if quick else {128: 5, 256: 4}
     times = (1.0, 2.0) if quick else (50.0, 200.0)
     names, found = ("lowest", "alignment", "loss"), {}
     for size, number in sizes.items():

@@ -18,7 +18,7 @@ from jaxtyping import Array
 
 from solvable.methods.flows.descent import descend, on_sphere
 
-from .model import RECOVERED, STEPS_PER_TIME
+from .model import STEPS_PER_TIME
 from .threshold_states import losses
 
 
@@ -95,8 +95,3 @@ def descents(
         name: np.moveaxis(np.asarray(found[name]), 0, -1).reshape(*shape, -1) for name in ("loss", "overlap", "square")
     }
     return out | {name: np.asarray(found[name]).reshape(shape) for name in ("lowest", "alignment") if spectra}
-
-
-def reached(found: dict[str, np.ndarray]) -> np.ndarray:
-    """Whether each descent ended at the signal."""
-    return np.abs(found["overlap"][..., -1]) > RECOVERED

@@ -96,7 +96,7 @@ class PhaseRetrieval(Model):
         span=(3.0, 30.0), points=4, seeds=64,
     )  # fmt: skip
     check_study = (
-        {
+        {  # the state whose theory is exact; trapped ones are compared in the figures
             "values": {"state": "initial", "normalisation": 1.0, "times": [0.0, 0.1]},
             "over": {"samples": [4.0, 8.0]},
             "sizes": [64, 128, 256],

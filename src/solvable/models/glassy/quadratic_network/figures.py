@@ -124,6 +124,7 @@ def draw_recovery(data: dict[str, Any]) -> Any:
                          color=colour, label=f"fresh inputs; {words}")  # fmt: skip
     axes[0].axvline(1, ymax=0.6, color="0.3", linestyle="--", label="threshold $n_c$")
     axes[0].set(xlabel=r"samples, $n/n_c$", ylabel="fraction of minima that are the teacher", ylim=(-0.06, 1.75))
+    axes[0].set_yticks(np.linspace(0, 1, 5))  # the rest of the axis is for the legend
     axes[0].set_title("the teacher is found with\n$n_c$ samples or more")
     axes[0].legend(fontsize=7.5, ncols=2, loc="upper left")
 

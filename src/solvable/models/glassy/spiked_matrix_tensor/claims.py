@@ -41,9 +41,19 @@ def _ordered(stored: Stored) -> list[Measured]:
 
 
 def _judged(stored: Stored) -> list[Measured]:
+    from ..gradient_flow.success import predicted_limit, seen_limit
+
     strong, between, weak = (success_rate(stored, noise) for noise in (0.3, 0.45, 0.7))
     size = int(stored[LARGE]["size"][-1])
+    table, line = stored[LARGE], stored[f"{LARGE}.line"]
+    shifts = []
+    for j, time in enumerate(t for t in table.time.values if t <= float(line.time[-1])):
+        (seen, error), limit = seen_limit(table, j), predicted_limit(line, time)
+        if np.isfinite(limit):  # else the equations predict success at every Δ₂ of the grid
+            words = f"Δ₂ up to which half of the flows succeed by t = {time:g}, N = {size}, less that of the two-time equations"
+            shifts.append(Measured(words, seen - limit, error, above=-0.05, below=0.05))
     return [
+        *shifts,
         Measured(f"fraction of flows that succeed at Δ₂ = 0.45 less that at 0.7, N = {size}",
                  between[0] - weak[0], float(np.hypot(between[1], weak[1])), above=0.2),
         Measured("the same at 0.3 less that at 0.45: no change at the line of trivial landscapes", strong[0] - between[0],
@@ -64,7 +74,8 @@ CLAIMS = (
     ),
     Claim(
         "Gradient algorithms can be judged by the physics of glasses.", REVIEW,
-        "success rates change at the flow's line, not at that of trivial landscapes",
+        "success rates change at the flow's line, not at that of trivial landscapes, and at finite times where the two-time "
+        "equations from the same overlap say",
         "they change where the landscape becomes trivial", (LARGE,), _judged,
         "p = 3, Δ₃ = 1, diluted tensors, N = 8,000, from the overlap 4/√N, t = 200; condensed flows left out",
         missing="sizes at which 4/√N is small against what a vanishing overlap grows by beyond the line, a factor of 60 "
