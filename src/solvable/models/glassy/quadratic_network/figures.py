@@ -98,7 +98,7 @@ def recovery(quick: bool) -> dict[str, Any]:
 
     times = np.array([0.0, *np.geomspace(0.1, 10.0 if quick else 30.0, 6 if quick else 12)])
     sizes, ranks = ([200], [1]) if quick else ([100, 300, 1000], list(RANKS))
-    flow = Study(QuadraticNetwork(times=times), {"teachers": ranks}, sizes=sizes, seeds=4 if quick else 8).run()
+    flow = Study(QuadraticNetwork(times=times), {"teachers": ranks}, sizes=sizes, seeds=4 if quick else 32).run()
     kept = [v for v in flow.data_vars if str(v).startswith(("test_loss", "decay", "train_loss"))]
     return {"": table, "flow": flow[kept], "plain": plain(quick)}
 
@@ -124,6 +124,7 @@ def draw_recovery(data: dict[str, Any]) -> Any:
                          color=colour, label=f"fresh inputs; {words}")  # fmt: skip
     axes[0].axvline(1, ymax=0.6, color="0.3", linestyle="--", label="threshold $n_c$")
     axes[0].set(xlabel=r"samples, $n/n_c$", ylabel="fraction of minima that are the teacher", ylim=(-0.06, 1.75))
+    axes[0].set_yticks(np.linspace(0, 1, 5))
     axes[0].set_title("the teacher is found with\n$n_c$ samples or more")
     axes[0].legend(fontsize=7.5, ncols=2, loc="upper left")
 
