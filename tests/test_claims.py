@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import solvable as sv
 from commands import answer
@@ -33,6 +34,8 @@ def test_claims_cite_papers_of_the_model_and_figures_whose_data_are_kept(id):
         assert all(np.isfinite(n.above) or np.isfinite(n.below) for n in entry.judged.numbers)
         assert claim.would_change or entry.judged.verdict != CONTRADICTED, claim.sentence
         assert claim.missing or claim.would_change or entry.judged.verdict == SHOWN, claim.sentence
+        # what is missing does not explain a number that is not as claimed
+        assert claim.would_change or all(n.holds(claim.margin) for n in entry.judged.numbers), claim.sentence
         assert claim.missing or entry.judged.verdict != OPEN, claim.sentence
 
 
@@ -69,6 +72,17 @@ def test_a_verdict_follows_the_data():
     deep = runs.assign(excess_loss=runs.excess_loss.where(runs.learner != "1 layer", 10 * runs.excess_loss))
     stored = {f"what-transformers-learn.{part}": data for part, data in parts.items()}
     assert judge(claim, stored | {"what-transformers-learn.sequences": deep}).verdict == SHOWN
+
+
+def test_the_seconds_of_a_claim_are_declared_or_those_that_its_figures_recorded():
+    def data(seconds):
+        return xr.Dataset(attrs={"core_seconds": seconds} if seconds else {})
+
+    claim = Claim("It grows.", "paper", "a positive slope", measure=lambda _: [Measured("slope", 1.0, above=0)])
+    two_parts = {"one": data(3.0), "one.runs": data(3.0)}
+    assert judge(claim, two_parts | {"two": data(40.0)}).duration == "43 s"
+    assert judge(claim, two_parts | {"two": data(0)}).as_dict()["seconds"] is None
+    assert judge(dataclasses.replace(claim, seconds=720), two_parts).duration == "12 min"
 
 
 def test_noisy_data_leave_a_claim_open_and_missing_data_leave_it_partly_shown():

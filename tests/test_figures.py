@@ -94,9 +94,9 @@ def axis_labels(source):
         texts = [*named, *(call.args[:1] if method in ("set_xlabel", "set_ylabel") else ())]
         for text in texts:
             if isinstance(text, ast.JoinedStr):
-                yield text.lineno, "".join(v.value if isinstance(v, ast.Constant) else "word" for v in text.values)
+                yield text.lineno, "".join(str(v.value) if isinstance(v, ast.Constant) else "word" for v in text.values)
             elif isinstance(text, ast.Constant):
-                yield text.lineno, text.value
+                yield text.lineno, str(text.value or "")
 
 
 @pytest.mark.parametrize("module", sorted({figure.module for figure in FIGURES}))
@@ -121,6 +121,13 @@ def test_a_figure_is_saved_as_png_and_pdf_with_its_data(name, tmp_path):
     with xr.open_dataset(files[".nc"], engine="scipy") as data:
         assert json.loads(data.attrs["study"])["models"]
         assert data.attrs["device"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [figure.name for figure in FIGURES])
+def test_every_figure_is_drawn_from_its_stored_data(name, tmp_path):
+    picture = plt.imread(next(f for f in draw(name, tmp_path) if f.suffix == ".png"))[..., :3]
+    assert 0.2 < np.mean(picture.min(axis=2) > 0.99) < 0.99
 
 
 def test_an_interrupted_figure_resumes_and_leaves_no_files(tmp_path, monkeypatch, capsys):
@@ -156,8 +163,14 @@ def test_an_interrupted_figure_resumes_and_leaves_no_files(tmp_path, monkeypatch
     impatient.append(False)
     draw("perceptron-learning-curves", tmp_path, recompute=True)
     assert made == [0, 1, 2]
-    assert xr.load_dataset(tmp_path / "perceptron-learning-curves.nc", engine="scipy").x.values.tolist() == [0, 1, 2]
+    drawn = xr.load_dataset(tmp_path / "perceptron-learning-curves.nc", engine="scipy")
+    assert drawn.x.values.tolist() == [0, 1, 2]
+    assert "core_seconds" not in drawn.attrs  # which would be the time of a part
     assert not list(tmp_path.glob(".*"))
+    impatient.append(False)
+    draw("perceptron-learning-curves", tmp_path, recompute=True)
+    drawn = xr.load_dataset(tmp_path / "perceptron-learning-curves.nc", engine="scipy")
+    assert 0 <= float(drawn.attrs["core_seconds"]) < 60
 
 
 def test_exact_curves_are_shown_first_and_networks_are_added(tmp_path, monkeypatch, capsys):

@@ -234,6 +234,7 @@ def claims_text(id: str, heading: str = "## What the papers claim, and what was 
         seen = "<br>".join(numbers) or f"*if it holds*: {formula_cell(claim.seen)}"
         cited = f"{entry.paper.authors.split(',')[0].split(' and ')[0]} {entry.paper.year}"
         command = f"`{judged.command}`" if judged.command else ""
+        command += f" ({judged.duration})" if judged.duration else ""
         rows.append([f"**{judged.verdict}**", f"{formula_cell(claim.sentence)} ({cell(cited)})", seen, command])
     return f"{heading}\n\n" + table(["verdict", "claim", "seen", "shown by"], rows) if rows else ""
 

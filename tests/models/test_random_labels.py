@@ -1,5 +1,7 @@
 """Random labels: the pair of equations without a covariance, capacity, clouds, simulations, digits."""
 
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ from scipy.optimize import root
 from scipy.stats import norm
 
 import solvable as sv
+from commands import answer
 from solvable.model import simulate_batch
 
 P = 300
@@ -153,3 +156,13 @@ def test_own_rows_have_the_theory_of_their_covariance():
     np.testing.assert_allclose(same, sv.RandomLabels(inputs="digits", **settings).theory().train_loss, rtol=1e-9)
     longer = digits() * np.where(np.arange(61) == 0, 100.0, 1.0)
     assert abs(sv.RandomLabels(inputs="given", rows=longer, **settings).theory().train_loss - same) > 1e-3
+
+
+def test_own_rows_are_read_from_a_file(tmp_path, capsys):
+    rows = np.random.default_rng(0).normal(size=(60, 5)) @ np.diag([1.0, 2.0, 3.0, 4.0, 5.0])
+    np.save(tmp_path / "rows.npy", rows)
+    fields = ["inputs=given", f"rows=@{tmp_path / 'rows.npy'}", "loss=square", "samples=4"]
+    code, out, _ = answer(capsys, "theory", "random-labels", *fields, "--json")
+    assert code == 0
+    expected = sv.RandomLabels(inputs="given", rows=rows, loss="square", samples=4.0).theory().train_loss
+    assert json.loads(out)["observables"]["train_loss"] == pytest.approx(float(expected), rel=1e-12)

@@ -52,7 +52,7 @@ def _print(judged) -> None:
         "settings": claim.settings,
         "missing": claim.missing,
         **judged.decided,
-        "shown by": judged.command + (f" (recomputed in {_duration(claim.seconds)})" if claim.seconds else ""),
+        "shown by": judged.command + (f" (recomputed in {judged.duration})" if judged.duration else ""),
     }
     for name, text in lines.items():
         if text:
@@ -63,7 +63,3 @@ def _indented(text: str, by: int) -> str:
     import textwrap
 
     return textwrap.fill(text, 118 - by, subsequent_indent=" " * by)
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

@@ -80,7 +80,7 @@ class Claim:
     - `would_change`: for claims that are not shown, what would decide them, or change our mind.
     - `margin`: the number of standard errors by which a number must clear the ends of its interval.
     - `command`: the command that shows the claim, if it is not `solvable figure FIRST`.
-    - `seconds`: approximate time to recompute the data.
+    - `seconds`: approximate time to recompute the data; 0 if it is the one stored with the data, or unknown.
     """
 
     sentence: str
@@ -105,11 +105,23 @@ class Judged:
     verdict: str
     numbers: tuple[Measured, ...] = ()
     data: tuple[tuple[str, str], ...] = ()
+    seconds: float = 0.0
 
     @property
     def command(self) -> str:
         """The command that shows the claim."""
         return self.claim.command or (f"solvable figure {self.claim.figures[0]}" if self.claim.figures else "")
+
+    @property
+    def duration(self) -> str:
+        """How long it takes to compute the data again, in words; empty if unknown.
+
+        >>> [Judged(Claim("It grows.", "paper", "a slope"), SHOWN, seconds=s).duration for s in (0, 40, 600)]
+        ['', '40 s', '10 min']
+        """
+        if self.seconds >= 100:
+            return f"{self.seconds / 60:.0f} min"
+        return f"{self.seconds:.0f} s" if self.seconds else ""
 
     @property
     def decided(self) -> dict[str, str]:
@@ -121,12 +133,13 @@ class Judged:
         """The claim, its verdict, and every number with its required interval, for JSON."""
         claim, margin = self.claim, self.claim.margin
         numbers = [dataclasses.asdict(n) | {"holds": n.holds(margin), "text": n.describe()} for n in self.numbers]
-        words = ("sentence", "paper", "seen", "null", "settings", "missing", "would_change", "seconds")
+        words = ("sentence", "paper", "seen", "null", "settings", "missing", "would_change")
         return {
             "verdict": self.verdict,
             **{word: getattr(claim, word) for word in words},
             "numbers": numbers,
             "command": self.command,
+            "seconds": self.seconds or None,
             "data": [{"name": name, "sha256": digest} for name, digest in self.data],
         }
 
@@ -151,7 +164,17 @@ def judge(claim: Claim, stored: Stored, data: Sequence[tuple[str, str]] = ()) ->
     if claim.measure is None:
         return Judged(claim, OPEN)
     numbers = tuple(claim.measure(stored))
-    return Judged(claim, verdict_of(numbers, claim.margin, claim.missing), numbers, tuple(data))
+    verdict = verdict_of(numbers, claim.margin, claim.missing)
+    return Judged(claim, verdict, numbers, tuple(data), claim.seconds or _recorded_seconds(stored))
+
+
+def _recorded_seconds(stored: Stored) -> float:
+    """Processor seconds that figures recorded when their data were computed; 0 if one of them did not."""
+    figures: dict[str, float] = {}
+    for name, data in stored.items():
+        figure = name.partition(".")[0]
+        figures[figure] = max(figures.get(figure, 0.0), float(getattr(data, "attrs", {}).get("core_seconds", 0.0)))
+    return sum(figures.values()) if all(figures.values()) else 0.0
 
 
 def mean_and_error(values: Any) -> tuple[float, float]:

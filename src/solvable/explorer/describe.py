@@ -60,7 +60,7 @@ def claims(id: str) -> list[dict[str, Any]]:
         judged, claim = entry.judged, entry.judged.claim
         numbers = [{"text_html": line(n.describe()), "holds": n.holds(claim.margin)} for n in judged.numbers]
         why = {f"What {heading}": text for heading, text in judged.decided.items()}
-        notes = {"Tried": claim.settings, "Missing": claim.missing, **why}
+        notes = {"Tried": claim.settings, "Missing": claim.missing, **why, "Recomputed in": judged.duration}
         found.append(
             {
                 "verdict": judged.verdict,

@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import json
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,8 +43,12 @@ def draw(name: str, folder: Path, *, quick: bool = False, recompute: bool = Fals
     pieces = Pieces(pieces_of(name, folder), say=True)
     datasets = kept(name) if not (quick or recompute) else None
     if datasets is None:
+        begin, whole = time.process_time(), not (quick or pieces_of(name, folder).is_dir())
         also = {"early": Early(recipe.picture, folder / f"{name}.png")} if recipe.grows else {}
         datasets = recipe.compute(quick, pieces, **also) if recipe.resumes else recipe.compute(quick, **also)
+        if whole:  # otherwise it is not the time of the figure
+            seconds = round(time.process_time() - begin, 1)
+            datasets = {part: data.assign_attrs(core_seconds=seconds) for part, data in datasets.items()}
     files = [folder / f"{name}.png", folder / f"{name}.pdf"]
     _save_picture(recipe.picture, datasets, files)
     files += _write(datasets, folder, name)

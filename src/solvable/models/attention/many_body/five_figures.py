@@ -43,7 +43,8 @@ def five(quick: bool, pieces: Any) -> dict[str, Any]:
         (5, 2, (1, 2), 100, 2, 2) if quick else (SITES, COLOURS_OF_A_SITE, DEPTHS, 3000, 8, 4)
     )
     probability = np.asarray(jnp.exp(log_probabilities(pure_law(sites, colours, STRENGTHS, 0))), float)
-    floors = eqx.filter_jit(interaction_floors)(jnp.asarray(probability), sites, colours, 5)
+    floors = eqx.filter_jit(interaction_floors)(jnp.asarray(probability), sites, colours, 4)
+    levels = [*np.asarray(floors.floors), float(floors.optimal)]  # interactions of all five sites are the law itself
     tokens, masks, targets = (jnp.asarray(v) for v in population_rows(probability, sites, colours))
     rows, record = (tokens, masks, targets.astype(jnp.float32)), evaluated_steps(steps)
 
@@ -58,7 +59,7 @@ def five(quick: bool, pieces: Any) -> dict[str, Any]:
              for n in depths]  # fmt: skip
     table = xr.Dataset(
         {"loss": (("depth", "step", "seed"), np.stack([f["loss"] for f in found])),
-         "floor": ("order", np.asarray(floors.floors))},
+         "floor": ("order", levels)},
         {"depth": list(depths), "step": record, "order": np.arange(1, 6)},
         {"sites": sites, "colours": colours, "heads": heads},
     )  # fmt: skip
@@ -71,28 +72,26 @@ def draw_five(data: dict[str, Any]) -> Any:
     table = data[""]
     figure, axes = plt.subplots(1, 2, figsize=(9.6, 4.0), layout="constrained", sharey=True)
     later = table.isel(step=table.step.values > 0)
-    for depth, colour in zip(table.depth.values, itertools.cycle(COLOURS)):
+    for depth, colour in zip(table.depth.values.tolist(), itertools.cycle(COLOURS)):
         runs = later.loss.sel(depth=depth)
-        words = f"{int(depth)} layer{'s' * (depth > 1)} (at most {2 ** (int(depth) - 1) + 1} bodies)"
+        words = f"{depth} layer{'s' if depth > 1 else ''} (at most {2 ** (depth - 1) + 1} bodies)"
         axes[0].plot(later.step, runs.mean("seed"), color=colour, label=words)
         ends = runs.isel(step=-1).values
         places = depth + 0.09 * (np.arange(len(ends)) - (len(ends) - 1) / 2)
         axes[1].plot(places, ends, "o", color=colour, markersize=4)
-    for order in table.order.values:
+    for order in table.order.values.tolist():
         level = float(table.floor.sel(order=order))
-        if not np.isfinite(level):
-            continue
         for axis in axes:
             axis.axhline(level, color=INK, linestyle="--", linewidth=0.8)
-        axes[1].text(float(table.depth[-1]) + 0.45, level, f"{int(order)} bod{'y' if order == 1 else 'ies'}", fontsize=8,
+        axes[1].text(float(table.depth[-1]) + 0.45, level, f"{order} bod{'y' if order == 1 else 'ies'}", fontsize=8,
                      va="bottom", ha="right")  # fmt: skip
     log_axis(axes[0].xaxis)
     axes[0].set(xlabel="steps of Adam", ylabel="masked loss, exact (nats)", yscale="log")
-    axes[0].set_title("training")
+    axes[0].set_title("during training: from three layers on,\nstacks pass the best model of four bodies")
     axes[0].legend(fontsize=8)
     axes[1].set(xlabel="layers of the stack", xlim=(0.5, float(table.depth[-1]) + 0.5))
     axes[1].set_xticks(table.depth.values)
-    axes[1].set_title("after training; dashed: the best model of so many bodies")
+    axes[1].set_title("after training: three layers hold all five bodies\n(dashed: the best model of so many bodies)")
     figure.suptitle("A law of five bodies", fontsize=11)
     return figure
 

@@ -186,7 +186,7 @@ CLAIMS = (
         "glassy couplings, 40 coordinates (spins, or three colours on the corners of a triangle), penalty 0.01, 8 seeds; cold: "
         "β = 2 and 4, after 64 sweeps from random sequences, which have not reached equilibrium",
         missing="more seeds near the peak and for cold sequences, whose deviation of 7 to 12 % is at most three errors",
-        would_change="more seeds near the peak and for cold sequences",
+        would_change="more seeds near the peak and for cold sequences: the recipe takes 48",
     ),
     Claim(
         "The spectrum of the predictor also has an explicit limit.",

@@ -38,6 +38,6 @@ CLAIMS = (
         "coupling errors of the dense graph must not lie on the line of the star graph",
         (FIGURE,), _replicas, "N = 100, three colours, 12 seeds; M/N from 1 to 16 (loss) and from 4 to 14 (couplings)",
         missing="more seeds for the couplings, whose deviations of 6 and 11 % are about two errors",
-        would_change="more seeds for the couplings",
+        would_change="more seeds for the couplings: the recipe takes 48",
     ),
 )  # fmt: skip

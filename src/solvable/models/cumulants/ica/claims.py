@@ -98,6 +98,7 @@ CLAIMS = (
         "a plateau of the kurtosis, then a jump",
         "images whose phases are randomised",
         (SEARCH,), _images, "8 × 8 patches of two photographs, n = 16,000, kurtosis, 16 starts",
-        would_change="ImageNet patches, a smaller n/d, or a contrast that grows more slowly",
+        would_change="more starts, of which the recipe takes 64; or ImageNet patches, a smaller n/d, a contrast that grows more "
+        "slowly",
     ),
 )  # fmt: skip

@@ -98,7 +98,7 @@ def recovery(quick: bool) -> dict[str, Any]:
 
     times = np.array([0.0, *np.geomspace(0.1, 10.0 if quick else 30.0, 6 if quick else 12)])
     sizes, ranks = ([200], [1]) if quick else ([100, 300, 1000], list(RANKS))
-    flow = Study(QuadraticNetwork(times=times), {"teachers": ranks}, sizes=sizes, seeds=4 if quick else 8).run()
+    flow = Study(QuadraticNetwork(times=times), {"teachers": ranks}, sizes=sizes, seeds=4 if quick else 32).run()
     kept = [v for v in flow.data_vars if str(v).startswith(("test_loss", "decay", "train_loss"))]
     return {"": table, "flow": flow[kept], "plain": plain(quick)}
 

@@ -168,7 +168,7 @@ CLOSED = {"accuracy_gap": 0.01, "parity_difference": 0.01, "opportunity_differen
 POINTS = {"most": "o", "near": "s", "closes": "D"}
 """Markers: the most accurate learner of its kind, one near parity, one that closes the panel's own gap."""
 LEVELS = 40
-SHOWN = {"accuracy_gap": 0.12, "parity_difference": 0.28, "opportunity_difference": 0.1, "odds_difference": 0.3,
+SHOWN = {"accuracy_gap": 0.12, "parity_difference": 0.28, "opportunity_difference": 0.18, "odds_difference": 0.3,
          "predictive_difference": 0.06, "conditional_information": 0.015}  # fmt: skip
 
 

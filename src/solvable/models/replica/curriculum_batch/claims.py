@@ -125,7 +125,7 @@ CLAIMS = (
         (FIGURE,), _prior,
         "half a sample of each kind per input; theory for relevant fractions from 0.1 to 0.9, simulated at 0.2: N = 400, 16 "
         "seeds. Hard first gains 9 % there, so part of the gain is due to the prior",
-        would_change="more seeds for the difference between the two coupled orders",
+        would_change="more seeds for the difference between the two coupled orders: the recipe takes 64",
     ),
     Claim(
         "The gain is largest for sparse teachers and intermediate numbers of samples.",
