@@ -1,6 +1,7 @@
 """Linear models on designs that are not independent Gaussians: limits, closed forms, and other solvers."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -182,3 +183,11 @@ def test_replica_symmetry_of_a_convex_risk_holds_on_every_design():
     ):
         for parts in compositions().values():
             assert 0 <= float(solver(parts, jnp.asarray(0.8), design).stability) <= 1 + 1e-9
+
+
+def test_no_solution_is_lost_at_a_pole_of_the_curve():
+    """Orthogonal rows: the curve has a pole where it turns, and rounding there must not hide the worse solution."""
+    prior, channel, rows = named("sparse", 0.4), Additive(mixtures.gaussian(1e-8)), Design([1.0], "invariant")
+    alphas = jnp.linspace(0.588, 0.5892, 240)
+    found = jax.jit(jax.vmap(lambda a: solutions(RotatedBayes(prior, channel, rows, a), a, 28).found))(alphas)
+    assert np.asarray(found.sum(axis=1)).tolist() == [3] * 240

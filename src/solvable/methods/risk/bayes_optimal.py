@@ -145,7 +145,13 @@ def curve(parts: Bayes, nodes: int = 14) -> Curve:
     low, high = bisect(lambda z: slope(z) * before > 0, x[place], x[place + 2], 44)
     cuts = jnp.where(is_turn, 0.5 * (low + high), HIGHEST)
     ends = jax.lax.stop_gradient(jnp.concatenate([x[:1], cuts, x[-1:]]))
-    return Curve(ends, jax.vmap(height)(ends))
+    # At a pole, which the curve of a rotated design may have, rounding decides the sign: an extremum is at least as high, or
+    # as low, as the curve beside it.
+    beside = jnp.concatenate([cuts - 1e-9, cuts, jnp.minimum(cuts + 1e-9, HIGHEST)]).reshape(3, -1)
+    heights = jax.vmap(jax.vmap(height))(beside)
+    extreme = jnp.where(before > 0, jnp.nanmax(heights, axis=0), jnp.nanmin(heights, axis=0))
+    outer = jax.vmap(height)(ends[jnp.array([0, -1])])
+    return Curve(ends, jnp.concatenate([outer[:1], jnp.where(is_turn, extreme, outer[1]), outer[1:]]))
 
 
 def solutions(parts: Bayes, samples: Scalar, nodes: int = 14, line: Curve | None = None) -> Branch:

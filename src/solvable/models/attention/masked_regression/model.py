@@ -102,6 +102,7 @@ class MaskedRegression(Model):
             "over": {"samples": [0.5, 2.0]},
             "values": {"covariance": "spins", "penalty": 0.05},
             "sizes": (40, 80, 160),
+            "seeds": 24,
             "judge": ("test_loss", "train_loss", "effective_penalty"),
         },
     )
