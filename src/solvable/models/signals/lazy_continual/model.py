@@ -103,8 +103,8 @@ class LazyContinual(Model):
     family = "signals"
     sentence = "A wide network learns two tasks in succession: what it forgets, from lazy to rich training."
     method = "closed recursion (linear), mean field of particles (ReLU)"
-    numerics = Numerics(particles=4096)
-    theory_seconds = 0.3
+    numerics = Numerics(particles=16384)
+    theory_seconds = 0.5
     theory_lanes = 8
     typical_sizes = (200, 800)
     simulation_seconds = 0.3
