@@ -97,7 +97,7 @@ class NarrowNetwork(Model):
     check_study = (
         {
             "values": {"learner": "erm", "activation": "erf", "samples": 6.0, "penalty": 0.002, "noise": 0.001},
-            "seeds": 8,
+            "seeds": 32,
             "sizes": (64, 100, 144),
         },
         {"values": {"activation": "relu", "samples": 4.0, "noise": 0.05}, "seeds": 12},
