@@ -182,6 +182,12 @@ def test_averages_over_sparse_weights_keep_their_digits_at_high_precision(fracti
     np.testing.assert_allclose(found, finer, rtol=1e-7)
 
 
+def test_what_is_left_of_an_error_at_high_precision_is_the_fisher_information():
+    """1 − q̂ E var = I/q̂ for a smooth law; a Laplace law of unit variance has I = 2."""
+    left = named("laplace").denoised(jnp.asarray(1e8), 14).slack
+    assert abs(1e8 * left - 2) < 1e-3
+
+
 def test_large_counts_of_many_samples_are_resolved():
     """Where fields are known well, counts near 100 have peaks a tenth wide."""
     channel = poisson()

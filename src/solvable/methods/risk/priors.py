@@ -99,11 +99,13 @@ class Prior(eqx.Module):
             places = (edges[:-1, None] + (edges[1:] - edges[:-1])[:, None] * u[None, :]).reshape(-1)
             B = top * jnp.asarray(places)
             length = top * jnp.asarray(((edges[1:] - edges[:-1])[:, None] * w[None, :]).reshape(-1))
-        share, means, variances, left, _ = self._components(B, q_hat * jnp.ones_like(B))
+        _, means, variances, left, _ = self._components(B, q_hat * jnp.ones_like(B))
+        logs = self._log_densities(B, q_hat)
+        log_density = logsumexp(logs, axis=-1)
+        share = jnp.exp(logs - log_density[:, None])
         apart = jnp.sum(share * (means - jnp.sum(share * means, axis=-1, keepdims=True)) ** 2, axis=-1)
         variance = jnp.sum(share * variances, axis=-1) + apart
         slack = jnp.sum(share * left, axis=-1) - q_hat * apart
-        log_density = self._log_density(B, q_hat)
         mass = length * jnp.exp(log_density)
         entropy = -mass @ log_density
         information = entropy - 0.5 * jnp.log(2 * np.pi * np.e * q_hat)
@@ -116,12 +118,15 @@ class Prior(eqx.Module):
             jnp.maximum(mass @ slack, linear),
         )
 
-    def _log_density(self, B: Array, q_hat: Scalar) -> Array:
-        """Of the field. The difference of evidence and B²/2q̂ would lose all digits at a high precision."""
+    def _log_densities(self, B: Array, q_hat: Scalar) -> Array:
+        """Of the field, by component. Evidences, which lack the common −B²/2q̂, would lose all digits at a high precision."""
         law = jax.tree.map(lambda v: v[None, :], self.mixture)
         spread = q_hat * (1 + q_hat * law.variances)
-        logs = jnp.log(law.weights) - 0.5 * (B[:, None] - q_hat * law.means) ** 2 / spread
-        return logsumexp(logs - 0.5 * jnp.log(2 * np.pi * spread), axis=-1)
+        return (
+            jnp.log(law.weights)
+            - 0.5 * (B[:, None] - q_hat * law.means) ** 2 / spread
+            - 0.5 * jnp.log(2 * np.pi * spread)
+        )
 
     def _of_atoms(self, q_hat: Scalar, nodes: int) -> Denoised:
         law, root = self.mixture, jnp.sqrt(q_hat)

@@ -209,7 +209,7 @@ class ContinualLearning(Model):
     # --- theory -----------------------------------------------------------------------------------------------------
 
     def point(self, numerics: Numerics) -> dict[str, Array]:
-        # Large rates can make a flow so unstable that rounding ends in its eighth digit: follow it from a second start, too.
+        # Large rates can make a flow so unstable that rounding reaches its eighth digit: follow it from a second start, too.
         scales = jnp.asarray([1.0, 1 + NUDGE])
         observed, reached = jax.vmap(lambda scale: self._follow(numerics, scale))(scales)
         good = jnp.all(reached, axis=0)
