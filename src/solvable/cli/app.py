@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -31,6 +30,7 @@ from . import (
     optimise,
     potts,
     predict,
+    refusals,
     show,
     simulate,
     study,
@@ -117,18 +117,24 @@ def main(argv: list[str] | None = None) -> None:
 
 def _parsed(words: list[str]) -> Any:
     """Parse the command line; on a parse error, print one sentence and exit with code 2."""
-    refusal = io.StringIO()
+    box = io.StringIO()
     try:
-        with contextlib.redirect_stderr(refusal):
+        with contextlib.redirect_stderr(box):
             return tyro.cli(Command, prog="solvable", description=_ABOUT, args=words)  # type: ignore[arg-type]
     except SystemExit as stop:
         if not stop.code:
             raise
-        lines = [line.strip("╭╮╰╯│─- \t") for line in refusal.getvalue().splitlines()]
-        shown = [line for line in lines if line and not line.startswith("For full helptext")]
-        # The first line is the title of the box; it is used only if there is nothing else.
-        sentence = " ".join(shown[1:] or shown).partition(" Argument helptext:")[0]
-        if "--json" in words:
-            print(json.dumps({"error": sentence}))
-        print(f"solvable: {sentence} (see solvable --help)", file=sys.stderr)
+        complain(refusals.refusal(box.getvalue(), words, _names()), "--json" in words)
         sys.exit(2)
+
+
+def _names() -> dict[str, type]:
+    """The commands by the words that call them: "theory", "sweep run"."""
+    groups = {sweep: "Sweep", potts: "", transformer: ""}
+    alone = {kind.__name__.lower(): kind for kind in COMMANDS}
+    within = {
+        f"{group.__name__.rpartition('.')[2]} {kind.__name__.removeprefix(prefix).lower()}": kind
+        for group, prefix in groups.items()
+        for kind in group.COMMANDS
+    }
+    return alone | within
