@@ -67,7 +67,7 @@ browser: $(VENV)/ready
 WHOLE := --xla_cpu_parallel_codegen_split_count=1
 
 # Compiling is most of what the tests do, so that their programs are optimised less (a third to a half of the time; numbers
-# differ by rounding). `make verify` compiles as users do. constraints.txt pins a jaxlib that knows these flags.
+# differ by rounding). The check of every model compiles as users do. constraints.txt pins a jaxlib that knows these flags.
 QUICK := XLA_FLAGS="--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1 $(WHOLE) $$XLA_FLAGS"
 
 test: $(VENV)/ready browser
@@ -84,10 +84,10 @@ verify: verify-tests verify-browser verify-models verify-cluster
 	@echo "All of make verify has passed: $$(cat $(VERIFY)/*.done | tr '\n' ' ')"
 
 verify-tests: $(VENV)/ready browser
-	$(call part,tests,$(AS_USERS) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m slow --ignore tests/explorer/test_browser.py --durations-file=tests/durations.json --passed $(VERIFY)/passed-$(COMMIT))
+	$(call part,tests,$(QUICK) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m slow --ignore tests/explorer/test_browser.py --durations-file=tests/durations.json --passed $(VERIFY)/passed-$(COMMIT))
 
 verify-browser: $(VENV)/ready browser
-	$(call part,browser,$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/explorer/test_browser.py --durations-file=tests/durations.json --passed $(VERIFY)/passed-$(COMMIT))
+	$(call part,browser,$(QUICK) $(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/explorer/test_browser.py --durations-file=tests/durations.json --passed $(VERIFY)/passed-$(COMMIT))
 
 # On all cores. What has passed is kept, so that an interruption costs what is in work: tests for one commit, the parts of a
 # model's check until a source or library changes that they rest on.
