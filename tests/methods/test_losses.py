@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from solvable.methods.risk.losses import Custom, Hinge, Logistic, Square, loss_named
+from solvable.methods.risk.channels import cloud_moments, linear_losses, linear_moments, sign_moments
+from solvable.methods.risk.losses import Custom, Hinge, Logistic, Square, loss_named, smooth_loss
 
 LOSSES = {"square": Square(), "logistic": Logistic(), "hinge": Hinge()}
 
@@ -70,6 +71,49 @@ def test_the_proximal_point_of_any_loss_is_found_wherever_it_lies(name):
         # Rounding errors: of the terms, and of the last digits of z.
         rounding = 1 + np.abs(centres) + np.abs(pull) + (1 + np.abs(z)) * (1 + width * loss.curvature(ones, found))
         assert (np.abs(z - centres + pull) <= 1e-14 * rounding).all(), width
+
+
+SCALES = 10.0 ** np.arange(-4, 5, 2)
+Q, V, SHARE, REST = (jnp.asarray(v.ravel()) for v in np.meshgrid(SCALES, SCALES, [0.1, 0.9, 0.999], [1e-4, 0.1, 10.0]))
+
+
+@pytest.mark.parametrize("even", [True, False])
+def test_averages_over_the_proximal_point_are_those_over_the_field(even):
+    """A loss given as a function runs over z; the built-in one over ω, with panels around its singularities."""
+    own = Custom(lambda y, z: jnp.logaddexp(0.0, -y * z), even)
+    assert own.by_proximal_point
+    assert not Custom(own.function, True, -0.1).by_proximal_point
+    found, wanted = (
+        jax.jit(jax.vmap(lambda m, q, V, r, loss=loss, n=n: jnp.stack(sign_moments(loss, m, q, V, r, n))))(
+            SHARE * jnp.sqrt(Q), Q, V, REST
+        )
+        for loss, n in ((own, 14), (Logistic(), 30))
+    )
+    np.testing.assert_allclose(found, wanted, rtol=3e-8)
+    found, wanted = (
+        jax.jit(jax.vmap(lambda m, q, V, loss=loss, n=n: jnp.stack(cloud_moments(loss, m, q, V, n, 0.1))))(
+            SHARE * jnp.sqrt(Q), Q, V
+        )
+        for loss, n in ((own, 14), (Logistic(), 30))
+    )
+    np.testing.assert_allclose(found, wanted, rtol=1e-7)
+
+
+def test_a_loss_of_the_residual_is_recognised_and_averaged_in_one_dimension():
+    function = lambda y, z: jnp.sqrt(1 + (y - z) ** 2)  # noqa: E731
+    one = smooth_loss(function)
+    assert one.of_residual
+    assert not smooth_loss(lambda y, z: jnp.logaddexp(0.0, -y * z)).of_residual
+    assert not smooth_loss(lambda y, z: (2 + y) ** 2 * (y - z) ** 2).of_residual
+    two = Custom(function)  # not known to be one, so it is averaged over (y, ω)
+    some = (np.asarray(Q) < 200) & (np.asarray(V) < 200) & (np.asarray(REST) > 0.01)
+    at = [v[some] for v in (SHARE * jnp.sqrt(Q), Q, V, REST)]
+    for average, tolerance in ((linear_moments, 1e-5), (linear_losses, 1e-6)):
+        found, wanted = (
+            jax.jit(jax.vmap(lambda m, q, V, r, loss=loss, f=average: jnp.stack(f(loss, m, q, V, r, 14))))(*at)
+            for loss in (one, two)
+        )
+        np.testing.assert_allclose(found, wanted, rtol=tolerance)
 
 
 def test_slopes_and_curvatures_agree_with_differentiation():

@@ -237,6 +237,16 @@ def test_a_loss_of_ones_own_equals_the_built_in_one():
         np.testing.assert_allclose(own[name], built[name], atol=1e-8)
 
 
+@pytest.mark.parametrize("channel", ["gaussian", "quantile"])
+def test_a_loss_of_the_residual_as_a_function_equals_its_closed_forms(channel):
+    fields = {"prior": "gaussian", "channel": channel, "regulariser": "ridge", "samples": 2.0, "noise_level": 0.3}
+    fields |= {"noise": 0.5}
+    built = sv.GLM(loss="square", **fields).theory()
+    own = sv.GLM(loss=lambda y, z: 0.5 * (y - z) ** 2, **fields).theory()
+    for name in ("error", "overlap", "norm", "test_loss", "train_loss", "stability"):
+        np.testing.assert_allclose(own[name], built[name], atol=1e-8)
+
+
 def test_a_penalty_of_ones_own_equals_the_built_in_one():
     own = sv.GLM(regulariser=lambda x, t: jnp.sign(x) * jnp.maximum(jnp.abs(x) - t, 0.0), samples=0.8)
     for name in OBSERVED:

@@ -25,8 +25,10 @@ from sklearn.svm import SVC, LinearSVC
 import solvable as sv
 from solvable.errors import InvalidValue
 from solvable.tools import _predict_inputs
+from solvable.tools._predict_fits import take
 from solvable.tools._predict_pipeline import read_pipeline
 from solvable.tools._predict_theory import best_penalty
+from solvable.tools.frames import give_back
 
 
 def drawn(rows=500, columns=30, noise=1.0, seed=0, tails=0.0):
@@ -236,3 +238,18 @@ def test_pipelines_are_read_as_the_theory_needs_them():
     assert (found.loss, found.parameter, found.shrinks) == ("hinge", "linearsvc__C", True)
     assert found.penalty == pytest.approx(10.0)
     assert found.at(5.0).get_params()["linearsvc__C"] == pytest.approx(0.2)
+
+
+def test_rows_of_a_mapped_file_are_those_in_memory_and_changes_to_a_private_map_are_kept(tmp_path):
+    table = np.random.default_rng(0).normal(size=(5000, 3))
+    np.save(tmp_path / "a.npy", table)
+    rows = np.random.default_rng(1).permutation(5000)[:4500]
+    for mode in ("r", "c"):
+        mapped = np.load(tmp_path / "a.npy", mmap_mode=mode)
+        if mode == "c":
+            mapped[rows[0], 0] = table[rows[0], 0] = 7.0
+        for view, whole in ((mapped, table), (mapped[:, :2], table[:, :2]), (mapped[1:, 1], table[1:, 1])):
+            some = rows[rows < len(view)]
+            np.testing.assert_array_equal(take(view, some), whole[some])
+            give_back(view)
+            np.testing.assert_array_equal(view, whole)

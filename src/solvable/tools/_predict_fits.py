@@ -9,10 +9,12 @@ import numpy as np
 
 from ..errors import InvalidValue
 from ._predict_pipeline import Reading
-from .frames import is_frame
+from .frames import give_back, is_frame
 
 MOST_TESTED = 4000
 """Rows on which a fit is tested."""
+TOGETHER = 2000
+"""Rows of a mapped file that are read together."""
 
 
 class Fitted(NamedTuple):
@@ -26,8 +28,17 @@ class Fitted(NamedTuple):
 
 
 def take(features: Any, rows: np.ndarray) -> Any:
-    """Some rows of an array or data frame, in memory."""
-    return features.iloc[rows] if is_frame(features) else np.asarray(features[rows])
+    """Some rows of an array or data frame, in memory; those of a mapped file a few at a time."""
+    if is_frame(features):
+        return features.iloc[rows]
+    if not isinstance(features, np.memmap):
+        return np.asarray(features[rows])
+    found = np.empty((len(rows), *features.shape[1:]), features.dtype)
+    for begin in range(0, len(rows), TOGETHER):
+        some = slice(begin, begin + TOGETHER)
+        found[some] = features[rows[some]]
+        give_back(features)
+    return found
 
 
 def fitted_points(

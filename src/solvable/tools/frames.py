@@ -6,6 +6,7 @@ Files are read with pandas (CSV, Parquet) or NumPy (NPY, mapped into memory, and
 from __future__ import annotations
 
 import csv
+import mmap
 import os
 import re
 from pathlib import Path
@@ -78,9 +79,18 @@ def _read_npy(path: Path, target: str | None, ignore: tuple[str, ...]) -> Frame:
         )
     names = [f"column{k + 1}" for k in range(table.shape[1])]
     place, features = _chosen(path, names, target, ignore)
+    targets = np.array(table[:, place], float)
+    give_back(table)
     if features == list(range(place)):  # the last column is the target, nothing is ignored: a view
-        return Frame(table[:, :place], np.asarray(table[:, place], float), names[place])
-    return Frame(table[:, features], np.asarray(table[:, place], float), names[place])
+        return Frame(table[:, :place], targets, names[place])
+    return Frame(table[:, features], targets, names[place])
+
+
+def give_back(table: np.ndarray) -> None:
+    """Let the system take back the pages of a file that is mapped for reading: else they count as this process's memory."""
+    pages = table._mmap if isinstance(table, np.memmap) and table.mode == "r" else None  # type: ignore[attr-defined]
+    if pages is not None and hasattr(mmap, "MADV_DONTNEED"):
+        pages.madvise(mmap.MADV_DONTNEED)
 
 
 def _read_parquet(path: Path) -> Any:

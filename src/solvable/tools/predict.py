@@ -204,12 +204,14 @@ def predict(
             f"the theory looks at {len(used)} of {len(targets)} rows, enough for {features.shape[1]} features."
         )
     found = theories(reading, features, targets[used], rng)
+    number, middle = features.shape[1], _around(reading, features)
+    del features  # the theories keep what they need
     if not given and penalty is None and reading.parameter is not None:
-        chosen = best_penalty(found[0], len(targets), _around(reading, features), decades=8.0).penalty
+        chosen = best_penalty(found[0], len(targets), middle, decades=8.0).penalty
         if np.isfinite(chosen):
             reading = dataclasses.replace(reading, penalty=chosen)
             found = [t._replace(penalty=chosen) if hasattr(t, "penalty") else t for t in found]  # type: ignore[attr-defined]
-    held = min(int(0.8 * len(targets)), max(MOST_CELLS // features.shape[1], 500))
+    held = min(int(0.8 * len(targets)), max(MOST_CELLS // number, 500))
     spent_theory = time.perf_counter() - begun
 
     begun = time.perf_counter()
@@ -223,13 +225,13 @@ def predict(
     far = {t.name: _apart(t.error(fitted.rows, fitted.penalty), fitted.mean, rate) for t in found} if points else {}
     if points:
         found = sorted(found, key=lambda t: np.nan_to_num(np.nanmedian(np.abs(far[t.name])), nan=np.inf))
-    number = LINE if reading.loss != "lasso" else 13  # each of its points is a fixed point of many small lassos
-    fine = np.geomspace(values.min(), values.max(), number) if len(values) > 1 else values.astype(float)
+    dense = LINE if reading.loss != "lasso" else 13  # each of its points is a fixed point of many small lassos
+    fine = np.geomspace(values.min(), values.max(), dense) if len(values) > 1 else values.astype(float)
     at = lambda t, v: t.error(*_pairs(swept, v, reading.penalty, held))  # noqa: E731
     line = {swept: fine} | {t.name: at(t, fine) for t in found}
     theory = at(found[0], values.astype(float))
     best_rows = int(values.max()) if swept == "rows" else held
-    around = reading.penalty if reading.penalty > 0 else _around(reading, features)
+    around = reading.penalty if reading.penalty > 0 else middle
     best = Best(np.nan, np.nan, np.nan, False)
     if reading.parameter is not None:
         best = best_penalty(found[0], best_rows, around, decades=8.0)
@@ -242,7 +244,7 @@ def predict(
     spent_theory += time.perf_counter() - begun
     return Prediction(
         over=swept, values=values, theory=theory, observable="test error" if rate else "mean squared error",
-        rows=len(targets), columns=int(X.shape[1]), features=features.shape[1], learner=learner_of(reading),
+        rows=len(targets), columns=int(X.shape[1]), features=number, learner=learner_of(reading),
         penalty=reading.penalty, penalty_is=reading.penalty_is, held_rows=held, names=tuple(t.name for t in found), line=line,
         fitted=fitted, deviation=far, best=best, best_rows=best_rows, seconds={"theory": spent_theory, "fits": spent_fits},
         warnings=tuple(notes),

@@ -15,7 +15,7 @@ import numpy as np
 from jax.scipy.special import log_ndtr, ndtr
 from jaxtyping import Array, Float
 
-from ..averages.quadrature import gaussian_panels, graded_breaks, hermite
+from ..averages.quadrature import CUT, gaussian_panels, graded_breaks, hermite, legendre
 from .losses import Loss
 
 Scalar = Float[Array, ""]
@@ -67,15 +67,73 @@ def sign_moments(
     """The result of `sign_channel`, with E (∂f/∂ω)²."""
     spread = jnp.sqrt(rest)
     slope = m / (jnp.sqrt(q) * spread)
-    xi, weight = _panels(loss, V, q, slope, nodes)
-    density = jnp.exp(-0.5 * (slope * xi) ** 2) / (spread * np.sqrt(2 * np.pi))
-    says_one = flips + (1 - 2 * flips) * ndtr(slope * xi)
     sums = jnp.zeros(4)
-    for label, times in _labels(loss):
-        f, stiff = _pull(loss, label, jnp.sqrt(q) * xi, V)
+    for times, (xi, weight, f, stiff) in sides(loss, V, q, slope, nodes):
+        density = jnp.exp(-0.5 * (slope * xi) ** 2) / (spread * np.sqrt(2 * np.pi))
+        says_one = flips + (1 - 2 * flips) * ndtr(slope * xi)
         terms = ((1 - 2 * flips) * density * f, says_one * f**2, says_one * stiff, says_one * stiff**2)
         sums = sums + times * jnp.stack([weight @ term for term in terms])
     return Moments(sums[0], sums[1], sums[2] / V, sums[3] / V**2)
+
+
+class Nodes(NamedTuple):
+    """Nodes of an average over a field ω = mean + scale·ξ: ξ, weights, the force f = (prox − ω)/V and 1 − ∂prox/∂ω."""
+
+    xi: Float[Array, " n"]
+    weight: Float[Array, " n"]
+    force: Float[Array, " n"]
+    stiff: Float[Array, " n"]
+
+
+def sides(loss: Loss, V: Scalar, q: Scalar, slope: Scalar, nodes: int) -> list[tuple[float, Nodes]]:
+    """The average over the margin yω = √q ξ for the labels ±1, each with its multiplicity; ξ and f stand for yξ and yf.
+
+    The rest of the integrand has a step of slope `slope` at the origin.
+    """
+    if loss.by_proximal_point:
+        step = 8.0 / jnp.maximum(jnp.abs(slope), 1e-3) * jnp.asarray([-1.0, -0.375, 0.0, 0.375, 1.0])
+        return [(times, _margins(loss, label, 0.0, jnp.sqrt(q), V, step, nodes)) for label, times in _labels(loss)]
+    xi, weight = _panels(loss, V, q, slope, nodes)
+    return [(times, Nodes(xi, weight, *_pull(loss, label, jnp.sqrt(q) * xi, V))) for label, times in _labels(loss)]
+
+
+def _margins(
+    loss: Loss, label: float, mean: Scalar | float, scale: Scalar, V: Scalar, breaks: Array, nodes: int
+) -> Nodes:
+    """`proximal_nodes` for the margin yω = mean + scale·ξ of a label ±1."""
+    found = proximal_nodes(loss, jnp.asarray(label), label * mean, scale, V, label * breaks, nodes)
+    return found._replace(xi=label * found.xi, force=label * found.force)
+
+
+def proximal_nodes(
+    loss: Loss, y: Array, mean: Scalar | float, scale: Scalar, V: Scalar, breaks: Float[Array, " b"], nodes: int
+) -> Nodes:
+    """Nodes of an average over ω ~ N(mean, scale²), in panels of z = prox(y, ω, V) that are also split at ξ in `breaks`.
+
+    ω = z + Vℓ′(y, z) is explicit in z, so the proximal map is inverted at the breaks alone; and as a function of z there are
+    no singularities where 1 + Vℓ″ = 0, but those of ℓ itself.
+
+    >>> from .losses import smooth_loss
+    >>> one, none = jnp.ones(()), jnp.zeros(0)
+    >>> logistic = smooth_loss(lambda y, z: jnp.logaddexp(0.0, -y * z))
+    >>> at = proximal_nodes(logistic, one, 0.5, one, 2.0 * one, none, 14)
+    >>> bool(abs(at.weight @ (0.5 + at.xi) - 0.5) < 1e-9)
+    True
+    """
+    ends = jnp.asarray([-CUT, -3.0, -0.3, 0.3, 3.0, CUT])
+    at = mean + scale * jnp.concatenate([ends, jnp.clip(breaks, -CUT, CUT)])
+    z = loss.prox(y * jnp.ones_like(at), at, V * jnp.ones_like(at))
+    inner = jnp.clip(loss.places(y), z[0], z[len(ends) - 1])
+    edges = jax.lax.stop_gradient(jnp.sort(jnp.concatenate([z, inner])))
+    u, w = legendre(nodes)
+    length = (edges[1:] - edges[:-1])[:, None]
+    z = (edges[:-1, None] + length * jnp.asarray(u)[None, :]).reshape(-1)
+    slope, curvature = jax.jvp(lambda z: loss.slope(y * jnp.ones_like(z), z), (z,), (jnp.ones_like(z),))
+    xi = (z + V * slope - mean) / scale
+    under = 1 + V * curvature
+    weight = (length * jnp.asarray(w)[None, :]).reshape(-1) * under / scale
+    weight = weight * jnp.exp(-0.5 * xi**2) / np.sqrt(2 * np.pi)
+    return Nodes(xi, weight, -slope, V * curvature / under)
 
 
 def _labels(loss: Loss) -> tuple[tuple[float, float], ...]:
@@ -152,17 +210,39 @@ def linear_moments(loss: Loss, m: Scalar, q: Scalar, V: Scalar, rest: Scalar, no
     over (ω, y) runs over the residual a = y − ω first, in panels, then over ω given a by 32 Gauss–Hermite nodes; for a
     loss that depends on the residual only, the second average is trivial.
     """
+    if loss.of_residual and loss.by_proximal_point:
+        _, weight, f, stiff = _residuals(loss, m, q, V, rest, nodes)
+        response = weight @ stiff / V
+        return Moments(response, weight @ f**2, response, weight @ stiff**2 / V**2)
     field, labels, weight = _linear_nodes(m, q, V, rest, nodes)
     one = jnp.ones_like(field)
-    prox = lambda y, w: loss.prox(y, w, V * one)  # noqa: E731
-    value, by_field = jax.jvp(lambda w: prox(labels, w), (field,), (one,))
-    by_label = jax.jvp(lambda y: prox(y, field), (labels,), (one,))[1]
-    f, stiff = (value - field) / V, 1 - by_field
-    return Moments(weight @ by_label / V, weight @ f**2, weight @ stiff / V, weight @ stiff**2 / V**2)
+    z = loss.prox(labels, field, V * one)
+    slope, curvature = jax.jvp(lambda z: loss.slope(labels, z), (z,), (one,))
+    mixed = jax.jvp(lambda y: loss.slope(y, z), (labels,), (one,))[1]
+    under = 1 + V * curvature
+    each = curvature / under
+    return Moments(-(weight @ (mixed / under)), weight @ slope**2, weight @ each, weight @ each**2)
+
+
+def _residuals(loss: Loss, m: Scalar, q: Scalar, V: Scalar, rest: Scalar, nodes: int) -> Nodes:
+    """The average over a = y − ω for a loss of the residual: as if y were zero and ω were −a."""
+    return proximal_nodes(loss, jnp.zeros(()), 0.0, _residual_scale(m, q, rest), V, jnp.zeros(0), nodes)
+
+
+def _residual_scale(m: Scalar, q: Scalar, rest: Scalar) -> Scalar:
+    """The standard deviation of y − ω."""
+    return jnp.sqrt((1 - m / q) ** 2 * q + rest)
 
 
 def linear_losses(loss: Loss, m: Scalar, q: Scalar, V: Scalar, rest: Scalar, nodes: int) -> tuple[Scalar, Scalar]:
     """Mean training and test loss under the linear teacher."""
+    if loss.of_residual and loss.by_proximal_point:
+        scale, zero = _residual_scale(m, q, rest), jnp.zeros(())
+        at = _residuals(loss, m, q, V, rest, nodes)
+        fit = scale * at.xi + V * at.force
+        breaks = jnp.concatenate([loss.places(zero) / scale, jnp.asarray([-3.0, -0.3, 0.3, 3.0])])
+        xi, mass = gaussian_panels(breaks, nodes)
+        return at.weight @ loss.value(zero, fit), mass @ loss.value(zero, scale * xi)
     field, labels, weight = _linear_nodes(m, q, V, rest, nodes)
     prox = loss.prox(labels, field, V * jnp.ones_like(field))
     return weight @ loss.value(labels, prox), weight @ loss.value(labels, field)
@@ -170,7 +250,7 @@ def linear_losses(loss: Loss, m: Scalar, q: Scalar, V: Scalar, rest: Scalar, nod
 
 def _linear_nodes(m: Scalar, q: Scalar, V: Scalar, rest: Scalar, nodes: int) -> tuple[Array, Array, Array]:
     """(ω, y) and weights."""
-    scale = jnp.sqrt((1 - m / q) ** 2 * q + rest)  # variance of a = y − ω
+    scale = _residual_scale(m, q, rest)
     places = jnp.asarray([0.0, 1.5, 4.0, 10.0])
     places = jnp.concatenate([places, (1 + V) * places[1:]])
     a, outer = gaussian_panels(jnp.concatenate([-places, places, jnp.asarray([-3.0, 3.0]) * scale]) / scale, nodes)
@@ -190,12 +270,20 @@ def cloud_moments(loss: Loss, m: Scalar, q: Scalar, V: Scalar, nodes: int, flips
     """
     sums = jnp.zeros(4)
     for side, share in ((1.0, 1 - flips), (-1.0, flips)):
-        xi, weight = gaussian_panels(_cloud_breaks(loss.breaks(V), side * m, q), nodes)
-        for label, times in _labels(loss):
-            f, stiff = _pull(loss, label, side * m + jnp.sqrt(q) * xi, V)
+        for times, (_, weight, f, stiff) in _cloud_sides(loss, side * m, q, V, nodes):
             terms = jnp.stack([weight @ term for term in (side * f, f**2, stiff, stiff**2)])
             sums = sums + 0.5 * times * share * terms
     return Moments(sums[0], sums[1], sums[2] / V, sums[3] / V**2)
+
+
+def _cloud_sides(loss: Loss, mean: Scalar, q: Scalar, V: Scalar, nodes: int) -> list[tuple[float, Nodes]]:
+    """The average over the margin yω = mean + √q ξ for the labels ±1, each with its multiplicity."""
+    root = jnp.sqrt(q)
+    if loss.by_proximal_point:
+        zero = jnp.zeros(1)
+        return [(times, _margins(loss, label, mean, root, V, zero, nodes)) for label, times in _labels(loss)]
+    xi, weight = gaussian_panels(_cloud_breaks(loss.breaks(V), mean, q), nodes)
+    return [(times, Nodes(xi, weight, *_pull(loss, label, mean + root * xi, V))) for label, times in _labels(loss)]
 
 
 def cloud_risks(loss: Loss, m: Scalar, q: Scalar, V: Scalar, nodes: int, flips: Scalar | float = 0.0) -> Risks:

@@ -31,6 +31,16 @@ class Loss(eqx.Module):
         """The smallest ∂²ℓ/∂z²: negative for a loss that is not convex, whose prox jumps where V exceeds −1/ℓ″."""
         return 0.0
 
+    @property
+    def of_residual(self) -> bool:
+        """Whether ℓ is a function of y − z."""
+        return False
+
+    @property
+    def by_proximal_point(self) -> bool:
+        """Whether averages over ω run over z = prox(y, ω, V) instead, so that no prox is searched: smooth convex losses."""
+        return False
+
     def value(self, y: Array, z: Array) -> Array:
         """ℓ(y, z)."""
         raise AttributeError("value")
@@ -77,6 +87,10 @@ class Loss(eqx.Module):
     def value_breaks(self) -> Float[Array, " breaks"]:
         """The same for ℓ(1, z) itself."""
         return jnp.zeros(1)
+
+    def places(self, y: Array) -> Float[Array, " places"]:
+        """Points in z between which ℓ(y, z) is smooth on the panel's own scale, if averages run over z."""
+        raise AttributeError("places")
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -151,6 +165,7 @@ class Custom(Loss):
     function: Callable[[Array, Array], Array] = eqx.field(static=True)
     even: bool = eqx.field(static=True, default=True)
     curvature_floor: float = eqx.field(static=True, default=0.0)
+    residual: bool = eqx.field(static=True, default=False)
 
     @property
     def symmetric(self) -> bool:
@@ -159,6 +174,14 @@ class Custom(Loss):
     @property
     def least_curvature(self) -> float:
         return self.curvature_floor
+
+    @property
+    def of_residual(self) -> bool:
+        return self.residual
+
+    @property
+    def by_proximal_point(self) -> bool:
+        return self.curvature_floor >= 0
 
     def value(self, y: Array, z: Array) -> Array:
         return self.function(y, z)
@@ -174,8 +197,11 @@ class Custom(Loss):
     def value_breaks(self) -> Float[Array, " breaks"]:
         return jnp.asarray(PLACES)
 
+    def places(self, y: Array) -> Float[Array, " places"]:
+        return y + jnp.asarray(PLACES) if self.residual else jnp.asarray(PLACES)
 
-PLACES = (-30.0, -10.0, -4.0, -1.5, 0.0, 1.5, 4.0, 10.0, 30.0)
+
+PLACES = (-30.0, -14.0, -7.0, -3.0, -1.0, 1.0, 3.0, 7.0, 14.0, 30.0)
 
 
 def smooth_loss(function: Callable[[Array, Array], Array], *, convex: bool = True) -> Custom:
@@ -212,7 +238,9 @@ def smooth_loss(function: Callable[[Array, Array], Array], *, convex: bool = Tru
             "has none below 0. Pass convex=False for a loss that is not convex."
         )
     even = bool(np.allclose(values[0], values[1][::-1], rtol=1e-12, atol=1e-12))
-    return Custom(function, even, floor if concave else 0.0)
+    moved = [np.asarray(loss.value(jnp.full_like(z, y), y - z)) for y in (0.0, *labels, 2.7)]
+    residual = all(np.allclose(v, moved[0], rtol=1e-9, atol=1e-9) for v in moved)  # y − (y − z) is not quite z
+    return Custom(function, even, floor if concave else 0.0, residual)
 
 
 class Square(Loss):

@@ -25,7 +25,7 @@ from jax.scipy.special import gammaln, log_ndtr, logsumexp, ndtr
 from jaxtyping import Array, Float
 
 from ..averages.quadrature import gaussian_panels, hermite, legendre
-from .channels import _labels, _measured, _panels, _pull, linear_losses, linear_moments
+from .channels import Nodes, _labels, _measured, _panels, linear_losses, linear_moments, proximal_nodes, sides
 from .losses import Loss
 from .mixtures import Mixture
 from .real_losses import Counts, Residual, breaks_of
@@ -165,6 +165,17 @@ class _Shifted(Loss):
     loss: Loss
     shift: Array
 
+    @property
+    def of_residual(self) -> bool:
+        return self.loss.of_residual
+
+    @property
+    def by_proximal_point(self) -> bool:
+        return self.loss.by_proximal_point
+
+    def places(self, y: Array) -> Array:
+        return self.loss.places(y + self.shift)
+
     def value(self, y: Array, z: Array) -> Array:
         return self.loss.value(y + self.shift, z)
 
@@ -230,13 +241,11 @@ class Labels(Channel):
     def conjugates(self, loss: Loss, at: Fields, rho: Scalar, nodes: int) -> Conjugates:
         m, q, V, rest = at
         slopes, spread = self._law(m, q, rest)
-        xi, weight = _panels(loss, V, q, jnp.max(jnp.abs(slopes)), nodes)
-        parts = jnp.exp(-0.5 * (slopes[None, :] * xi[:, None]) ** 2) / (spread * np.sqrt(2 * np.pi))[None, :]
-        density = (1 - 2 * self.flips) * (parts @ self.noise.weights)
-        says_one = self._says_one(slopes, xi)
         sums = jnp.zeros(4)
-        for label, times in _labels(loss):
-            f, stiff = _pull(loss, label, jnp.sqrt(q) * xi, V)
+        for times, (xi, weight, f, stiff) in sides(loss, V, q, jnp.max(jnp.abs(slopes)), nodes):
+            parts = jnp.exp(-0.5 * (slopes[None, :] * xi[:, None]) ** 2) / (spread * np.sqrt(2 * np.pi))[None, :]
+            density = (1 - 2 * self.flips) * (parts @ self.noise.weights)
+            says_one = self._says_one(slopes, xi)
             terms = (density * f, says_one * f**2, says_one * stiff, says_one * stiff**2)
             sums = sums + times * jnp.stack([weight @ term for term in terms])
         return Conjugates(sums[0], sums[1], sums[2] / V, sums[3] / V**2)
@@ -338,6 +347,16 @@ class Table(Channel):
         breaks = [breaks_of(loss, y, at.V) / jnp.sqrt(at.q), self._breaks(y, at.m / jnp.sqrt(at.q), at.rest)]
         return gaussian_panels(jnp.concatenate(breaks + ([] if also is None else [also])), nodes)
 
+    def _pulled(self, loss: Loss, y: Scalar, at: Fields, nodes: int) -> Nodes:
+        """The average over ω = √q ξ for one label."""
+        if loss.by_proximal_point:
+            return proximal_nodes(
+                loss, y, 0.0, jnp.sqrt(at.q), at.V, self._breaks(y, at.m / jnp.sqrt(at.q), at.rest), nodes
+            )
+        xi, weight = self._nodes(loss, y, at, nodes)
+        ones = jnp.ones_like(xi)
+        return Nodes(xi, weight, *loss.pull(y * ones, jnp.sqrt(at.q) * xi, at.V * ones))
+
     def _breaks(self, y: Scalar, slope: Scalar, rest: Scalar) -> Array:
         """Breaks in ξ for an average over ν = `slope`·ξ + √`rest`·ζ: the Gaussian's, and around the peak of a count."""
         breaks = jnp.asarray([-4.0, -2.0, 0.0, 2.0, 4.0])
@@ -350,10 +369,9 @@ class Table(Channel):
 
     def conjugates(self, loss: Loss, at: Fields, rho: Scalar, nodes: int) -> Conjugates:
         def one(y):
-            xi, weight = self._nodes(loss, y, at, nodes)
+            xi, weight, f, stiff = self._pulled(loss, y, at, nodes)
             log_z, g, _ = self._posterior(y, at.m / jnp.sqrt(at.q) * xi, at.rest)
-            mass, field = weight * jnp.exp(log_z), jnp.sqrt(at.q) * xi
-            f, stiff = loss.pull(y * jnp.ones_like(field), field, at.V * jnp.ones_like(field))
+            mass = weight * jnp.exp(log_z)
             return mass @ (g * f), mass @ f**2, mass @ stiff, mass @ stiff**2
 
         overlap, norm, stiff, stiff2 = self._sum(one)
