@@ -162,11 +162,15 @@ def _apart(moved: Any) -> tuple[float, float]:
 def _one_by_one(stored: Stored) -> list[Measured]:
     words = f"decades from the first to the last of three layers that moves by {MOVED:g}"
     long, short = stored[f"{FIGURE}.long"].isel(law=0).sel(depth=3), stored[f"{FIGURE}.exact"]
-    moved = stored[f"{FIGURE}.layers"].msd
+    moved, started = stored[f"{FIGURE}.layers"].msd, stored[f"{FIGURE}.starts"].msd
     return [
         *(
             Measured(f"{words}, {LONG}, {name}", *_apart(long.msd.sel(setting=name)), above=np.log10(2))
             for name in long.setting.values
+        ),
+        *(
+            Measured(f"the same, {name}", *_apart(started.sel(run=name)), above=np.log10(2))
+            for name in started.run.values
         ),
         *(
             Measured(f"the same on short sequences, {name}", *_apart(short.msd.sel(run=name)), above=np.log10(2))
@@ -174,7 +178,7 @@ def _one_by_one(stored: Stored) -> list[Measured]:
             if name.startswith("stack")
         ),
         *(
-            Measured(f"the same, eight networks, {name}", *_apart(moved.sel(run=name)), above=np.log10(2))
+            Measured(f"the same on short sequences, eight networks, {name}", *_apart(moved.sel(run=name)), above=np.log10(2))
             for name in moved.run.values
         ),
     ]
