@@ -23,7 +23,10 @@ class Figure:
     values: Positional[
         Annotated[
             tuple[str, ...],
-            arg(metavar="X=@FILE", help="Your own data for a figure of real data: X=@rows.npy y=@classes.npy [group=@groups.npy]."),
+            arg(
+                metavar="X=@FILE",
+                help="Your own data for a figure of real data: X=@rows.npy y=@classes.npy [group=@groups.npy].",
+            ),
         ]
     ] = ()
     quick: Annotated[bool, arg(help="Draw a coarser version in under a minute.")] = False

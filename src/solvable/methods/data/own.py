@@ -11,7 +11,11 @@ from jaxtyping import Float, Int
 from ...errors import InvalidValue, UnknownName, nearest
 
 ROWS, CLASSES, GROUPS = "X", "y", "group"
-MEANING = {ROWS: "inputs, one in each row", CLASSES: "the class of every row of X", GROUPS: "the group of every row of X"}
+MEANING = {
+    ROWS: "inputs, one in each row",
+    CLASSES: "the class of every row of X",
+    GROUPS: "the group of every row of X",
+}
 
 
 class Table(NamedTuple):
@@ -23,7 +27,12 @@ class Table(NamedTuple):
 
 
 def own_table(
-    arrays: Mapping[str, Any], *, least_rows: int, least_classes: int = 2, most_classes: int = 1000, grouped: bool = False
+    arrays: Mapping[str, Any],
+    *,
+    least_rows: int,
+    least_classes: int = 2,
+    most_classes: int = 1000,
+    grouped: bool = False,
 ) -> Table:
     """The table in arrays X, y and, if `grouped`, `group` (two groups); raises `InvalidValue` if they do not make one.
 
@@ -43,7 +52,7 @@ def own_table(
     rows = _numbers(ROWS, arrays[ROWS], "(rows, columns)", 2)
     if len(rows) < least_rows:
         raise InvalidValue(f"X has {len(rows)} rows, but at least {least_rows} are needed: {MEANING[ROWS]}.")
-    varies = rows.std(0) > 0
+    varies = np.ptp(rows, axis=0) > 0  # exact, unlike a standard deviation
     if not varies.any():
         raise InvalidValue("X has no column that varies: at least one must.")
     rows = rows[:, varies] - rows[:, varies].mean(0)

@@ -6,6 +6,7 @@ All data are studies of `short-sequences` and `long-sequences`. The full version
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -36,7 +37,8 @@ FULL = {
     "long": {"sites": 20, "colours": 10, "groups": 20, "fitted": 1_600_000, "fit_steps": 15_000, "tested": 4096, "batch": 256,
              "heads": 16, "width": 32, "networks": 5},
     "trained": 400_000, "settings": {"gradient descent": 1_000_000, "Adam": 40_000},
-    "encoder": {}, "starts": {"gradient descent": (0.5, 1.0, 2.0, 3.0), "Adam": (0.5, 1.0, 2.0, 3.0)}, "started": 3000,
+    "encoder": {}, "starts": {"gradient descent": (0.5, 1.0, 2.0, 3.0), "Adam": (0.5, 1.0)}, "started": 3000,
+    "clipped": 250_000, "clipped_depths": (2, 3),
 }  # fmt: skip
 QUICK = {
     "sequences": 100_000,
@@ -47,14 +49,15 @@ QUICK = {
     "long": {"sites": 8, "colours": 4, "groups": 8, "fitted": 6000, "fit_steps": 200, "tested": 1024, "batch": 128, "heads": 4,
              "width": 12, "networks": 1, "pair_strength": 0.7, "triplet_strength": 0.5, "quadruplet_strength": 0.4},
     "trained": 3000, "settings": {"Adam": 400}, "encoder": {"width": 32, "depth": 1},
-    "starts": {"Adam": (2.0,)}, "started": 400,
+    "starts": {"Adam": (2.0,)}, "started": 400, "clipped": 400, "clipped_depths": (2,),
 }  # fmt: skip
 """`layers`: arms and initial scales of three layers whose displacements are compared. `settings`: ways to train stacks
 on long sequences, and for how many steps; `starts`: initial scales from which three layers are also followed there, for
-the first `started` steps. Many sequences are needed: 40,000 leave a three-body fit on the planted graph
-0.28 nats above its training loss, 400,000 0.023, 1,600,000 0.003. So are many steps of plain gradient descent: three
-layers pass the floor of pairs after 60,000 to 90,000 and that of triplets in the last fifth of a million, when the rate
-falls. Without clipping, at rate 1.5, one of two runs of three layers diverged after 110,000 steps."""
+the first `started` steps; `clipped`: steps of gradient descent with clipped gradients, of stacks that may pass floors.
+Many sequences are needed: 40,000 leave a three-body fit on the planted graph 0.28 nats above its training loss, 400,000
+0.023, 1,600,000 0.003. So are many steps of plain gradient descent: three layers pass the floor of pairs after 60,000 to
+90,000 and that of triplets in the last fifth of a million, when the rate falls. Without clipping, at rate 1.5, one of two
+runs of three layers diverged after 110,000 steps."""
 
 
 # --- the studies ----------------------------------------------------------------------------------------------------------
@@ -78,10 +81,24 @@ def studies(settings: dict[str, Any]) -> dict[str, list[Study]]:
         arms = [dict(long[f"{layers(n)}, {name}"]) | {"steps": steps} for n in DEPTHS]
         found[name] = [Study(LongSequences(**(settings["long"] | arm)), **trained) for arm in arms]
     found["starts"] = [
-        Study(LongSequences(**(settings["long"] | dict(long[f"{layers(3)}, {name}"]) | {"scale": scale, "steps": settings["started"]})),
-              **trained)
-        for name, scales in settings["starts"].items() for scale in scales
+        Study(
+            LongSequences(
+                **(
+                    settings["long"]
+                    | dict(long[f"{layers(3)}, {name}"])
+                    | {"scale": scale, "steps": settings["started"]}
+                )
+            ),
+            **trained,
+        )
+        for name, scales in settings["starts"].items()
+        for scale in scales
     ]
+    clipped = [
+        dict(long[f"{layers(n)}, gradient descent"]) | {"steps": settings["clipped"]}
+        for n in settings["clipped_depths"]
+    ]
+    found["clipped"] = [Study(LongSequences(**(settings["long"] | arm)), **trained) for arm in clipped]
     encoder = settings["long"] | dict(long["encoder"]) | {"steps": settings["settings"]["Adam"]} | settings["encoder"]
     found["encoder"] = [Study(LongSequences(**encoder), **trained)]
     return found
@@ -103,7 +120,8 @@ def simplicity(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
         "exact": _exact(results["exact"], settings),
         "layers": _layers(results["layers"], settings),
         "starts": _starts(results["starts"], settings),
-        "long": _long([results[name] for name in settings["settings"]], settings),
+        "long": _long([results[name] for name in settings["settings"]], list(settings["settings"]), DEPTHS),
+        "clipped": _long([results["clipped"]], ["gradient descent, clipped"], settings["clipped_depths"]),
         "clones": _clones([results[name][-1] for name in settings["settings"]] + results["encoder"], settings),
     }
     return {name: part.assign_attrs(attributes) for name, part in parts.items()}
@@ -159,10 +177,10 @@ def _starts(found: list[xr.Dataset], settings: dict[str, Any]) -> xr.Dataset:
     return xr.Dataset({"msd": msd.rename(network="seed").drop_vars("seed")}).drop_attrs()
 
 
-def _long(found: list[list[xr.Dataset]], settings: dict[str, Any]) -> xr.Dataset:
+def _long(found: list[list[xr.Dataset]], settings: list[str], depths: Sequence[int]) -> xr.Dataset:
     """Learning curves by optimiser and depth, and the floors; shorter runs are NaN at later steps."""
-    by_depth = [xr.concat(runs, xr.Variable("depth", list(DEPTHS)), join="outer") for runs in found]
-    whole = xr.concat(by_depth, xr.Variable("setting", list(settings["settings"])), join="outer")
+    by_depth = [xr.concat(runs, xr.Variable("depth", list(depths)), join="outer") for runs in found]
+    whole = xr.concat(by_depth, xr.Variable("setting", settings), join="outer")
     whole = whole.rename(
         {f"{n}_simulated": n for n in ("loss", "floor", "floor_fitted", "above", "above_error", "r_hat")}
     )

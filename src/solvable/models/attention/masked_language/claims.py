@@ -157,7 +157,9 @@ def _depth_at_best_rates(stored: Stored) -> list[Measured]:
         ends = {}
         for network in ("1 layer", "3 layers"):
             new, old = tried.sel(network=network, embedding=embedding), default.sel(network=network, width=embedding)
-            losses = [(one.validation_loss, one.excess_loss) for one in (new.isel(rate=i) for i in range(new.sizes["rate"]))]
+            losses = [
+                (one.validation_loss, one.excess_loss) for one in (new.isel(rate=i) for i in range(new.sizes["rate"]))
+            ]
             losses.append((old.validation_by_length, old.excess_by_length))
             ends[network] = mean_and_error(min(losses, key=lambda pair: float(pair[0].mean()))[1])
         (one, noise_one), (three, noise_three) = ends.values()

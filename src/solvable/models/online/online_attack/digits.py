@@ -31,7 +31,10 @@ ATTACKS = {
 }
 TRAINED = 1200  # images of the training set; the other 597 are the test set
 UNITS = 64
-RATES = {0: 0.05, 2: 0.64}  # over the number of pixels: the first in the units of the model; networks would diverge at larger ones
+RATES = {
+    0: 0.05,
+    2: 0.64,
+}  # over the number of pixels: the model's unit for the first; networks would diverge at larger ones
 DIFFERENCE = 4.0  # Δ², the squared difference of clean and target labels
 Layers = list[tuple[Array, Array]]
 
@@ -53,9 +56,9 @@ def network(key: PRNGKeyArray, hidden: int, inputs: int = PIXELS) -> Layers:
 def output(layers: Layers, x: Float[Array, "n pixels"]) -> Float[Array, " n"]:
     """f(x) of a batch."""
     for weights, shift in layers[:-1]:
-        x = jax.nn.relu(x @ weights + shift)
+        x = jax.nn.relu(x @ weights + shift[None, :])
     weights, shift = layers[-1]
-    return (x @ weights + shift)[:, 0]
+    return (x @ weights + shift[None, :])[:, 0]
 
 
 @partial(jax.jit, static_argnames=("hidden", "attack", "batch", "clean", "attacked", "windows", "trained"))
@@ -105,7 +108,7 @@ def attacked_errors(
         run = descend(step, start, ends, measure, jnp.asarray([0.0, *[1.0] * windows], images.dtype))
         errors, spent = run.path
         late = windows // 2
-        per_step = (spent[-1] - spent[late]) / (ends[-1] - ends[late])
+        per_step = (spent[-1] - spent[late]) / (ends[-1] - ends[late]).astype(spent.dtype)
         return errors[0], jnp.mean(errors[late + 1 :]), per_step
 
     return jax.vmap(lambda cost: jax.vmap(lambda key: one(cost, key))(keys))(costs)

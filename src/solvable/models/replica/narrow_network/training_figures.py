@@ -42,8 +42,10 @@ ARMS = {
 SAMPLES = {"Langevin, regression": (8.0, 10.0, 14.0), "gradient descent, regression": (6.0, 8.0, 12.0),
            "Langevin, classification": (2.0, 4.0, 8.0), "Langevin from random weights, regression": (2.0, 4.0, 8.0),
            "Langevin from random weights, classification": (2.0, 4.0, 8.0)}  # fmt: skip
-UNITS = {36: 2, 100: 4, 144: 6, 256: 8}
-SIZES = (100, 144, 256)
+UNITS = {36: 2, 100: 4, 144: 6}
+SIZES = (100, 144)
+LARGE = 3
+"""As many arms are trained at all sizes, the others at the first one."""
 SLOWER = 4
 """How many times longer random weights are trained."""
 GRID = np.geomspace(0.5, 16.0, 41)
@@ -127,9 +129,9 @@ def training(quick: bool, pieces: Any) -> dict[str, Any]:
     for i, name in enumerate(("overlap", "excess")):
         table[f"{name}_theory"] = (("arm", "samples"), np.stack([b[i] for b in both]))
         table[f"{name}_expected"] = (("arm", "place"), np.stack([e[i] for e in expected]))
-    found = np.full((2, len(ARMS), 3, len(every), seeds), np.nan)
+    found = np.full((2, len(ARMS), 3, len(every), seeds), np.nan)  # NaN: not trained at this size
     for size in every:
-        for i, arm in enumerate(ARMS):
+        for i, arm in enumerate(ARMS if size == every[0] else list(ARMS)[:LARGE]):
             for j, ratio in enumerate(SAMPLES[arm]):
                 runs = pieces.get(
                     f"{arm}, {ratio:g}, d = {size}",
@@ -149,9 +151,7 @@ def draw_training(data: dict[str, Any]) -> Any:
     number = table.sizes["arm"]
     columns = min(number, 3)
     rows = -(-number // columns)
-    figure, grid = plt.subplots(
-        rows, columns, figsize=(4.4 * columns, 3.7 * rows), layout="constrained", squeeze=False
-    )
+    figure, grid = plt.subplots(rows, columns, figsize=(4.4 * columns, 3.7 * rows), layout="constrained", squeeze=False)
     for axis in grid.flat[number:]:
         axis.axis("off")
     for axis, arm in zip(grid.flat, table.arm.values, strict=False):

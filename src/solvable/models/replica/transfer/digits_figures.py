@@ -112,7 +112,9 @@ def on_own(quick: bool, arrays: Mapping[str, Any]) -> dict[str, Any]:
     return {"": found.assign_attrs(inputs=f"{number} rows of your own, {kinds} classes in two groups")}
 
 
-def _runs(rows: Any, classes: Any, sources: Any, samples: tuple[int, ...], seeds: int, taught_on: int, kinds: int) -> Any:
+def _runs(
+    rows: Any, classes: Any, sources: Any, samples: tuple[int, ...], seeds: int, taught_on: int, kinds: int
+) -> Any:
     import xarray as xr
 
     keys = jax.random.split(jax.random.key(0), seeds)  # targets and images are the same for every source
@@ -150,8 +152,9 @@ def draw_on_digits(data: dict[str, Any]) -> Any:
         log_axis(axis.xaxis)
     for axis in axes[1:]:
         axis.axhline(0, color="0.5", linewidth=0.8, zorder=0)
+    where = "real data" if "own" in inputs else "digits"
     figure.suptitle(
-        f"Transfer between tasks on {'real data' if 'own' in inputs else 'digits'}: like sources against unlike ones, permuted pixels and shuffled labels",
+        f"Transfer between tasks on {where}: like sources against unlike ones, permuted pixels and shuffled labels",
         fontsize=11,
     )
     return figure
