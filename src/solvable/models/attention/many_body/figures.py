@@ -150,7 +150,8 @@ def _exact(found: list[xr.Dataset], settings: dict[str, Any]) -> xr.Dataset:
     names = {"loss_simulated": "loss", "share_simulated": "share", "displacement_simulated": "msd"}
     runs = [one.rename({k: v for k, v in names.items() if k in one}) for one in found]
     runs = [one[[v for v in names.values() if v in one]].rename(network="seed", bodies="order") for one in runs]
-    whole: Any = xr.concat(runs, xr.Variable("run", list(settings["runs"])), data_vars="all").drop_vars("seed")
+    whole: Any = xr.concat(runs, xr.Variable("run", list(settings["runs"])), data_vars="all", coords="minimal")
+    whole = whole.drop_vars("seed")
     whole = whole.reindex(order=np.arange(1, 5)).transpose("run", "step", "seed", ...)
     record, curve = whole.step.values, np.moveaxis(whole.loss.sel(clone=4).values, 1, -1)
     shares = np.moveaxis(whole.share.values, 1, -1)
