@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, rankdata
 
-from solvable.methods.averages.chains import effective_size, r_hat, run_chains
+from solvable.methods.averages.chains import effective_size, r_hat, run_chains, run_chains_together
 from solvable.models.replica.narrow_network.hamiltonian import begin, proceed
 
 
@@ -146,3 +146,31 @@ def test_pieces_of_all_lengths_are_one_program_and_a_run_stops_between_them():
         run_chains(piece, jnp.zeros(2), jax.random.key(0), lambda x: {"x": x}, draws=32)
     assert len(compiled) == 1
     assert lengths == [1, 1, 2, 4, 8]
+
+
+def test_runs_side_by_side_are_reported_as_if_alone():
+    """Walks on rings of 4 and of 64 sites: the first has met long before the second, and both are as they are alone."""
+
+    def walk(x, key, thin, sites):
+        def draw(x, key):
+            steps = jax.random.randint(key, (16, 2), -3, 4)
+            x = jax.lax.fori_loop(0, thin, lambda i, x: (x + steps[i]) % sites, x)
+            return x, x
+
+        return jax.lax.scan(draw, x, jax.random.split(key, 64))
+
+    rings, starts = jnp.array([4, 64]), jnp.array([[0, 2], [0, 32]])
+    keys = jax.random.split(jax.random.key(3))
+    seen = lambda sites, x: {"cosine": jnp.cos(2 * jnp.pi * x.T.astype(float) / float(sites))}  # noqa: E731
+    both = run_chains_together(
+        jax.jit(lambda x, keys, thin: jax.vmap(walk, in_axes=(0, 0, None, 0))(x, keys, thin, rings)),
+        starts, keys, lambda lane, x: seen(rings[lane], x), draws=64,
+    )  # fmt: skip
+    assert both[0].steps < both[1].steps
+    for lane, run in enumerate(both):
+        alone = run_chains(
+            jax.jit(lambda x, key, thin, lane=lane: walk(x, key, thin, rings[lane])),
+            starts[lane], keys[lane], lambda x, lane=lane: seen(rings[lane], x), draws=64,
+        )  # fmt: skip
+        np.testing.assert_array_equal(run.draws, alone.draws)
+        assert (run.steps, run.converged, run.diagnoses) == (alone.steps, alone.converged, alone.diagnoses)

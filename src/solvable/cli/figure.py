@@ -10,6 +10,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from ..contract.parse_values import assignments
 from ..errors import InvalidValue
 from .common import Json, command_again, print_json, print_table
 
@@ -19,6 +20,15 @@ class Figure:
     """Draw a figure of a paper; without a name, list them."""
 
     name: Positional[Annotated[str, arg(metavar="NAME", help="The figure's name.")]] = ""
+    values: Positional[
+        Annotated[
+            tuple[str, ...],
+            arg(
+                metavar="X=@FILE",
+                help="Your own data for a figure of real data: X=@rows.npy y=@classes.npy [group=@groups.npy].",
+            ),
+        ]
+    ] = ()
     quick: Annotated[bool, arg(help="Draw a coarser version in under a minute.")] = False
     recompute: Annotated[bool, arg(help="Recompute the data stored with the package.")] = False
     out: Annotated[Path, arg(metavar="FOLDER", help="Folder for the picture and its data.")] = Path("figures")
@@ -37,13 +47,16 @@ def run(command: Figure) -> int:
     if command.quick and command.recompute:
         raise InvalidValue("--quick and --recompute cannot be combined.")
     figure_named(command.name)
+    if command.values and command.recompute:
+        raise InvalidValue("--recompute is for the data stored with the package: leave it out with data of your own.")
+    own = assignments(command.values)
     from ..lab.jax_environment import configure
 
     configure()
     from ..render.figures import draw, pieces_of
 
     try:
-        files = draw(command.name, command.out, quick=command.quick, recompute=command.recompute)
+        files = draw(command.name, command.out, quick=command.quick, recompute=command.recompute, own=own)
     except KeyboardInterrupt:
         kept = (
             f"finished parts are kept. Resume with: {command_again()}"
@@ -55,7 +68,7 @@ def run(command: Figure) -> int:
     from ..lab.ledger import decided_by
 
     sentence = figure_named(command.name).sentence
-    claims = [(entry.judged.verdict, entry.judged.claim.sentence) for entry in decided_by(command.name)]
+    claims = [] if own else [(entry.judged.verdict, entry.judged.claim.sentence) for entry in decided_by(command.name)]
     if command.json:
         decided = [{"verdict": verdict, "sentence": claim} for verdict, claim in claims]
         print_json({"figure": command.name, "sentence": sentence, "claims": decided, "files": [str(f) for f in files]})

@@ -11,14 +11,14 @@ import importlib
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import SolvableError
-from ..models import figure_named
+from ..errors import InvalidValue, SolvableError
+from ..models import FIGURES, figure_named
 from .pieces import Pieces
 from .plots import house_style
 
@@ -35,11 +35,18 @@ def kept_in(name: str) -> Path:
     return MODELS / family / model / "data"
 
 
-def draw(name: str, folder: Path, *, quick: bool = False, recompute: bool = False) -> list[Path]:
-    """Write NAME.png, NAME.pdf and NAME.nc (the data) to a folder and return the files."""
+def draw(
+    name: str, folder: Path, *, quick: bool = False, recompute: bool = False, own: Mapping[str, Any] | None = None
+) -> list[Path]:
+    """Write NAME.png, NAME.pdf and NAME.nc (the data) to a folder and return the files.
+
+    `own` are arrays of the reader's, for a figure of real data: it is drawn with them instead, under the name NAME-own.
+    """
     listing = figure_named(name)
     recipe: Recipe = importlib.import_module(listing.module).RECIPES[name]
     folder = Path(folder)
+    if own:
+        return _draw_own(name, recipe, folder, quick, own)
     pieces = Pieces(pieces_of(name, folder), say=True)
     datasets = kept(name) if not (quick or recompute) else None
     if datasets is None:
@@ -54,6 +61,17 @@ def draw(name: str, folder: Path, *, quick: bool = False, recompute: bool = Fals
     files += _write(datasets, folder, name)
     pieces.clear()
     return files
+
+
+def _draw_own(name: str, recipe: Recipe, folder: Path, quick: bool, own: Mapping[str, Any]) -> list[Path]:
+    """Draw a figure of real data with the reader's arrays."""
+    if recipe.own is None:
+        takers = [f.name for f in FIGURES if importlib.import_module(f.module).RECIPES[f.name].own is not None]
+        raise InvalidValue(f"the figure {name!r} takes no fields; those that take arrays are {', '.join(takers)}.")
+    datasets = recipe.own(quick, own)
+    files = [folder / f"{name}-own.png", folder / f"{name}-own.pdf"]
+    _save_picture(recipe.picture, datasets, files)
+    return files + _write(datasets, folder, name, "-own")
 
 
 def compute(name: str, *, quick: bool = False) -> dict[str, Any]:
@@ -103,7 +121,8 @@ class Recipe:
 
     With `resumes` (for figures that take minutes), `compute(quick, pieces)` stores finished parts in `Pieces`. With
     `grows`, it is also given `early=`, an `Early` to show intermediate results; `picture` must then accept NaN.
-    `also` names further models whose studies the figure shows.
+    `also` names further models whose studies the figure shows. `own(quick, arrays)` computes the same data from arrays of the
+    reader's (`methods.data.own`), for a figure of real data.
     """
 
     def __init__(
@@ -115,9 +134,10 @@ class Recipe:
         resumes: bool = False,
         grows: bool = False,
         also: Sequence[str] = (),
+        own: Callable[[bool, Mapping[str, Any]], dict[str, Any]] | None = None,
     ):
         self.compute, self.picture, self.sentence, self.also = compute, picture, sentence, tuple(also)
-        self.resumes, self.grows = resumes, grows
+        self.resumes, self.grows, self.own = resumes, grows, own
 
 
 def keep(name: str, datasets: dict[str, Any]) -> list[Path]:
@@ -127,7 +147,7 @@ def keep(name: str, datasets: dict[str, Any]) -> list[Path]:
     return _write(datasets, folder, name)
 
 
-def _write(datasets: dict[str, Any], folder: Path, name: str) -> list[Path]:
+def _write(datasets: dict[str, Any], folder: Path, name: str, suffix: str = "") -> list[Path]:
     files = []
     for part, data in datasets.items():
         if "study" not in data.attrs:  # a table assembled by the recipe: record where it comes from
@@ -136,7 +156,7 @@ def _write(datasets: dict[str, Any], folder: Path, name: str) -> list[Path]:
             data = data.assign_attrs(
                 study=json.dumps({"models": [figure_named(name).model], "figure": name}), **made_by()
             )
-        file = folder / (f"{name}.{part}.nc" if part else f"{name}.nc")
+        file = folder / (f"{name}{suffix}.{part}.nc" if part else f"{name}{suffix}.nc")
         flags = {v: data[v].astype("int8") for v in data.variables if data[v].dtype == bool}
         plain = data.assign(flags)
         plain.assign_attrs(sha256=fingerprint(plain)).to_netcdf(file, engine="scipy")

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import ndtri
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray
 
 R_HAT = 1.05
 """R̂ below which chains count as mixed. For m halves with S effective draws in all, R̂² ≈ 1 + m/S even for mixed chains:
@@ -192,20 +192,66 @@ def run_chains(
     >>> run.converged, sorted(run.diagnoses)
     (True, ['cosine'])
     """
+    alone = jax.tree.map(lambda x: x[None], state)
+
+    def piece_of_one(state: Any, keys: Key[Array, " one"], thin: Array) -> tuple[Any, Any]:
+        return jax.tree.map(lambda x: x[None], piece(jax.tree.map(lambda x: x[0], state), keys[0], thin))
+
+    return run_chains_together(
+        piece_of_one, alone, key[None], lambda _, made: observe(made), draws=draws, first=first, most=most,
+        effective=effective,
+    )[0]  # fmt: skip
+
+
+def run_chains_together(
+    piece: Callable[[Any, Key[Array, " lanes"], Array], tuple[Any, Any]],
+    state: Any,
+    keys: Key[Array, " lanes"],
+    observe: Callable[[int, Any], dict[str, Float[Array, "chains draws"]]],
+    *,
+    draws: int,
+    first: int = 1,
+    most: int = 16,
+    effective: float = EFFECTIVE,
+) -> list[Run]:
+    """`run_chains` for several runs moved side by side: `state` and the draws have a leading axis of runs.
+
+    `observe(run, draws)` is given one run's draws. Every run is judged by itself and reported at the length at which it
+    converged; all are moved until the last one has.
+
+    >>> def walk(x, keys, thin):  # from 0 and 9, and from −9 and 9, towards the origin
+    ...     def draw(x, key):
+    ...         x = (x + jax.random.normal(key, x.shape)) / 2
+    ...         return x, x
+    ...     return jax.vmap(lambda x, key: jax.lax.scan(draw, x, jax.random.split(key, 64)))(x, keys)
+    >>> seen = lambda run, x: {"place": x.T}
+    >>> starts, keys = jnp.array([[0.0, 9.0], [-9.0, 9.0]]), jax.random.split(jax.random.key(0))
+    >>> [run.converged for run in run_chains_together(jax.jit(walk), starts, keys, seen, draws=64)]
+    [True, True]
+    """
     thin, steps, number = first, 0, 0
+    done: dict[int, Run] = {}
     while True:
-        state, made = piece(state, jax.random.fold_in(key, number), jnp.asarray(thin))
+        now = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, number)
+        state, made = piece(state, now, jnp.asarray(thin))
         jax.block_until_ready(state)
         number, steps = number + 1, steps + draws * thin
         if number == 1:
             continue  # the first piece is always discarded
-        traces = observe(made)
-        found = {name: Diagnosis(*map(float, _diagnose(trace))) for name, trace in traces.items()}
-        worst = max(_residual(each, effective) for each in found.values())
-        converged = worst <= R_HAT - 1
-        if converged or 2 * thin > most:
-            return Run(state, made, traces, found, steps, worst, converged)
+        for lane in [lane for lane in range(len(keys)) if lane not in done]:
+            own = jax.tree.map(lambda x, lane=lane: x[lane], (state, made))
+            run = _judged(*own, observe(lane, own[1]), steps, effective)
+            if run.converged or 2 * thin > most:
+                done[lane] = run
+        if len(done) == len(keys):
+            return [done[lane] for lane in range(len(keys))]
         thin *= 2
+
+
+def _judged(state: Any, made: Any, traces: dict[str, Array], steps: int, effective: float) -> Run:
+    found = {name: Diagnosis(*map(float, _diagnose(trace))) for name, trace in traces.items()}
+    worst = max(_residual(each, effective) for each in found.values())
+    return Run(state, made, traces, found, steps, worst, worst <= R_HAT - 1)
 
 
 def _residual(found: Diagnosis, effective: float) -> float:

@@ -27,9 +27,9 @@ def _shares(stored: Stored) -> list[tuple[int, tuple[float, float], float]]:
     return found
 
 
-def _long_shares(stored: Stored) -> list[tuple[int, tuple[float, float]]]:
+def _long_shares(stored: Stored, part: str = "long") -> list[tuple[int, tuple[float, float]]]:
     """The same for the stacks trained longest by gradient descent on long sequences; diverged runs are left out."""
-    data, found = stored[f"{FIGURE}.long"].isel(law=0, setting=0), []
+    data, found = stored[f"{FIGURE}.{part}"].isel(law=0, setting=0), []
     for depth in data.depth.values:
         step = float(data.floor.sel(order=depth) - data.floor.sel(order=depth + 1))
         left, noise = (data[name].sel(depth=depth, order=depth + 1) / step for name in ("above", "above_error"))
@@ -85,6 +85,10 @@ def _caps(stored: Stored) -> list[Measured]:
     return [
         *found,
         *(Measured(f"the same of {_layers(n)}, {LONG}", *left, above=0.0) for n, left in _long_shares(stored)),
+        *(
+            Measured(f"the same of {_layers(n)}, {LONG}, clipped", *left, above=0.0)
+            for n, left in _long_shares(stored, "clipped")
+        ),
     ]
 
 
@@ -131,25 +135,28 @@ def _saturates(stored: Stored) -> list[Measured]:
         rest = (losses.sel(step=best[name]) - losses.isel(step=-1)) / whole
         words = f"share of the fall on the data that comes after the best step on clone {name}, encoder, {LONG}"
         found.append(Measured(words, *mean_and_error(rest), above=0.05))
-    long = stored[f"{FIGURE}.long"].isel(law=0)
-    for setting in long.setting.values:
+    both = [stored[f"{FIGURE}.{name}"].isel(law=0) for name in ("long", "clipped")]
+    for trained, setting in [(part, setting) for part in both for setting in part.setting.values]:
         for depth in (2, 3):
-            runs, ratios = long.sel(setting=setting, depth=depth), []
+            runs, ratios = trained.sel(setting=setting, depth=depth), []
             for seed in range(runs.sizes["seed"]):
                 at = float(runs.passed.isel(seed=seed).sel(order=2))
-                here, steepest = _slope(runs.step.values, runs.loss.isel(seed=seed).values, at)
-                ratios.append(here / steepest)
+                if np.isfinite(at):
+                    here, steepest = _slope(runs.step.values, runs.loss.isel(seed=seed).values, at)
+                    ratios.append(here / steepest)
             words = f"slope at the floor of pairs over the steepest one, {depth} layers, {setting}"
             found.append(Measured(words, *mean_and_error(ratios), below=0.1))
     return found
 
 
 def _apart(moved: Any) -> tuple[float, float]:
-    """Decades between the times at which the first and the last layer have moved."""
+    """Decades between the times at which the first and the last layer have moved; NaN if a layer never does."""
     decades = []
     steps = np.log(moved.step.values[1:])
     for seed in range(moved.sizes["seed"]):
         logs = np.log(moved.isel(seed=seed, step=slice(1, None)).transpose("layer", "step").values)
+        if not (logs > np.log(MOVED)).any(1).all():
+            continue  # a layer that never moves has no time
         first = [int(np.argmax(layer > np.log(MOVED))) for layer in logs]
         times = [
             np.interp(np.log(MOVED), layer[n - 1 : n + 1], steps[n - 1 : n + 1])
@@ -162,11 +169,16 @@ def _apart(moved: Any) -> tuple[float, float]:
 def _one_by_one(stored: Stored) -> list[Measured]:
     words = f"decades from the first to the last of three layers that moves by {MOVED:g}"
     long, short = stored[f"{FIGURE}.long"].isel(law=0).sel(depth=3), stored[f"{FIGURE}.exact"]
-    moved = stored[f"{FIGURE}.layers"].msd
+    moved, started = stored[f"{FIGURE}.layers"].msd, stored[f"{FIGURE}.starts"].msd
     return [
         *(
             Measured(f"{words}, {LONG}, {name}", *_apart(long.msd.sel(setting=name)), above=np.log10(2))
             for name in long.setting.values
+        ),
+        *(
+            Measured(f"the same, {name}", *apart, above=np.log10(2))
+            for name, apart in ((name, _apart(started.sel(run=name))) for name in started.run.values)
+            if np.isfinite(apart[0])
         ),
         *(
             Measured(f"the same on short sequences, {name}", *_apart(short.msd.sel(run=name)), above=np.log10(2))
@@ -174,7 +186,9 @@ def _one_by_one(stored: Stored) -> list[Measured]:
             if name.startswith("stack")
         ),
         *(
-            Measured(f"the same, eight networks, {name}", *_apart(moved.sel(run=name)), above=np.log10(2))
+            Measured(
+                f"the same on short sequences, eight networks, {name}", *_apart(moved.sel(run=name)), above=np.log10(2)
+            )
             for name in moved.run.values
         ),
     ]

@@ -6,6 +6,7 @@ All data are studies of `short-sequences` and `long-sequences`. The full version
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -28,7 +29,7 @@ DEPTHS = (1, 2, 3)
 FULL = {
     "sequences": 1_000_000,
     "depths": {"law": "planted", "sites": 6, "instance": 0, "inverse_temperature": 1.5, "steps": 800, "networks": 4},
-    "exact": {"sites": 5, "colours": 3, "inverse_temperature": 0.4, "steps": 3000, "networks": 3},
+    "exact": {"sites": 5, "colours": 3, "inverse_temperature": 0.4, "steps": 3000, "networks": 10},
     "runs": ("stack, gradient descent", "stack, Adam", "encoder, Adam"),
     "layers": (("stack, gradient descent", 2.0), ("stack, gradient descent", 3.0),
                ("stack, Adam", 0.5), ("stack, Adam", 2.0)),
@@ -36,7 +37,8 @@ FULL = {
     "long": {"sites": 20, "colours": 10, "groups": 20, "fitted": 1_600_000, "fit_steps": 15_000, "tested": 4096, "batch": 256,
              "heads": 16, "width": 32, "networks": 5},
     "trained": 400_000, "settings": {"gradient descent": 1_000_000, "Adam": 40_000},
-    "encoder": {},
+    "encoder": {}, "starts": {"gradient descent": (0.5, 1.0, 2.0, 3.0), "Adam": (0.5, 1.0)}, "started": 3000,
+    "clipped": 250_000, "clipped_depths": (2, 3),
 }  # fmt: skip
 QUICK = {
     "sequences": 100_000,
@@ -47,12 +49,15 @@ QUICK = {
     "long": {"sites": 8, "colours": 4, "groups": 8, "fitted": 6000, "fit_steps": 200, "tested": 1024, "batch": 128, "heads": 4,
              "width": 12, "networks": 1, "pair_strength": 0.7, "triplet_strength": 0.5, "quadruplet_strength": 0.4},
     "trained": 3000, "settings": {"Adam": 400}, "encoder": {"width": 32, "depth": 1},
+    "starts": {"Adam": (2.0,)}, "started": 400, "clipped": 400, "clipped_depths": (2,),
 }  # fmt: skip
 """`layers`: arms and initial scales of three layers whose displacements are compared. `settings`: ways to train stacks
-on long sequences, and for how many steps. Many sequences are needed: 40,000 leave a three-body fit on the planted graph
-0.28 nats above its training loss, 400,000 0.023, 1,600,000 0.003. So are many steps of plain gradient descent: three
-layers pass the floor of pairs after 60,000 to 90,000 and that of triplets in the last fifth of a million, when the rate
-falls. Without clipping, at rate 1.5, one of two runs of three layers diverged after 110,000 steps."""
+on long sequences, and for how many steps; `starts`: initial scales from which three layers are also followed there, for
+the first `started` steps; `clipped`: steps of gradient descent with clipped gradients, of stacks that may pass floors.
+Many sequences are needed: 40,000 leave a three-body fit on the planted graph 0.28 nats above its training loss, 400,000
+0.023, 1,600,000 0.003. So are many steps of plain gradient descent: three layers pass the floor of pairs after 60,000 to
+90,000 and that of triplets in the last fifth of a million, when the rate falls. Without clipping, at rate 1.5, one of two
+runs of three layers diverged after 110,000 steps."""
 
 
 # --- the studies ----------------------------------------------------------------------------------------------------------
@@ -75,6 +80,25 @@ def studies(settings: dict[str, Any]) -> dict[str, list[Study]]:
     for name, steps in settings["settings"].items():
         arms = [dict(long[f"{layers(n)}, {name}"]) | {"steps": steps} for n in DEPTHS]
         found[name] = [Study(LongSequences(**(settings["long"] | arm)), **trained) for arm in arms]
+    found["starts"] = [
+        Study(
+            LongSequences(
+                **(
+                    settings["long"]
+                    | dict(long[f"{layers(3)}, {name}"])
+                    | {"scale": scale, "steps": settings["started"]}
+                )
+            ),
+            **trained,
+        )
+        for name, scales in settings["starts"].items()
+        for scale in scales
+    ]
+    clipped = [
+        dict(long[f"{layers(n)}, gradient descent"]) | {"steps": settings["clipped"]}
+        for n in settings["clipped_depths"]
+    ]
+    found["clipped"] = [Study(LongSequences(**(settings["long"] | arm)), **trained) for arm in clipped]
     encoder = settings["long"] | dict(long["encoder"]) | {"steps": settings["settings"]["Adam"]} | settings["encoder"]
     found["encoder"] = [Study(LongSequences(**encoder), **trained)]
     return found
@@ -95,7 +119,9 @@ def simplicity(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
         "depths": _depths(results["depths"], settings),
         "exact": _exact(results["exact"], settings),
         "layers": _layers(results["layers"], settings),
-        "long": _long([results[name] for name in settings["settings"]], settings),
+        "starts": _starts(results["starts"], settings),
+        "long": _long([results[name] for name in settings["settings"]], list(settings["settings"]), DEPTHS),
+        "clipped": _long([results["clipped"]], ["gradient descent, clipped"], settings["clipped_depths"]),
         "clones": _clones([results[name][-1] for name in settings["settings"]] + results["encoder"], settings),
     }
     return {name: part.assign_attrs(attributes) for name, part in parts.items()}
@@ -124,7 +150,8 @@ def _exact(found: list[xr.Dataset], settings: dict[str, Any]) -> xr.Dataset:
     names = {"loss_simulated": "loss", "share_simulated": "share", "displacement_simulated": "msd"}
     runs = [one.rename({k: v for k, v in names.items() if k in one}) for one in found]
     runs = [one[[v for v in names.values() if v in one]].rename(network="seed", bodies="order") for one in runs]
-    whole: Any = xr.concat(runs, xr.Variable("run", list(settings["runs"])), data_vars="all").drop_vars("seed")
+    whole: Any = xr.concat(runs, xr.Variable("run", list(settings["runs"])), data_vars="all", coords="minimal")
+    whole = whole.drop_vars("seed")
     whole = whole.reindex(order=np.arange(1, 5)).transpose("run", "step", "seed", ...)
     record, curve = whole.step.values, np.moveaxis(whole.loss.sel(clone=4).values, 1, -1)
     shares = np.moveaxis(whole.share.values, 1, -1)
@@ -144,10 +171,17 @@ def _layers(found: list[xr.Dataset], settings: dict[str, Any]) -> xr.Dataset:
     return xr.Dataset({"msd": msd.rename(network="seed").drop_vars("seed")}).drop_attrs()
 
 
-def _long(found: list[list[xr.Dataset]], settings: dict[str, Any]) -> xr.Dataset:
+def _starts(found: list[xr.Dataset], settings: dict[str, Any]) -> xr.Dataset:
+    """The same on long sequences, during their first steps."""
+    names = [f"{name}, scale {scale:g}" for name, scales in settings["starts"].items() for scale in scales]
+    msd = xr.concat([one.displacement_simulated for one in found], xr.Variable("run", names))
+    return xr.Dataset({"msd": msd.rename(network="seed").drop_vars("seed")}).drop_attrs()
+
+
+def _long(found: list[list[xr.Dataset]], settings: list[str], depths: Sequence[int]) -> xr.Dataset:
     """Learning curves by optimiser and depth, and the floors; shorter runs are NaN at later steps."""
-    by_depth = [xr.concat(runs, xr.Variable("depth", list(DEPTHS)), join="outer") for runs in found]
-    whole = xr.concat(by_depth, xr.Variable("setting", list(settings["settings"])), join="outer")
+    by_depth = [xr.concat(runs, xr.Variable("depth", list(depths)), join="outer") for runs in found]
+    whole = xr.concat(by_depth, xr.Variable("setting", settings), join="outer")
     whole = whole.rename(
         {f"{n}_simulated": n for n in ("loss", "floor", "floor_fitted", "above", "above_error", "r_hat")}
     )

@@ -4,7 +4,8 @@ r"""Transfer by frozen layers: how many layers of a source network to keep when 
 d–d–d–1 with weights of variance g²/fan-in, g = 1.5; layer i = 0, 1, 2 of the target's teacher has the correlation ρ^i with
 that of the source's: the first is shared, the head differs most. `digits`: scikit-learn's images by their d leading principal
 components; the source is a grouping of the ten digits into five and five; for the target, pairs of digits are exchanged until
-the correlation of the labels (1, 0.6 or 0.2) is closest to ρ.
+the correlation of the labels (1, 0.6 or 0.2) is closest to ρ. `given`: the same with rows and classes of your own, at least
+four classes; a quarter of the rows are tested on, at most a third are the target's, the rest the source's.
 
 **Learner.** A ReLU network of `depth` hidden layers, logistic loss, Adam with weight decay, trained on many source samples. Its
 first L layers are then *frozen*, and the layers after them are trained on n target samples, from the source's weights or from
@@ -29,12 +30,25 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from solvable.errors import InvalidValue
 from solvable.methods.data.digits import PIXELS, digit_components
 from solvable.methods.training.loops import Optimiser, descend, draw_rows
-from solvable.model import Control, Count, Guard, Model, Reference, choice, control, dimension, observable
+from solvable.model import (
+    Control,
+    Count,
+    Guard,
+    Input,
+    Model,
+    Reference,
+    choice,
+    control,
+    data,
+    dimension,
+    observable,
+)
 
 from .similarity import information_imbalance, linear_cka
 
@@ -47,6 +61,7 @@ SOURCE_SAMPLES = 300
 
 TESTED = {"teachers": 4000, "digits": 400}
 TARGET_DIGITS = 768
+LEAST_ROWS, MOST_CLASSES = 60, 100
 COMPARED = 300
 """Test inputs on which representations are compared."""
 
@@ -177,12 +192,20 @@ class LayerDefrosting(Model):
     steps: Control = control(
         150.0, low=0.0, high=1e5, typical=(50.0, 300.0), scale="log",
         meaning="full-batch steps on the target, a whole number, the same for every number of frozen layers")  # fmt: skip
-    tasks: str = choice("teachers", options=("teachers", "digits"), meaning="random networks, or groupings of digits")
+    tasks: str = choice(
+        "teachers", options=("teachers", "digits", "given"),
+        meaning="random networks, groupings of digits, or groupings of the classes of your own rows")  # fmt: skip
     start: str = choice(
         "source", options=("source", "fresh"),
         meaning="initial weights of the layers after the frozen ones: the source's, or random")  # fmt: skip
     depth: int = choice(3, low=1, high=8, meaning="number of hidden layers of the learner")
     units: int = choice(64, low=1, high=1024, meaning="units of every hidden layer")
+    rows: Input | None = data(
+        dims=("row", "column"), symbol="X", meaning="your own inputs, one in each row (given)",
+        when={"tasks": "given"})  # fmt: skip
+    classes: Input | None = data(
+        dims=("row",), symbol="y", type="int", low=0, high=MOST_CLASSES - 1,
+        meaning="the class of every row, a whole number (given)", when={"tasks": "given"})  # fmt: skip
 
     dimensions_declared = (
         dimension("frozen", "number of frozen layers", kind="site"),
@@ -213,6 +236,19 @@ class LayerDefrosting(Model):
     def coordinates(self) -> dict[str, np.ndarray]:
         return {"frozen": np.arange(self.depth + 1), "layer": np.arange(1, self.depth + 1)}
 
+    def validate(self) -> None:
+        for name in ("rows", "classes"):
+            if (self.tasks == "given") != (getattr(self, name) is not None):
+                raise InvalidValue(f"tasks = 'given' needs {name}, and only tasks = 'given' takes them.")
+        if self.rows is None or isinstance(self.rows, Tracer) or isinstance(self.classes, Tracer):
+            return
+        if self.rows.shape[0] < LEAST_ROWS:
+            raise InvalidValue(f"rows has {self.rows.shape[0]} rows, but at least {LEAST_ROWS} are needed.")
+        if np.asarray(self.rows).std(0).max() == 0:
+            raise InvalidValue("rows has no column that varies: at least one must.")
+        if (kinds := len(np.unique(np.asarray(self.classes)))) < 4:
+            raise InvalidValue(f"classes has {kinds} different values, but at least 4 are needed to exchange a pair.")
+
     # --- data -------------------------------------------------------------------------------------------------------
 
     def _teachers(self, key: PRNGKeyArray, size: int, number: int, dtype: Any) -> tuple[Array, Array, Array]:
@@ -234,16 +270,53 @@ class LayerDefrosting(Model):
         """All images in random order, with the labels of both groupings."""
         components, shown = digit_components(size)
         order_key, group_key = jax.random.split(key)
-        order = jax.random.permutation(order_key, len(shown))
         digits = jax.random.permutation(group_key, 10)  # the first five are one group
-        exchanged = jnp.rint(2.5 * (1 - self.correlation)).astype(jnp.int32)
         place = jnp.zeros(10, jnp.int32).at[digits].set(jnp.arange(10, dtype=jnp.int32))
-        source = jnp.where(place < 5, 1, -1)
-        target = jnp.where(place % 5 < exchanged, -source, source)
-        x, what = jnp.asarray(components, dtype)[order], jnp.asarray(shown)[order]
-        return x, source[what].astype(dtype), target[what].astype(dtype)
+        return self._grouped(order_key, jnp.asarray(components, dtype), jnp.asarray(shown), place, 10)
+
+    def _given(self, key: PRNGKeyArray, size: int, dtype: Any) -> tuple[Array, Array, Array]:
+        """The same for the reader's rows: their leading principal components, with mean variance one."""
+        assert self.rows is not None
+        assert self.classes is not None
+        order_key, group_key = jax.random.split(key)
+        centred = self.rows - jnp.mean(self.rows, axis=0)[None, :]
+        components = centred @ jnp.linalg.eigh(centred.T @ centred)[1][:, ::-1][:, :size]
+        components = components / jnp.sqrt(jnp.mean(components**2))
+        there = jnp.zeros(MOST_CLASSES, bool).at[self.classes].set(True)
+        drawn = jnp.where(there, jax.random.uniform(group_key, (MOST_CLASSES,)), jnp.inf)
+        place = jnp.argsort(jnp.argsort(drawn)).astype(jnp.int32)
+        return self._grouped(order_key, components.astype(dtype), self.classes, place, jnp.sum(there, dtype=jnp.int32))
+
+    def _grouped(
+        self, key: PRNGKeyArray, components: Array, classes: Array, place: Array, kinds: Any
+    ) -> tuple[Array, Array, Array]:
+        """Inputs in random order with both labels; `place` orders the classes, of which the first half are one group.
+
+        Every exchanged pair lowers the correlation of the labels by 4 over the number of classes.
+        """
+        half = kinds // 2
+        order = jax.random.permutation(key, len(classes))
+        exchanged = jnp.rint(jnp.asarray(kinds, self.correlation.dtype) * (1 - self.correlation) / 4).astype(jnp.int32)
+        source = jnp.where(place < half, 1, -1)
+        target = jnp.where((place % half < exchanged) & (place < 2 * half), -source, source)
+        x, what = components[order], classes[order]
+        return x, source[what].astype(x.dtype), target[what].astype(x.dtype)
 
     def _pair(self, key: PRNGKeyArray, size: int, count: Count, dtype: Any) -> Pair:
+        if self.tasks == "given":
+            assert self.rows is not None
+            number, columns = self.rows.shape
+            tested, most = number // 4, number // 3
+            if size > columns:
+                raise InvalidValue(f"size = {size} is more than the {columns} columns of rows.")
+            if count.padded > most:
+                raise InvalidValue(
+                    f"samples gives about {count.padded} target rows at size = {size}: at most {most}, a third of the rows, "
+                    f"are kept for the target, samples = {most / size:g}."
+                )
+            x, first, second = self._given(key, size, dtype)
+            target, rest = slice(tested, tested + most), slice(tested + most, None)
+            return self._parts(x, first, second, tested, target, rest, count)
         tested = TESTED[self.tasks]
         if self.tasks == "digits":
             if size > PIXELS:
@@ -260,8 +333,14 @@ class LayerDefrosting(Model):
             many = SOURCE_SAMPLES * size
             x, first, second = self._teachers(key, size, tested + many + count.padded, dtype)
             rest, target = slice(tested, tested + many), slice(tested + many, None)
-        ones = jnp.ones(first[rest].shape, dtype)
-        few = Samples(x[target][: count.padded], second[target][: count.padded], count.mask(dtype))
+        return self._parts(x, first, second, tested, target, rest, count)
+
+    def _parts(
+        self, x: Array, first: Array, second: Array, tested: int, target: slice, rest: slice, count: Count
+    ) -> Pair:
+        """Inputs with both labels, cut into test, target and source."""
+        ones = jnp.ones(first[rest].shape, x.dtype)
+        few = Samples(x[target][: count.padded], second[target][: count.padded], count.mask(x.dtype))
         return Pair(
             Samples(x[rest], first[rest], ones), Samples(x[rest], second[rest], ones), few,
             x[:tested], first[:tested], second[:tested])  # fmt: skip

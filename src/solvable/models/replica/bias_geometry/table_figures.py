@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from solvable.errors import InvalidValue
 from solvable.methods.data.digits import digit_images
+from solvable.methods.data.own import own_table
 from solvable.methods.risk.erm import minimise_risk
 from solvable.methods.risk.losses import loss_named
 from solvable.render.figures import Recipe
@@ -76,32 +79,53 @@ def similarity(rows: np.ndarray, labels: np.ndarray, group: np.ndarray) -> float
     return float(plus @ minus / np.linalg.norm(plus) / np.linalg.norm(minus))
 
 
+LEAST = 60
+"""Rows that a table of the reader's must have, and a third of that number in each group."""
+
+
 def table(quick: bool) -> dict[str, Any]:
+    return {"": _gaps_of(tables(), TRAINED, 2 if quick else 200)}
+
+
+def own_groups(quick: bool, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """The same on rows X of two classes y and two groups; as many rows are learnt from as both groups have at all shares."""
+    known = own_table(arrays, least_rows=LEAST, most_classes=2, grouped=True)
+    assert known.groups is not None
+    fewest = int(np.bincount(known.groups).min())
+    if fewest < LEAST // 3:
+        raise InvalidValue(f"group has only {fewest} rows of one group, but at least {LEAST // 3} are needed of each.")
+    labels, groups = (2.0 * part - 1.0 for part in (known.classes, known.groups))
+    rows = np.column_stack([known.rows / known.rows.std(0), np.ones(len(labels))])
+    name = "your own table"
+    return {"": _gaps_of({name: (rows, labels, groups)}, {name: int(0.75 * fewest / max(SHARES))}, 2 if quick else 200)}
+
+
+def _gaps_of(known: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]], trained: dict[str, int], seeds: int) -> Any:
     import xarray as xr
 
-    seeds, known = 2 if quick else 200, tables()
     found = xr.Dataset(coords={"table": list(known), "share": list(SHARES)})
     for kind in (False, True):
-        runs = [gaps(*parts, TRAINED[name], seeds, kind) for name, parts in known.items()]
+        runs = [gaps(*parts, trained[name], seeds, kind) for name, parts in known.items()]
         found["shuffled" if kind else "gap"] = (("table", "share", "seed"), np.stack(runs))
     alike = [similarity(*parts) for parts in known.values()]
     found["similarity"] = ("table", np.array(alike))
     # the model: as many samples per dimension, rules of this similarity, nothing else known about the groups
     lines = []
     for (name, (rows, _, _)), overlap in zip(known.items(), alike, strict=True):
-        ratio = TRAINED[name] / (rows.shape[1] - 1)
+        ratio = trained[name] / (rows.shape[1] - 1)
         model = BiasGeometry(samples=ratio, similarity=overlap, tilt_plus=0.0, tilt_minus=0.0, penalty=PENALTY)
         lines.append(np.asarray(model.replace(share=np.array(SHARES)).theory(only=["accuracy_gap"]).accuracy_gap))
     found["model"] = (("table", "share"), np.stack(lines))
-    return {"": found}
+    return found
 
 
 def draw_table(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
     found = data[""]
-    figure, axes = plt.subplots(1, 2, figsize=(9.4, 4.0), layout="constrained")
-    for axis, name in zip(axes, found.table.values, strict=True):
+    number = found.sizes["table"]
+    figure, grid = plt.subplots(1, number, figsize=(4.7 * number, 4.0), layout="constrained", squeeze=False)
+    for axis, name in zip(grid[0], found.table.values, strict=True):
         here = found.sel(table=name)
         axis.plot(found.share, here.model, color="0.3", label=f"model, $q_T = {float(here.similarity):.2f}$")
         for kind, words, colour in (("gap", "real groups", COLOURS[0]), ("shuffled", "groups shuffled", COLOURS[1])):
@@ -111,10 +135,13 @@ def draw_table(data: dict[str, Any]) -> Any:
             )
         axis.axhline(0, color="0.5", linewidth=0.8, zorder=0)
         axis.set(xlabel=label("share of group +", r"\rho"), ylabel="accuracy gap, + minus −")
-        axis.set_title(WORDS[str(name)])
+        axis.set_title(WORDS.get(str(name), str(name)))
         axis.legend()
     figure.suptitle(
-        "Real tables: the accuracy gap grows with the share of a group, less steeply than in the model", fontsize=11
+        "Real tables: the accuracy gap grows with the share of a group, less steeply than in the model"
+        if number > 1
+        else "Accuracy gap against the share of a group",
+        fontsize=11,
     )
     return figure
 
@@ -124,5 +151,6 @@ RECIPES = {
         table,
         draw_table,
         sentence="Accuracy gap of one classifier on real tables with two groups, against the share of a group.",
+        own=own_groups,
     )
 }

@@ -42,15 +42,16 @@ import math
 from functools import partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array
+from jaxtyping import Array, Key
 
 from solvable.contract.declarations import Observable
 from solvable.errors import InvalidValue
-from solvable.methods.averages.chains import run_chains
+from solvable.methods.averages.chains import run_chains_together
 from solvable.model import Control, FirstView, Guard, Model, Numerics, Reference, choice, control, observable
 
 from .committee import ACTIVATIONS, KINKED, ODD, Kernel, bayes_transitions, kernel_named
@@ -89,6 +90,7 @@ class NarrowNetwork(Model):
     revision = 3
     numerics = Numerics(tolerance=1e-11, max_steps=500, degrees=128, nodes=384)
     runs = "host"
+    together = 10
     typical_sizes = (64, 100, 144)
     theory_seconds = 5e-3
     simulation_seconds = 10.0
@@ -245,23 +247,34 @@ class NarrowNetwork(Model):
     # --- simulation -------------------------------------------------------------------------------------------------
 
     def experiment(self, key: Array, size: int, counts: Any, dtype: Any) -> dict[str, Array]:
+        return self.experiments(key[None], size, counts, dtype)[0]
+
+    def experiments(self, keys: Key[Array, " lanes"], size: int, counts: Any, dtype: Any) -> list[dict[str, Array]]:
+        """Chains of several realisations are moved side by side; risks are minimised one after the other."""
         units = self.units or 2 * max(1, round(math.sqrt(size) / 4))
         if size < units:
             raise InvalidValue(f"size = {size} is smaller than the {units} units of the network.")
         network = Committee(self.activation)
         number = units * int(counts["samples"].actual)
-        task = draw_task(network, jax.random.fold_in(key, 0), size, units, number, FRESH, CHAINS, self.noise, dtype)
         penalty, temperature = self.penalty, self.temperature
         if self.learner == "bayes":
             penalty, temperature = self.noise, self.noise
         if self.learner == "erm":
             temperature = jnp.ones(())
-        loss = PenalisedLoss(network, task.inputs, task.labels, penalty.astype(dtype), temperature.astype(dtype))
-        reach = self._descend if self.learner == "erm" else self._sample
-        out = reach(loss, task, jax.random.fold_in(key, 1))
-        return out | {"test_loss": out["excess_loss"] + 0.5 * self.noise}
+        tasks, losses = [], []
+        for key in keys:
+            task = draw_task(network, jax.random.fold_in(key, 0), size, units, number, FRESH, CHAINS, self.noise, dtype)
+            tasks.append(task)
+            losses.append(
+                PenalisedLoss(network, task.inputs, task.labels, penalty.astype(dtype), temperature.astype(dtype))
+            )
+        if self.learner == "erm":
+            found = [self._descend(*pair) for pair in zip(losses, tasks, strict=True)]
+        else:
+            found = self._sample(losses, tasks, jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, 1))
+        return [out | {"test_loss": out["excess_loss"] + 0.5 * self.noise} for out in found]
 
-    def _descend(self, loss: PenalisedLoss, task: Task, key: Array) -> dict[str, Any]:
+    def _descend(self, loss: PenalisedLoss, task: Task) -> dict[str, Any]:
         start = task.teacher if self.start == "teacher" else task.random[0]
         fit = descend(loss, start, tolerance=REST, iterations=ITERATIONS)
         if self.activation in KINKED:
@@ -275,19 +288,25 @@ class NarrowNetwork(Model):
         out = {n: v[0, 0] for n, v in measured.items()}
         return out | {"converged": fit.converged, "residual": fit.residual}
 
-    def _sample(self, loss: PenalisedLoss, task: Task, key: Array) -> dict[str, Any]:
+    def _sample(
+        self, losses: list[PenalisedLoss], tasks: list[Task], keys: Key[Array, " lanes"]
+    ) -> list[dict[str, Any]]:
         """Means over four chains, in two pairs; informed chains start above and below, at overlaps 1 and 0.7."""
-        starts = task.random
+        starts = jnp.stack([task.random for task in tasks])
         if self.start == "teacher":
-            near = jnp.where(jnp.arange(CHAINS) < CHAINS // 2, 1.0, NEAR).astype(starts.dtype)[:, None, None]
-            starts = near * task.teacher[None] + jnp.sqrt(1 - near**2) * starts
-        chains = Chains(loss)
-        run = run_chains(
-            partial(chains.proceed, draws=DRAWS), chains.begin(starts), key,
-            lambda draws: self._measured(loss.network, task, draws[::2], draws[1::2]), draws=DRAWS, most=THINNEST,
+            teachers = jnp.stack([task.teacher for task in tasks])[:, None]
+            near = jnp.where(jnp.arange(CHAINS) < CHAINS // 2, 1.0, NEAR).astype(starts.dtype)[None, :, None, None]
+            starts = near * teachers + jnp.sqrt(1 - near**2) * starts
+        chains = Chains(jax.tree.map(lambda *parts: jnp.stack(parts), *losses))
+        runs = run_chains_together(
+            partial(_proceed, chains), _begin(chains, starts), keys,
+            lambda lane, draws: self._measured(losses[lane].network, tasks[lane], draws[::2], draws[1::2]),
+            draws=DRAWS, most=THINNEST,
         )  # fmt: skip
-        out: dict[str, Any] = {n: jnp.mean(v) for n, v in run.traces.items()}
-        return out | {"converged": run.converged, "residual": run.residual}
+        return [
+            {n: jnp.mean(v) for n, v in run.traces.items()} | {"converged": run.converged, "residual": run.residual}
+            for run in runs
+        ]
 
     def _measured(self, network: Committee, task: Task, one: Array, two: Array) -> dict[str, Array]:
         """The reported observables, for every draw of every pair."""
@@ -305,3 +324,15 @@ class NarrowNetwork(Model):
             seen |= {n: seen[f"own_{n}"] for n in ("excess_loss", "train_loss")}
         wanted = [n for n, o in self.observables().items() if o.simulated and n in seen]
         return {n: seen[n].astype(float).reshape(shape) for n in wanted}
+
+
+@eqx.filter_jit
+def _begin(chains: Chains, starts: Array) -> Any:
+    return eqx.filter_vmap(lambda chains, starts: chains.begin(starts))(chains, starts)
+
+
+@eqx.filter_jit
+def _proceed(chains: Chains, walkers: Any, keys: Key[Array, " lanes"], thin: Array) -> Any:
+    return eqx.filter_vmap(lambda chains, walkers, key: chains.proceed(walkers, key, thin, draws=DRAWS))(
+        chains, walkers, keys
+    )

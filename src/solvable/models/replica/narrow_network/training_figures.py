@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from solvable.contract.compiled import PRECISION
 from solvable.render.figures import Recipe
 from solvable.render.plots import COLOURS, label, log_axis, standard_error
 
@@ -27,11 +28,26 @@ ARMS = {
     },
     "gradient descent, regression": {"learner": "erm", "activation": "erf", "penalty": 0.005, "noise": 0.008},
     "Langevin, classification": {"activation": "abs", "noise": 0.05},
+    "Langevin from random weights, regression": {
+        "learner": "gibbs",
+        "activation": "abs",
+        "penalty": 0.05,
+        "noise": 0.05,
+        "temperature": 0.05,
+        "start": "random",
+    },
+    "Langevin from random weights, classification": {"activation": "abs", "noise": 0.05, "start": "random"},
 }
+"""Specialisation is of first order for erf, which random weights never find, and continuous for |x|, which they do."""
 SAMPLES = {"Langevin, regression": (8.0, 10.0, 14.0), "gradient descent, regression": (6.0, 8.0, 12.0),
-           "Langevin, classification": (2.0, 4.0, 8.0)}  # fmt: skip
-SIZES = {"Langevin, regression": (100,), "gradient descent, regression": (100,), "Langevin, classification": (100, 144)}
+           "Langevin, classification": (2.0, 4.0, 8.0), "Langevin from random weights, regression": (2.0, 4.0, 8.0),
+           "Langevin from random weights, classification": (2.0, 4.0, 8.0)}  # fmt: skip
 UNITS = {36: 2, 100: 4, 144: 6}
+SIZES = (100, 144)
+LARGE = 3
+"""As many arms are trained at all sizes, the others at the first one."""
+SLOWER = 4
+"""How many times longer random weights are trained."""
 GRID = np.geomspace(0.5, 16.0, 41)
 
 
@@ -40,16 +56,19 @@ def train(arm: str, ratio: float, size: int, units: int, steps: int, seeds: int)
     values, network = ARMS[arm], Committee(ARMS[arm]["activation"])
     number, noise = round(ratio * units * size), jnp.asarray(values["noise"], jnp.float32)
     single, together = stiffness(values["activation"], ratio, units)
+    unmatched = values.get("start") == "random"
+    length = steps * (SLOWER if unmatched else 1)
 
     def one(seed: Any) -> Any:
         key = jax.random.fold_in(jax.random.key(round(100 * ratio)), seed)
         task = draw_task(network, jax.random.fold_in(key, 0), size, units, number, FRESH, 1, noise, jnp.float32)
-        # start at an overlap of 0.7 with the teacher, below every solution that is reached here
-        start = NEAR * task.teacher + np.float32(np.sqrt(1 - NEAR**2)) * task.random[0]
+        # at an overlap of 0.7 with the teacher, below every solution that is reached here, or at random
+        near = np.float32(0.0 if unmatched else NEAR)
+        start = near * task.teacher + np.sqrt(1 - near**2) * task.random[0]
 
         def walk(energy: Any, top: float, sum_top: float) -> Any:
             step, mobility = (jnp.asarray(v, jnp.float32) for v in (0.1 / top, top / sum_top))
-            return langevin(energy, start, jax.random.fold_in(key, 1), step, mobility, steps, 32)
+            return langevin(energy, start, jax.random.fold_in(key, 1), step, mobility, length, 32)
 
         if arm.endswith("classification"):
             energy = LabelEnergy(network, task.inputs, jnp.sign(task.labels), noise)
@@ -68,9 +87,12 @@ def train(arm: str, ratio: float, size: int, units: int, steps: int, seeds: int)
                 ends = gradient_descent(lambda w: loss(w)[0], start, rate, 4 * steps)[0][None]
             gaps = task.truth[None] - jax.vmap(lambda w: network(w, task.fresh))(ends)
             score = 0.5 * jnp.mean(gaps**2)
-        return jnp.stack([jnp.mean(ends * task.teacher[None]), score])
+        # units that started at random are those of the teacher in another order
+        overlap = jnp.where(unmatched, jnp.nan, jnp.mean(ends * task.teacher[None]))
+        return jnp.stack([overlap, score])
 
-    return np.asarray(jax.jit(jax.vmap(one))(jnp.arange(seeds)))
+    with jax.default_matmul_precision(PRECISION):
+        return np.asarray(jax.jit(jax.vmap(one))(jnp.arange(seeds)))
 
 
 def lines(arm: str, ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -79,7 +101,8 @@ def lines(arm: str, ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         values = ARMS[arm]
         kernel, linear = kernel_named(values["activation"], unit=True), slopes(values["activation"])[0]
         noise = jnp.asarray(values["noise"])
-        found = jax.jit(jax.vmap(lambda a: bayes_classifier(kernel, linear, a, noise)))(jnp.asarray(ratios))
+        start = 0.05 if values.get("start") == "random" else 0.99
+        found = jax.jit(jax.vmap(lambda a: bayes_classifier(kernel, linear, a, noise, start)))(jnp.asarray(ratios))
         there = np.asarray(found.converged)
         return np.where(there, found.overlap, np.nan), np.where(there, found.error, np.nan)
     found = NarrowNetwork(samples=ratios, **ARMS[arm]).theory()
@@ -97,9 +120,8 @@ def _at(both: tuple[np.ndarray, np.ndarray], begin: int) -> tuple[np.ndarray, np
 def training(quick: bool, pieces: Any) -> dict[str, Any]:
     import xarray as xr
 
-    sizes, seeds, steps = (dict.fromkeys(ARMS, (36,)), 2, 200) if quick else (SIZES, 10, 4000)
-    every = sorted({d for arm in ARMS for d in sizes[arm]})
-    table = xr.Dataset(coords={"arm": list(ARMS), "samples": GRID, "size": every, "place": [0, 1, 2]})
+    every, seeds, steps = ((36,), 2, 200) if quick else (SIZES, 10, 4000)
+    table = xr.Dataset(coords={"arm": list(ARMS), "samples": GRID, "size": list(every), "place": [0, 1, 2]})
     table["units"] = ("size", np.array([UNITS[d] for d in every]))
     table["at"] = (("arm", "place"), np.array([SAMPLES[arm] for arm in ARMS]))
     both = [lines(arm, GRID) for arm in ARMS]
@@ -108,8 +130,8 @@ def training(quick: bool, pieces: Any) -> dict[str, Any]:
         table[f"{name}_theory"] = (("arm", "samples"), np.stack([b[i] for b in both]))
         table[f"{name}_expected"] = (("arm", "place"), np.stack([e[i] for e in expected]))
     found = np.full((2, len(ARMS), 3, len(every), seeds), np.nan)  # NaN: not trained at this size
-    for i, arm in enumerate(ARMS):
-        for size in sizes[arm]:
+    for size in every:
+        for i, arm in enumerate(ARMS if size == every[0] else list(ARMS)[:LARGE]):
             for j, ratio in enumerate(SAMPLES[arm]):
                 runs = pieces.get(
                     f"{arm}, {ratio:g}, d = {size}",
@@ -127,8 +149,12 @@ def draw_training(data: dict[str, Any]) -> Any:
 
     table = data[""]
     number = table.sizes["arm"]
-    figure, grid = plt.subplots(1, number, figsize=(4.4 * number, 4.0), layout="constrained", squeeze=False)
-    for axis, arm in zip(grid[0], table.arm.values, strict=True):
+    columns = min(number, 3)
+    rows = -(-number // columns)
+    figure, grid = plt.subplots(rows, columns, figsize=(4.4 * columns, 3.7 * rows), layout="constrained", squeeze=False)
+    for axis in grid.flat[number:]:
+        axis.axis("off")
+    for axis, arm in zip(grid.flat, table.arm.values, strict=False):
         here = table.sel(arm=arm)
         # a transition of first order is not a slope
         jump = np.flatnonzero(np.diff(here.overlap_theory.values) > 0.3) + 1
@@ -148,8 +174,8 @@ def draw_training(data: dict[str, Any]) -> Any:
         axis.set_title(f"{arm} ({ARMS[str(arm)]['activation']})")
         axis.legend(fontsize=8)
     figure.suptitle(
-        "Narrow networks trained from an overlap of 0.7 with the teacher\n(gaps: the transition, and where the theory finds no "
-        "specialised solution)",
+        "Narrow networks trained from an overlap of 0.7 with the teacher, or from random weights\n(gaps: the transition, and "
+        "where the theory finds no specialised solution)",
         fontsize=11,
     )
     return figure

@@ -9,6 +9,7 @@ source, its first layer is frozen, and a last layer is learnt on a few other ima
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 from jaxtyping import Array
 
 from solvable.methods.data.digits import digit_images
+from solvable.methods.data.own import own_table
 from solvable.methods.risk.erm import minimise_risk
 from solvable.methods.risk.losses import loss_named
 from solvable.render.figures import Recipe
@@ -35,27 +37,29 @@ SOURCES = {
 }
 SAMPLES = (10, 20, 40, 80, 160, 320)
 SOURCE_IMAGES, UNITS, EPOCHS, RATE, PENALTY = 900, 128, 60, 0.02, 0.05
+LEAST = 200
+"""Rows that a table of the reader's must have: half of them are the source's, a third at most is tested on."""
 
 
-@partial(jax.jit, static_argnames=("samples",))
+@partial(jax.jit, static_argnames=("samples", "taught_on", "kinds"))
 def _errors(keys: Array, images: Array, shown: Array, exchanged: Array, permuted: Array, shuffled: Array,
-            samples: tuple[int, ...]) -> Array:  # fmt: skip
+            samples: tuple[int, ...], taught_on: int = SOURCE_IMAGES, kinds: int = 10) -> Array:  # fmt: skip
     """Test errors (seeds, learners, samples): the source's features, random features, both layers trained on the target."""
-    most, pixels = max(samples), images.shape[1]
+    most, pixels, half = max(samples), images.shape[1], kinds // 2
     loss = loss_named("logistic")
 
     def one(key: Array) -> Array:
         order_key, group_key, pixel_key, label_key, start_key, walk_key = jax.random.split(key, 6)
         order = jax.random.permutation(order_key, images.shape[0])
         x, digits = images[order], shown[order]
-        place = jnp.argsort(jax.random.permutation(group_key, 10))  # the first five are one group
-        target = jnp.where(place < 5, 1.0, -1.0)
-        source = jnp.where(place % 5 < exchanged, -target, target)
+        place = jnp.argsort(jax.random.permutation(group_key, kinds))  # the first half are one group
+        target = jnp.where(place < half, 1.0, -1.0)
+        source = jnp.where((place % half < exchanged) & (place < 2 * half), -target, target)
         labels = target[digits]
         rest, few, test = (
-            slice(0, SOURCE_IMAGES),
-            slice(SOURCE_IMAGES, SOURCE_IMAGES + most),
-            slice(SOURCE_IMAGES + most, None),
+            slice(0, taught_on),
+            slice(taught_on, taught_on + most),
+            slice(taught_on + most, None),
         )
         pixel = jnp.where(permuted, jax.random.permutation(pixel_key, pixels), jnp.arange(pixels))
         taught = source[digits][rest]
@@ -63,8 +67,8 @@ def _errors(keys: Array, images: Array, shown: Array, exchanged: Array, permuted
         starts = [random_network(k, UNITS, pixels, jnp.float32) for k in jax.random.split(start_key, 3)]
         walks = jax.random.split(walk_key)
         seen, rate = x[rest][:, pixel].astype(jnp.float32), jnp.asarray(RATE, jnp.float32)
-        steps = EPOCHS * SOURCE_IMAGES // 100
-        learnt = train_network(walks[0], starts[0], seen, taught.astype(jnp.float32), SOURCE_IMAGES, rate, steps)
+        steps = EPOCHS * taught_on // 100
+        learnt = train_network(walks[0], starts[0], seen, taught.astype(jnp.float32), taught_on, rate, steps)
 
         def wrong(outputs: Array) -> Array:
             return jnp.mean((labels[test] * outputs <= 0).astype(float))
@@ -92,19 +96,35 @@ def _errors(keys: Array, images: Array, shown: Array, exchanged: Array, permuted
 
 
 def on_digits(quick: bool) -> dict[str, Any]:
-    import xarray as xr
-
     sources = dict(list(SOURCES.items())[:2]) if quick else SOURCES
     samples, seeds = ((20, 80), 2) if quick else (SAMPLES, 96)
     pictures, shown = digit_images()
+    return {"": _runs(pictures, shown, sources, samples, seeds, SOURCE_IMAGES, 10)}
+
+
+def on_own(quick: bool, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """The same on rows X of at least four classes y: tasks are groupings of the classes into two halves."""
+    table = own_table(arrays, least_rows=LEAST, least_classes=4)
+    kinds, number = int(table.classes.max()) + 1, len(table.rows)
+    sources = {name: how for name, how in SOURCES.items() if 2 * how["exchanged"] <= kinds // 2}
+    samples = tuple(n for n in SAMPLES if n <= number // 5)
+    found = _runs(table.rows, table.classes, sources, samples, 2 if quick else 96, number // 2, kinds)
+    return {"": found.assign_attrs(inputs=f"{number} rows of your own, {kinds} classes in two groups")}
+
+
+def _runs(
+    rows: Any, classes: Any, sources: Any, samples: tuple[int, ...], seeds: int, taught_on: int, kinds: int
+) -> Any:
+    import xarray as xr
+
     keys = jax.random.split(jax.random.key(0), seeds)  # targets and images are the same for every source
     found = [
-        _errors(keys, jnp.asarray(pictures), jnp.asarray(shown), jnp.asarray(how["exchanged"]),
-                jnp.asarray(how.get("permuted", False)), jnp.asarray(how.get("shuffled", False)), samples)
+        _errors(keys, jnp.asarray(rows), jnp.asarray(classes), jnp.asarray(how["exchanged"]),
+                jnp.asarray(how.get("permuted", False)), jnp.asarray(how.get("shuffled", False)), samples, taught_on, kinds)
         for how in sources.values()
     ]  # fmt: skip
     coords = {"source": list(sources), "learner": ["source", "random", "scratch"], "samples": np.asarray(samples)}
-    return {"": xr.Dataset({"error": (("source", "seed", "learner", "samples"), np.asarray(found, float))}, coords)}
+    return xr.Dataset({"error": (("source", "seed", "learner", "samples"), np.asarray(found, float))}, coords)
 
 
 def draw_on_digits(data: dict[str, Any]) -> Any:
@@ -120,7 +140,8 @@ def draw_on_digits(data: dict[str, Any]) -> Any:
         for axis, other in zip(axes[1:], ("random", "scratch"), strict=True):
             _points(axis, errors.sel(source=source, learner=other) - own, color=colour, fmt=f"{marker}-", label=source)
     axes[0].set(ylabel="test error on the target", ylim=(0, None))
-    axes[0].set_title("digits in two groups of five")
+    inputs = data[""].attrs.get("inputs", "digits in two groups of five")
+    axes[0].set_title(inputs)
     axes[0].legend(fontsize=7.5)
     axes[1].set(ylabel="gain over random features, in error")
     axes[1].set_title("gain over random features")
@@ -131,8 +152,9 @@ def draw_on_digits(data: dict[str, Any]) -> Any:
         log_axis(axis.xaxis)
     for axis in axes[1:]:
         axis.axhline(0, color="0.5", linewidth=0.8, zorder=0)
+    where = "real data" if "own" in inputs else "digits"
     figure.suptitle(
-        "Transfer between tasks on digits: like sources against unlike ones, permuted pixels and shuffled labels",
+        f"Transfer between tasks on {where}: like sources against unlike ones, permuted pixels and shuffled labels",
         fontsize=11,
     )
     return figure
@@ -149,5 +171,6 @@ RECIPES = {
         draw_on_digits,
         sentence="Gain of a first layer learnt on a grouping of digits, by similarity of the source: the model's "
         "signs on real data.",
+        own=on_own,
     )
 }

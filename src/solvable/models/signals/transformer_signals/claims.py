@@ -55,11 +55,27 @@ def _residual(stored: Stored) -> list[Measured]:
         Measured("overlap below the critical residual, erf networks", *mean_and_error(below), above=0.98),
         Measured("overlap above it", *mean_and_error(above), below=0.9),
         Measured("deviation of the overlap by layer", *deviation(towers.overlap_simulated, towers.overlap), below=0.05),
-        # With ReLU parallel tokens attract at every residual strength: there is no critical one.
         Measured(
             "largest factor of 1 − ρ per block, ReLU, over residual strengths", float(grid.slope_relu.max()), above=1.0
         ),
+        *_factors(),
     ]
+
+
+def _factors() -> list[Measured]:
+    """The largest factor of 1 − ρ per block by activation, in theory: above 1 there is a critical residual strength."""
+    from .model import TransformerSignals
+
+    residual, variance = np.array([0.3, 1.0, 3.0, 10.0, 100.0])[:, None], np.array([0.2, 1.0, 9.0, 100.0])[None, :]
+    found = []
+    for activation in ("erf", "tanh", "gelu", "relu"):
+        model = TransformerSignals(
+            activation=activation, depth=1, attention_residual=residual, weight_variance=variance
+        )
+        largest = float(np.max(model.theory(only=["collapse_slope"]).collapse_slope))
+        words = f"the same over σ_w² from 0.2 to 100 too, {activation} (theory)"
+        found.append(Measured(words, largest, above=1.0))
+    return found
 
 
 CLAIMS = (
@@ -86,7 +102,9 @@ CLAIMS = (
         "the overlap stays below 1 above the critical residual strength and tends to 1 below it",
         "no residual",
         (MAP,), _residual,
-        "erf with σ_w² = 9 (χ > 1), T = 64, d = 256, 30 blocks; ReLU with σ_w² = 0.2 (χ < 1): residuals only delay the collapse",
-        would_change="ReLU networks with σ_w² large enough that χ > 1; below, residuals only delay the collapse",
+        "erf with σ_w² = 9 (χ > 1), T = 64, d = 256, 30 blocks; theory: four activations, residual strengths up to 100",
+        would_change="ReLU networks in which parallel tokens repel: their MLPs multiply 1 − ρ by "
+        "χ = (c + α_M²)/(c + σ_b² + α_M²) < 1, c = σ_w² r/2 times the norm, for any σ_w², so that residuals only delay the "
+        "collapse; with erf, tanh and gelu there is a critical strength",
     ),
 )  # fmt: skip
