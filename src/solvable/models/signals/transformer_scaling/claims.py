@@ -6,7 +6,7 @@ import numpy as np
 
 from solvable.contract.claims import Claim, Measured, Stored, mean_and_error
 
-from .figures import NAMES, above_best, at_base_rate, best_rates, changes, largest_rates
+from .figures import NAMES, best_rates, changes, largest_rates
 from .laziness import slopes
 
 RATES, LAZINESS, COMPUTE = "transformer-scaling-rates", "transformer-scaling-laziness", "transformer-scaling-compute"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from solvable.contract.claims import Measured, mean_and_error
 from solvable.render.figures import Recipe
+from solvable.render.pieces import Pieces
 from solvable.render.plots import COLOURS, LINES, MARKERS, label, log_axis
 
-from .at_once import Lane, axes_of, grid_of_lanes, trained_at_once
+from .at_once import Table, together, trained
 from .figures import NAMES, best_rates
 from .model import TransformerScaling
 
@@ -27,67 +28,39 @@ SWEPT = {
 BY_WIDTH = tuple(NAMES)[1:]
 
 
-class Table(NamedTuple):
-    """Trainings of networks of several shapes (width, depth) under several rules, over one control and seeds."""
-
-    control: str
-    rules: tuple[str, ...]
-    shapes: tuple[tuple[int, int], ...]
-    seeds: int
-
-    def lanes(self, quick: bool = False) -> list[Lane]:
-        """The trainings of every shape."""
-        values = SWEPT[self.control][::4] if quick else SWEPT[self.control]
-        return grid_of_lanes(self.rules, self.control, values.tolist(), range(2 if quick else self.seeds))
-
-
 def tables(quick: bool = False) -> dict[str, Table]:
     """What both figures show; the last one has shapes of equal compute but for attention, width² × depth."""
     if quick:
-        deep, shapes, deepest = ((16, 2), (16, 4)), ((32, 2), (16, 8)), (16, 8)
+        model, deep, shapes, deepest = SMALL, ((16, 2), (16, 4)), ((32, 2), (16, 8)), (16, 8)
     else:
-        deep, shapes, deepest = ((64, 2), (64, 8), (64, 32)), ((128, 2), (96, 4), (64, 8), (48, 16), (32, 32)), (64, 64)
-    ends = (deep[0], deep[-1])
+        model, deep, deepest = MODEL, ((64, 2), (64, 8), (64, 32)), (64, 64)
+        shapes = ((128, 2), (96, 4), (64, 8), (48, 16), (32, 32))
+    every, ends = tuple(NAMES), (deep[0], deep[-1])
+    rates, epsilons, decays = (tuple(map(float, x[::4] if quick else x)) for x in SWEPT.values())
     return {
-        "rate": Table("rate", tuple(NAMES), deep, 4),
-        "deepest": Table("rate", tuple(NAMES), (deepest,), 2),
-        "epsilon": Table("epsilon", BY_WIDTH, ends, 2),
-        "decay": Table("decay", BY_WIDTH, ends, 2),
-        "shapes": Table("rate", tuple(NAMES), shapes, 4),
+        "rate": Table(model, "rate", rates, every, deep, 4),
+        "deepest": Table(model, "rate", rates, every, (deepest,), 2),
+        "epsilon": Table(model, "epsilon", epsilons, BY_WIDTH, ends, 4),
+        "decay": Table(model, "decay", decays, BY_WIDTH, ends, 4),
+        "shapes": Table(model, "rate", rates, every, shapes, 4),
     }
 
 
-def together(table: Table, found: list[Any]) -> Any:
-    """The datasets of a table's shapes as one over shapes, with the seeds that all of them have."""
-    import xarray as xr
-
-    names = [f"{width} × {depth}" for width, depth in table.shapes]
-    data = xr.concat(found, "shape", combine_attrs="drop", join="inner")
-    width, depth = (("shape", list(x)) for x in zip(*table.shapes, strict=True))
-    return data.assign_coords(shape=names, width=width, depth=depth)
+def _computed(names: list[str], quick: bool, pieces: Pieces | None) -> dict[str, Any]:
+    chosen = {name: tables(quick)[name] for name in names}
+    portions = {name: table.portions() for name, table in chosen.items()}
+    found = iter(trained([p for parts in portions.values() for p in parts], pieces or Pieces()))
+    return {name: together(chosen[name], [(p, next(found)) for p in parts]) for name, parts in portions.items()}
 
 
-def _computed(names: list[str], quick: bool) -> dict[str, Any]:
-    found = {}
-    for name in names:
-        table = tables(quick)[name]
-        lanes = table.lanes(quick)
-        _, values, seeds = axes_of(lanes)
-        models = [((SMALL if quick else MODEL).replace(depth=depth), width) for width, depth in table.shapes]
-        found[name] = together(
-            table, [trained_at_once(m, table.rules, table.control, values, seeds, width) for m, width in models]
-        )
-    return found
-
-
-def text(quick: bool) -> dict[str, Any]:
+def text(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
     """Rates, ε and decay over depth; minutes on a GPU."""
-    return _computed(["rate", "deepest", "epsilon", "decay"], quick)
+    return _computed(["rate", "deepest", "epsilon", "decay"], quick, pieces)
 
 
-def compute(quick: bool) -> dict[str, Any]:
+def compute(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
     """Rates of shapes of equal compute; minutes on a GPU."""
-    return {"": _computed(["shapes"], quick)["shapes"]}
+    return {"": _computed(["shapes"], quick, pieces)["shapes"]}
 
 
 # --- numbers ------------------------------------------------------------------------------------------------------------
@@ -316,11 +289,14 @@ RECIPES = {
     "transformer-scaling-text": Recipe(
         text,
         draw_text,
+        resumes=True,
+        also=("depth-transfer",),
         sentence="Loss of transformers on text against rate, ε and weight decay of a base model, at depths from 2 to 64.",
     ),
     "transformer-scaling-compute": Recipe(
         compute,
         draw_compute,
+        resumes=True,
         sentence="Loss of transformers of different shapes on text at about equal compute, under four rules.",
     ),
 }
