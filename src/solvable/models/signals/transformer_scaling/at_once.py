@@ -100,12 +100,11 @@ def as_dataset(model: TransformerScaling, lanes: Sequence[Lane], found: Mapping[
     return xr.Dataset(columns, {"rule": rules, control: values, "seed": seeds, **model.coordinates()})
 
 
-AT_ONCE = 72
-"""About as many networks are trained side by side; more do not fit into the memory of a GPU where they are deep."""
-
-
 class Table(NamedTuple):
-    """Trainings of networks of several shapes (width, depth) under several rules, over one control and seeds."""
+    """Trainings of networks of several shapes (width, depth) under several rules, over one control and seeds.
+
+    About `at_once` networks are trained side by side: many small ones to use a GPU well, but not more than fit its memory.
+    """
 
     model: TransformerScaling
     control: str
@@ -113,10 +112,11 @@ class Table(NamedTuple):
     rules: tuple[str, ...]
     shapes: tuple[tuple[int, int], ...]
     seeds: int
+    at_once: int = 72
 
     def portions(self) -> list[Portion]:
         """All trainings in parts that are trained side by side: of every shape some seeds, first seeds first."""
-        some = max(1, AT_ONCE // (len(self.rules) * len(self.values)))
+        some = max(1, self.at_once // (len(self.rules) * len(self.values)))
         starts = range(0, self.seeds, some)
         return [
             Portion(self, shape, tuple(range(i, min(i + some, self.seeds)))) for i in starts for shape in self.shapes

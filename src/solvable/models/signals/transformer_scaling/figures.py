@@ -77,78 +77,78 @@ def changes(data: Any) -> Any:
     return data.change_simulated.sel(rate=middle).isel(step=-1, layer=-1)
 
 
+def points(axis: Any, x: Any, values: Any, i: int, name: str, shift: int = 0) -> None:
+    """Means over seeds with their errors, nothing where a run diverged; rules start at another colour than depths (`shift`)."""
+    error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
+    axis.errorbar(x, values.mean("seed", skipna=False), error, fmt=MARKERS[i] + LINES[i % len(LINES)], color=COLOURS[i + shift],
+                  markersize=3.8, label=name)  # fmt: skip
+
+
 def draw_rates(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
-    deep, broad = data["depths"].isel(size=0), data["widths"]
-    longer = data["longer"].isel(size=0)
-    figure, axes = plt.subplots(3, 4, figsize=(16.0, 11.0), layout="constrained")
-    for row, runs in ((axes[0], deep), (axes[2], longer)):
-        for axis, rule in zip(row, runs.rule.values, strict=False):
-            for i, depth in enumerate(runs.depth.values):
-                loss = runs.final_loss_simulated.sel(rule=rule, depth=depth)
-                error = loss.std("seed", ddof=1) / np.sqrt(loss.sizes["seed"])
-                axis.errorbar(loss.rate, loss.mean("seed", skipna=False), error, fmt=MARKERS[i] + "-", color=COLOURS[i],
-                              markersize=3.8, label=f"L = {depth}")  # fmt: skip
-            log_axis(axis.xaxis)
-            words = "loss against rate" if runs is deep else "longer training"
-            axis.set(
-                xlabel=label("rate", r"\eta"),
-                title=f"{NAMES[str(rule)]}: {words}",
-                ylim=_window(runs.final_loss_simulated),
-            )
-        row[0].set_ylabel("test loss at the end")
-        row[0].legend()
-    axes[0, 3].set_axis_off()
-    edge = largest_rates(longer)
-    for i, rule in enumerate(longer.rule.values):
-        values = edge.sel(rule=rule)
-        error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
-        axes[2, 3].errorbar(values.depth, values.mean("seed"), error, fmt=MARKERS[i] + LINES[i], color=COLOURS[i + 3],
-                            label=NAMES[str(rule)])  # fmt: skip
-    log_axis(axes[2, 3].xaxis)
-    axes[2, 3].set(xlabel=label("depth", "L"), ylabel="largest rate that trains, log₂", title="longer training: edge")
-    axes[2, 3].legend()
-    best, moved = best_rates(deep), changes(deep)
-    for i, rule in enumerate(deep.rule.values):
-        for axis, values in ((axes[1, 0], best.sel(rule=rule)), (axes[1, 1], moved.sel(rule=rule))):
-            error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
-            axis.errorbar(
-                values.depth,
-                values.mean("seed"),
-                error,
-                fmt=MARKERS[i] + LINES[i],
-                color=COLOURS[i + 3],
-                label=NAMES[str(rule)],
-            )
-    best, moved = best_rates(broad), changes(broad)
-    for i, rule in enumerate(broad.rule.values):
-        for axis, values in ((axes[1, 2], best.sel(rule=rule)), (axes[1, 3], moved.sel(rule=rule))):
-            error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
-            axis.errorbar(
-                values["size"],
-                values.mean("seed"),
-                error,
-                fmt=MARKERS[i] + LINES[i],
-                color=COLOURS[i + 3],
-                label=NAMES[rule],
-            )
-    for axis in axes[1]:
-        log_axis(axis.xaxis)
-    for axis, what in zip(axes[1], ("depth", "depth", "width", "width"), strict=True):
-        axis.set_xlabel(label(what, "L" if what == "depth" else "N"))
-    for axis in axes[1, ::2]:
-        axis.set(ylabel="best rate, log₂", title="best learning rate")
-    for axis in axes[1, 1::2]:
-        log_axis(axis.yaxis)
-        axis.set(ylabel="change of the last block's stream", title="coordinate check: change after 8 steps")
-    axes[1, 0].legend()
-    axes[1, 2].legend()
-    figure.suptitle(
-        f"Transformers with the hyperparameters of a small base model (widths {int(data['depths']['size'][0])} and, last row, "
-        f"{int(data['longer']['size'][0])})",
-        fontsize=11,
+    deep, broad, longer = data["depths"].isel(size=0), data["widths"], data["longer"]
+    broad = broad.assign_coords(width=("size", broad["size"].values))
+    by_depth = longer.swap_dims(shape="depth")
+    few, many, width = TransformerScaling(steps=50).steps, longer_table(False).model.steps, int(longer.width[0])
+    figure, axes = plt.subplots(3, 5, figsize=(19.0, 11.0), layout="constrained")
+    rows = (
+        (axes[0], deep, "depth", f"width {int(data['depths']['size'][0])}, {few} steps"),
+        (axes[1], by_depth, "depth", f"width {width}, {many} steps"),
+        (axes[2], broad, "width", f"depth 2, {few} steps"),
     )
+    for row, runs, across, words in rows:
+        symbol = {"depth": "L", "width": "N"}[across]
+        dim = runs[across].dims[0]
+        for axis, rule in zip(row, runs.rule.values, strict=False):
+            for i, value in enumerate(runs[across].values):
+                points(
+                    axis, runs.rate, runs.final_loss_simulated.sel(rule=rule).isel({dim: i}), i, f"{symbol} = {value}"
+                )
+            log_axis(axis.xaxis)
+            axis.set(xlabel=label("rate of the base model", r"\eta"), title=f"{NAMES[str(rule)]}: {words}",
+                     ylim=_window(runs.final_loss_simulated))  # fmt: skip
+        row[0].set_ylabel("test loss at the end, per letter")
+        row[0].legend()
+    shown = (
+        (axes[0, 3], best_rates(deep), "depth", "L", "best rate, log₂", "best rate"),
+        (
+            axes[0, 4],
+            changes(deep),
+            "depth",
+            "L",
+            "mean change of the stream",
+            "change of the last block after 8 steps",
+        ),
+        (axes[1, 4], best_rates(by_depth), "depth", "L", "best rate, log₂", f"best rate, {many} steps"),
+        (
+            axes[2, 2],
+            largest_rates(by_depth),
+            "depth",
+            "L",
+            "largest rate, log₂",
+            f"largest rate that trains, {many} steps",
+        ),
+        (axes[2, 3], best_rates(broad), "width", "N", "best rate, log₂", "best rate"),
+        (
+            axes[2, 4],
+            changes(broad),
+            "width",
+            "N",
+            "mean change of the stream",
+            "change of the last block after 8 steps",
+        ),
+    )
+    for axis, values, across, symbol, what, title in shown:
+        for rule in values.rule.values:
+            i = list(NAMES).index(str(rule))
+            points(axis, values[across], values.sel(rule=rule), i, NAMES[str(rule)], 3)
+        log_axis(axis.xaxis)
+        axis.set(xlabel=label(across, symbol), ylabel=what, title=title)
+        if what.startswith("mean"):
+            log_axis(axis.yaxis)
+        axis.legend()
+    figure.suptitle("Transformers on a random language with the hyperparameters of a small base model", fontsize=11)
     return figure
 
 

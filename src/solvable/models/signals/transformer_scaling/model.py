@@ -2,9 +2,10 @@ r"""Small transformers whose learning rate is tuned once: which rule carries it 
 
 **Data.** Sequences of a random language: the logits of the next of C letters are a sum of two tables, one for each of the last
 two letters, with entries drawn once from N(0, g²/2) (`instance`, `contrast`). Every batch is fresh. The entropy per
-letter, which no learner beats, is measured on the test sequences. Or natural language (`data = "documentation"`): windows of the
-reference that comes with Python, over its C − 1 most common characters and *other*; the last tenth is the test, and the
-entropy is replaced by the loss of the frequencies of a character given the last two.
+letter, which no learner beats, is measured on the test sequences. Or text: windows of
+the reference that comes with Python (`data = "documentation"`) or of the source of its standard library (`"library"`, ten times
+as long), over the C − 1 most common characters and *other*; the last tenth is the test, and the entropy is replaced by the loss
+of the frequencies of a character given the last two.
 
 **Learner.** A GPT (`network`) of width N (the size of a simulation) and depth L, trained by AdamW at a constant rate after a
 short warm-up. A *rule* translates the settings of a base model of width N₀ and depth L₀ to those of the network: initial
@@ -39,7 +40,7 @@ from solvable.model import Control, Count, Guard, Model, choice, control, dimens
 
 from .._parametrisations import RULES
 from ..depth_transfer.model import BORDELON, DEY, PLACES
-from .documentation import documentation_letters
+from .documentation import TEXTS, text_as_letters
 from .network import GPT, AtSize, adamw, at_size, initialised
 
 TESTED, WINDOWS = 64, 256
@@ -87,8 +88,8 @@ class TransformerScaling(Model):
     contrast: Control = control(
         2.0, low=0.0, high=20.0, typical=(0.5, 3.0), symbol="g", when={"data": "random"},
         meaning="standard deviation of the logits of the language")  # fmt: skip
-    data: str = choice("random", options=("random", "documentation"),
-                       meaning="a random language, or the reference of its language that comes with Python")  # fmt: skip
+    data: str = choice("random", options=("random", *TEXTS),
+                       meaning="a random language, or the reference of the Python language, or its standard library")  # fmt: skip
     rule: str = choice("completep", options=tuple(RULES), meaning="how settings follow width and depth")
     depth: int = choice(2, high=512, symbol="L", meaning="number of blocks, each with attention and an MLP")
     steps: int = choice(128, low=RECORDS, high=100_000, symbol="T", meaning="steps of AdamW")
@@ -128,7 +129,7 @@ class TransformerScaling(Model):
 
     def _language(self, dtype: Any) -> Array:
         """Logits of the next letter after every pair: those of the random language, or logarithms of the text's frequencies."""
-        if self.data == "documentation":
+        if self.data != "random":
             text, c = self._text()[0], self.letters
             counts = np.bincount((text[:-2] * c + text[1:-1]) * c + text[2:], minlength=c**3).reshape(c, c, c)
             return jnp.asarray(np.log(counts + 10.0 * (counts.sum((0, 1)) + 1) / len(text)), dtype)
@@ -137,7 +138,7 @@ class TransformerScaling(Model):
 
     def _text(self) -> tuple[np.ndarray, np.ndarray]:
         """The text to train on and the one to test on."""
-        text = documentation_letters(self.letters)
+        text = text_as_letters(self.data, self.letters)
         held = int(len(text) * (1 - HELD_OUT))
         return text[:held], text[held:]
 
