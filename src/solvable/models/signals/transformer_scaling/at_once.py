@@ -7,7 +7,7 @@ and their data are those of the study: the keys are the same.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -17,9 +17,9 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from solvable.contract.compiled import PRECISION
-from solvable.render.pieces import Arrays, Pieces, threads
+from solvable.render.pieces import Arrays, Pieces
 
-from .model import TransformerScaling
+from .model import Language, TransformerScaling
 from .network import AtSize
 
 MEASURED = ("test_loss", "final_loss", "excess_loss", "change")
@@ -36,13 +36,18 @@ class Lane(NamedTuple):
 
 @eqx.filter_jit
 def train(
-    model: TransformerScaling, size: int, keys: PRNGKeyArray, controls: dict[str, Array], settings: AtSize
+    model: TransformerScaling,
+    size: int,
+    keys: PRNGKeyArray,
+    controls: dict[str, Array],
+    settings: AtSize,
+    language: Language,
 ) -> dict[str, Array]:
     """Train all lanes; see `lanes_as_arrays` for the arguments."""
 
     def one(key: PRNGKeyArray, values: dict[str, Array], setting: AtSize) -> dict[str, Array]:
         with jax.default_matmul_precision(PRECISION):
-            return model.with_values(values).trained(key, size, setting, jnp.float32)
+            return model.with_values(values).trained(key, size, setting, jnp.float32, language)
 
     return jax.vmap(one)(keys, controls, settings)
 
@@ -56,15 +61,21 @@ def lanes_as_arrays(model: TransformerScaling, lanes: Sequence[Lane], size: int)
         name: jnp.asarray([lane.value if lane.control == name else float(value) for lane in lanes])
         for name, value in model.controls().items()
     }
+    language = model.language(jnp.float32)
     # The rule is a static field of the model and decides nothing here: the same for all, so that nothing compiles twice.
-    return model.replace(rule="standard"), size, jnp.stack([keys[lane.seed] for lane in lanes]), controls, stacked
+    return (
+        model.replace(rule="standard"),
+        size,
+        jnp.stack([keys[lane.seed] for lane in lanes]),
+        controls,
+        stacked,
+        language,
+    )
 
 
-def compiled(
-    model: TransformerScaling, size: int, keys: PRNGKeyArray, controls: dict[str, Array], settings: AtSize
-) -> Any:
+def compiled(arguments: tuple[Any, ...]) -> Any:
     """The program of `train` for arguments of these shapes; it can be compiled while another one runs."""
-    return train.lower(model, size, keys, controls, settings).compile()
+    return train.lower(*arguments).compile()
 
 
 def grid_of_lanes(rules: Sequence[str], control: str, values: Sequence[float], seeds: Sequence[int]) -> list[Lane]:
@@ -165,10 +176,10 @@ def trained(portions: Sequence[Portion], pieces: Pieces) -> list[Arrays]:
         found = programs[shapes(portion)].result()(*portion.arguments())
         return {name: np.asarray(found[name]) for name in (*MEASURED, "converged")}
 
-    with threads() as pool:
+    with ThreadPoolExecutor(1) as pool:
         for portion in portions:
             if not pieces.has(portion.name, portion.settings) and shapes(portion) not in programs:
-                programs[shapes(portion)] = pool.submit(compiled, *portion.arguments())
+                programs[shapes(portion)] = pool.submit(compiled, portion.arguments())
         return [pieces.get(p.name, p.settings, lambda p=p: train(p)) for p in portions]
 
 
