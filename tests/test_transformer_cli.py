@@ -50,6 +50,49 @@ def test_json_and_a_config_file_give_the_same_numbers_as_the_function(capsys, tm
     assert picture.read_bytes()[:4] == b"\x89PNG"
 
 
+def test_the_networks_standard_deviation_and_that_of_the_base_model_are_two_things(capsys):
+    """Where it stands as given depends on one, the table and the standing under the rule on the other."""
+    one, other = advise(**TINY, std=0.02), advise(**TINY, std=0.02, base_std=0.1)
+    np.testing.assert_array_equal(one.given.overlap, other.given.overlap)
+    assert other.given.strength == one.given.strength
+    assert other.under_rule.strength == pytest.approx(25 * one.under_rule.strength)
+    assert one.base_std == 0.02
+    started = [float(advice_row(advice, "hidden weights")[1][1]) for advice in (one, other)]
+    assert started[1] == pytest.approx(5 * started[0])
+    changed = advise(**TINY, std=0.1, base_std=0.1)
+    assert changed.table() == other.table()
+    np.testing.assert_array_equal(changed.under_rule.overlap, other.under_rule.overlap)
+    assert changed.given.strength > other.given.strength
+    code, out, _ = answer(capsys, "transformer", "advise", *WORDS, "--base-std", 0.1)
+    assert code == 0
+    assert "initial standard deviation 0.1." in " ".join(out.split())
+    assert "that of this network, since base_std is not given" in one.sentences_under_rule()[0]
+
+
+def advice_row(advice, group):
+    columns, rows = advice.table()
+    return columns, next(row for row in rows if row[0] == group)
+
+
+def test_the_table_of_the_standard_rule_is_the_network_of_the_standard_rule():
+    """GPT-2's output projections start at σ/√(2L), whatever the base model's depth."""
+    for base_depth in (1, 2, 12):
+        advice = advise(rule="standard", **TINY, std=0.02, base_depth=base_depth)
+        assert float(advice_row(advice, "output projections")[1][1]) == pytest.approx(0.02 / np.sqrt(6), rel=1e-3)
+
+
+def test_the_room_above_the_given_branches_is_where_the_signal_is_lost():
+    shape = {**TINY, "depth": 40}
+    settings: dict[str, Any] = {"projections": "plain", "embedding_std": 1.0, "overlap": 0.3, "layer_norm": "after"}
+    kept = advise(**shape, **settings, std=0.1, residual=0.1)
+    assert kept.given.verdict == "signal kept"
+    assert kept.room is not None
+    assert kept.room > 1
+    for factor, verdict in ((0.95, "signal kept"), (1.05, "rank collapse")):
+        again = advise(**shape, **settings, std=0.1, residual=0.1 * factor * kept.room)
+        assert again.given.verdict == verdict
+
+
 def test_large_weights_freeze_attention_and_strong_branches_collapse():
     frozen = advise(**TINY, std=0.3, projections="plain", embedding_std=1.0)
     assert frozen.given.verdict in ("entropy collapse", "both")
@@ -104,7 +147,10 @@ def test_the_exponents_are_printed(capsys):
     (["--depth", 3], "width, heads, context must be given"),
     ([*WORDS, "--heads", 5], "heads = 5 does not divide width = 64."),
     ([*WORDS, "--std", -1], "std = -1.0 is not a number in (0, 10]."),
-    ([*WORDS, "--std", 3], "strength β"),
+    ([*WORDS, "--std", 3], "std = 3 gives queries and keys the strength β"),
+    ([*WORDS, "--base-std", 0], "base_std = 0.0 is not a number in (0, 10]"),
+    ([*WORDS, "--base-std", 4], "base_std = 4 under completep gives queries and keys the strength β"),
+    ([*WORDS, "--base-std", 9], "base_std = 9 under completep gives weights of standard deviation 18"),
     ([*WORDS, "--context", 1], "context = 1 is not a whole number in [2, 100000]."),
     ([*WORDS, "--activation", "silu"], "activation = 'silu' is not one of 'relu', 'gelu', 'erf', 'tanh'."),
     ([*WORDS, "--rule", "complete"], "no parametrisation 'complete'"),

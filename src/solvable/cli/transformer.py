@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -28,7 +29,9 @@ class Advise:
     width: Annotated[int | None, arg(metavar="N", help="Length of a token's vector.")] = None
     heads: Annotated[int | None, arg(metavar="H", help="Attention heads.")] = None
     context: Annotated[int | None, arg(metavar="T", help="Number of tokens.")] = None
-    std: Annotated[float | None, arg(metavar="S", help="Standard deviation of initial weights (default 0.02).")] = None
+    std: Annotated[
+        float | None, arg(metavar="S", help="Standard deviation of this network's initial weights (default 0.02).")
+    ] = None
     mlp_ratio: Annotated[float | None, arg(metavar="R", help="Hidden units of the MLP over the width (default 4).")] = (
         None
     )
@@ -50,6 +53,9 @@ class Advise:
     rule: Annotated[str | None, arg(metavar="NAME", help="standard, mup, depth-mup or completep (default).")] = None
     base_width: Annotated[int | None, arg(metavar="N", help="Width of the tuned base model (default 256).")] = None
     base_depth: Annotated[int | None, arg(metavar="L", help="Depth of the tuned base model (default 2).")] = None
+    base_std: Annotated[
+        float | None, arg(metavar="S", help="Standard deviation of the base model's initial weights (default: std).")
+    ] = None
     rate: Annotated[float | None, arg(metavar="η", help="Learning rate of the base model.")] = None
     epsilon: Annotated[float | None, arg(metavar="ε", help="Adam's ε of the base model.")] = None
     decay: Annotated[float | None, arg(metavar="λ", help="Weight decay of the base model.")] = None
@@ -95,17 +101,22 @@ def _advise(command: Advise) -> int:
         return 0
     shape = advice.shape
     print(f"{shape.depth} blocks of width {shape.width}, {shape.heads} heads, {shape.context} tokens\n")
-    for sentence in advice.sentences():
-        print(sentence)
+    _print_wrapped(advice.sentences())
     print()
     columns, rows = advice.table()
-    print_table(f"{advice.rule}, AdamW (× : factor of the base model's value)", columns, rows)
+    print_table(f"{advice.rule}, AdamW", columns, rows)
     print()
-    for sentence in [*advice.caveats(), *notes]:
-        print(sentence)
+    _print_wrapped(advice.sentences_under_rule())
+    print()
+    _print_wrapped([*advice.caveats(), *notes])
     if command.out is not None:
         print(f"picture in {command.out}")
     return 0
+
+
+def _print_wrapped(sentences: list[str]) -> None:
+    for sentence in sentences:
+        print(textwrap.fill(sentence, 118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False))
 
 
 def _power(power: Any, root: bool = False) -> str:

@@ -46,7 +46,8 @@ GELUS = ("gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python")
 class Shape:
     """A transformer at initialisation.
 
-    `std` is the standard deviation of all weight matrices; `projections="scaled"` divides that of the last matrix of both
+    `std` is the standard deviation of all its weight matrices, which that of the tuned base model (`Base`) need not be;
+    `projections="scaled"` divides that of the last matrix of both
     branches by √(2·depth), as GPT-2 does. `residual` multiplies both branches. `logits` are divided by √head size or by the head
     size (`"linear"`). `embedding_std` is that of token and position embeddings (default: `std`), `overlap` that of the
     input tokens.
@@ -151,10 +152,15 @@ def read_config(file: str | os.PathLike[str]) -> tuple[dict[str, Any], list[str]
 
 @dataclass(frozen=True)
 class Base:
-    """The tuned base model: its size, and its rate, ε and decay if they are known (then the table has numbers)."""
+    """The tuned base model: its size, and its rate, ε and decay if they are known (then the table has numbers).
+
+    `base_std` is the standard deviation of its weight matrices, from which the rule derives those of the network; without
+    it, that of the network (`std`) is taken.
+    """
 
     base_width: int = 256
     base_depth: int = 2
+    base_std: float | None = None
     rate: float | None = None
     epsilon: float | None = None
     decay: float | None = None
@@ -164,6 +170,10 @@ class Base:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= 1_000_000:
                 raise InvalidValue(f"{name} = {value!r} is not a whole number in [1, 1000000].")
+        if self.base_std is not None and not (_is_number(self.base_std) and 0 < self.base_std <= 10):
+            raise InvalidValue(
+                f"base_std = {self.base_std!r} is not a number in (0, 10]: the initial standard deviation of the base model."
+            )
         for name in ("rate", "epsilon", "decay"):
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and value > 0):
@@ -212,8 +222,9 @@ class Advice:
     """Where a transformer stands at initialisation, what keeps its signal, and its hyperparameters under a rule.
 
     `branch` is the largest factor (at most 1) of both residual branches at which the signal is kept with the given queries and
-    keys, None if no factor above 0.01 suffices. `strongest` is the β beyond which the first attention is nearly one-hot;
-    `weakest` the smallest β that keeps the signal without changing the branches, None if none below `strongest` does.
+    keys, None if no factor above 0.01 suffices; `room` the largest factor above 1, None if it exceeds 10. `strongest` is
+    the β beyond which the first attention is nearly one-hot; `weakest` the smallest β that keeps the signal without changing
+    the branches, None if none below `strongest` does.
     """
 
     shape: Shape
@@ -222,6 +233,7 @@ class Advice:
     given: Standing
     under_rule: Standing
     branch: float | None
+    room: float | None
     strongest: float | None
     weakest: float | None
     multipliers: Mapping[str, Mapping[str, float | None]]
@@ -229,11 +241,23 @@ class Advice:
     diagram: Mapping[str, np.ndarray]
     notes: tuple[str, ...] = ()
 
+    @property
+    def base_std(self) -> float:
+        """The initial standard deviation of the base model: that of the network unless it was given."""
+        return self.shape.std if self.base.base_std is None else self.base.base_std
+
+    def _base_std_of(self, group: str) -> float:
+        if group == "embedding" and self.shape.embedding_std is not None:
+            return self.shape.embedding_std
+        # GPT-2's output projections are scaled in the base model too.
+        scaled = self.rule == "standard" and group == "output projections"
+        return self.base_std / (math.sqrt(2 * self.base.base_depth) if scaled else 1.0)
+
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Columns and rows of the table of hyperparameters; × marks factors of base values that were not given."""
         columns = ["parameters", "initial std", "learning rate", "Adam ε", "weight decay"]
         base = {
-            "variance": self.shape.std,
+            "variance": self.base_std,
             "rate": self.base.rate,
             "epsilon": self.base.epsilon,
             "decay": self.base.decay,
@@ -246,7 +270,8 @@ class Advice:
                 if factor is None:
                     words.append("0" if name == "decay" or "biases" in group else "gains of 1")
                     continue
-                factor = math.sqrt(factor) if name == "variance" else factor
+                if name == "variance":
+                    factor, value = math.sqrt(factor), self._base_std_of(group)
                 words.append(f"× {factor:.4g}" if value is None else f"{factor * value:.4g}")
             rows.append(words)
         return columns, rows
@@ -256,11 +281,18 @@ class Advice:
         shape, given = self.shape, self.given
         share = given.strength / given.critical
         state = "nearly uniform" if given.entropy[0] > 0.9 else "frozen" if given.entropy[0] < ENTROPY else "open"
+        shown = {
+            "nearly uniform": "nearly uniform: it averages tokens, and only the skip connections keep them apart",
+            "frozen": "nearly one-hot: it is frozen",
+            "open": "open: neither uniform nor one-hot",
+        }[state]
         lines = [
-            f"Queries and keys have strength β = {given.strength:.3g}, {share:.2g} of the critical β_c = {given.critical:.3g}: "
-            f"the first attention is {state}, with {given.entropy[0]:.0%} of the largest entropy.",
-            f"After {shape.depth} blocks two tokens have overlap {given.overlap[-1]:.3f}: {given.verdict}"
-            + (f" (above {KEEP:g} after {given.blocks_kept} blocks)." if given.blocks_kept is not None else "."),
+            f"Queries and keys (weights of standard deviation {shape.std:.3g}) have strength β = {given.strength:.3g}, "
+            f"{share:.2g} of the critical β_c = {given.critical:.3g}. With {given.entropy[0]:.0%} of the largest entropy, the "
+            f"first attention is {shown}.",
+            f"After {shape.depth} blocks two tokens have overlap {given.overlap[-1]:.3f} (0: unrelated, 1: parallel): "
+            + given.verdict
+            + (f", above {KEEP:g} after {given.blocks_kept} blocks." if given.blocks_kept is not None else "."),
         ]
         if given.overlap[-1] > KEEP:
             if self.branch is None:
@@ -277,18 +309,37 @@ class Advice:
                     f"Alternatively, raise β to {self.weakest:.2g} (query and key weights of standard deviation "
                     f"{shape.query_std(self.weakest):.2g})."
                 )
+        else:
+            room = self.room
+            lines.append(
+                f"Residual branches up to {room:.2g} times as strong would keep the overlap below {KEEP:g} too."
+                if room is not None
+                else f"Residual branches ten times as strong would keep the overlap below {KEEP:g} too."
+            )
         if self.strongest is not None:
             lines.append(
                 f"The first attention stays open (entropy above {ENTROPY:.0%} of log T) up to β = {self.strongest:.2g} "
                 f"(query and key weights of standard deviation {shape.query_std(self.strongest):.2g})."
             )
-        there = self.under_rule
-        lines.append(
-            f"Under {self.rule} (base width {self.base.base_width}, depth {self.base.base_depth}; branches × "
-            f"{self.forward['residual']:.3g}, attention logits / {self.forward['attention']:.3g}, output logits × "
-            f"{self.forward['output']:.3g}) the overlap is {there.overlap[-1]:.3f} and the first entropy "
-            f"{there.entropy[0]:.0%}: {there.verdict}."
-        )
+        return lines
+
+    def sentences_under_rule(self) -> list[str]:
+        """What the rule sets besides the table, and where the network then stands."""
+        shape, base, there = self.shape, self.base, self.under_rule
+        given = [n for n in ("rate", "epsilon", "decay") if getattr(base, n) is not None]
+        missing = [f"--{n}" for n in ("rate", "epsilon", "decay") if n not in given]
+        size = "the root of the head size" if self.rule == "standard" else "the head size"
+        lines = [
+            f"{self.rule} carries over the hyperparameters of a base model of width {base.base_width}, depth "
+            f"{base.base_depth} and initial standard deviation {self.base_std:.3g}"
+            + (" (that of this network, since base_std is not given)." if base.base_std is None else ".")
+            + f" Besides the table: x + {self.forward['residual']:.3g} · branch(x) for attention and MLP, attention scores / "
+            f"{self.forward['attention']:.3g} ({size}), output logits × {self.forward['output']:.3g}.",
+            f"So initialised, two tokens have overlap {there.overlap[-1]:.3f} after {shape.depth} blocks, and the first "
+            f"attention has {there.entropy[0]:.0%} of the largest entropy: {there.verdict}.",
+        ]
+        if missing:
+            lines.append(f"× is a factor of the base model's value; numbers follow with {', '.join(missing)}.")
         return lines
 
     def caveats(self) -> list[str]:
@@ -313,12 +364,13 @@ class Advice:
             "given": self.given.as_dict(),
             "under_rule": self.under_rule.as_dict(),
             "branch_factor": self.branch,
+            "branch_room": self.room,
             "strongest": self.strongest,
             "weakest": self.weakest,
             "multipliers": {group: dict(row) for group, row in self.multipliers.items()},
             "forward": dict(self.forward),
             "table": [dict(zip(columns, row, strict=True)) for row in rows],
-            "sentences": self.sentences(),
+            "sentences": [*self.sentences(), *self.sentences_under_rule()],
             "caveats": self.caveats(),
             "notes": list(self.notes),
         }
@@ -329,7 +381,7 @@ class Advice:
         table = [
             "  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)) for row in [columns, *rows]
         ]
-        return "\n".join([*self.sentences(), "", *table, "", *self.caveats()])
+        return "\n".join([*self.sentences(), "", *table, *self.sentences_under_rule(), "", *self.caveats()])
 
     def plot(self) -> Figure:
         """The trainability diagram at this depth and context, and the overlap by layer."""
@@ -339,30 +391,38 @@ class Advice:
 
         d, shape = self.diagram, self.shape
         with house_style():
-            figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.2), layout="constrained")
+            figure, (left, right) = plt.subplots(1, 2, figsize=(11.0, 4.4), layout="constrained")
             shown = left.pcolormesh(
                 d["strength"], d["branch"], d["overlap"].T, vmin=0, vmax=1, cmap="viridis", rasterized=True
             )
-            lost = d["overlap"].min() < KEEP < d["overlap"].max()
-            if lost:
-                left.contour(d["strength"], d["branch"], d["overlap"].T, levels=[KEEP], colors="w", linewidths=1.2)
+            if d["overlap"].min() < KEEP < d["overlap"].max():
+                lines = left.contour(
+                    d["strength"], d["branch"], d["overlap"].T, levels=[KEEP], colors="w", linewidths=1.4
+                )
+                left.clabel(lines, fmt=f"lost above {KEEP:g}", fontsize=8)
+            else:
+                side = "lost" if d["overlap"].min() >= KEEP else "kept"
+                left.text(
+                    0.03, 0.95, f"signal {side} everywhere", color="w", fontsize=8, va="top", transform=left.transAxes
+                )
             if self.strongest is not None:
                 left.axvline(self.strongest, color="w", linestyle="--", linewidth=1.2)
                 left.text(self.strongest * 1.08, 0.012, "attention\nfreezes", color="w", fontsize=8)
             left.plot(self.given.strength, 1.0, "o", color=COLOURS[1], markeredgecolor="w", markersize=9, clip_on=False)
+            left.annotate(
+                "as given", (self.given.strength, 1.0), (7, 5), textcoords="offset points", color="w", fontsize=8
+            )
             left.set(xscale="log", yscale="log", xlabel=r"strength of queries and keys, $\beta$",
                      ylabel="factor of the residual branches")  # fmt: skip
-            side = "below" if d["overlap"].max() <= KEEP else "above"
-            words = f"solid line: {KEEP:g}" if lost else f"{side} {KEEP:g} everywhere"
-            left.set_title(
-                f"overlap after {shape.depth} blocks, T = {shape.context} ({words}; dot: as given)", fontsize=9
-            )
+            left.set_title(f"two tokens after {shape.depth} blocks, among {shape.context}", fontsize=10)
             left.grid(False)
-            figure.colorbar(shown, ax=left, label=r"overlap of two tokens, $\rho$")
+            figure.colorbar(shown, ax=left, label=r"overlap of two tokens, $\rho$ (1: parallel)")
             layers = np.arange(shape.depth + 1)
-            right.plot(layers, self.given.overlap, color=COLOURS[1], label="as given")
-            right.plot(layers, self.under_rule.overlap, color=COLOURS[0], label=f"under {self.rule}")
+            right.plot(layers, self.given.overlap, color=COLOURS[1], label=f"as given, std {shape.std:.3g}")
+            right.plot(layers, self.under_rule.overlap, color=COLOURS[0],
+                       label=f"under {self.rule}, base std {self.base_std:.3g}")  # fmt: skip
             right.axhline(KEEP, color="0.5", linestyle=":", linewidth=1)
+            right.text(0, KEEP + 0.01, "lost above", color="0.4", fontsize=8)
             right.set(xlabel="blocks passed", ylabel=r"overlap of two tokens, $\rho$", ylim=(-0.02, 1.02))
             right.set_title("overlap by layer at initialisation", fontsize=10)
             right.legend()
@@ -413,21 +473,28 @@ def advise(rule: str = "completep", **options: Any) -> Advice:
         "output": chosen.output.at(wide, deep),
         "attention": shape.head**-chosen.attention,
     }
+    base_std = shape.std if base.base_std is None else base.base_std
     hidden = chosen.groups["hidden weights"].variance
     assert hidden is not None
+    words_of_base = f"{'std' if base.base_std is None else 'base_std'} = {base_std:g} under {rule}"
+    derived = base_std * math.sqrt(hidden.at(wide, deep))
+    if derived > 10:
+        raise InvalidValue(
+            f"{words_of_base} gives weights of standard deviation {derived:.3g}, which is outside (0, 10]."
+        )
     scaled = dataclasses.replace(
         shape,
-        std=shape.std * math.sqrt(hidden.at(wide, deep)),
+        std=derived,
         projections="scaled" if chosen.name == "standard" else "plain",
         logits="linear" if chosen.attention == -1.0 else "sqrt",
         residual=forward["residual"],
-        embedding_std=shape.std if shape.embedding_std is None else shape.embedding_std,
+        embedding_std=base_std if shape.embedding_std is None else shape.embedding_std,
     )
-    for words, one in (("", shape), (f" under {rule}", scaled)):
+    for words, one, own_std in ((f"std = {shape.std:g}", shape, shape.std), (words_of_base, scaled, base_std)):
         if one.strength() > STRONGEST:
             raise InvalidValue(
-                f"std = {shape.std:g}{words} gives queries and keys the strength β = {one.strength():.3g}, which is outside "
-                f"[0, {STRONGEST:g}]: attention is frozen far beyond β_c; use a std below {one.query_std(STRONGEST):.2g}."
+                f"{words} gives queries and keys the strength β = {one.strength():.3g}, which is outside [0, {STRONGEST:g}]: "
+                f"attention is frozen far beyond β_c; use a value below {one.query_std(STRONGEST) * own_std / one.std:.2g}."
             )
     given, under, diagram = _evaluate(shape, scaled)
     weaker = diagram["branch"] < 1 + 1e-9
@@ -437,8 +504,10 @@ def advise(rule: str = "completep", **options: Any) -> Advice:
     curve = np.interp(inside, diagram["strength"], diagram["overlap"][:, int(weaker.sum()) - 1])
     strongest = _crossing(diagram["strength"], diagram["entropy"], ENTROPY)
     weakest = _crossing(inside, curve, KEEP)
+    stronger = diagram["branch"] > 1 - 1e-9
+    room = _crossing(diagram["branch"][stronger], -diagram["row"][stronger], -KEEP)
     return Advice(
-        shape, base, rule, given, under, None if branch is None else min(1.0, 1 / branch), strongest,
+        shape, base, rule, given, under, None if branch is None else min(1.0, 1 / branch), room, strongest,
         None if weakest is None or (strongest is not None and weakest > strongest) else weakest,
         multipliers(chosen, wide, deep), forward, diagram,
     )  # fmt: skip

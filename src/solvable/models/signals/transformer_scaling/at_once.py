@@ -7,6 +7,7 @@ and their data are those of the study: the keys are the same.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -16,8 +17,9 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from solvable.contract.compiled import PRECISION
+from solvable.render.pieces import Arrays, Pieces
 
-from .model import TransformerScaling
+from .model import Language, TransformerScaling
 from .network import AtSize
 
 MEASURED = ("test_loss", "final_loss", "excess_loss", "change")
@@ -34,13 +36,18 @@ class Lane(NamedTuple):
 
 @eqx.filter_jit
 def train(
-    model: TransformerScaling, size: int, keys: PRNGKeyArray, controls: dict[str, Array], settings: AtSize
+    model: TransformerScaling,
+    size: int,
+    keys: PRNGKeyArray,
+    controls: dict[str, Array],
+    settings: AtSize,
+    language: Language,
 ) -> dict[str, Array]:
     """Train all lanes; see `lanes_as_arrays` for the arguments."""
 
     def one(key: PRNGKeyArray, values: dict[str, Array], setting: AtSize) -> dict[str, Array]:
         with jax.default_matmul_precision(PRECISION):
-            return model.with_values(values).trained(key, size, setting, jnp.float32)
+            return model.with_values(values).trained(key, size, setting, jnp.float32, language)
 
     return jax.vmap(one)(keys, controls, settings)
 
@@ -54,8 +61,21 @@ def lanes_as_arrays(model: TransformerScaling, lanes: Sequence[Lane], size: int)
         name: jnp.asarray([lane.value if lane.control == name else float(value) for lane in lanes])
         for name, value in model.controls().items()
     }
+    language = model.language(jnp.float32)
     # The rule is a static field of the model and decides nothing here: the same for all, so that nothing compiles twice.
-    return model.replace(rule="standard"), size, jnp.stack([keys[lane.seed] for lane in lanes]), controls, stacked
+    return (
+        model.replace(rule="standard"),
+        size,
+        jnp.stack([keys[lane.seed] for lane in lanes]),
+        controls,
+        stacked,
+        language,
+    )
+
+
+def compiled(arguments: tuple[Any, ...]) -> Any:
+    """The program of `train` for arguments of these shapes; it can be compiled while another one runs."""
+    return train.lower(*arguments).compile()
 
 
 def grid_of_lanes(rules: Sequence[str], control: str, values: Sequence[float], seeds: Sequence[int]) -> list[Lane]:
@@ -91,20 +111,84 @@ def as_dataset(model: TransformerScaling, lanes: Sequence[Lane], found: Mapping[
     return xr.Dataset(columns, {"rule": rules, control: values, "seed": seeds, **model.coordinates()})
 
 
-def trained_at_once(
-    model: TransformerScaling,
-    rules: Sequence[str],
-    control: str,
-    values: Sequence[float],
-    seeds: Sequence[int],
-    size: int,
-) -> Any:
-    """A dataset over rule, the values of one control, and seed.
+class Table(NamedTuple):
+    """Trainings of networks of several shapes (width, depth) under several rules, over one control and seeds.
 
-    >>> model = TransformerScaling(depth=2, steps=8, batch=2, context=4, letters=4, base_width=16)
-    >>> found = trained_at_once(model, ["mup", "completep"], "rate", [0.01, 0.1], [0], 16)
-    >>> dict(found.final_loss_simulated.sizes)
-    {'rule': 2, 'rate': 2, 'seed': 1}
+    About `at_once` networks are trained side by side: many small ones to use a GPU well, but not more than fit its memory.
     """
-    lanes = grid_of_lanes(rules, control, values, seeds)
-    return as_dataset(model, lanes, train(*lanes_as_arrays(model, lanes, size)))
+
+    model: TransformerScaling
+    control: str
+    values: tuple[float, ...]
+    rules: tuple[str, ...]
+    shapes: tuple[tuple[int, int], ...]
+    seeds: int
+    at_once: int = 72
+
+    def portions(self) -> list[Portion]:
+        """All trainings in parts that are trained side by side: of every shape some seeds, first seeds first."""
+        some = max(1, self.at_once // (len(self.rules) * len(self.values)))
+        starts = range(0, self.seeds, some)
+        return [
+            Portion(self, shape, tuple(range(i, min(i + some, self.seeds)))) for i in starts for shape in self.shapes
+        ]
+
+
+class Portion(NamedTuple):
+    """Trainings of one shape under all rules and values of a table, with some of its seeds."""
+
+    table: Table
+    shape: tuple[int, int]
+    seeds: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """What is trained, in words."""
+        return f"{self.table.control} at {self.shape[0]} x {self.shape[1]}, seeds {self.seeds[0]} to {self.seeds[-1]}"
+
+    @property
+    def model(self) -> TransformerScaling:
+        """The model at the depth of the shape."""
+        return self.table.model.replace(depth=self.shape[1])
+
+    @property
+    def settings(self) -> list[Any]:
+        """All that decides the results."""
+        return [repr(self.model), self.table.control, self.table.values, self.table.rules, self.shape, self.seeds]
+
+    def lanes(self) -> list[Lane]:
+        """The trainings."""
+        return grid_of_lanes(self.table.rules, self.table.control, self.table.values, self.seeds)
+
+    def arguments(self) -> tuple[Any, ...]:
+        """The arguments of the program that trains them."""
+        return lanes_as_arrays(self.model, self.lanes(), self.shape[0])
+
+
+def trained(portions: Sequence[Portion], pieces: Pieces) -> list[Arrays]:
+    """Train all portions in their order, while the programs of the next ones are compiled."""
+    programs: dict[Any, Future[Any]] = {}
+
+    def shapes(portion: Portion) -> Any:
+        return repr(portion.model), portion.shape, len(portion.lanes())
+
+    def train(portion: Portion) -> Arrays:
+        found = programs[shapes(portion)].result()(*portion.arguments())
+        return {name: np.asarray(found[name]) for name in (*MEASURED, "converged")}
+
+    with ThreadPoolExecutor(1) as pool:
+        for portion in portions:
+            if not pieces.has(portion.name, portion.settings) and shapes(portion) not in programs:
+                programs[shapes(portion)] = pool.submit(compiled, portion.arguments())
+        return [pieces.get(p.name, p.settings, lambda p=p: train(p)) for p in portions]
+
+
+def together(table: Table, found: Sequence[tuple[Portion, Arrays]]) -> Any:
+    """Portions of a table as one dataset over shapes, with the seeds that all of them have."""
+    import xarray as xr
+
+    parts = [as_dataset(portion.model, portion.lanes(), arrays) for portion, arrays in found]
+    of_shape = [[d for d, (p, _) in zip(parts, found, strict=True) if p.shape == shape] for shape in table.shapes]
+    data = xr.concat([xr.concat(x, "seed") for x in of_shape], "shape", combine_attrs="drop", join="inner")
+    width, depth = (("shape", list(x)) for x in zip(*table.shapes, strict=True))
+    return data.assign_coords(shape=[f"{w} × {d}" for w, d in table.shapes], width=width, depth=depth)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from solvable.contract.claims import Claim, Measured, Stored, mean_and_error
 
-from .figures import NAMES, above_best, at_base_rate, best_rates, changes, largest_rates
+from .figures import NAMES, best_rates, changes, largest_rates
 from .laziness import slopes
+from .text_figures import compute_numbers, moved, transfer_numbers
 
 RATES, LAZINESS, COMPUTE = "transformer-scaling-rates", "transformer-scaling-laziness", "transformer-scaling-compute"
 TEXT = "transformer-scaling-text"
@@ -16,7 +19,7 @@ PAPER = "dey2025completep"
 
 def _transfer(stored: Stored) -> list[Measured]:
     data = stored[f"{RATES}.depths"].isel(size=0)
-    best, moved = best_rates(data), np.log2(changes(data))
+    best, change = best_rates(data), np.log2(changes(data))
     first, last = (int(data.depth[i]) for i in (0, -1))
     found = []
     for rule, bounds in (
@@ -28,31 +31,26 @@ def _transfer(stored: Stored) -> list[Measured]:
         words = f"octaves from the best rate of L = {first} to that of L = {last}, {NAMES[rule]}"
         found.append(Measured(words, *mean_and_error(shift), **bounds))
     for rule, bounds in (("completep", {"above": -1.0, "below": 1.0}), ("mup", {"above": 1.0})):
-        shift = moved.sel(rule=rule, depth=last) - moved.sel(rule=rule, depth=first)
+        shift = change.sel(rule=rule, depth=last) - moved.sel(rule=rule, depth=first)
         words = f"octaves by which activations of the last block change more at L = {last} than at L = {first}, {NAMES[rule]}"
         found.append(Measured(words, *mean_and_error(shift), **bounds))
-    longer = stored[f"{RATES}.longer"].isel(size=0)
-    edge = largest_rates(longer)
-    for rule, bounds in (("standard", {"below": -0.5}), ("mup", {"below": -0.5}), ("depth-mup", {"above": -0.5})):
-        shift = edge.sel(rule=rule).isel(depth=-1) - edge.sel(rule=rule).isel(depth=0)
-        words = f"octaves from the largest rate that trains L = 2 to that of L = {int(longer.depth[-1])}, longer, {NAMES[rule]}"
-        found.append(Measured(words, *mean_and_error(shift), **bounds))
-    text = stored[TEXT].isel(size=0)
-    best, lost = best_rates(text), above_best(text).isel(depth=-1)
-    first, last = (int(text.depth[i]) for i in (0, -1))
-    for rule, bounds in (
-        ("completep", {"above": -1.0, "below": 1.0}),
-        ("standard", {"below": -0.5}),
-        ("mup", {"below": -0.5}),
-    ):
-        shift = best.sel(rule=rule, depth=last) - best.sel(rule=rule, depth=first)
-        words = f"octaves from the best rate of L = {first} to that of L = {last}, text, 400 steps, {NAMES[rule]}"
-        found.append(Measured(words, *mean_and_error(shift), **bounds))
-    words = f"loss at L = {last} with the best rate of L = {first}, above that with its own best, text"
-    found.append(Measured(f"{words}, CompleteP", *mean_and_error(lost.sel(rule="completep")), below=0.05))
-    more = lost.sel(rule="mup") - lost.sel(rule="completep")
-    found.append(Measured("the same, μP minus CompleteP", *mean_and_error(more), above=0.0))
-    return found
+    longer = stored[f"{RATES}.longer"]
+    best, edge, first = best_rates(longer), largest_rates(longer), int(longer.depth[0])
+    for depth in (16, 32):
+        shape = longer.depth.values.tolist().index(depth)
+        words = f"octaves from the best rate of L = {first} to that of L = {depth}, longer, CompleteP"
+        found.append(Measured(words, *mean_and_error(moved(best, "completep", shape)), above=-1.0, below=1.0))
+    last = int(longer.depth[-1])
+    for rule in NAMES:
+        words = f"octaves from the largest rate that trains L = {first} to that of L = {last}, longer, {NAMES[rule]}"
+        bounds = {"below": -0.5} if rule in ("standard", "mup") else {"above": -0.5}
+        found.append(Measured(words, *mean_and_error(moved(edge, rule)), **bounds))
+    return found + transfer_numbers(_parts(stored, TEXT))
+
+
+def _parts(stored: Stored, figure: str) -> dict[str, Any]:
+    """The datasets of one figure by part."""
+    return {name.removeprefix(figure).strip("."): part for name, part in stored.items() if name.startswith(figure)}
 
 
 def _lazy(stored: Stored) -> list[Measured]:
@@ -65,15 +63,7 @@ def _lazy(stored: Stored) -> list[Measured]:
 
 
 def _compute(stored: Stored) -> list[Measured]:
-    data = {name.removeprefix(f"{COMPUTE}."): part for name, part in stored.items()}
-    found = []
-    *_, (shape, (kept, tuned)) = at_base_rate(data).items()
-    for rule in ("mup", "depth-mup"):
-        for values, how in ((kept, "rate tuned on the first shape"), (tuned, "rate tuned on this shape")):
-            gain = values.sel(rule=rule) - values.sel(rule="completep")
-            words = f"loss of {NAMES[rule]} above that of CompleteP, width × depth = {shape.replace('x', ' × ')}, {how}"
-            found.append(Measured(words, *mean_and_error(gain), above=0.0))
-    return found
+    return compute_numbers(_parts(stored, COMPUTE))
 
 
 CLAIMS = (

@@ -7,19 +7,20 @@ from typing import Any
 import numpy as np
 
 from solvable.render.figures import Recipe
+from solvable.render.pieces import Pieces
 from solvable.render.plots import COLOURS, LINES, MARKERS, label, log_axis
 from solvable.study import Study
 
+from .at_once import Table, together, trained
 from .laziness import measured, slopes
 from .model import TransformerScaling
 
 NAMES = {"standard": "standard", "mup": "μP", "depth-mup": "depth-μP", "completep": "CompleteP"}
 TUNED = ["standard", "mup", "completep"]
-LONGER = ["standard", "mup", "depth-mup"]
 KEPT = ["test_loss_simulated", "final_loss_simulated", "excess_loss_simulated", "change_simulated"]
 
 
-def rates(quick: bool) -> dict[str, Any]:
+def rates(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
     model, grid = TransformerScaling(steps=50), 2.0 ** np.arange(-10.0, -3.0)
     depths, sizes, wide, seeds = [2, 16], [32], [32, 128], 4
     if quick:
@@ -27,11 +28,14 @@ def rates(quick: bool) -> dict[str, Any]:
         depths, wide, seeds = [2, 4], [16, 32], 2
     deep = Study(model, {"rule": TUNED, "depth": depths, "rate": grid}, sizes=sizes, seeds=seeds).run()
     broad = Study(model, {"rule": ["standard", "mup"], "rate": grid}, sizes=wide, seeds=seeds).run()
-    return {"depths": deep[KEPT], "widths": broad[KEPT], "longer": longer_study(quick).run()[KEPT]}
+    table = longer_table(quick)
+    portions = table.portions()
+    longer = together(table, list(zip(portions, trained(portions, pieces or Pieces()), strict=True)))
+    return {"depths": deep[KEPT], "widths": broad[KEPT], "longer": longer}
 
 
-def longer_study(quick: bool) -> Study:
-    """Longer training of deeper networks under the rules before CompleteP; minutes on a GPU."""
+def longer_table(quick: bool) -> Table:
+    """Longer training of deeper networks; minutes on a GPU."""
     model, grid = (
         TransformerScaling(steps=400, batch=32, context=32, letters=16, base_width=64),
         2.0 ** np.arange(-13, -3.0),
@@ -40,67 +44,8 @@ def longer_study(quick: bool) -> Study:
     if quick:
         model, grid = TransformerScaling(steps=16, batch=4, context=8), grid[4::3]
         depths, size, seeds = [2, 4], 32, 2
-    return Study(model, {"rule": LONGER, "depth": depths, "rate": grid}, sizes=[size], seeds=seeds)
-
-
-def text(quick: bool) -> dict[str, Any]:
-    """Longer training on natural language; minutes on a GPU."""
-    model, grid = (
-        TransformerScaling(data="documentation", steps=400, batch=16, context=64, letters=64, base_width=64),
-        2.0 ** np.arange(-12.0, -3.0),
-    )
-    depths, size, seeds = [2, 8], 64, 4
-    if quick:
-        model, grid = model.replace(steps=16, batch=4, context=8, letters=16, base_width=16), grid[::3]
-        depths, size, seeds = [2, 4], 16, 2
-    over = {"rule": list(NAMES), "depth": depths, "rate": grid}
-    return {"": Study(model, over, sizes=[size], seeds=seeds).run()[KEPT]}
-
-
-def above_best(data: Any) -> Any:
-    """Final losses at the rate that is best at the first depth, above those at the best rate of each depth."""
-    loss = data.final_loss_simulated
-    tuned = loss.isel(depth=0, drop=True).mean("seed").argmin("rate")
-    return loss.isel(rate=tuned) - loss.isel(rate=loss.mean("seed").argmin("rate"))
-
-
-def draw_text(data: dict[str, Any]) -> Any:
-    import matplotlib.pyplot as plt
-
-    runs = data[""].isel(size=0)
-    figure, axes = plt.subplots(1, 5, figsize=(17.0, 3.8), layout="constrained")
-    for axis, rule in zip(axes, runs.rule.values, strict=False):
-        for i, depth in enumerate(runs.depth.values):
-            loss = runs.final_loss_simulated.sel(rule=rule, depth=depth)
-            error = loss.std("seed", ddof=1) / np.sqrt(loss.sizes["seed"])
-            axis.errorbar(loss.rate, loss.mean("seed"), error, fmt=MARKERS[i] + "-", color=COLOURS[i], markersize=3.8,
-                          label=f"L = {depth}")  # fmt: skip
-        log_axis(axis.xaxis)
-        axis.set(xlabel=label("rate of the base model", r"\eta"), title=NAMES[str(rule)], ylim=(1.85, 3.0))
-    axes[0].set_ylabel("test loss at the end, per character")
-    axes[0].legend()
-    places = np.arange(runs.sizes["rule"])
-    for i, (values, words) in enumerate(
-        (
-            (best_rates(runs).diff("depth").isel(depth=0), "best rate, octaves"),
-            (above_best(runs).isel(depth=-1), "loss"),
-        )
-    ):
-        error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
-        axes[4].errorbar(
-            places + 0.15 * i, values.mean("seed"), error, fmt=MARKERS[i], color=COLOURS[i + 3], label=words
-        )
-    axes[4].axhline(0, color="0.6", linewidth=0.8)
-    axes[4].set_xticks(places, [NAMES[str(rule)] for rule in runs.rule.values], fontsize=8)
-    axes[4].set_title(f"from L = {int(runs.depth[0])} to {int(runs.depth[-1])}: change of the best rate,\n"
-                      "loss at the old best rate above the best", fontsize=9)  # fmt: skip
-    axes[4].legend()
-    figure.suptitle(
-        f"Transformers of width {int(data['']['size'][0])} on Python's documentation, with the hyperparameters of depth "
-        f"{int(runs.depth[0])}",
-        fontsize=11,
-    )
-    return figure
+    shapes = tuple((size, depth) for depth in depths)
+    return Table(model, "rate", tuple(map(float, grid)), tuple(NAMES), shapes, seeds)
 
 
 def largest_rates(data: Any, slack: float = 0.1) -> Any:
@@ -132,78 +77,78 @@ def changes(data: Any) -> Any:
     return data.change_simulated.sel(rate=middle).isel(step=-1, layer=-1)
 
 
+def points(axis: Any, x: Any, values: Any, i: int, name: str, shift: int = 0) -> None:
+    """Means over seeds with their errors, nothing where a run diverged; rules start at another colour than depths (`shift`)."""
+    error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
+    axis.errorbar(x, values.mean("seed", skipna=False), error, fmt=MARKERS[i] + LINES[i % len(LINES)], color=COLOURS[i + shift],
+                  markersize=3.8, label=name)  # fmt: skip
+
+
 def draw_rates(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
-    deep, broad = data["depths"].isel(size=0), data["widths"]
-    longer = data["longer"].isel(size=0)
-    figure, axes = plt.subplots(3, 4, figsize=(16.0, 11.0), layout="constrained")
-    for row, runs in ((axes[0], deep), (axes[2], longer)):
-        for axis, rule in zip(row, runs.rule.values, strict=False):
-            for i, depth in enumerate(runs.depth.values):
-                loss = runs.final_loss_simulated.sel(rule=rule, depth=depth)
-                error = loss.std("seed", ddof=1) / np.sqrt(loss.sizes["seed"])
-                axis.errorbar(loss.rate, loss.mean("seed", skipna=False), error, fmt=MARKERS[i] + "-", color=COLOURS[i],
-                              markersize=3.8, label=f"L = {depth}")  # fmt: skip
-            log_axis(axis.xaxis)
-            words = "loss against rate" if runs is deep else "longer training"
-            axis.set(
-                xlabel=label("rate", r"\eta"),
-                title=f"{NAMES[str(rule)]}: {words}",
-                ylim=_window(runs.final_loss_simulated),
-            )
-        row[0].set_ylabel("test loss at the end")
-        row[0].legend()
-    axes[0, 3].set_axis_off()
-    edge = largest_rates(longer)
-    for i, rule in enumerate(longer.rule.values):
-        values = edge.sel(rule=rule)
-        error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
-        axes[2, 3].errorbar(values.depth, values.mean("seed"), error, fmt=MARKERS[i] + LINES[i], color=COLOURS[i + 3],
-                            label=NAMES[str(rule)])  # fmt: skip
-    log_axis(axes[2, 3].xaxis)
-    axes[2, 3].set(xlabel=label("depth", "L"), ylabel="largest rate that trains, log₂", title="longer training: edge")
-    axes[2, 3].legend()
-    best, moved = best_rates(deep), changes(deep)
-    for i, rule in enumerate(deep.rule.values):
-        for axis, values in ((axes[1, 0], best.sel(rule=rule)), (axes[1, 1], moved.sel(rule=rule))):
-            error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
-            axis.errorbar(
-                values.depth,
-                values.mean("seed"),
-                error,
-                fmt=MARKERS[i] + LINES[i],
-                color=COLOURS[i + 3],
-                label=NAMES[str(rule)],
-            )
-    best, moved = best_rates(broad), changes(broad)
-    for i, rule in enumerate(broad.rule.values):
-        for axis, values in ((axes[1, 2], best.sel(rule=rule)), (axes[1, 3], moved.sel(rule=rule))):
-            error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
-            axis.errorbar(
-                values["size"],
-                values.mean("seed"),
-                error,
-                fmt=MARKERS[i] + LINES[i],
-                color=COLOURS[i + 3],
-                label=NAMES[rule],
-            )
-    for axis in axes[1]:
-        log_axis(axis.xaxis)
-    for axis, what in zip(axes[1], ("depth", "depth", "width", "width"), strict=True):
-        axis.set_xlabel(label(what, "L" if what == "depth" else "N"))
-    for axis in axes[1, ::2]:
-        axis.set(ylabel="best rate, log₂", title="best learning rate")
-    for axis in axes[1, 1::2]:
-        log_axis(axis.yaxis)
-        axis.set(ylabel="change of the last block's stream", title="coordinate check: change after 8 steps")
-    axes[1, 0].legend()
-    axes[1, 2].legend()
-    figure.suptitle(
-        f"Transformers with the hyperparameters of a small base model (widths {int(data['depths']['size'][0])} and, last row, "
-        f"{int(data['longer']['size'][0])})",
-        fontsize=11,
+    deep, broad, longer = data["depths"].isel(size=0), data["widths"], data["longer"]
+    broad = broad.assign_coords(width=("size", broad["size"].values))
+    by_depth = longer.swap_dims(shape="depth")
+    few, many, width = TransformerScaling(steps=50).steps, longer_table(False).model.steps, int(longer.width[0])
+    figure, axes = plt.subplots(3, 5, figsize=(19.0, 11.0), layout="constrained")
+    rows = (
+        (axes[0], deep, "depth", f"width {int(data['depths']['size'][0])}, {few} steps"),
+        (axes[1], by_depth, "depth", f"width {width}, {many} steps"),
+        (axes[2], broad, "width", f"depth 2, {few} steps"),
     )
+    for row, runs, across, words in rows:
+        symbol = {"depth": "L", "width": "N"}[across]
+        dim = runs[across].dims[0]
+        for axis, rule in zip(row, runs.rule.values, strict=False):
+            for i, value in enumerate(runs[across].values):
+                points(
+                    axis, runs.rate, runs.final_loss_simulated.sel(rule=rule).isel({dim: i}), i, f"{symbol} = {value}"
+                )
+            log_axis(axis.xaxis)
+            axis.set(xlabel=label("rate of the base model", r"\eta"), title=f"{NAMES[str(rule)]}: {words}",
+                     ylim=_window(runs.final_loss_simulated))  # fmt: skip
+        row[0].set_ylabel("test loss at the end, per letter")
+        row[0].legend()
+    shown = (
+        (axes[0, 3], best_rates(deep), "depth", "L", "best rate, log₂", "best rate"),
+        (
+            axes[0, 4],
+            changes(deep),
+            "depth",
+            "L",
+            "mean change of the stream",
+            "change of the last block after 8 steps",
+        ),
+        (axes[1, 4], best_rates(by_depth), "depth", "L", "best rate, log₂", f"best rate, {many} steps"),
+        (
+            axes[2, 2],
+            largest_rates(by_depth),
+            "depth",
+            "L",
+            "largest rate, log₂",
+            f"largest rate that trains, {many} steps",
+        ),
+        (axes[2, 3], best_rates(broad), "width", "N", "best rate, log₂", "best rate"),
+        (
+            axes[2, 4],
+            changes(broad),
+            "width",
+            "N",
+            "mean change of the stream",
+            "change of the last block after 8 steps",
+        ),
+    )
+    for axis, values, across, symbol, what, title in shown:
+        for rule in values.rule.values:
+            i = list(NAMES).index(str(rule))
+            points(axis, values[across], values.sel(rule=rule), i, NAMES[str(rule)], 3)
+        log_axis(axis.xaxis)
+        axis.set(xlabel=label(across, symbol), ylabel=what, title=title)
+        if what.startswith("mean"):
+            log_axis(axis.yaxis)
+        axis.legend()
+    figure.suptitle("Transformers on a random language with the hyperparameters of a small base model", fontsize=11)
     return figure
 
 
@@ -243,75 +188,16 @@ def draw_laziness(data: dict[str, Any]) -> Any:
     return figure
 
 
-def compute(quick: bool) -> dict[str, Any]:
-    model, grid = TransformerScaling(steps=50, base_width=64), 2.0 ** np.arange(-8.0, -4.0)
-    shapes, seeds = {"64 × 2": (64, 2), "32 × 8": (32, 8)}, 2
-    if quick:
-        model, grid, shapes = (
-            model.replace(steps=16, batch=4, context=8),
-            grid[::2],
-            {"32 × 2": (32, 2), "16 × 8": (16, 8)},
-        )
-    found = {}
-    for name, (width, depth) in shapes.items():
-        runs = Study(
-            model.replace(depth=depth), {"rule": list(NAMES)[1:], "rate": grid}, sizes=[width], seeds=seeds
-        ).run()
-        found[name.replace(" × ", "x")] = runs[KEPT[:3]]
-    return found
-
-
-def at_base_rate(data: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """By shape: final losses at the rate that is best for the first shape under the same rule, and at the best rate of all."""
-    (_, first), *_ = found = sorted(data.items(), key=lambda item: -int(item[1]["size"][0]))
-    tuned = first.final_loss_simulated.isel(size=0).mean("seed", skipna=False).fillna(np.inf).argmin("rate")
-    losses = {name: part.final_loss_simulated.isel(size=0) for name, part in found}
-    return {name: (loss.isel(rate=tuned), loss.min("rate")) for name, loss in losses.items()}
-
-
-def draw_compute(data: dict[str, Any]) -> Any:
-    import matplotlib.pyplot as plt
-
-    found = at_base_rate(data)
-    figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.9), sharey=True)
-    for k, (axis, words) in enumerate(
-        zip(axes, ("rate tuned on the first shape", "rate tuned on every shape"), strict=True)
-    ):
-        for i, rule in enumerate(list(NAMES)[1:]):
-            values = [pair[k].sel(rule=rule) for pair in found.values()]
-            means = [float(v.mean("seed")) for v in values]
-            errors = [float(v.std("seed", ddof=1)) / np.sqrt(v.sizes["seed"]) for v in values]
-            axis.errorbar(
-                range(len(found)), means, errors, fmt=MARKERS[i] + LINES[i], color=COLOURS[i + 4], label=NAMES[rule]
-            )
-        axis.set_xticks(range(len(found)), [name.replace("x", " × ") for name in found])
-        axis.set(xlabel="width × depth, at equal compute", title=words)
-    axes[0].set_ylabel("test loss at the end")
-    axes[0].legend()
-    figure.suptitle("Deeper shapes at equal compute: what is lost without tuning again", fontsize=11)
-    return figure
-
-
 RECIPES = {
     "transformer-scaling-rates": Recipe(
         rates,
         draw_rates,
+        resumes=True,
         sentence="Loss of small transformers against the learning rate at several depths, under four rules.",
-    ),
-    "transformer-scaling-text": Recipe(
-        text,
-        draw_text,
-        sentence="Loss of transformers on natural language against the rate of a base model, at two depths, under four rules.",
-        also=("depth-transfer",),
     ),
     "transformer-scaling-laziness": Recipe(
         laziness,
         draw_laziness,
         sentence="Non-linear share of a residual block's change in one step of Adam, against depth.",
-    ),
-    "transformer-scaling-compute": Recipe(
-        compute,
-        draw_compute,
-        sentence="Loss of small transformers of different shapes at equal compute, under three rules.",
     ),
 }

@@ -2,9 +2,10 @@ r"""Small transformers whose learning rate is tuned once: which rule carries it 
 
 **Data.** Sequences of a random language: the logits of the next of C letters are a sum of two tables, one for each of the last
 two letters, with entries drawn once from N(0, g²/2) (`instance`, `contrast`). Every batch is fresh. The entropy per
-letter, which no learner beats, is measured on the test sequences. Or natural language (`data = "documentation"`): windows of the
-reference that comes with Python, over its C − 1 most common characters and *other*; the last tenth is the test, and the
-entropy is replaced by the loss of the frequencies of a character given the last two.
+letter, which no learner beats, is measured on the test sequences. Or text: windows of
+the reference that comes with Python (`data = "documentation"`) or of the source of its standard library (`"library"`, ten times
+as long), over the C − 1 most common characters and *other*; the last tenth is the test, and the entropy is replaced by the loss
+of the frequencies of a character given the last two.
 
 **Learner.** A GPT (`network`) of width N (the size of a simulation) and depth L, trained by AdamW at a constant rate after a
 short warm-up. A *rule* translates the settings of a base model of width N₀ and depth L₀ to those of the network: initial
@@ -25,7 +26,7 @@ five places between embedding and last block.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -39,7 +40,7 @@ from solvable.model import Control, Count, Guard, Model, choice, control, dimens
 
 from .._parametrisations import RULES
 from ..depth_transfer.model import BORDELON, DEY, PLACES
-from .documentation import documentation_letters
+from .documentation import TEXTS, text_as_letters
 from .network import GPT, AtSize, adamw, at_size, initialised
 
 TESTED, WINDOWS = 64, 256
@@ -48,6 +49,14 @@ HELD_OUT = 0.1
 """The end of the text that is never trained on."""
 RECORDS = 8
 """Records of the loss in the course of training; the coordinate check records the first steps."""
+
+
+class Language(NamedTuple):
+    """Logits of the next letter after every pair, and of a text what is trained on and the windows that are tested."""
+
+    logits: Array
+    text: Array | None = None
+    tested: Array | None = None
 
 
 class TransformerScaling(Model):
@@ -87,8 +96,8 @@ class TransformerScaling(Model):
     contrast: Control = control(
         2.0, low=0.0, high=20.0, typical=(0.5, 3.0), symbol="g", when={"data": "random"},
         meaning="standard deviation of the logits of the language")  # fmt: skip
-    data: str = choice("random", options=("random", "documentation"),
-                       meaning="a random language, or the reference of its language that comes with Python")  # fmt: skip
+    data: str = choice("random", options=("random", *TEXTS),
+                       meaning="a random language, or the reference of the Python language, or its standard library")  # fmt: skip
     rule: str = choice("completep", options=tuple(RULES), meaning="how settings follow width and depth")
     depth: int = choice(2, high=512, symbol="L", meaning="number of blocks, each with attention and an MLP")
     steps: int = choice(128, low=RECORDS, high=100_000, symbol="T", meaning="steps of AdamW")
@@ -126,30 +135,27 @@ class TransformerScaling(Model):
         """Steps between two records of the loss, after the first ones."""
         return (self.steps - RECORDS) // (RECORDS - 1)
 
-    def _language(self, dtype: Any) -> Array:
-        """Logits of the next letter after every pair: those of the random language, or logarithms of the text's frequencies."""
-        if self.data == "documentation":
-            text, c = self._text()[0], self.letters
-            counts = np.bincount((text[:-2] * c + text[1:-1]) * c + text[2:], minlength=c**3).reshape(c, c, c)
-            return jnp.asarray(np.log(counts + 10.0 * (counts.sum((0, 1)) + 1) / len(text)), dtype)
-        tables = jax.random.normal(jax.random.key(self.instance), (2, self.letters, self.letters), dtype)
-        return self.contrast.astype(dtype) * (tables[0][:, None] + tables[1][None]) / 2**0.5
-
-    def _text(self) -> tuple[np.ndarray, np.ndarray]:
-        """The text to train on and the one to test on."""
-        text = documentation_letters(self.letters)
-        held = int(len(text) * (1 - HELD_OUT))
-        return text[:held], text[held:]
-
-    def _batches(self, logits: Array, to_test: PRNGKeyArray) -> tuple[Array, Callable[[PRNGKeyArray], Array]]:
-        """Test sequences, and a function that draws a batch."""
+    def language(self, dtype: Any) -> Language:
+        """The tables of the random language, or a text: what is the same for all seeds."""
         if self.data == "random":
+            tables = jax.random.normal(jax.random.key(self.instance), (2, self.letters, self.letters), dtype)
+            return Language(self.contrast.astype(dtype) * (tables[0][:, None] + tables[1][None]) / 2**0.5)
+        text, c = text_as_letters(self.data, self.letters), self.letters
+        held = int(len(text) * (1 - HELD_OUT))
+        seen, unseen = text[:held], text[held:]
+        counts = np.bincount((seen[:-2] * c + seen[1:-1]) * c + seen[2:], minlength=c**3).reshape(c, c, c)
+        logits = np.log(counts + 10.0 * (counts.sum((0, 1)) + 1) / len(seen))
+        starts = np.linspace(0, len(unseen) - self.context, WINDOWS).astype(int)
+        tested = unseen[starts[:, None] + np.arange(self.context)[None]]
+        return Language(jnp.asarray(logits, dtype), jnp.asarray(seen), jnp.asarray(tested))
+
+    def _batches(self, language: Language, to_test: PRNGKeyArray) -> tuple[Array, Callable[[PRNGKeyArray], Array]]:
+        """Test sequences, and a function that draws a batch."""
+        logits, text, tested = language
+        if text is None or tested is None:
             tested = sequences(logits, TESTED, self.context, to_test)
             return tested, lambda key: sequences(logits, self.batch, self.context, key)
-        seen, held = self._text()
-        starts = np.linspace(0, len(held) - self.context, WINDOWS).astype(int)
-        tested, text = held[starts[:, None] + np.arange(self.context)[None]], jnp.asarray(seen)
-        return jnp.asarray(tested), lambda key: draw_windows(key, text, self.batch, self.context)
+        return tested, lambda key: draw_windows(key, text, self.batch, self.context)
 
     def experiment(self, key: PRNGKeyArray, size: int, counts: Mapping[str, Count], dtype: Any) -> dict[str, Array]:
         return self.trained(key, size, self.setting(size), dtype)
@@ -160,10 +166,15 @@ class TransformerScaling(Model):
             raise InvalidValue(f"size = {size} is not a multiple of head_size = {self.head_size}: it is the width.")
         return at_size(self.rule, width=size, depth=self.depth, base_width=self.base_width, base_depth=self.base_depth)
 
-    def trained(self, key: PRNGKeyArray, size: int, setting: AtSize, dtype: Any) -> dict[str, Array]:
-        """Train one network under a rule, whose numbers may be arrays, and measure it."""
+    def trained(
+        self, key: PRNGKeyArray, size: int, setting: AtSize, dtype: Any, language: Language | None = None
+    ) -> dict[str, Array]:
+        """Train one network under a rule, whose numbers may be arrays, and measure it.
+
+        `language` is `self.language(dtype)`; as an argument of a compiled function it is no constant that the compiler folds.
+        """
         to_draw, to_test, to_train = jax.random.split(key, 3)
-        logits = self._language(dtype)
+        language = self.language(dtype) if language is None else language
         drawn = GPT.draw(
             self.letters,
             self.context,
@@ -177,7 +188,7 @@ class TransformerScaling(Model):
         optimiser = adamw(
             drawn, setting, rate=self._warmed(dtype), epsilon=self.epsilon.astype(dtype), decay=self.decay.astype(dtype)
         )
-        tested, draw_batch = self._batches(logits, to_test)
+        tested, draw_batch = self._batches(language, to_test)
         places = np.floor(self.depth * np.asarray(PLACES)).astype(int)
 
         def forward(network: GPT, letters: Array) -> tuple[Array, Array]:
@@ -210,7 +221,7 @@ class TransformerScaling(Model):
         between = jnp.asarray(np.stack([np.append(0, stops[:-1]), stops], axis=1))
         _, (changes, losses) = jax.lax.scan(record, (network, optimiser.init(network)), between)
         changes, losses = changes[: RECORDS + 1], jnp.append(losses[0], losses[RECORDS:])
-        entropy = jnp.mean(cross_entropies(logits[tested[:, :-2], tested[:, 1:-1]], tested[:, 2:]))
+        entropy = jnp.mean(cross_entropies(language.logits[tested[:, :-2], tested[:, 1:-1]], tested[:, 2:]))
         return {
             "test_loss": losses,
             "final_loss": losses[-1],

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from solvable.contract.claims import Measured, mean_and_error
 from solvable.render.figures import Recipe
-from solvable.render.plots import COLOURS, LINES, MARKERS, label, log_axis
+from solvable.render.pieces import Pieces
+from solvable.render.plots import label, log_axis
 
-from .at_once import Lane, axes_of, grid_of_lanes, trained_at_once
-from .figures import NAMES, best_rates
+from .at_once import Table, together, trained
+from .figures import NAMES, best_rates, points
 from .model import TransformerScaling
 
 MODEL = TransformerScaling(
     data="documentation", steps=400, batch=16, context=64, letters=64, base_width=64, base_depth=2, rate=2.0**-6.5
 )
 """The rate is about the best of the base model, for the sweeps of ε and decay."""
+LONGER = MODEL.replace(data="library", steps=1996, batch=64, letters=96)
+"""Eight million letters: 20 for each weight of the shapes of equal compute, as in the paper."""
 SMALL = MODEL.replace(steps=16, batch=4, context=8, letters=16, base_width=16)
 SWEPT = {
     "rate": 2.0 ** np.arange(-12.0, -3.0),
@@ -27,67 +30,42 @@ SWEPT = {
 BY_WIDTH = tuple(NAMES)[1:]
 
 
-class Table(NamedTuple):
-    """Trainings of networks of several shapes (width, depth) under several rules, over one control and seeds."""
-
-    control: str
-    rules: tuple[str, ...]
-    shapes: tuple[tuple[int, int], ...]
-    seeds: int
-
-    def lanes(self, quick: bool = False) -> list[Lane]:
-        """The trainings of every shape."""
-        values = SWEPT[self.control][::4] if quick else SWEPT[self.control]
-        return grid_of_lanes(self.rules, self.control, values.tolist(), range(2 if quick else self.seeds))
-
-
 def tables(quick: bool = False) -> dict[str, Table]:
-    """What both figures show; the last one has shapes of equal compute but for attention, width² × depth."""
+    """What both figures show; the shapes have equal compute but for attention: width² × depth."""
     if quick:
-        deep, shapes, deepest = ((16, 2), (16, 4)), ((32, 2), (16, 8)), (16, 8)
+        model, longer, deep, shapes, deepest = SMALL, SMALL, ((16, 2), (16, 4)), ((32, 2), (16, 8)), (16, 8)
     else:
-        deep, shapes, deepest = ((64, 2), (64, 8), (64, 32)), ((128, 2), (96, 4), (64, 8), (48, 16), (32, 32)), (64, 64)
-    ends = (deep[0], deep[-1])
+        model, longer, deep, deepest = MODEL, LONGER, ((64, 2), (64, 8), (64, 32)), (64, 64)
+        shapes = ((128, 2), (96, 4), (64, 8), (48, 16), (32, 32))
+    every, ends = tuple(NAMES), (deep[0], deep[-1])
+    rates, epsilons, decays = (tuple(map(float, x[::4] if quick else x)) for x in SWEPT.values())
+    fewer = rates if quick else rates[2:-1]
     return {
-        "rate": Table("rate", tuple(NAMES), deep, 4),
-        "deepest": Table("rate", tuple(NAMES), (deepest,), 2),
-        "epsilon": Table("epsilon", BY_WIDTH, ends, 2),
-        "decay": Table("decay", BY_WIDTH, ends, 2),
-        "shapes": Table("rate", tuple(NAMES), shapes, 4),
+        "rate": Table(model, "rate", rates, every, deep, 4),
+        "deepest": Table(model, "rate", rates, every, (deepest,), 2),
+        "epsilon": Table(model, "epsilon", epsilons, BY_WIDTH, ends, 4),
+        "decay": Table(model, "decay", decays, BY_WIDTH, ends, 4),
+        "shapes": Table(model, "rate", rates, every, shapes, 4),
+        "longer": Table(longer, "rate", fewer, every, shapes if quick else shapes[::2], 2, at_once=24),
     }
 
 
-def together(table: Table, found: list[Any]) -> Any:
-    """The datasets of a table's shapes as one over shapes, with the seeds that all of them have."""
-    import xarray as xr
-
-    names = [f"{width} × {depth}" for width, depth in table.shapes]
-    data = xr.concat(found, "shape", combine_attrs="drop", join="inner")
-    width, depth = (("shape", list(x)) for x in zip(*table.shapes, strict=True))
-    return data.assign_coords(shape=names, width=width, depth=depth)
+def _computed(names: list[str], quick: bool, pieces: Pieces | None) -> dict[str, Any]:
+    chosen = {name: tables(quick)[name] for name in names}
+    portions = {name: table.portions() for name, table in chosen.items()}
+    found = iter(trained([p for parts in portions.values() for p in parts], pieces or Pieces()))
+    return {name: together(chosen[name], [(p, next(found)) for p in parts]) for name, parts in portions.items()}
 
 
-def _computed(names: list[str], quick: bool) -> dict[str, Any]:
-    found = {}
-    for name in names:
-        table = tables(quick)[name]
-        lanes = table.lanes(quick)
-        _, values, seeds = axes_of(lanes)
-        models = [((SMALL if quick else MODEL).replace(depth=depth), width) for width, depth in table.shapes]
-        found[name] = together(
-            table, [trained_at_once(m, table.rules, table.control, values, seeds, width) for m, width in models]
-        )
-    return found
-
-
-def text(quick: bool) -> dict[str, Any]:
+def text(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
     """Rates, ε and decay over depth; minutes on a GPU."""
-    return _computed(["rate", "deepest", "epsilon", "decay"], quick)
+    return _computed(["rate", "deepest", "epsilon", "decay"], quick, pieces)
 
 
-def compute(quick: bool) -> dict[str, Any]:
+def compute(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
     """Rates of shapes of equal compute; minutes on a GPU."""
-    return {"": _computed(["shapes"], quick)["shapes"]}
+    found = _computed(["shapes", "longer"], quick, pieces)
+    return {"": found["shapes"], "longer": found["longer"]}
 
 
 # --- numbers ------------------------------------------------------------------------------------------------------------
@@ -117,10 +95,10 @@ def tuned_rate(data: Any) -> Any:
     return data.rate.isel(rate=losses.argmin("rate").reset_coords(drop=True))
 
 
-def flops_per_step(data: Any) -> Any:
+def flops_per_step(data: Any, model: TransformerScaling) -> Any:
     """Floating-point operations of a training step: six per weight and token, and those of the attention's scores."""
-    tokens = MODEL.batch * (MODEL.context - 1)
-    return 6 * tokens * data.depth * (12 * data.width**2 + 2 * MODEL.context * data.width)
+    tokens = model.batch * (model.context - 1)
+    return 6 * tokens * data.depth * (12 * data.width**2 + 2 * model.context * data.width)
 
 
 def loss_at_rate(data: Any, rates: Any) -> Any:
@@ -200,35 +178,29 @@ def transfer_numbers(data: dict[str, Any]) -> list[Measured]:
     return found
 
 
-def compute_numbers(runs: Any) -> list[Measured]:
-    """What decides whether CompleteP saves compute at deep shapes; intervals set before the networks were trained."""
-    rates = tuned_rate(runs)
-    kept, best = loss_at_rate(runs, rates), runs.final_loss_simulated.fillna(np.inf).min("rate")
+def compute_numbers(data: dict[str, Any]) -> list[Measured]:
+    """What decides whether CompleteP saves compute at the deepest shape; intervals set before the networks were trained."""
     found = []
-    for shape in runs["shape"].values[-2:]:
+    for runs, where in ((data[""], "400 steps"), (data["longer"], "20 letters a weight")):
+        rates = tuned_rate(runs)
+        kept, best = loss_at_rate(runs, rates), runs.final_loss_simulated.fillna(np.inf).min("rate")
+        shape = runs["shape"].values[-1]
         for rule in ("mup", "depth-mup"):
             for values, how in ((kept, "rate tuned on the first shape"), (best, "rate tuned on this shape")):
                 gain = (values.sel(rule=rule) - values.sel(rule="completep")).sel(shape=shape)
-                words = f"loss of {NAMES[rule]} above that of CompleteP, width × depth = {shape}, {how}"
+                words = f"loss of {NAMES[rule]} above that of CompleteP, width × depth = {shape}, {where}, {how}"
                 found.append(Measured(words, *mean_and_error(gain), above=0.0))
-    shape = runs["shape"].values[-1]
-    for rule in ("mup", "depth-mup"):
-        share = saved(runs, "completep", rule, shape, rates)
-        words = f"share of the training that CompleteP saves against {NAMES[rule]}, {shape}, rate of the first shape"
-        found.append(Measured(words, *mean_and_error(share), above=0.12 if rule == "mup" else 0.0))
-    deep = moved(kept, "completep")
-    words = f"loss of {shape} above that of {runs['shape'].values[0]} at equal compute, CompleteP"
-    found.append(Measured(words, *mean_and_error(deep), below=0.1))
+        for rule in ("mup", "depth-mup"):
+            share = saved(runs, "completep", rule, shape, rates)
+            words = f"share of the training that CompleteP saves against {NAMES[rule]}, {shape}, {where}, rate of the first shape"
+            found.append(Measured(words, *mean_and_error(share), above=0.12 if rule == "mup" else 0.0))
+        deep = moved(kept, "completep")
+        words = f"loss of {shape} above that of {runs['shape'].values[0]} at equal compute, {where}, CompleteP"
+        found.append(Measured(words, *mean_and_error(deep), below=0.1))
     return found
 
 
 # --- pictures -----------------------------------------------------------------------------------------------------------
-
-
-def _points(axis: Any, x: Any, values: Any, i: int, name: str, shift: int = 0) -> None:
-    error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
-    axis.errorbar(x, values.mean("seed", skipna=False), error, fmt=MARKERS[i] + LINES[i % len(LINES)], color=COLOURS[i + shift],
-                  markersize=3.8, label=name)  # fmt: skip
 
 
 def _window(losses: Any, above: float) -> tuple[float, float]:
@@ -243,8 +215,8 @@ def draw_text(data: dict[str, Any]) -> Any:
     figure, axes = plt.subplots(2, 4, figsize=(15.0, 7.2), layout="constrained")
     for axis, rule in zip(axes[0], rate.rule.values, strict=False):
         for i, depth in enumerate(rate.depth.values):
-            _points(axis, rate.rate, rate.final_loss_simulated.sel(rule=rule).isel(shape=i), i, f"L = {depth}")
-        _points(axis, deepest.rate, deepest.final_loss_simulated.sel(rule=rule).isel(shape=0), rate.sizes["shape"],
+            points(axis, rate.rate, rate.final_loss_simulated.sel(rule=rule).isel(shape=i), i, f"L = {depth}")
+        points(axis, deepest.rate, deepest.final_loss_simulated.sel(rule=rule).isel(shape=0), rate.sizes["shape"],
                 f"L = {int(deepest.depth[0])}")  # fmt: skip
         axis.set(xlabel=label("rate of the base model", r"\eta"), title=NAMES[str(rule)],
                  ylim=_window(rate.final_loss_simulated, 1.0))  # fmt: skip
@@ -253,9 +225,9 @@ def draw_text(data: dict[str, Any]) -> Any:
     axes[0, 0].legend()
     best, last, kept = best_rates(rate), best_rates(deepest), above_best(rate)
     for i, rule in enumerate(rate.rule.values):
-        _points(axes[1, 0], deepest.depth, last.sel(rule=rule), i, "", 3)
-        _points(axes[1, 0], rate.depth, best.sel(rule=rule), i, NAMES[str(rule)], 3)
-        _points(axes[1, 1], rate.depth, kept.sel(rule=rule), i, NAMES[str(rule)], 3)
+        points(axes[1, 0], deepest.depth, last.sel(rule=rule), i, "", 3)
+        points(axes[1, 0], rate.depth, best.sel(rule=rule), i, NAMES[str(rule)], 3)
+        points(axes[1, 1], rate.depth, kept.sel(rule=rule), i, NAMES[str(rule)], 3)
     for axis, words in (
         (axes[1, 0], "best rate, log₂"),
         (axes[1, 1], "loss at the old best rate, above the best"),
@@ -269,7 +241,7 @@ def draw_text(data: dict[str, Any]) -> Any:
         for k, rule in enumerate(runs.rule.values):
             for i, depth in enumerate(runs.depth.values):
                 values = runs.final_loss_simulated.sel(rule=rule).isel(shape=i)
-                _points(axis, runs[swept], values, 2 * k + i, f"{NAMES[str(rule)]}, L = {depth}")
+                points(axis, runs[swept], values, 2 * k + i, f"{NAMES[str(rule)]}, L = {depth}")
         words = {"epsilon": "Adam's ε of the base model", "decay": "weight decay of the base model"}[swept]
         axis.set(
             xlabel=label(words, symbol),
@@ -288,39 +260,49 @@ def draw_text(data: dict[str, Any]) -> Any:
 def draw_compute(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
-    runs = data[""]
+    figure, grid = plt.subplots(2, 3, figsize=(13.5, 7.6), layout="constrained")
+    words = ("Python's documentation, 400 steps", "Python's library, 20 letters a weight")
+    for axes, runs, model, where in zip(grid, data.values(), (MODEL, LONGER), words, strict=True):
+        _draw_shapes(axes, runs, flops_per_step(runs, model), where)
+    grid[0, 0].legend()
+    figure.suptitle("Shapes of transformers at equal compute", fontsize=11)
+    return figure
+
+
+def _draw_shapes(axes: Any, runs: Any, flops: Any, where: str) -> None:
+    """Final losses over shapes, with the rate of the first and with each one's own, and the deepest one's course of training."""
     rates = tuned_rate(runs)
-    figure, axes = plt.subplots(1, 3, figsize=(13.5, 4.0), layout="constrained")
     kept, best = loss_at_rate(runs, rates), runs.final_loss_simulated.min("rate")
     for axis, values, words in zip(axes, (kept, best), ("rate tuned on the first shape", "rate tuned on every shape"),
                                    strict=False):  # fmt: skip
         for i, rule in enumerate(runs.rule.values):
-            _points(axis, range(runs.sizes["shape"]), values.sel(rule=rule), i, NAMES[str(rule)], 3)
+            points(axis, range(runs.sizes["shape"]), values.sel(rule=rule), i, NAMES[str(rule)], 3)
         axis.set_xticks(range(runs.sizes["shape"]), list(runs["shape"].values))
         axis.set(xlabel="width × depth, at about equal compute", title=words, ylim=_window(best, 0.6))
-    axes[0].set_ylabel("test loss at the end, per character")
-    axes[0].legend()
-    deepest, flops = runs["shape"].values[-1], flops_per_step(runs)
+    axes[0].set_ylabel(f"test loss at the end, per letter\n({where})")
+    deepest = runs["shape"].values[-1]
     for i, rule in enumerate(runs.rule.values):
         curve = runs.test_loss_simulated.sel(rule=rule, shape=deepest, rate=rates.sel(rule=rule)).isel(
             time=slice(1, None)
         )
-        _points(axes[2], curve.time * float(flops.sel(shape=deepest)), curve, i, NAMES[str(rule)], 3)
+        points(axes[2], curve.time * float(flops.sel(shape=deepest)), curve, i, NAMES[str(rule)], 3)
     log_axis(axes[2].xaxis)
-    axes[2].set(xlabel="floating-point operations", title=f"the deepest shape, {deepest}, rate of the first")
-    figure.suptitle("Shapes of transformers at equal compute, on Python's documentation", fontsize=11)
-    return figure
+    axes[2].set(xlabel="floating-point operations of training", title=f"the deepest shape, {deepest}, rate of the first",
+                ylabel="test loss")  # fmt: skip
 
 
 RECIPES = {
     "transformer-scaling-text": Recipe(
         text,
         draw_text,
+        resumes=True,
+        also=("depth-transfer",),
         sentence="Loss of transformers on text against rate, ε and weight decay of a base model, at depths from 2 to 64.",
     ),
     "transformer-scaling-compute": Recipe(
         compute,
         draw_compute,
+        resumes=True,
         sentence="Loss of transformers of different shapes on text at about equal compute, under four rules.",
     ),
 }
