@@ -284,3 +284,14 @@ def test_the_probability_of_a_rare_class_has_the_accuracy_of_a_common_one():
             for n in (nodes, 2 * nodes)
         ]
         np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-9)
+
+
+def test_a_gap_that_rounding_hides_has_no_time_of_memorisation():
+    features = {"samples": 5.1, "share": 0.00063, "first_spread": 0.144, "second_spread": 0.292, "diffusion_time": 3.0}
+    out = sv.FeatureDiffusion(**features, width=0.087, separation=2.56e6, dimension=30_000.0).theory()
+    gap = np.asarray(out.test_loss - out.train_loss)[-1]
+    assert (np.abs(gap) < 1e-8).all()
+    assert np.isnan(np.asarray(out.memorisation_time)).all()
+    assert np.isfinite(np.asarray(out.test_loss)).all()
+    assert np.isfinite(np.asarray(out.learning_time)).all()
+    assert np.isfinite(np.asarray(sv.FeatureDiffusion().theory().memorisation_time)).all()

@@ -19,12 +19,13 @@ SETTLED = 1e-8
 
 
 class Clocks(NamedTuple):
-    """Times of every class, and its lowest test loss."""
+    """Times of every class, its lowest test loss, and how fast its gap grows with log t at the time of memorisation."""
 
     learning: Float[Array, " c"]
     best: Float[Array, " c"]
     memorisation: Float[Array, " c"]
     best_loss: Float[Array, " c"]
+    growth: Float[Array, " c"]
 
 
 def clocks(
@@ -101,5 +102,5 @@ def clocks(
     rise = jnp.stack([rises[2][:count], rises[0][count : 2 * count], rises[1][2 * count :]])
     best, memorisation, learning = root.reshape(3, count) - excess / lax.stop_gradient(rise)
     best = jnp.where(falling, horizon, best)
-    found = Clocks(jnp.exp(learning), jnp.exp(best), jnp.exp(memorisation), best_loss)
+    found = Clocks(jnp.exp(learning), jnp.exp(best), jnp.exp(memorisation), best_loss, lax.stop_gradient(rise[1]))
     return train[:end], test[:end], found

@@ -88,7 +88,7 @@ class Transfer(Model):
     inconclusive = 0.35  # share of inconclusive rows in the studies below, at their seeds and sizes
     check_study = (
         {"over": {"samples": [2.0, 8.0]}, "seeds": 48},
-        {"values": {"features": "network"}, "seeds": 8},
+        {"values": {"features": "network"}, "seeds": 32},
     )
     guard = Guard(size=15, seeds=4)
     references = (
