@@ -278,6 +278,6 @@ class FeatureDiffusion(Model):
             "test_loss": test_loss,
             "train_loss": train_loss,
             "spectrum": spectrum,
-            **self._clocks(times._replace(memorisation=times.memorisation * hidden)),
+            **self._clocks(times),
             "class_probability": sampled_probabilities(of_classes, *mixture, self.noising.astype(dtype), DRAWS),
         }
