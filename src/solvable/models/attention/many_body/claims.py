@@ -85,10 +85,6 @@ def _caps(stored: Stored) -> list[Measured]:
     return [
         *found,
         *(Measured(f"the same of {_layers(n)}, {LONG}", *left, above=0.0) for n, left in _long_shares(stored)),
-        *(
-            Measured(f"the same of {_layers(n)}, {LONG}, clipped", *left, above=0.0)
-            for n, left in _long_shares(stored, "clipped")
-        ),
     ]
 
 
@@ -135,7 +131,7 @@ def _saturates(stored: Stored) -> list[Measured]:
         rest = (losses.sel(step=best[name]) - losses.isel(step=-1)) / whole
         words = f"share of the fall on the data that comes after the best step on clone {name}, encoder, {LONG}"
         found.append(Measured(words, *mean_and_error(rest), above=0.05))
-    both = [stored[f"{FIGURE}.{name}"].isel(law=0) for name in ("long", "clipped")]
+    both = [stored[f"{FIGURE}.{name}"].isel(law=0) for name in ("long",)]
     for trained, setting in [(part, setting) for part in both for setting in part.setting.values]:
         for depth in (2, 3):
             runs, ratios = trained.sel(setting=setting, depth=depth), []

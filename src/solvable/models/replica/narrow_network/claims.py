@@ -24,21 +24,6 @@ def _errors(stored: Stored) -> list[Measured]:
         here = risk.sel(arm=arm)
         gap = deviation(here.excess_loss_simulated, here.excess_loss_theory)
         found.append(Measured(f"relative deviation of the excess loss, empirical risk, {arm}", *gap, below=0.05))
-    return [*found, *_widths(stored)]
-
-
-def _widths(stored: Stored) -> list[Measured]:
-    """Excess loss over the prediction for narrow networks, and how much farther from it those are that are not narrow."""
-    units, found = stored[f"{FIGURE}.units"].isel(size=-1), []
-    for activation in units.activation.values:
-        here = units.sel(activation=activation)
-        ratio = here.excess_loss_simulated / here.excess_loss_theory
-        for number in (6, 12):
-            words = f"excess loss of Bayesian learning over the prediction, {activation}, {number} units, α = {ABOVE:g}"
-            found.append(Measured(words, *mean_and_error(ratio.sel(units=number)), above=0.95, below=1.05))
-        narrow, wide = (mean_and_error(np.abs(ratio.sel(units=n) - 1)) for n in (6, 48))
-        farther = wide[0] - narrow[0], float(np.hypot(wide[1], narrow[1]))
-        found.append(Measured(f"its distance from 1 at 48 units less that at 6, {activation}", *farther, above=0.0))
     return found
 
 
