@@ -266,8 +266,8 @@ CLAIMS = (
         "all layers move together",
         (FIGURE,), _one_by_one,
         "20 sites, 10 colours, two seeds, where layers differ only later: under gradient descent layer 1 halts after some 8,000 "
-        "steps while the others continue; other initial scales: five seeds, 3,000 steps at rate 1 with clipped gradients, or of Adam; short sequences: 5 "
-        "sites, 3 colours, ten seeds, and eight from other initial scales",
+        "steps while the others continue; other initial scales: five seeds, 3,000 steps at rate 1 with clipped gradients, or of "
+        "Adam; short sequences: 5 sites, 3 colours, ten seeds, and eight from other initial scales",
         would_change="a setting of depth, rate or data in which layers also start a factor of two apart on long sequences, or "
         "under Adam: there gradient descent from scales 0.5 and 1 moves no layer by 0.1 within 3,000 steps, from 2 and 3 all "
         "together; on short sequences, under gradient descent, they start in their order, a decade apart",
