@@ -258,7 +258,8 @@ CLAIMS = (
         "rende2024distributional",
         "the loss on the data keeps falling after that on low-order clones has stopped; learning curves pause at the floors",
         "a smooth fall through the floors",
-        (FIGURE,), _saturates, "20 sites, 10 colours; two seeds: gradient descent for a million steps, Adam for 40,000; five seeds: gradient descent at "
+        (FIGURE,), _saturates,
+        "20 sites, 10 colours; two seeds: gradient descent for a million steps, Adam for 40,000; five seeds: gradient descent at "
         "rate 1 with clipped gradients, 100,000 steps, none of which diverges",
         would_change="a curve that rests at a floor: low-order clones are left behind, but the loss passes the "
         "floor of pairs at a tenth to a half of its steepest slope, not below a tenth; sparser or weaker higher "
