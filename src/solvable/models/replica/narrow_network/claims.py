@@ -97,8 +97,8 @@ CLAIMS = (
         "ten seeds, d = 100 with four units and d = 144 with six; regression from an overlap of 0.7 with the teacher: erf; "
         "Langevin, 4,000 steps: noise, penalty and temperature 0.05; descent, 16,000 steps: noise 0.008, penalty 0.005; "
         "classification: |x|, noise 0.05, 4,000 steps; from random weights: |x|, d = 100, 16,000 steps",
-        would_change="more units and steps for classifiers, whose errors lie a tenth above the line with six units "
-        "and a seventh with four, and starts from random weights at two samples per weight, where four units do not all specialise in 16,000 steps; with more "
-        "samples regression from random weights is on the line",
+        would_change="more units and steps for classifiers, whose errors lie a tenth above the line with six units and a "
+        "seventh with four, and starts from random weights at two samples per weight, where four units do not all specialise "
+        "in 16,000 steps; with more samples regression from random weights is on the line",
     ),
 )  # fmt: skip
