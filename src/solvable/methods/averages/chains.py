@@ -240,7 +240,7 @@ def run_chains_together(
             continue  # the first piece is always discarded
         for lane in [lane for lane in range(len(keys)) if lane not in done]:
             own = jax.tree.map(lambda x, lane=lane: x[lane], (state, made))
-            run = _judged(*own, observe(lane, own[1]), steps, effective)
+            run = _judged(own[0], own[1], observe(lane, own[1]), steps, effective)
             if run.converged or 2 * thin > most:
                 done[lane] = run
         if len(done) == len(keys):

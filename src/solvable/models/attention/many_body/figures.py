@@ -38,7 +38,7 @@ FULL = {
              "heads": 16, "width": 32, "networks": 5},
     "trained": 400_000, "settings": {"gradient descent": 1_000_000, "Adam": 40_000},
     "encoder": {}, "starts": {"gradient descent": (0.5, 1.0, 2.0, 3.0), "Adam": (0.5, 1.0)}, "started": 3000,
-    "clipped": 250_000, "clipped_depths": (2, 3),
+    "clipped": 100_000, "clipped_depths": (2, 3),
 }  # fmt: skip
 QUICK = {
     "sequences": 100_000,

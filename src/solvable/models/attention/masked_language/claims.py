@@ -146,26 +146,6 @@ def _depth(stored: Stored) -> list[Measured]:
                 above=2.0,
             )
         )
-    return [*found, *_depth_at_best_rates(stored)]
-
-
-def _depth_at_best_rates(stored: Stored) -> list[Measured]:
-    """The same ratio with, for every depth and embedding, the rate of the smallest validation loss, one for all seeds."""
-    tried, found = stored[f"{FIGURE}.rates"], []
-    default = stored[f"{FIGURE}.width"].sel(length=tried.attrs["steps"])
-    for embedding in tried.embedding.values:
-        ends = {}
-        for network in ("1 layer", "3 layers"):
-            new, old = tried.sel(network=network, embedding=embedding), default.sel(network=network, width=embedding)
-            losses = [
-                (one.validation_loss, one.excess_loss) for one in (new.isel(rate=i) for i in range(new.sizes["rate"]))
-            ]
-            losses.append((old.validation_by_length, old.excess_by_length))
-            ends[network] = mean_and_error(min(losses, key=lambda pair: float(pair[0].mean()))[1])
-        (one, noise_one), (three, noise_three) = ends.values()
-        error = one / three * np.hypot(noise_one / one, noise_three / three)
-        words = f"the same with the best of several rates, embedding {embedding}, 64000 sequences"
-        found.append(Measured(words, one / three, error, above=2.0))
     return found
 
 

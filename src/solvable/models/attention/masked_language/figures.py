@@ -26,7 +26,7 @@ FULL = {
     "steps": {400: (250, 1000), 1200: (250, 1000, 4000), 3000: (1000, 4000, 16000), 8000: (16000, 64000),
               24000: (64000,)},
     "narrow": (8000, 24000), "bare": (216_000,), "training": {"batch": 512, "recorded": 20},
-    "penalties": (0.3, 1.0, 3.0, 10.0), "rates": {"rate": (5e-4, 8e-3), "embedding": (16, 64), "steps": 8000},
+    "penalties": (0.3, 1.0, 3.0, 10.0),
     "exact": {"inverse_temperature": 2.0, "low": 0.7, "high": 20.0, "samples": (1.0, 2.0, 4.0, 8.0, 16.0), "size": 200,
               "seeds": 8},
 }  # fmt: skip
@@ -34,12 +34,11 @@ QUICK = {
     "law": {"sites": 10, "colours": 5, "inverse_temperature": 0.7, "instance": 3, "held_out": 500},
     "sequences": (200, 1000, 4000), "seeds": 2, "widths": (32,), "networks": ("1 layer", "2 layers"),
     "steps": {400: (200, 1000, 4000)}, "narrow": (), "bare": (), "training": {"batch": 128, "recorded": 6},
-    "penalties": (1.0, 3.0), "rates": {"rate": (8e-3,), "embedding": (32,), "steps": 400},
+    "penalties": (1.0, 3.0),
     "exact": {"inverse_temperature": 2.0, "low": 0.7, "high": 20.0, "samples": (1.5, 6.0), "size": 200, "seeds": 8},
 }  # fmt: skip
 """`steps`: how long transformers train, each time with a rate that decays to zero, and on how many sequences; of
 several lengths, the validation loss chooses one. `narrow`: the lengths for embeddings below the widest one.
-`rates`: learning rates beside the default, and embeddings, for layers with residuals and MLPs on most sequences.
 `bare`: further lengths for a bare layer, which learns slowly but steps fast. (Layers with residuals and MLPs gain nothing:
 72,000 steps on 64,000 sequences do no better than 24,000 for one layer, and overfit for two and three.)
 `exact`: the learning curve of one row of factored attention, which is known in closed form, and trained rows."""
@@ -73,16 +72,7 @@ def studies(settings: dict[str, Any]) -> dict[str, list[Study]]:
         if name.startswith("bare"):
             runs += [study(name, most, widths, steps=steps) for steps in settings["bare"]]
         found[name] = runs
-    tried = settings["rates"]
-    for name in layered(settings):
-        changed, over = model.replace(steps=tried["steps"]), {n: list(tried[n]) for n in ("rate", "embedding")}
-        found[f"rates, {name}"] = [Study(changed, over, arms={name: arms[name]}, sizes=most, seeds=seeds)]
     return found | _exact_studies(**settings["exact"])
-
-
-def layered(settings: dict[str, Any]) -> list[str]:
-    """The transformers with residuals and MLPs, for which several learning rates are tried."""
-    return [name for name in settings["networks"] if not name.startswith("bare")]
 
 
 def _exact_studies(inverse_temperature: float, low: float, high: float, samples: Any, size: int, seeds: int) -> Any:
@@ -125,7 +115,6 @@ def compute(quick: bool, pieces: Pieces | None = None, early: Early | None = Non
     for number, name in enumerate(run(reversed(networks)), start=1):
         if number < len(networks):
             show(f"transformers of {name} are ready.")
-    list(run(f"rates, {name}" for name in layered(settings)))
     return assemble(every, results, settings)
 
 
@@ -205,22 +194,7 @@ def assemble(every: dict[str, list[Study]], results: dict[str, list[Any]], setti
     parts = {"sequences": sequences, "width": width, "length": length, "maps": maps, "exact": _exact(results, settings)}
     described = json.dumps({"models": ["masked-language", "potts-attention"], "settings": settings})
     attributes = {"study": described, **provenance()}
-    if all(f"rates, {name}" in results for name in layered(settings)):
-        parts["rates"] = rates_tried(results, settings)
     return {name: part.drop_vars("seed", errors="ignore").assign_attrs(attributes) for name, part in parts.items()}
-
-
-def rates_tried(results: dict[str, list[Any]], settings: dict[str, Any]) -> Any:
-    """Excess and validation losses of transformers of several depths by learning rate and embedding."""
-    import xarray as xr
-
-    names = layered(settings)
-    rows = [results[f"rates, {name}"][0].isel(arm=0, size=0, drop=True) for name in names]
-    whole = xr.concat(
-        [one[["excess_loss_simulated", "validation_loss_simulated"]] for one in rows], xr.Variable("network", names)
-    )
-    whole = whole.rename(excess_loss_simulated="excess_loss", validation_loss_simulated="validation_loss")
-    return whole.drop_attrs().assign_attrs(steps=settings["rates"]["steps"])
 
 
 def _exact(results: dict[str, list[Any]], settings: dict[str, Any]) -> Any:

@@ -126,7 +126,7 @@ def attacks_on(
     """The same on any rows with labels ±1, of which `trained` are learnt from and the others tested on."""
     images, labels = jnp.asarray(rows, jnp.float32), jnp.asarray(signs, jnp.float32)
     keys, prices = jax.random.split(jax.random.key(0), seeds), jnp.asarray(costs, jnp.float32)
-    rows = [
+    arms = [
         [
             attacked_errors(keys, prices, images, labels, hidden=hidden, attack=attack, batch=batch, clean=clean,
                             attacked=attacked, trained=trained)
@@ -135,4 +135,4 @@ def attacks_on(
         for hidden in LEARNERS.values()
     ]  # fmt: skip
     names = ("clean_error", "error", "cost_paid")
-    return {name: np.asarray([[arm[i] for arm in row] for row in rows], float) for i, name in enumerate(names)}
+    return {name: np.asarray([[arm[i] for arm in row] for row in arms], float) for i, name in enumerate(names)}
