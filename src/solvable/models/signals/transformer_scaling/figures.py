@@ -172,7 +172,7 @@ def draw_laziness(data: dict[str, Any]) -> Any:
         for i, exponent in enumerate(shares.exponent.values):
             values = shares[name].sel(exponent=exponent)
             error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
-            words = f"α = {'½' if exponent == 0.5 else '1'}: slope {float(found.sel(exponent=exponent)):.2f}"
+            words = f"branches 1/{'√L' if exponent == 0.5 else 'L'}: slope {float(found.sel(exponent=exponent)):.2f}"
             axis.errorbar(
                 values.depth, values.mean("seed"), error, fmt=MARKERS[i] + LINES[i], color=COLOURS[i], label=words
             )
