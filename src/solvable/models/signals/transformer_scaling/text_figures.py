@@ -72,7 +72,10 @@ def compute(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
 
 
 def harmless(data: Any, swept: str, slack: float = 0.1) -> Any:
-    """log₂ of the largest value of a setting whose loss is within `slack` of the best, between points of the grid by a line."""
+    """log₂ of the largest value of a setting whose loss is within `slack` of the best, between points of the grid by a line.
+
+    NaN where no run ended.
+    """
     import xarray as xr
 
     logs = np.log2(data[swept].values)
@@ -84,7 +87,8 @@ def harmless(data: Any, swept: str, slack: float = 0.1) -> Any:
         upper = np.minimum(last + 1, excess.shape[-1] - 1)
         low, high = (np.take_along_axis(excess, i[..., None], -1)[..., 0] for i in (last, upper))
         share = np.where(upper > last, -low / np.maximum(high - low, 1e-12), 0.0)
-        return logs[last] + share * (logs[upper] - logs[last])
+        found = logs[last] + share * (logs[upper] - logs[last])
+        return np.where(np.isfinite(losses).any(-1), found, np.nan)
 
     return xr.apply_ufunc(edge, data.final_loss_simulated, input_core_dims=[[swept]])
 
@@ -203,9 +207,10 @@ def compute_numbers(data: dict[str, Any]) -> list[Measured]:
 # --- pictures -----------------------------------------------------------------------------------------------------------
 
 
-def _window(losses: Any, above: float) -> tuple[float, float]:
-    low = float(losses.mean("seed").min())
-    return low - 0.05, low + above
+def _window(losses: Any, above: float) -> tuple[float, float] | None:
+    """From just below the lowest mean loss to so much above it; None without any loss."""
+    low = float(losses.mean("seed", skipna=False).min())
+    return (low - 0.05, low + above) if np.isfinite(low) else None
 
 
 def draw_text(data: dict[str, Any]) -> Any:
