@@ -241,18 +241,16 @@ def draw_text(data: dict[str, Any]) -> Any:
         log_axis(axis.xaxis)
     axes[1, 0].legend()
     axes[1, 1].set_yscale("symlog", linthresh=0.01)
-    for axis, (swept, symbol) in zip(axes[1, 2:], (("epsilon", r"\epsilon"), ("decay", r"\lambda")), strict=True):
+    for axis, swept in zip(axes[1, 2:], ("epsilon", "decay"), strict=True):
         runs = data[swept]
-        for k, rule in enumerate(runs.rule.values):
+        for rule in runs.rule.values:
+            colour = 3 + list(NAMES).index(str(rule))
             for i, depth in enumerate(runs.depth.values):
                 values = runs.final_loss_simulated.sel(rule=rule).isel(shape=i)
-                points(axis, runs[swept], values, 2 * k + i, f"{NAMES[str(rule)]}, L = {depth}")
-        words = {"epsilon": "Adam's ε of the base model", "decay": "weight decay of the base model"}[swept]
-        axis.set(
-            xlabel=label(words, symbol),
-            title=f"loss against {words.removesuffix(' of the base model')}",
-            ylim=_window(runs.final_loss_simulated, 1.0),
-        )
+                points(axis, runs[swept], values, i, f"{NAMES[str(rule)]}, L = {depth}", colour - i)
+        words = {"epsilon": "Adam's ε", "decay": "weight decay"}[swept]
+        axis.set(xlabel=f"{words} of the base model", title=f"loss against {words}",
+                 ylabel="test loss at the end", ylim=_window(runs.final_loss_simulated, 1.0))  # fmt: skip
         log_axis(axis.xaxis)
         axis.legend(fontsize=7)
     figure.suptitle(
