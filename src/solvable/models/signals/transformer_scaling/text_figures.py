@@ -33,20 +33,19 @@ BY_WIDTH = tuple(NAMES)[1:]
 def tables(quick: bool = False) -> dict[str, Table]:
     """What both figures show; the shapes have equal compute but for attention: width² × depth."""
     if quick:
-        model, longer, deep, shapes, deepest = SMALL, SMALL, ((16, 2), (16, 4)), ((32, 2), (16, 8)), (16, 8)
+        model, longer, deep, shapes = SMALL, SMALL, ((16, 2), (16, 4)), ((32, 2), (16, 8))
     else:
-        model, longer, deep, deepest = MODEL, LONGER, ((64, 2), (64, 8), (64, 32)), (64, 64)
-        shapes = ((128, 2), (96, 4), (64, 8), (48, 16), (32, 32))
+        model, longer, deep = MODEL, LONGER, ((64, 2), (64, 8), (64, 32))
+        shapes = ((128, 2), (64, 8), (32, 32))
     every, ends = tuple(NAMES), (deep[0], deep[-1])
     rates, epsilons, decays = (tuple(map(float, x[::4] if quick else x)) for x in SWEPT.values())
     fewer = rates if quick else rates[2:-1]
     return {
-        "rate": Table(model, "rate", rates, every, deep, 4),
-        "deepest": Table(model, "rate", rates, every, (deepest,), 2),
+        "rate": Table(model, "rate", rates, every, deep, 2),
         "epsilon": Table(model, "epsilon", epsilons, BY_WIDTH, ends, 4),
         "decay": Table(model, "decay", decays, BY_WIDTH, ends, 4),
         "shapes": Table(model, "rate", rates, every, shapes, 4),
-        "longer": Table(longer, "rate", fewer, every, shapes if quick else shapes[::2], 2, at_once=24),
+        "longer": Table(longer, "rate", fewer, every, (shapes[0], shapes[-1]), 1, at_once=24),
     }
 
 
@@ -59,7 +58,7 @@ def _computed(names: list[str], quick: bool, pieces: Pieces | None) -> dict[str,
 
 def text(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
     """Rates, ε and decay over depth; minutes on a GPU."""
-    return _computed(["rate", "deepest", "epsilon", "decay"], quick, pieces)
+    return _computed(["rate", "epsilon", "decay"], quick, pieces)
 
 
 def compute(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
@@ -148,8 +147,8 @@ def moved(values: Any, rule: str, shape: int = -1) -> Any:
 
 
 def transfer_numbers(data: dict[str, Any]) -> list[Measured]:
-    """What decides whether hyperparameters carry over depth; intervals set before the networks of L ≥ 32 were trained."""
-    rate, deepest = data["rate"], data["deepest"]
+    """What decides whether hyperparameters carry over depth; intervals set before the networks of L = 32 were trained."""
+    rate = data["rate"]
     best, first = best_rates(rate), int(rate.depth[0])
     found = []
     for shape in range(1, rate.sizes["shape"]):
@@ -160,11 +159,6 @@ def transfer_numbers(data: dict[str, Any]) -> list[Measured]:
         ):
             words = f"octaves from the best rate of L = {first} to that of L = {int(rate.depth[shape])}, text, {NAMES[rule]}"
             found.append(Measured(words, *mean_and_error(moved(best, rule, shape)), **bounds))
-    both = best_rates(deepest).isel(shape=0, drop=True)
-    for rule, bounds in (("completep", {"above": -1.0, "below": 1.0}), ("mup", {"below": -0.5})):
-        shift = both.sel(rule=rule) - best.sel(rule=rule).isel(shape=0, drop=True)
-        words = f"octaves from the best rate of L = {first} to that of L = {int(deepest.depth[0])}, text, {NAMES[rule]}"
-        found.append(Measured(words, *mean_and_error(shift), **bounds))
     lost = above_best(rate).isel(shape=-1)
     words = f"loss at L = {int(rate.depth[-1])} with the best rate of L = {first}, above that with its own best, text"
     found.append(Measured(f"{words}, CompleteP", *mean_and_error(lost.sel(rule="completep")), below=0.05))
@@ -216,21 +210,18 @@ def _window(losses: Any, above: float) -> tuple[float, float] | None:
 def draw_text(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
-    rate, deepest = data["rate"], data["deepest"]
+    rate = data["rate"]
     figure, axes = plt.subplots(2, 4, figsize=(15.0, 7.2), layout="constrained")
     for axis, rule in zip(axes[0], rate.rule.values, strict=False):
         for i, depth in enumerate(rate.depth.values):
             points(axis, rate.rate, rate.final_loss_simulated.sel(rule=rule).isel(shape=i), i, f"L = {depth}")
-        points(axis, deepest.rate, deepest.final_loss_simulated.sel(rule=rule).isel(shape=0), rate.sizes["shape"],
-                f"L = {int(deepest.depth[0])}")  # fmt: skip
         axis.set(xlabel=label("rate of the base model", r"\eta"), title=NAMES[str(rule)],
                  ylim=_window(rate.final_loss_simulated, 1.0))  # fmt: skip
         log_axis(axis.xaxis)
     axes[0, 0].set_ylabel("test loss at the end, per character")
     axes[0, 0].legend()
-    best, last, kept = best_rates(rate), best_rates(deepest), above_best(rate)
+    best, kept = best_rates(rate), above_best(rate)
     for i, rule in enumerate(rate.rule.values):
-        points(axes[1, 0], deepest.depth, last.sel(rule=rule), i, "", 3)
         points(axes[1, 0], rate.depth, best.sel(rule=rule), i, NAMES[str(rule)], 3)
         points(axes[1, 1], rate.depth, kept.sel(rule=rule), i, NAMES[str(rule)], 3)
     for axis, words in (
@@ -300,7 +291,7 @@ RECIPES = {
         draw_text,
         resumes=True,
         also=("depth-transfer",),
-        sentence="Loss of transformers on text against rate, ε and weight decay of a base model, at depths from 2 to 64.",
+        sentence="Loss of transformers on text against rate, ε and weight decay of a base model, at depths from 2 to 32.",
     ),
     "transformer-scaling-compute": Recipe(
         compute,
