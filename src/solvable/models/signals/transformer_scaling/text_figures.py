@@ -101,7 +101,8 @@ def tuned_rate(data: Any) -> Any:
 def flops_per_step(data: Any, model: TransformerScaling) -> Any:
     """Floating-point operations of a training step: six per weight and token, and those of the attention's scores."""
     tokens = model.batch * (model.context - 1)
-    return 6 * tokens * data.depth * (12 * data.width**2 + 2 * model.context * data.width)
+    width, depth = data.width.astype(float), data.depth.astype(float)  # stored as 32-bit integers, which overflow
+    return 6 * tokens * depth * (12 * width**2 + 2 * model.context * width)
 
 
 def loss_at_rate(data: Any, rates: Any) -> Any:
@@ -256,7 +257,7 @@ def draw_compute(data: dict[str, Any]) -> Any:
 
     figure, grid = plt.subplots(2, 3, figsize=(13.5, 7.6), layout="constrained")
     words = ("Python's documentation, 400 steps", "Python's library, 20 letters a weight")
-    for axes, runs, model, where in zip(grid, data.values(), (MODEL, LONGER), words, strict=True):
+    for axes, runs, model, where in zip(grid, (data[""], data["longer"]), (MODEL, LONGER), words, strict=True):
         _draw_shapes(axes, runs, flops_per_step(runs, model), where)
     grid[0, 0].legend()
     figure.suptitle("Shapes of transformers at equal compute", fontsize=11)
