@@ -6,10 +6,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import xarray as xr
 
 import solvable as sv
+from solvable.models.signals.transformer_scaling.at_once import Table, grid_of_lanes, lanes_as_arrays, together, trained
+from solvable.models.signals.transformer_scaling.figures import best_rates
 from solvable.models.signals.transformer_scaling.laziness import measured
 from solvable.models.signals.transformer_scaling.network import GPT, parametrise
+from solvable.models.signals.transformer_scaling.text_figures import harmless, saved
+from solvable.render.pieces import Pieces
 
 BASE = {"base_width": 16, "base_depth": 2, "rate": 1e-2, "clip": None, "decay": 0.0}
 
@@ -101,3 +106,55 @@ def test_training_lowers_the_loss_towards_the_entropy():
 def test_a_width_without_whole_heads_is_refused_in_one_sentence():
     with pytest.raises(sv.InvalidValue, match="size = 20 is not a multiple of head_size = 16"):
         sv.TransformerScaling(depth=1, steps=8).simulate(0, size=20)
+
+
+@pytest.mark.parametrize("data", ["random", "documentation"])
+def test_networks_trained_side_by_side_are_those_of_a_study(data, tmp_path):
+    model = sv.TransformerScaling(data=data, steps=8, batch=2, context=8, letters=8, base_width=16)
+    table = Table(model, "rate", (0.01, 0.05), ("mup", "completep"), ((16, 2), (32, 4)), seeds=2, at_once=4)
+    portions, pieces = table.portions(), Pieces(tmp_path)
+    assert [(portion.shape, portion.seeds) for portion in portions] == [
+        ((16, 2), (0,)), ((32, 4), (0,)), ((16, 2), (1,)), ((32, 4), (1,))
+    ]  # fmt: skip
+    found = trained(portions, pieces)
+    both = together(table, list(zip(portions, found, strict=True)))
+    alone = model.replace(rule="completep", depth=4, rate=0.05).simulate(seed=1, size=32)
+    here = both.isel(shape=1, rate=1, seed=1).sel(rule="completep")
+    np.testing.assert_allclose(here.test_loss_simulated, alone.test_loss, rtol=1e-4)
+    np.testing.assert_allclose(here.change_simulated[1:], alone.change[1:], rtol=1e-2)
+    again = trained(portions, Pieces(tmp_path))  # read from the folder
+    for one, other in zip(found, again, strict=True):
+        np.testing.assert_array_equal(one["final_loss"], other["final_loss"])
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_lanes_cannot_differ_in_their_language():
+    lanes = grid_of_lanes(["mup"], "contrast", [1.0, 2.0], [0])
+    with pytest.raises(ValueError, match="all lanes learn the same language"):
+        lanes_as_arrays(sv.TransformerScaling(depth=2, steps=8), lanes, 32)
+
+
+def test_edges_and_best_values_of_a_grid_lie_between_its_points():
+    """A parabola in log₂ of the rate with its minimum at −5.3, and a loss that grows from 2⁻² on at 0.2 an octave."""
+    rates, decays = 2.0 ** np.arange(-9.0, -2.0), 2.0 ** np.arange(-6.0, 3.0)
+    losses = 1 + 0.1 * (np.log2(rates) + 5.3) ** 2
+    found = best_rates(
+        xr.Dataset({"final_loss_simulated": (("seed", "rate"), np.stack([losses, losses * np.nan]))}, {"rate": rates})
+    )
+    np.testing.assert_allclose(found, [-5.3, np.nan])
+    losses = 1 + 0.2 * np.maximum(np.log2(decays) + 2, 0)
+    table = xr.Dataset({"final_loss_simulated": (("seed", "decay"), losses[None])}, {"decay": decays})
+    np.testing.assert_allclose(harmless(table, "decay"), [-1.5])
+    np.testing.assert_allclose(harmless(table * np.nan, "decay"), [np.nan])
+
+
+def test_the_share_of_training_that_is_saved():
+    """One rule is at any step where the other is at 4/3 of it; the other way round it loses as much as the other saves."""
+    steps = np.arange(0.0, 401.0, 20.0)
+    curves = np.stack([-np.log1p(steps * 4 / 3), -np.log1p(steps)])[:, None, None, None]
+    names = ("rule", "shape", "rate", "seed", "time")
+    runs = xr.Dataset({"test_loss_simulated": (names, curves)},
+                      {"rule": ["fast", "slow"], "shape": ["s"], "rate": [0.1], "seed": [0], "time": steps})  # fmt: skip
+    rates = xr.DataArray([0.1, 0.1], {"rule": ["fast", "slow"]})
+    np.testing.assert_allclose(saved(runs, "fast", "slow", "s", rates), 0.25, atol=1e-3)
+    np.testing.assert_allclose(saved(runs, "slow", "fast", "s", rates), -0.25, atol=1e-3)

@@ -85,11 +85,13 @@ def draw_training(data: dict[str, Any]) -> Any:
                 color=COLOURS[2])  # fmt: skip
     guide = np.array([0.5, 16.0])
     axes[2].plot(guide, 20 * guide, color="grey", linewidth=0.8, label="proportional to n")
-    axes[2].set(xscale="log", yscale="log", xlabel=label("samples n/d", r"\psi_n"), ylabel="memorisation time")
+    axes[2].set(xscale="log", yscale="log", xlabel=label("samples per dimension", "n/d"), ylabel="memorisation time")
     axes[2].set_title("half of the final gap of test and train loss", fontsize=9)
     axes[2].legend(fontsize=7)
-    figure.suptitle(f"Random-features diffusion on two classes: limit (lines), d = {size} and, right, "
-                    f"d = {int(check['size'][-1])} (points); p = 4d, n = 2d, t = 0.1", fontsize=11)  # fmt: skip
+    figure.suptitle(
+        f"Diffusion with random features on two classes: limit (lines), d = {size} and, right, d = {int(check['size'][-1])} "
+        "(points); p = 4d features, n = 2d samples, noising time 0.1", fontsize=11,
+    )  # fmt: skip
     return figure
 
 
@@ -297,7 +299,7 @@ def draw_speciation(data: dict[str, Any]) -> Any:
                 _points(axes[0], runs.noising_time, seen, fmt="so"[c], color=COLOURS[i], fillstyle=("none", "full")[c])
     axes[0].axhline(0.5, color="grey", linewidth=0.8)
     axes[0].set(xlabel=label("diffusion time", "t"), ylim=(-0.1, 1.1))
-    axes[0].set(ylabel=r"probability of the own class beyond its share, $(\phi_c - \pi_c)/(1 - \pi_c)$")
+    axes[0].set(ylabel="probability of the own class,\nfrom its share (0) to certainty (1)")
     axes[0].set_title("minority (full) and majority (open) share a curve", fontsize=9)
     axes[0].legend(title="share of the minority", fontsize=7, title_fontsize=7)
     axes[1].plot(falls.minority, falls.speciation_time, color=COLOURS[0])
@@ -310,7 +312,8 @@ def draw_speciation(data: dict[str, Any]) -> Any:
     axes[2].set_title("three classes on a triangle have times of their own", fontsize=9)
     axes[2].legend(fontsize=7)
     figure.suptitle(
-        r"Speciation: how long a noised sample tells its class ($|\mu_i - \mu_j|^2 = 800$, unit variances)", fontsize=11
+        r"Speciation: how long a noised sample tells its class (squared distance of the centres 800, unit variances)",
+        fontsize=11,
     )
     return figure
 

@@ -51,7 +51,11 @@ def draw_transition(data: dict[str, Any]) -> Any:
             _points(axis, runs[f"{which}_simulated"].sel(covariance=name), colour)
         floor = float(theory.bayes_loss_theory.sel(covariance=name)[0])
         axis.axhline(floor, color=INK, linestyle="--", linewidth=1, label="best denoiser")
-        axis.set(xlabel=label("training points", "N/d"), ylabel=label("error of the denoiser", "E"), ylim=(0.08, 12))
+        axis.set(
+            xlabel=label("training points per dimension", "N/d"),
+            ylabel=label("error of the denoiser", "E"),
+            ylim=(0.08, 12),
+        )
         axis.set_title(SPECTRA[name])
         axis.legend()
     axis = axes[2]
@@ -70,7 +74,7 @@ def draw_transition(data: dict[str, Any]) -> Any:
     axis.text(
         0.32, 0.1, "infinite:\nthe data are\nmemorised", ha="center", fontsize=8, transform=axis.get_xaxis_transform()
     )
-    axis.set(xlabel=label("training points", "N/d"), ylabel="divergence per dimension", ylim=(5e-3, 20))
+    axis.set(xlabel=label("training points per dimension", "N/d"), ylabel="divergence per dimension", ylim=(5e-3, 20))
     axis.set_title("samples: circles white, squares power law")
     axis.legend()
     for axis in axes:
@@ -79,7 +83,8 @@ def draw_transition(data: dict[str, Any]) -> Any:
         axis.set_xlim(0.1, 40)
         axis.axvline(1.0, color="#bbbbbb", linewidth=0.8, zorder=0)
     figure.suptitle(
-        rf"Linear diffusion at $d = {SIZE}$: theory (lines) and experiment (points), $\bar\alpha_t = 0.9$", fontsize=11
+        rf"Linear diffusion at $d = {SIZE}$: theory (lines) and experiment (points), share of the signal $\bar\alpha_t = 0.9$",
+        fontsize=11,
     )
     return figure
 

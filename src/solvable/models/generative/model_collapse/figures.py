@@ -65,7 +65,7 @@ def draw_generations(data: dict[str, Any]) -> Any:
         for j, words in enumerate((arm, "")):
             _curve(tails, data[""].sel(arm=arm).isel(group=j), "lost", i, words, LINES[j])
     tails.set(ylabel="probability that a category is lost", ylim=(-0.02, 1))
-    tails.set_title("n = 50; share 0.05 (solid) and 0.3 (dashed)")
+    tails.set_title("50 samples a generation; share 0.05 (solid), 0.3 (dashed)")
     tails.legend(loc="upper left")
     for i, arm in enumerate(LOSSES):
         _curve(loss, data["loss"].sel(arm=arm).isel(group=0), "excess_loss", i, arm)
@@ -73,21 +73,21 @@ def draw_generations(data: dict[str, Any]) -> Any:
     loss.axhline(one * np.pi**2 / 6, color="0.5", linestyle=":", linewidth=1, zorder=0)
     loss.text(8, one * np.pi**2 / 6 + 0.03, "π²/6 of the first", fontsize=8, color="0.4", ha="right")
     loss.set(ylabel="excess loss of a regression")
-    loss.set_title("d = 20, n = 60, σ² = 0.5")
+    loss.set_title("20 inputs, 60 samples a generation, noise σ² = 0.5")
     loss.legend(loc="upper left")
     for i, arm in enumerate(VOLUMES):
         at = data["volume"].sel(arm=arm).isel(group=0)
-        _curve(volume, at, "log_volume", i, f"mean log det C, {arm}")
-        _curve(volume, at, "mean_variance", i + 2, f"mean variance − 1, {arm}", "--", -1.0)
-    volume.set_title("only synthetic samples of a Gaussian, d = 10")
-    volume.set(ylabel="change since the true data")
+        _curve(volume, at, "log_volume", i, f"log-determinant, {arm} samples".replace("n = ", ""))
+        _curve(volume, at, "mean_variance", i + 2, f"variance, {arm} samples".replace("n = ", ""), "--", -1.0)
+    volume.set_title("only synthetic samples of a Gaussian in 10 dimensions")
+    volume.set(ylabel="mean change of the covariance since the true data")
     volume.legend(loc="lower left")
     shared = data["groups"]
     for i, (words, own) in enumerate((("minority, 20 samples", 0), ("majority, 180 samples", 1))):
         _curve(groups, shared.isel(group=own), "excess_loss", i, words)
     log_axis(groups.yaxis)
     groups.set(ylabel="excess loss of a group's regression")
-    groups.set_title("only synthetic labels, d = 10, σ² = 0.5")
+    groups.set_title("only synthetic labels, 10 inputs, noise σ² = 0.5")
     groups.legend(loc="lower right")
     for axis in axes.flat:
         axis.set_xlabel("generation $k$")

@@ -49,7 +49,7 @@ def draw_limit(data: dict[str, Any]) -> Any:
                 line, points = line.isel(pattern=0), points.isel(pattern=0)
             error = points.std("seed", ddof=1) / np.sqrt(points.sizes["seed"])
             j = i + (part == "tanh")
-            axis.plot(line.time, line, color=COLOURS[j], label=f"$\\gamma_0$ = {richness:g}")
+            axis.plot(line.time, line, color=COLOURS[j], label=f"richness $\\gamma_0$ = {richness:g}")
             axis.errorbar(points.time, points.mean("seed"), error, fmt=MARKERS[j], color=COLOURS[j], markersize=3.8)
         axis.set_xlabel(label("steps", "t"))
         axis.legend()
@@ -65,11 +65,15 @@ def draw_limit(data: dict[str, Any]) -> Any:
         for j, time in enumerate((1, 6)):
             gap = np.abs(values - end).sel(time=time).isel(depth=slice(None, -2))
             axis.plot(gap.depth, gap, MARKERS[j] + LINES[j], color=COLOURS[i + 3], markersize=4,
-                      label=f"α = {'½' if exponent == 0.5 else '1'}, t = {time}")  # fmt: skip
+                      label=f"branches 1/{'√L' if exponent == 0.5 else 'L'}, after {time}")  # fmt: skip
     axis.plot(deep.depth[:-2], 0.3 / deep.depth[:-2], color="grey", linewidth=1, linestyle=":", label="1/L")
     log_axis(axis.xaxis)
     log_axis(axis.yaxis)
-    axis.set(xlabel=label("depth", "L"), ylabel="distance of the output from L → ∞", title="the limit of depth")
+    axis.set(
+        xlabel=label("depth", "L"),
+        ylabel="distance of the output from L → ∞",
+        title="the limit of depth, after 1 and 6 steps",
+    )
     axis.legend()
     figure.suptitle(
         "Residual networks while they are trained, in the limit of large width and of large depth", fontsize=11

@@ -110,7 +110,7 @@ def draw_forgetting(data: dict[str, Any]) -> Any:
             mean, error = _mean(small[f"{activation}_forgetting_simulated"].sel(similarity=s))
             axis.errorbar(small.points, mean, error, fmt=MARKERS[i], color=COLOURS[i], markersize=4)
         words = {"linear": "linear units", "relu": "ReLU units"}[activation]
-        axis.set_title(f"{words}, labels x·β, 10 samples: N → ∞, points {small.attrs['size']}", fontsize=8.5)
+        axis.set_title(f"{words}, labels x·β, 10 samples; lines N → ∞, points N = {small.attrs['size']}", fontsize=8)
         axis.legend(title="similarity", fontsize=8, ncols=3, loc="upper center")
         axis.margins(y=0.3)
     for i, s in enumerate(longer.similarity.values):
@@ -121,8 +121,8 @@ def draw_forgetting(data: dict[str, Any]) -> Any:
             mean, error = _mean(longer.final_loss.sel(similarity=s, size=size))
             axes[3].errorbar(longer.richness * 1.05 ** (j - 1), mean, error, fmt=MARKERS[j] + LINES[j], color=COLOURS[i],
                              markersize=4, linewidth=1)  # fmt: skip
-    axes[2].set_title("ReLU, labels |x·β|, 20 samples, 500 + 500 steps: networks", fontsize=8.5)
-    axes[3].set_title("the same: loss of both tasks at the end", fontsize=8.5)
+    axes[2].set_title("ReLU, labels |x·β|, 20 samples, 500 + 500 steps: networks", fontsize=8)
+    axes[3].set_title("the same: loss of both tasks at the end", fontsize=8)
     axes[2].legend(fontsize=7.5, loc="upper left")
     for axis in axes:
         log_axis(axis.xaxis)

@@ -80,7 +80,7 @@ def draw_laws(data: dict[str, Any]) -> Any:
             _points(fourth, [h], runs.fourth_moment_simulated.sel(arm=arm).isel(size=-1).expand_dims("h"), i)
     fourth.axhline(3, color="0.5", linestyle=":", linewidth=1)
     fourth.set(yscale="log", xlabel="hidden layers $H$", ylabel="fourth moment over squared variance")
-    fourth.set_title("3 Π(1 + 5/d), linear 3 Π(1 + 2/d)")
+    fourth.set_title("lines: 3 Π(1 + 5/width); linear: 3 Π(1 + 2/width)")
     fourth.legend(loc="upper left")
     for i, width in enumerate(joint.width.values):
         at = joint.sel(width=width)
@@ -88,7 +88,7 @@ def draw_laws(data: dict[str, Any]) -> Any:
     log_axis(limit.xaxis)
     limit.axhline(0, color="0.5", linestyle=":", linewidth=1)
     limit.set(xlabel="size of the output $x$", ylabel="$P(|f| > x)$ minus its limit")
-    limit.set_title("towards a normal with log-normal variance, β = 1")
+    limit.set_title("towards a normal with log-normal variance, 5 layers/width = 1")
     limit.legend(title="hidden layers × units", title_fontsize=9)
     for i, (words, ending, growth) in enumerate((("informed by depth and width", "", 1), ("fixed", " fixed", 5))):
         variance.plot(depth[depth <= 4], growth ** depth[depth <= 4], color=COLOURS[i], label=words)

@@ -112,7 +112,8 @@ def draw_collapse(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
     table, ends, lengths = data[""], data["ends"], data["lengths"]
-    figure, axes = plt.subplots(1, 5, figsize=(19.5, 3.9), layout="constrained")
+    figure, grid = plt.subplots(2, 3, figsize=(13.0, 7.6), layout="constrained")
+    axes = grid.flat
 
     def points(axis: Any, x: Any, runs: Any, i: int) -> None:
         error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
@@ -128,10 +129,12 @@ def draw_collapse(data: dict[str, Any]) -> Any:
         axes[1].plot(here.overlap.isel(layer=slice(None, -1)), line, color=COLOURS[i])
         points(axes[1], here.overlap.isel(layer=slice(None, -1)), ratio - scaled, i)
     axes[0].set(xlabel="blocks passed", ylabel=label("overlap of tokens", r"\rho"), ylim=(-0.03, 1.02))
-    axes[0].legend(fontsize=7.5)
+    axes[0].legend(fontsize=8)
+    axes[0].set_title("tokens become parallel, unless branches shrink", fontsize=10)
+    axes[1].set_title("queries then have no gradient", fontsize=10)
     axes[1].set(
         xlabel=label("overlap of tokens", r"\rho"),
-        ylabel=r"$\log_{10}$ of query over value gradient, $/q^2$",
+        ylabel="squared gradient, queries over values,\nover the mean square of a token, log₁₀",
     )
     axes[2].plot(ends.depth, ends.none, "-o", color=COLOURS[0], markersize=4, label="as they are")
     axes[2].plot(ends.depth, ends.scaled, "-s", color=COLOURS[2], markersize=4, label=r"branches / $\sqrt{L}$")
@@ -141,6 +144,7 @@ def draw_collapse(data: dict[str, Any]) -> Any:
         xscale="log", xlabel=label("blocks", "L"), ylabel=label("overlap at the end", r"\rho_L"), ylim=(-0.03, 1.02)
     )
     axes[2].legend(fontsize=8)
+    axes[2].set_title("the limit of depth", fontsize=10)
     for i, (name, words, power) in enumerate((("query", "queries", 6), ("value", "values", 2))):
         runs = lengths[name]
         T = lengths.attrs["context"]
@@ -153,6 +157,7 @@ def draw_collapse(data: dict[str, Any]) -> Any:
     axes[3].set_xticks(list(LENGTHS), [f"{x:g}" for x in LENGTHS])
     axes[3].minorticks_off()
     axes[3].legend(fontsize=8)
+    axes[3].set_title("gradients against the length of tokens", fontsize=10)
     sizes = data["sizes"]
     for i, (name, words) in enumerate((("log_query_gradient", "queries"), ("log_value_gradient", "values"))):
         axes[4].plot(sizes.context, np.exp(sizes[name]), color=COLOURS[i], label=words)
@@ -161,8 +166,11 @@ def draw_collapse(data: dict[str, Any]) -> Any:
     axes[4].set(xscale="log", yscale="log", xlabel=label("tokens", "T"), ylabel="squared gradient / $d^2$")
     axes[4].set_xticks(sizes.context.values, [str(n) for n in sizes.context.values])
     axes[4].minorticks_off()
-    axes[4].set_title("overlap 1/2; markers: d = " + ", ".join(str(n) for n in sizes["size"].values), fontsize=8)
+    axes[4].set_title(
+        "gradients at overlap 1/2; markers: d = " + ", ".join(str(n) for n in sizes["size"].values), fontsize=10
+    )
     axes[4].legend(fontsize=8)
+    axes[5].set_axis_off()
     figure.suptitle(
         f"Uniform attention makes tokens parallel and starves queries (lines: theory; points: d = {table.attrs['size']}, "
         f"T = {table.attrs['context']}, {table.sizes['seed']} networks)", fontsize=10,

@@ -14,7 +14,7 @@ from solvable.study import Study
 
 from .model import Sharpness, trained
 
-SCALINGS = {"mup": "μP: 1/(γ₀N)", "ntk": "NTK: 1/(γ₀√N)", "standard": "standard"}
+SCALINGS = {"mup": "μP: output / (γ₀N)", "ntk": "NTK: output / (γ₀√N)", "standard": "standard"}
 RATES = 2.0 ** np.arange(-13, 2.01, 0.5)
 
 
@@ -105,7 +105,7 @@ def draw_widths(data: dict[str, Any]) -> Any:
     gain = rich.sharpness_theory.isel(time=-1) - rich.sharpness_theory.isel(time=0)
     lazy = float(gain.sel(richness=0.1, method="nearest"))
     axes[2].set(xlabel=label("width", "N"), ylabel="growth of the sharpness in 60 steps",
-                title=f"growth at γ₀ = 1 (μP at γ₀ ≈ 0.1: {lazy:.3f})")  # fmt: skip
+                title=f"growth at richness γ₀ = 1 (μP at γ₀ ≈ 0.1: {lazy:.3f})")  # fmt: skip
     axes[2].legend()
     for i, scaling in enumerate(SCALINGS):
         for j, size in enumerate(rates["size"].values):

@@ -114,6 +114,7 @@ def draw_diagram(data: dict[str, Any]) -> Any:
     for row, norm in zip(axes, runs.layer_norm.values, strict=True):
         for axis, (name, words) in zip(row, shown, strict=True):
             values = runs[f"{name}_simulated"].sel(layer_norm=norm).mean("seed").transpose("depth", "strength")
+            axis.set(xscale="log", yscale="log")  # before the contours, whose labels follow their lines
             picture = axis.pcolormesh(
                 runs.strength, runs.depth, values, vmin=0, vmax=1, cmap="viridis", shading="nearest"
             )
@@ -122,15 +123,14 @@ def draw_diagram(data: dict[str, Any]) -> Any:
                 theory.strength, theory.depth, overlap, levels=[0.5, 0.9, 0.99], colors="red", linewidths=1.2
             )
             axis.clabel(lines, fontsize=8)
-            axis.set(xscale="log", yscale="log")
             axis.set_title(f"{words}, normalisation {norm}", fontsize=9)
             axis.grid(False)
-            figure.colorbar(picture, ax=axis)
+            figure.colorbar(picture, ax=axis, label="overlap" if name == "start_overlap" else "accuracy")
         row[0].set_ylabel(label("blocks", "L"))
         row[0].set_yticks(runs.depth.values, [str(depth) for depth in runs.depth.values])
         row[0].minorticks_off()
     for axis in axes[-1]:
-        axis.set_xlabel(label("strength", r"\beta"))
+        axis.set_xlabel(label("strength of queries and keys", r"\beta"))
     figure.suptitle(
         f"Transformers of width {int(runs['size'])} trained on digits; red: overlap of tokens predicted at initialisation",
         fontsize=11,
@@ -154,7 +154,7 @@ def draw_optimisers(data: dict[str, Any]) -> Any:
                 loss.rate, mean, errors, fmt=MARKERS[i] + "-", color=COLOURS[i], markersize=4, label=words_of_line
             )
         log_axis(axis.xaxis)
-        axis.set(yscale="log", xlabel=label("rate", r"\eta"), title=words, ylim=(3e-3, 5))
+        axis.set(yscale="log", xlabel=label("learning rate", r"\eta"), title=words, ylim=(3e-3, 5))
     axes[0].set_ylabel("training loss at the end (median, range)")
     axes[1].legend(title="squared gradients:\nvalues over queries", fontsize=7.5, title_fontsize=8, loc="lower left")
     gap = behind(runs)
@@ -163,7 +163,7 @@ def draw_optimisers(data: dict[str, Any]) -> Any:
     log_axis(axes[2].xaxis)
     axes[2].axhline(0, color="0.6", linewidth=0.8)
     axes[2].set(xlabel="squared gradient of values over that of queries", title="gradient descent over Adam, best rates",
-                ylabel="logarithm of the ratio of losses")  # fmt: skip
+                ylabel="natural logarithm of the ratio of losses")  # fmt: skip
     figure.suptitle(
         f"Transformers of 6 blocks, d = {int(data['']['size'][-1])}, on digits: plain gradient "
         "descent falls behind where queries have small gradients",
@@ -199,8 +199,9 @@ def draw_residuals(data: dict[str, Any]) -> Any:
             axes[1].plot(theory.strength, theory.overlap.sel(at), color=COLOURS[2 * i + j], linewidth=1)
     for axis, words in ((axes[0], "accuracy on the training images"), (axes[1], "overlap of tokens before training")):
         log_axis(axis.xaxis)
-        axis.set(xlabel=label("strength", r"\beta"), ylabel=words, ylim=(0, 1.03))
-    axes[0].legend(fontsize=8)
+        axis.set(xlabel=label("strength of queries and keys", r"\beta"), ylabel=words, ylim=(0, 1.03))
+    axes[0].legend(title=r"residual strength $\alpha_A$, blocks $L$", fontsize=8, title_fontsize=8)
+    axes[0].set_title("after training", fontsize=9)
     axes[1].set_title("points: networks; lines: theory", fontsize=9)
     figure.suptitle("Transformers on digits with other residual strengths beside the attention", fontsize=11)
     return figure

@@ -61,6 +61,8 @@ def lanes_as_arrays(model: TransformerScaling, lanes: Sequence[Lane], size: int)
         name: jnp.asarray([lane.value if lane.control == name else float(value) for lane in lanes])
         for name, value in model.controls().items()
     }
+    if any(lane.control == "contrast" for lane in lanes):
+        raise ValueError("all lanes learn the same language: contrast cannot differ between them")
     language = model.language(jnp.float32)
     # The rule is a static field of the model and decides nothing here: the same for all, so that nothing compiles twice.
     return (

@@ -56,7 +56,10 @@ def largest_rates(data: Any, slack: float = 0.1) -> Any:
 
 
 def best_rates(data: Any) -> Any:
-    """log₂ of the rate with the smallest final loss, by a parabola through the best point of the grid and its neighbours."""
+    """log₂ of the rate with the smallest final loss, by a parabola through the best point of the grid and its neighbours.
+
+    NaN where no run ended.
+    """
     import xarray as xr
 
     log_rate, loss = np.log2(data.rate.values), data.final_loss_simulated
@@ -66,7 +69,8 @@ def best_rates(data: Any) -> Any:
         best = np.clip(filled.argmin(-1), 1, len(log_rate) - 2)
         left, here, right = (np.take_along_axis(filled, (best + k)[..., None], -1)[..., 0] for k in (-1, 0, 1))
         bend = np.maximum(left - 2 * here + right, 1e-12)
-        return log_rate[best] + (log_rate[1] - log_rate[0]) * np.clip(0.5 * (left - right) / bend, -1.0, 1.0)
+        found = log_rate[best] + (log_rate[1] - log_rate[0]) * np.clip(0.5 * (left - right) / bend, -1.0, 1.0)
+        return np.where(np.isfinite(losses).any(-1), found, np.nan)
 
     return xr.apply_ufunc(vertex, loss, input_core_dims=[["rate"]])
 
@@ -172,7 +176,7 @@ def draw_laziness(data: dict[str, Any]) -> Any:
         for i, exponent in enumerate(shares.exponent.values):
             values = shares[name].sel(exponent=exponent)
             error = values.std("seed", ddof=1) / np.sqrt(values.sizes["seed"])
-            words = f"α = {'½' if exponent == 0.5 else '1'}: slope {float(found.sel(exponent=exponent)):.2f}"
+            words = f"branches 1/{'√L' if exponent == 0.5 else 'L'}: slope {float(found.sel(exponent=exponent)):.2f}"
             axis.errorbar(
                 values.depth, values.mean("seed"), error, fmt=MARKERS[i] + LINES[i], color=COLOURS[i], label=words
             )

@@ -33,20 +33,19 @@ BY_WIDTH = tuple(NAMES)[1:]
 def tables(quick: bool = False) -> dict[str, Table]:
     """What both figures show; the shapes have equal compute but for attention: width² × depth."""
     if quick:
-        model, longer, deep, shapes, deepest = SMALL, SMALL, ((16, 2), (16, 4)), ((32, 2), (16, 8)), (16, 8)
+        model, longer, deep, shapes = SMALL, SMALL, ((16, 2), (16, 4)), ((32, 2), (16, 8))
     else:
-        model, longer, deep, deepest = MODEL, LONGER, ((64, 2), (64, 8), (64, 32)), (64, 64)
-        shapes = ((128, 2), (96, 4), (64, 8), (48, 16), (32, 32))
+        model, longer, deep = MODEL, LONGER, ((64, 2), (64, 8), (64, 32))
+        shapes = ((128, 2), (64, 8), (32, 32))
     every, ends = tuple(NAMES), (deep[0], deep[-1])
     rates, epsilons, decays = (tuple(map(float, x[::4] if quick else x)) for x in SWEPT.values())
     fewer = rates if quick else rates[2:-1]
     return {
-        "rate": Table(model, "rate", rates, every, deep, 4),
-        "deepest": Table(model, "rate", rates, every, (deepest,), 2),
+        "rate": Table(model, "rate", rates, every, deep, 2),
         "epsilon": Table(model, "epsilon", epsilons, BY_WIDTH, ends, 4),
         "decay": Table(model, "decay", decays, BY_WIDTH, ends, 4),
         "shapes": Table(model, "rate", rates, every, shapes, 4),
-        "longer": Table(longer, "rate", fewer, every, shapes if quick else shapes[::2], 2, at_once=24),
+        "longer": Table(longer, "rate", fewer, every, (shapes[0], shapes[-1]), 1, at_once=24),
     }
 
 
@@ -59,7 +58,7 @@ def _computed(names: list[str], quick: bool, pieces: Pieces | None) -> dict[str,
 
 def text(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
     """Rates, ε and decay over depth; minutes on a GPU."""
-    return _computed(["rate", "deepest", "epsilon", "decay"], quick, pieces)
+    return _computed(["rate", "epsilon", "decay"], quick, pieces)
 
 
 def compute(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
@@ -72,7 +71,10 @@ def compute(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
 
 
 def harmless(data: Any, swept: str, slack: float = 0.1) -> Any:
-    """log₂ of the largest value of a setting whose loss is within `slack` of the best, between points of the grid by a line."""
+    """log₂ of the largest value of a setting whose loss is within `slack` of the best, between points of the grid by a line.
+
+    NaN where no run ended.
+    """
     import xarray as xr
 
     logs = np.log2(data[swept].values)
@@ -84,7 +86,8 @@ def harmless(data: Any, swept: str, slack: float = 0.1) -> Any:
         upper = np.minimum(last + 1, excess.shape[-1] - 1)
         low, high = (np.take_along_axis(excess, i[..., None], -1)[..., 0] for i in (last, upper))
         share = np.where(upper > last, -low / np.maximum(high - low, 1e-12), 0.0)
-        return logs[last] + share * (logs[upper] - logs[last])
+        found = logs[last] + share * (logs[upper] - logs[last])
+        return np.where(np.isfinite(losses).any(-1), found, np.nan)
 
     return xr.apply_ufunc(edge, data.final_loss_simulated, input_core_dims=[[swept]])
 
@@ -98,7 +101,8 @@ def tuned_rate(data: Any) -> Any:
 def flops_per_step(data: Any, model: TransformerScaling) -> Any:
     """Floating-point operations of a training step: six per weight and token, and those of the attention's scores."""
     tokens = model.batch * (model.context - 1)
-    return 6 * tokens * data.depth * (12 * data.width**2 + 2 * model.context * data.width)
+    width, depth = data.width.astype(float), data.depth.astype(float)  # stored as 32-bit integers, which overflow
+    return 6 * tokens * depth * (12 * width**2 + 2 * model.context * width)
 
 
 def loss_at_rate(data: Any, rates: Any) -> Any:
@@ -144,8 +148,8 @@ def moved(values: Any, rule: str, shape: int = -1) -> Any:
 
 
 def transfer_numbers(data: dict[str, Any]) -> list[Measured]:
-    """What decides whether hyperparameters carry over depth; intervals set before the networks of L ≥ 32 were trained."""
-    rate, deepest = data["rate"], data["deepest"]
+    """What decides whether hyperparameters carry over depth; intervals set before the networks of L = 32 were trained."""
+    rate = data["rate"]
     best, first = best_rates(rate), int(rate.depth[0])
     found = []
     for shape in range(1, rate.sizes["shape"]):
@@ -156,11 +160,6 @@ def transfer_numbers(data: dict[str, Any]) -> list[Measured]:
         ):
             words = f"octaves from the best rate of L = {first} to that of L = {int(rate.depth[shape])}, text, {NAMES[rule]}"
             found.append(Measured(words, *mean_and_error(moved(best, rule, shape)), **bounds))
-    both = best_rates(deepest).isel(shape=0, drop=True)
-    for rule, bounds in (("completep", {"above": -1.0, "below": 1.0}), ("mup", {"below": -0.5})):
-        shift = both.sel(rule=rule) - best.sel(rule=rule).isel(shape=0, drop=True)
-        words = f"octaves from the best rate of L = {first} to that of L = {int(deepest.depth[0])}, text, {NAMES[rule]}"
-        found.append(Measured(words, *mean_and_error(shift), **bounds))
     lost = above_best(rate).isel(shape=-1)
     words = f"loss at L = {int(rate.depth[-1])} with the best rate of L = {first}, above that with its own best, text"
     found.append(Measured(f"{words}, CompleteP", *mean_and_error(lost.sel(rule="completep")), below=0.05))
@@ -203,29 +202,27 @@ def compute_numbers(data: dict[str, Any]) -> list[Measured]:
 # --- pictures -----------------------------------------------------------------------------------------------------------
 
 
-def _window(losses: Any, above: float) -> tuple[float, float]:
-    low = float(losses.mean("seed").min())
-    return low - 0.05, low + above
+def _window(losses: Any, above: float) -> tuple[float, float] | None:
+    """From just below the lowest mean loss to so much above it; None without any loss."""
+    low = float(losses.mean("seed", skipna=False).min())
+    return (low - 0.05, low + above) if np.isfinite(low) else None
 
 
 def draw_text(data: dict[str, Any]) -> Any:
     import matplotlib.pyplot as plt
 
-    rate, deepest = data["rate"], data["deepest"]
+    rate = data["rate"]
     figure, axes = plt.subplots(2, 4, figsize=(15.0, 7.2), layout="constrained")
     for axis, rule in zip(axes[0], rate.rule.values, strict=False):
         for i, depth in enumerate(rate.depth.values):
             points(axis, rate.rate, rate.final_loss_simulated.sel(rule=rule).isel(shape=i), i, f"L = {depth}")
-        points(axis, deepest.rate, deepest.final_loss_simulated.sel(rule=rule).isel(shape=0), rate.sizes["shape"],
-                f"L = {int(deepest.depth[0])}")  # fmt: skip
         axis.set(xlabel=label("rate of the base model", r"\eta"), title=NAMES[str(rule)],
                  ylim=_window(rate.final_loss_simulated, 1.0))  # fmt: skip
         log_axis(axis.xaxis)
     axes[0, 0].set_ylabel("test loss at the end, per character")
     axes[0, 0].legend()
-    best, last, kept = best_rates(rate), best_rates(deepest), above_best(rate)
+    best, kept = best_rates(rate), above_best(rate)
     for i, rule in enumerate(rate.rule.values):
-        points(axes[1, 0], deepest.depth, last.sel(rule=rule), i, "", 3)
         points(axes[1, 0], rate.depth, best.sel(rule=rule), i, NAMES[str(rule)], 3)
         points(axes[1, 1], rate.depth, kept.sel(rule=rule), i, NAMES[str(rule)], 3)
     for axis, words in (
@@ -236,18 +233,16 @@ def draw_text(data: dict[str, Any]) -> Any:
         log_axis(axis.xaxis)
     axes[1, 0].legend()
     axes[1, 1].set_yscale("symlog", linthresh=0.01)
-    for axis, (swept, symbol) in zip(axes[1, 2:], (("epsilon", r"\epsilon"), ("decay", r"\lambda")), strict=True):
+    for axis, swept in zip(axes[1, 2:], ("epsilon", "decay"), strict=True):
         runs = data[swept]
-        for k, rule in enumerate(runs.rule.values):
+        for rule in runs.rule.values:
+            colour = 3 + list(NAMES).index(str(rule))
             for i, depth in enumerate(runs.depth.values):
                 values = runs.final_loss_simulated.sel(rule=rule).isel(shape=i)
-                points(axis, runs[swept], values, 2 * k + i, f"{NAMES[str(rule)]}, L = {depth}")
-        words = {"epsilon": "Adam's ε of the base model", "decay": "weight decay of the base model"}[swept]
-        axis.set(
-            xlabel=label(words, symbol),
-            title=f"loss against {words.removesuffix(' of the base model')}",
-            ylim=_window(runs.final_loss_simulated, 1.0),
-        )
+                points(axis, runs[swept], values, i, f"{NAMES[str(rule)]}, L = {depth}", colour - i)
+        words = {"epsilon": "Adam's ε", "decay": "weight decay"}[swept]
+        axis.set(xlabel=f"{words} of the base model", title=f"loss against {words}",
+                 ylabel="test loss at the end", ylim=_window(runs.final_loss_simulated, 1.0))  # fmt: skip
         log_axis(axis.xaxis)
         axis.legend(fontsize=7)
     figure.suptitle(
@@ -262,7 +257,7 @@ def draw_compute(data: dict[str, Any]) -> Any:
 
     figure, grid = plt.subplots(2, 3, figsize=(13.5, 7.6), layout="constrained")
     words = ("Python's documentation, 400 steps", "Python's library, 20 letters a weight")
-    for axes, runs, model, where in zip(grid, data.values(), (MODEL, LONGER), words, strict=True):
+    for axes, runs, model, where in zip(grid, (data[""], data["longer"]), (MODEL, LONGER), words, strict=True):
         _draw_shapes(axes, runs, flops_per_step(runs, model), where)
     grid[0, 0].legend()
     figure.suptitle("Shapes of transformers at equal compute", fontsize=11)
@@ -297,7 +292,7 @@ RECIPES = {
         draw_text,
         resumes=True,
         also=("depth-transfer",),
-        sentence="Loss of transformers on text against rate, ε and weight decay of a base model, at depths from 2 to 64.",
+        sentence="Loss of transformers on text against rate, ε and weight decay of a base model, at depths from 2 to 32.",
     ),
     "transformer-scaling-compute": Recipe(
         compute,

@@ -94,8 +94,8 @@ def draw_depth(data: dict[str, Any]) -> Any:
         error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
         axis.plot(hard[dim], hard[name], color=COLOURS[j + 2], label=words)
         axis.errorbar(hard[dim], runs.mean("seed"), error, fmt=MARKERS[j], color=COLOURS[j + 2], markersize=3.8)
-    axis.set(xlabel="blocks", ylim=(0, 1))
-    axis.set_title(r"weak residual: $\alpha_A$ = 0.3, $\sigma_v^2$ = 1, $\beta$ = 3", fontsize=9)
+    axis.set(xlabel="blocks passed", ylabel="overlap, participation", ylim=(0, 1))
+    axis.set_title(r"weak residual, $\alpha_A$ = 0.3, and strong attention, $\beta$ = 3", fontsize=9)
     axis.legend(fontsize=8)
     figure.suptitle(
         f"Tokens become parallel with depth, later for strong queries and keys (T = {table.attrs['context']}: lines; "
@@ -217,28 +217,31 @@ def draw_trainability(data: dict[str, Any]) -> Any:
         )
         slope = table[f"slope_{name}"].values
         if (slope > 1).any() and (slope < 1).any():
-            axis.axhline(float(np.interp(1.0, slope, table.residual)), color="w", linewidth=1.2)
-        axis.set(xlabel=label("strength", r"\beta"), ylabel=label("residual strength", r"\alpha_A"))
-        axis.set_title(f"{words}: overlap after {table.attrs['depth']} blocks", fontsize=9)
+            critical = float(np.interp(1.0, slope, table.residual))
+            axis.axhline(critical, color="w", linewidth=1.2)
+            axis.text(3.95, critical + 0.04, "critical residual", color="w", fontsize=8, ha="right")
+        axis.set(xlabel=label("strength of queries and keys", r"\beta"), ylabel=label("residual strength", r"\alpha_A"))
+        axis.set_title(f"{words}: overlap after {table.attrs['depth']} blocks (dashed: half the entropy)", fontsize=8.5)
         axis.grid(False)
-    figure.colorbar(shown, ax=axes[1], label=label("overlap", r"\rho_L"))
+    figure.colorbar(shown, ax=axes[1], label=label("overlap of tokens at the end", r"\rho_L"))
     for i, residual in enumerate(towers.residual.values):
         here = towers.sel(residual=residual)
         runs = here.overlap_simulated
         error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
-        text = rf"$\alpha_A$ = {residual:g}, $\lambda$ = {float(here.slope):.2f}"
+        text = rf"$\alpha_A$ = {residual:g} (slope {float(here.slope):.2f})"
         axes[2].plot(here.layer, here.overlap, color=COLOURS[i], label=text)
         axes[2].errorbar(here.layer[::4], runs.mean("seed")[::4], error[::4], fmt="o", color=COLOURS[i], markersize=3.5)
-    axes[2].set(xlabel="blocks passed", ylabel=label("overlap", r"\rho"), ylim=(0, 1.02))
+    axes[2].set(xlabel="blocks passed", ylabel=label("overlap of tokens", r"\rho"), ylim=(0, 1.02))
     axes[2].set_title(f"erf, β = 1 (points: d = {towers.attrs['size']}, T = {towers.attrs['context']})", fontsize=9)
-    axes[2].legend(fontsize=7.5)
+    axes[2].legend(title="residual strength (slope at collapse)", fontsize=7, title_fontsize=7, loc="center right",
+                   bbox_to_anchor=(1.0, 0.38))  # fmt: skip
     for i, kind in enumerate(variants.kind.values):
         apart = 1 - variants.overlap.sel(kind=kind)
         axes[3].plot(variants.layer[1:], apart[1:], color=COLOURS[i], label=str(kind))
     log_axis(axes[3].yaxis)
     axes[3].set(xlabel="blocks passed", ylabel=label("distance from collapse", r"1 - \rho"))
-    axes[3].set_title("normalisation, attention (T → ∞, β = 0.1)", fontsize=9)
-    axes[3].legend(fontsize=8)
+    axes[3].set_title("which parts cause the collapse (T → ∞, β = 0.1)", fontsize=9)
+    axes[3].legend(title="normalisation, attention", fontsize=8, title_fontsize=8)
     return figure
 
 
