@@ -110,10 +110,10 @@ def browser() -> Iterator[Any]:
 
 
 def opened(page: Any, server: Server, query: str = "") -> None:
-    """Open a view and wait for its first curve (or, without a theory, for the prompt to simulate)."""
+    """Open a view and wait for its curve, a draft having been replaced (or, without a theory, for the prompt to simulate)."""
     page.goto(f"{server.base}/{query}")
     if "model=" in query or "study=" in query:
-        page.locator(".hero:not(.waits) .plot .main-svg").first.wait_for(timeout=300_000)
+        page.locator(".hero:not(.waits):not(.draft) .plot .main-svg").first.wait_for(timeout=300_000)
 
 
 def sliders(page: Any) -> list[str]:
