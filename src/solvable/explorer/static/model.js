@@ -46,8 +46,9 @@ class Page {
     this.away = takeaway({ current: () => ({ view: this.view, job: this.simulations.points(this.view).job, link: this.link(), also: { pins: this.pins.map((p) => p.values), logarithmic: this.logarithmic } }) });
     this.ask = api.latest((view, sequence, signal) => api.theory(forServer(view), "curve", sequence, signal, true), (...settled) => this.answered(...settled));
     // A draft is replaced once the program is compiled, unless another curve is on the screen by then.
-    this.askExact = api.latest((view, sequence, signal) => api.theory(forServer(view), "exact", sequence, signal), (view, answer) => {
-      if (!answer || view !== this.answerView) return;
+    const shown = (view) => view === this.answerView;
+    this.askExact = api.latest(async (view, sequence, signal) => (shown(view) ? api.theory(forServer(view), "exact", sequence, signal) : null), (view, answer) => {
+      if (!answer || !shown(view)) return;
       this.answer = normal(answer);
       this.redraw();
     });
