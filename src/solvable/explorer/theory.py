@@ -46,8 +46,8 @@ MOST_OPEN = 64  # waiting requests
 SLOW = 0.03  # seconds above which a curve cannot follow a slider, so that a preview is compiled
 COMPILED: set[tuple[Any, ...]] = set()  # programs of this process that need not be compiled before their turn
 # Of drafts: compiled in a fifth of the time, they take up to five times as long.
-UNOPTIMISED: dict[str, bool | int | str] = {
-    "xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1,
+UNOPTIMISED: dict[str, str | bool] = {
+    "xla_backend_optimization_level": "0", "xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": "1",
 }  # fmt: skip
 PREVIEW, COARSE = 0.045, (16, 8)  # seconds of a preview that can, and its number of points: as many as fit in that time
 
