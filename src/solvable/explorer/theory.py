@@ -459,7 +459,7 @@ class Theories:
         if made in self._known:
             yield
             return
-        self._make_room()
+        self._make_room(made)
         with self._lock:
             self._compiling[made] = time.monotonic()
         try:
@@ -470,10 +470,14 @@ class Theories:
                 self._compiling.pop(made, None)
             give_back()
 
-    def _make_room(self) -> None:
-        """Before a compilation: forget all programs if they occupy too much. What is looked at next is compiled again."""
+    def _make_room(self, made: tuple[Any, ...]) -> None:
+        """Before a compilation: forget all programs if they occupy too much. What is looked at next is compiled again.
+
+        A draft, the program and a preview with the same choices stay together: they serve one curve.
+        """
         with self._lock:
-            if self._compiling or not is_full(len(self._known)):
+            together = any(known[:3] == made[:3] for known in self._known)
+            if self._compiling or together or not is_full(len(self._known)):
                 return
             self._known.clear()
             self._drafts.clear()
