@@ -28,11 +28,14 @@ SLIDER = """async ([field, position]) => {
   const slider = document.querySelector(`[data-field="${field}"] input[type="range"]`);
   const begun = performance.now();
   return await new Promise((done) => {
-    document.addEventListener("drawn", () => requestAnimationFrame(() => done(performance.now() - begun)), { once: true });
-    slider.value = position;
+    const drawn = (event) => requestAnimationFrame(() => done([performance.now() - begun, event.detail.settled !== false]));
+    document.addEventListener("drawn", drawn, { once: true });
+    slider.value = Number(slider.value) === position ? position + 1 : position; // without a change nothing is drawn
     slider.dispatchEvent(new Event("input", { bubbles: true }));
   });
 }"""
+SLIDERS = """() => [...document.querySelectorAll(".control:not(.swept):not(.asleep)[data-field]")]
+  .filter((row) => row.querySelector("input[type=range]:enabled")).map((row) => row.dataset.field)"""
 
 
 def missing() -> str | None:
@@ -107,12 +110,17 @@ def browser() -> Iterator[Any]:
 
 
 def opened(page: Any, server: Server, query: str = "") -> None:
-    """Open a view and wait for its first curve (or, without a theory, for the prompt to simulate)."""
+    """Open a view and wait for its curve, a draft having been replaced (or, without a theory, for the prompt to simulate)."""
     page.goto(f"{server.base}/{query}")
     if "model=" in query or "study=" in query:
-        page.locator(".hero:not(.waits) .plot .main-svg").first.wait_for(timeout=300_000)
+        page.locator(".hero:not(.waits):not(.draft) .plot .main-svg").first.wait_for(timeout=300_000)
 
 
-def moved(page: Any, field: str, position: int) -> float:
-    """Milliseconds from a move of a slider (0 to 400) to the new curve on the screen."""
-    return page.evaluate(SLIDER, [field, position])
+def sliders(page: Any) -> list[str]:
+    """The controls that change the curve: one on an axis, or asleep at the current choices, does not."""
+    return page.evaluate(SLIDERS)
+
+
+def moved(page: Any, field: str, position: int) -> tuple[float, bool]:
+    """Milliseconds from a move of a slider (0 to 400) to the new curve on the screen, and whether it is not a preview."""
+    return tuple(page.evaluate(SLIDER, [field, position]))

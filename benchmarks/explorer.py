@@ -14,11 +14,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from solvable.registry import listings, model_class
 
-from .browsing import Server, browser, missing, moved, opened, served
+from .browsing import Server, browser, missing, moved, opened, served, sliders
 from .rows import Row
 
 MOVES = 60
@@ -34,17 +35,15 @@ SWEEPS = (
 """Views whose horizontal axis is a control, with 60 points, in addition to the first view of every model."""
 
 
-def cases(models: list[str] | None = None) -> Iterator[tuple[str, str, str]]:
-    """The measured cases: a name, a view and the slider that is moved."""
+def cases(models: list[str] | None = None) -> Iterator[tuple[str, str, list[str]]]:
+    """The measured cases: a name, a view and the sliders that are moved; without one, all that change the curve."""
     for model, query, field in SWEEPS:
         if model in (models or listings()):
-            yield f"{model} against {_axis(query)}", query, field
+            yield f"{model} against {_axis(query)}", query, [field]
     for model in models or listings():
         made = model_class(model)()
         if made.has_theory and not made.unprepared:
-            fields = list(made.controls())
-            field = fields[0] if len(fields) == 1 or any(o.dims for o in made.observables().values()) else fields[1]
-            yield f"{model}, first view", f"?model={model}", field
+            yield f"{model}, first view", f"?model={model}", []
 
 
 def _axis(query: str) -> str:
@@ -64,7 +63,7 @@ DRAG = """async (field) => {
   const released = performance.now(), wanted = slider.getAttribute("aria-valuetext");
   return await new Promise((done) => {
     const settled = (event) => {
-      if (Number(event.detail.values[field].toPrecision(4)) !== Number(wanted)) return;
+      if (!event.detail.settled || Number(event.detail.values[field].toPrecision(4)) !== Number(wanted)) return;
       document.removeEventListener("drawn", settled);
       document.removeEventListener("drawn", count);
       done([performance.now() - released, drawn]);
@@ -103,23 +102,56 @@ def first_curve(chromium: Any, server: Server, query: str, times: int = 7) -> tu
     return statistics.median(first), statistics.median(whole)
 
 
-def latencies(
-    chromium: Any, server: Server, query: str, field: str, moves: int = MOVES
-) -> tuple[list[float], float, int]:
-    """Milliseconds of single moves; then from the end of a drag of 50 moves to its last curve, and its number of curves."""
+@dataclass(frozen=True)
+class Moves:
+    """What single moves of sliders took, and the end of a drag."""
+
+    milliseconds: dict[str, list[float]]
+    """By slider, from the move to the new curve on the screen, which may be a preview."""
+    previews: int
+    settled: float
+    """Milliseconds from the end of a drag of 50 moves to its last curve in full."""
+    drawn: int
+    """The number of curves drawn in this drag."""
+
+    @property
+    def every(self) -> list[float]:
+        return [spent for own in self.milliseconds.values() for spent in own]
+
+    @property
+    def high(self) -> float:
+        """The 95th percentile."""
+        return statistics.quantiles(self.every, n=20)[-1]
+
+    @property
+    def slowest(self) -> str:
+        """The slider with the longest median."""
+        return max(self.milliseconds, key=lambda field: statistics.median(self.milliseconds[field]))
+
+
+def latencies(chromium: Any, server: Server, query: str, fields: list[str], moves: int = MOVES) -> Moves:
+    """Move the sliders of a view in turn, or without names all that change its curve; then drag the first one."""
     context = chromium.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
     page.goto(server.address())
     opened(page, server, query)
-    for position in (210, 230, 250):  # until the programs of these curves and their previews are compiled
+    fields = fields or sliders(page)
+    # Until the programs of these curves and of their previews are compiled:
+    for field, position in [(fields[0], 210), (fields[0], 230), *((field, 250) for field in fields)]:
         moved(page, field, position)
         page.wait_for_timeout(500)
-        page.wait_for_function("() => fetch('/api/status').then((r) => r.json()).then((s) => !Object.keys(s.compiling).length)",
-                               polling=500, timeout=180_000)  # fmt: skip
-    spent = [moved(page, field, 40 + (137 * k) % 320) for k in range(moves)]
-    settled, drawn = page.evaluate(DRAG, field)
+        page.wait_for_function("() => fetch('/api/status').then((r) => r.json()).then((s) => !s.compiling.length)",
+                               polling=100, timeout=180_000)  # fmt: skip
+    spent: dict[str, list[float]] = {field: [] for field in fields}
+    previews = 0
+    for k in range(max(moves, 4 * len(fields))):
+        field = fields[k % len(fields)]
+        took, whole = moved(page, field, 40 + (137 * (k // len(fields)) + 61 * (k % len(fields))) % 320)
+        spent[field].append(took)
+        previews += not whole
+    settled, drawn = page.evaluate(DRAG, fields[0])
     context.close()
-    return spent, settled, drawn
+    return Moves(spent, previews, settled, drawn)
 
 
 def fresh_curve(chromium: Any, server: Server, query: str) -> float:
@@ -133,6 +165,8 @@ def fresh_curve(chromium: Any, server: Server, query: str) -> float:
     )
     page.locator(".hero:not(.waits) .plot .main-svg").first.wait_for(timeout=300_000)
     spent = page.evaluate("performance.getEntriesByName('first curve')[0]?.startTime ?? performance.now()")
+    page.locator(".hero:not(.draft) .plot").first.wait_for(timeout=300_000)  # so that the cache has its program
+    page.wait_for_timeout(500)
     page.context.close()
     return spent
 
@@ -169,17 +203,17 @@ def rows(models: list[str] | None = None, moves: int = MOVES) -> Iterator[Row]:
     with served() as server, browser() as chromium:
         yield Row("explorer", f"all {len(listings())} thumbnails of the gallery", thumbnails(chromium, server), most=1000,
                   unit="ms")  # fmt: skip
-        for name, query, field in cases(models):
-            spent, settled, drawn = latencies(chromium, server, query, field, moves)
-            high = statistics.quantiles(spent, n=20)[-1]
+        for name, query, fields in cases(models):
+            found = latencies(chromium, server, query, fields, moves)
+            number, previews = len(found.every), f", {found.previews} of them previews" if found.previews else ""
             yield Row(
                 "explorer",
-                f"{name}: slider to new curve, 95th percentile of {len(spent)} moves of {field}",
-                high,
+                f"{name}: slider to new curve, 95th percentile of {number} moves of {', '.join(found.milliseconds)}",
+                found.high,
                 most=SLIDER if instant(query) else None,
                 unit="ms",
-                note=f"median {statistics.median(spent):.0f} ms; after 50 moves in 0.4 s the last curve was drawn "
-                f"{settled:.0f} ms after release, {drawn + 1} curves in all",
+                note=f"median {statistics.median(found.every):.0f} ms{previews}; after 50 moves in 0.4 s the last curve was "
+                f"drawn {found.settled:.0f} ms after release, {found.drawn + 1} curves in all",
             )
         first, whole = first_curve(chromium, server, SWEEPS[0][1])
         yield Row("explorer", "page open to first curve, warm server, median of 7", first, most=1500, unit="ms")

@@ -1,7 +1,7 @@
 """Everything that a reader waits for on the page, on an idle machine, in one table that can be continued.
 
 `python -m benchmarks.page [MODEL ...] [--keep FILE] [--minutes M]` measures one model after the other (a quarter of a minute
-each): seconds to its curve, from Simulate to its first points and to its verdict, the 95th percentile of a slider's moves
+each): seconds to its curve, from Simulate to its first points and to its verdict, the 95th percentile of moves of all its sliders
 where the theory is instant, and the memory of server and worker so far. What stands in the file already is not measured
 again, and nothing new begins after nine minutes: the same command continues. `python -m benchmarks page` does so with one row
 for every limit.
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import statistics
 import sys
 import tempfile
 import time
@@ -24,11 +23,15 @@ from . import explorer, walking
 from .browsing import browser, missing, served
 from .rows import Row
 
-MOVES = 20
+MOVES = 40  # of the sliders of a model, in turn
 PATIENCE = 25.0  # seconds after which a simulation is cancelled: its limit is 20
 MINUTES = 9.0  # of one call
 KEPT = Path(".cache/page.jsonl")
-STARTS = ("no compiled programs", "its program cache")
+STARTS = (
+    ("no compiled programs", "?model=perceptron&show=test_error", 3000),
+    ("its program cache", "?model=perceptron&show=test_error", 1500),
+    ("its program cache, a curve that was not shown before", "?model=perceptron&show=test_error&noise=0.3", None),
+)
 
 
 def starts() -> Iterator[dict[str, Any]]:
@@ -38,11 +41,11 @@ def starts() -> Iterator[dict[str, Any]]:
             walking.Client(server), "perceptron", simulate=False
         )  # afterwards all modules have their bytecode
     with browser() as chromium, tempfile.TemporaryDirectory() as cache:
-        for name, most in zip(STARTS, (3000, 1500), strict=True):
+        for number, (name, query, most) in enumerate(STARTS, 1):
             with served(SOLVABLE_CACHE=cache) as server:
-                spent = explorer.fresh_curve(chromium, server, explorer.SWEEPS[0][1])
+                spent = explorer.fresh_curve(chromium, server, query)
                 yield {"what": f"first curve of a fresh server, {name}", "ms": spent, "most": most}
-                if name == STARTS[-1]:
+                if number == len(STARTS):
                     yield {"what": "all thumbnails", "ms": explorer.thumbnails(chromium, server), "most": 1000}
 
 
@@ -53,25 +56,23 @@ def models(ids: list[str], look: float) -> Iterator[dict[str, Any]]:
         client.json("/api/stories")  # answered once everything is imported
         for model in ids:
             found = walking.visit(client, model, look=look, limit=PATIENCE)
-            if slider := slider_of(model):
-                query, field = slider
-                spent, settled, _ = explorer.latencies(chromium, server, query, field, MOVES)
-                found |= {"slider": statistics.quantiles(spent, n=20)[-1], "settled": settled}
+            if follows(model):
+                moves = explorer.latencies(chromium, server, f"?model={model}", [], MOVES)
+                found |= {"slider": moves.high, "slowest": moves.slowest, "previews": moves.previews}
+                found |= {"settled": moves.settled}
             yield found | {"minutes": (time.monotonic() - begun) / 60}
 
 
-def slider_of(model: str) -> tuple[str, str] | None:
-    """The first view of a model with an instant theory, and a slider in it."""
-    query = f"?model={model}"
-    if not explorer.instant(query):
-        return None
-    return next(((q, field) for name, q, field in explorer.cases([model]) if name.endswith("first view")), None)
+def follows(model: str) -> bool:
+    """Whether the curve of a model should follow its sliders: its theory is instant."""
+    return explorer.instant(f"?model={model}") and any(explorer.cases([model]))
 
 
 def line(found: dict[str, Any]) -> str:
     """A row of the table, with a mark behind each number over its limit."""
     if "what" in found:
-        return f"{found['what']}: {found['ms']:.0f} ms{'!' if found['ms'] > found['most'] else ''}"
+        late = found["most"] is not None and found["ms"] > found["most"]
+        return f"{found['what']}: {found['ms']:.0f} ms{'!' if late else ''}"
     p95 = found.get("slider")
     shown = "     -  " if p95 is None else f"{p95:6.0f}{'! ' if p95 > explorer.SLIDER else '  '}"
     return f"{shown}{walking.line(found)}"

@@ -101,7 +101,7 @@ def visit(client: Client, model: str, simulate: bool = True, look: float = 0.0, 
     if "error" in about:
         raise SystemExit(about["error"])
     view = about["default_view"]
-    asked = client.post("/api/theory", {"view": view, "stream": "walk", "sequence": 0})
+    asked = client.post("/api/theory", {"view": view, "stream": "walk", "sequence": 0, "draft": True})
     found: dict[str, Any] = {"model": model, "status": asked.status, "view": view, "has_theory": about["has_theory"]}
     asked.read()
     found |= {"curve": time.monotonic() - begun, "curve_cpu": cpu(server) - spent}

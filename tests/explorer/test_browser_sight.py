@@ -85,7 +85,7 @@ def test_the_command_line_opens_a_link_and_a_run(chromium, tmp_path):
     sv.Study(sv.Perceptron(loss="square"), {"samples": [1.0, 2.0]}).run(tmp_path / "run", progress=False)
     with served("http://127.0.0.1:1/?token=old&model=perceptron&penalty=0.25") as server:
         here = Visit(chromium, server)
-        here.find(".hero:not(.waits) .plot .main-svg").first.wait_for()
+        here.find(".hero:not(.waits):not(.draft) .plot .main-svg").first.wait_for()
         assert here.find("[data-field=penalty] input[type=text]").input_value() == "0.25"
         assert "old" not in urlsplit(here.page.url).query
         here.end()

@@ -157,7 +157,7 @@ def hall(chromium, told):
 def begin(visit):
     visit.page.goto(f"{visit.base}/{CURVE}&lecture=mine-b-bold-b&step=0")
     visit.find(".lectern h2").wait_for()
-    visit.find(".hero:not(.waits) .plot .main-svg").first.wait_for()
+    visit.find(".hero:not(.waits):not(.draft) .plot .main-svg").first.wait_for()
     visit.find(".pad").wait_for()
 
 
@@ -218,7 +218,7 @@ def test_arrow_keys_turn_the_story_but_not_under_a_slider(hall):
     page.get_by_text("The second step.").wait_for()
     slider.press("PageDown")  # the key of a presenter's remote
     page.get_by_text("Another model.").wait_for()
-    hall.find(".hero:not(.waits) .plot .main-svg").first.wait_for()
+    hall.find(".hero:not(.waits):not(.draft) .plot .main-svg").first.wait_for()
     assert page.evaluate("() => document.documentElement.dataset.lecture") == ""
     assert hall.find("h1").inner_text() == sv.model_class("masked-regression").title
     keys.press("ArrowRight")  # there is no further step

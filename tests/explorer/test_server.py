@@ -10,12 +10,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 from running import Running
 
 import solvable as sv
 from commands import answer as command
+from solvable.explorer import theory as theories_of_page
 from solvable.explorer.describe import prose
 from solvable.explorer.early import Early
 from solvable.explorer.gallery import models
@@ -233,6 +235,38 @@ def test_compiled_views_do_not_wait_for_compilations(fresh, monkeypatch):
         assert not other.done()
         go.set()
         assert other.result().status == 200
+
+
+def test_a_draft_comes_before_the_program_and_is_replaced_by_its_curve(fresh):
+    view = {"model": "perceptron", "values": RIDGE, "x": {"field": "samples", "points": 12}}
+    first = fresh.post("/api/theory", {"view": view, "draft": True}).json
+    assert (first["draft"], first["cached"], first["coarse"]) == (True, False, 0)
+    assert fresh.explorer.theories.kept(View.checked(view)) is None  # nothing is exported from it
+    exact = fresh.post("/api/theory", {"view": view}).json
+    assert not exact["draft"]
+    for one, other in zip(first["series"], exact["series"], strict=True):
+        assert one["values"] == pytest.approx(other["values"], rel=1e-9)
+    theories = fresh.explorer.theories
+    assert (len(theories._known), theories._drafts) == (1, {})  # forgotten, once there is the program
+    moved = {**view, "values": view["values"] | {"noise": 0.2}}
+    assert not fresh.post("/api/theory", {"view": moved, "draft": True}).json["draft"]
+
+
+def test_the_compiler_knows_the_options_of_a_draft():
+    view = View.checked({"model": "perceptron", "values": RIDGE, "x": None})
+    assert isinstance(theories_of_page.draft_for(view.model, view), jax.stages.Compiled)
+
+
+def test_the_program_is_compiled_after_a_draft_unless_its_model_is_left(fresh):
+    view = {"model": "toy", "values": {"terms": 4}}
+    theories = fresh.explorer.theories
+    assert fresh.post("/api/theory", {"view": view, "draft": True}).json["draft"]
+    until(lambda: theories.kept(View.checked(view)) is not None)
+    other = View.checked({"model": "toy", "values": {"terms": 5}})
+    theories.look_at(next(iter(theories._looked_at)), "perceptron")
+    assert theories.submit(other, lambda: True, draft=True).result().draft
+    until(lambda: theories._pending[theories_of_page.program(other)].done())
+    assert theories_of_page.program(other) not in theories._known
 
 
 def test_a_slow_curve_gets_a_coarse_program_in_the_background(fresh, monkeypatch):

@@ -242,6 +242,20 @@ def test_programs_are_forgotten_when_they_occupy_too_much(surroundings, monkeypa
     theories.close()
 
 
+def test_a_preview_does_not_make_its_curve_forgotten(surroundings, monkeypatch):
+    from solvable.explorer import theory
+    from solvable.explorer.views import View
+
+    theories, forgotten = theory.Theories(), []
+    monkeypatch.setattr(theory, "is_full", lambda programs: programs >= 1)
+    monkeypatch.setattr(theory, "forget_programs", lambda: forgotten.append(theories._known.copy()))
+    for points, draft in ((60, True), (60, False), (8, False)):
+        view = View.checked(CURVE | {"x": {"field": "samples", "points": points}, "observables": ["curve"]})
+        theories.submit(view, lambda: True, draft).result()
+    assert (len(theories._known), forgotten) == (2, [])
+    theories.close()
+
+
 def test_a_full_process_is_recognised(monkeypatch):
     from solvable.explorer import room
 

@@ -201,7 +201,7 @@ class Explorer:
 
         view = View.checked(about["default_view"])
         if theory_of(view.model) is None:
-            self.theories.warm(view)
+            self.theories.warm(view, draft=True)
 
     async def status(self, request: Request) -> Response:
         compiling = self._theories.compiling() if self._theories is not None else {}
@@ -210,15 +210,16 @@ class Explorer:
     # --- theory -----------------------------------------------------------------------------------------------------
 
     async def theory(self, request: Request) -> Response:
-        body = await body_of(request, ("view", "stream", "sequence"))
-        sequence, stream = body.get("sequence", 0), body.get("stream", "")
+        body = await body_of(request, ("view", "stream", "sequence", "draft"))
+        sequence, stream, draft = body.get("sequence", 0), body.get("stream", ""), body.get("draft", False)
         if (
             isinstance(sequence, bool)
             or not isinstance(sequence, int)
             or not isinstance(stream, str)
             or len(stream) > 64
+            or not isinstance(draft, bool)
         ):
-            raise InvalidValue("sequence must be an integer and stream a short name.")
+            raise InvalidValue("sequence must be an integer, stream a short name, and draft true or false.")
         if not are_done() and (early := await run_in_threadpool(self._early.read, "theory", body.get("view"))):
             self._spawn(self._compiled(body["view"]))
             return answer(early | {"sequence": sequence, "cached": True})
@@ -237,7 +238,7 @@ class Explorer:
         left = asyncio.create_task(_left(request))  # the page was closed, or shows another model
         try:
             wanted = lambda: newest() and not left.done()  # noqa: E731
-            curves = cached or await asyncio.wrap_future(self.theories.submit(view, wanted))
+            curves = cached or await asyncio.wrap_future(self.theories.submit(view, wanted, draft))
         except Stale:
             return answer({"error": "stale", "stale": True, "sequence": sequence}, 409)
         except Busy:
@@ -247,7 +248,7 @@ class Explorer:
         coarse = self.theories.coarse(view, curves)
         more = {"sequence": sequence, "cached": cached is not None, "coarse": coarse}
         found = await run_in_threadpool(drawn, view, curves)
-        if curves.compiled:  # it took longest
+        if curves.compiled and not curves.draft:  # it took longest
             await run_in_threadpool(self._early.write, "theory", body.get("view"), found | more, view.model.id)
         return answer(found | more)
 

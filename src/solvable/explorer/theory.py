@@ -3,6 +3,10 @@
 All controls are passed as arrays of 1, 8, 16 or 64 lanes (more points in pieces of 64), padded with their last point. A
 program is therefore compiled once per model and choices, for any swept control and any number of points. A compilation
 does not delay curves that are already compiled.
+
+A page may ask for a draft: until the program is compiled, its curves come from the same program without optimisation, which
+is compiled in a fraction of the time. They differ by rounding, amplified where a flow leaves a plateau. A draft is neither
+kept nor exported, and the page replaces it by the curve as soon as there is one.
 """
 
 from __future__ import annotations
@@ -13,10 +17,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -40,6 +45,10 @@ MOST_KEPT = 8_000_000  # numbers in the cache
 MOST_OPEN = 64  # waiting requests
 SLOW = 0.03  # seconds above which a curve cannot follow a slider, so that a preview is compiled
 COMPILED: set[tuple[Any, ...]] = set()  # programs of this process that need not be compiled before their turn
+# Of drafts: compiled in a fifth of the time, they take up to five times as long.
+UNOPTIMISED: dict[str, str | bool] = {
+    "xla_backend_optimization_level": "0", "xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": "1",
+}  # fmt: skip
 PREVIEW, COARSE = 0.045, (16, 8)  # seconds of a preview that can, and its number of points: as many as fit in that time
 
 
@@ -62,14 +71,23 @@ class Curves:
     seconds: float
     compiled: bool = False
     """Whether the seconds are mostly compilation time, so that they do not measure the speed of the curve."""
+    draft: bool = False
+    """Whether they come from a program without optimisation."""
 
     @property
     def numbers(self) -> int:
         return sum(v.size for v in self.values.values())
 
 
-def compute(view: View, wanted: Callable[[], bool] = lambda: True) -> Curves:
-    """Evaluate the theory of a view; raises `Stale` between pieces once it is no longer needed."""
+Draft = Callable[[Any], tuple[dict[str, Any], Any, Any]]
+"""A program without optimisation: from the arrays of a model to values, `converged` and `residual`."""
+
+
+def compute(view: View, wanted: Callable[[], bool] = lambda: True, drafts: dict[Any, Draft] | None = None) -> Curves:
+    """Evaluate the theory of a view; raises `Stale` between pieces once it is no longer needed.
+
+    With `drafts`, by the program without optimisation that is found there, or made and put there.
+    """
     begun = time.perf_counter()
     model, grid = view.model, view.grid
     shape = tuple(len(v) for v in grid.values())
@@ -88,20 +106,27 @@ def compute(view: View, wanted: Callable[[], bool] = lambda: True) -> Curves:
             raise Stale
         fill = np.minimum(np.arange(begin, begin + lanes), number - 1)
         piece = model.with_values({n: jnp.asarray(c[fill]) for n, c in columns.items()})
-        if program(view) not in COMPILED:  # other programs run in the meantime
-            compile_for(piece, view)
-            COMPILED.add(program(view))
-        with RUNNING:
-            outcome = piece.branches() if view.branches else piece.theory(only=needed(view))
-            got = {**outcome.values, "converged": outcome.converged, "residual": outcome.residual}
-            got = {n: np.asarray(v) if columns else np.asarray(v)[None] for n, v in got.items()}
+        if drafts is not None:
+            draft = drafts.get(program(view)) or drafts.setdefault(program(view), draft_for(piece, view))
+            with RUNNING:
+                values, converged, residual = draft(eqx.filter(piece, is_traced))
+                got = {n: np.asarray(v) for n, v in {**values, "converged": converged, "residual": residual}.items()}
+        else:
+            if program(view) not in COMPILED:  # other programs run in the meantime
+                compile_for(piece, view)
+                COMPILED.add(program(view))
+            with RUNNING:
+                outcome = piece.branches() if view.branches else piece.theory(only=needed(view))
+                got = {**outcome.values, "converged": outcome.converged, "residual": outcome.residual}
+                got = {n: np.asarray(v) for n, v in got.items()}
+        got = got if columns else {n: v[None] for n, v in got.items()}
         pieces.append({n: v[: min(lanes, number - begin)] for n, v in got.items()})
     whole = {n: np.concatenate([p[n] for p in pieces]) for n in pieces[0]}
     whole = {n: v.reshape(shape + v.shape[1:]) for n, v in whole.items()}
     with RUNNING:
         lines = transition_lines(view)
     converged, residual = whole.pop("converged"), whole.pop("residual")
-    return Curves(whole, converged, residual, lines, time.perf_counter() - begun)
+    return Curves(whole, converged, residual, lines, time.perf_counter() - begun, draft=drafts is not None)
 
 
 def compile_for(model: Model, view: View) -> None:
@@ -113,6 +138,32 @@ def compile_for(model: Model, view: View) -> None:
         theory_program.lower(model, numerics).compile()
     else:
         theory_program.lower(model, numerics, only=tuple(only)).compile()
+
+
+def draft_for(model: Model, view: View) -> Draft:
+    """The program of a view without optimisation."""
+    numerics, only = type(model).numerics.updated(None), needed(view)
+    arrays, rest = eqx.partition(model, is_traced)
+
+    def run(arrays: Any) -> tuple[dict[str, Any], Any, Any]:
+        whole = eqx.combine(arrays, rest)
+        found = theory_program(whole, numerics, only=tuple(only)) if only else theory_program(whole, numerics)
+        return found[0], found[1], found[2]
+
+    try:
+        return jax.jit(run).lower(arrays).compile(compiler_options=UNOPTIMISED)
+    except jax.errors.JaxRuntimeError:  # the compiler of another version may not have these options
+        return jax.jit(run)
+
+
+def is_traced(leaf: Any) -> bool:
+    """Whether a part of a model is an argument of its programs."""
+    return isinstance(leaf, jax.Array | np.ndarray)
+
+
+def can_be_drafted(view: View) -> bool:
+    """Whether a program without optimisation is fast enough to be worth its compilation."""
+    return not view.branches and view.model.cost_class() == "instant" and jax.default_backend() == "cpu"
 
 
 def transition_lines(view: View) -> dict[str, np.ndarray]:
@@ -205,6 +256,7 @@ def answer(view: View, curves: Curves) -> dict[str, Any]:
         "partly": partly(view, curves),
         "seconds": round(curves.seconds, 6),
         "compiled": curves.compiled,
+        "draft": curves.draft,
     }  # fmt: skip
 
 
@@ -236,7 +288,7 @@ def plain(values: np.ndarray) -> Any:
 
 
 class Theories:
-    """One thread for compiled curves, two for compilations, and a cache; stale requests are not computed.
+    """One thread for compiled curves, two for compilations, one for drafts, and a cache; stale requests are not computed.
 
     A compilation cannot be interrupted. With two threads, the model that is looked at need not wait for one that was left.
     """
@@ -244,11 +296,13 @@ class Theories:
     def __init__(self) -> None:
         self._ready = ThreadPoolExecutor(1, "theory")
         self._first = ThreadPoolExecutor(2, "compile")
+        self._early = ThreadPoolExecutor(1, "draft")
         self._pending: dict[tuple[Any, ...], Future[Curves]] = {}
         self._looked_at: OrderedDict[str, str] = OrderedDict()  # the model that each session looks at
         self._known: set[tuple[Any, ...]] = set()
+        self._drafts: dict[Any, Draft] = {}
         self._coarse: dict[tuple[Any, ...], int] = {}
-        self._kept: OrderedDict[tuple[str, bool], Curves] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, bool, bool], Curves] = OrderedDict()  # the last is true for a draft
         self._newest: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._compiling: dict[tuple[Any, ...], float] = {}
         self._lock = threading.Lock()
@@ -267,31 +321,51 @@ class Theories:
 
     def kept(self, view: View) -> Curves | None:
         with self._lock:
-            for at in (key_of(view), (view.theory_key, True)):
+            for at in ((*key_of(view), False), (view.theory_key, True, False)):
                 if at in self._kept:
                     self._kept.move_to_end(at)
                     return self._kept[at]
             return None
 
-    def submit(self, view: View, wanted: Callable[[], bool]) -> Any:
-        """Compute in the background; returns a future of the curves, which may raise `Stale`."""
+    def submit(self, view: View, wanted: Callable[[], bool], draft: bool = False) -> Any:
+        """Compute in the background; returns a future of the curves, which may raise `Stale`.
+
+        With `draft`, a draft is computed if the program is not compiled yet; the program is compiled after it.
+        """
         with self._lock:
             if self._open >= MOST_OPEN:
                 raise Busy
             self._open += 1
-        future = self._queued(view, wanted)
+        draft = draft and program(view) not in self._known and can_be_drafted(view)
+        future = self._drafted(view, wanted) if draft else self._queued(view, wanted)
         future.add_done_callback(self._closed_one)
         return future
 
-    def _queued(self, view: View, wanted: Callable[[], bool]) -> Future[Curves]:
+    def _drafted(self, view: View, wanted: Callable[[], bool]) -> Future[Curves]:
+        """Compute a draft, then compile the program, unless that has begun or the model is left before."""
+        future, made = self._queued(view, wanted, draft=True), program(view)
+
+        def go_on(_: Any) -> None:
+            with self._lock:
+                pending = self._pending.get(made)
+                if made in self._known or (pending is not None and not pending.done()):
+                    return
+            with suppress(RuntimeError):  # the server ends
+                self._queued(view, lambda: self._is_looked_at(view))
+
+        future.add_done_callback(go_on)
+        return future
+
+    def _queued(self, view: View, wanted: Callable[[], bool], draft: bool = False) -> Future[Curves]:
         """Compile each program once: a request for one that is being compiled continues when that is done."""
-        made = program(view)
+        made = (*program(view), "draft") if draft else program(view)
         with self._lock:
             if made in self._known:
-                return self._ready.submit(self._run, view, wanted)
+                return self._ready.submit(self._run, view, wanted, draft)
             pending = self._pending.get(made)
             if pending is None or pending.done():
-                pending = self._pending[made] = self._first.submit(self._run, view, wanted)
+                pool = self._early if draft else self._first
+                pending = self._pending[made] = pool.submit(self._run, view, wanted, draft)
                 return pending
         later: Future[Curves] = Future()
 
@@ -303,7 +377,7 @@ class Theories:
 
         def go_on(_: Any) -> None:
             try:
-                self._queued(view, wanted).add_done_callback(forward)
+                self._queued(view, wanted, draft).add_done_callback(forward)
             except (RuntimeError, CancelledError):  # the server ends
                 later.set_exception(Stale())
 
@@ -322,17 +396,21 @@ class Theories:
         with self._lock:
             self._open -= 1
 
-    def warm(self, view: View) -> None:
-        """Compile a view's program, unless a compilation is already running."""
+    def _is_looked_at(self, view: View) -> bool:
+        return not self._ended and view.model.id in self._looked_at.values()
+
+    def warm(self, view: View, draft: bool = False) -> None:
+        """Compile a view's program, after a draft of it if asked, unless a compilation is already running."""
         if program(view) not in self._known and not self._compiling and not self._ended:
-            self._queued(view, lambda: not self._ended and view.model.id in self._looked_at.values())
+            begin = self._drafted if draft and can_be_drafted(view) else self._queued
+            begin(view, lambda: self._is_looked_at(view))
 
     def coarse(self, view: View, curves: Curves) -> int:
         """The number of points of a coarse version of a curve that needs no compilation; 0 if there is none.
 
         For a slow curve, such a version is compiled in the background.
         """
-        if view.x is None:
+        if view.x is None or curves.draft:
             return 0
         each = curves.seconds / curves.converged.size
         points = next((n for n in COARSE if n * each <= PREVIEW), COARSE[-1])
@@ -353,30 +431,35 @@ class Theories:
 
     def close(self) -> None:
         self._ended = True
-        self._ready.shutdown(wait=False, cancel_futures=True)
-        self._first.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._ready, self._first, self._early):
+            pool.shutdown(wait=False, cancel_futures=True)
 
-    def _run(self, view: View, wanted: Callable[[], bool]) -> Curves:
+    def _run(self, view: View, wanted: Callable[[], bool], draft: bool = False) -> Curves:
         if not wanted():
             raise Stale
-        if (found := self.kept(view)) is not None:
+        kept_as = (*key_of(view), draft)
+        if (found := self.kept(view) or self._kept.get(kept_as)) is not None:
             return found
-        new = program(view) not in self._known
-        with self._telling(view):
-            curves = dataclasses.replace(compute(view, wanted), compiled=new)
+        made = (*program(view), "draft") if draft else program(view)
+        new = made not in self._known
+        with self._telling(made):
+            curves = compute(view, wanted, self._drafts) if draft else compute(view, wanted)
+            curves = dataclasses.replace(curves, compiled=new)
         with self._lock:
-            self._kept[key_of(view)] = curves
+            if not draft:
+                self._known.discard((*made, "draft"))
+                self._drafts.pop(made, None)
+            self._kept[kept_as] = curves
             while sum(c.numbers for c in self._kept.values()) > MOST_KEPT or len(self._kept) > 512:
                 self._kept.popitem(last=False)
         return curves
 
     @contextmanager
-    def _telling(self, view: View) -> Iterator[None]:
-        made = program(view)
+    def _telling(self, made: tuple[Any, ...]) -> Iterator[None]:
         if made in self._known:
             yield
             return
-        self._make_room()
+        self._make_room(made)
         with self._lock:
             self._compiling[made] = time.monotonic()
         try:
@@ -387,12 +470,17 @@ class Theories:
                 self._compiling.pop(made, None)
             give_back()
 
-    def _make_room(self) -> None:
-        """Before a compilation: forget all programs if they occupy too much. What is looked at next is compiled again."""
+    def _make_room(self, made: tuple[Any, ...]) -> None:
+        """Before a compilation: forget all programs if they occupy too much. What is looked at next is compiled again.
+
+        A draft, the program and a preview with the same choices stay together: they serve one curve.
+        """
         with self._lock:
-            if self._compiling or not is_full(len(self._known)):
+            together = any(known[:3] == made[:3] for known in self._known)
+            if self._compiling or together or not is_full(len(self._known)):
                 return
             self._known.clear()
+            self._drafts.clear()
         COMPILED.clear()
         forget_programs()
 

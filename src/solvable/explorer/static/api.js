@@ -43,7 +43,7 @@ export const kept = (id) => json(`/api/models/${encodeURIComponent(id)}/kept`);
 export const searchWords = () => json("/api/words");
 export const model = (id) => json(`/api/models/${encodeURIComponent(id)}`);
 export const claims = (id, signal) => json(`/api/models/${encodeURIComponent(id)}/claims`, undefined, signal);
-export const theory = (view, stream, sequence, signal) => json("/api/theory", { view, stream: `${here}-${stream}`, sequence }, signal);
+export const theory = (view, stream, sequence, signal, draft = false) => json("/api/theory", { view, stream: `${here}-${stream}`, sequence, draft }, signal);
 export const jobs = () => json("/api/jobs");
 export const simulate = (view) => json("/api/simulate", { view });
 export const cancel = (job) => json(`/api/jobs/${encodeURIComponent(job)}/cancel`, {});

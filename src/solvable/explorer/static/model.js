@@ -44,7 +44,14 @@ class Page {
     this.axes = axisBar(description, (patch, push) => this.change(patch, push ?? false));
     this.simulations = simulations(description, { current: () => this.view, changed: (patch) => this.change(patch, false), redraw: () => this.redraw() });
     this.away = takeaway({ current: () => ({ view: this.view, job: this.simulations.points(this.view).job, link: this.link(), also: { pins: this.pins.map((p) => p.values), logarithmic: this.logarithmic } }) });
-    this.ask = api.latest((view, sequence, signal) => api.theory(forServer(view), "curve", sequence, signal), (...settled) => this.answered(...settled));
+    this.ask = api.latest((view, sequence, signal) => api.theory(forServer(view), "curve", sequence, signal, true), (...settled) => this.answered(...settled));
+    // A draft is replaced once the program is compiled, unless another curve is on the screen by then.
+    const shown = (view) => view === this.answerView;
+    this.askExact = api.latest(async (view, sequence, signal) => (shown(view) ? api.theory(forServer(view), "exact", sequence, signal) : null), (view, answer) => {
+      if (!answer || !shown(view)) return;
+      this.answer = normal(answer);
+      this.redraw();
+    });
     // A page that was left must not overwrite the address of the next one.
     this.remember = settled(300, () => { if (!this.left) history.replaceState(null, "", `/?${this.query()}`); });
     this.resized = settled(120, () => this.redraw());
@@ -129,6 +136,7 @@ class Page {
     this.left = true;
     this.gone.abort();
     this.ask.stop();
+    this.askExact.stop();
     clearTimeout(this.full);
     this.waited();
     this.pins.forEach((pin) => pin.ask?.stop());
@@ -214,6 +222,7 @@ class Page {
     if (colour === undefined) return this.say(`${MOST_PINS} curves are pinned; unpin one first.`);
     const { points, faded } = this.simulations.points(this.view);
     this.pins.push({ values: { ...this.view.values }, answer: this.answer, points: faded ? [] : points, key: physics(this.view), colour });
+    if (this.answer.draft) this.askPin(this.pins.at(-1));
     announce("Pinned.");
     this.looksOtherwise();
   }
@@ -302,6 +311,7 @@ class Page {
     this.answerView = view;
     if (view.x?.points === this.view.x?.points) this.coarse = answer.seconds > SLOW ? answer.coarse : 0;
     this.redraw();
+    if (answer.draft) this.askExact(view);
     if (!this.lectern.veil) announce(sentence(this.answer, view));
   }
 
@@ -338,7 +348,8 @@ class Page {
 
   async paint() {
     if (!this.plot.isConnected || (!this.answer && this.description.has_theory)) return;
-    const view = this.answerView ?? this.view, curves = this.curves();
+    const view = this.answerView ?? this.view, curves = this.curves(), draft = Boolean(this.answer?.draft);
+    this.figure.classList.toggle("draft", draft);
     const preview = (view.x?.points ?? 0) < (this.view.x?.points ?? 0);
     const figure = await draw(this.plot, { view, curves, declarations: this.declarations, logarithmic: this.logarithmic, preview, map: this.map, veil: this.lectern.veil, legend: this.legend, pins: view.y ? [] : this.pins, unpin: (k) => this.unpin(k) });
     this.mapTick.hidden = Boolean(view.x) || !curves[0].answer.series.length || !planeOf(curves[0].answer.series[0], curves[0].answer);
@@ -351,7 +362,7 @@ class Page {
     this.pinButton.disabled = Boolean(view.y) || bare;
     this.showStatus(curves[0].answer);
     if (this.values.open) this.showTable();
-    const settled = JSON.stringify(view) === JSON.stringify(this.view); // neither a preview nor an older view
+    const settled = JSON.stringify(view) === JSON.stringify(this.view) && !draft; // neither a preview nor an older view
     document.dispatchEvent(new CustomEvent("drawn", { detail: { values: { ...view.values }, settled } }));
   }
 
