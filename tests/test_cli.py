@@ -13,6 +13,7 @@ import pytest
 
 import solvable as sv
 from commands import answer
+from solvable.cli.app import main
 from solvable.cli.common import print_table
 from waiting import LONG, holding, until, with_path
 
@@ -246,3 +247,23 @@ def test_a_file_that_cannot_be_an_array_is_refused_at_once(capsys, tmp_path, kin
     assert code == 2
     assert err.count("\n") == 1
     assert file.name in err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["predict"], "predict needs DATA; see solvable predict --help."),
+        (["sweep", "run"], "sweep run needs RUN and MODEL; see solvable sweep --help."),
+        (["study", "perceptron", "--figur", "a.png"], "there is no option --figur; did you mean --figure?"),
+        (["optimise", "perceptron", "--log", "y"], "there is no option --log; see solvable optimise --help."),
+        (["optimise", "perceptron", "--minimise"], "--minimise needs a value; see solvable optimise --help."),
+        (["study", "perceptron", "--seeds", "x"], "--seeds x is not a whole number; see solvable study --help."),
+        (["notebook", "perceptron", "more"], "'more' is one word too many; see solvable notebook --help."),
+        (["studdy", "perceptron"], "there is no command 'studdy'; did you mean 'study'?"),
+    ],
+)
+def test_words_that_cannot_be_parsed_are_refused_in_one_sentence(capsys, words, sentence):
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    assert stop.value.code == 2
+    assert capsys.readouterr().err == f"solvable: {sentence}\n"

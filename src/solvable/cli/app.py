@@ -8,14 +8,15 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import sys
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import tyro
 from tyro.conf import OmitSubcommandPrefixes, subcommand
 
-from ..errors import SolvableError
+from ..errors import SolvableError, nearest
 from . import (
     check,
     cite,
@@ -124,11 +125,40 @@ def _parsed(words: list[str]) -> Any:
     except SystemExit as stop:
         if not stop.code:
             raise
-        lines = [line.strip("╭╮╰╯│─- \t") for line in refusal.getvalue().splitlines()]
-        shown = [line for line in lines if line and not line.startswith("For full helptext")]
-        # The first line is the title of the box; it is used only if there is nothing else.
-        sentence = " ".join(shown[1:] or shown).partition(" Argument helptext:")[0]
+        sentence = _in_one_sentence(refusal.getvalue(), words)
         if "--json" in words:
-            print(json.dumps({"error": sentence}))
-        print(f"solvable: {sentence} (see solvable --help)", file=sys.stderr)
+            print(json.dumps({"error": sentence}, ensure_ascii=False))
+        print(f"solvable: {sentence}", file=sys.stderr)
         sys.exit(2)
+
+
+_COMMAND_WORDS = [one.__metadata__[0].name for one in get_args(get_args(Command)[0])]
+
+
+def _in_one_sentence(refusal: str, words: list[str]) -> str:
+    """What tyro's box says about these words; its lines are indented once for a name and twice for its meaning."""
+    lines = [line.strip("╭╮╰╯│").rstrip("─ ") for line in refusal.splitlines()]
+    command = next((word for word in words if not word.startswith("-")), "")
+    where = f"; see solvable {command} --help" if command in _COMMAND_WORDS else "; see solvable --help"
+    named = [line.strip() for line in lines if re.match(r" {5}(?!solvable )\S", line)]
+    text = " ".join(line.strip("─ \t") for line in lines[1:] if line.strip("─ \t"))
+    text = re.split(r" Argument helptext:| For full helptext", text or lines[0].strip("─ "))[0].strip()
+    if missing := re.match(r"Missing from solvable ([a-z -]+):", text):
+        return f"{missing[1]} needs {' and '.join(named)}{where}."
+    if empty := re.match(r"Missing value for argument '(\S+)'", text):
+        return f"{empty[1]} needs a value{where}."
+    if unknown := re.match(r"Unrecognized (?:or misplaced )?options: (\S+?),?(\s|$)", text):
+        word = unknown[1]
+        if command not in _COMMAND_WORDS and word == command:
+            return f"there is no command {word!r}; {nearest(word, _COMMAND_WORDS)}"
+        if not word.startswith("-"):
+            return f"{word!r} is one word too many{where}."
+        own = [line.split()[0].rstrip(",") for line in named if line.startswith("--")]
+        close = own and (" in solvable " not in text or f" in solvable {command} --help" in text)
+        return f"there is no option {word}" + (f"; did you mean {own[0]}?" if close else f"{where}.")
+    if wrong := re.match(r"Error parsing (\S+): (.*): '?(.*?)'?$", text):
+        kind = {"int()": "a whole number", "float": "a number"}
+        is_not = next((what for mark, what in kind.items() if mark in wrong[2]), None)
+        if is_not:
+            return f"{wrong[1]} {wrong[3]} is not {is_not}{where}."
+    return text.rstrip(".") + where + "."
