@@ -258,7 +258,7 @@ def test_a_file_that_cannot_be_an_array_is_refused_at_once(capsys, tmp_path, kin
         (["optimise", "perceptron", "--log", "y"], "there is no option --log; see solvable optimise --help."),
         (["optimise", "perceptron", "--minimise"], "--minimise needs a value; see solvable optimise --help."),
         (["study", "perceptron", "--seeds", "x"], "--seeds x is not a whole number; see solvable study --help."),
-        (["notebook", "perceptron", "more"], "'more' is one word too many; see solvable notebook --help."),
+        (["equations", "perceptron", "more"], "'more' is one word too many; see solvable equations --help."),
         (["studdy", "perceptron"], "there is no command 'studdy'; did you mean 'study'?"),
     ],
 )

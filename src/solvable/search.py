@@ -179,7 +179,7 @@ def locate(
         if heights[a] == 0:
             return float(axis.value(jnp.asarray(grid[a])))
         if heights[a] * heights[b] < 0:
-            root = _root(lambda u: float(np.asarray(sign(np.array([u])))[0]), grid[a], grid[b], tolerance)
+            root = _root(lambda u: float(np.asarray(sign(np.array([u])))[0]), float(grid[a]), float(grid[b]), tolerance)
             if np.isfinite(root):
                 return float(axis.value(jnp.asarray(root)))
     return float("nan")
@@ -193,7 +193,8 @@ def _root(height: Callable[[float], float], low: float, high: float, tolerance: 
     from scipy.optimize import brentq
 
     try:
-        return float(brentq(height, low, high, xtol=tolerance))  # raises a ValueError where there is no value
+        root: Any = brentq(height, low, high, xtol=tolerance)  # raises a ValueError where there is no value
+        return float(root)
     except ValueError:
         rising = height(high) > 0
     while high - low > tolerance:

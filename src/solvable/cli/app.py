@@ -137,12 +137,15 @@ _COMMAND_WORDS = [one.__metadata__[0].name for one in get_args(get_args(Command)
 
 def _in_one_sentence(refusal: str, words: list[str]) -> str:
     """What tyro's box says about these words; its lines are indented once for a name and twice for its meaning."""
-    lines = [line.strip("╭╮╰╯│").rstrip("─ ") for line in refusal.splitlines()]
+    lines = [line[1:].rstrip("╮╯│ ") for line in refusal.splitlines()]  # without the box's sides, which may be spaces
+    lines = [line for line in lines if line.strip("─- ")]  # rules go
     command = next((word for word in words if not word.startswith("-")), "")
     where = f"; see solvable {command} --help" if command in _COMMAND_WORDS else "; see solvable --help"
     named = [line.strip() for line in lines if re.match(r" {5}(?!solvable )\S", line)]
-    text = " ".join(line.strip("─ \t") for line in lines[1:] if line.strip("─ \t"))
-    text = re.split(r" Argument helptext:| For full helptext", text or lines[0].strip("─ "))[0].strip()
+    text = " ".join(
+        line.strip() for line in lines[1:] or [line.strip("─- ") for line in lines]
+    )  # after the box's title
+    text = re.split(r" Argument helptext:| For full helptext", text)[0].strip()
     if missing := re.match(r"Missing from solvable ([a-z -]+):", text):
         return f"{missing[1]} needs {' and '.join(named)}{where}."
     if empty := re.match(r"Missing value for argument '(\S+)'", text):
