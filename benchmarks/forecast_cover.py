@@ -171,7 +171,9 @@ def summary_of_rates(records: list[Record]) -> dict[str, Any]:
 
 def main() -> int:
     about = argparse.ArgumentParser(prog="python -m benchmarks.forecast_cover", description=__doc__)
-    about.add_argument("--group", choices=("synthetic", "developed", "reported", "unseen"), default="synthetic")
+    about.add_argument(
+        "--group", choices=("synthetic", "developed", "reported", "unseen", "fresh", "later"), default="synthetic"
+    )
     about.add_argument("--loss", choices=("square", "logistic"), default="square")
     about.add_argument("--seeds", default="1000:1012", help="a:b, the synthetic tables of each class (bands: 0:40)")
     about.add_argument("--splits", type=int, default=2, help="splits to forecast from, of each table")

@@ -69,7 +69,7 @@ def memory(rows: int = 100_000, columns: int = 1_000) -> Row:
 
 def main() -> int:
     about = argparse.ArgumentParser(prog="python -m benchmarks.predict", description=__doc__)
-    about.add_argument("--group", choices=("developed", "reported", "unseen"), default="developed")
+    about.add_argument("--group", choices=("developed", "reported", "unseen", "fresh", "later"), default="developed")
     about.add_argument("--learner", default="ridge", help="ridge or lasso")
     about.add_argument("--repeats", type=int, default=10)
     chosen = about.parse_args()

@@ -1,6 +1,9 @@
 """State evolution of Bayes-optimal sparse regression by tramp (Baker, Aubin, Krzakala and Zdeborová 2020), run by an interpreter
 that has it: `tramp_peer.py ITERATIONS FRACTION NOISE SAMPLES…`.
 
+It has not run here: tramp is distributed as source only, and the package of that name in the Python Package Index is another
+project. `benchmarks.glm` compares with the saddle points of `glm` instead, unless an environment is named that has it.
+
 Prints one JSON line: the mean squared error of the weights for every number of samples, and CPU seconds.
 """
 

@@ -204,13 +204,16 @@ def test_wrong_input_gives_one_sentence_and_code_two(capsys, words):
         ("transformer advise --std x", "--std = 'x' is not a number."),
         ("simulate perceptron --size", "--size needs a value (see solvable simulate --help)."),
         ("theory", "solvable theory needs MODEL: a model's id, as `solvable list` prints it."),
+        ("sweep run", "solvable sweep run needs RUN and MODEL (see solvable sweep run --help)."),
+        ("study perceptron --figur a.png", "solvable study has no option '--figur'; did you mean '--figure'?"),
+        ("equations perceptron more", "'more' is one word too many for solvable equations."),
+        ("optimise perceptron --minimise", "--minimise needs a value (see solvable optimise --help)."),
         ("potts fit a --method foo", "--method = 'foo' is not one of 'dense', 'factored'."),
         ("potts", "one of the commands fit, contacts, sample, energies is missing."),
         ("thery perceptron", "there is no command 'thery'; did you mean 'theory'?"),
         ("sweep rn x", "there is no command 'rn'; did you mean 'run'?"),
         ("theory perceptron --jsn", "solvable theory has no option '--jsn'; did you mean '--json'?"),
         ("sweep run a perceptron --wokers 2", "solvable sweep run has no option '--wokers'; did you mean '--workers'?"),
-        ("figure a b", "'b' is one word too many for solvable figure."),
     ],
 )
 def test_a_refused_command_line_names_the_word_and_what_is_allowed(capsys, words, sentence):

@@ -6,6 +6,7 @@ import pytest
 
 import solvable as sv
 from solvable.methods.fixed_points.saddle import branches
+from solvable.search import _root
 
 
 class Magnet(sv.Model):
@@ -80,3 +81,10 @@ def test_peaks_and_levels_are_located_and_absence_is_nan():
 def test_an_invalid_search_is_refused(what):
     with pytest.raises(sv.SolvableError):
         sv.locate(sv.Perceptron(loss="square"), along="samples", what=what)
+
+
+def test_a_root_is_found_around_places_without_a_value_and_not_inside_of_them():
+    hole = lambda u, low, high: float("nan") if low < u < high else u - 0.3  # noqa: E731
+    assert abs(_root(lambda u: hole(u, 0.4, 0.7), 0.0, 1.0, 1e-10) - 0.3) < 1e-9
+    assert abs(_root(lambda u: -hole(u, 0.29995, 0.30003), 0.2, 0.5, 1e-10) - 0.3) < 1e-4
+    assert np.isnan(_root(lambda u: hole(u, 0.2, 0.4), 0.0, 1.0, 1e-10))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -124,7 +124,7 @@ def locate(
     >>> round(locate(model, along="samples", what="peak of test_loss", between=(0.5, 2)), 3)  # the interpolation peak
     1.0
     """
-    from scipy.optimize import brentq, minimize_scalar
+    from scipy.optimize import minimize_scalar
 
     _check(model, [along], None)
     axis = _Axis.of(model, along, between)
@@ -179,9 +179,33 @@ def locate(
         if heights[a] == 0:
             return float(axis.value(jnp.asarray(grid[a])))
         if heights[a] * heights[b] < 0:
-            root = brentq(lambda u: float(np.asarray(sign(np.array([u])))[0]), grid[a], grid[b], xtol=tolerance)
-            return float(axis.value(jnp.asarray(root)))
+            root = _root(lambda u: float(np.asarray(sign(np.array([u])))[0]), float(grid[a]), float(grid[b]), tolerance)
+            if np.isfinite(root):
+                return float(axis.value(jnp.asarray(root)))
     return float("nan")
+
+
+def _root(height: Callable[[float], float], low: float, high: float, tolerance: float) -> float:
+    """A root between two points of opposite sign, around places without a value (a theory that did not converge there).
+
+    NaN if such places leave an interval wider than 1e-4 of the range.
+    """
+    from scipy.optimize import brentq
+
+    try:
+        root: Any = brentq(height, low, high, xtol=tolerance)  # raises a ValueError where there is no value
+        return float(root)
+    except ValueError:
+        rising = height(high) > 0
+    while high - low > tolerance:
+        for share in (0.5, 0.4, 0.6, 0.25, 0.75, 0.1, 0.9):
+            at = low + share * (high - low)
+            if np.isfinite(value := height(at)):
+                low, high = (low, at) if (value > 0) == rising else (at, high)
+                break
+        else:
+            break
+    return 0.5 * (low + high) if high - low <= max(tolerance, 1e-4) else float("nan")
 
 
 def _transition_sign(model: Model, along: str, axis: _Axis, u: np.ndarray, numerics: Any) -> np.ndarray:

@@ -56,8 +56,14 @@ def _no_value(text: str, command: str, commands: Mapping[str, type]) -> str | No
 
 
 def _missing(text: str, command: str, commands: Mapping[str, type]) -> str | None:
-    found = re.match(r"Missing from solvable ([\w ]+?): (\S+) (.*?) \(required\)", text)
-    return f"solvable {found[1]} needs {found[2]}: {found[3][0].lower()}{found[3][1:].rstrip('.')}." if found else None
+    begun = re.match(r"Missing from solvable ([\w ]+?): ", text)
+    needed = re.findall(r"(\S+) (.+?) \(required\)(?: |$)", text[begun.end() :]) if begun else []
+    if begun is None or not needed:
+        return None
+    if len(needed) > 1:
+        return f"solvable {begun[1]} needs {' and '.join(name for name, _ in needed)}{_of(begun[1])}."
+    name, meaning = needed[0]
+    return f"solvable {begun[1]} needs {name}: {meaning[0].lower()}{meaning[1:].rstrip('.')}."
 
 
 def _wrong_choice(text: str, command: str, commands: Mapping[str, type]) -> str | None:

@@ -128,6 +128,7 @@ def plot_study(
         side_by_side = 2 if len(panels) in (2, 4) else 3
         columns = max(len(place.panels()) for place in places.values()) if wishes.by else side_by_side
     with house_style():
+        given = axes is not None
         if axes is None:
             rows, wide = -(-len(panels) // columns), min(columns, len(panels))
             figure, grid = plt.subplots(rows, wide, figsize=(max(3.7 * wide, 4.4), 2.9 * rows), squeeze=False)
@@ -155,7 +156,7 @@ def plot_study(
             axis.set_visible(False)
         title = "; ".join(dict.fromkeys(m.title or m.id for m in study.models.values()))
         figure.suptitle(title, fontsize=11)
-        _legends(figure, axes[: len(panels)])
+        _legends(figure, axes[: len(panels)], grows=not given)
         notes = [FINER_NOTE] * between + _left_out(data, places.values())
         if notes and axes:
             _note(axes[min(len(axes), len(panels)) - 1], "; ".join(notes))
@@ -239,8 +240,11 @@ def _note(axis: Axes, sentence: str) -> None:
                   fontsize=6.5, color="#777777", annotation_clip=False)  # fmt: skip
 
 
-def _legends(figure: Figure, axes: Sequence[Axes]) -> None:
-    """One legend below the figure, and one of its own for a panel with lines that the first does not have."""
+def _legends(figure: Figure, axes: Sequence[Axes], grows: bool = False) -> None:
+    """One legend below the figure, and one of its own for a panel with lines that the first does not have.
+
+    A figure that `grows` gets room for a long legend, so that its panels keep their height.
+    """
     if not axes:
         return
     shared = _entries(axes[0])
@@ -251,6 +255,9 @@ def _legends(figure: Figure, axes: Sequence[Axes]) -> None:
         wide = 0.55 + 0.075 * max(map(len, shared))  # inches of an entry: its line, and its letters
         columns = max(1, min(len(shared), 5, int(figure.get_size_inches()[0] / wide)))
         figure.legend(list(shared.values()), list(shared), loc="outside lower center", ncols=columns)
+        if grows and (rows := -(-len(shared) // columns)) > 2:
+            width, height = figure.get_size_inches()
+            figure.set_size_inches(width, height + 0.18 * (rows - 2))
 
 
 def _entries(axis: Axes) -> dict[str, Any]:

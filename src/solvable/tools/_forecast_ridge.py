@@ -163,9 +163,10 @@ def combine(found: Ingredients) -> tuple[np.ndarray, np.ndarray, np.ndarray, flo
     off = float(weights @ np.nan_to_num(missed))
     # The distance of the theories counts in full where the halves cannot decide, and by a third where they can.
     apart = np.abs(np.nan_to_num(found.gains[1] - found.gains[0])) * (0.3 + 1.4 * weights.min())
-    # A miss on halves is carried over in proportion to the gain.
+    # A miss on halves is carried over in proportion to what was foretold: a theory that expected half of the gain there may
+    # expect half of it here.
     guess = float(weights @ np.nan_to_num(np.array(forecasts)))
-    share = np.minimum(np.abs(gain) / max(abs(measured), abs(guess), 0.02), 1.0)
+    share = np.minimum(np.abs(gain) / max(abs(guess), 0.02), 1.0)
     squares = (1.645 * mix(found.errors)) ** 2 + mix(found.spread) ** 2 + apart**2 + (0.2 * gain) ** 2 + 0.01**2
     squares = squares + (share * off) ** 2 + (1.645 * share * error) ** 2
     trusted = (abs(off) <= 0.1 + 2 * error) & (apart <= APART)
