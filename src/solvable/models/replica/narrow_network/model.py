@@ -95,7 +95,7 @@ class NarrowNetwork(Model):
     theory_seconds = 5e-3
     simulation_seconds = 10.0
     simulation_growth = 3.2
-    first_view = FirstView(sizes=(36, 64), span=(3.0, 10.0), points=2, seeds=6)  # each number of samples is compiled
+    first_view = FirstView(sizes=(36, 64), span=(3.0, 10.0), points=1, seeds=6)  # each number of samples is compiled
     check_study = (
         {
             "values": {"learner": "erm", "activation": "erf", "samples": 6.0, "penalty": 0.002, "noise": 0.001},

@@ -29,7 +29,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from solvable.methods.data.digits import digit_images
 from solvable.methods.training.adam import adam_step, no_moments
-from solvable.model import Control, Count, Guard, Model, choice, control, observable
+from solvable.model import Control, Count, FirstView, Guard, Model, choice, control, observable
 
 from .._papers import TWO_FAILURES
 
@@ -63,6 +63,7 @@ class SignalDigits(Model):
     method = "none closed; the recursion of transformer-signals beside it"
     typical_sizes = (32, 64, 128)
     simulation_seconds = 20.0
+    first_view = FirstView(values={"depth": 2})
     guard = Guard(values={"depth": 1, "steps": 10}, size=16, seeds=2)
     references = (TWO_FAILURES,)
     paired = ("optimiser",)

@@ -57,7 +57,7 @@ from jaxtyping import Array
 from solvable.methods.averages.activations import activation
 from solvable.methods.averages.functions import function_named
 from solvable.methods.averages.softmax_weights import SoftmaxTable, softmax_table
-from solvable.model import Control, Guard, Model, Numerics, choice, control, dimension, observable
+from solvable.model import Control, FirstView, Guard, Model, Numerics, choice, control, dimension, observable
 
 from .._papers import RANK_COLLAPSE, TWO_FAILURES
 
@@ -89,6 +89,7 @@ class TransformerSignals(Model):
     typical_sizes = (128, 256, 512)
     theory_seconds = 1e-3
     simulation_seconds = 0.5
+    first_view = FirstView(seeds=48)
     finite_size = 6.0
     inconclusive = 0.3
     guard = Guard(values={"context": 16, "depth": 3}, size=96, seeds=16)

@@ -54,9 +54,9 @@ class FewBitSynapses(Model):
     method = "replica-symmetric and replicated entropies; message passing at finite size"
     numerics = Numerics(nodes=96, panel=10, inner=256, tolerance=1e-11)
     typical_sizes = (101, 201, 401)
-    theory_seconds = 0.02
+    theory_seconds = 0.08
     simulation_seconds = 0.08
-    first_view = FirstView(seeds=40, points=4)
+    first_view = FirstView(seeds=32, points=4)
     batch_accuracy = 1e-9
     accuracy = 1e-7
     finite_size = 4.0
