@@ -56,8 +56,11 @@ class Measured:
 
         >>> Measured("excess loss", 2e-4, 1e-4, below=1e-3).describe()
         'excess loss: 0.0002 ± 0.0001 (< 0.001)'
+        >>> Measured("of one network", 0.02, math.nan, above=0).describe()
+        'of one network: 0.02, without an error (> 0)'
         """
-        digits = f"{self.value:.4g}" + (f" ± {self.error:.1g}" if self.error else "")
+        error = f" ± {self.error:.1g}" if math.isfinite(self.error) else ", without an error"
+        digits = f"{self.value:.4g}" + (error if self.error else "")
         bounds = [f"> {self.above:.4g}"] * math.isfinite(self.above) + [f"< {self.below:.4g}"] * math.isfinite(
             self.below
         )

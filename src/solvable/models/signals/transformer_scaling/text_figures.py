@@ -268,12 +268,13 @@ def _draw_shapes(axes: Any, runs: Any, flops: Any, where: str) -> None:
     """Final losses over shapes, with the rate of the first and with each one's own, and the deepest one's course of training."""
     rates = tuned_rate(runs)
     kept, best = loss_at_rate(runs, rates), runs.final_loss_simulated.min("rate")
+    room = min(0.6, 0.02 + 1.5 * float(np.ptp(best.mean("seed").values)))
     for axis, values, words in zip(axes, (kept, best), ("rate tuned on the first shape", "rate tuned on every shape"),
                                    strict=False):  # fmt: skip
         for i, rule in enumerate(runs.rule.values):
             points(axis, range(runs.sizes["shape"]), values.sel(rule=rule), i, NAMES[str(rule)], 3)
         axis.set_xticks(range(runs.sizes["shape"]), list(runs["shape"].values))
-        axis.set(xlabel="width × depth, at about equal compute", title=words, ylim=_window(best, 0.6))
+        axis.set(xlabel="width × depth, at about equal compute", title=words, ylim=_window(best, room))
     axes[0].set_ylabel(f"test loss at the end, per letter\n({where})")
     deepest = runs["shape"].values[-1]
     for i, rule in enumerate(runs.rule.values):
