@@ -106,13 +106,18 @@ def words_table(listings: Iterable[Any]) -> str:
 def fields_table(fields: Iterable[dict[str, Any]]) -> str:
     rows = []
     for field in fields:
-        allowed = code_list(field["options"]) if field["options"] else cell(field["range"])
+        allowed = code_list(field["options"]) if field["options"] else cell(named(field["range"]))
         if field["typical"]:
             allowed += f" (typically {field['typical'][0]:g} to {field['typical'][1]:g})"
         default = f"`{field['default']}`" if field["options"] else cell(field["default"])
         meaning = formula_cell(field["meaning"]) + ("; a whole number in a simulation" if field["counts"] else "")
         rows.append([f"`{field['name']}`", field["kind"], math(field["symbol"]), default, allowed, meaning])
     return table(["field", "kind", "symbol", "default", "range", "meaning"], rows)
+
+
+def named(text: str) -> str:
+    """A text with its names of several words as code: `input_dimension`, `layer_norm`."""
+    return re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", r"`\g<0>`", text)
 
 
 def observables_table(observables: Iterable[dict[str, Any]]) -> str:
@@ -123,7 +128,7 @@ def observables_table(observables: Iterable[dict[str, Any]]) -> str:
         power = "" if about["status"] == "exact" or not compared else math(f"d^{{-{simple(about['power'])}}}")
         name = f"`{about['name']}`"
         dims = " × ".join(f"`{d}`" for d in about["dims"]) or "–"
-        rows.append([name, math(about["symbol"]), dims, about["status"], power, where, cell(about["when"]),
+        rows.append([name, math(about["symbol"]), dims, about["status"], power, where, cell(named(about["when"])),
                      formula_cell(about["meaning"])])  # fmt: skip
     heads = ["observable", "symbol", "dimensions", "status", "finite-size term", "given by", "when", "meaning"]
     return table(heads, rows)

@@ -233,7 +233,7 @@ class ShapedTransformer(Model):
         return found | {"drift": drift, "diffusion": diffusion(V, of), "converged": fine, "residual": residual}
 
     def _measured(self, V: Array, stopped: Array) -> dict[str, Array]:
-        """The observables of covariances V[α, β, ...]."""
+        """The observables of the tokens' covariances."""
         found = {"length": V[0, 0], "stopped": stopped.astype(V.dtype)}
         if self.tokens > 1:
             found["correlation"] = jnp.clip(V[0, 1] / jnp.sqrt(V[0, 0] * V[1, 1]), -1.0, 1.0)
