@@ -36,7 +36,7 @@ from solvable.methods.sequences.interactions import SumOfBodies, law_loss
 from solvable.methods.sequences.monte_carlo import sample
 from solvable.methods.training.loops import MaskedTokens, evaluate, masked_loss, train
 from solvable.methods.training.squared_attention import InteractionStack, displacement
-from solvable.model import Control, Count, FirstView, Guard, Model, choice, control, dimension, observable
+from solvable.model import Control, Count, Guard, Model, choice, control, dimension, observable
 
 from .._interactions import (
     CLONE,
@@ -150,7 +150,6 @@ class LongSequences(Model):
     runs = "host"
     typical_sizes = (1_000, 4_000, 16_000)
     simulation_seconds = 8.0
-    first_view = FirstView(values={"steps": 500})
     simulation_growth = 0.2
     arms_declared = MappingProxyType(
         {

@@ -56,7 +56,7 @@ class FewBitSynapses(Model):
     typical_sizes = (101, 201, 401)
     theory_seconds = 0.08
     simulation_seconds = 0.08
-    first_view = FirstView(seeds=32, points=4)
+    first_view = FirstView(seeds=48, points=4)
     batch_accuracy = 1e-9
     accuracy = 1e-7
     finite_size = 4.0
