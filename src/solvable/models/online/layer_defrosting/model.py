@@ -303,37 +303,26 @@ class LayerDefrosting(Model):
         return x, source[what].astype(x.dtype), target[what].astype(x.dtype)
 
     def _pair(self, key: PRNGKeyArray, size: int, count: Count, dtype: Any) -> Pair:
-        if self.tasks == "given":
-            assert self.rows is not None
-            number, columns = self.rows.shape
-            tested, most = number // 4, number // 3
-            if size > columns:
-                raise InvalidValue(f"size = {size} is more than the {columns} columns of rows.")
-            if count.padded > most:
-                raise InvalidValue(
-                    f"samples gives about {count.padded} target rows at size = {size}: at most {most}, a third of the rows, "
-                    f"are kept for the target, samples = {most / size:g}."
-                )
-            x, first, second = self._given(key, size, dtype)
-            target, rest = slice(tested, tested + most), slice(tested + most, None)
-            return self._parts(x, first, second, tested, target, rest, count)
-        tested = TESTED[self.tasks]
-        if self.tasks == "digits":
-            if size > PIXELS:
-                raise InvalidValue(f"size = {size} is more than the {PIXELS} pixels of a digit.")
-            if count.padded > TARGET_DIGITS:
-                raise InvalidValue(
-                    f"samples gives about {count.padded} target digits at size = {size}: at most {TARGET_DIGITS} are kept "
-                    f"for the target, samples = {TARGET_DIGITS / size:g}."
-                )
-            x, first, second = self._digits(key, size, dtype)
-            target = slice(tested, tested + TARGET_DIGITS)
-            rest = slice(tested + TARGET_DIGITS, None)
-        else:
-            many = SOURCE_SAMPLES * size
+        if self.tasks == "teachers":
+            tested, many = TESTED["teachers"], SOURCE_SAMPLES * size
             x, first, second = self._teachers(key, size, tested + many + count.padded, dtype)
-            rest, target = slice(tested, tested + many), slice(tested + many, None)
-        return self._parts(x, first, second, tested, target, rest, count)
+            return self._parts(
+                x, first, second, tested, slice(tested + many, None), slice(tested, tested + many), count
+            )
+        if self.rows is not None:
+            number, columns = self.rows.shape
+            tested, most, whole, kept = number // 4, number // 3, "columns of rows", "rows"
+        else:
+            columns, tested, most, whole, kept = PIXELS, TESTED["digits"], TARGET_DIGITS, "pixels of a digit", "digits"
+        if size > columns:
+            raise InvalidValue(f"size = {size} is more than the {columns} {whole}.")
+        if count.padded > most:
+            raise InvalidValue(
+                f"samples gives about {count.padded} target {kept} at size = {size}: at most {most} are kept for the target, "
+                f"samples = {most / size:g}."
+            )
+        x, first, second = self._digits(key, size, dtype) if self.rows is None else self._given(key, size, dtype)
+        return self._parts(x, first, second, tested, slice(tested, tested + most), slice(tested + most, None), count)
 
     def _parts(
         self, x: Array, first: Array, second: Array, tested: int, target: slice, rest: slice, count: Count
