@@ -239,7 +239,7 @@ def run_chains_together(
         if number == 1:
             continue  # the first piece is always discarded
         for lane in [lane for lane in range(len(keys)) if lane not in done]:
-            own = jax.tree.map(lambda x, lane=lane: x[lane], (state, made))
+            own = _pick((state, made), lane)
             run = _judged(own[0], own[1], observe(lane, own[1]), steps, effective)
             if run.converged or 2 * thin > most:
                 done[lane] = run
@@ -260,4 +260,5 @@ def _residual(found: Diagnosis, effective: float) -> float:
     return worst if worst == worst else float("inf")  # a draw that is not finite
 
 
+_pick = jax.jit(lambda tree, lane: jax.tree.map(lambda x: x[lane], tree))
 _diagnose = jax.jit(lambda trace: (r_hat(trace), effective_size(trace)))

@@ -109,7 +109,9 @@ class FeatureDiffusion(Model):
     theory_seconds = 0.08
     simulation_seconds = 3.0
     simulation_growth = 3.0
-    guard = Guard(values={"times": [3.0, 30.0, 300.0, 1e5], "noising": [0.5, 1.5, 2.5, 3.5]}, size=30, seeds=6)
+    guard = Guard(
+        values={"times": [3.0, 30.0, 300.0, 1e5], "noising": [0.5, 1.5, 2.5, 3.5]}, size=30, seeds=6, points=12
+    )
     check_study = (
         # Atoms and narrow bulks of the spectrum are spread over several bins by the lengths of finite features, |w_i|²/d =
         # 1 + O(d^−½); the rest of it is compared in the tests.

@@ -292,19 +292,14 @@ class NarrowNetwork(Model):
         self, losses: list[PenalisedLoss], tasks: list[Task], keys: Key[Array, " lanes"]
     ) -> list[dict[str, Any]]:
         """Means over four chains, in two pairs; informed chains start above and below, at overlaps 1 and 0.7."""
-        starts = jnp.stack([task.random for task in tasks])
-        if self.start == "teacher":
-            teachers = jnp.stack([task.teacher for task in tasks])[:, None]
-            near = jnp.where(jnp.arange(CHAINS) < CHAINS // 2, 1.0, NEAR).astype(starts.dtype)[None, :, None, None]
-            starts = near * teachers + jnp.sqrt(1 - near**2) * starts
-        chains = Chains(jax.tree.map(lambda *parts: jnp.stack(parts), *losses))
+        chains, starts = _together(losses, tasks, self.start == "teacher")
         runs = run_chains_together(
             partial(_proceed, chains), _begin(chains, starts), keys,
             lambda lane, draws: self._measured(losses[lane].network, tasks[lane], draws[::2], draws[1::2]),
             draws=DRAWS, most=THINNEST,
         )  # fmt: skip
         return [
-            {n: jnp.mean(v) for n, v in run.traces.items()} | {"converged": run.converged, "residual": run.residual}
+            {n: np.mean(v) for n, v in run.traces.items()} | {"converged": run.converged, "residual": run.residual}
             for run in runs
         ]
 
@@ -323,7 +318,18 @@ class NarrowNetwork(Model):
         ):  # losses of a single draw; the other learners use the mean of all draws or the minimum
             seen |= {n: seen[f"own_{n}"] for n in ("excess_loss", "train_loss")}
         wanted = [n for n, o in self.observables().items() if o.simulated and n in seen]
-        return {n: seen[n].astype(float).reshape(shape) for n in wanted}
+        return {n: jnp.asarray(np.asarray(seen[n], float).reshape(shape)) for n in wanted}
+
+
+@eqx.filter_jit
+def _together(losses: list[PenalisedLoss], tasks: list[Task], informed: bool) -> tuple[Chains, Array]:
+    """The chains of all realisations, and where they start."""
+    starts = jnp.stack([task.random for task in tasks])
+    if informed:
+        teachers = jnp.stack([task.teacher for task in tasks])[:, None]
+        near = jnp.where(jnp.arange(CHAINS) < CHAINS // 2, 1.0, NEAR).astype(starts.dtype)[None, :, None, None]
+        starts = near * teachers + jnp.sqrt(1 - near**2) * starts
+    return Chains(jax.tree.map(lambda *parts: jnp.stack(parts), *losses)), starts
 
 
 @eqx.filter_jit
