@@ -30,7 +30,6 @@ from .contract.declarations import (
     checked_size,
 )
 from .contract.functions import refuse_local
-from .contract.values import arrays_in, from_plain, to_plain
 from .errors import InvalidValue, SolvableError, UnknownName, nearest
 from .lab.agreement import Agreement, compare, compare_random, judge
 from .lab.compute import provenance
@@ -49,10 +48,10 @@ from .lab.planning import (
     variant_of,
 )
 from .lab.progress import progress_bar
+from .lab.specifications import arguments, describe, given_fields, named_arrays, plain
 from .lab.store import DamagedBlock, Store, StoreError, block_id
 from .lab.stored_plans import Plan, plan_name, plans, write_plan
 from .model import Model
-from .registry import model_class
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -314,8 +313,8 @@ class Study:
         types = self._types()
         return {
             "several": self.several,
-            "models": {k: _described(m) for k, m in self.models.items()},
-            "arms": {k: {n: _plain(v, types.get(n, "float")) for n, v in a.items()} for k, a in self.arms.items()},
+            "models": {k: describe(m) for k, m in self.models.items()},
+            "arms": {k: {n: plain(v, types.get(n, "float")) for n, v in a.items()} for k, a in self.arms.items()},
             "over": self.over,
             "sizes": self.sizes,
             "seeds": self.seeds,
@@ -329,12 +328,10 @@ class Study:
 
     def _write_specification(self, store: Store) -> None:
         types = self._types()
-        for values in [*(_fields(m) for m in self.models.values()), *self.arms.values()]:
-            for field, value in values.items():
-                for array in arrays_in(value, types.get(field, "float")):
-                    name = _array_name(array)
-                    if name not in store.done():
-                        store.commit(name, {"array": array}, {"kind": "array"})
+        for values in [*(given_fields(m) for m in self.models.values()), *self.arms.values()]:
+            for name, array in named_arrays(values, types):
+                if name not in store.done():
+                    store.commit(name, {"array": array}, {"kind": "array"})
         self.stored_name(store, write=True)
 
     def stored_name(self, store: Store, write: bool = False) -> str:
@@ -354,32 +351,9 @@ class Study:
     @classmethod
     def from_specification(cls, spec: Mapping[str, Any], store: Store) -> Study:
         """The study described by a specification from a store, with its results."""
-
-        def value(v: Any) -> Any:
-            return from_plain(v, lambda name: store.read(name)["array"])
-
-        def model(stored: Mapping[str, Any]) -> Model:
-            kind = model_class(stored["id"])
-            if kind.revision != stored["revision"]:
-                raise SolvableError(
-                    f"this run was made with revision {stored['revision']} of {stored['id']!r}, but revision "
-                    f"{kind.revision} is installed."
-                )
-            return kind.create(**{n: value(v) for n, v in stored["fields"].items()})
-
         try:
-            models = {k: model(m) for k, m in spec["models"].items()}
-            if not all(isinstance(spec[name], list) for name in ("sizes", "seeds")):
-                raise TypeError("sizes and seeds are lists")
-            study = cls(
-                models if spec["several"] else next(iter(models.values())),
-                spec["over"],
-                arms={k: {n: value(v) for n, v in a.items()} for k, a in spec["arms"].items()},
-                sizes=spec["sizes"],
-                seeds=spec["seeds"],
-                numerics=spec["numerics"],
-                dtype=spec["dtype"],
-            )
+            given = arguments(spec, lambda name: store.read(name)["array"])
+            study = cls(given.pop("models"), given.pop("over"), **given)
             study.store = store
             return study
         except (KeyError, TypeError, ValueError, AttributeError, StopIteration, OverflowError) as problem:
@@ -582,25 +556,6 @@ class _Assembled(NamedTuple):
 
 
 # --- small helpers ----------------------------------------------------------------------------------------------------
-
-
-def _fields(model: Model) -> dict[str, Any]:
-    given = {n: getattr(model, n) for n in model.fields() if n not in model._from_defaults}
-    return {n: v for n, v in given.items() if v is not None}
-
-
-def _described(model: Model) -> dict[str, Any]:
-    types = {n: d.type for n, d in model.fields().items()}
-    fields = {n: _plain(v, types[n]) for n, v in _fields(model).items()}
-    return {"id": model.id, "revision": model.revision, "fields": fields}
-
-
-def _plain(value: Any, type: str) -> Any:
-    return to_plain(value, type, _array_name)
-
-
-def _array_name(array: np.ndarray) -> str:
-    return block_id({"array": array.ravel().tolist(), "shape": list(array.shape)})
 
 
 def _python(value: Any) -> Any:
