@@ -137,7 +137,7 @@ def summary(records: list[Record]) -> dict[str, Any]:
     truth = np.array([r["truth"] for r in records])
     before = np.array([r["old"] for r in records])
     reached = np.array([r["reached"] for r in records])
-    after = [combine(Ingredients(r["gains"], r["errors"], r["spread"], r["half"])) for r in records]
+    after = [combine(Ingredients(*(r[name] for name in Ingredients._fields))) for r in records]
     gain, width = np.array([a[0] for a in after]), np.array([a[1] for a in after])
     point = np.array([a[4] for a in after])
     middle = lambda v: [float(q) for q in np.nanmedian(np.where(reached, np.abs(v), np.nan), axis=0)]  # noqa: E731
