@@ -4,6 +4,7 @@ import base64
 import json
 import re
 
+import numpy as np
 import pytest
 
 import solvable as sv
@@ -75,6 +76,16 @@ def test_every_theory_has_a_notebook_that_teaches_it(id, monkeypatch):
         if cell.kind == "code":
             compile(cell.source, id, "exec")
     assert from_script(to_script(cells)) == cells
+
+
+def test_a_notebook_locates_a_transition_only_where_there_is_one():
+    cells = "\n".join(cell.source for cell in teaching_cells(sv.RandomFeatures()))
+    assert (
+        'sv.locate(model, along="width", what="transition")' in cells
+    )  # two features need more samples than are typical
+    assert np.isfinite(sv.locate(sv.RandomFeatures(), along="width"))
+    assert np.isnan(sv.locate(sv.RandomFeatures(), along="samples"))
+    assert "what=" not in "\n".join(cell.source for cell in teaching_cells(sv.create("masked-regression")))
 
 
 @pytest.mark.parametrize("id", [i for i, line in sv.listings().items() if line.kind == "experiment"])

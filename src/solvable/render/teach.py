@@ -109,9 +109,19 @@ def _predicted(model: Any) -> list[str]:
 
 
 def _space(model: Any, name: str, points: int) -> str:
+    low, high = model.fields()[name].span
+    return f"np.{_spacing(model, name)}({low:g}, {high:g}, {points})"
+
+
+def _spacing(model: Any, name: str) -> str:
     declaration = model.fields()[name]
-    low, high = declaration.span
-    return f"np.{'geomspace' if declaration.scale == 'log' and low > 0 else 'linspace'}({low:g}, {high:g}, {points})"
+    return "geomspace" if declaration.scale == "log" and declaration.span[0] > 0 else "linspace"
+
+
+def _grid(model: Any, name: str, points: int) -> Any:
+    import numpy as np
+
+    return getattr(np, _spacing(model, name))(*model.fields()[name].span, points)
 
 
 def _curve_words(model: Any, x: str, names: list[str]) -> str:
@@ -200,7 +210,7 @@ def _plane(model: Any, x: str, others: list[str], name: str) -> list[Cell]:
     ]
     along = _with_transition(model, [x, *others])
     if along:
-        cells += [text(f"The transition along `{along}`, to ten digits (NaN if there is none in the typical range):"),
+        cells += [text(f"The transition along `{along}`, to ten digits:"),
                   code(f'sv.locate(model, along="{along}", what="transition")')]  # fmt: skip
     return cells
 
@@ -221,17 +231,21 @@ def _second(model: Any, x: str, others: list[str]) -> tuple[str, dict[str, Any]]
 
 
 def _with_transition(model: Any, names: list[str]) -> str:
-    """The first control along which the model knows its transition."""
+    """The first control along whose typical range the model knows a transition; only the first one where points take long."""
+    import numpy as np
+
     from ..model import Model
 
     if type(model).transition is Model.transition:
         return ""
-    for name in names:
+    for name in names if type(model).cost_class() == "instant" else names[:1]:
         try:
-            model.transition(name)
+            signs = np.sign(np.asarray(model.replace(**{name: _grid(model, name, 17)}).transition(name), float))
         except SolvableError:
             continue
-        return name
+        signs = signs[np.isfinite(signs)]
+        if len(signs) and signs.min() < signs.max():
+            return name
     return ""
 
 
