@@ -62,9 +62,12 @@ def test_a_page_shows_outputs_and_folds_solutions(tmp_path):
 
 @pytest.mark.parametrize("id", [i for i, line in sv.listings().items() if line.kind != "experiment"])
 def test_every_theory_has_a_notebook_that_teaches_it(id, monkeypatch):
+    from solvable.render import teach
+
     kind = sv.model_class(id)
     monkeypatch.setattr(kind, "transition_lines", sv.Model.transition_lines)  # which would be computed
     monkeypatch.setattr(kind, "transition", sv.Model.transition)
+    monkeypatch.setattr(teach, "_moves", lambda model, x, numbers: True)
     cells = teaching_cells(kind())
     heads = [cell.source.splitlines()[0] for cell in cells if cell.kind == "markdown"]
     assert heads[:3] == [f"# {kind.title}", "## The question", "## The exact curve"]
@@ -76,6 +79,15 @@ def test_every_theory_has_a_notebook_that_teaches_it(id, monkeypatch):
         if cell.kind == "code":
             compile(cell.source, id, "exec")
     assert from_script(to_script(cells)) == cells
+
+
+def test_a_curve_that_is_flat_gives_way_to_what_moves():
+    curves = {}
+    for kind in (sv.QuadraticNetwork, sv.BinaryInitialisation):
+        cells = [cell.source for cell in teaching_cells(kind())]
+        curves[kind.id] = next(source for source in cells if source.startswith("curve = "))
+    assert 'show=["test_loss", "trace"]' in curves["quadratic-network"]  # the threshold does not depend on the scale
+    assert 'show=["depth_scale"]' in curves["binary-initialisation"]
 
 
 def test_a_notebook_locates_a_transition_only_where_there_is_one():

@@ -35,6 +35,7 @@ def _of_theory(model: Any) -> list[Cell]:
     names = [n for n in model.main_observables() if model.observables()[n].predicted] or _predicted(model)
     numbers = [n for n in names if not model.observables()[n].dims]
     controls = _controls(model)
+    numbers = numbers if controls and _moves(model, controls[0], numbers) else []
     cells = [*_opening(model, controls, names), _creation(model)]
     if not model.unprepared:
         cells.append(code("model.theory()"))
@@ -131,6 +132,22 @@ def _curve_words(model: Any, x: str, names: list[str]) -> str:
     )
     shown = _joined([f"`{n}`" for n in names])
     return f"The theory of {shown} along `{x}` ({meaning}), {instant}. A point where it did not converge is left out."
+
+
+def _moves(model: Any, x: str, numbers: list[str]) -> bool:
+    """Whether any of the numbers changes along x; those that a simulation measures are taken to do so."""
+    import numpy as np
+
+    observables = model.observables()
+    if (
+        not numbers
+        or model.unprepared
+        or any(observables[n].simulated for n in numbers)
+        or not any(o.simulated for o in observables.values())
+    ):
+        return bool(numbers)
+    found = model.replace(**{x: _grid(model, x, 3)}).theory(only=numbers)
+    return any(np.ptp(v[np.isfinite(v)]) > 1e-9 for n in numbers if np.isfinite(v := np.asarray(found[n])).any())
 
 
 def _curve(model: Any, x: str, numbers: list[str], names: list[str]) -> Cell:
