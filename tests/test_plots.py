@@ -143,3 +143,13 @@ def test_a_long_legend_of_a_panel_stands_beside_its_curves_and_a_long_title_fits
     figure = study.plot(show="optimal_loss")
     figure.canvas.draw()
     assert figure._suptitle.get_window_extent().x0 >= 0  # pyright: ignore
+
+
+def test_every_symbol_can_be_drawn():
+    from matplotlib.mathtext import MathTextParser
+
+    parser = MathTextParser("agg")
+    for id in sv.listings():
+        kind = sv.model_class(id)
+        for declared in [*kind.fields().values(), *kind.observables_declared]:
+            parser.parse(f"${declared.symbol or "x"}$")  # raises what it does not know
