@@ -152,4 +152,4 @@ def test_every_symbol_can_be_drawn():
     for id in sv.listings():
         kind = sv.model_class(id)
         for declared in [*kind.fields().values(), *kind.observables_declared]:
-            parser.parse(f"${declared.symbol or "x"}$")  # raises what it does not know
+            parser.parse(f"${declared.symbol or 'x'}$")  # raises what it does not know
