@@ -347,3 +347,15 @@ def test_data_that_cannot_be_forecast_are_refused_in_one_sentence(x, y, options,
         forecast(x, y, **options)
     assert says in str(problem.value)
     assert "\n" not in str(problem.value)
+
+
+def test_the_level_on_heavy_tailed_rows_is_that_of_leave_one_out_where_the_theory_misses_it():
+    rng = np.random.default_rng(1)
+    size = np.exp(rng.normal(size=400))
+    x = np.stack([size * np.exp(0.3 * rng.normal(size=400)), size * rng.random(400), rng.random(400)], axis=1)
+    y = np.where(3 * x[:, 0] + 0.5 * x[:, 1] + 0.3 * size * rng.normal(size=400) > 6, 1.0, -1.0)
+    result = quiet(x, y, loss="logistic", curve=False)
+    left = result.diagnostics["leave_one_out"]
+    assert result.diagnostics["leverage_ratio"] > 3
+    assert abs(result.now - left) < 0.3 * left
+    assert result.now_band[0] <= left <= result.now_band[1]
