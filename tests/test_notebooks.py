@@ -112,6 +112,7 @@ def test_every_experiment_has_a_notebook_that_draws_its_kept_results(id):
         if figure.model == id and list(kept_in(figure.name).glob(f"{figure.name}.*nc")):
             assert f'kept("{figure.name}")' in code_cells
     assert ".simulate(seed=0" in code_cells
+    assert "in theory" not in cells[1].source.splitlines()[2]  # it has none
 
 
 def test_the_notebook_of_a_model_runs_from_top_to_bottom(capsys, tmp_path, monkeypatch):

@@ -63,7 +63,8 @@ def _opening(model: Any, controls: list[str], names: list[str]) -> list[Cell]:
     observables, fields = model.observables(), model.fields()
     asked = _joined([f"*{markdown_line(observables[n].meaning)}* (`{n}`)" for n in names[:3]])
     on = f" depend on *{markdown_line(fields[controls[0]].meaning)}* (`{controls[0]}`)" if controls else " behave"
-    question = f"How do {asked}{on}, in theory and in a finite system?"
+    where = {"theory": ", in theory", "experiment": ""}.get(kind.what_it_has(), ", in theory and in a finite system")
+    question = f"How do {asked}{on}{where}?"
     family = f" Family *{kind.family}*." if line is not None else ""
     return [
         text(f"# {kind.title}\n\n{markdown_line(kind.sentence)}{how}{family}\n\n{references_markdown(kind)}"),
