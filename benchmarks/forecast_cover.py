@@ -3,8 +3,8 @@
 Ridge regression from n0 rows to 1.5, 2 and 3 n0, at a tenth, one and ten times the best penalty; with `--loss logistic`
 logistic regression on two classes, targets above their mean and below, at a third, one and three times the best penalty.
 Synthetic tables have fresh rows for the truth; real ones the rows that are left, over many splits. `--group developed` has the
-tables on which the bands were chosen, `--group reported` and `--group unseen` those that were looked at once. With several
-workers set OMP_NUM_THREADS=1.
+tables on which the bands were chosen, `--group reported`, `unseen`, `fresh` and `later` those that were looked at once, and
+`drawn` the products of the columns of tables drawn at random. With several workers set OMP_NUM_THREADS=1.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def summary(records: list[Record]) -> dict[str, Any]:
     truth = np.array([r["truth"] for r in records])
     before = np.array([r["old"] for r in records])
     reached = np.array([r["reached"] for r in records])
-    after = [combine(Ingredients(r["gains"], r["errors"], r["spread"], r["half"])) for r in records]
+    after = [combine(Ingredients(*(r[name] for name in Ingredients._fields))) for r in records]
     gain, width = np.array([a[0] for a in after]), np.array([a[1] for a in after])
     point = np.array([a[4] for a in after])
     middle = lambda v: [float(q) for q in np.nanmedian(np.where(reached, np.abs(v), np.nan), axis=0)]  # noqa: E731
@@ -172,7 +172,9 @@ def summary_of_rates(records: list[Record]) -> dict[str, Any]:
 def main() -> int:
     about = argparse.ArgumentParser(prog="python -m benchmarks.forecast_cover", description=__doc__)
     about.add_argument(
-        "--group", choices=("synthetic", "developed", "reported", "unseen", "fresh", "later"), default="synthetic"
+        "--group",
+        choices=("synthetic", "developed", "reported", "unseen", "fresh", "later", "drawn"),
+        default="synthetic",
     )
     about.add_argument("--loss", choices=("square", "logistic"), default="square")
     about.add_argument("--seeds", default="1000:1012", help="a:b, the synthetic tables of each class (bands: 0:40)")

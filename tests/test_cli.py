@@ -207,6 +207,10 @@ def test_wrong_input_gives_one_sentence_and_code_two(capsys, words):
         ("sweep run", "solvable sweep run needs RUN and MODEL (see solvable sweep run --help)."),
         ("study perceptron --figur a.png", "solvable study has no option '--figur'; did you mean '--figure'?"),
         ("equations perceptron more", "'more' is one word too many for solvable equations."),
+        (
+            "study perceptron loss=square --over samples=1:2:2 penalty=1:2:2",
+            "'penalty=1:2:2' is one word too many: --over takes one field, repeat it to sweep another.",
+        ),
         ("optimise perceptron --minimise", "--minimise needs a value (see solvable optimise --help)."),
         ("potts fit a --method foo", "--method = 'foo' is not one of 'dense', 'factored'."),
         ("potts", "one of the commands fit, contacts, sample, energies is missing."),

@@ -74,6 +74,14 @@ def strictly_parsed(section):
     return commands
 
 
+def test_functions_without_mathematics_are_no_part_of_the_set_up():
+    from solvable.render.paper import documented
+
+    assert documented(sv.GLM) == {}  # tables, parts and branches of the code
+    assert {"averages", "threshold", "_best_pace"} <= set(documented(sv.model_class("rl-perceptron")))
+    assert "_lengths" not in documented(sv.model_class("rl-perceptron"))
+
+
 @pytest.mark.parametrize("id", IDS)
 def test_every_model_is_a_section_that_a_strict_parser_accepts(id):
     from solvable.render.latex import _KNOWN, COMMANDS

@@ -4,6 +4,7 @@ import base64
 import json
 import re
 
+import numpy as np
 import pytest
 
 import solvable as sv
@@ -61,9 +62,12 @@ def test_a_page_shows_outputs_and_folds_solutions(tmp_path):
 
 @pytest.mark.parametrize("id", [i for i, line in sv.listings().items() if line.kind != "experiment"])
 def test_every_theory_has_a_notebook_that_teaches_it(id, monkeypatch):
+    from solvable.render import teach
+
     kind = sv.model_class(id)
     monkeypatch.setattr(kind, "transition_lines", sv.Model.transition_lines)  # which would be computed
     monkeypatch.setattr(kind, "transition", sv.Model.transition)
+    monkeypatch.setattr(teach, "_moves", lambda model, x, numbers: True)
     cells = teaching_cells(kind())
     heads = [cell.source.splitlines()[0] for cell in cells if cell.kind == "markdown"]
     assert heads[:3] == [f"# {kind.title}", "## The question", "## The exact curve"]
@@ -75,6 +79,25 @@ def test_every_theory_has_a_notebook_that_teaches_it(id, monkeypatch):
         if cell.kind == "code":
             compile(cell.source, id, "exec")
     assert from_script(to_script(cells)) == cells
+
+
+def test_a_curve_that_is_flat_gives_way_to_what_moves():
+    curves = {}
+    for kind in (sv.QuadraticNetwork, sv.BinaryInitialisation):
+        cells = [cell.source for cell in teaching_cells(kind())]
+        curves[kind.id] = next(source for source in cells if source.startswith("curve = "))
+    assert 'show=["test_loss", "trace"]' in curves["quadratic-network"]  # the threshold does not depend on the scale
+    assert 'show=["depth_scale"]' in curves["binary-initialisation"]
+
+
+def test_a_notebook_locates_a_transition_only_where_there_is_one():
+    cells = "\n".join(cell.source for cell in teaching_cells(sv.RandomFeatures()))
+    assert (
+        'sv.locate(model, along="width", what="transition")' in cells
+    )  # two features need more samples than are typical
+    assert np.isfinite(sv.locate(sv.RandomFeatures(), along="width"))
+    assert np.isnan(sv.locate(sv.RandomFeatures(), along="samples"))
+    assert "what=" not in "\n".join(cell.source for cell in teaching_cells(sv.create("masked-regression")))
 
 
 @pytest.mark.parametrize("id", [i for i, line in sv.listings().items() if line.kind == "experiment"])
@@ -89,6 +112,7 @@ def test_every_experiment_has_a_notebook_that_draws_its_kept_results(id):
         if figure.model == id and list(kept_in(figure.name).glob(f"{figure.name}.*nc")):
             assert f'kept("{figure.name}")' in code_cells
     assert ".simulate(seed=0" in code_cells
+    assert "in theory" not in cells[1].source.splitlines()[2]  # it has none
 
 
 def test_the_notebook_of_a_model_runs_from_top_to_bottom(capsys, tmp_path, monkeypatch):

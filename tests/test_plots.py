@@ -123,3 +123,33 @@ def test_points_that_did_not_converge_are_not_drawn_at_zero():
     np.testing.assert_array_equal(mean, [2.0, np.nan, 5.0])
     np.testing.assert_allclose(error, [1 / np.sqrt(3), np.nan, 1.0])
     assert _mean_and_error(values[:, :1])[1] is None
+
+
+def test_a_long_legend_of_a_panel_stands_beside_its_curves_and_a_long_title_fits():
+    from solvable.render.plots import _legends
+
+    figure, (first, second) = plt.subplots(1, 2, layout="constrained", figsize=(6, 2.5))
+    first.plot([0, 1], [0, 1], label="one")
+    for k in range(12):
+        second.plot([0, 1], [k, k + 1], label=f"rate 1, student {k}")
+    _legends(figure, [first, second], grows=True)
+    figure.canvas.draw()
+    assert second.get_legend().get_window_extent().x0 >= second.get_window_extent().x1
+    assert figure.get_size_inches()[0] > 7
+    plt.close(figure)
+
+    study = sv.Study(sv.ManyBodyBias(), over={"inverse_temperature": [0.5, 1.0]})
+    study.run(progress=False)
+    figure = study.plot(show="optimal_loss")
+    figure.canvas.draw()
+    assert figure._suptitle.get_window_extent().x0 >= 0  # pyright: ignore
+
+
+def test_every_symbol_can_be_drawn():
+    from matplotlib.mathtext import MathTextParser
+
+    parser = MathTextParser("agg")
+    for id in sv.listings():
+        kind = sv.model_class(id)
+        for declared in [*kind.fields().values(), *kind.observables_declared]:
+            parser.parse(f"${declared.symbol or 'x'}$")  # raises what it does not know

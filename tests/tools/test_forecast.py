@@ -124,7 +124,11 @@ def test_gain_on_students_rows_is_that_of_rows_of_random_scale():
 
 def test_halves_decide_between_the_theories_and_widen_the_band():
     gains, small = np.array([[-0.1, -0.2], [-0.2, -0.4]]), np.full((2, 2), 0.005)
-    by = lambda measured, error: combine(Ingredients(gains, small, small, np.array([measured, error, -0.15, -0.3])))  # noqa: E731
+    factors = np.array([1.5, 3.0])
+
+    def by(measured, error, unseen=0.02):
+        return combine(Ingredients(gains, small, small, np.array([measured, error, -0.15, -0.3]), unseen, factors))
+
     first, second, unsure = by(-0.15, 0.02), by(-0.3, 0.02), by(-0.3, 0.2)
     assert first[0] == pytest.approx(gains[0], abs=1e-3)
     assert second[0] == pytest.approx(gains[1], abs=1e-3)
@@ -133,11 +137,48 @@ def test_halves_decide_between_the_theories_and_widen_the_band():
     failed = by(-0.9, 0.05)
     assert not failed[4].any()
     assert np.all(failed[1] > second[1])
-    lost = combine(
-        Ingredients(np.array([[-0.1, -0.2], [np.nan, np.nan]]), small, small, np.array([-0.15, 0.02, -0.15, np.nan]))
-    )
+    undecided = by(-0.9, 0.9)  # halves that know nothing: the band has what they leave open, and no point stands in it
+    assert not undecided[4].any()
+    assert np.all(undecided[1] > failed[1])
+    larger = by(-0.15, 0.02, unseen=0.6)  # most of the rows' size is in rows that were not seen
+    assert larger[4].tolist() == [True, False]
+    assert np.all(larger[1] > 1.5 * first[1])
+    one = np.array([[-0.1, -0.2], [np.nan, np.nan]])
+    lost = combine(Ingredients(one, small, small, np.array([-0.15, 0.02, -0.15, np.nan]), 0.02, factors))
     assert lost[2].tolist() == [1.0, 0.0]
     assert lost[0] == pytest.approx(gains[0])
+
+
+def test_a_theory_that_expects_no_gain_keeps_the_miss_on_halves_in_its_band():
+    flat, small = np.full((2, 3), -0.01), np.full((2, 3), 0.005)
+    found = combine(
+        Ingredients(flat, small, small, np.array([-0.25, 0.05, -0.1, -0.1]), 0.02, np.array([1.5, 2.0, 3.0]))
+    )
+    assert np.all(found[1] >= 0.15 * (1 - 1 / np.array([1.5, 2.0, 3.0])))  # a curve that falls as 1/n
+
+
+def test_the_error_of_the_gain_of_halves_counts_the_rows_that_train():
+    """The gain of halves over independent samples fluctuates by what one sample says of it: Gaussian rows and heavy ones."""
+    for tails in (None, 3):
+        rng, seen = np.random.default_rng(1), []
+        for _ in range(24):
+            scale = 1.0 if tails is None else np.sqrt(tails / rng.chisquare(tails, size=(100, 1)))
+            x = scale * rng.normal(size=(100, 20))
+            y = x[:, 0] + x[:, 1] ** 2 / 3 + rng.normal(size=100)
+            seen.append(halves(x, y, np.array([5.0]), rng)[0, :2])
+        gains, errors = np.array(seen).T
+        assert 0.6 < np.sqrt(np.mean(errors**2)) / gains.std() < 1.8
+
+
+def test_rows_beyond_those_seen_count_on_products_of_heavy_tailed_columns_only():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(200, 5))
+    i, j = np.triu_indices(5)
+    y = rng.normal(size=200)
+    products = lambda z: np.concatenate([z, z[:, i] * z[:, j]], axis=1)  # noqa: E731
+    spread = lambda x: x / x.std(axis=0)  # noqa: E731
+    assert transport(spread(products(z)), y).unseen(5.0) < 0.15
+    assert transport(spread(products(np.exp(z))), y).unseen(5.0) > 0.3
 
 
 def test_no_point_is_forecast_where_the_backtest_fails():
@@ -306,3 +347,15 @@ def test_data_that_cannot_be_forecast_are_refused_in_one_sentence(x, y, options,
         forecast(x, y, **options)
     assert says in str(problem.value)
     assert "\n" not in str(problem.value)
+
+
+def test_the_level_on_heavy_tailed_rows_is_that_of_leave_one_out_where_the_theory_misses_it():
+    rng = np.random.default_rng(1)
+    size = np.exp(rng.normal(size=400))
+    x = np.stack([size * np.exp(0.3 * rng.normal(size=400)), size * rng.random(400), rng.random(400)], axis=1)
+    y = np.where(3 * x[:, 0] + 0.5 * x[:, 1] + 0.3 * size * rng.normal(size=400) > 6, 1.0, -1.0)
+    result = quiet(x, y, loss="logistic", curve=False)
+    left = result.diagnostics["leave_one_out"]
+    assert result.diagnostics["leverage_ratio"] > 3
+    assert abs(result.now - left) < 0.3 * left
+    assert result.now_band[0] <= left <= result.now_band[1]

@@ -188,6 +188,17 @@ def test_picture_has_a_line_and_points():
     assert "Best penalty" in str(result)
 
 
+def test_the_numbers_of_rows_below_the_plot_do_not_overlap():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 5))
+    figure = sv.predict(x, x[:, 0] + rng.normal(size=300), over={"rows": [15, 40, 240]}).plot()
+    figure.canvas.draw()
+    boxes = [t.get_window_extent() for t in figure.axes[0].get_xticklabels(which="both") if t.get_text()]
+    boxes = sorted((b.x0, b.x1) for b in boxes)
+    assert len(boxes) >= 3
+    assert all(left[1] < right[0] for left, right in zip(boxes[:-1], boxes[1:], strict=True))
+
+
 @pytest.mark.parametrize(
     ("pipeline", "says"),
     [

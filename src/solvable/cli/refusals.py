@@ -88,6 +88,8 @@ def _unknown(text: str, command: str, commands: Mapping[str, type]) -> str | Non
     given = re.findall(r"(\S+) \(applied to", text) or re.findall(r"Unrecognized options: ([^\s,]+)", text)
     wrong = next((word for word in given if word.startswith("-")), None)
     if wrong is None:
+        if given and "over" in {field.name for field in fields} and "=" in given[0]:
+            return f"{given[0]!r} is one word too many: --over takes one field, repeat it to sweep another."
         return f"{given[0]!r} is one word too many for solvable {command}." if given else None
     return f"solvable {command} has no option {wrong!r}; {nearest(wrong, options)}"
 

@@ -86,12 +86,21 @@ def references_markdown(model: type[Any]) -> str:
 
 
 def documented(model: type[Any]) -> dict[str, str]:
-    """The docstrings of the functions that a class defines itself, which hold equations, except the simulation's."""
+    """The docstrings with mathematics of the functions that a class defines itself, except the simulation's.
+
+    Those of private functions need an equation: the others are notes on the code.
+    """
     own = {
         name: f for name, f in vars(model).items() if callable(f) and not name.startswith("__") and name != "experiment"
     }
     docs = {name: inspect.cleandoc(getattr(f, "__doc__", None) or "") for name, f in own.items()}
-    return {name: doc for name, doc in docs.items() if doc}
+    return {name: doc for name, doc in docs.items() if _has_mathematics(doc, equation=name.startswith("_"))}
+
+
+def _has_mathematics(doc: str, equation: bool) -> bool:
+    shown = "\n\n".join(_markdown_blocks("\n\n".join("\n".join(b) for b in blocks(doc) if not is_example(b))))
+    formulas = re.findall(r"\$+([^$]+)\$+", shown)
+    return any("=" in f for f in formulas) if equation else bool(formulas)
 
 
 def markdown_line(text: str) -> str:

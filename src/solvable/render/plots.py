@@ -5,6 +5,7 @@ Matplotlib is imported only when the first figure is drawn.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ INK = "#222222"
 HEAT = "viridis"
 FINER_NOTE = "lines: theory, also evaluated between the points of the study"
 FINER_POINTS = 181  # points on such a line
+INSIDE, BESIDE = 6, 20  # lines in a panel's own legend: at most within the panel, and in a column beside it
 
 STYLE: dict[str, Any] = {
     "figure.dpi": 110,
@@ -155,8 +157,9 @@ def plot_study(
         for axis in axes[len(panels) :]:
             axis.set_visible(False)
         title = "; ".join(dict.fromkeys(m.title or m.id for m in study.models.values()))
-        figure.suptitle(title, fontsize=11)
         _legends(figure, axes[: len(panels)], grows=not given)
+        letters = max(20, int(13 * figure.get_size_inches()[0]))
+        figure.suptitle(textwrap.fill(title, letters), fontsize=11)
         notes = [FINER_NOTE] * between + _left_out(data, places.values())
         if notes and axes:
             _note(axes[min(len(axes), len(panels)) - 1], "; ".join(notes))
@@ -243,14 +246,23 @@ def _note(axis: Axes, sentence: str) -> None:
 def _legends(figure: Figure, axes: Sequence[Axes], grows: bool = False) -> None:
     """One legend below the figure, and one of its own for a panel with lines that the first does not have.
 
-    A figure that `grows` gets room for a long legend, so that its panels keep their height.
+    A panel's own legend of many lines stands beside it, not on its curves. A figure that `grows` gets room for a long
+    legend, so that its panels keep their size.
     """
     if not axes:
         return
     shared = _entries(axes[0])
     for axis in axes[1:]:
         if own := {text: handle for text, handle in _entries(axis).items() if text not in shared}:
-            axis.legend(list(own.values()), list(own), fontsize=6.5)
+            if len(own) <= INSIDE:
+                axis.legend(list(own.values()), list(own), fontsize=6.5)
+                continue
+            columns = -(-len(own) // BESIDE)
+            axis.legend(list(own.values()), list(own), fontsize=6, loc="upper left", bbox_to_anchor=(1.0, 1.03),
+                        ncols=columns, borderaxespad=0.2, labelspacing=0.25)  # fmt: skip
+            if grows:
+                width, height = figure.get_size_inches()
+                figure.set_size_inches(width + columns * (0.5 + 0.05 * max(map(len, own))), height)
     if len(shared) > 1 or any(line.get_marker() == "_" for line in axes[0].get_lines()):
         wide = 0.55 + 0.075 * max(map(len, shared))  # inches of an entry: its line, and its letters
         columns = max(1, min(len(shared), 5, int(figure.get_size_inches()[0] / wide)))

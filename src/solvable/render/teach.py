@@ -35,6 +35,7 @@ def _of_theory(model: Any) -> list[Cell]:
     names = [n for n in model.main_observables() if model.observables()[n].predicted] or _predicted(model)
     numbers = [n for n in names if not model.observables()[n].dims]
     controls = _controls(model)
+    numbers = numbers if controls and _moves(model, controls[0], numbers) else []
     cells = [*_opening(model, controls, names), _creation(model)]
     if not model.unprepared:
         cells.append(code("model.theory()"))
@@ -62,7 +63,8 @@ def _opening(model: Any, controls: list[str], names: list[str]) -> list[Cell]:
     observables, fields = model.observables(), model.fields()
     asked = _joined([f"*{markdown_line(observables[n].meaning)}* (`{n}`)" for n in names[:3]])
     on = f" depend on *{markdown_line(fields[controls[0]].meaning)}* (`{controls[0]}`)" if controls else " behave"
-    question = f"How do {asked}{on}, in theory and in a finite system?"
+    where = {"theory": ", in theory", "experiment": ""}.get(kind.what_it_has(), ", in theory and in a finite system")
+    question = f"How do {asked}{on}{where}?"
     family = f" Family *{kind.family}*." if line is not None else ""
     return [
         text(f"# {kind.title}\n\n{markdown_line(kind.sentence)}{how}{family}\n\n{references_markdown(kind)}"),
@@ -109,9 +111,19 @@ def _predicted(model: Any) -> list[str]:
 
 
 def _space(model: Any, name: str, points: int) -> str:
+    low, high = model.fields()[name].span
+    return f"np.{_spacing(model, name)}({low:g}, {high:g}, {points})"
+
+
+def _spacing(model: Any, name: str) -> str:
     declaration = model.fields()[name]
-    low, high = declaration.span
-    return f"np.{'geomspace' if declaration.scale == 'log' and low > 0 else 'linspace'}({low:g}, {high:g}, {points})"
+    return "geomspace" if declaration.scale == "log" and declaration.span[0] > 0 else "linspace"
+
+
+def _grid(model: Any, name: str, points: int) -> Any:
+    import numpy as np
+
+    return getattr(np, _spacing(model, name))(*model.fields()[name].span, points)
 
 
 def _curve_words(model: Any, x: str, names: list[str]) -> str:
@@ -121,6 +133,22 @@ def _curve_words(model: Any, x: str, names: list[str]) -> str:
     )
     shown = _joined([f"`{n}`" for n in names])
     return f"The theory of {shown} along `{x}` ({meaning}), {instant}. A point where it did not converge is left out."
+
+
+def _moves(model: Any, x: str, numbers: list[str]) -> bool:
+    """Whether any of the numbers changes along x; those that a simulation measures are taken to do so."""
+    import numpy as np
+
+    observables = model.observables()
+    if (
+        not numbers
+        or model.unprepared
+        or any(observables[n].simulated for n in numbers)
+        or not any(o.simulated for o in observables.values())
+    ):
+        return bool(numbers)
+    found = model.replace(**{x: _grid(model, x, 3)}).theory(only=numbers)
+    return any(np.ptp(v[np.isfinite(v)]) > 1e-9 for n in numbers if np.isfinite(v := np.asarray(found[n])).any())
 
 
 def _curve(model: Any, x: str, numbers: list[str], names: list[str]) -> Cell:
@@ -200,7 +228,7 @@ def _plane(model: Any, x: str, others: list[str], name: str) -> list[Cell]:
     ]
     along = _with_transition(model, [x, *others])
     if along:
-        cells += [text(f"The transition along `{along}`, to ten digits (NaN if there is none in the typical range):"),
+        cells += [text(f"The transition along `{along}`, to ten digits:"),
                   code(f'sv.locate(model, along="{along}", what="transition")')]  # fmt: skip
     return cells
 
@@ -221,17 +249,21 @@ def _second(model: Any, x: str, others: list[str]) -> tuple[str, dict[str, Any]]
 
 
 def _with_transition(model: Any, names: list[str]) -> str:
-    """The first control along which the model knows its transition."""
+    """The first control along whose typical range the model knows a transition; only the first one where points take long."""
+    import numpy as np
+
     from ..model import Model
 
     if type(model).transition is Model.transition:
         return ""
-    for name in names:
+    for name in names if type(model).cost_class() == "instant" else names[:1]:
         try:
-            model.transition(name)
+            signs = np.sign(np.asarray(model.replace(**{name: _grid(model, name, 17)}).transition(name), float))
         except SolvableError:
             continue
-        return name
+        signs = signs[np.isfinite(signs)]
+        if len(signs) and signs.min() < signs.max():
+            return name
     return ""
 
 

@@ -195,7 +195,11 @@ def with_backtest(found: LogisticForecast, tested: Backtest, factors: np.ndarray
 def forecast_logistic(
     whole: RidgeTransport, labels: np.ndarray, sizes: np.ndarray, penalty: float | None
 ) -> LogisticForecast:
-    """Midpoint, on the probit scale, of the channel's prediction and the leave-one-out error times the channel's ratio."""
+    """Between the channel's prediction and the leave-one-out error times the channel's ratio, on the probit scale.
+
+    The midpoint; but on heavy-tailed rows, which no channel knows, one that misses leave-one-out by more than twice its noise
+    counts less.
+    """
     n0, share = whole.sample.rows, float(np.mean(labels > 0))
     chosen = best_penalty(whole, labels) if penalty is None else penalty
     left = approximate_leave_one_out(whole.sample, labels, chosen * AROUND)
@@ -209,6 +213,9 @@ def forecast_logistic(
     for c in possible:
         found[c] = solve_logistic(capped(shape, share, c), share, rows, path, c)
         far.append(misfit(LogisticSolution(*(a[: len(AROUND)] for a in found[c])), left))
+    heavy = UNEVEN if whole.unevenness(whole.best) > HEAVY else 1.0
+    seen = float(left.error[here])
+    noise = heavy * np.sqrt(seen * (1 - seen) / n0)
     channel, other_channel = possible[int(np.argmin(far))], possible[int(np.argmax(far))]
 
     def halfway(c: Channel) -> tuple[np.ndarray, ...]:
@@ -217,13 +224,14 @@ def forecast_logistic(
         anchored = ndtri(clip(left.error[here])) * z / z[0]
         loss = np.r_[found[c].loss[here], found[c].loss[len(AROUND) :]]
         moved = left.loss[here] * loss / loss[0]
-        return ndtr((z + anchored) / 2), ndtr(z), ndtr(anchored), np.sqrt(loss * moved)
+        missed = abs(ndtr(z[0]) - seen) / (2 * noise) if heavy > 1 else 0.0
+        share = 0.5 / max(1.0, missed) ** 2
+        return ndtr(share * z + (1 - share) * anchored), ndtr(z), ndtr(anchored), loss**share * moved ** (1 - share)
 
     error, model, anchored, loss = halfway(channel)
     other = halfway(other_channel)[0]
     change = error - error[0]
     counted = np.sqrt(error * (1 - error) / n0)
-    heavy = UNEVEN if whole.unevenness(whole.best) > HEAVY else 1.0
     error_width = np.sqrt((1.645 * heavy * counted) ** 2 + (model - anchored) ** 2)
     apart = np.nan_to_num(other - other[0] - change)
     change_width = np.sqrt(counted[0] ** 2 + apart**2 + (0.35 * change) ** 2)

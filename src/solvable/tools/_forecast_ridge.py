@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from ..methods.random_matrices.effective_ridge import (  # fmt: skip
     Measured,
@@ -25,6 +26,8 @@ from ..methods.random_matrices.effective_ridge import (  # fmt: skip
 from ..methods.random_matrices.elliptical import EllipticalShape, law, measured_elliptical, scales
 
 GROUPS = 10
+HALVINGS, FORETOLD = 16, 4
+"""Pairs of halves that predict each other, and pairs from which the theories forecast."""
 HEAVY = 3.0
 """Rows are reported as heavy-tailed if their leverages are this many times more uneven than those of Gaussian rows."""
 
@@ -67,14 +70,25 @@ class RidgeTransport:
         """Whether the sample resolves the κ of (n, L), with a margin of 1 % for the fit of the spectrum."""
         return self.shapes[0].kappa(sizes, penalty) >= 0.99 * self.known.least
 
-    def unevenness(self, penalty: float) -> float:
-        """Variance of the odds of the leverages, relative to that of Gaussian rows, 2 df2/df1²."""
-        ridge = np.array([penalty / self.sample.freedom])
-        _, leverage = leave_one_out(self.sample, ridge)
+    def odds(self, penalty: float) -> np.ndarray:
+        """The odds of the leverages, h/(1 − h), relative to their mean: the size of each row as the others see it."""
+        _, leverage = leave_one_out(self.sample, np.array([penalty / self.sample.freedom]))
         leverage = np.clip(leverage[:, 0] - 1 / self.sample.rows, 0.0, 1 - 1e-9)
         odds = leverage / (1 - leverage)
-        _, df1, df2 = effective(self.sample, ridge)
-        return float(np.var(odds / odds.mean()) / (2 * df2[0] / df1[0] ** 2))
+        return odds / odds.mean()
+
+    def unevenness(self, penalty: float) -> float:
+        """Variance of the odds of the leverages, relative to that of Gaussian rows, 2 df2/df1²."""
+        _, df1, df2 = effective(self.sample, np.array([penalty / self.sample.freedom]))
+        return float(np.var(self.odds(penalty)) / (2 * df2[0] / df1[0] ** 2))
+
+    def unseen(self, penalty: float) -> float:
+        """The relative standard error of the mean size of a row, at most 1.
+
+        About the share of all sizes that belongs to the largest row; rows beyond it, which these rows do not show, have a
+        share of the same order.
+        """
+        return float(min(self.odds(penalty).std() / np.sqrt(self.sample.rows), 1.0))
 
     def freedom(self, penalty: float) -> float:
         """df1: the effective degrees of freedom of the fit."""
@@ -105,6 +119,10 @@ class Ingredients(NamedTuple):
     """standard deviation over the three shapes of the spectrum, [theory, size]"""
     half: np.ndarray
     """log-gain from half of the rows to all of them: measured, its standard error, and both theories' forecasts"""
+    unseen: float
+    """share of the sizes of rows that belongs to rows larger than all of these"""
+    factors: np.ndarray
+    """the sizes over the number of rows"""
     parts: np.ndarray | None = None
     """log-gains with each tenth of the rows left out, [tenth, theory, size]"""
 
@@ -129,7 +147,9 @@ class RidgeForecast(NamedTuple):
 
 
 APART = 0.3
-"""No point forecast where the two theories are further apart than this, in logarithms."""
+"""No point forecast where the two theories are further apart than this, in logarithms, or anything else leaves as much open."""
+UNSEEN = 0.5
+"""Logarithmic gain, per unit of log(rows), of the errors on rows larger than all that were seen; chosen on synthetic tables."""
 
 
 def jackknife(values: np.ndarray) -> np.ndarray:
@@ -145,7 +165,9 @@ def ingredients(
         warnings.simplefilter("ignore", RuntimeWarning)  # all-NaN slices stay NaN
         each = whole.both_log_gains(sizes, penalty)
         left = np.stack([np.nanmedian(p.both_log_gains(sizes, penalty, whole.sample.rows), axis=1) for p in parts])
-        return Ingredients(np.nanmedian(each, axis=1), jackknife(left), np.nanstd(each, axis=1, ddof=1), half, left)
+        spread, factors = np.nanstd(each, axis=1, ddof=1), sizes / whole.sample.rows
+        unseen = whole.unseen(penalty)
+        return Ingredients(np.nanmedian(each, axis=1), jackknife(left), spread, half, unseen, factors, left)
 
 
 def combine(found: Ingredients) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, np.ndarray]:
@@ -164,12 +186,16 @@ def combine(found: Ingredients) -> tuple[np.ndarray, np.ndarray, np.ndarray, flo
     # The distance of the theories counts in full where the halves cannot decide, and by a third where they can.
     apart = np.abs(np.nan_to_num(found.gains[1] - found.gains[0])) * (0.3 + 1.4 * weights.min())
     # A miss on halves is carried over in proportion to what was foretold: a theory that expected half of the gain there may
-    # expect half of it here.
+    # expect half of it here. A theory that expects little is not right because of that: a curve that falls as 1/n falls by
+    # 1 − 1/factor of what it fell from half of the rows.
     guess = float(weights @ np.nan_to_num(np.array(forecasts)))
-    share = np.minimum(np.abs(gain) / max(abs(guess), 0.02), 1.0)
+    share = np.clip(np.abs(gain) / max(abs(guess), 0.02), 1 - 1 / found.factors, 1.0)
+    unknown = 1.645 * share * error
+    # Rows larger than all of these are not in the halves either.
+    beyond = UNSEEN * found.unseen * np.log(found.factors)
     squares = (1.645 * mix(found.errors)) ** 2 + mix(found.spread) ** 2 + apart**2 + (0.2 * gain) ** 2 + 0.01**2
-    squares = squares + (share * off) ** 2 + (1.645 * share * error) ** 2
-    trusted = (abs(off) <= 0.1 + 2 * error) & (apart <= APART)
+    squares = squares + (share * off) ** 2 + unknown**2 + beyond**2
+    trusted = (abs(off) <= min(0.1 + 2 * error, APART)) & (np.maximum(apart, np.maximum(unknown, beyond)) <= APART)
     return gain, np.sqrt(squares), weights, off, trusted
 
 
@@ -217,33 +243,54 @@ def less_a_tenth(rows: int, rng: np.random.Generator) -> list[np.ndarray]:
     return [np.sort(np.delete(order, np.arange(g, len(order), GROUPS))) for g in range(GROUPS)]
 
 
-def halves(
-    features: np.ndarray, targets: np.ndarray, penalties: np.ndarray, rng: np.random.Generator, halvings: int = 4
-) -> np.ndarray:
+def halves(features: np.ndarray, targets: np.ndarray, penalties: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The log-gain from half of the rows to all of them at each penalty: measured, its standard error, both theories'.
 
-    Each half predicts the other one; with leave-one-out on all rows, the same rows are predicted both times, so that most
-    of their noise cancels in the ratio.
+    The error is that of the jackknife, a tenth of the rows left out at a time: rows count where they are predicted and where
+    they are trained on, which a standard error over predicted rows would miss.
     """
     rows = len(targets)
-    sample = decompose(features, targets)
-    last = leave_one_out(sample, penalties / sample.freedom)[0] ** 2
-    first, guessed = np.zeros_like(last), []
-    for _ in range(halvings):
-        order = rng.permutation(rows)
-        for train, test in ((order[: rows // 2], order[rows // 2 :]), (order[rows // 2 :], order[: rows // 2])):
-            first[test] += squared_errors(features, targets, train, test, penalties) / halvings
+    orders = [rng.permutation(rows) for _ in range(HALVINGS)]
+    kept = less_a_tenth(rows, rng)
+    guessed = []
+    for order in orders[:FORETOLD]:
+        for train in (order[: rows // 2], order[rows // 2 :]):
             part = transport(features[train], targets[train])
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)
                 guess = [np.nanmedian(part.both_log_gains(np.array([rows]), L), axis=1)[:, 0] for L in penalties]
             guessed.append(guess)
-    gain = np.log(last.mean(axis=0) / first.mean(axis=0))
-    error = (last / last.mean(axis=0) - first / first.mean(axis=0)).std(axis=0) / np.sqrt(rows)
+    gain = _gain_of_halves(features, targets, penalties, orders)
+    error = jackknife(np.array([_gain_of_halves(features, targets, penalties, orders, k) for k in kept]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         forecasts = np.nanmean(np.array(guessed), axis=0)  # [penalty, theory]
     return np.column_stack([gain, error, forecasts])
+
+
+def _gain_of_halves(
+    features: np.ndarray,
+    targets: np.ndarray,
+    penalties: np.ndarray,
+    orders: list[np.ndarray],
+    kept: np.ndarray | None = None,
+) -> np.ndarray:
+    """The measured log-gain from half of the rows (or of those `kept`) to all of them at each penalty.
+
+    Each half predicts the other one; with leave-one-out on all rows, the same rows are predicted both times, so that most
+    of their noise cancels in the ratio.
+    """
+    there = np.ones(len(targets), bool)
+    if kept is not None:
+        there[:], there[kept] = False, True
+    sample = decompose(features[there], targets[there])
+    last = (leave_one_out(sample, penalties / sample.freedom)[0] ** 2).mean(axis=0)
+    first = np.zeros((len(targets), len(penalties)))
+    for order in orders:
+        one, other = (half[there[half]] for half in (order[: len(order) // 2], order[len(order) // 2 :]))
+        for train, test in ((one, other), (other, one)):
+            first[test] += squared_errors(features, targets, train, test, penalties) / len(orders)
+    return np.log(last / first[there].mean(axis=0))
 
 
 def squared_errors(
@@ -254,10 +301,16 @@ def squared_errors(
     centre = x.mean(axis=0)
     x, other = x - centre, features[test] - centre
     if x.shape[1] < len(train):
-        e, vectors = np.linalg.eigh(x.T @ x)
-        weights = vectors.T @ (x.T @ (y - y.mean()))
+        gram, right, left = x.T @ x, x.T @ (y - y.mean()), other
     else:
-        e, vectors = np.linalg.eigh(x @ x.T)
-        weights, other = vectors.T @ (y - y.mean()), other @ x.T
-    guess = y.mean() + (other @ vectors) @ (weights[:, None] / (np.maximum(e, 0.0)[:, None] + penalties[None, :]))
-    return (targets[test][:, None] - guess) ** 2
+        gram, right, left = x @ x.T, y - y.mean(), other @ x.T
+    try:  # a factorisation for each penalty: faster than eigenvalues if there are few
+        if len(penalties) > 3:
+            raise LinAlgError
+        eye = np.eye(len(gram))
+        found = np.stack([cho_solve(cho_factor(gram + L * eye), right) for L in penalties], axis=1)
+    except LinAlgError:
+        e, vectors = np.linalg.eigh(gram)
+        shrunk = (vectors.T @ right)[:, None] / (np.maximum(e, 0.0)[:, None] + penalties[None, :])
+        found = vectors @ shrunk
+    return (targets[test][:, None] - y.mean() - left @ found) ** 2

@@ -48,11 +48,12 @@ def draw(result: Prediction, ax: Axes | None = None) -> Figure:
             yscale=scale,
             title=f"{result.learner}, {result.features} features",
         )
-        if scale == "log":
-            from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+        from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
-            ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0, 7.0), numticks=12))
-            ax.yaxis.set_major_formatter(ScalarFormatter())
-            ax.yaxis.set_minor_formatter(NullFormatter())
+        several = [(ax.xaxis, (1.0, 2.0, 5.0))] if x[-1] < 1000 * x[0] and x[0] >= 1e-3 and x[-1] < 1e6 else []
+        for axis, subs in [*several, *([(ax.yaxis, (1.0, 2.0, 3.0, 5.0, 7.0))] if scale == "log" else [])]:
+            axis.set_major_locator(LogLocator(subs=subs, numticks=12))
+            axis.set_major_formatter(ScalarFormatter())
+            axis.set_minor_formatter(NullFormatter())
         ax.legend()
     return ax.figure  # type: ignore[return-value]

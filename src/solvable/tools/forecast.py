@@ -244,12 +244,16 @@ def _square(
     found = forecast_ridge(whole, parts, sizes, penalty, half)
     found = found._replace(now=found.now + np.log(unit), level=found.level + np.log(unit))
     if uneven > HEAVY:
-        notes.append(_heavy(uneven) + f"; the theory of rows of random scale has the weight {found.weights[1]:.2f}.")
+        notes.append(
+            _heavy(uneven)
+            + f"; the theory of rows of random scale has the weight {found.weights[1]:.2f}, and rows larger than "
+            f"all of these may have {100 * whole.unseen(penalty):.0f} % of all size."
+        )
     point = np.where(found.trusted, 1.0, np.nan)
     if not found.trusted[place].all():
         notes.append(
-            f"forecasts from halves of the rows miss all rows by {100 * np.expm1(found.missed):+.0f} %, or the theories "
-            "disagree: these rows violate their assumptions, so only bands are given at some sizes."
+            f"the halves of the rows do not confirm the theories (they miss by {100 * np.expm1(found.missed):+.0f} %), the "
+            "theories disagree, or larger rows than these decide: only bands are given at some sizes."
         )
     if found.spread[place].max() > 0.1:
         notes.append("three estimates of the spectrum disagree by more than 10 %: the gain is a rough estimate.")
@@ -264,7 +268,7 @@ def _square(
             "leverage_ratio": uneven, "freedom": freedom, "spread": float(found.spread[place].max()),
             "source_exponent": whole.shapes[1].source, "leave_one_out": float(np.exp(found.now)),
             "least_kappa": whole.known.least, "trusted": found.trusted[place].tolist(),
-            "weight_of_random_scales": float(found.weights[1]),
+            "weight_of_random_scales": float(found.weights[1]), "unseen": whole.unseen(penalty),
         } | ({} if half is None else {"backtest": found.missed, "backtest_error": float(half[1])}),
     }  # fmt: skip
 

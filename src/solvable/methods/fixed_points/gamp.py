@@ -6,8 +6,8 @@ Rows x_μ of A have entries of variance 1/d, the labels depend on Aw₀. One ite
     V = (1/d) Σ_i v_i,         ω = Aŵ − V g,               (g, h) = score(y, ω, V),   h = −∂g/∂ω,
     Λ = (1/d) Σ_μ h_μ,         B = Λŵ + Aᵀg,               (ŵ, v) = denoise(B, Λ),    v = ∂ŵ/∂B.
 
-Time goes into reading A. The score acts on every sample by itself: a few rows give their ω, their g and their share of Aᵀg
-before the next rows are read: on a CPU a matrix in single precision that is larger than its caches is read once instead of twice.
+Time goes into reading A, twice an iteration. (A few rows could give their ω, their g and their share of Aᵀg before the next rows
+are read; on CPUs the copies of these rows cost more than the second reading.)
 
 The score and the denoiser of a posterior make it the Bayes-optimal algorithm, those of proximal maps (f, −∂f/∂ω; w, ∂w/∂B) the
 minimiser of a risk. In the limit of many weights B = m̂w₀ + √q̂ ξ with numbers that follow a scalar recursion, step by step
@@ -28,8 +28,6 @@ __all__ = ["Messages", "gamp", "state_evolution"]
 Vector = Float[Array, " n"]
 Score = Callable[[Vector, Vector, Array], tuple[Vector, Vector]]
 Denoise = Callable[[Vector, Array], tuple[Vector, Vector]]
-LARGE, TOGETHER = 1 << 26, 320_000
-"""Bytes of a matrix that a CPU reads once an iteration, being beyond its caches, and of the rows that it reads together."""
 
 
 class Messages(NamedTuple):
@@ -76,41 +74,12 @@ def gamp(
     V = jnp.asarray(start_variance, inputs.dtype)
     least = V * jnp.finfo(inputs.dtype).eps ** 0.5
 
-    def output(moved, y, there, g, V):
-        """The next g of some samples, and their stiffness."""
-        pull, stiff = score(y, moved - V * g, V)
-        return damping * there * pull + (1 - damping) * g, there * stiff
-
-    def twice(w, V, g):
-        new, stiff = output(inputs @ w, labels, present, g, V)
-        # A vector times the matrix: as `inputs.T @ g` the CPU takes twenty times as long.
-        return new, jnp.sum(stiff), new @ inputs
-
-    def once(w, V, g):
-        block = max(1, min(n, TOGETHER // (d * inputs.dtype.itemsize)))
-        whole = n - n % block
-
-        def some(carry, at):
-            rows, y, there, old = (jax.lax.dynamic_slice_in_dim(v, at, block) for v in (inputs, labels, present, g))
-            new, stiff = output(rows @ w, y, there, old, V)
-            return (carry[0] + jnp.sum(stiff), carry[1] + new @ rows), new
-
-        nothing = jnp.zeros((), inputs.dtype), jnp.zeros(d, inputs.dtype)
-        (stiff, force), new = jax.lax.scan(some, nothing, block * jnp.arange(whole // block))
-        rest, left = output(inputs[whole:] @ w, labels[whole:], present[whole:], g[whole:], V)
-        return jnp.concatenate([new.reshape(-1), rest]), stiff + jnp.sum(left), force + rest @ inputs[whole:]
-
-    def products(w, V, g):
-        """The next g, the sum of the samples' stiffness, and Aᵀg."""
-        if n * d * inputs.dtype.itemsize < LARGE or inputs.dtype.itemsize > 4:  # in double precision nothing is gained
-            return twice(w, V, g)
-        return jax.lax.platform_dependent(w, V, g, cpu=once, default=twice)
-
     def step(state, _):
         w, V, g = state
-        g_new, stiff, force = products(w, V, g)
-        precision = stiff / d
-        B = precision * w + force
+        pull, stiff = score(labels, inputs @ w - V * g, V)
+        g_new = damping * present * pull + (1 - damping) * g
+        precision = jnp.sum(present * stiff) / d
+        B = precision * w + g_new @ inputs  # as `inputs.T @ g_new` the CPU takes twenty times as long
         denoised, variance = denoise(B, precision)
         w_new = damping * denoised + (1 - damping) * w
         change = jnp.linalg.norm(w_new - w) / (jnp.linalg.norm(w_new) + 1e-30)

@@ -127,9 +127,9 @@ class LazyContinual(Model):
     main_declared = ("forgetting", "final_loss", "train_loss", "displacement")
     observables_declared = (
         observable("forgetting", "increase of the loss of task 1 from the switch to the end, over its initial loss",
-                   symbol=r"\mathcal F"),
+                   symbol=r"\mathcal{F}"),
         observable("final_loss", "mean loss of both tasks at the end, over that at the start"),
-        observable("train_loss", "mean of Δ²/2 over the samples of a task", symbol=r"\mathcal L", dims=("step", "task"), low=0),
+        observable("train_loss", "mean of Δ²/2 over the samples of a task", symbol=r"\mathcal{L}", dims=("step", "task"), low=0),
         observable("displacement", "change of the feature kernel of all samples, ‖Φ − Φ(0)‖/‖Φ(0)‖", dims=("step",), low=0),
     )  # fmt: skip
     check_study = (
