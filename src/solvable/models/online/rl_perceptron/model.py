@@ -230,6 +230,11 @@ class RLPerceptron(Model):
         """Lower for an optimised schedule, because rounding affects the search."""
         return type(self).accuracy if self.schedule != "optimal-length" else 1e-6
 
+    @property
+    def accurate_observables(self) -> tuple[str, ...]:
+        """The final error and its gap alone for an optimised schedule: where the error is flat, lengths move freely."""
+        return ("final_error", "gap") if self.schedule == "optimal-length" else super().accurate_observables
+
     def mixed_drift(self, place: tuple[Array, Array], u: dict[str, Array]) -> tuple[Array, Array]:
         """The drift when a fraction `u["length"]` of the episodes has each length, for a time `u["duration"]`."""
         rho, log_norm = place
