@@ -7,6 +7,7 @@ halves of the rows to all of them decide between the two, and how far either can
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -304,13 +305,15 @@ def squared_errors(
         gram, right, left = x.T @ x, x.T @ (y - y.mean()), other
     else:
         gram, right, left = x @ x.T, y - y.mean(), other @ x.T
-    try:  # a factorisation for each penalty: faster than eigenvalues if there are few
-        if len(penalties) > 3:
-            raise LinAlgError
-        eye = np.eye(len(gram))
-        found = np.stack([cho_solve(cho_factor(gram + L * eye), right) for L in penalties], axis=1)
-    except LinAlgError:
-        e, vectors = np.linalg.eigh(gram)
-        shrunk = (vectors.T @ right)[:, None] / (np.maximum(e, 0.0)[:, None] + penalties[None, :])
-        found = vectors @ shrunk
+    found = _solved(gram, right, penalties)
     return (targets[test][:, None] - y.mean() - left @ found) ** 2
+
+
+def _solved(gram: np.ndarray, right: np.ndarray, penalties: np.ndarray) -> np.ndarray:
+    """(gram + λ)⁻¹ right for each penalty, along the last axis."""
+    if len(penalties) <= 3:  # a factorisation for each penalty is faster than eigenvalues
+        with suppress(LinAlgError):
+            eye = np.eye(len(gram))
+            return np.stack([cho_solve(cho_factor(gram + L * eye), right) for L in penalties], axis=1)
+    e, vectors = np.linalg.eigh(gram)
+    return vectors @ ((vectors.T @ right)[:, None] / (np.maximum(e, 0.0)[:, None] + penalties[None, :]))
