@@ -12,6 +12,7 @@ from solvable.contract.describe import describe
 from solvable.explorer import prose
 from solvable.models import LISTINGS
 from solvable.registry import model_class
+from solvable.render.equations import mathml
 from solvable.render.formulas import formula, inline_formula, with_formulas
 
 
@@ -208,3 +209,25 @@ def test_values_of_functions_and_differentials_are_formulas(text, found):
 )
 def test_signs_covariances_and_means_over_an_index(text, inside):
     assert inside in formula(text)
+
+
+SPACE = '<mspace width="0.167em" />'
+
+
+@pytest.mark.parametrize(
+    ("latex", "inside"),
+    [
+        (r"\log q", f"<mi>log</mi>{SPACE}<mi>q</mi>"),
+        (r"p\log q", f"<mi>p</mi>{SPACE}<mi>log</mi>{SPACE}<mi>q</mi>"),
+        (r"2\cos\theta", f"<mn>2</mn>{SPACE}<mi>cos</mi>{SPACE}<mi>θ</mi>"),
+        (r"\log_2 q", f"</msub>{SPACE}<mi>q</mi>"),
+        (r"(a)\ln b", f")</mo>{SPACE}<mi>ln</mi>{SPACE}<mi>b</mi>"),
+        (r"\log\log n", f"<mi>log</mi>{SPACE}<mi>log</mi>{SPACE}<mi>n</mi>"),
+        (r"\log |x|", f'<mi>log</mi>{SPACE}<mo stretchy="false">|</mo>'),
+        (r"-\log(q)", '<mo>−</mo><mi>log</mi><mo stretchy="false">(</mo>'),
+        (r"\sin\left(x\right)", '<mi>sin</mi><mrow><mo stretchy="true" fence="true" form="prefix">(</mo>'),
+        (r"a = \log\, q", '<mo>=</mo><mi>log</mi><mspace width="0.167em" /><mi>q</mi>'),
+    ],
+)
+def test_a_function_is_set_apart_from_letters_and_numbers_as_tex_does(latex, inside):
+    assert inside in mathml(latex)
