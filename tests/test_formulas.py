@@ -36,6 +36,8 @@ def spoken(text):
         ("Tr ΣR", '<mi mathvariant="normal">Σ</mi><mi>R</mi>'),
         ("(Σ + κ)⁻¹", '<mi mathvariant="normal">Σ</mi><mspace'),
         ("Σ x_i", "<mo>∑</mo>"),
+        ("½(Tr Σ(S + c)⁻¹)", '<mi mathvariant="normal">Σ</mi><msup><mrow><mo>(</mo><mi>S</mi>'),
+        ("Tr Σ_k(x_k)", "<munder><mo>∑</mo><mi>k</mi></munder>"),
         ("Δ^½SΔ^½", "<mn>½</mn></msup><mi>S</mi>"),
         ("w*_k", "<msubsup><mi>w</mi><mi>k</mi><mo>*</mo></msubsup>"),
     ],
@@ -74,6 +76,8 @@ def test_every_displayed_formula_of_a_model_is_well_formed_and_keeps_its_letters
         ("A's x_k-dependence: A = I − G", ["x_k", "A = I − G"]),
         ("a sum that goes over\nΣ_k (1 +\nx_k) terms", ["Σ_k (1 + x_k)"]),
         ("- x_1 is listed", ["x_1"]),
+        ("**Data.** N = qd points and x̂ = Ax with zeros, u = at most v", ["N = qd", "x̂ = Ax", "u =", "v"]),
+        ("with λ = 1e-9 and τ = -1, at C = 1", ["λ = 1e-9", "τ = -1", "C = 1"]),
     ],
 )
 def test_formulas_are_found_among_words(text, found):

@@ -111,8 +111,9 @@ _QUOTIENT = re.compile(
 _VALUE = re.compile(r"[^\W\d_]'{0,2}\(")
 _DIFFERENTIAL = re.compile(r"\d*d[A-Zs-z]$")
 _CALL = re.compile(r"(?:[A-Za-z]{1,2}|" + "|".join(sorted(FUNCTIONS)) + r")[([{]")
-_NUMBER = re.compile(r"\d[\d,.]*$")
+_NUMBER = re.compile(r"[-−]?\d[\d,.]*(?:e[-−]?\d+)?$")
 _ARTICLES = {"a", "A", "I"}
+_SHORT = frozenset("am an as at be by do go he if in is it me my no of on or so to up us we".split())
 
 
 def _in_words(text: str, show: Callable[[str], str], plain: Callable[[str], str]) -> str:
@@ -204,6 +205,8 @@ def _kind(text: str, words: list[tuple[int, int]], k: int) -> str:
         return "strong"
     if re.match(r"[a-z][A-Z]$", core):  # a product
         return "weak"
+    if re.match(r"[A-Za-z][a-z]$", core) and core.lower() not in _SHORT and k and text[slice(*words[k - 1])] in "=≈∝→":
+        return "weak"
     if _DIFFERENTIAL.match(core):
         return "strong" if core[0].isdigit() else "weak"
     if _NUMBER.match(core) or _CALL.match(word.lstrip("([{")) or core.lower() in FUNCTIONS:
@@ -278,6 +281,8 @@ class _Parser:
 
     def is_covariance(self) -> bool:
         """Whether a Σ is the matrix: it has no range below it but at most a name, and nothing to be summed follows."""
+        if re.search(r"\b(?:[Tt]r|det) ?$", self.text[: self.at]) and self.peek(r"Σ[(\[]"):  # the trace of a product
+            return True
         return self.peek(rf"Σ(?:_{_NAMED}|(?!\s*[_(\[{{₀-ₜ√|⟨⌊]|\s+[^\W\d]))") is not None
 
     def script(self) -> str:

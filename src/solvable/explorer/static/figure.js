@@ -81,19 +81,34 @@ export function pointsOf(points, series, answer, line, view) {
   for (const p of points) {
     if (view.x && line.axis === view.x.field) {
       const indices = own.map((d) => line.picked[d]);
-      rows.push({ x: p.x, mean: at(p.mean, indices), error: at(p.error, indices), seeds: p.seeds });
+      rows.push({ x: p.x, mean: at(p.mean, indices), error: at(p.error, indices), seeds: p.seeds, theory: at(p.expected, indices) });
     } else if (line.axis !== null && Array.isArray(p.mean)) {
       const every = Math.max(1, Math.floor(line.x.length / 25));
       line.x.forEach((x, i) => {
         if (i % every && i !== line.x.length - 1) return;
         const indices = own.map((d) => (d === line.axis ? i : line.picked[d]));
-        rows.push({ x, mean: at(p.mean, indices), error: at(p.error, indices), seeds: p.seeds });
+        rows.push({ x, mean: at(p.mean, indices), error: at(p.error, indices), seeds: p.seeds, theory: at(p.expected, indices) });
       });
     } else {
       rows.push({ x: 0, mean: p.mean, error: p.error, seeds: p.seeds });
     }
   }
   return rows.filter((r) => r.mean !== null && r.mean !== undefined).sort((a, b) => a.x - b.x);
+}
+
+const APART = 0.01; // of the height of the curve and its points: what is closer cannot be told apart
+
+/** Whether the theory with which points are compared, that of their own size, differs visibly from the curve. */
+export function isApart(rows, line, logarithmic) {
+  const scale = (v) => (v === null || v === undefined ? NaN : logarithmic ? Math.log(v) : v);
+  const seen = [...line.y, ...rows.map((r) => r.mean)].map(scale).filter(Number.isFinite), high = Math.max(...seen) - Math.min(...seen);
+  return rows.some((r) => {
+    const k = line.x.findIndex((x) => x >= r.x);
+    if (k < 0) return false;
+    const [a, b] = [Math.max(k - 1, 0), k].map((i) => ({ x: line.x[i], y: scale(line.y[i]) }));
+    const here = b.x === r.x || a.x === b.x ? b.y : a.y + ((b.y - a.y) * (r.x - a.x)) / (b.x - a.x);
+    return Math.abs(scale(r.theory) - here) > APART * high;
+  });
 }
 
 /** Ticks of a logarithmic axis: 0.2, 0.5, 1, 2, 5 on short ranges and powers of ten on long ones. */
@@ -113,7 +128,7 @@ function logTicks(values) {
 /** Columns, rows and height of a figure with this number of panels. */
 export function extent(panels, width, look) {
   const columns = panels > 1 && width >= 620 ? 2 : 1, rows = Math.max(1, Math.ceil(panels / columns));
-  return { columns, rows, tall: Math.round(rows === 1 ? look.height : Math.max(look.height, rows * (width < 520 ? 200 : 270 * look.scale))) };
+  return { columns, rows, tall: Math.round(rows === 1 ? look.height : Math.max(look.height, rows * (look.low ? 200 : 270 * look.scale))) };
 }
 
 /**
@@ -162,7 +177,7 @@ export function compose({ view, curves, declarations, look, width, logarithmic, 
             });
             entry(legend, { key: `line ${caption || name}`, kind: "line", colour, dash, caption, curve: c, plain: !caption, observable: name });
           }
-          drawPoints({ traces, legend, curve, c, series, line, colour, suffix, view, look, caption, everyY });
+          drawPoints({ traces, legend, curve, c, series, line, colour, suffix, view, look, caption, everyY, logarithmic });
         });
       }
     });
@@ -197,7 +212,7 @@ export function compose({ view, curves, declarations, look, width, logarithmic, 
 
 const has = (curve, name) => curve.answer?.series.some((s) => s.observable === name);
 
-function drawPoints({ traces, legend, curve, c, series, line, colour, suffix, view, look, caption, everyY }) {
+function drawPoints({ traces, legend, curve, c, series, line, colour, suffix, view, look, caption, everyY, logarithmic }) {
   const mine = (curve.points ?? []).filter((p) => p.observable === series.observable && !(series.branch > 0));
   const sizes = [...new Set(mine.map((p) => p.size))].sort((a, b) => a - b);
   sizes.forEach((size, s) => {
@@ -205,7 +220,17 @@ function drawPoints({ traces, legend, curve, c, series, line, colour, suffix, vi
     const rows = pointsOf(mine.filter((p) => p.size === size), series, curve.answer, line, view);
     if (!rows.length) return;
     rows.forEach((r) => everyY.push(r.mean));
-    const strength = curve.faded ? 0.25 : mine.some((p) => p.size === size && p.dim) ? 0.1 : 0.45 + (0.55 * (s + 1)) / sizes.length;
+    const dimmed = mine.some((p) => p.size === size && p.dim);
+    if (!curve.faded && !dimmed && typeof line.x[0] === "number" && isApart(rows, line, logarithmic)) {
+      const dash = DASHES[1 + (s % (DASHES.length - 1))], known = rows.filter((r) => typeof r.theory === "number"), said = `theory at size ${size}`;
+      known.forEach((r) => everyY.push(r.theory));
+      traces.push({
+        meta: { curve: c, observable: series.observable, size }, type: "scatter", mode: "lines", x: known.map((r) => r.x), y: known.map((r) => r.theory), xaxis: `x${suffix}`, yaxis: `y${suffix}`,
+        name: said, showlegend: false, line: { color: colour, width: 1.4 * look.scale, dash }, hovertemplate: `%{y:.4g}<extra>${said}</extra>`,
+      });
+      entry(legend, { key: said, kind: "theory", colour: look.quiet, dash, caption: said });
+    }
+    const strength = curve.faded ? 0.25 : dimmed ? 0.1 : 0.45 + (0.55 * (s + 1)) / sizes.length;
     const symbol = MARKERS[s % MARKERS.length];
     traces.push({
       meta: { curve: c, observable: series.observable }, type: "scatter", mode: line.axis === null ? "markers+text" : "markers", x: rows.map((r) => (line.axis === null ? aside : tick(r.x))), y: rows.map((r) => r.mean),

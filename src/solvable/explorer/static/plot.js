@@ -31,11 +31,12 @@ export function look(element, legend) {
   const more = legend ? Math.max(0, legend.offsetHeight - (legend.firstElementChild?.offsetHeight ?? legend.offsetHeight)) : 0;
   const style = getComputedStyle(document.documentElement), ink = (name) => style.getPropertyValue(name).trim();
   const touch = matchMedia("(pointer: coarse)").matches, lecture = document.documentElement.dataset.lecture !== undefined;
+  const narrow = element.clientWidth < 520, low = narrow && innerWidth < 700; // a phone
   return {
     ink: ink("--ink"), quiet: ink("--quiet"), grid: ink("--grid"), axis: ink("--axis"), paper: ink("--card"), gap: ink("--gap"),
-    dark: ink("--dark") === "1", family: ink("--sans"), touch,
-    scale: lecture ? parseFloat(style.fontSize) / 15 : (element.clientWidth < 520 ? 0.86 : 1) * (document.documentElement.dataset.type === "large" ? 1.28 : 1),
-    height: lecture ? element.parentElement.clientHeight : (element.clientWidth < 520 ? Math.max(250, Math.min(320, innerHeight * 0.44)) : Math.max(330, Math.min(620, innerHeight * 0.48))) - Math.min(more, 120),
+    dark: ink("--dark") === "1", family: ink("--sans"), touch, low,
+    scale: lecture ? parseFloat(style.fontSize) / 15 : (narrow ? 0.86 : 1) * (document.documentElement.dataset.type === "large" ? 1.28 : 1),
+    height: lecture ? element.parentElement.clientHeight : (low ? Math.max(250, Math.min(320, innerHeight * 0.44)) : Math.max(330, Math.min(620, innerHeight * 0.48))) - Math.min(more, 120),
   };
 }
 
@@ -73,7 +74,7 @@ const SHAPES = {
 
 function swatch(entry) {
   const holder = h("span", { class: "swatch", "aria-hidden": "true" });
-  const drawn = entry.kind === "line"
+  const drawn = entry.kind !== "marker"
     ? `<path d="M2 7h32" stroke="${entry.colour}" stroke-width="3" stroke-dasharray="${DASHED[entry.dash] ?? ""}" fill="none"/>`
     : `<path d="${SHAPES[entry.symbol] ?? SHAPES[MARKERS[0]]}" fill="${entry.colour}"/>`;
   holder.innerHTML = `<svg viewBox="0 0 36 14" width="36" height="14">${drawn}</svg>`;
