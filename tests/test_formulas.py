@@ -37,6 +37,9 @@ def spoken(text):
         ("(Σ + κ)⁻¹", '<mi mathvariant="normal">Σ</mi><mspace'),
         ("Σ x_i", "<mo>∑</mo>"),
         ("½(Tr Σ(S + c)⁻¹)", '<mi mathvariant="normal">Σ</mi><msup><mrow><mo>(</mo><mi>S</mi>'),
+        ("g = <G|λ|>/√Q", '<mrow><mo>⟨</mo><mi>G</mi>'),
+        ("Σ_{s<t} <h_s>", '<mo>&lt;</mo><mi>t</mi></mrow></munder><mspace width="0.2em"></mspace><mrow><mo>⟨</mo>'),
+        ("x_⊥", "<msub><mi>x</mi><mo>⊥</mo></msub>"),
         ("Tr Σ_k(x_k)", "<munder><mo>∑</mo><mi>k</mi></munder>"),
         ("Δ^½SΔ^½", "<mn>½</mn></msup><mi>S</mi>"),
         ("w*_k", "<msubsup><mi>w</mi><mi>k</mi><mo>*</mo></msubsup>"),
@@ -77,6 +80,7 @@ def test_every_displayed_formula_of_a_model_is_well_formed_and_keeps_its_letters
         ("a sum that goes over\nΣ_k (1 +\nx_k) terms", ["Σ_k (1 + x_k)"]),
         ("- x_1 is listed", ["x_1"]),
         ("**Data.** N = qd points and x̂ = Ax with zeros, u = at most v", ["N = qd", "x̂ = Ax", "u =", "v"]),
+        ("the same problem (ξ = (1 + s)/2: the threshold", ["ξ = (1 + s)/2"]),
         ("with λ = 1e-9 and τ = -1, at C = 1", ["λ = 1e-9", "τ = -1", "C = 1"]),
     ],
 )

@@ -176,7 +176,7 @@ export function compose({ view, curves, declarations, look, width, logarithmic, 
               hovertemplate: `%{y:.4g}<extra>${plain(caption || "theory")}</extra>`, opacity: series.stable === false ? 0.55 : 1,
             });
             entry(legend, { key: `line ${caption || name}`, kind: "line", colour, dash, caption, curve: c, plain: !caption, observable: name });
-          }
+          } else if (caption) entry(legend, { key: `points ${caption}`, kind: "marker", colour, symbol: "circle", caption });
           drawPoints({ traces, legend, curve, c, series, line, colour, suffix, view, look, caption, everyY, logarithmic });
         });
       }
