@@ -37,7 +37,7 @@ def spoken(text):
         ("(Σ + κ)⁻¹", '<mi mathvariant="normal">Σ</mi><mspace'),
         ("Σ x_i", "<mo>∑</mo>"),
         ("½(Tr Σ(S + c)⁻¹)", '<mi mathvariant="normal">Σ</mi><msup><mrow><mo>(</mo><mi>S</mi>'),
-        ("g = <G|λ|>/√Q", '<mrow><mo>⟨</mo><mi>G</mi>'),
+        ("g = <G|λ|>/√Q", "<mrow><mo>⟨</mo><mi>G</mi>"),
         ("Σ_{s<t} <h_s>", '<mo>&lt;</mo><mi>t</mi></mrow></munder><mspace width="0.2em"></mspace><mrow><mo>⟨</mo>'),
         ("x_⊥", "<msub><mi>x</mi><mo>⊥</mo></msub>"),
         ("Tr Σ_k(x_k)", "<munder><mo>∑</mo><mi>k</mi></munder>"),

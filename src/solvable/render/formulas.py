@@ -125,7 +125,8 @@ _DIFFERENTIAL = re.compile(r"\d*d[A-Zs-z]$")
 _CALL = re.compile(r"(?:[A-Za-z]{1,2}|" + "|".join(sorted(FUNCTIONS)) + r")[([{]")
 _NUMBER = re.compile(r"[-−]?\d[\d,.]*(?:e[-−]?\d+)?$")
 _ARTICLES = {"a", "A", "I"}
-_SHORT = frozenset("am an as at be by do go he if in is it me my no of on or so to up us we".split())
+_TWO_LETTERS = "am an as at be by do go he if in is it me my no of on or so to up us we"
+_SHORT = frozenset(_TWO_LETTERS.split())
 
 
 def _in_words(text: str, show: Callable[[str], str], plain: Callable[[str], str]) -> str:

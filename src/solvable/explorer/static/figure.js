@@ -176,7 +176,7 @@ export function compose({ view, curves, declarations, look, width, logarithmic, 
               hovertemplate: `%{y:.4g}<extra>${plain(caption || "theory")}</extra>`, opacity: series.stable === false ? 0.55 : 1,
             });
             entry(legend, { key: `line ${caption || name}`, kind: "line", colour, dash, caption, curve: c, plain: !caption, observable: name });
-          } else if (caption) entry(legend, { key: `points ${caption}`, kind: "marker", colour, symbol: "circle", caption });
+          } else if (caption) entry(legend, { key: `points ${caption}`, kind: "marker", colour, symbol: "circle", caption, first: true });
           drawPoints({ traces, legend, curve, c, series, line, colour, suffix, view, look, caption, everyY, logarithmic });
         });
       }
@@ -206,6 +206,7 @@ export function compose({ view, curves, declarations, look, width, logarithmic, 
   });
   if (names.length > 1) layout.margin.l = 42 * look.scale;
   layout.height = tall;
+  legend.sort((a, b) => Boolean(b.first) - Boolean(a.first));
   traces.sort((a, b) => (a.meta.curve === 0) - (b.meta.curve === 0)); // the current curve is drawn last, above the pinned ones
   return { traces, layout, legend, panels: names };
 }
@@ -222,13 +223,13 @@ function drawPoints({ traces, legend, curve, c, series, line, colour, suffix, vi
     rows.forEach((r) => everyY.push(r.mean));
     const dimmed = mine.some((p) => p.size === size && p.dim);
     if (!curve.faded && !dimmed && typeof line.x[0] === "number" && isApart(rows, line, logarithmic)) {
-      const dash = DASHES[1 + (s % (DASHES.length - 1))], known = rows.filter((r) => typeof r.theory === "number"), said = `theory at size ${size}`;
+      const known = rows.filter((r) => typeof r.theory === "number");
       known.forEach((r) => everyY.push(r.theory));
       traces.push({
-        meta: { curve: c, observable: series.observable, size }, type: "scatter", mode: "lines", x: known.map((r) => r.x), y: known.map((r) => r.theory), xaxis: `x${suffix}`, yaxis: `y${suffix}`,
-        name: said, showlegend: false, line: { color: colour, width: 1.4 * look.scale, dash }, hovertemplate: `%{y:.4g}<extra>${said}</extra>`,
+        meta: { curve: c, observable: series.observable, size }, type: "scatter", mode: "markers", x: known.map((r) => r.x), y: known.map((r) => r.theory), xaxis: `x${suffix}`, yaxis: `y${suffix}`,
+        name: `theory at size ${size}`, showlegend: false, marker: { symbol: "line-ew-open", size: 19 * look.scale, color: colour, line: { width: 2 * look.scale, color: colour } }, hovertemplate: `%{y:.4g}<extra>theory at size ${size}</extra>`,
       });
-      entry(legend, { key: said, kind: "theory", colour: look.quiet, dash, caption: said });
+      entry(legend, { key: "theory at sizes", kind: "marker", symbol: "dash", colour, caption: "theory at the size of the points" });
     }
     const strength = curve.faded ? 0.25 : dimmed ? 0.1 : 0.45 + (0.55 * (s + 1)) / sizes.length;
     const symbol = MARKERS[s % MARKERS.length];

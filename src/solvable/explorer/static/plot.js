@@ -68,13 +68,13 @@ export async function draw(element, input) {
 
 const DASHED = { solid: "", dash: "7 4", dot: "2 3", dashdot: "7 3 2 3" };
 const SHAPES = {
-  circle: "M14 7a4 4 0 1 0 8 0a4 4 0 1 0-8 0", square: "M14.5 3.5h7v7h-7z", "triangle-up": "M18 2.6l4.4 8h-8.8z", diamond: "M18 2l5 5-5 5-5-5z",
+  dash: "M9 6h18v2H9z", circle: "M14 7a4 4 0 1 0 8 0a4 4 0 1 0-8 0", square: "M14.5 3.5h7v7h-7z", "triangle-up": "M18 2.6l4.4 8h-8.8z", diamond: "M18 2l5 5-5 5-5-5z",
   "triangle-down": "M18 11.4l4.4-8h-8.8z", cross: "M16.4 2.5h3.2v2.9h2.9v3.2h-2.9v2.9h-3.2v-2.9h-2.9V5.4h2.9z", x: "M14.5 5l1.8-1.8L18 5l1.7-1.8L21.5 5 19.8 7l1.7 2-1.8 1.8L18 9l-1.7 1.8L14.5 9l1.7-2z",
 };
 
 function swatch(entry) {
   const holder = h("span", { class: "swatch", "aria-hidden": "true" });
-  const drawn = entry.kind !== "marker"
+  const drawn = entry.kind === "line"
     ? `<path d="M2 7h32" stroke="${entry.colour}" stroke-width="3" stroke-dasharray="${DASHED[entry.dash] ?? ""}" fill="none"/>`
     : `<path d="${SHAPES[entry.symbol] ?? SHAPES[MARKERS[0]]}" fill="${entry.colour}"/>`;
   holder.innerHTML = `<svg viewBox="0 0 36 14" width="36" height="14">${drawn}</svg>`;
