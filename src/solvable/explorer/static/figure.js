@@ -98,11 +98,11 @@ export function pointsOf(points, series, answer, line, view) {
 
 const APART = 0.01; // of the height of the curve and its points: what is closer cannot be told apart
 
-/** Whether the theory with which points are compared, that of their own size, differs visibly from the curve. */
-export function isApart(rows, line, logarithmic) {
+/** The points whose own theory, that of their size, with which they are compared, differs visibly from the curve. */
+export function apart(rows, line, logarithmic) {
   const scale = (v) => (v === null || v === undefined ? NaN : logarithmic ? Math.log(v) : v);
   const seen = [...line.y, ...rows.map((r) => r.mean)].map(scale).filter(Number.isFinite), high = Math.max(...seen) - Math.min(...seen);
-  return rows.some((r) => {
+  return rows.filter((r) => {
     const k = line.x.findIndex((x) => x >= r.x);
     if (k < 0) return false;
     const [a, b] = [Math.max(k - 1, 0), k].map((i) => ({ x: line.x[i], y: scale(line.y[i]) }));
@@ -222,12 +222,12 @@ function drawPoints({ traces, legend, curve, c, series, line, colour, suffix, vi
     if (!rows.length) return;
     rows.forEach((r) => everyY.push(r.mean));
     const dimmed = mine.some((p) => p.size === size && p.dim);
-    if (!curve.faded && !dimmed && typeof line.x[0] === "number" && isApart(rows, line, logarithmic)) {
-      const known = rows.filter((r) => typeof r.theory === "number");
+    const known = !curve.faded && !dimmed && typeof line.x[0] === "number" ? apart(rows, line, logarithmic) : [];
+    if (known.length) {
       known.forEach((r) => everyY.push(r.theory));
       traces.push({
         meta: { curve: c, observable: series.observable, size }, type: "scatter", mode: "markers", x: known.map((r) => r.x), y: known.map((r) => r.theory), xaxis: `x${suffix}`, yaxis: `y${suffix}`,
-        name: `theory at size ${size}`, showlegend: false, marker: { symbol: "line-ew-open", size: 19 * look.scale, color: colour, line: { width: 2 * look.scale, color: colour } }, hovertemplate: `%{y:.4g}<extra>theory at size ${size}</extra>`,
+        name: `theory at size ${size}`, showlegend: false, marker: { symbol: "line-ew-open", size: 16 * look.scale, color: colour, line: { width: 2 * look.scale, color: colour } }, hovertemplate: `%{y:.4g}<extra>theory at size ${size}</extra>`,
       });
       entry(legend, { key: "theory at sizes", kind: "marker", symbol: "dash", colour, caption: "theory at the size of the points" });
     }
