@@ -40,6 +40,11 @@ def test_an_experiment_opens_with_its_kept_results(visit):
     visit.until(lambda: picture.evaluate("(i) => i.complete && i.naturalWidth > 0"))
     assert picture.bounding_box()["width"] > 300
     assert visit.find(".kept figcaption").inner_text().endswith("drawn by solvable figure binary-digits-depth.")
+    with visit.context.expect_page() as opening:
+        visit.find(".kept a").click()
+    opening.value.wait_for_load_state()
+    assert opening.value.url == f"{visit.base}/figures/binary-digits-depth.svg"
+    assert opening.value.locator("svg").first.bounding_box()["width"] > 0.9 * picture.bounding_box()["width"]
 
 
 def test_the_size_slider_shows_one_size_at_a_time(visit):
