@@ -12,6 +12,7 @@ from solvable.contract.describe import describe
 from solvable.explorer import prose
 from solvable.models import LISTINGS
 from solvable.registry import model_class
+from solvable.render.equations import mathml
 from solvable.render.formulas import formula, inline_formula, with_formulas
 
 
@@ -35,6 +36,11 @@ def spoken(text):
         ("Tr ΣR", '<mi mathvariant="normal">Σ</mi><mi>R</mi>'),
         ("(Σ + κ)⁻¹", '<mi mathvariant="normal">Σ</mi><mspace'),
         ("Σ x_i", "<mo>∑</mo>"),
+        ("½(Tr Σ(S + c)⁻¹)", '<mi mathvariant="normal">Σ</mi><msup><mrow><mo>(</mo><mi>S</mi>'),
+        ("g = <G|λ|>/√Q", "<mrow><mo>⟨</mo><mi>G</mi>"),
+        ("Σ_{s<t} <h_s>", '<mo>&lt;</mo><mi>t</mi></mrow></munder><mspace width="0.2em"></mspace><mrow><mo>⟨</mo>'),
+        ("x_⊥", "<msub><mi>x</mi><mo>⊥</mo></msub>"),
+        ("Tr Σ_k(x_k)", "<munder><mo>∑</mo><mi>k</mi></munder>"),
         ("Δ^½SΔ^½", "<mn>½</mn></msup><mi>S</mi>"),
         ("w*_k", "<msubsup><mi>w</mi><mi>k</mi><mo>*</mo></msubsup>"),
     ],
@@ -73,6 +79,9 @@ def test_every_displayed_formula_of_a_model_is_well_formed_and_keeps_its_letters
         ("A's x_k-dependence: A = I − G", ["x_k", "A = I − G"]),
         ("a sum that goes over\nΣ_k (1 +\nx_k) terms", ["Σ_k (1 + x_k)"]),
         ("- x_1 is listed", ["x_1"]),
+        ("**Data.** N = qd points and x̂ = Ax with zeros, u = at most v", ["N = qd", "x̂ = Ax", "u =", "v"]),
+        ("the same problem (ξ = (1 + s)/2: the threshold", ["ξ = (1 + s)/2"]),
+        ("with λ = 1e-9 and τ = -1, at C = 1", ["λ = 1e-9", "τ = -1", "C = 1"]),
     ],
 )
 def test_formulas_are_found_among_words(text, found):
@@ -208,3 +217,25 @@ def test_values_of_functions_and_differentials_are_formulas(text, found):
 )
 def test_signs_covariances_and_means_over_an_index(text, inside):
     assert inside in formula(text)
+
+
+SPACE = '<mspace width="0.167em" />'
+
+
+@pytest.mark.parametrize(
+    ("latex", "inside"),
+    [
+        (r"\log q", f"<mi>log</mi>{SPACE}<mi>q</mi>"),
+        (r"p\log q", f"<mi>p</mi>{SPACE}<mi>log</mi>{SPACE}<mi>q</mi>"),
+        (r"2\cos\theta", f"<mn>2</mn>{SPACE}<mi>cos</mi>{SPACE}<mi>θ</mi>"),
+        (r"\log_2 q", f"</msub>{SPACE}<mi>q</mi>"),
+        (r"(a)\ln b", f")</mo>{SPACE}<mi>ln</mi>{SPACE}<mi>b</mi>"),
+        (r"\log\log n", f"<mi>log</mi>{SPACE}<mi>log</mi>{SPACE}<mi>n</mi>"),
+        (r"\log |x|", f'<mi>log</mi>{SPACE}<mo stretchy="false">|</mo>'),
+        (r"-\log(q)", '<mo>−</mo><mi>log</mi><mo stretchy="false">(</mo>'),
+        (r"\sin\left(x\right)", '<mi>sin</mi><mrow><mo stretchy="true" fence="true" form="prefix">(</mo>'),
+        (r"a = \log\, q", '<mo>=</mo><mi>log</mi><mspace width="0.167em" /><mi>q</mi>'),
+    ],
+)
+def test_a_function_is_set_apart_from_letters_and_numbers_as_tex_does(latex, inside):
+    assert inside in mathml(latex)

@@ -222,6 +222,16 @@ def test_a_fraction_equal_in_every_seed_is_not_infinitely_certain():
     assert judge(rows)[0].verdict == "inconclusive"
 
 
+def test_an_infinite_value_leaves_the_errors_of_other_points_as_they_are():
+    expected = np.ones((2, 2, 8))
+    simulated = expected + 0.1 + 0.01 * np.random.default_rng(1).normal(size=expected.shape)
+    alone = compare("x", [{}], simulated[:1], expected[:1], np.array([10, 20]), power=1.0)[0]
+    expected[1] = simulated[1] = np.inf
+    beside = compare("x", [{}, {}], simulated, expected, np.array([10, 20]), power=1.0)[0]
+    assert beside == alone
+    assert abs(beside["z"]) > 10
+
+
 def test_cells_that_did_not_converge_are_undefined_not_averaged():
     simulated = np.ones((1, 2, 4))
     simulated[0, 1, 2] = np.nan

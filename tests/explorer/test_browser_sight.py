@@ -3,6 +3,7 @@
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
 from test_browser import simulate
 from visiting import Visit, served
 
@@ -39,6 +40,11 @@ def test_an_experiment_opens_with_its_kept_results(visit):
     visit.until(lambda: picture.evaluate("(i) => i.complete && i.naturalWidth > 0"))
     assert picture.bounding_box()["width"] > 300
     assert visit.find(".kept figcaption").inner_text().endswith("drawn by solvable figure binary-digits-depth.")
+    with visit.context.expect_page() as opening:
+        visit.find(".kept a").click()
+    opening.value.wait_for_load_state()
+    assert opening.value.url == f"{visit.base}/figures/binary-digits-depth.svg"
+    assert opening.value.locator("svg").first.bounding_box()["width"] > 0.9 * picture.bounding_box()["width"]
 
 
 def test_the_size_slider_shows_one_size_at_a_time(visit):
@@ -62,6 +68,32 @@ def test_the_size_slider_shows_one_size_at_a_time(visit):
     assert visit.find(".sizes .quiet").inner_text() == "all sizes: 20, 40"
 
 
+def test_the_theory_at_the_size_of_the_points_is_marked_where_it_leaves_the_curve(visit):
+    """A linear diffusion model is drawn at its own dimension and compared at that of the simulation."""
+    visit.open("?model=linear-diffusion&show=test_loss&dimension=40&x=samples:0.25:4:8:log")
+    simulate(visit, "20, 40", "3", "2")
+    visit.find(".verdict .findings li").first.wait_for()
+    marks = """() => document.querySelector('.plot').data.filter((t) => t.marker?.symbol === 'line-ew-open')
+      .map((t) => [t.meta.size, Array.from(t.x), Array.from(t.y)])"""
+    visit.until(lambda: visit.page.evaluate(marks))
+    ((size, samples, seen),) = visit.page.evaluate(marks)  # at size 40 the curve itself is compared
+    exact = sv.model_class("linear-diffusion")(samples=samples, dimension=size).theory()["test_loss"]
+    assert size == 20
+    assert seen == pytest.approx([float(v) for v in exact], rel=1e-6)
+    assert "theory at the size of the points" in visit.find(".legend").inner_text()
+    visit.after(lambda: visit.page.get_by_label("size", exact=True).fill("1"))
+    assert visit.page.evaluate(marks) == []  # only size 40 is shown in full
+
+
+def test_measured_lines_are_named_without_a_theory(visit):
+    visit.open("?model=continual-digits&show=test_loss&students=2")
+    visit.page.get_by_label("seeds").fill("1")
+    visit.page.get_by_label("seeds").press("Tab")
+    visit.find(".simulate .primary").click()
+    visit.page.get_by_text("Done").wait_for()
+    visit.until(lambda: visit.find(".legend li").all_inner_texts() == ["task 1", "task 2", "simulated, size 30"])
+
+
 def test_a_snapshot_opens_anywhere_and_asks_for_nothing(visit, chromium, tmp_path):
     visit.open("?model=perceptron&show=test_error&penalty=0.5&x=samples:0.5:4:8:log")
     visit.page.get_by_text("Export this view").click()
@@ -76,6 +108,8 @@ def test_a_snapshot_opens_anywhere_and_asks_for_nothing(visit, chromium, tmp_pat
     assert page.locator("h1").inner_text() == sv.Perceptron.title
     assert page.locator("figure svg").bounding_box()["width"] > 400
     assert page.locator("math").count() > 10
+    fonts = "(m) => getComputedStyle(m).fontFamily"  # others have no place for an index
+    assert page.locator("math").first.evaluate(fonts) == visit.find("math").first.evaluate(fonts)
     assert "penalty=0.5" in page.locator("pre").first.inner_text()
     assert asked == [Path(file).as_uri()]
     context.close()
@@ -102,6 +136,9 @@ def test_the_claims_of_a_model_are_beside_it_with_their_verdicts(visit):
     visit.page.goto(f"{visit.base}/?model=masked-regression")
     visit.find(".ledger > li").first.wait_for()
     assert visit.find(".ledger > li > .verdict").all_inner_texts() == [claim["verdict"] for claim in expected]
+    visit.page.set_viewport_size({"width": 1440, "height": 900})
+    claimed, text = (visit.find(s).bounding_box() for s in (".claims", ".setup:not(.claims)"))
+    assert claimed["x"] + claimed["width"] < text["x"]
 
 
 def test_a_model_that_is_left_no_longer_waits_for_its_claims(visit):

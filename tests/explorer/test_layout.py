@@ -5,6 +5,7 @@ from benchmarks.browsing import served
 from visiting import Visit
 
 import solvable as sv
+from solvable.render.equations import mathml
 
 FONTS = """(family) => {
   for (const kind of ["--sans", "--serif", "--mono"]) document.documentElement.style.setProperty(kind, family);
@@ -134,6 +135,20 @@ def test_labels_of_a_plot_never_become_links(chromium, tmp_path):
         visit.find(".plot .hoverlayer text").first.wait_for()
         assert visit.find(".plot a").count() == 0
         visit.end()
+
+
+@pytest.mark.parametrize(
+    ("latex", "label"),
+    [
+        (r"\log q", "log\u2009<i>q</i>"),
+        (r"\hat y", "<i>y\u0302</i>"),
+        (r"\bar T_0", "<i>T\u0304</i><sub>0</sub>"),
+        (r"\sigma_b^2", "<i>σ</i><sub><i>b</i></sub><sup>2</sup>"),
+    ],
+)
+def test_a_symbol_in_a_plot_label_has_its_spaces_and_accents(visit, latex, label):
+    plain = "async (m) => (await import('/static/dom.js')).plainSymbol(m)"
+    assert visit.page.evaluate(plain, mathml(latex)) == label
 
 
 def test_exported_pictures_hold_the_pins_and_the_scale(visit):

@@ -263,6 +263,23 @@ def test_a_sketch_is_measured_against_the_exact_curve(hall):
     assert shown[1] == pytest.approx(100 * max(away), abs=1.5)
 
 
+def test_the_pad_waits_for_its_plot(chromium, told):
+    visit, held = Visit(chromium, told, viewport={"width": 1440, "height": 900}), []
+    visit.page.route("**/api/theory", lambda route: held.append(route) if held is not None else route.continue_())
+    visit.page.goto(f"{visit.base}/{CURVE}&lecture=mine-b-bold-b&step=0")
+    visit.page.get_by_role("button", name="Reveal").wait_for()
+    assert visit.find(".pad").count() == 1
+    assert not visit.find(".pad").is_visible()
+    visit.until(lambda: held)
+    going, held = held, None
+    for route in going:
+        route.continue_()
+    visit.find(".pad").wait_for()
+    box, plot = visit.find(".pad").bounding_box(), visit.find(".plot").bounding_box()
+    assert box["width"] > 0.8 * plot["width"]
+    visit.end()
+
+
 def test_a_sketch_stays_at_its_values_when_a_slider_changes_the_axes(hall):
     sketched(hall, lambda x: 0.5)
     shape = """() => document.querySelector('.sketched').getAttribute('d').split(/[ML]/).filter(Boolean)

@@ -128,6 +128,16 @@ def test_a_simulation_that_no_memory_holds_is_refused_before_it_allocates():
         study.run(progress=False)
 
 
+def test_a_size_whose_bytes_overflow_is_refused_without_compiling(monkeypatch):
+    """XLA would end the process."""
+    study = sv.Study(sv.Perceptron(loss="square", samples=1e4), sizes=[10_000_000], seeds=4)
+    monkeypatch.setattr(compute, "simulation_program", None)
+    block = next(b for b in study.plan() if b["kind"] == "simulation")
+    assert compute.needed_memory(sv.Perceptron(loss="square"), block) > 1e18
+    with pytest.raises(sv.InvalidValue, match=r"size = 10000000 needs about .* GB of memory .* use a smaller size"):
+        study.run(progress=False)
+
+
 def test_a_block_takes_as_many_lanes_as_fit_and_gives_the_same_numbers(monkeypatch):
     model = sv.Perceptron(loss="square", samples=1.0)
     study = sv.Study(model, {"penalty": [0.1, 1.0]}, sizes=[32], seeds=16)

@@ -208,6 +208,8 @@ class StoredStudy:
     def _points(self, name: str, pick: dict[str, int], lead: list[str], own: list[str]) -> list[dict[str, Any]]:
         if f"{name}_simulated" not in self.data:
             return []
+        from .worker import mean_over
+
         values = self._array(f"{name}_simulated", pick, [*lead, "size", "seed", *own])
         axis = len(lead) + 1
         if self._declared()[name].random:
@@ -216,11 +218,17 @@ class StoredStudy:
         mean = np.where(number > 0, np.nansum(values, axis) / np.maximum(number, 1), np.nan)
         spread = np.sqrt(np.nansum((values - np.expand_dims(mean, axis)) ** 2, axis) / np.maximum(number - 1, 1))
         error = np.where(number > 1, spread / np.sqrt(np.maximum(number, 1)), np.nan)
+        theory, known = None, self.data[f"{name}_expected"].dims if f"{name}_expected" in self.data else ()
+        if {*lead, "size"} <= {*known}:  # what the points are compared with
+            theory = self._array(f"{name}_expected", pick, [*lead, "size", "seed", *own])
+            theory = mean_over(theory, axis) if "seed" in known else theory
         out = []
         for i, size in enumerate(self.study.sizes):
             at = (slice(None),) * len(lead) + (i,)
             out.append({"observable": name, "size": size, "dims": [*lead, *own], "mean": plain(mean[at]),
                         "error": plain(error[at]), "seeds": len(self.study.seeds)})  # fmt: skip
+            if theory is not None:
+                out[-1]["expected"] = plain(theory[at])
         return out
 
     def _quantiles(self, name: str, values: np.ndarray, lead: list[str], own: list[str]) -> list[dict[str, Any]]:

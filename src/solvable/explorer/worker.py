@@ -142,8 +142,8 @@ def points_of(study: Any, axes: Any, sent: dict[tuple[Any, ...], tuple[int, bool
             ready = int(finite.reshape(len(here), -1).any(1).sum())
             at = dict(zip((*fields, "size"), index, strict=True))
             one = None if expected is None else expected[tuple(at.get(d, slice(None)) for d in known)]
-            # A theory that is not drawn as a curve is sent with its points.
-            paired = awaited and one is not None and bool(np.isfinite(one).any())
+            # The theory that a point is compared with is sent with it, and later than the point if it comes later.
+            paired = one is not None and bool(np.isfinite(one).any())
             before, had = sent.get((base, index), (0, False))
             if not ready or ((ready, paired) == (before, had)):
                 continue
@@ -157,7 +157,8 @@ def points_of(study: Any, axes: Any, sent: dict[tuple[Any, ...], tuple[int, bool
                 mean = np.nanmean(np.where(number > 0, here, 0.0), 0)
                 error = np.full(mean.shape, np.nan)
                 if ready > 1:
-                    error = np.where(number > 1, np.nanstd(np.where(number > 1, here, 0.0), 0, ddof=1), np.nan)
+                    with np.errstate(invalid="ignore"):  # what is measured may be infinite
+                        error = np.where(number > 1, np.nanstd(np.where(number > 1, here, 0.0), 0, ddof=1), np.nan)
                     error = error / np.sqrt(np.maximum(number, 1))
             levels = (QUANTILE.name,) if base in random else ()
             point = {"observable": base, "size": int(study.sizes[index[-1]]), "dims": [*own, *levels],
@@ -227,8 +228,9 @@ def distances(study: Any, name: str) -> list[dict[str, float]]:
     for size in data["size"].values:
         here = simulated.sel(size=size)
         exact = theory.sel(size=size) if "size" in theory.dims else theory
-        away = (here - exact).mean("seed").values
-        error = here.std("seed", ddof=1).values / np.sqrt(here.sizes["seed"]) if here.sizes["seed"] > 1 else np.nan
+        with np.errstate(invalid="ignore"):  # both may be infinite
+            away = (here - exact).mean("seed").values
+            error = here.std("seed", ddof=1).values / np.sqrt(here.sizes["seed"]) if here.sizes["seed"] > 1 else np.nan
         pair = [float(np.sqrt(np.nanmean(np.square(v)))) if np.isfinite(v).any() else None for v in (away, error)]
         found.append({"size": int(size), "distance": pair[0], "error": pair[1]})
     return found

@@ -24,12 +24,14 @@ from .memory import budget, lanes_that_fit, needed
 from .planning import columns_of, spread
 
 LARGE = 1 << 28  # bytes below which a block is not examined
+IMMENSE = 1 << 50  # bytes of an array that is refused uncompiled: XLA ends the process where their number overflows
 
 
 def needed_memory(model: Model, block: Mapping[str, Any]) -> int | None:
     """Memory of the block's compiled program in bytes, as reported by XLA; None if it is not known beforehand.
 
-    The compilation is not wasted, because the block then runs the same program.
+    The compilation is not wasted, because the block then runs the same program. Of an immense program, which is not
+    compiled, it is the memory of the largest array.
     """
     if block["prepare"] or (block["kind"] == "simulation" and type(model).runs == "host"):
         return None
@@ -38,6 +40,8 @@ def needed_memory(model: Model, block: Mapping[str, Any]) -> int | None:
     if block["kind"] == "theory":
         arguments = (model.with_values(controls), type(model).numerics.updated(block["numerics"]))
         return needed(theory_program.lower(*arguments).compile())
+    if _rough(block) > IMMENSE and (least := 4 * lanes * _largest_array(model, block)) > IMMENSE:
+        return least
     counting = [n for n, declaration in model.fields_of("control").items() if declaration.counts]
     lengths = tuple(sorted(zip(counting, block["padded"], strict=True)))
     keys = jax.random.wrap_key_data(numbers((lanes, 2), jnp.uint32), impl="threefry2x32")
@@ -80,8 +84,7 @@ def fitting(model: Model, block: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     if block["kind"] != "simulation" or block["prepare"] or type(model).runs == "host":
         return block
-    size, longest = block["size"], max([block["size"], *block["padded"]])
-    rough = 8 * block["lanes"] * max(size * longest, size**3)
+    size, rough = block["size"], _rough(block)
     if rough <= LARGE or (most := budget()) is None or rough <= most:
         return block
     if 8 * block["lanes"] * _largest_array(model, block) <= most / 8:
@@ -94,6 +97,12 @@ def fitting(model: Model, block: Mapping[str, Any]) -> Mapping[str, Any]:
             )
         block = {**block, "lanes": min(block["lanes"] - 1, lanes_that_fit(block["lanes"], needs, most) or 1)}
     return block
+
+
+def _rough(block: Mapping[str, Any]) -> int:
+    """Bytes of the largest matrix or tensor that a simulation may have."""
+    size, longest = block["size"], max([block["size"], *block["padded"]])
+    return 8 * block["lanes"] * max(size * longest, size**3)
 
 
 def _largest_array(model: Model, block: Mapping[str, Any]) -> int:

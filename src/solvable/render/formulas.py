@@ -37,7 +37,7 @@ def formula(text: str, display: str = "block") -> str:
     >>> "<msub><mi>x</mi><mrow><mi>i</mi><mi>j</mi></mrow></msub>" in formula("x_ij ← −x_ij")
     True
     """
-    parser = _Parser(unicodedata.normalize("NFD", text.strip().replace("...", "…")))
+    parser = _Parser(unicodedata.normalize("NFD", _angled(text.strip()).replace("...", "…")))
     inside = "".join(parser.until(""))
     shown = ' display="block"' if display == "block" else ""
     return f"<math{shown}>{inside}</math>"
@@ -61,10 +61,22 @@ def inline_formula(text: str) -> str:
     >>> inline_formula("y = Σ_n a_n g(u_n·x/√N) + σζ").count("<math>")
     2
     """
-    pieces = _pieces(text.strip()) if len(text) > LONG else [text]
+    pieces = _pieces(_angled(text.strip())) if len(text) > LONG else [text]
     whole = (formula(piece, "inline") for piece in pieces)
     # A sign at the beginning of an element would otherwise be set as the sign of a number.
     return " ".join(re.sub(r"^<math><mo>", '<math><mo form="infix">', w) if k else w for k, w in enumerate(whole))
+
+
+def _angled(text: str) -> str:
+    """With the brackets of averages, which docstrings write as signs of inequality.
+
+    >>> _angled("½<(f − y)²>, Σ_{i<j} <x_i x_j>, |x|<1 and y>0, 0 < x > 1")
+    '½⟨(f − y)²⟩, Σ_{i<j} ⟨x_i x_j⟩, |x|<1 and y>0, 0 < x > 1'
+    """
+    return _AVERAGE.sub(lambda m: f"⟨{m[1]}⟩" if _balanced(m[1]) else m[0], text)
+
+
+_AVERAGE = re.compile(r"(?<![A-Za-zα-ω|])<(?=\S)([^<>]*[^\s<>])>(?![\w=])")
 
 
 def _pieces(text: str) -> list[str]:
@@ -106,13 +118,15 @@ _STRONG = re.compile(f"[α-ωΑ-Ωϑϕϵϱℓ{_SCRIPTS}{_SIGNS}\u0302-\u0308\u20
 _OPERATOR = re.compile(r"[=<>~≤≥≪≫≈≠≡∼∝∈→←↦±∓·×⊗∘−+/-]+$")
 _LETTER = re.compile(r"[^\W\d_](?:'{0,2}|\*)$")
 _QUOTIENT = re.compile(
-    r"(?:[^\W_]+/[^\W\d_]|[^\W\d_]/[^\W_]+|\d+/\d+|[^\W\d_]-\d+|d[^\W\d_]/d[^\W\d_])$|[^\W\d_]{1,2}/\(\S"
+    r"(?:[^\W_]+/[^\W\d_]|[^\W_]{1,2}\)+/[^\W_]{1,2}|[^\W\d_]/[^\W_]+|\d+/\d+|[^\W\d_]-\d+|d[^\W\d_]/d[^\W\d_])$|[^\W\d_]{1,2}/\(\S"
 )
 _VALUE = re.compile(r"[^\W\d_]'{0,2}\(")
 _DIFFERENTIAL = re.compile(r"\d*d[A-Zs-z]$")
 _CALL = re.compile(r"(?:[A-Za-z]{1,2}|" + "|".join(sorted(FUNCTIONS)) + r")[([{]")
-_NUMBER = re.compile(r"\d[\d,.]*$")
+_NUMBER = re.compile(r"[-−]?\d[\d,.]*(?:e[-−]?\d+)?$")
 _ARTICLES = {"a", "A", "I"}
+_TWO_LETTERS = "am an as at be by do go he if in is it me my no of on or so to up us we"
+_SHORT = frozenset(_TWO_LETTERS.split())
 
 
 def _in_words(text: str, show: Callable[[str], str], plain: Callable[[str], str]) -> str:
@@ -204,6 +218,8 @@ def _kind(text: str, words: list[tuple[int, int]], k: int) -> str:
         return "strong"
     if re.match(r"[a-z][A-Z]$", core):  # a product
         return "weak"
+    if re.match(r"[A-Za-z][a-z]$", core) and core.lower() not in _SHORT and k and text[slice(*words[k - 1])] in "=≈∝→":
+        return "weak"
     if _DIFFERENTIAL.match(core):
         return "strong" if core[0].isdigit() else "weak"
     if _NUMBER.match(core) or _CALL.match(word.lstrip("([{")) or core.lower() in FUNCTIONS:
@@ -261,7 +277,7 @@ class _Parser:
                 above += f"<mo>{'′' * len(primes)}</mo>"
             elif self.take(r"\*(?![^\W_]|\()"):  # w* and w*_k, the teacher's
                 above += "<mo>*</mo>"
-            elif self.peek(r"[_^][\w{(|±−-]|_·"):
+            elif self.peek(r"[_^][\w{(|±−-]|_[·⊥∥]"):
                 under = self.text[self.at] == "_"
                 self.at += 1
                 script = self.script()
@@ -278,6 +294,8 @@ class _Parser:
 
     def is_covariance(self) -> bool:
         """Whether a Σ is the matrix: it has no range below it but at most a name, and nothing to be summed follows."""
+        if re.search(r"\b(?:[Tt]r|det) ?$", self.text[: self.at]) and self.peek(r"Σ[(\[]"):  # the trace of a product
+            return True
         return self.peek(rf"Σ(?:_{_NAMED}|(?!\s*[_(\[{{₀-ₜ√|⟨⌊]|\s+[^\W\d]))") is not None
 
     def script(self) -> str:
@@ -286,6 +304,8 @@ class _Parser:
             return "".join(self.until("}"))
         if self.take(r"\("):
             return "<mo>(</mo>" + "".join(self.until(")")) + "<mo>)</mo>"
+        if direction := self.take("[⊥∥]"):
+            return f"<mo>{direction}</mo>"
         if between := self.take(r"\|[^|]+\|"):
             return "<mo>|</mo>" + "".join(_Parser(between[1:-1]).until("")) + "<mo>|</mo>"
         sign = self.take("[±−-]")

@@ -41,6 +41,6 @@ export function completed(answer, points, view, description) {
 export function unrolled(points, field, values) {
   return points.flatMap((p) => {
     if (!p.dims || p.dims[0] !== field) return [{ ...p, x: p.x ?? null }];
-    return values.map((x, i) => ({ ...p, x, mean: p.mean?.[i] ?? null, error: p.error?.[i] ?? null }));
+    return values.map((x, i) => ({ ...p, x, mean: p.mean?.[i] ?? null, error: p.error?.[i] ?? null, ...(p.expected && { expected: p.expected[i] }) }));
   });
 }

@@ -41,6 +41,8 @@ const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", "%{": "%&#123;" };
 /** Text for a plot label: Plotly reads tags (also links) and placeholders in it, which names and values must not become. */
 export const plain = (text) => String(text).replace(/[&<>]|%\{/g, (found) => ENTITIES[found]);
 
+const ACCENTS = { "^": "\u0302", "~": "\u0303", "¯": "\u0304", "˙": "\u0307" };
+
 /** A symbol for plot labels, which do not support MathML: its letters with <sub> and <sup>. */
 export function plainSymbol(mathml) {
   if (!mathml) return "";
@@ -51,6 +53,9 @@ export function plainSymbol(mathml) {
     const parts = [...node.childNodes].filter((n) => n.nodeType !== Node.TEXT_NODE || n.textContent.trim());
     const name = node.localName;
     if (name === "annotation") return "";
+    if (name === "mspace") return "\u2009";
+    const accent = name === "mover" && ACCENTS[parts[1].textContent.trim()];
+    if (accent) return caption(parts[0]).replace(/(?=<\/i>$|$)/, accent);
     if (name === "msub" || name === "munder") return `${caption(parts[0])}<sub>${caption(parts[1])}</sub>`;
     if (name === "msup" || name === "mover") return `${caption(parts[0])}<sup>${caption(parts[1])}</sup>`;
     if (name === "msubsup") return `${caption(parts[0])}<sub>${caption(parts[1])}</sub><sup>${caption(parts[2])}</sup>`;

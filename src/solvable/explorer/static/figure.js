@@ -81,19 +81,34 @@ export function pointsOf(points, series, answer, line, view) {
   for (const p of points) {
     if (view.x && line.axis === view.x.field) {
       const indices = own.map((d) => line.picked[d]);
-      rows.push({ x: p.x, mean: at(p.mean, indices), error: at(p.error, indices), seeds: p.seeds });
+      rows.push({ x: p.x, mean: at(p.mean, indices), error: at(p.error, indices), seeds: p.seeds, theory: at(p.expected, indices) });
     } else if (line.axis !== null && Array.isArray(p.mean)) {
       const every = Math.max(1, Math.floor(line.x.length / 25));
       line.x.forEach((x, i) => {
         if (i % every && i !== line.x.length - 1) return;
         const indices = own.map((d) => (d === line.axis ? i : line.picked[d]));
-        rows.push({ x, mean: at(p.mean, indices), error: at(p.error, indices), seeds: p.seeds });
+        rows.push({ x, mean: at(p.mean, indices), error: at(p.error, indices), seeds: p.seeds, theory: at(p.expected, indices) });
       });
     } else {
       rows.push({ x: 0, mean: p.mean, error: p.error, seeds: p.seeds });
     }
   }
   return rows.filter((r) => r.mean !== null && r.mean !== undefined).sort((a, b) => a.x - b.x);
+}
+
+const APART = 0.01; // of the height of the curve and its points: what is closer cannot be told apart
+
+/** The points whose own theory, that of their size, with which they are compared, differs visibly from the curve. */
+export function apart(rows, line, logarithmic) {
+  const scale = (v) => (v === null || v === undefined ? NaN : logarithmic ? Math.log(v) : v);
+  const seen = [...line.y, ...rows.map((r) => r.mean)].map(scale).filter(Number.isFinite), high = Math.max(...seen) - Math.min(...seen);
+  return rows.filter((r) => {
+    const k = line.x.findIndex((x) => x >= r.x);
+    if (k < 0) return false;
+    const [a, b] = [Math.max(k - 1, 0), k].map((i) => ({ x: line.x[i], y: scale(line.y[i]) }));
+    const here = b.x === r.x || a.x === b.x ? b.y : a.y + ((b.y - a.y) * (r.x - a.x)) / (b.x - a.x);
+    return Math.abs(scale(r.theory) - here) > APART * high;
+  });
 }
 
 /** Ticks of a logarithmic axis: 0.2, 0.5, 1, 2, 5 on short ranges and powers of ten on long ones. */
@@ -113,7 +128,7 @@ function logTicks(values) {
 /** Columns, rows and height of a figure with this number of panels. */
 export function extent(panels, width, look) {
   const columns = panels > 1 && width >= 620 ? 2 : 1, rows = Math.max(1, Math.ceil(panels / columns));
-  return { columns, rows, tall: Math.round(rows === 1 ? look.height : Math.max(look.height, rows * (width < 520 ? 200 : 270 * look.scale))) };
+  return { columns, rows, tall: Math.round(rows === 1 ? look.height : Math.max(look.height, rows * (look.low ? 200 : 270 * look.scale))) };
 }
 
 /**
@@ -161,8 +176,8 @@ export function compose({ view, curves, declarations, look, width, logarithmic, 
               hovertemplate: `%{y:.4g}<extra>${plain(caption || "theory")}</extra>`, opacity: series.stable === false ? 0.55 : 1,
             });
             entry(legend, { key: `line ${caption || name}`, kind: "line", colour, dash, caption, curve: c, plain: !caption, observable: name });
-          }
-          drawPoints({ traces, legend, curve, c, series, line, colour, suffix, view, look, caption, everyY });
+          } else if (caption) entry(legend, { key: `points ${caption}`, kind: "marker", colour, symbol: "circle", caption, first: true });
+          drawPoints({ traces, legend, curve, c, series, line, colour, suffix, view, look, caption, everyY, logarithmic });
         });
       }
     });
@@ -191,13 +206,14 @@ export function compose({ view, curves, declarations, look, width, logarithmic, 
   });
   if (names.length > 1) layout.margin.l = 42 * look.scale;
   layout.height = tall;
+  legend.sort((a, b) => Boolean(b.first) - Boolean(a.first));
   traces.sort((a, b) => (a.meta.curve === 0) - (b.meta.curve === 0)); // the current curve is drawn last, above the pinned ones
   return { traces, layout, legend, panels: names };
 }
 
 const has = (curve, name) => curve.answer?.series.some((s) => s.observable === name);
 
-function drawPoints({ traces, legend, curve, c, series, line, colour, suffix, view, look, caption, everyY }) {
+function drawPoints({ traces, legend, curve, c, series, line, colour, suffix, view, look, caption, everyY, logarithmic }) {
   const mine = (curve.points ?? []).filter((p) => p.observable === series.observable && !(series.branch > 0));
   const sizes = [...new Set(mine.map((p) => p.size))].sort((a, b) => a - b);
   sizes.forEach((size, s) => {
@@ -205,7 +221,17 @@ function drawPoints({ traces, legend, curve, c, series, line, colour, suffix, vi
     const rows = pointsOf(mine.filter((p) => p.size === size), series, curve.answer, line, view);
     if (!rows.length) return;
     rows.forEach((r) => everyY.push(r.mean));
-    const strength = curve.faded ? 0.25 : mine.some((p) => p.size === size && p.dim) ? 0.1 : 0.45 + (0.55 * (s + 1)) / sizes.length;
+    const dimmed = mine.some((p) => p.size === size && p.dim);
+    const known = !curve.faded && !dimmed && typeof line.x[0] === "number" ? apart(rows, line, logarithmic) : [];
+    if (known.length) {
+      known.forEach((r) => everyY.push(r.theory));
+      traces.push({
+        meta: { curve: c, observable: series.observable, size }, type: "scatter", mode: "markers", x: known.map((r) => r.x), y: known.map((r) => r.theory), xaxis: `x${suffix}`, yaxis: `y${suffix}`,
+        name: `theory at size ${size}`, showlegend: false, marker: { symbol: "line-ew-open", size: 16 * look.scale, color: colour, line: { width: 2 * look.scale, color: colour } }, hovertemplate: `%{y:.4g}<extra>theory at size ${size}</extra>`,
+      });
+      entry(legend, { key: "theory at sizes", kind: "marker", symbol: "dash", colour, caption: "theory at the size of the points" });
+    }
+    const strength = curve.faded ? 0.25 : dimmed ? 0.1 : 0.45 + (0.55 * (s + 1)) / sizes.length;
     const symbol = MARKERS[s % MARKERS.length];
     traces.push({
       meta: { curve: c, observable: series.observable }, type: "scatter", mode: line.axis === null ? "markers+text" : "markers", x: rows.map((r) => (line.axis === null ? aside : tick(r.x))), y: rows.map((r) => r.mean),

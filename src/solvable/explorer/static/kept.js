@@ -8,9 +8,10 @@ export function keptFigure(id) {
   const element = h("figure", { class: "kept", hidden: true });
   api.kept(id).then(({ figures: [first] }) => {
     if (!first) return;
-    const picture = h("img", { src: `/figures/${encodeURIComponent(first.name)}.svg`, alt: "", decoding: "async" });
+    const src = `/figures/${encodeURIComponent(first.name)}.svg`, picture = h("img", { src, alt: "", decoding: "async" });
     picture.addEventListener("error", () => { element.hidden = true; });
-    element.append(picture, h("figcaption", {}, h("span", { html: first.sentence_html }), " Kept results, drawn by ", h("code", {}, first.command), "."));
+    // Many panels are small here; they are read in a window of their own.
+    element.append(h("a", { href: src, target: "_blank", rel: "noopener", "aria-label": "The figure in its full size" }, picture), h("figcaption", {}, h("span", { html: first.sentence_html }), " Kept results, drawn by ", h("code", {}, first.command), "."));
     element.hidden = false;
   }).catch(() => { /* the page works without it */ });
   return element;

@@ -86,7 +86,7 @@ class Page {
         h("div", { class: "bench" },
           h("section", { class: "panel", "aria-label": "Controls of the model" }, this.controls.element, h("button", { type: "button", class: "quiet-button", onclick: () => this.reset() }, "Back to the first view")),
           h("div", { class: "stage" }, this.figure, this.simulations.element, this.away.element)),
-        about(d)), this.ledger = h("section", { class: "setup", "aria-labelledby": "claims-title", hidden: true }));
+        about(d), this.ledger = h("section", { class: "setup claims", "aria-labelledby": "claims-title", hidden: true })));
   }
 
   /** The ledger is loaded after the curve, and the page works without it. */

@@ -31,11 +31,12 @@ export function look(element, legend) {
   const more = legend ? Math.max(0, legend.offsetHeight - (legend.firstElementChild?.offsetHeight ?? legend.offsetHeight)) : 0;
   const style = getComputedStyle(document.documentElement), ink = (name) => style.getPropertyValue(name).trim();
   const touch = matchMedia("(pointer: coarse)").matches, lecture = document.documentElement.dataset.lecture !== undefined;
+  const narrow = element.clientWidth < 520, low = narrow && innerWidth < 700; // a phone
   return {
     ink: ink("--ink"), quiet: ink("--quiet"), grid: ink("--grid"), axis: ink("--axis"), paper: ink("--card"), gap: ink("--gap"),
-    dark: ink("--dark") === "1", family: ink("--sans"), touch,
-    scale: lecture ? parseFloat(style.fontSize) / 15 : (element.clientWidth < 520 ? 0.86 : 1) * (document.documentElement.dataset.type === "large" ? 1.28 : 1),
-    height: lecture ? element.parentElement.clientHeight : (element.clientWidth < 520 ? Math.max(250, Math.min(320, innerHeight * 0.44)) : Math.max(330, Math.min(620, innerHeight * 0.48))) - Math.min(more, 120),
+    dark: ink("--dark") === "1", family: ink("--sans"), touch, low,
+    scale: lecture ? parseFloat(style.fontSize) / 15 : (narrow ? 0.86 : 1) * (document.documentElement.dataset.type === "large" ? 1.28 : 1),
+    height: lecture ? element.parentElement.clientHeight : (low ? Math.max(250, Math.min(320, innerHeight * 0.44)) : Math.max(330, Math.min(620, innerHeight * 0.48))) - Math.min(more, 120),
   };
 }
 
@@ -67,7 +68,7 @@ export async function draw(element, input) {
 
 const DASHED = { solid: "", dash: "7 4", dot: "2 3", dashdot: "7 3 2 3" };
 const SHAPES = {
-  circle: "M14 7a4 4 0 1 0 8 0a4 4 0 1 0-8 0", square: "M14.5 3.5h7v7h-7z", "triangle-up": "M18 2.6l4.4 8h-8.8z", diamond: "M18 2l5 5-5 5-5-5z",
+  dash: "M9 6h18v2H9z", circle: "M14 7a4 4 0 1 0 8 0a4 4 0 1 0-8 0", square: "M14.5 3.5h7v7h-7z", "triangle-up": "M18 2.6l4.4 8h-8.8z", diamond: "M18 2l5 5-5 5-5-5z",
   "triangle-down": "M18 11.4l4.4-8h-8.8z", cross: "M16.4 2.5h3.2v2.9h2.9v3.2h-2.9v2.9h-3.2v-2.9h-2.9V5.4h2.9z", x: "M14.5 5l1.8-1.8L18 5l1.7-1.8L21.5 5 19.8 7l1.7 2-1.8 1.8L18 9l-1.7 1.8L14.5 9l1.7-2z",
 };
 

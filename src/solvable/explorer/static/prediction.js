@@ -44,6 +44,7 @@ export function pad(plot, observable, changed) {
   sheet.setAttribute("role", "img");
   sheet.setAttribute("aria-label", `Sketch ${words(observable)} here with the pointer.`);
   sheet.append(path);
+  sheet.toggleAttribute("hidden", true); // until its place is known
   plot.parentElement.append(sheet);
 
   /** The exact line of the observable as Plotly has it, with its axes; null before the first drawing. */

@@ -219,7 +219,7 @@ export function agreement(result, shown) {
     h("strong", {}, `${words(r.observable).charAt(0).toUpperCase()}${words(r.observable).slice(1)}`), ` ${r.sentence}`));
   const explained = [...new Set(result.rows.map((r) => r.verdict))].filter((v) => VERDICTS[v]).map((v) => h("p", { class: "quiet" }, `${VERDICTS[v][0]} ${v}: ${VERDICTS[v][1]}`));
   return h("div", {}, h("ul", { class: "findings" }, lines),
-    h("details", { class: "comparisons" }, h("summary", {}, `All ${result.rows.length} observables`), h("div", { class: "scroll" }, h("table", {},
+    h("details", { class: "comparisons" }, h("summary", {}, result.rows.length > 1 ? `All ${result.rows.length} observables` : "As a table"), h("div", { class: "scroll" }, h("table", {},
       h("caption", {}, "z: the largest deviation in standard errors of a normal distribution; verdicts correct for the number of comparisons"),
       h("thead", {}, h("tr", {}, ["observable", "verdict", "z", "points", "sizes", "seeds"].map((t) => h("th", { scope: "col" }, t)))),
       h("tbody", {}, result.rows.map(cells))), explained)));
