@@ -28,7 +28,7 @@ Compute = Callable[[Mapping[str, Any]], Any]
 class Ahead:
     """Computes blocks as `compute` does; used as a context, at whose end nothing more is begun.
 
-    The very first is shown as a draft by `draft` unless its results are there already.
+    The very first is shown as a draft by `draft`, which tells whether there is one, unless its results are there already.
     """
 
     def __init__(
@@ -49,8 +49,7 @@ class Ahead:
             if self._ended.is_set():
                 return None
             begun = WARMED.pop(block_id(block), None)
-            if leads and (begun is None or not begun.done()):
-                self._draft(block)
+            if leads and (begun is None or not begun.done()) and self._draft(block):
                 self._led.set()
             found = begun.result() if begun is not None else None
             return self._compute(block) if found is None else found

@@ -15,7 +15,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 FRAME = struct.Struct(">II")
@@ -99,17 +99,18 @@ class Simulation:
         for point in points_of(self.study, self.view.axes, self.sent, last):
             self.send({"job": self.job, "event": "points", "data": point})
 
-    def _draft(self, block: dict[str, Any]) -> None:
-        """Send the points of the first block as soon as there is a draft of them; the points themselves replace them."""
+    def _draft(self, block: Mapping[str, Any]) -> bool:
+        """Send the points of the first block if there is a draft of them; the results replace them."""
         from .drafts import draft_of
 
         if (arrays := draft_of(self.study, block)) is None or self.cancelled.is_set():
-            return
+            return False
         study = self.view.study()
         (row,) = study.stored_plan([block]).rows
         study.attach().commit(row.block, arrays, {})
         for point in points_of(study, self.view.axes, {}, False):
             self.send({"job": self.job, "event": "points", "data": point | {"draft": True}})
+        return True
 
     def _agreement(self) -> None:
         if self.view.model.has_theory:
