@@ -12,6 +12,7 @@ from solvable.explorer.jobs import Job
 from solvable.explorer.turns import MADE, name_of
 from solvable.explorer.views import View
 from solvable.lab import compute
+from solvable.lab.planning import cells_of
 from solvable.lab.store import block_id
 from waiting import until
 
@@ -26,7 +27,8 @@ VIEW = {
 
 @pytest.fixture
 def study(surroundings, monkeypatch):
-    monkeypatch.setattr(drafts, "LONGEST", 1e9)
+    for limit in ("SECONDS", "LONGEST"):
+        monkeypatch.setattr(drafts, limit, 1e9)
     for known in (MADE, drafts._DRAFTS, ahead.WARMED):
         known.clear()
     yield View.checked(VIEW).study()
@@ -89,8 +91,8 @@ def test_what_a_draft_says_reaches_neither_results_nor_verdict(study, monkeypatc
     assert verdicts[0] == verdicts[1]
 
 
-def test_a_simulation_needs_no_draft(study, monkeypatch):
-    """Of a compiler without these options, for example."""
+def test_a_draft_that_fails_does_no_harm(study, monkeypatch):
+    """As with a compiler that does not know these options."""
 
     def refuse(model, block):
         raise ValueError
@@ -110,17 +112,26 @@ def test_a_draft_has_a_program_of_its_own(study):
     assert made[1] is made[2]  # the results' is kept
 
 
+def test_a_draft_has_one_realisation_of_each_point_or_of_as_many_as_are_quick(study, monkeypatch):
+    block = worker.ordered(study)[0]
+    few = drafts.first_realisations(study, block)
+    assert [c.seed for c in cells_of(few, "")] == [0] * few["lanes"]
+    assert len({c.controls for c in cells_of(few, "")}) == few["lanes"]
+    assert set(cells_of(few, "")) <= set(cells_of(block, ""))
+    monkeypatch.setattr(drafts, "SECONDS", 0.0)
+    assert drafts.first_realisations(study, block)["lanes"] == 1
+
+
 def test_only_what_is_to_be_compiled_and_quick_has_a_draft(study, monkeypatch):
     block = worker.ordered(study)[0]
-    assert drafts.is_worth(study, block)
+    assert drafts.first_realisations(study, block) is not None
     MADE.add(name_of(block))
-    assert not drafts.is_worth(study, block)
+    assert drafts.first_realisations(study, block) is None
     MADE.clear()
-    monkeypatch.setattr(drafts, "LONGEST", 0.0)
-    assert not drafts.is_worth(study, block)
-    monkeypatch.setattr(drafts, "LONGEST", 1e9)
     slept = View.checked({"model": "sleepy", "sizes": [2], "seeds": 3}).study()
-    assert not drafts.is_worth(slept, worker.ordered(slept)[0])  # it runs on the host
+    assert drafts.first_realisations(slept, worker.ordered(slept)[0]) is None  # it runs on the host
+    monkeypatch.setattr(drafts, "LONGEST", 0.0)
+    assert drafts.first_realisations(study, block) is None
 
 
 def test_a_draft_is_computed_once_for_everybody_who_asks(study, monkeypatch):
@@ -137,7 +148,7 @@ def test_a_draft_is_computed_once_for_everybody_who_asks(study, monkeypatch):
     until(lambda: asked)
     go_on.set()
     until(lambda: len(found) == 2)
-    assert found == [{"a": 1}] * 2
+    assert found == [(asked[0], {"a": 1})] * 2
     assert len(asked) == 1
 
 

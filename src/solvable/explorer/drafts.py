@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
+from ..lab.planning import cells_of, parts_of, regrouped
 from ..lab.store import block_id
 from .turns import MADE, RUNNING, name_of
 from .waves import cost_of
@@ -20,14 +21,14 @@ from .waves import cost_of
 UNOPTIMISED: dict[str, str | bool] = {
     "xla_backend_optimization_level": "0", "xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": "1",
 }  # fmt: skip
-LONGEST = 1.0  # declared core-seconds of a batch of which a draft is worth its time
+SECONDS, LONGEST = 0.3, 2.0  # declared core-seconds of a draft, and of a single realisation beyond which there is none
 MOST = 8
 _LOCK = threading.Lock()
 _DRAFTS: OrderedDict[str, Future[Any]] = OrderedDict()
 
 
-def draft_of(study: Any, block: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The results of a block by a program without optimisation; None if it is not worth while.
+def draft_of(study: Any, block: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """The draft of a block, which has its first realisations only, with its results; None if there is none.
 
     Each is computed once: whoever asks while that is under way waits for it.
     """
@@ -39,21 +40,26 @@ def draft_of(study: Any, block: Mapping[str, Any]) -> dict[str, Any] | None:
             _DRAFTS.popitem(last=False)
     if under_way is None:
         try:
-            future.set_result(_computed(study, block) if is_worth(study, block) else None)
+            few = first_realisations(study, block)
+            future.set_result(few and (few, _computed(study, few)))
         except Exception:  # the block itself reports why
             future.set_result(None)
     return future.result()
 
 
-def is_worth(study: Any, block: Mapping[str, Any]) -> bool:
-    """Whether a draft of this block comes before the block itself: its program is still to be compiled, and is quick."""
+def first_realisations(study: Any, block: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A block of one realisation at each point of another one, or at some; None if that one comes as soon as its draft."""
     import jax
 
     (model,) = study.variants().values()
     if block["kind"] != "simulation" or block["prepare"] or type(model).runs == "host" or name_of(block) in MADE:
-        return False
-    seconds = block["lanes"] * cost_of(study).of("simulation", block["size"], block["padded"])
-    return seconds <= LONGEST and jax.default_backend() == "cpu"
+        return None
+    each = cost_of(study).of("simulation", block["size"], block["padded"])
+    if each > LONGEST or jax.default_backend() != "cpu":
+        return None
+    cells = cells_of(block, "")
+    few = [cell for cell in cells if cell.seed == cells[0].seed][: max(1, int(SECONDS / each))]
+    return regrouped(parts_of(block)[0] | {"lanes": len(few)}, few)
 
 
 def _computed(study: Any, block: Mapping[str, Any]) -> dict[str, Any]:

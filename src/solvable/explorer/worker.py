@@ -103,10 +103,10 @@ class Simulation:
         """Send the points of the first block if there is a draft of them; the results replace them."""
         from .drafts import draft_of
 
-        if (arrays := draft_of(self.study, block)) is None or self.cancelled.is_set():
+        if (draft := draft_of(self.study, block)) is None or self.cancelled.is_set():
             return False
-        study = self.view.study()
-        (row,) = study.stored_plan([block]).rows
+        study, (few, arrays) = self.view.study(), draft
+        (row,) = study.stored_plan([few]).rows
         study.attach().commit(row.block, arrays, {})
         for point in points_of(study, self.view.axes, {}, False):
             self.send({"job": self.job, "event": "points", "data": point | {"draft": True}})
