@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -126,7 +127,10 @@ def test_only_what_is_to_be_compiled_and_quick_has_a_draft(study, monkeypatch):
     block = worker.ordered(study)[0]
     assert drafts.first_realisations(study, block) is not None
     MADE.add(name_of(block))
+    monkeypatch.setattr(drafts, "SOON", 1e9)
     assert drafts.first_realisations(study, block) is None
+    monkeypatch.setattr(drafts, "SOON", 0.0)  # compiled, but its results take long
+    assert drafts.first_realisations(study, block) is not None
     MADE.clear()
     slept = View.checked({"model": "sleepy", "sizes": [2], "seeds": 3}).study()
     assert drafts.first_realisations(slept, worker.ordered(slept)[0]) is None  # it runs on the host
@@ -157,13 +161,16 @@ def test_nothing_is_drafted_whose_results_are_there(study):
     with ahead.Ahead(blocks, lambda block: {}, draft=drafted.append) as computing:
         computing.compute(blocks[0])
     assert drafted == blocks[:1]
-    from concurrent.futures import Future
-
     ahead.WARMED[block_id(blocks[0])] = there = Future()
     there.set_result({"a": 1})
     with ahead.Ahead(blocks, lambda block: {}, draft=drafted.append) as computing:
         assert computing.compute(blocks[0]) == {"a": 1}
     assert drafted == blocks[:1]
+    ahead.WARMED[block_id(blocks[0])] = compiled = Future()
+    compiled.set_result(None)  # compiled, but not computed
+    with ahead.Ahead(blocks, lambda block: {"b": 2}, draft=drafted.append) as computing:
+        assert computing.compute(blocks[0]) == {"b": 2}
+    assert drafted == 2 * blocks[:1]
 
 
 def test_a_draft_is_made_while_the_model_is_looked_at_before_its_program_is_compiled(study, monkeypatch):

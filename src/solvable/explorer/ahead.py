@@ -49,7 +49,8 @@ class Ahead:
             if self._ended.is_set():
                 return None
             begun = WARMED.pop(block_id(block), None)
-            if leads and (begun is None or not begun.done()) and self._draft(block):
+            there = begun is not None and begun.done() and begun.result() is not None
+            if leads and not there and self._draft(block):
                 self._led.set()
             found = begun.result() if begun is not None else None
             return self._compute(block) if found is None else found

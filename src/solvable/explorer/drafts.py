@@ -22,6 +22,7 @@ UNOPTIMISED: dict[str, str | bool] = {
     "xla_backend_optimization_level": "0", "xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": "1",
 }  # fmt: skip
 SECONDS, LONGEST = 0.3, 2.0  # declared core-seconds of a draft, and of a single realisation beyond which there is none
+SOON = 1.0  # of a whole batch that needs no draft once its program is compiled
 MOST = 8
 _LOCK = threading.Lock()
 _DRAFTS: OrderedDict[str, Future[Any]] = OrderedDict()
@@ -52,10 +53,11 @@ def first_realisations(study: Any, block: Mapping[str, Any]) -> dict[str, Any] |
     import jax
 
     (model,) = study.variants().values()
-    if block["kind"] != "simulation" or block["prepare"] or type(model).runs == "host" or name_of(block) in MADE:
+    if block["kind"] != "simulation" or block["prepare"] or type(model).runs == "host":
         return None
     each = cost_of(study).of("simulation", block["size"], block["padded"])
-    if each > LONGEST or jax.default_backend() != "cpu":
+    made = name_of(block) in MADE and block["lanes"] * each <= SOON
+    if made or each > LONGEST or jax.default_backend() != "cpu":
         return None
     cells = cells_of(block, "")
     few = [cell for cell in cells if cell.seed == cells[0].seed][: max(1, int(SECONDS / each))]
