@@ -1,7 +1,8 @@
 """The default simulation of every model as the page runs it, but without a server: its first points and its verdicts.
 
 `python -m benchmarks.first_simulations [MODEL[=JSON] ...]` runs each model in a process of its own, on a few cores, without
-any compiled programs to begin with, and prints one JSON object per line.
+any compiled programs to begin with, and prints one JSON object per line. With `--first` it ends at the first points; CPU
+seconds until then hardly depend on other load, because no other program is begun before them.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ COMPILING = {
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def one(model: str, changes: dict[str, Any]) -> None:
-    """Run the default simulation of a model and print what happened."""
+def one(model: str, changes: dict[str, Any], first: bool = False) -> None:
+    """Run the default simulation of a model, or only until its `first` points, and print what happened."""
     _without_formulas()
     import jax.monitoring
 
-    from solvable.explorer import views, worker
+    from solvable.explorer import ahead, views, worker
     from solvable.explorer.defaults import default_view
     from solvable.lab import compute  # noqa: F401  (a worker has imported it before its first job)
     from solvable.registry import model_class
@@ -61,9 +62,15 @@ def one(model: str, changes: dict[str, Any]) -> None:
         if event == "points" and content["observable"] in view.observables and "first_points" not in found:
             found.update(first_points=time.monotonic() - begun, first_points_cpu=time.process_time() - spent)
             found.update({f"first_{name}": seconds for name, seconds in spans.items()})
+            found["draft"] = content.get("draft", False)
+            if first:
+                print(json.dumps(found), flush=True)
+                os._exit(0)
         elif event == "agreement":
             found["verdicts"] = {r["observable"]: r["verdict"] for r in content["rows"]}
 
+    if first:
+        ahead.LEAD = 600.0
     simulation = worker.Simulation("job", view.json(), send, threading.Event())
     simulation.run()
     found |= spans
@@ -130,11 +137,12 @@ def main() -> int:
     about.add_argument("--jobs", type=int, default=1, help="models at a time")
     about.add_argument("--cores", type=int, default=2, help="cores of each")
     about.add_argument("--limit", type=float, default=90, help="seconds after which a model is given up")
+    about.add_argument("--first", action="store_true", help="until the first points only")
     about.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     chosen = about.parse_args()
     if chosen.one:
         model, _, changes = chosen.models[0].partition("=")
-        one(model, json.loads(changes or "{}"))
+        one(model, json.loads(changes or "{}"), chosen.first)
         return 0
     free: Queue[list[int]] = Queue()
     known = sorted(os.sched_getaffinity(0))
@@ -144,7 +152,14 @@ def main() -> int:
 
     def work(model: str) -> None:
         cores = free.get()
-        words = [sys.executable, "-m", "benchmarks.first_simulations", model, "--one"]
+        words = [
+            sys.executable,
+            "-m",
+            "benchmarks.first_simulations",
+            model,
+            "--one",
+            *(["--first"] if chosen.first else []),
+        ]
         try:
             environment = os.environ | {"JAX_PLATFORMS": "cpu"}
             done = subprocess.run(

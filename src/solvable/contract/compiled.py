@@ -165,11 +165,13 @@ def simulate_batch(
     *,
     padded: Mapping[str, int] | None = None,
     dtype: str | None = None,
+    program: Any = None,
 ) -> dict[str, Array]:
     """Simulate one lane per key, all of one size and padding, in one compiled program.
 
     `fields` gives the values that differ between lanes, along a leading axis (all others are the model's own); `padded`
-    gives the length to which the arrays of each counting control are padded.
+    gives the length to which the arrays of each counting control are padded; `program` runs in the place of our own
+    (it was compiled from it with other options).
     """
     lanes = keys.shape[0]
     each = {n: np.asarray(v, float) for n, v in fields.items()}
@@ -196,7 +198,7 @@ def simulate_batch(
             for lane, one in zip(alike, found, strict=True):
                 rows[lane] = _checked_alone(model, {n: jnp.asarray(v) for n, v in one.items()})
         return {n: jnp.asarray(np.stack([np.asarray(row[n]) for row in rows])) for n in rows[0]}
-    return _simulate(model, each, keys, counts, size, lengths, name)
+    return (program or _simulate)(model, each, keys, counts, size, lengths, name)
 
 
 PRECISION = "highest"

@@ -6,7 +6,6 @@ program is therefore computed ahead, and its results wait until its turn comes.
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections import OrderedDict
@@ -14,8 +13,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from ..lab.planning import parts_of
 from ..lab.store import block_id
+from .turns import name_of
 
 MOST_THREADS = 4
 LEAD = 3.0  # seconds for which all processors are left to the first program, whose points are awaited
@@ -23,11 +22,19 @@ MOST_WARMED = 8
 WARMED: OrderedDict[str, Future[Any]] = OrderedDict()  # blocks that were computed before anybody had asked for them
 
 
-class Ahead:
-    """Computes blocks as `compute` does; used as a context, at whose end nothing more is begun."""
+Compute = Callable[[Mapping[str, Any]], Any]
 
-    def __init__(self, blocks: list[dict[str, Any]], compute: Callable[[Mapping[str, Any]], Any], threads: int = 0):
-        self._compute, self._ended = compute, threading.Event()
+
+class Ahead:
+    """Computes blocks as `compute` does; used as a context, at whose end nothing more is begun.
+
+    The very first is shown as a draft by `draft`, which tells whether there is one, unless its results are there already.
+    """
+
+    def __init__(
+        self, blocks: list[dict[str, Any]], compute: Compute, threads: int = 0, draft: Compute = lambda block: None
+    ):
+        self._compute, self._draft, self._ended = compute, draft, threading.Event()
         threads = threads or min(MOST_THREADS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
         self._pool = ThreadPoolExecutor(threads, "ahead")
         self._waiting: dict[str, Future[Any]] = {}
@@ -42,6 +49,9 @@ class Ahead:
             if self._ended.is_set():
                 return None
             begun = WARMED.pop(block_id(block), None)
+            there = begun is not None and begun.done() and begun.result() is not None
+            if leads and not there and self._draft(block):
+                self._led.set()
             found = begun.result() if begun is not None else None
             return self._compute(block) if found is None else found
         finally:
@@ -78,15 +88,21 @@ class Warming:
     def stop(self) -> None:
         self._stopped.set()
 
-    def begin(self, blocks: list[dict[str, Any]], compute: Callable[[dict[str, Any]], Any]) -> None:
-        """Compute the first block of every program; whoever asks for one that is under way waits for it."""
+    def begin(self, blocks: list[dict[str, Any]], compute: Compute, draft: Compute = lambda block: None) -> None:
+        """Compute a draft of the first block, then the first block of every program.
+
+        Whoever asks for one that is under way waits for it.
+        """
         self.stop()
         self._stopped = stopped = threading.Event()
-        threading.Thread(target=self._work, args=(firsts(blocks), compute, stopped), daemon=True, name="warm").start()
+        work = (firsts(blocks), compute, draft, stopped)
+        threading.Thread(target=self._work, args=work, daemon=True, name="warm").start()
 
     @staticmethod
-    def _work(blocks: list[dict[str, Any]], compute: Callable[[dict[str, Any]], Any], stopped: threading.Event) -> None:
-        for block in blocks:
+    def _work(blocks: list[dict[str, Any]], compute: Compute, draft: Compute, stopped: threading.Event) -> None:
+        for number, block in enumerate(blocks):
+            if not stopped.is_set() and number == 0 and block_id(block) not in WARMED:
+                draft(block)
             if stopped.is_set():
                 return
             if block_id(block) in WARMED:
@@ -105,5 +121,5 @@ def firsts(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The first block of every program, in their order."""
     found: dict[str, dict[str, Any]] = {}
     for block in blocks:
-        found.setdefault(json.dumps(parts_of(block)[0], sort_keys=True), block)
+        found.setdefault(name_of(block), block)
     return list(found.values())

@@ -78,6 +78,8 @@ class Job:
                 if point in self._places:
                     self.events[self._places[point]] = OUTDATED
                 self._places[point] = len(self.events)
+            elif event in ENDS:  # drafts that nothing has replaced
+                self.events = [OUTDATED if said[1].get("draft") else said for said in self.events]
             self.events.append((event, data))
         self._wake()
 

@@ -35,6 +35,7 @@ from ..lab.execute import Executor
 from ..model import Model
 from ..study import Study
 from .describe import symbol
+from .drafts import UNOPTIMISED
 from .room import forget_programs, give_back, is_full
 from .turns import RUNNING
 from .views import View
@@ -45,10 +46,6 @@ MOST_KEPT = 8_000_000  # numbers in the cache
 MOST_OPEN = 64  # waiting requests
 SLOW = 0.03  # seconds above which a curve cannot follow a slider, so that a preview is compiled
 COMPILED: set[tuple[Any, ...]] = set()  # programs of this process that need not be compiled before their turn
-# Of drafts: compiled in a fifth of the time, they take up to five times as long.
-UNOPTIMISED: dict[str, str | bool] = {
-    "xla_backend_optimization_level": "0", "xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": "1",
-}  # fmt: skip
 PREVIEW, COARSE = 0.045, (16, 8)  # seconds of a preview that can, and its number of points: as many as fit in that time
 
 

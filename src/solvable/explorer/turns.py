@@ -6,11 +6,15 @@ these. Two programs that do so at the same time can occupy all threads and wait 
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..lab.planning import parts_of
+
 RUNNING = threading.RLock()
+MADE: set[str] = set()  # programs of blocks that this process has compiled and not forgotten
 
 
 def taking_turns(study: Any) -> Callable[[Mapping[str, Any]], Any]:
@@ -20,11 +24,17 @@ def taking_turns(study: Any) -> Callable[[Mapping[str, Any]], Any]:
     (model,), made = study.variants().values(), set[str]()
 
     def compute(block: Mapping[str, Any]) -> Any:
-        program = repr([block[name] for name in ("kind", "size", "padded", "lanes")])
+        program = name_of(block)
         if program not in made:
             needed_memory(model, block)  # compiles, if the program can be known in advance
             made.add(program)
+            MADE.add(program)
         with RUNNING:
             return study.compute(block)
 
     return compute
+
+
+def name_of(block: Mapping[str, Any]) -> str:
+    """The program of a block, as a name."""
+    return json.dumps(parts_of(block)[0], sort_keys=True)

@@ -15,7 +15,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 FRAME = struct.Struct(">II")
@@ -80,7 +80,7 @@ class Simulation:
                 pass
 
         imports = imports_of_a_verdict()
-        with Ahead(blocks, taking_turns(study)) as ahead:
+        with Ahead(blocks, taking_turns(study), draft=self._draft) as ahead:
             executor = Executor(plan, ahead.compute, store.commit)
             done_all = executor.run_all(plan.rows, done=report, wanted=lambda: not self.cancelled.is_set())
         if not done_all:
@@ -98,6 +98,19 @@ class Simulation:
         """Send every point that has more seeds than before."""
         for point in points_of(self.study, self.view.axes, self.sent, last):
             self.send({"job": self.job, "event": "points", "data": point})
+
+    def _draft(self, block: Mapping[str, Any]) -> bool:
+        """Send the points of the first block if there is a draft of them; the results replace them."""
+        from .drafts import draft_of
+
+        if (draft := draft_of(self.study, block)) is None or self.cancelled.is_set():
+            return False
+        study, (few, arrays) = self.view.study(), draft
+        (row,) = study.stored_plan([few]).rows
+        study.attach().commit(row.block, arrays, {})
+        for point in points_of(study, self.view.axes, {}, False):
+            self.send({"job": self.job, "event": "points", "data": point | {"draft": True}})
+        return True
 
     def _agreement(self) -> None:
         if self.view.model.has_theory:
@@ -294,16 +307,19 @@ def verdict_sentence(verdict: str, rows: list[Any], sizes: Any) -> str:
 def tidy_up() -> None:
     """Return what compilations have freed, and forget programs if they still occupy too much: they are kept on disk."""
     from .room import forget_programs, give_back, is_full
+    from .turns import MADE
 
     give_back()
     if is_full(2, MOST):
+        MADE.clear()
         forget_programs()
 
 
 def warm_up(request: dict[str, Any], warming: Any) -> None:
     """Compile what a simulation of this view needs; what takes long is not computed before it is asked for."""
     from ..lab.compute import needed_memory
-    from .turns import taking_turns
+    from .drafts import draft_of
+    from .turns import MADE, name_of, taking_turns
     from .views import View
     from .waves import cost_of
 
@@ -319,9 +335,10 @@ def warm_up(request: dict[str, Any], warming: Any) -> None:
         if block["lanes"] * cost.of(block["kind"], block["size"], block["padded"]) <= QUICK:
             return run(block)
         needed_memory(model, block)  # compiles only
+        MADE.add(name_of(block))
         return None
 
-    warming.begin(ordered(study), compute)
+    warming.begin(ordered(study), compute, lambda block: draft_of(study, block))
 
 
 def ordered(study: Any) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -35,27 +36,39 @@ def needed_memory(model: Model, block: Mapping[str, Any]) -> int | None:
     """
     if block["prepare"] or (block["kind"] == "simulation" and type(model).runs == "host"):
         return None
-    lanes, numbers = block["lanes"], jnp.zeros
-    controls = {n: numbers(lanes) for n in model.fields_of("control")}
     if block["kind"] == "theory":
+        controls = {n: jnp.zeros(block["lanes"]) for n in model.fields_of("control")}
         arguments = (model.with_values(controls), type(model).numerics.updated(block["numerics"]))
         return needed(theory_program.lower(*arguments).compile())
-    if _rough(block) > IMMENSE and (least := 4 * lanes * _largest_array(model, block)) > IMMENSE:
+    if (least := immense(model, block)) is not None:
         return least
+    return needed(lowered_simulation(model, block).compile())
+
+
+def immense(model: Model, block: Mapping[str, Any]) -> int | None:
+    """Bytes of the largest array of a simulated block if they are too many to be compiled."""
+    if _rough(block) <= IMMENSE:
+        return None
+    least = 4 * block["lanes"] * _largest_array(model, block)
+    return least if least > IMMENSE else None
+
+
+def lowered_simulation(model: Model, block: Mapping[str, Any]) -> Any:
+    """The program of a simulated block, traced but not compiled."""
+    lanes = block["lanes"]
     counting = [n for n, declaration in model.fields_of("control").items() if declaration.counts]
     lengths = tuple(sorted(zip(counting, block["padded"], strict=True)))
-    keys = jax.random.wrap_key_data(numbers((lanes, 2), jnp.uint32), impl="threefry2x32")
-    fields = {n: np.zeros(lanes) for n in controls}
+    keys = jax.random.wrap_key_data(jnp.zeros((lanes, 2), jnp.uint32), impl="threefry2x32")
+    fields = {n: np.zeros(lanes) for n in model.fields_of("control")}
     counts = {n: np.ones(lanes, np.int32) for n in counting}
-    return needed(
-        simulation_program.lower(model, fields, keys, counts, block["size"], lengths, block["dtype"]).compile()
-    )
+    return simulation_program.lower(model, fields, keys, counts, block["size"], lengths, block["dtype"])
 
 
-def compute_block(model: Model, block: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def compute_block(model: Model, block: Mapping[str, Any], program: Any = None) -> dict[str, np.ndarray]:
     """The results of a block, one row per cell, computed in batches of `lanes` cells.
 
-    `model` is the block's variant, with arbitrary controls.
+    `model` is the block's variant, with arbitrary controls. A simulated block may be computed by another `program`, compiled
+    from `lowered_simulation` of this block with other options.
     """
     block = fitting(model, block)
     names = list(model.fields_of("control"))
@@ -63,7 +76,7 @@ def compute_block(model: Model, block: Mapping[str, Any]) -> dict[str, np.ndarra
     controls, sizes, seeds = columns_of(block)
     columns = {n: np.array([float.fromhex(v) for v in spread(c, number)]) for n, c in zip(names, controls, strict=True)}
     block = {**block, "seeds": spread(seeds, number), "sizes": spread(sizes, number)}
-    one_batch = _theories if block["kind"] == "theory" else _simulations
+    one_batch = _theories if block["kind"] == "theory" else partial(_simulations, program=program)
     batches = []
     for start in range(0, number, lanes):
         batch = slice(start, min(start + lanes, number))
@@ -176,7 +189,9 @@ def _theories(model: Model, columns: dict[str, np.ndarray], block: Mapping[str, 
     return out if columns else {n: np.broadcast_to(v, (len(fill), *np.shape(v))) for n, v in out.items()}
 
 
-def _simulations(model: Model, columns: dict[str, np.ndarray], block: Mapping[str, Any], fill: np.ndarray):
+def _simulations(
+    model: Model, columns: dict[str, np.ndarray], block: Mapping[str, Any], fill: np.ndarray, program: Any = None
+):
     size = block["size"]
     keys = _keys(model, columns, size, block["seeds"])
     model, drawn = _prepared(model, columns, size, keys) if block["prepare"] else (model, {})
@@ -189,6 +204,7 @@ def _simulations(model: Model, columns: dict[str, np.ndarray], block: Mapping[st
         size,
         padded=dict(zip(counting, block["padded"], strict=True)),
         dtype=block["dtype"],
+        program=program,
     )
 
 

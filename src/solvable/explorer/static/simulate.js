@@ -145,6 +145,7 @@ export function simulations(description, { current, changed, redraw }) {
     } else if (kind !== "progress") {
       if (kind === "failed" && unwanted) kind = "cancelled"; // the worker was stopped on request
       about.state = kind;
+      for (const [name, point] of about.points) if (point.draft) about.points.delete(name); // nothing has replaced them
       busy(false);
       if (kind === "failed") { status.textContent = ""; refuse(payload.error ?? "The simulation failed."); }
       if (kind === "cancelled") status.textContent = about.points.size ? "Cancelled; the points so far are kept." : "Cancelled.";

@@ -7,6 +7,8 @@ pairs of digits whose pixels are mixed.
 from __future__ import annotations
 
 from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 
@@ -23,15 +25,24 @@ def digit_images() -> tuple[np.ndarray, np.ndarray]:
     >>> images.shape, round(float((images**2).mean()), 6), np.bincount(labels).min() > 170
     ((1797, 64), 1.0, np.True_)
     """
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError:
-        raise SolvableError(
-            "the digits come with scikit-learn, which is not installed: pip install scikit-learn."
-        ) from None
-    pixels, shown = (np.asarray(part) for part in load_digits(return_X_y=True))
+    pixels, shown = _read()
     images = pixels - pixels.mean(axis=0)
     return images / np.sqrt(np.mean(images**2)), shown.astype(np.int32)
+
+
+def _read() -> tuple[np.ndarray, np.ndarray]:
+    """Pixels (0…16) and labels; from their file if it is found, because importing scikit-learn takes seconds."""
+    package = find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise SolvableError("the digits come with scikit-learn, which is not installed: pip install scikit-learn.")
+    try:
+        table = np.loadtxt(Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz", delimiter=",")
+    except OSError:
+        from sklearn.datasets import load_digits
+
+        pixels, shown = load_digits(return_X_y=True)
+        return np.asarray(pixels), np.asarray(shown)
+    return table[:, :-1], table[:, -1]
 
 
 @lru_cache(maxsize=8)

@@ -7,6 +7,7 @@ visible sites, hence couple at most 2^{N−1}+1 bodies, and their loss is never 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -49,14 +50,14 @@ class InteractionStack(eqx.Module):
         if depth < 1:
             raise InvalidValue(f"depth = {depth} is not an integer in [1, ∞).")
         widths = [colours, *[width] * (depth - 1), colours]
-        keys = jax.random.split(key, 2 * depth)
-        self.attention = tuple(
-            jax.random.normal(keys[2 * l], (heads, sites, sites), dtype) / sites**0.5 for l in range(depth)
-        )
+        shapes = [s for l in range(depth) for s in ((heads, sites, sites), (heads, widths[l + 1], widths[l]))]
+        # One draw compiles in a fraction of the time of many; the first numbers of a key do not depend on how many it gives.
+        most = max(map(math.prod, shapes))
+        drawn = jax.vmap(lambda key: jax.random.normal(key, (most,), dtype))(jax.random.split(key, 2 * depth))
+        weights = [row[: math.prod(s)].reshape(s) for row, s in zip(drawn, shapes, strict=True)]
+        self.attention = tuple(attention / sites**0.5 for attention in weights[::2])
         spread = 0.5 * scale / (heads * width) ** 0.5
-        self.values = tuple(
-            spread * jax.random.normal(keys[2 * l + 1], (heads, widths[l + 1], widths[l]), dtype) for l in range(depth)
-        )
+        self.values = tuple(spread * values for values in weights[1::2])
         self.bias = jnp.zeros((sites, colours), dtype)
 
     @property

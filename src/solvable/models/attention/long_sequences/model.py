@@ -36,7 +36,7 @@ from solvable.methods.sequences.interactions import SumOfBodies, law_loss
 from solvable.methods.sequences.monte_carlo import sample
 from solvable.methods.training.loops import MaskedTokens, evaluate, masked_loss, train
 from solvable.methods.training.squared_attention import InteractionStack, displacement
-from solvable.model import Control, Count, Guard, Model, choice, control, dimension, observable
+from solvable.model import Control, Count, FirstView, Guard, Model, choice, control, dimension, observable
 
 from .._interactions import (
     CLONE,
@@ -151,6 +151,7 @@ class LongSequences(Model):
     typical_sizes = (1_000, 4_000, 16_000)
     simulation_seconds = 8.0
     simulation_growth = 0.2
+    first_view = FirstView(sizes=(4096,))  # as many chains as draw the sequences of the fits: one program for both
     arms_declared = MappingProxyType(
         {
             **{

@@ -107,8 +107,8 @@ class ManyBodyBias(Model):
     simulation_dtype = "float64"
     typical_sizes = (8000, 16000, 32000)
     theory_seconds = 5e-3
-    simulation_seconds = 60.0
-    simulation_growth = 1.0
+    simulation_seconds = 2.0
+    simulation_growth = 0.0
     arms_declared = MappingProxyType({"1 layer": {"depth": 1}, "2 layers": {"depth": 2}, "3 layers": {"depth": 3}})
     check_study = ({"over": {"inverse_temperature": [0.5, 1.0]}, "values": {"depth": 0}, "seeds": 8},)
     guard = Guard(

@@ -41,7 +41,7 @@ from solvable.methods.training.loops import (
     train,
 )
 from solvable.methods.training.transformers import Transformer
-from solvable.model import Control, Count, Guard, Model, Reference, choice, control, dimension, observable
+from solvable.model import Control, Count, FirstView, Guard, Model, Reference, choice, control, dimension, observable
 
 from .words import Corpus, both_sides, context_scores, division_scores, past, residue_scores, rooted_trees
 
@@ -77,8 +77,9 @@ class RootedTrees(Model):
     together = 4
     simulation_dtype = "float32"
     typical_sizes = (5_000, 50_000, 500_000)
-    simulation_seconds = 60.0
-    simulation_growth = 0.0
+    simulation_seconds = 4.0
+    simulation_growth = 0.6
+    first_view = FirstView(seeds=4)
     guard = Guard(values={"steps": 1, "batch": 1, "context": 8, "embedding": 4, "heads": 1}, size=10000, seeds=2)
     references = (
         Reference(
