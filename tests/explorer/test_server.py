@@ -74,11 +74,11 @@ def test_html_in_a_docstring_is_shown_and_not_run():
     assert "<script" not in shown
     assert "<code>&lt;b&gt;</code>" in shown
     assert re.sub(r"<[^>]*>", "", shown).replace("&lt;", "<").replace("&gt;", ">") == "a <script>alert(1)</script> <b>"
-    shown = prose("- one\n- two *x*\n\n    y = <z>")
+    shown = prose("- one\n- two *x*\n\n    y = <z>w")
     assert shown.startswith(
         '<ul><li>one</li><li>two <em>x</em></li></ul>\n<div class="equation"><math display="block">'
     )
-    assert shown.endswith("<mo>&lt;</mo><mi>z</mi><mo>&gt;</mo></math></div>")
+    assert shown.endswith("<mo>&lt;</mo><mi>z</mi><mo>&gt;</mo><mi>w</mi></math></div>")
 
 
 def test_a_curve_is_the_theory_of_the_model(running):

@@ -76,7 +76,7 @@ def _angled(text: str) -> str:
     return _AVERAGE.sub(lambda m: f"⟨{m[1]}⟩" if _balanced(m[1]) else m[0], text)
 
 
-_AVERAGE = re.compile(r"(?<![A-Za-zα-ω|])<(?=\S)([^<>]*[^\s<>])>(?![\w=])")
+_AVERAGE = re.compile(r"(?<![A-Za-zα-ω|])<(?=[^\s/])([^<>]*[^\s<>])>(?![\w=])")
 
 
 def _pieces(text: str) -> list[str]:
