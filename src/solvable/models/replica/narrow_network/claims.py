@@ -20,6 +20,14 @@ def _errors(stored: Stored) -> list[Measured]:
             ratio = (here.excess_loss_simulated / here.excess_loss_theory).sel(samples=samples)
             words = f"excess loss of Bayesian learning over the prediction, {activation}, α = {samples:g}"
             found.append(Measured(words, *mean_and_error(ratio), above=0.95, below=1.05))
+    units = stored[f"{FIGURE}.units"].isel(size=-1).sel(samples=ABOVE) if f"{FIGURE}.units" in stored else None
+    for activation in units.activation.values if units is not None else ():
+        ratio = (units.excess_loss_simulated / units.excess_loss_theory).sel(activation=activation)
+        words = f"the same with 12 units, {activation}, α = {ABOVE:g}"
+        found.append(Measured(words, *mean_and_error(ratio.sel(units=12)), above=0.95, below=1.05))
+        gaps = [mean_and_error(np.abs(ratio.sel(units=k) - 1)) for k in (48, 12)]
+        words = f"its distance from 1 with 48 units minus that with 12, {activation}"
+        found.append(Measured(words, gaps[0][0] - gaps[1][0], float(np.hypot(gaps[0][1], gaps[1][1])), above=0.0))
     for arm in risk.arm.values:
         here = risk.sel(arm=arm)
         gap = deviation(here.excess_loss_simulated, here.excess_loss_theory)
@@ -38,6 +46,11 @@ def _specialise(stored: Stored) -> list[Measured]:
         ):
             here = mean_and_error(overlap.sel(start=start, samples=samples))
             found.append(Measured(f"overlap at α = {samples:g}, chain from {start}, {activation}", *here, **bounds))
+    units = stored[f"{FIGURE}.units"].isel(size=-1).sel(samples=BELOW) if f"{FIGURE}.units" in stored else None
+    for activation in units.activation.values if units is not None else ():
+        many, few = (mean_and_error(units.overlap_simulated.sel(activation=activation, units=k)) for k in (24, 6))
+        words = f"overlap at α = {BELOW:g} from the teacher with 24 units minus that with 6, {activation}"
+        found.append(Measured(words, many[0] - few[0], float(np.hypot(many[1], few[1])), below=0.0))
     return found
 
 

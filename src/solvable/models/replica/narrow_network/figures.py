@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 
-from solvable.render.figures import Recipe
+from solvable.render.figures import Recipe, provenance
+from solvable.render.pieces import Pieces
 from solvable.render.plots import COLOURS, INK, label, log_axis, standard_error
 from solvable.study import Study
 
@@ -14,13 +16,17 @@ from .model import NarrowNetwork
 
 SHOWN = {"relu": "ReLU", "abs": "|x|", "erf": "erf"}
 STARTS = {"teacher": "o", "random": "s"}
+LONGEST = 8192
+"""Trajectories after which a chain is given up."""
+UNITS = [2, 6, 12, 24, 48]
 RISKS = {
     "ReLU": {"learner": "erm", "activation": "relu", "samples": 4.0, "penalty": 0.05},
     "erf": {"learner": "erm", "activation": "erf", "samples": 8.0, "penalty": 0.005},
 }
 
 
-def specialisation(quick: bool) -> dict[str, Any]:
+def specialisation(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
+    pieces = pieces or Pieces()
     model = NarrowNetwork(noise=0.01)
     alpha = np.concatenate([np.linspace(0.3, 1.0, 25), np.linspace(1.04, 4.0, 75)])
     curves = Study(model, {"activation": list(SHOWN), "start": list(STARTS), "samples": alpha}).run()
@@ -29,19 +35,34 @@ def specialisation(quick: bool) -> dict[str, Any]:
     falls = np.asarray(unstable["stability"]) < 0  # the middle one of the three solutions
     middle = np.where(falls & (overlaps > 0), overlaps, np.nan)
     curves = curves.assign(unstable_overlap=("samples", np.nanmax(np.nan_to_num(middle, nan=-1.0), axis=1)))
-    size, seeds, places = (36, 2, [3.0]) if quick else (144, 10, [0.4, 1.0, 1.8, 3.2])
-    over = {"activation": list(SHOWN), "start": list(STARTS), "samples": places}
-    chains = Study(model, over, sizes=[size], seeds=seeds).run()
+    found = {name: pieces.run(name, some) for name, some in simulated(quick).items()}
+    chains, units = (_joined(found[name]) for name in ("chains", "units"))
+    return {"": curves, "chains": chains, "risk": found["risk"][0], "units": units}
+
+
+def simulated(quick: bool) -> dict[str, list[Study]]:
+    """Chains below and beyond the transitions, minimised risks, and chains of very narrow networks and of wider ones."""
+    size, seeds, places, units = (36, 2, [3.0], [2, 4]) if quick else (144, 10, [0.4, 1.0, 1.8, 3.2], UNITS)
+    model, these = NarrowNetwork(noise=0.01, longest=512 if quick else LONGEST), {"sizes": [size], "seeds": seeds}
+    over = {"start": list(STARTS), "samples": places}
     noises = [0.02] if quick else [0.002, 0.008, 0.03]
-    risk = Study(NarrowNetwork(), {"noise": noises}, arms=RISKS, sizes=[size], seeds=seeds).run()
-    return {"": curves, "chains": chains, "risk": risk, "units": units_study(quick).run()}
+    ends = {"samples": sorted({places[0], places[-1]}), "units": units}
+    return {
+        "chains": [Study(model, {"activation": [name], **over}, **these) for name in SHOWN],
+        "risk": [Study(NarrowNetwork(), {"noise": noises}, arms=RISKS, **these)],
+        "units": [Study(model, {"activation": [name], **ends}, **these) for name in ("relu", "erf")],
+    }
 
 
-def units_study(quick: bool) -> Study:
-    """Chains from the teacher beyond both transitions, from very narrow networks to those that are not narrow."""
-    size, seeds, units = (36, 2, [2, 4]) if quick else (144, 10, [2, 6, 12, 24, 48])
-    model = NarrowNetwork(noise=0.01, samples=3.2)
-    return Study(model, {"activation": ["relu", "erf"], "units": units}, sizes=[size], seeds=seeds)
+def _joined(parts: list[Any]) -> Any:
+    """Studies of one activation each as one; the attributes tell the activations of all."""
+    import xarray as xr
+
+    whole = xr.concat(parts, "activation", combine_attrs="override", data_vars="minimal", coords="minimal",
+                      compat="override", join="exact")  # fmt: skip
+    study = provenance(parts[0])
+    study["over"]["activation"] = [str(name) for name in whole.activation.values]
+    return whole.assign_attrs(study=json.dumps(study))
 
 
 def draw_specialisation(data: dict[str, Any]) -> Any:
@@ -124,20 +145,22 @@ def _excess(axis: Any, curves: Any, chains: Any) -> None:
 
 
 def _units(axis: Any, runs: Any) -> None:
-    """Excess loss over the prediction against the number of units: how narrow a network must be."""
+    """Overlap with the teacher below the transitions and beyond them against the number of units."""
     if runs is None:
         axis.axis("off")
         return
     here = runs.isel(size=-1)
     for name, colour in zip(here.activation.values, (COLOURS[0], COLOURS[2]), strict=True):
-        ratio = (here.excess_loss_simulated / here.excess_loss_theory).sel(activation=name)
-        axis.errorbar(
-            here.units, ratio.mean("seed"), standard_error(ratio), fmt="o-", color=colour, label=SHOWN[str(name)]
-        )
-    axis.axhline(1.0, color=INK, linewidth=0.9)
+        for samples, face in zip(
+            here.samples.values, ("none", colour) if here.sizes["samples"] > 1 else (colour,), strict=True
+        ):
+            overlap = here.overlap_simulated.sel(activation=name, samples=samples)
+            words = rf"{SHOWN[str(name)]}, $\alpha = {samples:g}$"
+            axis.errorbar(here.units, overlap.mean("seed"), standard_error(overlap), fmt="o-", color=colour,
+                          markerfacecolor=face, label=words)  # fmt: skip
     log_axis(axis.xaxis)
-    axis.set(xlabel=label("units", "K"), ylabel="excess loss, measured / predicted")
-    axis.set_title(f"how narrow is narrow: d = {int(runs['size'][-1])},\n" + r"$\alpha = 3.2$, chains from the teacher")
+    axis.set(xlabel=label("units", "K"), ylabel=label("overlap", "t"), ylim=(-0.06, 1.06))
+    axis.set_title(f"how narrow is narrow: d = {int(runs['size'][-1])},\nchains from the teacher")
     axis.legend(fontsize=8)
 
 
@@ -145,6 +168,7 @@ RECIPES = {
     "narrow-network-specialisation": Recipe(
         specialisation,
         draw_specialisation,
+        resumes=True,
         sentence="When the units of a narrow network specialise, continuously or abruptly, and where replica symmetry fails.",
     )
 }

@@ -63,7 +63,7 @@ def _sizes(quick: bool) -> Any:
     """Gradients of one layer, over the number of tokens and the width, at tokens of overlap one half."""
     import xarray as xr
 
-    contexts, widths, seeds = ([5, 10], [24, 48], 4) if quick else ([5, 10, 20, 40, 80], [96, 192, 384], 16)
+    contexts, widths, seeds = ([5, 10], [24, 48], 4) if quick else ([5, 10, 20, 40, 80], [96, 192, 384], 96)
     names = ("log_query_gradient", "log_value_gradient")
     table = {name: np.empty((len(contexts), len(widths), seeds)) for name in names}
     theory = {name: np.empty(len(contexts)) for name in names}
