@@ -167,7 +167,8 @@ def draw_collapse(data: dict[str, Any]) -> Any:
     axes[4].set_xticks(sizes.context.values, [str(n) for n in sizes.context.values])
     axes[4].minorticks_off()
     axes[4].set_title(
-        "gradients at overlap 1/2; markers: d = " + ", ".join(str(n) for n in sizes["size"].values), fontsize=10
+        f"overlap 1/2, {sizes.sizes['seed']} networks; markers: d = " + ", ".join(str(n) for n in sizes["size"].values),
+        fontsize=10,
     )
     axes[4].legend(fontsize=8)
     axes[5].set_axis_off()
