@@ -81,8 +81,8 @@ CLAIMS = (
         "the same number for all",
         (FIGURE,), _difficulty, SETTINGS + ", 50 units, flips 0.1, 48 seeds",
         missing="tasks on which more weights learn more",
-        would_change="more samples: 500 do not suffice to learn a parity, whose best network is a coin, and a committee of 9 needs "
-        "as many weights as a linear rule, within a tenth",
+        would_change="more samples: 500 do not suffice to learn a parity, whose best network is a coin, and a committee of 9 "
+        "needs as many weights as a linear rule, within a tenth",
     ),
     Claim(
         "Pruned networks know the true label probabilities far better.",
