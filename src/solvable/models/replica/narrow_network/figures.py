@@ -17,8 +17,9 @@ from .model import NarrowNetwork
 SHOWN = {"relu": "ReLU", "abs": "|x|", "erf": "erf"}
 STARTS = {"teacher": "o", "random": "s"}
 LONGEST = 8192
-"""Trajectories after which a chain is given up."""
-UNITS = [2, 6, 12, 24, 48]
+"""Trajectories after which a chain is given up; what it measured is NaN."""
+PLACES = {"relu": [0.4, 1.0, 1.8, 3.2], "abs": [0.4, 1.0, 1.8, 3.2], "erf": [0.4, 1.0, 3.2]}
+"""Samples per weight of the chains; erf has none at 1.8."""
 RISKS = {
     "ReLU": {"learner": "erm", "activation": "relu", "samples": 4.0, "penalty": 0.05},
     "erf": {"learner": "erm", "activation": "erf", "samples": 8.0, "penalty": 0.005},
@@ -36,32 +37,33 @@ def specialisation(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
     middle = np.where(falls & (overlaps > 0), overlaps, np.nan)
     curves = curves.assign(unstable_overlap=("samples", np.nanmax(np.nan_to_num(middle, nan=-1.0), axis=1)))
     found = {name: pieces.run(name, some) for name, some in simulated(quick).items()}
-    chains, units = (_joined(found[name]) for name in ("chains", "units"))
-    return {"": curves, "chains": chains, "risk": found["risk"][0], "units": units}
+    return {"": curves, "chains": _joined(found["chains"]), "risk": found["risk"][0]}
 
 
 def simulated(quick: bool) -> dict[str, list[Study]]:
-    """Chains below and beyond the transitions, minimised risks, and chains of very narrow networks and of wider ones."""
-    size, seeds, places, units = (36, 2, [3.0], [2, 4]) if quick else (144, 10, [0.4, 1.0, 1.8, 3.2], UNITS)
+    """Chains below and beyond the transitions, one study for each activation, and minimised risks."""
+    size, seeds = (36, 2) if quick else (144, 10)
     model, these = NarrowNetwork(noise=0.01, longest=512 if quick else LONGEST), {"sizes": [size], "seeds": seeds}
-    over = {"start": list(STARTS), "samples": places}
+    places = {name: [3.0] for name in SHOWN} if quick else PLACES
     noises = [0.02] if quick else [0.002, 0.008, 0.03]
-    ends = {"samples": sorted({places[0], places[-1]}), "units": units}
     return {
-        "chains": [Study(model, {"activation": [name], **over}, **these) for name in SHOWN],
+        "chains": [
+            Study(model, {"activation": [name], "start": list(STARTS), "samples": places[name]}, **these)
+            for name in SHOWN
+        ],
         "risk": [Study(NarrowNetwork(), {"noise": noises}, arms=RISKS, **these)],
-        "units": [Study(model, {"activation": [name], **ends}, **these) for name in ("relu", "erf")],
     }
 
 
 def _joined(parts: list[Any]) -> Any:
-    """Studies of one activation each as one; the attributes tell the activations of all."""
+    """Studies of one activation each as one, NaN at places without chains; the attributes tell of all."""
     import xarray as xr
 
-    whole = xr.concat(parts, "activation", combine_attrs="override", data_vars="minimal", coords="minimal",
-                      compat="override", join="exact")  # fmt: skip
+    numbers = [part.assign({n: v.astype(float) for n, v in part.items() if v.dtype.kind in "bi"}) for part in parts]
+    whole = xr.concat(numbers, "activation", combine_attrs="override", data_vars="minimal", coords="minimal",
+                      compat="override", join="outer")  # fmt: skip
     study = provenance(parts[0])
-    study["over"]["activation"] = [str(name) for name in whole.activation.values]
+    study["over"] |= {name: np.asarray(whole[name]).tolist() for name in ("activation", "samples")}
     return whole.assign_attrs(study=json.dumps(study))
 
 
@@ -102,7 +104,7 @@ def draw_specialisation(data: dict[str, Any]) -> Any:
         axis.set_title(f"{shown}, Bayes-optimal, $\\Delta = 0.01$")
     axes[0].legend(*axes[2].get_legend_handles_labels(), fontsize=7.5, loc="lower right", bbox_to_anchor=(1.0, 0.07))
     _excess(grid[1, 0], curves, chains)
-    _units(grid[1, 2], data.get("units"))
+    grid[1, 2].axis("off")
     last = grid[1, 1]
     for (arm, marker), colour in zip({"ReLU": "o", "erf": "s"}.items(), (COLOURS[1], COLOURS[2]), strict=True):
         here = risk.sel(arm=arm, size=size)
@@ -117,9 +119,9 @@ def draw_specialisation(data: dict[str, Any]) -> Any:
     last.axhline(1.0, color=INK, linewidth=0.9)
     log_axis(last.xaxis)
     last.set(xlabel=label("noise", r"\Delta"), ylabel="excess loss, measured / predicted")
-    last.set_title("minima of the risk: right where\nreplica symmetry is stable")
+    last.set_title("minima of the risk: closer where\nreplica symmetry is stable")
     last.legend(fontsize=8)
-    caveat = "chains from the two starts have not equilibrated where they differ"
+    caveat = "chains that did not equilibrate, and erf at 1.8, are left out"
     figure.suptitle(
         f"Specialisation of a narrow network; points: chains and minima at d = {size}; {caveat}", fontsize=11
     )
@@ -141,26 +143,6 @@ def _excess(axis: Any, curves: Any, chains: Any) -> None:
     log_axis(axis.yaxis)
     axis.set(xlabel=label("samples per weight", r"\alpha = n/(Kd)"), ylabel="excess loss of the posterior mean")
     axis.set_title("generalisation of Bayesian learners\nbeyond the transition")
-    axis.legend(fontsize=8)
-
-
-def _units(axis: Any, runs: Any) -> None:
-    """Overlap with the teacher below the transitions and beyond them against the number of units."""
-    if runs is None:
-        axis.axis("off")
-        return
-    here = runs.isel(size=-1)
-    for name, colour in zip(here.activation.values, (COLOURS[0], COLOURS[2]), strict=True):
-        for samples, face in zip(
-            here.samples.values, ("none", colour) if here.sizes["samples"] > 1 else (colour,), strict=True
-        ):
-            overlap = here.overlap_simulated.sel(activation=name, samples=samples)
-            words = rf"{SHOWN[str(name)]}, $\alpha = {samples:g}$"
-            axis.errorbar(here.units, overlap.mean("seed"), standard_error(overlap), fmt="o-", color=colour,
-                          markerfacecolor=face, label=words)  # fmt: skip
-    log_axis(axis.xaxis)
-    axis.set(xlabel=label("units", "K"), ylabel=label("overlap", "t"), ylim=(-0.06, 1.06))
-    axis.set_title(f"how narrow is narrow: d = {int(runs['size'][-1])},\nchains from the teacher")
     axis.legend(fontsize=8)
 
 
