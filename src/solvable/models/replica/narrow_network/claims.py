@@ -15,7 +15,8 @@ def _errors(stored: Stored) -> list[Measured]:
     chains, risk, found = stored[f"{FIGURE}.chains"].isel(size=-1), stored[f"{FIGURE}.risk"].isel(size=-1), []
     for activation in chains.activation.values:
         here = chains.sel(activation=activation, start="teacher")
-        specialised = here.samples.where(here.samples > here.transition_theory, drop=True).values
+        there = here.excess_loss_simulated.notnull().any("seed")  # the claim's `missing` names the others
+        specialised = here.samples.where(there & (here.samples > here.transition_theory), drop=True).values
         for samples in specialised:
             ratio = (here.excess_loss_simulated / here.excess_loss_theory).sel(samples=samples)
             words = f"excess loss of Bayesian learning over the prediction, {activation}, α = {samples:g}"
