@@ -205,13 +205,13 @@ def is_draw(known: Mapping[str, Dimension], dim: Any) -> bool:
 
 
 def standard_error(runs: Any) -> Any:
-    """Standard error of the mean over seeds.
+    """Standard error of the mean over seeds; those that are NaN do not count.
 
     >>> import xarray as xr
-    >>> round(float(standard_error(xr.DataArray([1.0, 2.0, 3.0], dims="seed"))), 4)
+    >>> round(float(standard_error(xr.DataArray([1.0, 2.0, 3.0, np.nan], dims="seed"))), 4)
     0.5774
     """
-    return runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
+    return runs.std("seed", ddof=1) / np.sqrt(runs.count("seed"))
 
 
 def mean_and_error(runs: Any) -> tuple[Any, Any]:

@@ -285,9 +285,10 @@ CLAIMS = (
         "tokens shuffled within their windows",
         (TEXT,), _language,
         "the topics of Python's built-in help, windows of 8 characters, 28 tokens; clones by stacks of one to three layers; "
-        "encoders and decoders of two layers of width 32, 1,500 steps, three seeds",
-        missing="longer trainings and more windows, to tell 3 from 5 bodies; a corpus and networks of the paper's size",
-        would_change="more than three networks of each kind: decoders' best steps on clones of two, three and five "
-        "bodies are less than two errors apart",
+        "encoders and decoders of two layers of width 32, 6,000 steps, ten seeds",
+        missing="a corpus and networks of the paper's size",
+        would_change="clones of shuffled windows that are shuffled windows: there encoders leave the clone of two bodies behind "
+        "by 8 % of what they do on text, two errors below the tenth allowed, and the clone of three bodies is easier than the "
+        "windows themselves",
     ),
 )  # fmt: skip

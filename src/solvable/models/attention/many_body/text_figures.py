@@ -18,9 +18,9 @@ from solvable.render.plots import COLOURS, log_axis
 from solvable.tools.text import Windows, cut_windows, follow, make_clones
 
 FULL = {
-    "windows": {"sites": 8, "colours": 28, "stride": 2},
+    "windows": {"sites": 8, "colours": 28, "stride": 1},
     "clones": {"depths": (1, 2, 3), "steps": 1500, "sweeps": 20, "heads": 4, "width": 12, "batch": 64, "held": 200},
-    "networks": {"steps": 1500, "seeds": 3, "batch": 64, "width": 32, "depth": 2, "heads": 4, "recorded": 30},
+    "networks": {"steps": 6000, "seeds": 10, "batch": 64, "width": 32, "depth": 2, "heads": 4, "recorded": 30},
 }  # fmt: skip
 QUICK = {
     "windows": {"sites": 8, "colours": 10, "stride": 8},

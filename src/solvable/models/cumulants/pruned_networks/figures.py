@@ -53,7 +53,7 @@ def descent(quick: bool) -> dict[str, Any]:
     settings = {"input_dimension": 20, "examples": 500, "steps": 600}
     if quick:
         settings = {"input_dimension": 6, "examples": 40, "steps": 40, "tested": 200}
-    width, seeds = (8, 2) if quick else (50, 6)
+    width, seeds = (8, 2) if quick else (50, 48)
     widths = {f"{w} units": (w, {}) for w in (WIDTHS[:1] if quick else WIDTHS)}
     teachers = {name: (width, fields) for name, fields in list(TEACHERS.items())[: 2 if quick else None]}
     digits = {"input_dimension": 64, "examples": 1000, "tested": 797, "steps": 600, "teacher": "digits"}
@@ -62,7 +62,7 @@ def descent(quick: bool) -> dict[str, Any]:
     cases = {"by magnitude": (width, {}), "random pruning": (width, {"pruning": "random"})}
     return {
         "digits": runs(cases, 2 if quick else 48, {**digits, "flip": 0.25}, 8),
-        "widths": runs(widths, 2 if quick else 4, {**settings, "flip": 0.25}, 5),
+        "widths": runs(widths, 2 if quick else 24, {**settings, "flip": 0.25}, 5),
         "teachers": runs(teachers, seeds, {**settings, "flip": 0.1, "gain": 3.0}, 5),
     }
 

@@ -33,7 +33,7 @@ def training(quick: bool) -> dict[str, Any]:
         for share in (0.5, 0.9)
     }
     model = FeatureDiffusion()
-    runs = Study(model, arms=arms, sizes=[40 if quick else 100], seeds=4 if quick else 6).run()
+    runs = Study(model, arms=arms, sizes=[40 if quick else 100], seeds=4 if quick else 24).run()
     samples = np.geomspace(0.5, 64, 8 if quick else 29)
     growth = Study(model, {"width": [8.0, 32.0, 128.0], "samples": samples}).run()
     size, seeds = (20, 4) if quick else (50, 6)
@@ -320,7 +320,7 @@ def draw_speciation(data: dict[str, Any]) -> Any:
 
 def pictures(quick: bool) -> dict[str, Any]:
     shape = {"samples": 16, "steps": 8, "channels": 2, "records": 4} if quick else IMAGES
-    return {"": images.curves(2 if quick else 3, time=0.1, **shape)}
+    return {"": images.curves(2 if quick else 12, time=0.1, **shape)}
 
 
 IMAGES = {"samples": 48, "steps": 600, "channels": 8, "records": 24}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 
-from solvable.render.figures import Recipe
+from solvable.render.figures import Recipe, provenance
+from solvable.render.pieces import Pieces
 from solvable.render.plots import COLOURS, INK, label, log_axis, standard_error
 from solvable.study import Study
 
@@ -14,13 +16,18 @@ from .model import NarrowNetwork
 
 SHOWN = {"relu": "ReLU", "abs": "|x|", "erf": "erf"}
 STARTS = {"teacher": "o", "random": "s"}
+LONGEST = 8192
+"""Trajectories after which a chain is given up; what it measured is NaN."""
+PLACES = {"relu": [0.4, 1.0, 1.8, 3.2], "abs": [0.4, 1.0, 1.8, 3.2], "erf": [0.4, 1.0, 3.2]}
+"""Samples per weight of the chains; erf has none at 1.8."""
 RISKS = {
     "ReLU": {"learner": "erm", "activation": "relu", "samples": 4.0, "penalty": 0.05},
     "erf": {"learner": "erm", "activation": "erf", "samples": 8.0, "penalty": 0.005},
 }
 
 
-def specialisation(quick: bool) -> dict[str, Any]:
+def specialisation(quick: bool, pieces: Pieces | None = None) -> dict[str, Any]:
+    pieces = pieces or Pieces()
     model = NarrowNetwork(noise=0.01)
     alpha = np.concatenate([np.linspace(0.3, 1.0, 25), np.linspace(1.04, 4.0, 75)])
     curves = Study(model, {"activation": list(SHOWN), "start": list(STARTS), "samples": alpha}).run()
@@ -29,19 +36,35 @@ def specialisation(quick: bool) -> dict[str, Any]:
     falls = np.asarray(unstable["stability"]) < 0  # the middle one of the three solutions
     middle = np.where(falls & (overlaps > 0), overlaps, np.nan)
     curves = curves.assign(unstable_overlap=("samples", np.nanmax(np.nan_to_num(middle, nan=-1.0), axis=1)))
-    size, seeds, places = (36, 2, [3.0]) if quick else (144, 10, [0.4, 1.0, 1.8, 3.2])
-    over = {"activation": list(SHOWN), "start": list(STARTS), "samples": places}
-    chains = Study(model, over, sizes=[size], seeds=seeds).run()
+    found = {name: pieces.run(name, some) for name, some in simulated(quick).items()}
+    return {"": curves, "chains": _joined(found["chains"]), "risk": found["risk"][0]}
+
+
+def simulated(quick: bool) -> dict[str, list[Study]]:
+    """Chains below and beyond the transitions, one study for each activation, and minimised risks."""
+    size, seeds = (36, 2) if quick else (144, 10)
+    model, these = NarrowNetwork(noise=0.01, longest=512 if quick else LONGEST), {"sizes": [size], "seeds": seeds}
+    places = {name: [3.0] for name in SHOWN} if quick else PLACES
     noises = [0.02] if quick else [0.002, 0.008, 0.03]
-    risk = Study(NarrowNetwork(), {"noise": noises}, arms=RISKS, sizes=[size], seeds=seeds).run()
-    return {"": curves, "chains": chains, "risk": risk, "units": units_study(quick).run()}
+    return {
+        "chains": [
+            Study(model, {"activation": [name], "start": list(STARTS), "samples": places[name]}, **these)
+            for name in SHOWN
+        ],
+        "risk": [Study(NarrowNetwork(), {"noise": noises}, arms=RISKS, **these)],
+    }
 
 
-def units_study(quick: bool) -> Study:
-    """Chains from the teacher beyond both transitions, from very narrow networks to those that are not narrow."""
-    size, seeds, units = (36, 2, [2, 4]) if quick else (144, 10, [2, 6, 12, 24, 48])
-    model = NarrowNetwork(noise=0.01, samples=3.2)
-    return Study(model, {"activation": ["relu", "erf"], "units": units}, sizes=[size], seeds=seeds)
+def _joined(parts: list[Any]) -> Any:
+    """Studies of one activation each as one, NaN at places without chains; the attributes tell of all."""
+    import xarray as xr
+
+    numbers = [part.assign({n: v.astype(float) for n, v in part.items() if v.dtype.kind in "bi"}) for part in parts]
+    whole = xr.concat(numbers, "activation", combine_attrs="override", data_vars="minimal", coords="minimal",
+                      compat="override", join="outer")  # fmt: skip
+    study = provenance(parts[0])
+    study["over"] |= {name: np.asarray(whole[name]).tolist() for name in ("activation", "samples")}
+    return whole.assign_attrs(study=json.dumps(study))
 
 
 def draw_specialisation(data: dict[str, Any]) -> Any:
@@ -81,7 +104,7 @@ def draw_specialisation(data: dict[str, Any]) -> Any:
         axis.set_title(f"{shown}, Bayes-optimal, $\\Delta = 0.01$")
     axes[0].legend(*axes[2].get_legend_handles_labels(), fontsize=7.5, loc="lower right", bbox_to_anchor=(1.0, 0.07))
     _excess(grid[1, 0], curves, chains)
-    _units(grid[1, 2], data.get("units"))
+    grid[1, 2].axis("off")
     last = grid[1, 1]
     for (arm, marker), colour in zip({"ReLU": "o", "erf": "s"}.items(), (COLOURS[1], COLOURS[2]), strict=True):
         here = risk.sel(arm=arm, size=size)
@@ -96,9 +119,9 @@ def draw_specialisation(data: dict[str, Any]) -> Any:
     last.axhline(1.0, color=INK, linewidth=0.9)
     log_axis(last.xaxis)
     last.set(xlabel=label("noise", r"\Delta"), ylabel="excess loss, measured / predicted")
-    last.set_title("minima of the risk: right where\nreplica symmetry is stable")
+    last.set_title("minima of the risk: closer where\nreplica symmetry is stable")
     last.legend(fontsize=8)
-    caveat = "chains from the two starts have not equilibrated where they differ"
+    caveat = "chains that did not equilibrate, and erf at 1.8, are left out"
     figure.suptitle(
         f"Specialisation of a narrow network; points: chains and minima at d = {size}; {caveat}", fontsize=11
     )
@@ -123,28 +146,11 @@ def _excess(axis: Any, curves: Any, chains: Any) -> None:
     axis.legend(fontsize=8)
 
 
-def _units(axis: Any, runs: Any) -> None:
-    """Excess loss over the prediction against the number of units: how narrow a network must be."""
-    if runs is None:
-        axis.axis("off")
-        return
-    here = runs.isel(size=-1)
-    for name, colour in zip(here.activation.values, (COLOURS[0], COLOURS[2]), strict=True):
-        ratio = (here.excess_loss_simulated / here.excess_loss_theory).sel(activation=name)
-        axis.errorbar(
-            here.units, ratio.mean("seed"), standard_error(ratio), fmt="o-", color=colour, label=SHOWN[str(name)]
-        )
-    axis.axhline(1.0, color=INK, linewidth=0.9)
-    log_axis(axis.xaxis)
-    axis.set(xlabel=label("units", "K"), ylabel="excess loss, measured / predicted")
-    axis.set_title(f"how narrow is narrow: d = {int(runs['size'][-1])},\n" + r"$\alpha = 3.2$, chains from the teacher")
-    axis.legend(fontsize=8)
-
-
 RECIPES = {
     "narrow-network-specialisation": Recipe(
         specialisation,
         draw_specialisation,
+        resumes=True,
         sentence="When the units of a narrow network specialise, continuously or abruptly, and where replica symmetry fails.",
     )
 }

@@ -62,7 +62,7 @@ BAYES = {"learner": "bayes"}
 DRAWN = {"learner": ("bayes", "gibbs")}
 SMALLEST = 1e-3  # noise below which a Bayes-optimal student of a kinked teacher can have further solutions
 FRESH = 8192  # inputs on which a trained network is tested
-CHAINS, DRAWS, THINNEST = 4, 128, 8  # chains, draws kept of each, and largest number of trajectories between draws
+CHAINS, DRAWS = 4, 128  # chains, and draws kept of each
 NEAR = 0.7  # overlap with the teacher of the lower half of informed starts
 ITERATIONS, REST = 500, 2e-4  # iterations of a minimisation, and the gradient per weight at which it stops
 LEGS, GAIN = (
@@ -89,6 +89,7 @@ class NarrowNetwork(Model):
     method = "replica saddle point; exact for Bayes, otherwise with its stability (kinked empirical risk: approximate)"
     revision = 3
     numerics = Numerics(tolerance=1e-11, max_steps=500, degrees=128, nodes=384)
+    paired = ("longest",)
     runs = "host"
     together = 10
     typical_sizes = (64, 100, 144)
@@ -140,6 +141,9 @@ class NarrowNetwork(Model):
     start: str = choice("teacher", options=("teacher", "random"), meaning="weights from which the solution is reached")
     units: int = choice(
         0, low=0, high=512, symbol="K", meaning="hidden units of a simulation, an even number; 0 for √d/2")  # fmt: skip
+    longest: int = choice(
+        2048, low=512, high=1_048_576, meaning="trajectories of a chain after which it is given up (bayes, gibbs)",
+        when=DRAWN)  # fmt: skip
 
     main_declared = ("overlap", "test_loss", "train_loss", "stability")
     observables_declared = (
@@ -296,7 +300,7 @@ class NarrowNetwork(Model):
         runs = run_chains_together(
             partial(_proceed, chains), _begin(chains, starts), keys,
             lambda lane, draws: self._measured(losses[lane].network, tasks[lane], draws[::2], draws[1::2]),
-            draws=DRAWS, most=THINNEST,
+            draws=DRAWS, most=self.longest // (2 * DRAWS),  # the last piece is half of the run
         )  # fmt: skip
         return [
             {n: np.mean(v) for n, v in run.traces.items()} | {"converged": run.converged, "residual": run.residual}

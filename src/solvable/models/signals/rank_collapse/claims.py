@@ -108,8 +108,10 @@ CLAIMS = (
         "squared gradients grow with powers 6 and 2 of the tokens' length; SGD falls behind Adam where they differ",
         "equal powers",
         (FIGURE, OPTIMISERS), _imbalance,
-        "uniform attention at one layer, T = 5 to 80, d = 96 to 384; trained: digits as 16 patches, d = 64, six blocks with "
-        "normalisation after the sums, ratios of squared gradients from 4 to 800, 400 steps, 11 rates, 4 networks each",
-        would_change="more networks for the two powers that are at their margins",
+        "uniform attention at one layer, T = 5 to 80, d = 96 to 384, 96 networks; trained: digits as 16 patches, d = 64, "
+        "six blocks with normalisation after the sums, ratios of squared gradients from 4 to 800, 400 steps, 11 rates, "
+        "4 networks each",
+        would_change="wider networks: at overlap ½ the power of T in query gradients falls with the width, 0.34 at d = 96 and "
+        "0.17 at 384, against 0.04 in theory, and their excess over theory at T = 80 from 0.6 to 0.2 in the logarithm",
     ),
 )  # fmt: skip

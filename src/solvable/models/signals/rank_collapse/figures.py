@@ -63,7 +63,7 @@ def _sizes(quick: bool) -> Any:
     """Gradients of one layer, over the number of tokens and the width, at tokens of overlap one half."""
     import xarray as xr
 
-    contexts, widths, seeds = ([5, 10], [24, 48], 4) if quick else ([5, 10, 20, 40, 80], [96, 192, 384], 16)
+    contexts, widths, seeds = ([5, 10], [24, 48], 4) if quick else ([5, 10, 20, 40, 80], [96, 192, 384], 96)
     names = ("log_query_gradient", "log_value_gradient")
     table = {name: np.empty((len(contexts), len(widths), seeds)) for name in names}
     theory = {name: np.empty(len(contexts)) for name in names}
@@ -167,7 +167,8 @@ def draw_collapse(data: dict[str, Any]) -> Any:
     axes[4].set_xticks(sizes.context.values, [str(n) for n in sizes.context.values])
     axes[4].minorticks_off()
     axes[4].set_title(
-        "gradients at overlap 1/2; markers: d = " + ", ".join(str(n) for n in sizes["size"].values), fontsize=10
+        f"overlap 1/2, {sizes.sizes['seed']} networks; markers: d = " + ", ".join(str(n) for n in sizes["size"].values),
+        fontsize=10,
     )
     axes[4].legend(fontsize=8)
     axes[5].set_axis_off()
