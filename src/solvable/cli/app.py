@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import tyro
 from tyro.conf import OmitSubcommandPrefixes, subcommand
 
+from ..contract.functions import trust_words
 from ..errors import SolvableError
 from . import (
     check,
@@ -100,6 +101,7 @@ def main(argv: list[str] | None = None) -> None:
 
         print(f"solvable {__version__}")
         return
+    trust_words(words)
     command = _parsed(with_arms(sweep.with_sbatch(words)) or ["--help"])
     command = command.action if isinstance(command, (sweep.Sweep, potts.Potts, transformer.Transformer)) else command
     try:

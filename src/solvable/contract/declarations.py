@@ -18,7 +18,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import InvalidValue
-from .functions import function_named, name_of
+from .functions import TRUSTED, function_named, is_text_of_a_function, name_of
 from .graphs import Graph
 
 Kind = Literal["control", "choice", "input", "data"]
@@ -390,7 +390,9 @@ def checked_choice(name: str, declaration: Declaration, value: Any) -> str | int
         if declaration.own and isinstance(value, str) and ":" in value and function_named(value) is not None:
             return value
         if not isinstance(value, str) or value not in declaration.options:
-            raise InvalidValue(f"{name} = {value!r} is not one of {declaration.range}: {declaration.meaning}.")
+            own = declaration.own and isinstance(value, str) and is_text_of_a_function(value)
+            nor = f", nor a function of a module that is imported or named in the variable {TRUSTED}" if own else ""
+            raise InvalidValue(f"{name} = {value!r} is not one of {declaration.range}{nor}: {declaration.meaning}.")
         return str(value)
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not whole or not declaration.low <= value <= declaration.high:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidValue
+from .functions import is_text_of_a_function
 from .input_files import array_in, regular_bytes
 
 LARGEST_FILE = 512 * 1024**2
@@ -41,7 +42,7 @@ def parse_value(name: str, text: str) -> Any:
             return json.loads(text)
         except (ValueError, RecursionError):
             raise InvalidValue(f"{name} = {text[:200]!r} is not valid JSON.") from None
-    if ":" in text or "," in text:
+    if "," in text or (":" in text and not is_text_of_a_function(text)):
         return values_of(name, text)
     return _scalar(text)
 
@@ -51,8 +52,10 @@ def values_of(name: str, text: str) -> list[Any]:
 
     >>> values_of("samples", "0.5:2:3:log"), values_of("loss", "hinge,square")
     ([0.5, 1.0, 2.0], ['hinge', 'square'])
+    >>> values_of("loss", "huber,losses:mine")
+    ['huber', 'losses:mine']
     """
-    if ":" in text:
+    if ":" in text and not any(is_text_of_a_function(item.strip()) for item in text.split(",")):
         parts = text.split(":")
         shape = f"{name}={text!r} is not a range a:b:n or a:b:n:log"
         if len(parts) not in (3, 4) or (len(parts) == 4 and parts[3] not in ("log", "linear")):
