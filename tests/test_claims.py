@@ -80,7 +80,7 @@ def test_a_verdict_follows_the_data():
         losses = stored[name].excess_loss
         stored[name] = stored[name].assign(excess_loss=losses.where(~one, 100 * losses))
     judged = judge(claim, stored)
-    assert judged.verdict == PARTLY  # no longer contradicted; too few data to be shown
+    assert judged.verdict == PARTLY  # every number holds; one without data keeps it from being shown
     assert all(n.value > 2 for n in judged.numbers)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import solvable as sv
+from explorer.test_server_waves import VIEW
 from solvable.explorer import ahead, drafts, worker
 from solvable.explorer.jobs import Job
 from solvable.explorer.turns import MADE, name_of
@@ -16,14 +17,6 @@ from solvable.lab import compute
 from solvable.lab.planning import cells_of
 from solvable.lab.store import block_id
 from waiting import until
-
-VIEW = {
-    "model": "toy",
-    "x": {"field": "samples", "from": 0.5, "to": 8, "points": 9, "scale": "log"},
-    "sizes": [20, 40],
-    "seeds": 12,
-    "simulated": 3,
-}
 
 
 @pytest.fixture
